@@ -1,0 +1,108 @@
+//! Durations as people write them: `90s`, `5m`, `1h30m`, `10d`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A duration that is written as numbers with units (`d`, `h`, `m`, `s`, `ms`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HumanDuration(pub Duration);
+
+/// Why a text is not a duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a duration; write it as numbers with units, such as 90s, 5m, 1h30m or 10d")]
+pub struct DurationError(String);
+
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("ms", 1), ("m", 60_000), ("s", 1_000)];
+
+impl HumanDuration {
+    /// Whole seconds.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl FromStr for HumanDuration {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        let error = || DurationError(text.to_owned());
+        let mut rest = text.trim();
+        if rest.is_empty() {
+            return Err(error());
+        }
+        let mut total_ms: u64 = 0;
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(error)?;
+            let number: u64 = rest[..digits].parse().map_err(|_| error())?;
+            rest = &rest[digits..];
+            let (unit, scale) =
+                UNITS.into_iter().find(|(unit, _)| rest.starts_with(unit)).ok_or_else(error)?;
+            rest = &rest[unit.len()..];
+            total_ms =
+                number.checked_mul(scale).and_then(|part| total_ms.checked_add(part)).ok_or_else(error)?;
+        }
+        Ok(Self(Duration::from_millis(total_ms)))
+    }
+}
+
+impl fmt::Display for HumanDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_millis() as u64;
+        if rest == 0 {
+            return f.write_str("0s");
+        }
+        for (unit, scale) in [UNITS[0], UNITS[1], UNITS[3], UNITS[4], UNITS[2]] {
+            if rest >= scale {
+                write!(f, "{}{unit}", rest / scale)?;
+                rest %= scale;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for HumanDuration {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HumanDuration {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn units_add_up() {
+        for (text, milliseconds) in
+            [("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("10d", 864_000_000), ("250ms", 250)]
+        {
+            assert_eq!(text.parse::<HumanDuration>().unwrap().0.as_millis(), milliseconds);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "5", "m", "5x", "-3s", "5m3", "99999999999999999999d"] {
+            assert!(text.parse::<HumanDuration>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_back(milliseconds in 0u64..10_000_000_000) {
+            let duration = HumanDuration(Duration::from_millis(milliseconds));
+            prop_assert_eq!(duration.to_string().parse::<HumanDuration>().unwrap(), duration);
+        }
+    }
+}

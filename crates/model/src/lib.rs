@@ -1,0 +1,18 @@
+//! The words of Heaptrial as types: allocator specs, identities, treatments, arms, trials,
+//! lives and samples. No I/O, no clock, no randomness.
+//!
+//! Sizes are bytes, times are seconds or microseconds, and the unit is in the name.
+
+mod duration;
+mod identity;
+mod life;
+mod sample;
+mod spec;
+mod trial;
+
+pub use duration::{DurationError, HumanDuration};
+pub use identity::{Identity, Linkage};
+pub use life::{Ending, LifeKey};
+pub use sample::{Metric, Sample, SlowSample};
+pub use spec::{AllocatorSpec, Setting, SpecError, Version};
+pub use trial::{Arm, ArmError, ServiceName, ServiceNameError, Treatment, TrialPlan, TrialPlanError};

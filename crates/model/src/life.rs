@@ -1,0 +1,72 @@
+//! A life: one process lifetime of a service.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What tells one life from any other on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LifeKey {
+    /// The kernel's boot id.
+    pub boot_id: String,
+    /// Process id.
+    pub pid: i32,
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub start_ticks: u64,
+}
+
+/// How a life ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// Heaptrial ended it as planned, at the end of the run.
+    Planned,
+    /// The run was interrupted while it lived.
+    Interrupted,
+    /// It exited by itself before its time, with this exit code.
+    Exited(i32),
+    /// A signal that Heaptrial did not send killed it.
+    Signaled(i32),
+    /// The main process ended but processes that it started live on (it forked away).
+    ForkedAway,
+}
+
+impl Ending {
+    /// Whether the life lasted as long as it was meant to.
+    pub fn is_complete(&self) -> bool {
+        matches!(self, Self::Planned)
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Planned => f.write_str("ended as planned"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::Exited(code) => write!(f, "exited early with code {code}"),
+            Self::Signaled(number) => write!(f, "killed by {}", signal_name(*number)),
+            Self::ForkedAway => f.write_str("forked away: its main process ended and left others running"),
+        }
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        31 => "SIGSYS",
+        _ => return format!("signal {number}"),
+    };
+    format!("{name} (signal {number})")
+}

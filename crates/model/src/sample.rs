@@ -1,0 +1,129 @@
+//! One reading of one service.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// One reading of all processes of a service: sums over the process tree, in bytes.
+///
+/// Sources: `/proc/PID/status`, `/proc/PID/stat` (proc_pid_status(5), proc_pid_stat(5)) and the
+/// service's cgroup.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Resident set size (`VmRSS`): anonymous, file and shared pages.
+    pub rss_bytes: u64,
+    /// Resident anonymous pages (`RssAnon`).
+    pub anon_bytes: u64,
+    /// Resident file pages (`RssFile`).
+    pub file_bytes: u64,
+    /// Resident shared memory (`RssShmem`).
+    pub shmem_bytes: u64,
+    /// Anonymous memory in swap (`VmSwap`).
+    pub swap_bytes: u64,
+    /// Virtual size (`VmSize`).
+    pub vsize_bytes: u64,
+    /// Peak resident set size (`VmHWM`), summed over the tree.
+    pub hwm_bytes: u64,
+    /// Minor page faults since start.
+    pub minor_faults: u64,
+    /// Major page faults since start.
+    pub major_faults: u64,
+    /// User and system CPU time since start, in microseconds, with waited-for children.
+    pub cpu_us: u64,
+    /// Threads.
+    pub threads: u32,
+    /// Processes in the tree.
+    pub processes: u32,
+    /// The cgroup's current memory, where the service has a cgroup of its own.
+    pub cgroup_current_bytes: Option<u64>,
+    /// The cgroup's peak memory, where the kernel tells it.
+    pub cgroup_peak_bytes: Option<u64>,
+}
+
+impl Sample {
+    /// Adds another process of the same tree.
+    pub fn add(&mut self, other: &Sample) {
+        self.rss_bytes += other.rss_bytes;
+        self.anon_bytes += other.anon_bytes;
+        self.file_bytes += other.file_bytes;
+        self.shmem_bytes += other.shmem_bytes;
+        self.swap_bytes += other.swap_bytes;
+        self.vsize_bytes += other.vsize_bytes;
+        self.hwm_bytes += other.hwm_bytes;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.cpu_us += other.cpu_us;
+        self.threads += other.threads;
+        self.processes += other.processes;
+    }
+}
+
+/// The expensive part of a reading, from `smaps_rollup`, taken at a slower, budgeted pace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowSample {
+    /// Proportional set size.
+    pub pss_bytes: u64,
+    /// Private dirty pages.
+    pub private_dirty_bytes: u64,
+    /// Pages given back with `MADV_FREE` that still count in RSS.
+    pub lazyfree_bytes: u64,
+    /// Transparent huge pages among the anonymous ones.
+    pub anon_huge_bytes: u64,
+    /// What reading it cost, in microseconds.
+    pub cost_us: u64,
+}
+
+/// Which reading a trial compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Resident set size.
+    #[default]
+    Rss,
+    /// Resident anonymous memory plus swap: the allocator's part.
+    Anon,
+    /// Proportional set size.
+    Pss,
+    /// Current memory of the service's cgroup.
+    Cgroup,
+}
+
+impl Metric {
+    /// The word used in plans and tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rss => "rss",
+            Self::Anon => "anon",
+            Self::Pss => "pss",
+            Self::Cgroup => "cgroup",
+        }
+    }
+
+    /// What it is, in words for a chart's axis.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Rss => "resident memory (RSS)",
+            Self::Anon => "anonymous memory (RssAnon + VmSwap)",
+            Self::Pss => "proportional memory (PSS)",
+            Self::Cgroup => "cgroup memory",
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Metric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Rss, Self::Anon, Self::Pss, Self::Cgroup]
+            .into_iter()
+            .find(|metric| metric.as_str() == text)
+            .ok_or_else(|| format!("`{text}` is not a metric; expected rss, anon, pss or cgroup"))
+    }
+}

@@ -1,0 +1,327 @@
+//! The allocator spec: `family[@version][+variant...][?setting=value[&setting=value...]]`.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What to run under: `glibc`, `jemalloc@5.3.0`, `mimalloc@2.0.9+secure`,
+/// `mimalloc@3.0.1?purge_delay=0`.
+///
+/// A parsed spec is well formed; whether its family, version and settings exist is the
+/// catalog's business. `Display` gives back exactly what was parsed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AllocatorSpec {
+    /// Lower-case family name such as `mimalloc`.
+    pub family: String,
+    /// The version asked for; `None` means "the one at hand".
+    pub version: Option<Version>,
+    /// Build variants such as `secure`, in the order given.
+    pub variants: Vec<String>,
+    /// Settings in the order given.
+    pub settings: Vec<Setting>,
+}
+
+/// One `name=value` of a spec.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Setting {
+    /// The setting's name in the catalog, such as `purge_delay`.
+    pub name: String,
+    /// The value as given.
+    pub value: String,
+}
+
+/// A version as text, ordered by its numeric parts: `2.0.9 < 2.0.10`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Version(String);
+
+/// Why a text is not an allocator spec: where it went wrong and what would have been right there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{input}` is not an allocator spec: at position {position}: expected {expected}, found {found}\n  {input}\n  {:>width$}",
+    "^",
+    width = position
+)]
+pub struct SpecError {
+    /// The whole text.
+    pub input: String,
+    /// Where it went wrong, in characters from 1.
+    pub position: usize,
+    /// What would have been accepted there.
+    pub expected: &'static str,
+    /// What was there.
+    pub found: String,
+}
+
+const FAMILY: &str = "an allocator family (lower-case letters, digits, `-` or `_`, starting with a letter)";
+const VERSION: &str = "a version (digits, letters, `.`, `-` or `~`, starting with a digit) after `@`";
+const VARIANT: &str = "a variant name (lower-case letters, digits, `-` or `_`) after `+`";
+const SETTING: &str = "a setting name (lower-case letters, digits, `.` or `_`)";
+const VALUE: &str = "a value (letters, digits or any of `. _ : , / + -`) after `=`";
+
+impl AllocatorSpec {
+    /// A spec of a family alone, without version, variants or settings.
+    pub fn family(name: &str) -> Self {
+        Self { family: name.to_owned(), version: None, variants: Vec::new(), settings: Vec::new() }
+    }
+
+    /// The same build without its settings: what has to be obtained.
+    pub fn without_settings(&self) -> Self {
+        Self { settings: Vec::new(), ..self.clone() }
+    }
+}
+
+impl fmt::Display for AllocatorSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.family)?;
+        if let Some(version) = &self.version {
+            write!(f, "@{version}")?;
+        }
+        for variant in &self.variants {
+            write!(f, "+{variant}")?;
+        }
+        for (index, setting) in self.settings.iter().enumerate() {
+            let separator = if index == 0 { '?' } else { '&' };
+            write!(f, "{separator}{}={}", setting.name, setting.value)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for AllocatorSpec {
+    type Err = SpecError;
+
+    fn from_str(input: &str) -> Result<Self, SpecError> {
+        let mut scanner = Scanner { input, rest: input };
+        let family = scanner.word(FAMILY, |c| c.is_ascii_lowercase(), is_name)?;
+        let version = match scanner.eat('@') {
+            true => Some(Version(scanner.word(VERSION, |c| c.is_ascii_digit(), is_version)?)),
+            false => None,
+        };
+        let mut variants = Vec::new();
+        while scanner.eat('+') {
+            let at = scanner.rest;
+            let variant = scanner.word(VARIANT, |c| c.is_ascii_lowercase(), is_name)?;
+            if variants.contains(&variant) {
+                return Err(scanner.error_at(at, "a variant that was not named before"));
+            }
+            variants.push(variant);
+        }
+        let mut settings: Vec<Setting> = Vec::new();
+        if scanner.eat('?') {
+            loop {
+                let at = scanner.rest;
+                let name = scanner.word(SETTING, |c| c.is_ascii_lowercase(), is_setting)?;
+                if settings.iter().any(|s| s.name == name) {
+                    return Err(scanner.error_at(at, "a setting that was not named before"));
+                }
+                if !scanner.eat('=') {
+                    return Err(scanner.error("`=` and a value after the setting's name"));
+                }
+                let value = scanner.word(VALUE, is_value, is_value)?;
+                settings.push(Setting { name, value });
+                if !scanner.eat('&') {
+                    break;
+                }
+            }
+        }
+        if !scanner.rest.is_empty() {
+            let expected = match (settings.is_empty(), variants.is_empty(), version.is_some()) {
+                (false, _, _) => "`&` and another setting, or the end",
+                (_, false, _) => "`+variant`, `?setting=value`, or the end",
+                (_, _, true) => "`+variant`, `?setting=value`, or the end",
+                _ => "`@version`, `+variant`, `?setting=value`, or the end",
+            };
+            return Err(scanner.error(expected));
+        }
+        Ok(Self { family, version, variants, settings })
+    }
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_'
+}
+
+fn is_version(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '~')
+}
+
+fn is_setting(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_')
+}
+
+fn is_value(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | ',' | '/' | '+' | '-')
+}
+
+struct Scanner<'a> {
+    input: &'a str,
+    rest: &'a str,
+}
+
+impl Scanner<'_> {
+    fn eat(&mut self, wanted: char) -> bool {
+        match self.rest.strip_prefix(wanted) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn word(
+        &mut self,
+        expected: &'static str,
+        first: impl Fn(char) -> bool,
+        others: impl Fn(char) -> bool,
+    ) -> Result<String, SpecError> {
+        if !self.rest.starts_with(first) {
+            return Err(self.error(expected));
+        }
+        let end = self.rest.find(|c| !others(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        Ok(word.to_owned())
+    }
+
+    fn error(&self, expected: &'static str) -> SpecError {
+        self.error_at(self.rest, expected)
+    }
+
+    fn error_at(&self, rest: &str, expected: &'static str) -> SpecError {
+        let consumed = &self.input[..self.input.len() - rest.len()];
+        let found = match rest.chars().next() {
+            Some(_) if rest.chars().count() > 24 => {
+                format!("`{}...`", rest.chars().take(24).collect::<String>())
+            }
+            Some(_) => format!("`{rest}`"),
+            None => "the end".to_owned(),
+        };
+        SpecError { input: self.input.to_owned(), position: consumed.chars().count() + 1, expected, found }
+    }
+}
+
+impl Version {
+    /// The version as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Wraps a version that a catalog or a library gave; not checked against the spec grammar.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The runs of digits and of other characters that are compared one by one.
+    fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        self.0.split(['.', '-', '~']).map(|part| match part.parse::<u64>() {
+            Ok(number) => Part::Number(number),
+            Err(_) => Part::Text(part),
+        })
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Part<'a> {
+    Text(&'a str),
+    Number(u64),
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Ord for Version {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(other.parts()).then_with(|| self.0.cmp(&other.0))
+    }
+}
+
+impl PartialOrd for Version {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Serialize for AllocatorSpec {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for AllocatorSpec {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_spec_is_taken_apart() {
+        let spec: AllocatorSpec = "mimalloc@3.0.1+secure?purge_delay=0&arena_reserve=1GiB".parse().unwrap();
+        assert_eq!(spec.family, "mimalloc");
+        assert_eq!(spec.version.unwrap().as_str(), "3.0.1");
+        assert_eq!(spec.variants, ["secure"]);
+        assert_eq!(spec.settings[1], Setting { name: "arena_reserve".into(), value: "1GiB".into() });
+    }
+
+    #[test]
+    fn errors_tell_the_position_and_what_was_expected() {
+        for (input, position, expected) in [
+            ("", 1, FAMILY),
+            ("Glibc", 1, FAMILY),
+            ("mimalloc@", 10, VERSION),
+            ("mimalloc@2.0.9+", 16, VARIANT),
+            ("mimalloc@2.0.9+secure+secure", 23, "a variant that was not named before"),
+            ("glibc?", 7, SETTING),
+            ("glibc?arena_max", 16, "`=` and a value after the setting's name"),
+            ("glibc?arena_max=", 17, VALUE),
+            ("glibc?a=1&a=2", 11, "a setting that was not named before"),
+            ("glibc 2", 6, "`@version`, `+variant`, `?setting=value`, or the end"),
+            ("glibc@2.36 x", 11, "`+variant`, `?setting=value`, or the end"),
+        ] {
+            let error = input.parse::<AllocatorSpec>().unwrap_err();
+            assert_eq!((error.position, error.expected), (position, expected), "{input}");
+        }
+    }
+
+    #[test]
+    fn an_error_points_at_the_place() {
+        let text = "glibc?=1".parse::<AllocatorSpec>().unwrap_err().to_string();
+        assert!(text.ends_with("\n  glibc?=1\n        ^"), "{text}");
+    }
+
+    #[test]
+    fn versions_are_ordered_by_number() {
+        let mut versions = ["2.0.10", "5.3.1", "2.0.9", "2.41", "2.36"].map(Version::new);
+        versions.sort();
+        assert_eq!(versions.map(|v| v.0), ["2.0.9", "2.0.10", "2.36", "2.41", "5.3.1"]);
+    }
+
+    proptest! {
+        #[test]
+        fn display_gives_back_what_was_parsed(
+            text in "[a-z][a-z0-9_-]{0,8}(@[0-9][0-9a-z.~-]{0,6})?(\\+[a-z]{3,5})?(\\?[a-z][a-z_]{0,5}=[A-Za-z0-9.:/,+-]{1,6})?"
+        ) {
+            let spec: AllocatorSpec = text.parse().unwrap();
+            prop_assert_eq!(spec.to_string(), text);
+        }
+
+        #[test]
+        fn no_input_panics_and_positions_lie_inside(text in "\\PC{0,30}") {
+            if let Err(error) = text.parse::<AllocatorSpec>() {
+                prop_assert!(error.position >= 1 && error.position <= text.chars().count() + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Treatments, arms and the plan of a trial as written in TOML.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AllocatorSpec, HumanDuration, Metric};
+
+/// The name of a service: a systemd unit, or a name that a lab run gave.
+///
+/// Letters, digits and `: - _ . @ \` as systemd allows in unit names, at most 255 characters, not
+/// starting with `-` or `.`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ServiceName(String);
+
+/// Why a text is not a service name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a service name; expected 1 to 255 of the characters a-z A-Z 0-9 : - _ . @ \\, not starting with `-` or `.`"
+)]
+pub struct ServiceNameError(String);
+
+impl ServiceName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ServiceName {
+    type Err = ServiceNameError;
+
+    fn from_str(text: &str) -> Result<Self, ServiceNameError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.@\\".contains(c);
+        let valid =
+            (1..=255).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.']);
+        if valid { Ok(Self(text.to_owned())) } else { Err(ServiceNameError(text.to_owned())) }
+    }
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ServiceName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What is applied to a service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Treatment {
+    /// The allocator; `None` leaves the service with what it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocator: Option<AllocatorSpec>,
+    /// torrc options, name to value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub torrc: BTreeMap<String, String>,
+    /// Restart the service this often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_every: Option<HumanDuration>,
+}
+
+/// A named treatment in a trial.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Arm {
+    /// The arm's name, unique in its trial.
+    pub name: String,
+    /// Whether the other arms are compared to this one. Exactly one arm of a trial is the control.
+    pub control: bool,
+    /// What is applied.
+    #[serde(flatten)]
+    pub treatment: Treatment,
+}
+
+/// Why a text cannot name an arm.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an arm's name; expected 1 to 120 printable characters without spaces at either end")]
+pub struct ArmError(String);
+
+impl Arm {
+    /// An arm that applies one allocator and is named by its spec.
+    pub fn from_spec(spec: AllocatorSpec, control: bool) -> Self {
+        Self {
+            name: spec.to_string(),
+            control,
+            treatment: Treatment { allocator: Some(spec), ..Treatment::default() },
+        }
+    }
+
+    /// The allocator spec as given; `glibc` where the treatment names none.
+    pub fn allocator(&self) -> AllocatorSpec {
+        self.treatment.allocator.clone().unwrap_or_else(|| AllocatorSpec::family("glibc"))
+    }
+
+    fn check_name(name: &str) -> Result<(), ArmError> {
+        let printable = name.chars().all(|c| !c.is_control());
+        let fits = (1..=120).contains(&name.chars().count());
+        if printable && fits && name.trim() == name { Ok(()) } else { Err(ArmError(name.to_owned())) }
+    }
+}
+
+/// A trial as described in TOML (design: one table `[[arm]]` per arm).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TrialPlan {
+    /// The trial's name.
+    pub name: String,
+    /// Which services, as a systemd unit pattern; unused in a lab run.
+    pub services: Option<String>,
+    /// How long.
+    pub duration: Option<HumanDuration>,
+    /// Which reading is compared.
+    pub metric: Option<Metric>,
+    /// The arms; exactly one is the control.
+    #[serde(rename = "arm")]
+    pub arms: Vec<Arm>,
+}
+
+/// Why a text is not a trial plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TrialPlanError {
+    /// Not TOML, or not the fields of a plan.
+    #[error("the trial plan cannot be read: {0}")]
+    Syntax(String),
+    /// Fewer than one arm.
+    #[error("the trial plan has no [[arm]]; add one per treatment, one of them with `control = true`")]
+    NoArms,
+    /// No control, or several.
+    #[error(
+        "exactly one arm must be the control, but {count} are: {names}; set `control = true` on one [[arm]]"
+    )]
+    Control {
+        /// How many arms say `control = true`.
+        count: usize,
+        /// Which.
+        names: String,
+    },
+    /// Two arms of one name.
+    #[error("two arms are called `{0}`; give each arm a name of its own")]
+    DuplicateArm(String),
+    /// A name that cannot be used.
+    #[error(transparent)]
+    ArmName(#[from] ArmError),
+    /// A torrc option that is not one.
+    #[error("arm `{arm}`: `{option}` is not a torrc option (letters, digits and _) with a value on one line")]
+    Torrc {
+        /// The arm.
+        arm: String,
+        /// The option's name.
+        option: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanFile {
+    name: String,
+    services: Option<String>,
+    duration: Option<HumanDuration>,
+    metric: Option<Metric>,
+    #[serde(default)]
+    arm: Vec<ArmTable>,
+}
+
+/// The keys of `[[arm]]`. Flattening `Treatment` would lose the unknown-key check.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ArmTable {
+    name: String,
+    #[serde(default)]
+    control: bool,
+    allocator: Option<AllocatorSpec>,
+    #[serde(default)]
+    torrc: BTreeMap<String, String>,
+    restart_every: Option<HumanDuration>,
+}
+
+impl TrialPlan {
+    /// Reads a plan from TOML and checks that its arms make a trial.
+    pub fn from_toml(text: &str) -> Result<Self, TrialPlanError> {
+        let file: PlanFile =
+            toml::from_str(text).map_err(|error| TrialPlanError::Syntax(error.to_string()))?;
+        let arms = file
+            .arm
+            .into_iter()
+            .map(|table| Arm {
+                name: table.name,
+                control: table.control,
+                treatment: Treatment {
+                    allocator: table.allocator,
+                    torrc: table.torrc,
+                    restart_every: table.restart_every,
+                },
+            })
+            .collect();
+        let plan = Self {
+            name: file.name,
+            services: file.services,
+            duration: file.duration,
+            metric: file.metric,
+            arms,
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// A plan of one arm per spec; the first is the control.
+    pub fn from_specs(name: &str, specs: &[AllocatorSpec]) -> Result<Self, TrialPlanError> {
+        let arms = specs.iter().enumerate().map(|(i, spec)| Arm::from_spec(spec.clone(), i == 0));
+        let plan = Self {
+            name: name.to_owned(),
+            services: None,
+            duration: None,
+            metric: None,
+            arms: arms.collect(),
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// The control arm.
+    pub fn control(&self) -> &Arm {
+        // `check` has seen to it that there is one.
+        self.arms.iter().find(|arm| arm.control).unwrap_or(&self.arms[0])
+    }
+
+    fn check(&self) -> Result<(), TrialPlanError> {
+        if self.arms.is_empty() {
+            return Err(TrialPlanError::NoArms);
+        }
+        let controls: Vec<&str> =
+            self.arms.iter().filter(|arm| arm.control).map(|arm| arm.name.as_str()).collect();
+        if controls.len() != 1 {
+            let names = if controls.is_empty() { "none".to_owned() } else { controls.join(", ") };
+            return Err(TrialPlanError::Control { count: controls.len(), names });
+        }
+        let mut seen = BTreeSet::new();
+        for arm in &self.arms {
+            Arm::check_name(&arm.name)?;
+            if !seen.insert(&arm.name) {
+                return Err(TrialPlanError::DuplicateArm(arm.name.clone()));
+            }
+            for (option, value) in &arm.treatment.torrc {
+                let name_ok =
+                    !option.is_empty() && option.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+                if !name_ok || value.contains(['\n', '\r', '\0']) {
+                    return Err(TrialPlanError::Torrc { arm: arm.name.clone(), option: option.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+        name = "five-way"
+        services = "tor@*.service"
+        duration = "10d"
+        metric = "rss"
+        [[arm]]
+        name = "glibc"
+        control = true
+        [[arm]]
+        name = "mimalloc-2.0.9"
+        allocator = "mimalloc@2.0.9"
+        [[arm]]
+        name = "dircache-0"
+        torrc = { DirCache = "0" }
+        [[arm]]
+        name = "restart-48h"
+        restart_every = "48h"
+    "#;
+
+    #[test]
+    fn the_plan_of_the_design_is_read() {
+        let plan = TrialPlan::from_toml(PLAN).unwrap();
+        assert_eq!(plan.control().name, "glibc");
+        assert_eq!(plan.arms[1].allocator().to_string(), "mimalloc@2.0.9");
+        assert_eq!(plan.arms[2].treatment.torrc["DirCache"], "0");
+        assert_eq!(plan.arms[3].treatment.restart_every.unwrap().to_string(), "2d");
+        assert_eq!(plan.duration.unwrap().to_string(), "10d");
+    }
+
+    #[test]
+    fn a_plan_without_exactly_one_control_is_refused() {
+        let none = PLAN.replace("control = true", "");
+        assert!(matches!(TrialPlan::from_toml(&none), Err(TrialPlanError::Control { count: 0, .. })));
+        let two = PLAN.replace("name = \"mimalloc-2.0.9\"", "name = \"mimalloc-2.0.9\"\ncontrol = true");
+        let error = TrialPlan::from_toml(&two).unwrap_err();
+        assert!(error.to_string().contains("glibc, mimalloc-2.0.9"), "{error}");
+    }
+
+    #[test]
+    fn unknown_keys_twins_and_torrc_injections_are_refused() {
+        let unknown = PLAN.replace("restart_every", "restart_evry");
+        assert!(matches!(TrialPlan::from_toml(&unknown), Err(TrialPlanError::Syntax(_))));
+        let twin = PLAN.replace("\"dircache-0\"", "\"glibc\"");
+        assert!(matches!(TrialPlan::from_toml(&twin), Err(TrialPlanError::DuplicateArm(_))));
+        let injection = PLAN.replace("DirCache = \"0\"", "DirCache = \"0\\nORPort 1\"");
+        assert!(matches!(TrialPlan::from_toml(&injection), Err(TrialPlanError::Torrc { .. })));
+    }
+
+    #[test]
+    fn service_names_follow_systemd() {
+        for good in ["tor@relay1.service", "a", "glibc-1", "my\\x2dunit.service"] {
+            assert!(good.parse::<ServiceName>().is_ok(), "{good}");
+        }
+        for bad in ["", "a b", "-x", ".hidden", "a/b", "a;b", "ü"] {
+            assert!(bad.parse::<ServiceName>().is_err(), "{bad}");
+        }
+    }
+}
