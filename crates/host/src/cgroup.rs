@@ -1,0 +1,139 @@
+//! The memory figures of a service's control group, versions 1 and 2.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{HostError, HostRoot};
+
+/// Which control group interface accounts for memory on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CgroupVersion {
+    /// The memory controller of version 1.
+    V1,
+    /// The unified hierarchy.
+    V2,
+    /// No memory accounting.
+    None,
+}
+
+impl CgroupVersion {
+    /// Which one `root` has.
+    pub fn of(root: &HostRoot) -> Self {
+        if root.path("/sys/fs/cgroup/cgroup.controllers").exists() {
+            Self::V2
+        } else if root.path("/sys/fs/cgroup/memory/memory.usage_in_bytes").exists() {
+            Self::V1
+        } else {
+            Self::None
+        }
+    }
+
+    /// The word used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+            Self::None => "none",
+        }
+    }
+}
+
+/// The memory control group that a process is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgroup {
+    version: CgroupVersion,
+    dir: PathBuf,
+}
+
+impl Cgroup {
+    /// The control group of `pid`; `None` where the host does not account for memory.
+    pub fn of(root: &HostRoot, pid: i32) -> Result<Option<Self>, HostError> {
+        let version = CgroupVersion::of(root);
+        let path = root.process_dir(pid).join("cgroup");
+        let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;
+        // cgroups(7): `hierarchy:controllers:path`, hierarchy 0 without controllers for version 2.
+        let own = text.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            let (hierarchy, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+            let wanted = match version {
+                CgroupVersion::V2 => hierarchy == "0",
+                CgroupVersion::V1 => controllers.split(',').any(|name| name == "memory"),
+                CgroupVersion::None => false,
+            };
+            wanted.then_some(path)
+        });
+        let mount = match version {
+            CgroupVersion::V1 => "/sys/fs/cgroup/memory",
+            _ => "/sys/fs/cgroup",
+        };
+        Ok(own.map(|own| Self { version, dir: root.path(mount).join(own.trim_start_matches('/')) }))
+    }
+
+    /// Memory charged now, in bytes.
+    pub fn current_bytes(&self) -> Option<u64> {
+        self.number(match self.version {
+            CgroupVersion::V1 => "memory.usage_in_bytes",
+            _ => "memory.current",
+        })
+    }
+
+    /// The most that was ever charged, in bytes; version 2 tells it since Linux 5.19.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        self.number(match self.version {
+            CgroupVersion::V1 => "memory.max_usage_in_bytes",
+            _ => "memory.peak",
+        })
+    }
+
+    fn number(&self, file: &str) -> Option<u64> {
+        fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(files: &[(&str, &str)]) -> (tempfile::TempDir, HostRoot) {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let root = HostRoot::at(dir.path());
+        (dir, root)
+    }
+
+    #[test]
+    fn version_2_is_read() {
+        let (_dir, root) = fixture(&[
+            ("proc/7/cgroup", "0::/system.slice/tor@a.service\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/system.slice/tor@a.service/memory.current", "4096\n"),
+            ("sys/fs/cgroup/system.slice/tor@a.service/memory.peak", "8192\n"),
+        ]);
+        let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
+        assert_eq!((cgroup.current_bytes(), cgroup.peak_bytes()), (Some(4096), Some(8192)));
+    }
+
+    #[test]
+    fn version_1_is_read() {
+        let (_dir, root) = fixture(&[
+            ("proc/7/cgroup", "5:cpu,cpuacct:/other\n3:memory:/system.slice/x.service\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
+            ("sys/fs/cgroup/memory/system.slice/x.service/memory.usage_in_bytes", "4096\n"),
+        ]);
+        let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
+        assert_eq!((cgroup.current_bytes(), cgroup.peak_bytes()), (Some(4096), None));
+    }
+
+    #[test]
+    fn a_host_without_accounting_has_no_cgroup() {
+        let (_dir, root) = fixture(&[("proc/7/cgroup", "0::/\n")]);
+        assert_eq!(Cgroup::of(&root, 7).unwrap(), None);
+    }
+}

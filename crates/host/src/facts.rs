@@ -1,0 +1,86 @@
+//! What a report has to say about the host.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CgroupVersion, HostError, HostRoot};
+
+/// The properties of a host that change memory results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// Operating system and its release, such as `Debian GNU/Linux 12 (bookworm)`.
+    pub os: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Machine architecture, such as `x86_64`.
+    pub architecture: String,
+    /// Online processors.
+    pub cpu_count: u32,
+    /// The first processor's model name.
+    pub cpu_model: Option<String>,
+    /// Memory in bytes.
+    pub ram_bytes: u64,
+    /// Mode of transparent huge pages: `always`, `madvise` or `never`.
+    pub thp_mode: Option<String>,
+    /// Which control group version accounts for memory.
+    pub cgroup_version: CgroupVersion,
+    /// `vm.overcommit_memory`.
+    pub overcommit_memory: Option<String>,
+    /// The kernel's boot id.
+    pub boot_id: String,
+}
+
+impl HostFacts {
+    /// Reads them from `root`.
+    pub fn read(root: &HostRoot) -> Result<Self, HostError> {
+        let text = |path: &str| fs::read_to_string(root.path(path)).ok();
+        let line = |path: &str| text(path).map(|text| text.trim().to_owned());
+        let boot_path = root.path("/proc/sys/kernel/random/boot_id");
+        let boot_id = fs::read_to_string(&boot_path).map_err(HostError::read(&boot_path))?;
+        let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
+        let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count() as u32;
+        Ok(Self {
+            os: text("/etc/os-release")
+                .and_then(|text| Some(value_of(&text, "PRETTY_NAME=")?.trim_matches('"').to_owned()))
+                .unwrap_or_else(|| "unknown".to_owned()),
+            kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
+            architecture: std::env::consts::ARCH.to_owned(),
+            cpu_count: if cpus > 0 { cpus } else { available_processors() },
+            cpu_model: cpuinfo
+                .lines()
+                .find(|line| line.starts_with("model name"))
+                .and_then(|line| Some(line.split_once(':')?.1.trim().to_owned())),
+            ram_bytes: text("/proc/meminfo")
+                .and_then(|text| {
+                    value_of(&text, "MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+                })
+                .map_or(0, |kib| kib * 1024),
+            thp_mode: text("/sys/kernel/mm/transparent_hugepage/enabled")
+                .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
+            cgroup_version: CgroupVersion::of(root),
+            overcommit_memory: line("/proc/sys/vm/overcommit_memory"),
+            boot_id: boot_id.trim().to_owned(),
+        })
+    }
+}
+
+fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(key))
+}
+
+fn available_processors() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_is_described() {
+        let facts = HostFacts::read(&HostRoot::default()).unwrap();
+        assert!(facts.cpu_count >= 1 && facts.ram_bytes > 1 << 28);
+        assert!(!facts.boot_id.is_empty() && !facts.kernel.is_empty());
+    }
+}

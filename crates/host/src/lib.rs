@@ -1,0 +1,24 @@
+//! What the kernel tells about processes, cgroups and the host.
+//!
+//! This is the only crate that reads `/proc` and `/sys`. Everything goes through a [`HostRoot`], so
+//! that tests read fixture trees.
+
+mod cgroup;
+mod clock;
+mod error;
+mod facts;
+mod process;
+mod reader;
+mod root;
+mod sampler;
+mod tree;
+
+pub use cgroup::{Cgroup, CgroupVersion};
+pub use clock::Instant;
+pub use error::HostError;
+pub use facts::HostFacts;
+pub use process::{Mapping, Process, ProcessMemory};
+pub use reader::{ProcessReader, ProcessReading};
+pub use root::HostRoot;
+pub use sampler::{ServiceSampler, SlowBudget, TickCost};
+pub use tree::ProcessTree;

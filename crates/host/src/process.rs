@@ -1,0 +1,262 @@
+//! One process, read without attaching to it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use heaptrial_model::LifeKey;
+
+use crate::{HostError, HostRoot};
+
+/// A process by its id. Holding one does not keep the process alive; each call may find it gone.
+#[derive(Debug, Clone)]
+pub struct Process {
+    pid: i32,
+    dir: PathBuf,
+    root: HostRoot,
+}
+
+/// One line of `/proc/PID/maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// First address after it.
+    pub end: u64,
+    /// `rwxp` as the kernel writes it.
+    pub permissions: [u8; 4],
+    /// Offset in the mapped file.
+    pub offset: u64,
+    /// Device as `major:minor` in hexadecimal.
+    pub device: String,
+    /// Inode of the mapped file; 0 for anonymous memory.
+    pub inode: u64,
+    /// Path of the file, or a name in brackets, or empty; without ` (deleted)`.
+    pub name: String,
+    /// Whether the file has been removed or replaced since it was mapped.
+    pub deleted: bool,
+}
+
+impl Mapping {
+    /// Whether code in it can run.
+    pub fn is_executable(&self) -> bool {
+        self.permissions[2] == b'x'
+    }
+
+    /// Whether it maps a file of a path.
+    pub fn is_file(&self) -> bool {
+        self.name.starts_with('/')
+    }
+}
+
+impl Process {
+    /// The process `pid` of a host.
+    pub fn new(root: &HostRoot, pid: i32) -> Self {
+        Self { pid, dir: root.process_dir(pid), root: root.clone() }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Which life this is.
+    pub fn life_key(&self) -> Result<LifeKey, HostError> {
+        let start_ticks = self.stat_field(22, "the start time in clock ticks as field 22")?;
+        let path = self.root.path("/proc/sys/kernel/random/boot_id");
+        let boot_id = fs::read_to_string(&path).map_err(HostError::read(&path))?;
+        Ok(LifeKey { boot_id: boot_id.trim().to_owned(), pid: self.pid, start_ticks })
+    }
+
+    /// Parent's process id.
+    pub fn parent(&self) -> Result<i32, HostError> {
+        self.stat_field(4, "the parent's process id as field 4")
+    }
+
+    /// The state letter: `R`, `S`, `D`, `Z`, ...
+    pub fn state(&self) -> Result<char, HostError> {
+        self.stat_field(3, "the state as field 3")
+    }
+
+    fn stat_field<T: std::str::FromStr>(
+        &self,
+        number: usize,
+        expected: &'static str,
+    ) -> Result<T, HostError> {
+        let path = self.dir.join("stat");
+        let text = self.read_text("stat")?;
+        // The second field is the name in parentheses and may hold spaces and parentheses.
+        let after_name = text.rfind(')').map_or("", |at| &text[at + 1..]);
+        let field = after_name.split_ascii_whitespace().nth(number - 3);
+        field.and_then(|field| field.parse().ok()).ok_or_else(|| HostError::Parse {
+            path,
+            expected,
+            found: text.trim_end().to_owned(),
+        })
+    }
+
+    fn read_text(&self, name: &str) -> Result<String, HostError> {
+        let bytes = self.read_bytes(name)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn read_bytes(&self, name: &str) -> Result<Vec<u8>, HostError> {
+        let path = self.dir.join(name);
+        fs::read(&path).map_err(|source| {
+            if self.dir.exists() {
+                HostError::Read { path, source }
+            } else {
+                HostError::Gone { pid: self.pid }
+            }
+        })
+    }
+
+    /// The path of the program that runs, as the process sees it.
+    pub fn exe(&self) -> Result<PathBuf, HostError> {
+        let path = self.dir.join("exe");
+        fs::read_link(&path).map_err(HostError::read(&path))
+    }
+
+    /// A file that opens the very program that runs, even when its path was replaced.
+    pub fn exe_file(&self) -> PathBuf {
+        self.dir.join("exe")
+    }
+
+    /// Command line arguments.
+    pub fn cmdline(&self) -> Result<Vec<OsString>, HostError> {
+        Ok(split_nul(self.read_bytes("cmdline")?))
+    }
+
+    /// The environment the program was started with, in its order. Needs the same user or root.
+    pub fn environ(&self) -> Result<Vec<(String, String)>, HostError> {
+        let entries = split_nul(self.read_bytes("environ")?);
+        Ok(entries
+            .into_iter()
+            .filter_map(|entry| {
+                let entry = entry.to_string_lossy().into_owned();
+                entry.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+            })
+            .collect())
+    }
+
+    /// All mappings, in address order. Needs the same user or root.
+    pub fn mappings(&self) -> Result<Vec<Mapping>, HostError> {
+        let path = self.dir.join("maps");
+        let text = self.read_text("maps")?;
+        text.lines()
+            .map(|line| {
+                parse_mapping(line).ok_or_else(|| HostError::Parse {
+                    path: path.clone(),
+                    expected: "a mapping (proc_pid_maps(5))",
+                    found: line.to_owned(),
+                })
+            })
+            .collect()
+    }
+
+    /// Files through which a mapped file can be opened, best first: the mapping itself (right even
+    /// when the file was replaced; needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), then its path as
+    /// the process sees it.
+    pub fn mapped_file_candidates(&self, mapping: &Mapping) -> Vec<PathBuf> {
+        let own = self.dir.join("map_files").join(format!("{:x}-{:x}", mapping.start, mapping.end));
+        let mut candidates = vec![own];
+        if !mapping.deleted {
+            let relative = Path::new(&mapping.name);
+            candidates.push(self.dir.join("root").join(relative.strip_prefix("/").unwrap_or(relative)));
+            if !self.root.is_live() {
+                candidates.push(self.root.path(&mapping.name));
+            }
+        }
+        candidates
+    }
+
+    /// Opens the memory for reading. Needs ptrace-level permission; attaches to nothing.
+    pub fn memory(&self) -> Result<ProcessMemory, HostError> {
+        let path = self.dir.join("mem");
+        let file = File::open(&path).map_err(HostError::read(&path))?;
+        Ok(ProcessMemory { file, path })
+    }
+}
+
+/// The memory of a process, readable by address.
+#[derive(Debug)]
+pub struct ProcessMemory {
+    file: File,
+    path: PathBuf,
+}
+
+impl ProcessMemory {
+    /// Fills `buffer` from `address` on.
+    pub fn read_at(&self, address: u64, buffer: &mut [u8]) -> Result<(), HostError> {
+        self.file.read_exact_at(buffer, address).map_err(HostError::read(&self.path))
+    }
+}
+
+fn split_nul(bytes: Vec<u8>) -> Vec<OsString> {
+    bytes
+        .split(|b| *b == 0)
+        .filter(|part| !part.is_empty())
+        .map(|part| OsString::from_vec(part.to_vec()))
+        .collect()
+}
+
+fn parse_mapping(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions: [u8; 4] = fields.next()?.as_bytes().try_into().ok()?;
+    let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let device = fields.next()?.to_owned();
+    let inode = fields.next()?.parse().ok()?;
+    let name = fields.next().unwrap_or("").trim_start();
+    let (name, deleted) = match name.strip_suffix(" (deleted)") {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        permissions,
+        offset,
+        device,
+        inode,
+        name: name.to_owned(),
+        deleted,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_taken_apart() {
+        let line = "7f1c2a000000-7f1c2a021000 r-xp 00001000 fe:00 1234   /usr/lib/lib a.so (deleted)";
+        let mapping = parse_mapping(line).unwrap();
+        assert_eq!(mapping.name, "/usr/lib/lib a.so");
+        assert!(mapping.deleted && mapping.is_executable() && mapping.is_file());
+        assert_eq!((mapping.offset, mapping.inode), (0x1000, 1234));
+        let anonymous = parse_mapping("00400000-00401000 rw-p 00000000 00:00 0 ").unwrap();
+        assert_eq!(anonymous.name, "");
+        assert!(parse_mapping("nonsense").is_none());
+    }
+
+    #[test]
+    fn this_process_reads_itself() {
+        let me = Process::new(&HostRoot::default(), std::process::id() as i32);
+        assert!(me.mappings().unwrap().iter().any(|m| m.is_executable() && m.is_file()));
+        assert!(me.environ().unwrap().iter().any(|(name, _)| name == "PATH"));
+        assert!(me.life_key().unwrap().start_ticks > 0);
+        let value = 0x5eed_f00d_u64;
+        let mut buffer = [0; 8];
+        me.memory().unwrap().read_at(std::ptr::from_ref(&value) as u64, &mut buffer).unwrap();
+        assert_eq!(u64::from_ne_bytes(buffer), value);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_told_apart_from_an_unreadable_one() {
+        let error = Process::new(&HostRoot::default(), i32::MAX).mappings().unwrap_err();
+        assert!(error.is_gone(), "{error}");
+    }
+}

@@ -1,0 +1,208 @@
+//! The cheap part of a reading: `status` and `stat` of one process, through files kept open.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use heaptrial_model::{Sample, SlowSample};
+
+use crate::{HostError, HostRoot};
+
+/// What one process told in one tick.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessReading {
+    /// Its part of the service's sample; `processes` is 1.
+    pub sample: Sample,
+    /// Start time in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Parent's process id.
+    pub parent: i32,
+    /// Whether it has ended and waits to be collected.
+    pub zombie: bool,
+}
+
+/// Reads one process again and again. The files stay open: the kernel renews their content at each
+/// read from offset 0, and a file of an ended process never turns into one of its id's next owner.
+#[derive(Debug)]
+pub struct ProcessReader {
+    pid: i32,
+    status: File,
+    stat: File,
+    smaps_rollup: Option<File>,
+    dir: PathBuf,
+    buffer: Vec<u8>,
+}
+
+const BUFFER_BYTES: usize = 4096;
+
+impl ProcessReader {
+    /// Opens the files of `pid`.
+    pub fn open(root: &HostRoot, pid: i32) -> Result<Self, HostError> {
+        let dir = root.process_dir(pid);
+        let open = |name: &str| {
+            let path = dir.join(name);
+            File::open(&path).map_err(HostError::read(path))
+        };
+        Ok(Self {
+            pid,
+            status: open("status")?,
+            stat: open("stat")?,
+            smaps_rollup: None,
+            buffer: vec![0; BUFFER_BYTES],
+            dir,
+        })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Reads the process now.
+    pub fn read(&mut self) -> Result<ProcessReading, HostError> {
+        let mut reading =
+            ProcessReading { sample: Sample { processes: 1, ..Sample::default() }, ..Default::default() };
+        let length = fill(&self.stat, &mut self.buffer).map_err(HostError::read(self.dir.join("stat")))?;
+        parse_stat(&self.buffer[..length], &mut reading)
+            .ok_or_else(|| self.bad("stat", "52 fields", length))?;
+        let length =
+            fill(&self.status, &mut self.buffer).map_err(HostError::read(self.dir.join("status")))?;
+        parse_status(&self.buffer[..length], &mut reading.sample)
+            .ok_or_else(|| self.bad("status", "sizes as `VmRSS: N kB`", length))?;
+        Ok(reading)
+    }
+
+    /// Reads `smaps_rollup`: about 20 ms per GB of the process, which is stalled meanwhile. Needs the
+    /// same user or CAP_SYS_PTRACE. `cost_us` is left 0; the caller knows it.
+    pub fn read_slow(&mut self) -> Result<SlowSample, HostError> {
+        let path = self.dir.join("smaps_rollup");
+        if self.smaps_rollup.is_none() {
+            self.smaps_rollup = Some(File::open(&path).map_err(HostError::read(&path))?);
+        }
+        let mut slow = SlowSample::default();
+        if let Some(file) = &self.smaps_rollup {
+            let length = fill(file, &mut self.buffer).map_err(HostError::read(&path))?;
+            for (name, value) in size_lines(&self.buffer[..length]) {
+                match name {
+                    b"Pss" => slow.pss_bytes = value,
+                    b"Private_Dirty" => slow.private_dirty_bytes = value,
+                    b"LazyFree" => slow.lazyfree_bytes = value,
+                    b"AnonHugePages" => slow.anon_huge_bytes = value,
+                    _ => {}
+                }
+            }
+        }
+        Ok(slow)
+    }
+
+    fn bad(&self, name: &str, expected: &'static str, length: usize) -> HostError {
+        let found = String::from_utf8_lossy(&self.buffer[..length.min(200)]).into_owned();
+        HostError::Parse { path: self.dir.join(name), expected, found }
+    }
+}
+
+/// Reads a small file from its start; the kernel gives these files whole in one call.
+fn fill(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let length = file.read_at(buffer, 0)?;
+    if length == 0 {
+        return Err(std::io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error()));
+    }
+    Ok(length)
+}
+
+/// Fields of `/proc/PID/stat` by their number in proc_pid_stat(5).
+fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
+    let after_name = text.iter().rposition(|b| *b == b')')? + 2;
+    let mut cpu_ticks = 0;
+    let fields = text.get(after_name..)?.split(|b| *b == b' ');
+    for (number, field) in (3..=22).zip(fields) {
+        match number {
+            3 => reading.zombie = matches!(field, b"Z" | b"X"),
+            4 => reading.parent = digits(field)? as i32,
+            10 => reading.sample.minor_faults = digits(field)?,
+            12 => reading.sample.major_faults = digits(field)?,
+            // utime, stime, and those of the children it waited for.
+            14..=17 => cpu_ticks += digits(field)?,
+            20 => reading.sample.threads = digits(field)? as u32,
+            22 => reading.start_ticks = digits(field)?,
+            _ => {}
+        }
+    }
+    reading.sample.cpu_us = cpu_ticks * 1_000_000 / rustix::param::clock_ticks_per_second();
+    (reading.start_ticks > 0 || reading.parent == 0).then_some(())
+}
+
+/// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0.
+fn parse_status(text: &[u8], sample: &mut Sample) -> Option<()> {
+    for (name, value) in size_lines(text) {
+        match name {
+            b"VmSize" => sample.vsize_bytes = value,
+            b"VmHWM" => sample.hwm_bytes = value,
+            b"VmRSS" => sample.rss_bytes = value,
+            b"RssAnon" => sample.anon_bytes = value,
+            b"RssFile" => sample.file_bytes = value,
+            b"RssShmem" => sample.shmem_bytes = value,
+            b"VmSwap" => {
+                sample.swap_bytes = value;
+                break;
+            }
+            _ => {}
+        }
+    }
+    text.starts_with(b"Name:").then_some(())
+}
+
+/// Lines `NAME: N kB`, as name and bytes.
+fn size_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
+    text.split(|b| *b == b'\n').filter_map(|line| {
+        let line = line.strip_suffix(b" kB")?;
+        let colon = line.iter().position(|b| *b == b':')?;
+        Some((&line[..colon], digits(line[colon + 1..].trim_ascii_start())? * 1024))
+    })
+}
+
+fn digits(text: &[u8]) -> Option<u64> {
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 { None } else { number.checked_mul(10)?.checked_add(u64::from(digit)) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
+        let stat = b"42 (a) b (c) S 7 42 42 0 -1 4194560 11 0 3 0 5 6 7 8 20 0 9 0 12345 1 2";
+        let mut reading = ProcessReading::default();
+        parse_stat(stat, &mut reading).unwrap();
+        assert_eq!((reading.parent, reading.start_ticks, reading.zombie), (7, 12345, false));
+        assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (11, 3));
+        assert_eq!(reading.sample.threads, 9);
+        assert_eq!(reading.sample.cpu_us, 26 * 1_000_000 / rustix::param::clock_ticks_per_second());
+    }
+
+    #[test]
+    fn sizes_are_bytes() {
+        let status = b"Name:\ttor\nVmSize:\t  500 kB\nVmHWM:\t 400 kB\nVmRSS:\t 300 kB\nRssAnon:\t 200 kB\nRssFile:\t  90 kB\nRssShmem:\t  10 kB\nVmSwap:\t   4 kB\n";
+        let mut sample = Sample::default();
+        parse_status(status, &mut sample).unwrap();
+        assert_eq!(sample.rss_bytes, 300 * 1024);
+        assert_eq!(sample.anon_bytes + sample.file_bytes + sample.shmem_bytes, sample.rss_bytes);
+        assert_eq!(sample.swap_bytes, 4096);
+    }
+
+    #[test]
+    fn this_process_reads_itself() {
+        let mut reader = ProcessReader::open(&HostRoot::default(), std::process::id() as i32).unwrap();
+        let reading = reader.read().unwrap();
+        assert!(reading.sample.rss_bytes > 100_000 && reading.sample.threads >= 1);
+        let slow = reader.read_slow().unwrap();
+        assert!(slow.pss_bytes > 0);
+    }
+}

@@ -1,0 +1,184 @@
+//! Samples of a service: its whole process tree, and the expensive readings under a budget.
+
+use std::time::{Duration, Instant as Stopwatch};
+
+use heaptrial_model::{Sample, SlowSample};
+
+use crate::{Cgroup, HostError, HostRoot, ProcessReader, ProcessTree};
+
+/// Reads all processes of one service, keeping their files open between ticks.
+#[derive(Debug)]
+pub struct ServiceSampler {
+    root: HostRoot,
+    main_pid: i32,
+    readers: Vec<ProcessReader>,
+    cgroup: Option<Cgroup>,
+}
+
+/// What taking one tick's samples cost the sampler itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TickCost {
+    /// Elapsed time in microseconds.
+    pub wall_us: u64,
+    /// CPU time of the sampling thread in microseconds.
+    pub cpu_us: u64,
+}
+
+impl TickCost {
+    /// Runs `work` and tells what it cost this thread.
+    pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Self) {
+        let cpu_us = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            (time.tv_sec * 1_000_000 + time.tv_nsec / 1_000) as u64
+        };
+        let (started, cpu_before) = (Stopwatch::now(), cpu_us());
+        let result = work();
+        let cost = Self { wall_us: started.elapsed().as_micros() as u64, cpu_us: cpu_us() - cpu_before };
+        (result, cost)
+    }
+}
+
+impl ServiceSampler {
+    /// A sampler of the service whose main process is `main_pid`. Its cgroup is sampled only when it
+    /// is not the one that Heaptrial itself runs in, whose figures would not be the service's.
+    pub fn open(root: &HostRoot, main_pid: i32) -> Result<Self, HostError> {
+        let main = ProcessReader::open(root, main_pid)?;
+        let own = Cgroup::of(root, std::process::id() as i32).ok().flatten();
+        let cgroup = Cgroup::of(root, main_pid)?.filter(|cgroup| Some(cgroup) != own.as_ref());
+        Ok(Self { root: root.clone(), main_pid, readers: vec![main], cgroup })
+    }
+
+    /// Follows processes that came and went since the last call.
+    pub fn follow(&mut self, tree: &ProcessTree) {
+        let family = tree.family(self.main_pid);
+        self.readers.retain(|reader| family.contains(&reader.pid()));
+        for pid in family {
+            if !self.readers.iter().any(|reader| reader.pid() == pid) {
+                // A child that ended since the scan is none of the family any more.
+                self.readers.extend(ProcessReader::open(&self.root, pid));
+            }
+        }
+    }
+
+    /// One sample: the sum over the family. An error when the main process itself has ended.
+    pub fn read(&mut self) -> Result<Sample, HostError> {
+        let mut total = Sample::default();
+        let main_pid = self.main_pid;
+        let mut main_error = None;
+        self.readers.retain_mut(|reader| match reader.read() {
+            Ok(reading) if !reading.zombie => {
+                total.add(&reading.sample);
+                true
+            }
+            Ok(_) if reader.pid() == main_pid => {
+                main_error = Some(HostError::Gone { pid: main_pid });
+                true
+            }
+            Err(error) if reader.pid() == main_pid => {
+                main_error = Some(error);
+                true
+            }
+            _ => false,
+        });
+        if let Some(error) = main_error {
+            return Err(error);
+        }
+        if let Some(cgroup) = &self.cgroup {
+            total.cgroup_current_bytes = cgroup.current_bytes();
+            total.cgroup_peak_bytes = cgroup.peak_bytes();
+        }
+        Ok(total)
+    }
+
+    /// The expensive reading of the whole family, with what it cost.
+    pub fn read_slow(&mut self) -> Result<SlowSample, HostError> {
+        let started = Stopwatch::now();
+        let mut total = SlowSample::default();
+        for reader in &mut self.readers {
+            match reader.read_slow() {
+                Ok(slow) => {
+                    total.pss_bytes += slow.pss_bytes;
+                    total.private_dirty_bytes += slow.private_dirty_bytes;
+                    total.lazyfree_bytes += slow.lazyfree_bytes;
+                    total.anon_huge_bytes += slow.anon_huge_bytes;
+                }
+                Err(error) if reader.pid() == self.main_pid => return Err(error),
+                Err(_) => {}
+            }
+        }
+        total.cost_us = started.elapsed().as_micros() as u64;
+        Ok(total)
+    }
+}
+
+/// Decides when the next expensive reading may be taken, so that such readings take at most a given
+/// share of the time.
+#[derive(Debug)]
+pub struct SlowBudget {
+    share: f64,
+    least_gap: Duration,
+    allowed_at: Duration,
+}
+
+impl SlowBudget {
+    /// At most `share` of the elapsed time (0.001 is a thousandth), and never more often than `least_gap`.
+    pub fn new(share: f64, least_gap: Duration) -> Self {
+        Self { share, least_gap, allowed_at: Duration::ZERO }
+    }
+
+    /// Whether a reading may be taken at `elapsed` since the start.
+    pub fn allows(&self, elapsed: Duration) -> bool {
+        elapsed >= self.allowed_at
+    }
+
+    /// Accounts for a reading that was taken at `elapsed` and cost `cost`.
+    pub fn spent(&mut self, elapsed: Duration, cost: Duration) {
+        let pause = cost.div_f64(self.share.max(f64::MIN_POSITIVE)).min(Duration::from_secs(86_400));
+        self.allowed_at = elapsed + pause.max(self.least_gap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expensive_reading_is_paid_for_with_time() {
+        let mut budget = SlowBudget::new(0.01, Duration::from_secs(10));
+        assert!(budget.allows(Duration::ZERO));
+        budget.spent(Duration::ZERO, Duration::from_millis(500));
+        assert!(!budget.allows(Duration::from_secs(49)));
+        assert!(budget.allows(Duration::from_secs(50)));
+        budget.spent(Duration::from_secs(50), Duration::from_millis(1));
+        assert!(!budget.allows(Duration::from_secs(59)));
+        assert!(budget.allows(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_tree_is_summed_and_a_dead_main_process_is_an_error() {
+        let root = HostRoot::default();
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 60 & sleep 60"]).spawn().unwrap();
+        let pid = child.id() as i32;
+        let mut sampler = ServiceSampler::open(&root, pid).unwrap();
+        let deadline = Stopwatch::now() + Duration::from_secs(10);
+        let sample = loop {
+            sampler.follow(&ProcessTree::scan(&root).unwrap());
+            let sample = sampler.read().unwrap();
+            if sample.processes == 3 {
+                break sample;
+            }
+            assert!(Stopwatch::now() < deadline, "the shell never had two children");
+        };
+        assert!(sample.rss_bytes > 0 && sample.threads >= 3);
+        let family = ProcessTree::scan(&root).unwrap().family(pid);
+        for pid in family.into_iter().rev() {
+            rustix::process::kill_process(
+                rustix::process::Pid::from_raw(pid).unwrap(),
+                rustix::process::Signal::KILL,
+            )
+            .unwrap();
+        }
+        child.wait().unwrap();
+        assert!(sampler.read().unwrap_err().is_gone());
+    }
+}

@@ -1,0 +1,84 @@
+//! Which processes belong to a service: everything below its main process.
+
+use std::collections::HashMap;
+use std::fs;
+
+use crate::reader::ProcessReader;
+use crate::{HostError, HostRoot};
+
+/// Parents and children of all processes of a host at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct ProcessTree {
+    children: HashMap<i32, Vec<i32>>,
+    zombies: Vec<i32>,
+}
+
+impl ProcessTree {
+    /// Reads the parent of each process. A process that ends meanwhile is left out.
+    pub fn scan(root: &HostRoot) -> Result<Self, HostError> {
+        let path = root.path("/proc");
+        let mut tree = Self::default();
+        for entry in fs::read_dir(&path).map_err(HostError::read(&path))?.flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+                continue;
+            };
+            let Ok(reading) = ProcessReader::open(root, pid).and_then(|mut reader| reader.read()) else {
+                continue;
+            };
+            tree.children.entry(reading.parent).or_default().push(pid);
+            if reading.zombie {
+                tree.zombies.push(pid);
+            }
+        }
+        for pids in tree.children.values_mut() {
+            pids.sort_unstable();
+        }
+        Ok(tree)
+    }
+
+    /// `pid` and all below it, parents before children, without those that only wait to be collected.
+    pub fn family(&self, pid: i32) -> Vec<i32> {
+        let mut found = vec![pid];
+        let mut next = 0;
+        while let Some(parent) = found.get(next) {
+            let children = self.children.get(parent).map_or(&[][..], Vec::as_slice);
+            found.extend(children.iter().filter(|child| !self.zombies.contains(child)));
+            next += 1;
+        }
+        found
+    }
+
+    /// The direct children of `pid`, also those that only wait to be collected.
+    pub fn children(&self, pid: i32) -> &[i32] {
+        self.children.get(&pid).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(processes: &[(i32, i32, char)]) -> (tempfile::TempDir, HostRoot) {
+        let dir = tempfile::tempdir().unwrap();
+        for (pid, parent, state) in processes {
+            let process = dir.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&process).unwrap();
+            fs::write(process.join("status"), "Name:\tx\nVmRSS:\t 8 kB\n").unwrap();
+            let stat = format!("{pid} (x) {state} {parent} 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0");
+            fs::write(process.join("stat"), stat).unwrap();
+        }
+        fs::create_dir_all(dir.path().join("proc/sys")).unwrap();
+        let root = HostRoot::at(dir.path());
+        (dir, root)
+    }
+
+    #[test]
+    fn a_family_is_everything_below_without_zombies() {
+        let (_dir, root) =
+            fixture(&[(1, 0, 'S'), (10, 1, 'S'), (11, 10, 'S'), (12, 11, 'R'), (13, 10, 'Z'), (20, 1, 'S')]);
+        let tree = ProcessTree::scan(&root).unwrap();
+        assert_eq!(tree.family(10), [10, 11, 12]);
+        assert_eq!(tree.children(10), [11, 13]);
+        assert_eq!(tree.family(99), [99]);
+    }
+}
