@@ -1,0 +1,77 @@
+use std::path::{Path, PathBuf};
+
+/// Why the database could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such file.
+    #[error("{path}: no database here; name a run's folder or its heaptrial.db")]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// It cannot be opened, or is no database of Heaptrial.
+    #[error("{path}: cannot be opened as a database of Heaptrial: {source}")]
+    Open {
+        /// Which file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// Written by a newer version.
+    #[error(
+        "{path}: schema version {found}, this version of Heaptrial knows {known}; use the version that wrote it or a newer one"
+    )]
+    Schema {
+        /// Which file.
+        path: PathBuf,
+        /// Its schema version.
+        found: i64,
+        /// The version known here.
+        known: i64,
+    },
+    /// The disk is full. What was committed before stays.
+    #[error(
+        "{path}: the disk is full; everything up to the last tick is kept, free some space and look with `heaptrial report`"
+    )]
+    DiskFull {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Any other failure while reading or writing.
+    #[error("{path}: {doing}: {source}")]
+    Query {
+        /// Which file.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// A column that holds JSON does not hold what this version writes there.
+    #[error("{path}: {doing}: {source}")]
+    Json {
+        /// Which file.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn open(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
+        move |source| Self::Open { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn query(path: &Path, doing: &'static str) -> impl Fn(rusqlite::Error) -> Self {
+        move |source| match source.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull { path: path.to_owned() },
+            _ => Self::Query { path: path.to_owned(), doing, source },
+        }
+    }
+
+    pub(crate) fn json(path: &Path, doing: &'static str) -> impl Fn(serde_json::Error) -> Self {
+        move |source| Self::Json { path: path.to_owned(), doing, source }
+    }
+}

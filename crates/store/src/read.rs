@@ -1,0 +1,239 @@
+//! What reports read.
+
+use heaptrial_model::{Arm, Metric, SlowSample};
+use rusqlite::{Row, params};
+
+use crate::{
+    ArmRecord, EventRecord, LifeRecord, NewTrial, SeriesPoint, ServiceRecord, Store, StoreError, TickSummary,
+    TrialRecord,
+};
+
+impl Store {
+    /// All trials of the database, oldest first.
+    pub fn trials(&self) -> Result<Vec<TrialRecord>, StoreError> {
+        let doing = "reading the trials";
+        let rows: Vec<(TrialRecord, String, String, String)> = self.rows(
+            doing,
+            "SELECT t.id, t.name, t.kind, h.boot_id, t.metric, t.seed, t.repeats, t.planned_us, t.command,
+                    t.tool_version, t.started_wall_us, t.ended_wall_us, t.outcome,
+                    h.facts_json, t.parameters_json, t.metric
+             FROM trial t JOIN host h ON h.id = t.host_id ORDER BY t.id",
+            [],
+            |row| {
+                let plan = NewTrial {
+                    name: row.get(1)?,
+                    kind: row.get(2)?,
+                    boot_id: row.get(3)?,
+                    host_facts: serde_json::Value::Null,
+                    metric: Metric::default(),
+                    seed: row.get::<_, i64>(5)?.cast_unsigned(),
+                    repeats: row.get(6)?,
+                    planned_us: row.get(7)?,
+                    arms: Vec::new(),
+                    parameters: serde_json::Value::Null,
+                    command: row.get(8)?,
+                    tool_version: row.get(9)?,
+                    started_wall_us: row.get(10)?,
+                };
+                let trial =
+                    TrialRecord { id: row.get(0)?, plan, ended_wall_us: row.get(11)?, outcome: row.get(12)? };
+                Ok((trial, row.get(13)?, row.get(14)?, row.get(15)?))
+            },
+        )?;
+        rows.into_iter()
+            .map(|(mut trial, facts, parameters, metric)| {
+                trial.plan.host_facts = self.json(doing, &facts)?;
+                trial.plan.parameters = self.json(doing, &parameters)?;
+                trial.plan.metric = self.json(doing, &format!("\"{metric}\""))?;
+                trial.plan.arms = self.arms(trial.id)?.into_iter().map(|record| record.arm).collect();
+                Ok(trial)
+            })
+            .collect()
+    }
+
+    /// The arms of a trial, in the order given.
+    pub fn arms(&self, trial_id: i64) -> Result<Vec<ArmRecord>, StoreError> {
+        let doing = "reading the arms";
+        let sql = "SELECT id, name, control, treatment_json, obtained_json FROM arm WHERE trial_id = ?1 ORDER BY position";
+        let rows: Vec<(i64, String, bool, String, Option<String>)> =
+            self.rows(doing, sql, params![trial_id], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            })?;
+        rows.into_iter()
+            .map(|(id, name, control, treatment, obtained)| {
+                let arm = Arm { name, control, treatment: self.json(doing, &treatment)? };
+                let obtained = obtained.map(|text| self.json(doing, &text)).transpose()?;
+                Ok(ArmRecord { id, arm, obtained })
+            })
+            .collect()
+    }
+
+    /// The services of a trial, in the order of starting.
+    pub fn services(&self, trial_id: i64) -> Result<Vec<ServiceRecord>, StoreError> {
+        let sql =
+            "SELECT id, arm_id, name, block, position FROM service WHERE trial_id = ?1 ORDER BY position, id";
+        self.rows("reading the services", sql, params![trial_id], |row| {
+            Ok(ServiceRecord {
+                id: row.get(0)?,
+                arm_id: row.get(1)?,
+                name: row.get(2)?,
+                block: row.get(3)?,
+                position: row.get(4)?,
+            })
+        })
+    }
+
+    /// The ledger of a trial, in the order of starting.
+    pub fn lives(&self, trial_id: i64) -> Result<Vec<LifeRecord>, StoreError> {
+        let doing = "reading the ledger";
+        let sql = "SELECT l.id, l.service_id, l.boot_id, l.pid, l.start_ticks, l.started_wall_us,
+                          l.started_boottime_us, l.identity_json, l.contamination, l.ended_boottime_us, l.ending_json
+                   FROM life l JOIN service s ON s.id = l.service_id WHERE s.trial_id = ?1 ORDER BY l.id";
+        let rows: Vec<(LifeRecord, Option<String>, Option<String>)> =
+            self.rows(doing, sql, params![trial_id], |row| {
+                let life = LifeRecord {
+                    id: row.get(0)?,
+                    service_id: row.get(1)?,
+                    key: heaptrial_model::LifeKey {
+                        boot_id: row.get(2)?,
+                        pid: row.get(3)?,
+                        start_ticks: row.get::<_, i64>(4)?.cast_unsigned(),
+                    },
+                    started_wall_us: row.get(5)?,
+                    started_boottime_us: row.get(6)?,
+                    identity: None,
+                    contamination: row.get(8)?,
+                    ended_boottime_us: row.get(9)?,
+                    ending: None,
+                };
+                Ok((life, row.get(7)?, row.get(10)?))
+            })?;
+        rows.into_iter()
+            .map(|(mut life, identity, ending)| {
+                life.identity = identity.map(|text| self.json(doing, &text)).transpose()?;
+                life.ending = ending.map(|text| self.json(doing, &text)).transpose()?;
+                Ok(life)
+            })
+            .collect()
+    }
+
+    /// A life's samples in order of age. For [`Metric::Pss`] only the ticks with an expensive reading,
+    /// for [`Metric::Cgroup`] only those where the service had a cgroup of its own.
+    pub fn series(&self, life: &LifeRecord, metric: Metric) -> Result<Vec<SeriesPoint>, StoreError> {
+        let (column, join) = match metric {
+            Metric::Rss => ("s.rss_bytes", ""),
+            Metric::Anon => ("s.anon_bytes + s.swap_bytes", ""),
+            Metric::Cgroup => ("s.cgroup_current_bytes", ""),
+            Metric::Pss => {
+                ("w.pss_bytes", "JOIN slow_sample w ON w.life_id = s.life_id AND w.tick_id = s.tick_id")
+            }
+        };
+        let sql = format!(
+            "SELECT t.boottime_us, {column} AS metric, s.rss_bytes, s.anon_bytes, s.cpu_us
+             FROM sample s {join} CROSS JOIN tick t ON t.id = s.tick_id
+             WHERE s.life_id = ?1 AND metric IS NOT NULL ORDER BY s.tick_id"
+        );
+        let start = life.started_boottime_us;
+        self.rows("reading samples", &sql, params![life.id], |row| {
+            let bytes = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+            Ok(SeriesPoint {
+                age_seconds: (row.get::<_, i64>(0)? - start) as f64 / 1e6,
+                metric_bytes: bytes(1)?,
+                rss_bytes: bytes(2)?,
+                anon_bytes: bytes(3)?,
+                cpu_us: bytes(4)?,
+            })
+        })
+    }
+
+    /// The last expensive reading of a life.
+    pub fn last_slow_sample(&self, life_id: i64) -> Result<Option<SlowSample>, StoreError> {
+        let sql = "SELECT pss_bytes, private_dirty_bytes, lazyfree_bytes, anon_huge_bytes, cost_us
+                   FROM slow_sample WHERE life_id = ?1 ORDER BY tick_id DESC LIMIT 1";
+        let rows = self.rows("reading expensive samples", sql, params![life_id], |row| {
+            let bytes = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+            Ok(SlowSample {
+                pss_bytes: bytes(0)?,
+                private_dirty_bytes: bytes(1)?,
+                lazyfree_bytes: bytes(2)?,
+                anon_huge_bytes: bytes(3)?,
+                cost_us: bytes(4)?,
+            })
+        })?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// An observation of a life over its age: (age in seconds, value).
+    pub fn observations(&self, life: &LifeRecord, name: &str) -> Result<Vec<(f64, f64)>, StoreError> {
+        let sql = "SELECT t.boottime_us, o.value FROM observation o CROSS JOIN tick t ON t.id = o.tick_id
+                   WHERE o.life_id = ?1 AND o.name = ?2 ORDER BY o.tick_id";
+        let start = life.started_boottime_us;
+        self.rows("reading observations", sql, params![life.id, name], |row| {
+            Ok(((row.get::<_, i64>(0)? - start) as f64 / 1e6, row.get(1)?))
+        })
+    }
+
+    /// Events of a trial in order.
+    pub fn events(&self, trial_id: i64) -> Result<Vec<EventRecord>, StoreError> {
+        let sql = "SELECT service_id, wall_us, kind, text FROM event WHERE trial_id = ?1 ORDER BY id";
+        self.rows("reading events", sql, params![trial_id], |row| {
+            Ok(EventRecord {
+                service_id: row.get(0)?,
+                wall_us: row.get(1)?,
+                kind: row.get(2)?,
+                text: row.get(3)?,
+            })
+        })
+    }
+
+    /// What sampling a trial cost.
+    pub fn tick_summary(&self, trial_id: i64) -> Result<TickSummary, StoreError> {
+        let doing = "reading the cost of sampling";
+        let mut costs: Vec<(i64, i64, i64)> = self.rows(
+            doing,
+            "SELECT cost_wall_us, cost_cpu_us, boottime_us FROM tick WHERE trial_id = ?1 ORDER BY sequence",
+            params![trial_id],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
+        let samples = self.rows(
+            doing,
+            "SELECT count(*) FROM life l JOIN service v ON v.id = l.service_id JOIN sample s ON s.life_id = l.id
+             WHERE v.trial_id = ?1",
+            params![trial_id],
+            |row| row.get::<_, i64>(0),
+        )?;
+        let longest_gap = costs.windows(2).map(|pair| pair[1].2 - pair[0].2).max().unwrap_or(0);
+        let sums = costs.iter().fold((0, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));
+        costs.sort_unstable();
+        Ok(TickSummary {
+            ticks: costs.len() as u64,
+            samples: samples.first().map_or(0, |count| count.cast_unsigned()),
+            cost_wall_us: sums.0.cast_unsigned(),
+            cost_cpu_us: sums.1.cast_unsigned(),
+            median_cost_wall_us: costs.get(costs.len() / 2).map_or(0, |cost| cost.0.cast_unsigned()),
+            longest_gap_us: longest_gap.cast_unsigned(),
+        })
+    }
+
+    fn rows<T>(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<T>> {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            statement.query_map(parameters, row)?.collect()
+        };
+        read().map_err(StoreError::query(&self.path, doing))
+    }
+
+    fn json<T: for<'de> serde::Deserialize<'de>>(
+        &self,
+        doing: &'static str,
+        text: &str,
+    ) -> Result<T, StoreError> {
+        serde_json::from_str(text).map_err(StoreError::json(&self.path, doing))
+    }
+}

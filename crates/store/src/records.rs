@@ -1,0 +1,173 @@
+//! The rows of the database as types.
+
+use heaptrial_model::{Arm, Ending, Identity, LifeKey, Metric, Sample, SlowSample};
+use serde_json::Value;
+
+/// What is known of a trial before it starts.
+#[derive(Debug, Clone)]
+pub struct NewTrial {
+    /// Its name.
+    pub name: String,
+    /// `lab_command` or `lab_tor`.
+    pub kind: String,
+    /// The kernel's boot id.
+    pub boot_id: String,
+    /// Facts about the host, as JSON.
+    pub host_facts: Value,
+    /// Which reading is compared.
+    pub metric: Metric,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Repeats of each arm.
+    pub repeats: u32,
+    /// Planned length of one life, in microseconds.
+    pub planned_us: i64,
+    /// The arms, in the order given.
+    pub arms: Vec<Arm>,
+    /// Parameters of the workload, as JSON.
+    pub parameters: Value,
+    /// The command that repeats the run.
+    pub command: String,
+    /// Version of Heaptrial.
+    pub tool_version: String,
+    /// Start, in microseconds since 1970.
+    pub started_wall_us: i64,
+}
+
+/// A trial as stored.
+#[derive(Debug, Clone)]
+pub struct TrialRecord {
+    /// Row id.
+    pub id: i64,
+    /// What was known before it started. `arms` is in the order given.
+    pub plan: NewTrial,
+    /// End, in microseconds since 1970; `None` while it runs or when it was killed.
+    pub ended_wall_us: Option<i64>,
+    /// `completed`, `interrupted` or `failed`; `None` while it runs or when it was killed.
+    pub outcome: Option<String>,
+}
+
+/// An arm as stored.
+#[derive(Debug, Clone)]
+pub struct ArmRecord {
+    /// Row id.
+    pub id: i64,
+    /// The arm.
+    pub arm: Arm,
+    /// The build that was prepared for it, as JSON of the allocator crate.
+    pub obtained: Option<Value>,
+}
+
+/// A service as stored.
+#[derive(Debug, Clone)]
+pub struct ServiceRecord {
+    /// Row id.
+    pub id: i64,
+    /// Row id of its arm.
+    pub arm_id: i64,
+    /// Its name.
+    pub name: String,
+    /// Its block: in a lab run the repeat, counted from 0.
+    pub block: u32,
+    /// When it was started, counted from 0 over the run.
+    pub position: u32,
+}
+
+/// A row of the ledger.
+#[derive(Debug, Clone)]
+pub struct LifeRecord {
+    /// Row id.
+    pub id: i64,
+    /// Row id of the service.
+    pub service_id: i64,
+    /// Which process lifetime it is.
+    pub key: LifeKey,
+    /// Start on the wall clock, microseconds since 1970.
+    pub started_wall_us: i64,
+    /// Start on the boot clock, microseconds.
+    pub started_boottime_us: i64,
+    /// The proved identity; `None` where it was never proved.
+    pub identity: Option<Identity>,
+    /// Why the identity is not the arm's treatment; `None` where it is.
+    pub contamination: Option<String>,
+    /// End on the boot clock, microseconds.
+    pub ended_boottime_us: Option<i64>,
+    /// How it ended; `None` while it lives or when the writer was killed.
+    pub ending: Option<Ending>,
+}
+
+impl LifeRecord {
+    /// Whether its samples may stand for its arm: the treatment was proved, and it lived as long as
+    /// it was meant to (or the whole run was cut short, which is no fault of the arm).
+    pub fn counts(&self) -> bool {
+        let cut_short =
+            matches!(self.ending, Some(Ending::Exited(_) | Ending::Signaled(_) | Ending::ForkedAway));
+        self.identity.is_some() && self.contamination.is_none() && !cut_short
+    }
+}
+
+/// Everything of one tick, written in one transaction.
+#[derive(Debug, Clone, Default)]
+pub struct TickInput {
+    /// Number of the tick in its trial, counted from 0.
+    pub sequence: i64,
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Microseconds since boot.
+    pub boottime_us: i64,
+    /// What sampling cost: elapsed microseconds.
+    pub cost_wall_us: u64,
+    /// What sampling cost: CPU microseconds.
+    pub cost_cpu_us: u64,
+    /// Samples by row id of the life.
+    pub samples: Vec<(i64, Sample)>,
+    /// Expensive readings by row id of the life.
+    pub slow_samples: Vec<(i64, SlowSample)>,
+    /// Observations of the workload: row id of the life, name, value.
+    pub observations: Vec<(i64, &'static str, f64)>,
+}
+
+/// One point of a life's series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SeriesPoint {
+    /// Age of the life in seconds.
+    pub age_seconds: f64,
+    /// The chosen metric in bytes.
+    pub metric_bytes: u64,
+    /// RSS in bytes.
+    pub rss_bytes: u64,
+    /// RssAnon in bytes.
+    pub anon_bytes: u64,
+    /// CPU time since start in microseconds.
+    pub cpu_us: u64,
+}
+
+/// What the sampler cost over a trial.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TickSummary {
+    /// Ticks.
+    pub ticks: u64,
+    /// Samples.
+    pub samples: u64,
+    /// Elapsed microseconds spent on sampling, summed.
+    pub cost_wall_us: u64,
+    /// CPU microseconds spent on sampling, summed.
+    pub cost_cpu_us: u64,
+    /// Median of one tick's elapsed cost in microseconds.
+    pub median_cost_wall_us: u64,
+    /// Longest gap between two ticks in microseconds.
+    pub longest_gap_us: u64,
+}
+
+/// An event as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRecord {
+    /// Row id of the service it is about.
+    pub service_id: Option<i64>,
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Kind, such as `arm_failed`.
+    pub kind: String,
+    /// What happened.
+    pub text: String,
+}
