@@ -1,0 +1,160 @@
+//! The permutation distribution of a blocked assignment.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+/// Logs of one block: `(control, treated)`.
+pub(crate) type LogBlock = (Vec<f64>, Vec<f64>);
+
+/// Assignments enumerated one by one; beyond that, as many are drawn.
+const ENUMERATED_AT_MOST: f64 = 20_000.0;
+const DRAWN: usize = 19_999;
+
+/// What one reassignment of labels within blocks makes of the data, if a constant shift d is the
+/// treatment's effect on the log scale: its difference of means is `difference - d * kept` where the
+/// observed one is `observed - d`.
+#[derive(Debug, Clone, Copy)]
+struct Reassignment {
+    difference: f64,
+    kept: f64,
+}
+
+/// The reassignments of an experiment, the observed one among them.
+#[derive(Debug)]
+pub(crate) struct PermutationDistribution {
+    observed: f64,
+    reassignments: Vec<Reassignment>,
+}
+
+impl PermutationDistribution {
+    /// All assignments within the blocks, or a seeded draw of them. The weight of a block is its
+    /// share of the treated services.
+    pub(crate) fn of(blocks: &[LogBlock], seed: u64) -> Self {
+        let treated_total: usize = blocks.iter().map(|(_, treated)| treated.len()).sum();
+        let weight = |block: &LogBlock| block.1.len() as f64 / treated_total as f64;
+        let observed = blocks.iter().map(|block| weight(block) * (mean(&block.1) - mean(&block.0))).sum();
+        let count: f64 = blocks.iter().map(|(control, treated)| choose(control.len() + treated.len(), treated.len())).product();
+        let reassignments = if count <= ENUMERATED_AT_MOST {
+            blocks.iter().fold(vec![Reassignment { difference: 0.0, kept: 0.0 }], |partial, block| {
+                let own = enumerate_block(block, weight(block));
+                partial.iter().flat_map(|a| own.iter().map(|b| a.plus(*b))).collect()
+            })
+        } else {
+            draw(blocks, weight, observed, seed)
+        };
+        Self { observed, reassignments }
+    }
+
+    /// Two-sided p-value of no effect.
+    pub(crate) fn p_value(&self) -> f64 {
+        (2.0 * self.at_least(0.0).min(self.at_most(0.0))).min(1.0)
+    }
+
+    /// The interval of shifts that a two-sided test at `1 - level` does not reject; an end is `None`
+    /// where no shift at all could be rejected because there are too few assignments.
+    pub(crate) fn interval(&self, level: f64) -> (Option<f64>, Option<f64>) {
+        let alpha = (1.0 - level) / 2.0;
+        let mut limits: Vec<f64> = self.reassignments.iter().filter_map(|r| self.limit(r)).collect();
+        limits.sort_unstable_by(f64::total_cmp);
+        let total = self.reassignments.len() as f64;
+        let same = total - limits.len() as f64;
+        // At shift d, the share of reassignments at least as high as observed is
+        // (same + #{limits <= d}) / total: the lower end is where it first exceeds alpha.
+        let needed = (alpha * total - same + 1e-9).floor();
+        if needed < 0.0 || limits.is_empty() {
+            return (None, None);
+        }
+        let index = (needed as usize).min(limits.len() - 1);
+        (Some(limits[index]), Some(limits[limits.len() - 1 - index]))
+    }
+
+    /// The shift from which on this reassignment is at least as high as the observed assignment.
+    fn limit(&self, reassignment: &Reassignment) -> Option<f64> {
+        let moved = 1.0 - reassignment.kept;
+        (moved > 1e-12).then(|| (self.observed - reassignment.difference) / moved)
+    }
+
+    fn at_least(&self, shift: f64) -> f64 {
+        self.share(|limit| limit <= shift + 1e-12)
+    }
+
+    fn at_most(&self, shift: f64) -> f64 {
+        self.share(|limit| limit >= shift - 1e-12)
+    }
+
+    fn share(&self, extreme: impl Fn(f64) -> bool) -> f64 {
+        let count = self.reassignments.iter().filter(|r| self.limit(r).is_none_or(&extreme)).count();
+        count as f64 / self.reassignments.len() as f64
+    }
+}
+
+impl Reassignment {
+    fn plus(self, other: Self) -> Self {
+        Self { difference: self.difference + other.difference, kept: self.kept + other.kept }
+    }
+
+    /// Of one block, with `in_treated[i]` for each value; the treated ones come last in `values`.
+    fn of_block(values: &[f64], in_treated: &[bool], treated: usize, weight: f64) -> Self {
+        let control = values.len() - treated;
+        let (mut sum_treated, mut sum_control, mut stayed) = (0.0, 0.0, 0.0);
+        for (index, (value, is_treated)) in values.iter().zip(in_treated).enumerate() {
+            let was_treated = index >= control;
+            if *is_treated {
+                sum_treated += value;
+                stayed += f64::from(u8::from(was_treated)) / treated as f64;
+            } else {
+                sum_control += value;
+                stayed -= f64::from(u8::from(was_treated)) / control as f64;
+            }
+        }
+        Self {
+            difference: weight * (sum_treated / treated as f64 - sum_control / control as f64),
+            kept: weight * stayed,
+        }
+    }
+}
+
+fn enumerate_block(block: &LogBlock, weight: f64) -> Vec<Reassignment> {
+    let values: Vec<f64> = block.0.iter().chain(&block.1).copied().collect();
+    let treated = block.1.len();
+    let mut chosen: Vec<usize> = (0..treated).collect();
+    let mut found = Vec::new();
+    loop {
+        let mut in_treated = vec![false; values.len()];
+        chosen.iter().for_each(|index| in_treated[*index] = true);
+        found.push(Reassignment::of_block(&values, &in_treated, treated, weight));
+        // The next combination in lexicographic order.
+        let Some(place) = (0..treated).rev().find(|i| chosen[*i] < values.len() - treated + i) else {
+            return found;
+        };
+        chosen[place] += 1;
+        for i in place + 1..treated {
+            chosen[i] = chosen[i - 1] + 1;
+        }
+    }
+}
+
+fn draw(blocks: &[LogBlock], weight: impl Fn(&LogBlock) -> f64, observed: f64, seed: u64) -> Vec<Reassignment> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut found = vec![Reassignment { difference: observed, kept: 1.0 }];
+    for _ in 0..DRAWN {
+        let drawn = blocks.iter().fold(Reassignment { difference: 0.0, kept: 0.0 }, |sum, block| {
+            let values: Vec<f64> = block.0.iter().chain(&block.1).copied().collect();
+            let mut in_treated = vec![false; values.len()];
+            in_treated[..block.1.len()].fill(true);
+            in_treated.shuffle(&mut random);
+            sum.plus(Reassignment::of_block(&values, &in_treated, block.1.len(), weight(block)))
+        });
+        found.push(drawn);
+    }
+    found
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn choose(n: usize, k: usize) -> f64 {
+    (0..k).map(|i| (n - i) as f64 / (i + 1) as f64).product()
+}
