@@ -5,6 +5,7 @@
 
 mod cgroup;
 mod clock;
+mod cpu;
 mod error;
 mod facts;
 mod process;
@@ -15,6 +16,7 @@ mod tree;
 
 pub use cgroup::{Cgroup, CgroupVersion};
 pub use clock::Instant;
+pub use cpu::CpuUsage;
 pub use error::HostError;
 pub use facts::HostFacts;
 pub use process::{Mapping, Process, ProcessMemory};
