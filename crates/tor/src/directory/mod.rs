@@ -1,0 +1,15 @@
+//! A synthetic directory: relays that exist only as descriptors, and the consensus over them.
+//!
+//! Formats: Tor's dir-spec, cert-spec and tor-spec.
+
+mod certificate;
+mod consensus;
+mod encode;
+mod keys;
+mod population;
+mod relay;
+
+pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity};
+pub use keys::{KeyPool, RsaKey};
+pub use population::Population;
+pub use relay::SyntheticRelay;

@@ -1,0 +1,164 @@
+//! All synthetic relays, and how they change from round to round.
+
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::keys::KeyPool;
+use super::relay::SyntheticRelay;
+use crate::TorError;
+
+/// One relay in this many republishes its descriptor in a round (relays do so every 18 hours or so,
+/// and a round stands for an hour).
+const REPUBLISH_EVERY: usize = 14;
+/// One relay in this many is away in a round.
+const AWAY_ONE_IN: usize = 60;
+
+/// The relays of the directory. The same seed gives the same relays and the same changes.
+#[derive(Debug)]
+pub struct Population {
+    relays: Vec<SyntheticRelay>,
+    away: Vec<bool>,
+    round: usize,
+    random: ChaCha8Rng,
+}
+
+impl Population {
+    /// `count` relays that have published at `now`, made by `threads` threads.
+    pub fn generate(count: usize, seed: u64, now: i64, threads: usize) -> Result<Self, TorError> {
+        let pool = KeyPool::generate(count + 1, seed, threads);
+        let tap = pool.key(count)?;
+        let chunk = count.div_ceil(threads.max(1)).max(1);
+        let indices: Vec<usize> = (0..count).collect();
+        let made: Vec<Result<Vec<SyntheticRelay>, TorError>> = std::thread::scope(|scope| {
+            let makers: Vec<_> = indices
+                .chunks(chunk)
+                .map(|chunk| {
+                    let (pool, tap) = (&pool, &tap);
+                    scope.spawn(move || {
+                        chunk
+                            .iter()
+                            .map(|index| {
+                                let mut random = relay_random(seed, *index);
+                                SyntheticRelay::new(*index, pool.key(*index)?, tap, now, &mut random)
+                            })
+                            .collect()
+                    })
+                })
+                .collect();
+            makers
+                .into_iter()
+                .map(|maker| maker.join().unwrap_or_else(|_| Err(TorError::Keys("a thread panicked".into()))))
+                .collect()
+        });
+        let mut relays = Vec::with_capacity(count);
+        for part in made {
+            relays.extend(part?);
+        }
+        assign_families(&mut relays, seed);
+        publish_all(&mut relays, seed, now - 600, chunk)?;
+        // A consensus lists relays in the order of their identities.
+        relays.sort_by_key(SyntheticRelay::id);
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        Ok(Self { away: vec![false; relays.len()], relays, round: 0, random })
+    }
+
+    /// Lets a round pass: some republish, a few of them with new onion keys, bandwidths move, and
+    /// others are away than before.
+    pub fn advance(&mut self, now: i64) -> Result<(), TorError> {
+        self.round += 1;
+        for (index, relay) in self.relays.iter_mut().enumerate() {
+            if self.random.random_bool(0.3) {
+                relay.bandwidth = self.random.random_range(20..40_000);
+            }
+            if index % REPUBLISH_EVERY == self.round % REPUBLISH_EVERY {
+                if self.random.random_bool(0.1) {
+                    relay.rotate_onion_key(&mut self.random);
+                }
+                let published = now - self.random.random_range(0..9);
+                relay.publish(published, &mut self.random)?;
+            }
+        }
+        self.away.fill(false);
+        let count = self.away.len() / AWAY_ONE_IN;
+        self.away[..count].fill(true);
+        self.away.shuffle(&mut self.random);
+        Ok(())
+    }
+
+    /// The relays that are there in this round, ordered by identity.
+    pub fn present(&self) -> impl Iterator<Item = &SyntheticRelay> {
+        self.relays.iter().zip(&self.away).filter(|(_, away)| !**away).map(|(relay, _)| relay)
+    }
+
+    /// All relays, also those that are away.
+    pub fn relays(&self) -> &[SyntheticRelay] {
+        &self.relays
+    }
+}
+
+fn relay_random(seed: u64, index: usize) -> ChaCha8Rng {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(1_000 + index as u64);
+    random
+}
+
+fn assign_families(relays: &mut [SyntheticRelay], seed: u64) {
+    let ids: Vec<[u8; 20]> = relays.iter().map(SyntheticRelay::id).collect();
+    let mut random = relay_random(seed, ids.len());
+    for relay in relays {
+        if random.random_bool(0.4) {
+            let size = [2, 5, 12, 30][random.random_range(0..4)];
+            relay.set_family((0..size).map(|_| ids[random.random_range(0..ids.len())]).collect());
+        }
+    }
+}
+
+fn publish_all(relays: &mut [SyntheticRelay], seed: u64, now: i64, chunk: usize) -> Result<(), TorError> {
+    std::thread::scope(|scope| {
+        let publishers: Vec<_> = relays
+            .chunks_mut(chunk)
+            .enumerate()
+            .map(|(part, chunk)| {
+                scope.spawn(move || {
+                    let mut random = relay_random(seed, usize::MAX / 2 + part);
+                    chunk.iter_mut().try_for_each(|relay| relay.publish(now, &mut random))
+                })
+            })
+            .collect();
+        publishers.into_iter().try_for_each(|publisher| {
+            publisher.join().unwrap_or_else(|_| Err(TorError::Keys("a thread panicked".into())))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_directory() {
+        let make = |threads| Population::generate(40, 3, 1_700_000_000, threads).unwrap();
+        let (mut a, mut b) = (make(2), make(2));
+        a.advance(1_700_000_010).unwrap();
+        b.advance(1_700_000_010).unwrap();
+        let digests =
+            |p: &Population| p.present().map(|r| r.published().descriptor_digest).collect::<Vec<_>>();
+        assert_eq!(digests(&a), digests(&b));
+    }
+
+    #[test]
+    fn relays_come_and_go_and_republish() {
+        let mut population = Population::generate(120, 3, 1_700_000_000, 2).unwrap();
+        let before: Vec<_> = population.relays().iter().map(|r| r.published().descriptor_digest).collect();
+        population.advance(1_700_000_010).unwrap();
+        assert_eq!(population.present().count(), 118);
+        let changed = population
+            .relays()
+            .iter()
+            .zip(&before)
+            .filter(|(r, b)| r.published().descriptor_digest != **b)
+            .count();
+        assert!((8..=9).contains(&changed), "{changed}");
+    }
+}

@@ -1,0 +1,68 @@
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why the private network could not be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum TorError {
+    /// A program of the Tor package is missing.
+    #[error(
+        "`{program}` cannot be started: {source}; it comes with the Debian package `tor`: apt-get install tor"
+    )]
+    Program {
+        /// Which program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A program of the Tor package failed.
+    #[error("`{program}` failed: {said}")]
+    Failed {
+        /// Which program.
+        program: String,
+        /// What it said.
+        said: String,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{path}: {problem}")]
+    Content {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A socket could not be opened.
+    #[error("{address}: {source}")]
+    Socket {
+        /// Which address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A relay answered something else than expected.
+    #[error("the relay at {address} {problem}")]
+    Protocol {
+        /// Which relay.
+        address: SocketAddr,
+        /// What it did.
+        problem: String,
+    },
+    /// Keys could not be made or used.
+    #[error("making keys: {0}")]
+    Keys(String),
+}
+
+impl TorError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}
