@@ -1,0 +1,59 @@
+use std::io;
+use std::path::PathBuf;
+
+use heaptrial_host::HostError;
+use heaptrial_store::StoreError;
+use heaptrial_tor::TorError;
+
+/// Why a lab run could not start or go on. What was measured until then is kept.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A file of the run's folder could not be written or read.
+    #[error("{path}: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The keeper of a service could not be started or talked to.
+    #[error("{program} could not keep a service: {problem}")]
+    Keeper {
+        /// The program that should have.
+        program: PathBuf,
+        /// What went wrong.
+        problem: String,
+    },
+    /// A program that is to be run does not exist.
+    #[error("`{program}` was not found{hint}")]
+    ProgramMissing {
+        /// As given.
+        program: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A treatment that this workload cannot apply.
+    #[error("arm `{arm}`: {problem}")]
+    Treatment {
+        /// The arm.
+        arm: String,
+        /// What cannot be applied, and why.
+        problem: String,
+    },
+    /// The private network failed.
+    #[error(transparent)]
+    Tor(#[from] TorError),
+    /// The host could not be read.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The database could not be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl LabError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}

@@ -1,0 +1,281 @@
+//! The keeper: a small process between the lab and a service that ends the service, and everything
+//! the service started, when the lab ends for whatever reason.
+//!
+//! The lab holds the write end of the keeper's standard input. A kill -9 of the lab closes it, and the
+//! keeper then kills all its descendants: as their subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) it
+//! inherits those whose parents have ended, so that none can escape by forking. Should the keeper
+//! itself be killed, the service gets SIGKILL as its parent-death signal.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use heaptrial_host::{HostRoot, ProcessTree};
+use rustix::process::{Pid, Signal, WaitOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::LabError;
+
+/// The hidden subcommand of the binary that runs [`run_keeper`].
+pub const KEEPER_COMMAND: &str = "lab-keeper";
+
+/// How long ended services get to write their last words before they are killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What the keeper starts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct KeptCommand {
+    /// Program and arguments.
+    pub(crate) words: Vec<OsString>,
+    /// Environment variables to set.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Where it runs.
+    pub(crate) working_directory: Option<PathBuf>,
+    /// Where its standard output goes.
+    pub(crate) stdout: PathBuf,
+    /// Where its standard error goes.
+    pub(crate) stderr: PathBuf,
+}
+
+/// What the keeper tells.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum KeeperMessage {
+    /// The service was started.
+    Started {
+        /// Its process id.
+        pid: i32,
+    },
+    /// The service could not be started.
+    NotStarted {
+        /// Why.
+        why: String,
+    },
+    /// The service's main process has ended.
+    Ended {
+        /// Its exit code, if it exited.
+        code: Option<i32>,
+        /// The signal that killed it, if one did.
+        signal: Option<i32>,
+        /// Processes that it started and that still ran a moment later.
+        left: usize,
+    },
+}
+
+/// The lab's end of a keeper. Dropping it ends the service.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    program: PathBuf,
+    child: Child,
+    lifeline: Option<ChildStdin>,
+    messages: Receiver<KeeperMessage>,
+}
+
+impl Keeper {
+    /// Starts a service; gives its keeper and its process id.
+    pub(crate) fn start(program: &Path, command: &KeptCommand) -> Result<(Self, i32), LabError> {
+        let fail = |problem: String| LabError::Keeper { program: program.to_owned(), problem };
+        let mut child = Command::new(program)
+            .arg(KEEPER_COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| fail(error.to_string()))?;
+        let (Some(mut lifeline), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(fail("it has no pipes".to_owned()));
+        };
+        let mut line = serde_json::to_string(command).map_err(|error| fail(error.to_string()))?;
+        line.push('\n');
+        lifeline.write_all(line.as_bytes()).map_err(|error| fail(error.to_string()))?;
+        let (sender, messages) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let Ok(message) = serde_json::from_str(&line) else { break };
+                if sender.send(message).is_err() {
+                    break;
+                }
+            }
+        });
+        let keeper = Self { program: program.to_owned(), child, lifeline: Some(lifeline), messages };
+        match keeper.messages.recv() {
+            Ok(KeeperMessage::Started { pid }) => Ok((keeper, pid)),
+            Ok(KeeperMessage::NotStarted { why }) => Err(fail(why)),
+            _ => Err(fail("it ended at once".to_owned())),
+        }
+    }
+
+    /// Whether and how the service has ended by itself.
+    pub(crate) fn ended(&self) -> Option<KeeperMessage> {
+        self.messages.try_recv().ok()
+    }
+
+    /// Waits a moment for a service that can no longer be read to be reported as ended.
+    pub(crate) fn wait_for_end(&self) -> Option<KeeperMessage> {
+        self.messages.recv_timeout(GRACE).ok()
+    }
+
+    /// Asks the service to end (SIGTERM), without waiting.
+    pub(crate) fn ask_to_end(&mut self) {
+        if let Some(lifeline) = &mut self.lifeline {
+            // A keeper that is gone has ended its service.
+            let _ = lifeline.write_all(b"end\n");
+        }
+    }
+
+    /// Waits until the service and all it started are gone.
+    pub(crate) fn close(mut self) -> Result<(), LabError> {
+        self.lifeline = None;
+        let status = self.child.wait();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(LabError::Keeper {
+                program: self.program.clone(),
+                problem: format!("it ended with {status}"),
+            }),
+            Err(error) => Err(LabError::Keeper { program: self.program.clone(), problem: error.to_string() }),
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.lifeline = None;
+        // Collects it; after `close` this does nothing.
+        let _ = self.child.wait();
+    }
+}
+
+/// Body of the keeper process. Reads the command from its standard input, starts it, and ends it and
+/// everything below it when standard input closes.
+pub fn run_keeper() -> ExitCode {
+    let tell = |message: &KeeperMessage| {
+        let line = serde_json::to_string(message).unwrap_or_default();
+        // Without a lab to tell, standard input closes as well.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    };
+    match start_kept() {
+        Err(why) => {
+            tell(&KeeperMessage::NotStarted { why });
+            ExitCode::FAILURE
+        }
+        Ok((child, orders)) => {
+            let pid = child.id().cast_signed();
+            tell(&KeeperMessage::Started { pid });
+            std::thread::spawn(move || {
+                let (code, signal) = reap_until_ended(pid);
+                tell(&KeeperMessage::Ended { code, signal, left: left_after_a_moment() });
+                reap_all();
+            });
+            follow_orders(orders, pid);
+            end_descendants();
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn start_kept() -> Result<(Child, BufReader<std::io::Stdin>), String> {
+    let mut orders = BufReader::new(std::io::stdin());
+    let mut line = String::new();
+    orders.read_line(&mut line).map_err(|error| error.to_string())?;
+    let command: KeptCommand = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| error.to_string())?;
+    let file = |path: &Path| File::create(path).map_err(|error| format!("{}: {error}", path.display()));
+    let (program, arguments) = command.words.split_first().ok_or("no program")?;
+    let mut child = Command::new(program);
+    child
+        .args(arguments)
+        .envs(&command.environment)
+        .stdin(Stdio::null())
+        .stdout(file(&command.stdout)?)
+        .stderr(file(&command.stderr)?)
+        .process_group(0);
+    if let Some(folder) = &command.working_directory {
+        child.current_dir(folder);
+    }
+    let die_with_parent = || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe { child.pre_exec(die_with_parent) };
+    let child = child.spawn().map_err(|error| format!("{}: {error}", Path::new(program).display()))?;
+    Ok((child, orders))
+}
+
+/// Collects children until the main process ends; tells its exit code or signal.
+fn reap_until_ended(main: i32) -> (Option<i32>, Option<i32>) {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == main => {
+                let status = std::process::ExitStatus::from_raw(status.as_raw());
+                return (status.code(), status.signal());
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return (None, None),
+        }
+    }
+}
+
+/// How many processes outlive the main one: helpers that notice its end get a moment to follow it.
+fn left_after_a_moment() -> usize {
+    for _ in 0..10 {
+        reap_ended();
+        if descendants().is_empty() {
+            return 0;
+        }
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    descendants().len()
+}
+
+fn reap_ended() {
+    while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+}
+
+/// Collects whatever else ends.
+fn reap_all() {
+    while rustix::process::wait(WaitOptions::empty()).is_ok() {}
+}
+
+fn follow_orders(orders: BufReader<std::io::Stdin>, main: i32) {
+    for order in orders.lines().map_while(Result::ok) {
+        if order == "end" {
+            signal(main, Signal::TERM);
+            let started = std::time::Instant::now();
+            while started.elapsed() < GRACE && !descendants().is_empty() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// Kills everything below this process, also what is started meanwhile.
+fn end_descendants() {
+    loop {
+        let left = descendants();
+        if left.is_empty() {
+            return;
+        }
+        left.into_iter().for_each(|pid| signal(pid, Signal::KILL));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn descendants() -> Vec<i32> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    ProcessTree::scan(&HostRoot::default()).map_or(Vec::new(), |tree| tree.family(own).split_off(1))
+}
+
+fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // It may have ended meanwhile.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}

@@ -1,0 +1,27 @@
+//! Lab runs: trials over services that Heaptrial starts itself.
+//!
+//! A [`Workload`] says what is started and what load is put on it; [`run`] owns everything else:
+//! order, seeds, repeats, children, identities, samples and the ledger.
+
+mod arms;
+mod command;
+mod error;
+mod interrupt;
+mod keeper;
+mod progress;
+mod runner;
+mod schedule;
+mod service;
+mod tor;
+mod workload;
+
+pub use arms::PreparedArm;
+pub use command::CommandWorkload;
+pub use error::LabError;
+pub use interrupt::Interrupt;
+pub use keeper::{KEEPER_COMMAND, run_keeper};
+pub use progress::{Progress, RoundView, ServiceView};
+pub use runner::{LabPlan, RunOutcome, run};
+pub use schedule::{RoundPlan, Schedule};
+pub use tor::{TorParameters, TorWorkload, find_program};
+pub use workload::{Arrangement, Event, Launch, Round, RoundContext, Slot, Workload};

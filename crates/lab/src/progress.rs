@@ -1,0 +1,52 @@
+//! What a run tells while it goes on.
+
+use std::time::Duration;
+
+/// Receives what happens during a run. All methods do nothing unless implemented.
+pub trait Progress {
+    /// A round starts: its number from 1, of how many.
+    fn round(&mut self, number: usize, of: usize, repeat: u32) {
+        let _ = (number, of, repeat);
+    }
+
+    /// A tick was sampled.
+    fn tick(&mut self, view: &RoundView<'_>) {
+        let _ = view;
+    }
+
+    /// Something worth a line.
+    fn message(&mut self, text: &str) {
+        let _ = text;
+    }
+
+    /// A round has ended.
+    fn round_ended(&mut self) {}
+}
+
+/// A round at one tick.
+#[derive(Debug)]
+pub struct RoundView<'a> {
+    /// Since its services were started.
+    pub elapsed: Duration,
+    /// How long it lasts.
+    pub duration: Duration,
+    /// Its services, in the order of the arms.
+    pub services: &'a [ServiceView],
+}
+
+/// A service at one tick.
+#[derive(Debug, Clone, Default)]
+pub struct ServiceView {
+    /// Its arm's name.
+    pub arm: String,
+    /// Its age in seconds.
+    pub age_seconds: f64,
+    /// The metric in bytes at each tick so far; empty while it has no sample.
+    pub metric_bytes: Vec<u64>,
+    /// RSS in bytes.
+    pub rss_bytes: u64,
+    /// Age of its consensus in seconds, for a relay that has one.
+    pub consensus_age_seconds: Option<f64>,
+    /// Why it does not run any more.
+    pub ended: Option<String>,
+}

@@ -1,0 +1,462 @@
+//! The workload of real Tor relays on a private network.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use heaptrial_model::Arm;
+use heaptrial_tor::{
+    Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
+    RelayParameters,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::LabError;
+use crate::workload::{Arrangement, Event, Launch, Round, RoundContext, Workload};
+
+/// Observation of a relay: the age of the consensus it uses, in seconds.
+pub(crate) const CONSENSUS_AGE: &str = "consensus_age_seconds";
+
+/// Load starts without relays that do not have the directory by then.
+const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// How often a relay is asked for its consensus.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// A relay that does not answer for this long is asked again later.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A relay lags when its consensus is older than this many intervals; it fetches each one at a random
+/// moment of the interval after it appeared.
+const LAG_INTERVALS: f64 = 3.5;
+/// Consensus ages before this age of the relay are part of starting up.
+const STARTING: Duration = Duration::from_secs(40);
+/// Threads of the load generator and the authority's server.
+const LOAD_THREADS: usize = 2;
+
+/// A private network and the load on its relays.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TorParameters {
+    /// The synthetic directory; its seed is drawn anew for each repeat.
+    pub directory: DirectoryParameters,
+    /// The relays.
+    pub relays: RelayParameters,
+    /// The load.
+    pub load: LoadParameters,
+}
+
+/// Runs one real relay per arm, all at once, under the same load.
+#[derive(Debug)]
+pub struct TorWorkload {
+    parameters: TorParameters,
+    tor: PathBuf,
+    version: String,
+    runtime: Runtime,
+}
+
+impl TorWorkload {
+    /// A workload with the `tor` that is found in `PATH`.
+    pub fn new(parameters: TorParameters) -> Result<Self, LabError> {
+        let hint = "; it comes with the Debian package `tor`: apt-get install tor";
+        let missing = |name: &str| LabError::ProgramMissing { program: name.to_owned(), hint };
+        let tor = find_program(OsStr::new("tor")).ok_or_else(|| missing("tor"))?;
+        find_program(OsStr::new("tor-gencert")).ok_or_else(|| missing("tor-gencert"))?;
+        let version = std::process::Command::new(&tor).arg("--version").output();
+        let version =
+            version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        // A relay serves thousands of connections, each with an end here.
+        raise_open_files_limit();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(LOAD_THREADS)
+            .enable_all()
+            .build()
+            .map_err(LabError::file("the load generator's threads"))?;
+        let version = version.lines().next().unwrap_or("").to_owned();
+        Ok(Self { parameters, tor, version, runtime })
+    }
+}
+
+impl Workload for TorWorkload {
+    fn kind(&self) -> &'static str {
+        "lab_tor"
+    }
+
+    fn parameters(&self) -> Value {
+        let mut value = serde_json::to_value(&self.parameters).unwrap_or_default();
+        value["tor_version"] = self.version.as_str().into();
+        value
+    }
+
+    fn arrangement(&self) -> Arrangement {
+        Arrangement::Together
+    }
+
+    fn check(&self, arms: &[Arm]) -> Result<(), LabError> {
+        let folder = std::env::temp_dir().join(format!("heaptrial-check-{}", std::process::id()));
+        let checked = arms.iter().enumerate().try_for_each(|(index, arm)| {
+            if arm.treatment.restart_every.is_some() {
+                let problem =
+                    "restart_every is for trials on a fleet; a lab run does not restart services".to_owned();
+                return Err(LabError::Treatment { arm: arm.name.clone(), problem });
+            }
+            let none = "F".repeat(40);
+            let line = format!("DirAuthority lab orport=1 no-v2 v3ident={none} 127.0.0.1:9 {none}");
+            let place = folder.join(index.to_string());
+            let relay =
+                RelayInstance::create(&place, "check", &self.parameters.relays, &line, &arm.treatment.torrc)?;
+            relay
+                .verify(&self.tor)
+                .map_err(|error| LabError::Treatment { arm: arm.name.clone(), problem: error.to_string() })
+        });
+        let removed = std::fs::remove_dir_all(&folder);
+        checked?;
+        if folder.exists() { removed.map_err(LabError::file(&folder)) } else { Ok(()) }
+    }
+
+    fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError> {
+        let begun = Instant::now();
+        let _inside = self.runtime.enter();
+        let folder = context.folder.join("network").join(format!("repeat{}", context.repeat + 1));
+        std::fs::create_dir_all(&folder).map_err(LabError::file(&folder))?;
+        let directory = DirectoryParameters { seed: context.seed, ..self.parameters.directory.clone() };
+        let authority = Authority::start(&directory, AuthorityKeys::generate(&folder)?)?;
+        let line = authority.torrc_line();
+        let mut relays = Vec::new();
+        for slot in context.slots {
+            let nickname = slot.service.replace('-', "");
+            let torrc = &slot.arm.arm.treatment.torrc;
+            let place = folder.join(&slot.service);
+            relays.push(RelayInstance::create(&place, &nickname, &self.parameters.relays, &line, torrc)?);
+        }
+        let watches = relays.iter().map(|relay| RelayWatch::start(relay.clone())).collect();
+        Ok(Box::new(TorRound {
+            plan: Some(LoadPlan::new(&self.parameters.load, context.duration, context.seed)),
+            interval: f64::from(self.parameters.directory.interval_seconds),
+            tor: self.tor.clone(),
+            runtime: self.runtime.handle().clone(),
+            consensus_ages: vec![Vec::new(); relays.len()],
+            first_document: None,
+            driver: None,
+            loaded: Vec::new(),
+            started: Instant::now(),
+            prepared_in: begun.elapsed(),
+            authority,
+            relays,
+            watches,
+            folder,
+        }))
+    }
+}
+
+struct TorRound {
+    plan: Option<LoadPlan>,
+    interval: f64,
+    tor: PathBuf,
+    runtime: tokio::runtime::Handle,
+    authority: Authority,
+    relays: Vec<RelayInstance>,
+    watches: Vec<RelayWatch>,
+    driver: Option<LoadDriver>,
+    /// Slots of the relays that get load, in the driver's order.
+    loaded: Vec<usize>,
+    consensus_ages: Vec<Vec<f64>>,
+    first_document: Option<Duration>,
+    started: Instant,
+    prepared_in: Duration,
+    folder: PathBuf,
+}
+
+impl TorRound {
+    /// Starts the load once every living relay has the directory, or patience ends.
+    fn start_load(&mut self, alive: &[bool]) -> Result<Vec<Event>, LabError> {
+        let states: Vec<RelayState> = self.watches.iter().map(RelayWatch::state).collect();
+        let ready = |slot: usize| states[slot].address.is_some() && states[slot].valid_after.is_some();
+        let waiting: Vec<usize> = (0..alive.len()).filter(|slot| alive[*slot] && !ready(*slot)).collect();
+        let waited = self.started.elapsed();
+        if !waiting.is_empty() && waited < READY_PATIENCE {
+            return Ok(Vec::new());
+        }
+        let Some(plan) = self.plan.take() else { return Ok(Vec::new()) };
+        self.loaded = (0..alive.len()).filter(|slot| alive[*slot] && ready(*slot)).collect();
+        let addresses: Vec<SocketAddr> =
+            self.loaded.iter().filter_map(|slot| states[*slot].address).collect();
+        let clients = plan.clients();
+        let _inside = self.runtime.enter();
+        self.driver = Some(LoadDriver::start(plan, &addresses, &self.authority)?);
+        let mut events = vec![Event {
+            slot: None,
+            kind: "note",
+            text: format!(
+                "the network was prepared in {:.1} s; {} relays had the directory {:.1} s after the first was started, \
+                 and the load of {clients} clients for each began",
+                self.prepared_in.as_secs_f64(),
+                addresses.len(),
+                waited.as_secs_f64()
+            ),
+        }];
+        events.extend(waiting.into_iter().map(|slot| Event {
+            slot: Some(slot),
+            kind: "warning",
+            text: format!(
+                "the relay had no directory after {:.0} s and got no load; its log ends: {}",
+                waited.as_secs_f64(),
+                last_line(&self.relays[slot].log())
+            ),
+        }));
+        Ok(events)
+    }
+}
+
+impl Round for TorRound {
+    fn launch(&self, slot: usize) -> Launch {
+        Launch {
+            program: self.tor.clone(),
+            arguments: self.relays[slot].arguments(),
+            environment: BTreeMap::new(),
+            working_directory: None,
+        }
+    }
+
+    fn tick(&mut self, alive: &[bool]) -> Result<Vec<Event>, LabError> {
+        let mut events = if self.plan.is_some() { self.start_load(alive)? } else { Vec::new() };
+        for (slot, ages) in self.consensus_ages.iter_mut().enumerate() {
+            if alive[slot] && self.started.elapsed() > STARTING {
+                ages.extend(self.watches[slot].state().consensus_age());
+            }
+        }
+        if self.first_document.is_none() {
+            let served =
+                self.driver.as_ref().is_some_and(|driver| driver.totals().iter().any(|t| t.documents > 0));
+            if served {
+                let after = self.prepared_in + self.started.elapsed();
+                self.first_document = Some(after);
+                let text = format!(
+                    "the first directory document was served {:.1} s after the start",
+                    after.as_secs_f64()
+                );
+                events.push(Event { slot: None, kind: "note", text });
+            }
+        }
+        Ok(events)
+    }
+
+    fn observe(&self, slot: usize) -> Vec<(&'static str, f64)> {
+        let mut observed = Vec::new();
+        observed.extend(self.watches[slot].state().consensus_age().map(|age| (CONSENSUS_AGE, age)));
+        let position = self.loaded.iter().position(|loaded| *loaded == slot);
+        if let (Some(position), Some(driver)) = (position, &self.driver) {
+            let totals = driver.totals()[position];
+            observed.extend([
+                ("load_clients", totals.connected as f64),
+                ("load_clients_connected", totals.connected_now as f64),
+                ("load_clients_failed", (totals.failed + totals.turned_away) as f64),
+                ("load_documents", totals.documents as f64),
+                ("load_bytes", totals.bytes as f64),
+            ]);
+        }
+        observed
+    }
+
+    fn finish(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (slot, ages) in self.consensus_ages.iter_mut().enumerate() {
+            events.extend(lag_of(ages, self.interval).map(|text| Event {
+                slot: Some(slot),
+                kind: "lag",
+                text,
+            }));
+        }
+        if let Some(driver) = self.driver.take() {
+            let late = driver.latest();
+            if late > Duration::from_secs(1) {
+                let text = format!(
+                    "the load generator itself was late by up to {:.1} s: the machine is saturated",
+                    late.as_secs_f64()
+                );
+                events.push(Event { slot: None, kind: "warning", text });
+            }
+            for (slot, totals) in self.loaded.iter().zip(driver.totals()) {
+                if totals.failed + totals.turned_away > totals.connected / 20 {
+                    let text = format!(
+                        "{} of {} clients failed and {} were turned away",
+                        totals.failed,
+                        totals.connected + totals.failed,
+                        totals.turned_away
+                    );
+                    events.push(Event { slot: Some(*slot), kind: "warning", text });
+                }
+            }
+        } else if self.plan.is_some() {
+            let text = "no relay got any load: the run ended before the relays had the directory".to_owned();
+            events.push(Event { slot: None, kind: "warning", text });
+        }
+        let slowest = self.authority.slowest_round().as_secs_f64();
+        if slowest > self.interval / 2.0 {
+            let text = format!(
+                "making a consensus took up to {slowest:.1} s of an interval of {:.0} s",
+                self.interval
+            );
+            events.push(Event { slot: None, kind: "warning", text });
+        }
+        events.extend(self.authority.failure().map(|why| Event {
+            slot: None,
+            kind: "warning",
+            text: format!("the authority stopped publishing: {why}"),
+        }));
+        events
+    }
+}
+
+impl Drop for TorRound {
+    fn drop(&mut self) {
+        // Keys and cached directories are of no use to anyone who reads the run; torrc and log stay.
+        for relay in &self.relays {
+            relay.remove_data();
+        }
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("authority_") {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// What to say of a relay whose consensus is older than it should be.
+fn lag_of(ages: &mut [f64], interval: f64) -> Option<String> {
+    ages.sort_unstable_by(f64::total_cmp);
+    let median = *ages.get(ages.len() / 2)?;
+    let oldest = *ages.last()?;
+    let late = ages.iter().filter(|age| **age > LAG_INTERVALS * interval).count() as f64 / ages.len() as f64;
+    (late > 0.05).then(|| {
+        format!(
+            "the relay lagged: its consensus was {median:.0} s old in the median and {oldest:.0} s at most, at one \
+             consensus each {interval:.0} s; it was older than {:.0} s for {:.0}% of the time",
+            LAG_INTERVALS * interval,
+            late * 100.0
+        )
+    })
+}
+
+fn last_line(path: &Path) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().last().unwrap_or("(empty)").to_owned()
+}
+
+/// What a relay told last.
+#[derive(Debug, Clone, Copy, Default)]
+struct RelayState {
+    address: Option<SocketAddr>,
+    valid_after: Option<i64>,
+}
+
+impl RelayState {
+    fn consensus_age(&self) -> Option<f64> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
+        Some(now - self.valid_after? as f64)
+    }
+}
+
+/// Asks a relay for its consensus now and then, in a thread of its own: a busy relay takes seconds to
+/// answer, and sampling must not wait for it.
+#[derive(Debug)]
+struct RelayWatch {
+    state: Arc<Mutex<RelayState>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RelayWatch {
+    fn start(relay: RelayInstance) -> Self {
+        let state = Arc::new(Mutex::new(RelayState::default()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shared, stopped) = (Arc::clone(&state), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            let mut control = None;
+            while !stopped.load(Ordering::Relaxed) {
+                if control.is_none() {
+                    control = relay.control(ANSWER_TIMEOUT).ok();
+                }
+                let told =
+                    control.as_mut().map(|control| (control.or_address(), control.consensus_valid_after()));
+                match told {
+                    Some((Ok(address), Ok(valid_after))) => {
+                        if let Ok(mut state) = shared.lock() {
+                            *state = RelayState { address: Some(address), valid_after };
+                        }
+                    }
+                    Some(_) => control = None,
+                    None => {}
+                }
+                // While it starts, every moment counts; later it is left alone for longer.
+                let settled = told_consensus(&shared);
+                let pause = if settled { ASK_EVERY } else { Duration::from_millis(200) };
+                let until = Instant::now() + pause;
+                while Instant::now() < until && !stopped.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            }
+        });
+        Self { state, stop, thread: Some(thread) }
+    }
+
+    fn state(&self) -> RelayState {
+        self.state.lock().map(|state| *state).unwrap_or_default()
+    }
+}
+
+fn told_consensus(state: &Mutex<RelayState>) -> bool {
+    state.lock().is_ok_and(|state| state.valid_after.is_some())
+}
+
+impl Drop for RelayWatch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Finds a program as a shell does: by its path, or in the folders of `PATH`.
+pub fn find_program(name: &OsStr) -> Option<PathBuf> {
+    let executable = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let path = Path::new(name);
+    if name.is_empty() {
+        return None;
+    }
+    if path.components().count() > 1 {
+        return executable(path).then(|| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| executable(path))
+}
+
+fn raise_open_files_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, clients that find no descriptor are counted as failed.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_lags_when_it_keeps_old_consensuses() {
+        let mut fresh: Vec<f64> = (0..100).map(|i| f64::from(i % 20)).collect();
+        assert_eq!(lag_of(&mut fresh, 10.0), None);
+        let mut late: Vec<f64> = (0..100).map(|i| f64::from(i)).collect();
+        let text = lag_of(&mut late, 10.0).unwrap();
+        assert!(text.contains("50 s old in the median and 99 s at most"), "{text}");
+        assert_eq!(lag_of(&mut [], 10.0), None);
+    }
+}

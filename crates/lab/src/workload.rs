@@ -1,0 +1,104 @@
+//! What a lab run starts and what it does to it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heaptrial_model::Arm;
+use serde_json::Value;
+
+use crate::{Interrupt, LabError, PreparedArm};
+
+/// Whether the arms of a repeat live at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrangement {
+    /// One service after the other.
+    OneByOne,
+    /// All arms at once.
+    Together,
+}
+
+/// What is put under the arms of a lab run.
+pub trait Workload {
+    /// `lab_command` or `lab_tor`: the kind of trial in the database and in reports.
+    fn kind(&self) -> &'static str;
+
+    /// Its parameters, for the report.
+    fn parameters(&self) -> Value;
+
+    /// Whether the arms of a repeat live at the same time.
+    fn arrangement(&self) -> Arrangement;
+
+    /// Checks, before anything is started or written, that every arm's treatment can be applied.
+    fn check(&self, arms: &[Arm]) -> Result<(), LabError>;
+
+    /// Prepares one round.
+    fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError>;
+}
+
+/// What a round is told.
+#[derive(Debug)]
+pub struct RoundContext<'a> {
+    /// Which repeat, counted from 0.
+    pub repeat: u32,
+    /// Seed of everything random in this round: the same for all arms of a repeat.
+    pub seed: u64,
+    /// How long its services live.
+    pub duration: Duration,
+    /// The services, in the order of starting.
+    pub slots: &'a [Slot],
+    /// The run's folder.
+    pub folder: &'a Path,
+    /// Ends the run early.
+    pub interrupt: &'a Interrupt,
+}
+
+/// A service that a round starts.
+#[derive(Debug, Clone)]
+pub struct Slot {
+    /// Its name.
+    pub service: String,
+    /// Its arm.
+    pub arm: PreparedArm,
+}
+
+/// How a service is started, before its arm's allocator is applied.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The program, as a path.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Additional environment variables.
+    pub environment: BTreeMap<String, String>,
+    /// Its working directory; the lab's own where there is none.
+    pub working_directory: Option<PathBuf>,
+}
+
+/// Something to be told in the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Index of the slot it is about.
+    pub slot: Option<usize>,
+    /// `note`, `warning`, `lag`, `cpu_saturated`, `arm_failed`, `forked_away` or `gap`.
+    pub kind: &'static str,
+    /// What happened.
+    pub text: String,
+}
+
+/// A round under way.
+pub trait Round {
+    /// How to start the service in `slot`.
+    fn launch(&self, slot: usize) -> Launch;
+
+    /// Called once at each tick after all services were started: gives load, and tells what happened.
+    /// `alive` says which slots still live.
+    fn tick(&mut self, alive: &[bool]) -> Result<Vec<Event>, LabError>;
+
+    /// What the workload knows of the service in `slot` beside its memory: names and values.
+    fn observe(&self, slot: usize) -> Vec<(&'static str, f64)>;
+
+    /// Called before the services are ended: stops the load and tells what is worth telling.
+    fn finish(&mut self) -> Vec<Event>;
+}
