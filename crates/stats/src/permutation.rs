@@ -34,7 +34,10 @@ impl PermutationDistribution {
         let treated_total: usize = blocks.iter().map(|(_, treated)| treated.len()).sum();
         let weight = |block: &LogBlock| block.1.len() as f64 / treated_total as f64;
         let observed = blocks.iter().map(|block| weight(block) * (mean(&block.1) - mean(&block.0))).sum();
-        let count: f64 = blocks.iter().map(|(control, treated)| choose(control.len() + treated.len(), treated.len())).product();
+        let count: f64 = blocks
+            .iter()
+            .map(|(control, treated)| choose(control.len() + treated.len(), treated.len()))
+            .product();
         let reassignments = if count <= ENUMERATED_AT_MOST {
             blocks.iter().fold(vec![Reassignment { difference: 0.0, kept: 0.0 }], |partial, block| {
                 let own = enumerate_block(block, weight(block));
@@ -135,7 +138,12 @@ fn enumerate_block(block: &LogBlock, weight: f64) -> Vec<Reassignment> {
     }
 }
 
-fn draw(blocks: &[LogBlock], weight: impl Fn(&LogBlock) -> f64, observed: f64, seed: u64) -> Vec<Reassignment> {
+fn draw(
+    blocks: &[LogBlock],
+    weight: impl Fn(&LogBlock) -> f64,
+    observed: f64,
+    seed: u64,
+) -> Vec<Reassignment> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut found = vec![Reassignment { difference: observed, kept: 1.0 }];
     for _ in 0..DRAWN {

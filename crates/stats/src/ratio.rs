@@ -75,8 +75,7 @@ pub fn ratio_to_control(blocks: &[Block], level: f64, seed: u64) -> Option<Ratio
     if treated == 0 {
         return None;
     }
-    let shift: f64 =
-        logs.iter().map(|(c, t)| (mean(t) - mean(c)) * t.len() as f64 / treated as f64).sum();
+    let shift: f64 = logs.iter().map(|(c, t)| (mean(t) - mean(c)) * t.len() as f64 / treated as f64).sum();
     let estimate = shift.exp();
     let distribution = PermutationDistribution::of(&logs, seed);
     let (interval, method) = match distribution.interval(level) {
@@ -145,7 +144,9 @@ mod tests {
     #[test]
     fn few_repeats_fall_back_to_student_and_many_do_not() {
         let block = |i: u32| (100.0 + f64::from(i * 7 % 5), 50.0 + f64::from(i * 3 % 4));
-        for (repeats, method) in [(2, IntervalMethod::StudentT), (5, IntervalMethod::StudentT), (6, IntervalMethod::Permutation)] {
+        for (repeats, method) in
+            [(2, IntervalMethod::StudentT), (5, IntervalMethod::StudentT), (6, IntervalMethod::Permutation)]
+        {
             let data: Vec<_> = (0..repeats).map(block).collect();
             let ratio = ratio_to_control(&pairs(&data), 0.95, 1).unwrap();
             assert_eq!(ratio.method, method, "{repeats} repeats");

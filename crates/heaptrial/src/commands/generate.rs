@@ -1,0 +1,23 @@
+//! Completions and man pages, from the same definitions as the flags.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap_complete::Shell;
+
+use crate::command_line;
+use crate::exit::Failure;
+
+/// Prints completions for `shell`.
+pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
+    clap_complete::generate(shell, &mut command_line(), "heaptrial", &mut std::io::stdout());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a page per command into `folder`.
+pub fn man_pages(folder: &Path) -> Result<ExitCode, Failure> {
+    let fail = |error| Failure::failed(format!("cannot write man pages to {}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(fail)?;
+    clap_mangen::generate_to(command_line(), folder).map_err(fail)?;
+    Ok(ExitCode::SUCCESS)
+}

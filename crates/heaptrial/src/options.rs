@@ -1,0 +1,61 @@
+//! Options of every command.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, ValueEnum};
+
+/// Options that every command takes.
+#[derive(Debug, Clone, Args)]
+pub struct GlobalOptions {
+    /// Use this database in place of the usual one
+    #[arg(long, global = true, value_name = "FILE")]
+    pub db: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Where the run's folder or the report goes
+    #[arg(long, global = true, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Tell more about what is being done
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// When to use colour; NO_COLOR is heeded
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub color: Color,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl GlobalOptions {
+    /// Whether what is written to standard output is coloured.
+    pub fn colored_stdout(&self) -> bool {
+        self.colored(std::io::stdout().is_terminal())
+    }
+
+    fn colored(&self, terminal: bool) -> bool {
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        }
+    }
+
+    /// Makes error messages follow the choice.
+    pub fn apply_color(&self) {
+        let colored = self.colored(std::io::stderr().is_terminal());
+        // Fails only when a hook was set before, which nothing does.
+        let _ = miette::set_hook(Box::new(move |_| {
+            Box::new(miette::MietteHandlerOpts::new().color(colored).wrap_lines(false).build())
+        }));
+    }
+}

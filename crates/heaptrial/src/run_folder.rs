@@ -1,0 +1,53 @@
+//! The folder of a lab run, which can be sent to somebody.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::exit::Failure;
+
+/// Where runs go unless `--out` says otherwise.
+pub const RUNS: &str = "heaptrial-runs";
+
+/// Creates the folder of a new run: `out`, or a name by date in [`RUNS`].
+pub fn create(out: Option<&Path>, kind: &str) -> Result<PathBuf, Failure> {
+    let folder = match out {
+        Some(folder) => folder.to_owned(),
+        None => unused(Path::new(RUNS), kind),
+    };
+    let database = folder.join("heaptrial.db");
+    if database.exists() {
+        return Err(Failure::refused(format!(
+            "{} already holds a run; name another folder with --out",
+            folder.display()
+        )));
+    }
+    fs::create_dir_all(&folder).map_err(|error| {
+        Failure::refused(format!("cannot create the run's folder {}: {error}", folder.display()))
+    })?;
+    std::path::absolute(&folder).map_err(Failure::failed)
+}
+
+fn unused(runs: &Path, kind: &str) -> PathBuf {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ").to_string();
+    let first = runs.join(format!("{now}-{kind}"));
+    let others = (2..).map(|number| runs.join(format!("{now}-{kind}-{number}")));
+    std::iter::once(first).chain(others).find(|folder| !folder.exists()).unwrap_or_default()
+}
+
+/// The database that a report is about: a file, a run's folder, or the newest run in [`RUNS`].
+pub fn database(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => newest(Path::new(RUNS)).ok_or_else(|| {
+            Failure::refused(format!(
+                "there is no run in {RUNS}; name a run's folder, or a database with --db"
+            ))
+        })?,
+    };
+    Ok(if path.is_dir() { path.join("heaptrial.db") } else { path })
+}
+
+fn newest(runs: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(runs).ok()?.flatten().map(|entry| entry.path());
+    entries.filter(|folder| folder.join("heaptrial.db").is_file()).max()
+}

@@ -1,0 +1,233 @@
+//! `heaptrial lab run` with real programs under real allocators.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::{arm, heaptrial, json, processes_with, run, stderr, stdout, wait_for};
+
+/// Holds 40 MB in pieces and stays.
+const HOLDER: &str = "import time\nheld = [bytes(4000) for _ in range(10000)]\ntime.sleep(600)\n";
+
+fn folder_with(program: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("program.py"), program).unwrap();
+    folder
+}
+
+fn lab(folder: &Path, options: &str, command: &[&str]) -> Output {
+    heaptrial(folder)
+        .args("lab run --offline --source host --out run --seed 7".split(' '))
+        .args(options.split_whitespace())
+        .arg("--")
+        .args(command)
+        .output()
+        .unwrap()
+}
+
+fn report_of(folder: &Path) -> Value {
+    let text = std::fs::read_to_string(folder.join("run/report.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn a_program_is_compared_under_two_allocators_with_repeats() {
+    let folder = folder_with(HOLDER);
+    let options = "-a glibc -a jemalloc@5.3.0 --repeat 2 --duration 2s --tick 100ms --json";
+    let output = lab(folder.path(), options, &["/usr/bin/python3", "program.py"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!(report["schema_version"], 1);
+    assert_eq!(report["kind"], "lab_command");
+    assert_eq!(report["seed"], 7);
+    assert_eq!(report, report_of(folder.path()));
+    for name in ["glibc", "jemalloc@5.3.0"] {
+        let arm = arm(&report, name);
+        assert_eq!(arm["services"], 2);
+        assert_eq!(arm["allocator"], name);
+        let bytes = arm["anon_bytes_final"].as_f64().unwrap();
+        assert!((4e7..2e8).contains(&bytes), "{name}: {bytes}");
+        assert!(arm["rss_bytes_final"].as_f64().unwrap() > bytes);
+    }
+    assert_eq!(arm(&report, "glibc")["identity"]["linkage"], "libc");
+    assert_eq!(arm(&report, "glibc")["ratio_to_control"], Value::Null);
+    let jemalloc = arm(&report, "jemalloc@5.3.0");
+    assert_eq!(jemalloc["identity"]["version"], "5.3.0");
+    let ratio = &jemalloc["ratio_to_control"];
+    assert!(ratio["low"].as_f64().unwrap() <= ratio["estimate"].as_f64().unwrap());
+    // Two repeats of 2 s at 100 ms: about 20 samples for each of 4 services.
+    let samples = report["samples"].as_u64().unwrap();
+    assert!((40..=84).contains(&samples), "{samples}");
+
+    // The folder is complete.
+    for file in [
+        "heaptrial.db",
+        "plan.json",
+        "command.txt",
+        "allocators.json",
+        "report.html",
+        "report.md",
+        "logs/arm1-repeat1.stdout",
+        "logs/arm2-repeat2.stderr",
+    ] {
+        assert!(folder.path().join("run").join(file).is_file(), "{file}");
+    }
+    // The command that repeats it gives the same order.
+    let command = std::fs::read_to_string(folder.path().join("run/command.txt")).unwrap();
+    assert!(command.contains("--seed 7") && command.contains("-- /usr/bin/python3 program.py"), "{command}");
+    let table = stdout(&run(folder.path(), "report run"));
+    assert!(table.contains("jemalloc@5.3.0"), "{table}");
+}
+
+#[test]
+fn what_a_program_writes_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo to stdout; echo to stderr >&2; sleep 60";
+    let output = lab(folder.path(), "-a glibc --duration 1s --tick 100ms", &["sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let log = |name: &str| std::fs::read_to_string(folder.path().join("run/logs").join(name)).unwrap();
+    assert_eq!(log("arm1-repeat1.stdout"), "to stdout\n");
+    assert_eq!(log("arm1-repeat1.stderr"), "to stderr\n");
+}
+
+#[test]
+fn the_whole_process_tree_is_sampled_and_ended() {
+    let folder = folder_with(HOLDER);
+    let script = "/usr/bin/python3 program.py heaptrial-tree-child & exec /usr/bin/python3 program.py heaptrial-tree-main";
+    let output = lab(folder.path(), "-a glibc --duration 4s --tick 100ms --json", &["sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let bytes = arm(&json(&output), "glibc")["anon_bytes_final"].as_f64().unwrap();
+    assert!(bytes > 8e7, "two processes of 40 MB each have {bytes}");
+    assert_eq!(processes_with("heaptrial-tree-"), Vec::<i32>::new());
+}
+
+/// Runs `script` where the first arm fails in the way that `words` tell; nothing of it is averaged in.
+fn assert_fails_with(script: &str, words: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = lab(folder.path(), "-a glibc --duration 3s --tick 100ms", &["sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let told = stderr(&output);
+    let report = report_of(folder.path());
+    let glibc = arm(&report, "glibc");
+    assert_eq!(glibc["services"], 0, "{glibc:#}");
+    assert_eq!(glibc["anon_bytes_final"], Value::Null);
+    for word in words {
+        assert!(told.contains(word), "`{word}` is not in: {told}");
+        assert!(report.to_string().contains(word), "`{word}` is not in the report: {report:#}");
+    }
+}
+
+#[test]
+fn a_crash_is_reported_with_its_signal_and_never_averaged_in() {
+    assert_fails_with("echo last words >&2; sleep 1; kill -SEGV $$", &["SIGSEGV", "last words"]);
+}
+
+#[test]
+fn an_early_exit_is_reported_with_its_code() {
+    assert_fails_with("sleep 1; exit 7", &["exited early with code 7"]);
+}
+
+#[test]
+fn an_immediate_exit_is_reported_with_its_code() {
+    assert_fails_with("exit 9", &["code 9"]);
+}
+
+#[test]
+fn a_program_that_forks_away_is_reported_and_what_it_left_is_ended() {
+    assert_fails_with("sleep 601 & sleep 0.5", &["forked away"]);
+    assert_eq!(processes_with("sleep\u{0}601"), Vec::<i32>::new());
+}
+
+#[test]
+fn a_program_that_drops_the_preload_is_not_measured_as_if_it_had_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = ["env", "-u", "LD_PRELOAD", "sleep", "60"];
+    let output = lab(folder.path(), "-a glibc -a jemalloc@5.3.0 --duration 3s --tick 100ms", &command);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    assert_eq!(arm(&report, "glibc")["services"], 1);
+    let jemalloc = arm(&report, "jemalloc@5.3.0");
+    assert_eq!(jemalloc["services"], 0, "{jemalloc:#}");
+    assert!(stderr(&output).contains("found glibc"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_static_program_is_told_to_be_static() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("static.c");
+    std::fs::write(&source, "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { char *volatile p = malloc(100000); p[0] = 1; sleep(60); free(p); }\n").unwrap();
+    let compiled = std::process::Command::new("cc")
+        .args(["-static", "-O1", "-o", "static", "static.c"])
+        .current_dir(folder.path())
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    let output = lab(folder.path(), "-a jemalloc@5.3.0 --duration 3s --tick 100ms", &["./static"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("statically"), "{}", stderr(&output));
+}
+
+#[test]
+fn ctrl_c_ends_the_children_keeps_the_data_and_prints_the_report() {
+    let folder = folder_with(HOLDER);
+    let child = heaptrial(folder.path())
+        .args("lab run --offline --source host --out run -a glibc --duration 10m --tick 50ms --".split(' '))
+        .args(["/usr/bin/python3", "program.py", "heaptrial-ctrl-c"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("a running program", Duration::from_secs(60), || {
+        (processes_with("heaptrial-ctrl-c").len() == 2).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(1500));
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("glibc"), "{}", stdout(&output));
+    let report = report_of(folder.path());
+    assert_eq!(report["outcome"], "interrupted");
+    assert!(report["samples"].as_u64().unwrap() >= 5);
+    assert_eq!(processes_with("heaptrial-ctrl-c"), Vec::<i32>::new());
+}
+
+#[test]
+fn kill_9_leaves_no_orphan_and_every_committed_tick() {
+    let folder = folder_with(HOLDER);
+    let script = "/usr/bin/python3 program.py heaptrial-kill-9-child & (setsid /usr/bin/python3 program.py heaptrial-kill-9-setsid &) ; exec /usr/bin/python3 program.py heaptrial-kill-9-main";
+    let mut child = heaptrial(folder.path())
+        .args("lab run --offline --source host --out run -a glibc --duration 10m --tick 50ms --".split(' '))
+        .args(["sh", "-c", script])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let grown = |name: &str| processes_with(&format!("program.py\u{0}heaptrial-kill-9-{name}")).len() == 1;
+    wait_for("three programs", Duration::from_secs(60), || {
+        (grown("child") && grown("setsid") && grown("main")).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(1500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for("the end of all children", Duration::from_secs(10), || {
+        processes_with("program.py\u{0}heaptrial-kill-9").is_empty().then_some(())
+    });
+    let output = run(folder.path(), "report run --json");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert!(report["samples"].as_u64().unwrap() >= 5);
+    assert_ne!(report["outcome"], "completed");
+}
+
+#[test]
+fn a_dry_run_shows_the_order_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = lab(folder.path(), "-a glibc -a jemalloc@5.3.0 --repeat 3 --dry-run", &["sleep", "60"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().filter(|line| line.starts_with("round")).count(), 6);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

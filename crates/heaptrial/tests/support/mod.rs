@@ -1,0 +1,71 @@
+//! Running the real binary.
+#![allow(dead_code)] // each test file uses a part of it
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The binary under test, in `folder`, with nothing of the caller's settings.
+pub fn heaptrial(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_heaptrial"));
+    command.current_dir(folder).env_remove("NO_COLOR").env_remove("LD_PRELOAD");
+    command
+}
+
+/// Runs it and gives what it said; `arguments` are split at spaces.
+pub fn run(folder: &Path, arguments: &str) -> Output {
+    heaptrial(folder).args(arguments.split_whitespace()).output().unwrap()
+}
+
+/// Standard error as text.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Standard output as text.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Standard output as JSON.
+#[track_caller]
+pub fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}\n{}\n{}", stdout(output), stderr(output)))
+}
+
+/// An arm of a report by name.
+#[track_caller]
+pub fn arm<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let arms = report["arms"].as_array().unwrap();
+    arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no arm {name} in {report:#}"))
+}
+
+/// Waits until `ready` gives something.
+#[track_caller]
+pub fn wait_for<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(started.elapsed() < limit, "{what} did not happen within {limit:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Process ids of all processes with `marker` in their command line.
+pub fn processes_with(marker: &str) -> Vec<i32> {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| *pid != std::process::id() as i32)
+        .filter(|pid| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains(marker)
+        })
+        .collect()
+}

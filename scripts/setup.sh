@@ -1,0 +1,79 @@
+#!/bin/sh
+# Installs what is missing, through apt alone: `setup.sh run` for building and `make demo`,
+# `setup.sh test` for the tests as well. Says in one line what to do where it cannot.
+set -eu
+
+MINIMUM_RUST=1.85
+RUN_PACKAGES="ca-certificates gcc g++ libc6-dev git tor fonts-dejavu-core"
+TEST_PACKAGES="$RUN_PACKAGES chromium python3 iproute2 libjemalloc2 redis-server"
+
+cd "$(dirname "$0")/.."
+case "${1:-run}" in
+    run) packages=$RUN_PACKAGES ;;
+    test) packages=$TEST_PACKAGES ;;
+    *) echo "usage: $0 run|test" >&2; exit 2 ;;
+esac
+
+missing=
+for package in $packages; do
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
+done
+
+# Whether `$1 --version` tells at least $MINIMUM_RUST.
+new_enough() {
+    found=$("$1" --version 2>/dev/null | awk '{ print $2 }') || return 1
+    [ -n "$found" ] && [ "$(printf '%s\n%s\n' "$MINIMUM_RUST" "$found" | sort -V | head -n 1)" = "$MINIMUM_RUST" ]
+}
+
+# Packages that bring a new enough cargo, best first.
+toolchain_packages() {
+    for package in cargo cargo-web; do
+        candidate=$(apt-cache policy "$package" 2>/dev/null | awk '$1 == "Candidate:" { print $2 }')
+        # cargo was numbered 0.66 when rustc was 1.63; from 1.74 on both have one number.
+        if [ -n "$candidate" ] && [ "$candidate" != "(none)" ] &&
+            dpkg --compare-versions "$candidate" ge "$MINIMUM_RUST"; then
+            if [ "$package" = cargo ]; then echo "cargo rustc"; else echo "cargo-web rustc-web"; fi
+            return
+        fi
+    done
+}
+
+need_toolchain=
+new_enough cargo && new_enough rustc || need_toolchain=1
+
+if [ -n "$missing$need_toolchain" ]; then
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "setup needs root for: apt-get install$missing ${need_toolchain:+and a Rust toolchain of $MINIMUM_RUST or newer}" >&2
+        exit 3
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    if [ -n "$need_toolchain" ]; then
+        toolchain=$(toolchain_packages)
+        if [ -z "$toolchain" ] && [ -n "$(apt-cache madison rustup 2>/dev/null)" ]; then
+            toolchain=rustup
+        fi
+        if [ -z "$toolchain" ]; then
+            echo "no Rust toolchain of $MINIMUM_RUST or newer in this host's packages: install one from https://rustup.rs and run make again" >&2
+            exit 3
+        fi
+        missing="$missing $toolchain"
+    fi
+    # A relay or redis that its package starts would be in the way of nobody, but is not wanted either.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+        trap 'rm -f "$policy"' EXIT
+    fi
+    # shellcheck disable=SC2086 # a list of words
+    apt-get install -y -qq --no-install-recommends $missing
+    if [ "${toolchain:-}" = rustup ]; then
+        rustup toolchain install --profile minimal --component rustfmt --component clippy stable
+    fi
+fi
+
+if ! new_enough cargo; then
+    echo "cargo is older than $MINIMUM_RUST and comes first in PATH ($(command -v cargo)): remove it or update it" >&2
+    exit 3
+fi
