@@ -1,0 +1,60 @@
+//! How a program is started under an allocator.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+/// What to put before a program and into its environment so that it runs under an allocator.
+///
+/// Where `argv_prefix` is not empty its first word is a dynamic loader, which does not search
+/// `PATH`: the program has to be given as a path with a slash.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Application {
+    /// Environment variables to set, name and value.
+    pub env: Vec<(String, String)>,
+    /// Words before the program.
+    pub argv_prefix: Vec<OsString>,
+}
+
+impl Application {
+    /// A command that runs `program` under the allocator.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut words = self.argv_prefix.iter().map(OsString::as_os_str).chain([program.as_ref()]);
+        // The program itself is always there.
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// A preload by environment variable.
+    pub(crate) fn preload(library: &Path) -> Self {
+        let library = library.to_string_lossy().into_owned();
+        Self { env: vec![("LD_PRELOAD".to_owned(), library)], argv_prefix: Vec::new() }
+    }
+
+    /// The dynamic loader of another C library, with a preload of its own where there is a library.
+    pub(crate) fn loader(loader: &Path, folder: &Path, library: Option<&Path>) -> Self {
+        let mut argv_prefix: Vec<OsString> = vec![loader.into(), "--library-path".into(), folder.into()];
+        if let Some(library) = library {
+            argv_prefix.extend([OsString::from("--preload"), library.into()]);
+        }
+        Self { env: Vec::new(), argv_prefix }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loader_stands_before_the_program() {
+        let application =
+            Application::loader(Path::new("/c/ld.so"), Path::new("/c"), Some(Path::new("/a/liba.so")));
+        let command = application.command("/bin/true");
+        assert_eq!(command.get_program(), "/c/ld.so");
+        let words: Vec<_> = command.get_args().collect();
+        assert_eq!(words, ["--library-path", "/c", "--preload", "/a/liba.so", "/bin/true"]);
+    }
+}

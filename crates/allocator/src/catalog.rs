@@ -1,0 +1,451 @@
+//! The catalog: which allocators there are, where each version comes from, how it is asked for its
+//! version, its settings and its heap-security properties. All of it is data in `catalog.toml`.
+
+use std::sync::{Arc, LazyLock};
+
+use heaptrial_model::Version;
+use serde::{Deserialize, Serialize};
+
+use crate::mitigation::Mitigation;
+
+/// All families, in the order of `catalog.toml`.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    families: Vec<Arc<Family>>,
+}
+
+/// One allocator with all its versions.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Family {
+    /// Name in specs, such as `mimalloc`.
+    pub name: String,
+    /// What it is, in one line.
+    pub summary: String,
+    /// How a loaded library tells its version.
+    pub version_call: VersionCall,
+    /// Function names that only this family defines.
+    #[serde(default)]
+    pub symbols: Vec<String>,
+    /// Texts that only this family's code holds.
+    #[serde(default)]
+    pub strings: Vec<String>,
+    /// File names of its shared library on hosts and in packages.
+    #[serde(default)]
+    pub library_names: Vec<String>,
+    /// Whether it comes as a C library with its own dynamic loader.
+    #[serde(default)]
+    pub is_c_library: bool,
+    /// Whether it is only recognised in processes and cannot be obtained.
+    #[serde(default)]
+    pub identify_only: bool,
+    /// The version that a spec without one means where the host has none installed.
+    pub default: Option<Version>,
+    /// Upstream repository.
+    pub git: Option<String>,
+    /// How settings reach the library.
+    #[serde(default)]
+    pub environment: Environment,
+    /// How it is built from source.
+    pub build: Option<Recipe>,
+    /// Other builds of the same source.
+    #[serde(default, rename = "variant")]
+    pub variants: Vec<Variant>,
+    /// Known versions.
+    #[serde(default, rename = "version")]
+    pub versions: Vec<Release>,
+    /// Packages of a family whose libraries do not tell a version.
+    #[serde(default)]
+    pub unversioned: Vec<DebianPackage>,
+    /// Settings through the environment.
+    #[serde(default, rename = "setting")]
+    pub settings: Vec<SettingEntry>,
+    /// Heap-security properties; what is not listed is unknown.
+    #[serde(default, rename = "mitigation")]
+    pub mitigations: Vec<Mitigation>,
+}
+
+/// How a loaded library is asked for its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VersionCall {
+    /// `int mi_version(void)`: 209 is 2.0.9, 30302 is 3.3.2.
+    MiVersion,
+    /// `mallctl("version")`.
+    Mallctl,
+    /// `tc_version`.
+    TcVersion,
+    /// `gnu_get_libc_version`.
+    GnuGetLibcVersion,
+    /// There is none.
+    None,
+}
+
+/// How settings reach a library.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Environment {
+    /// Prefix of one variable per setting, followed by the name in capitals.
+    pub prefix: Option<String>,
+    /// One variable for several settings.
+    pub combined: Option<Combined>,
+}
+
+/// A variable that holds several settings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Combined {
+    /// The variable's name.
+    pub variable: String,
+    /// What stands between name and value.
+    pub assign: char,
+    /// What stands between settings.
+    pub separator: char,
+}
+
+/// How a shared library is made from source.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Recipe {
+    /// One call of the compiler.
+    Compile {
+        /// File name of the result.
+        output: String,
+        /// The compiler: `cc` or `c++`.
+        compiler: String,
+        /// Flags on any machine.
+        flags: Vec<String>,
+        /// Flags on x86-64 only.
+        #[serde(default)]
+        flags_x86_64: Vec<String>,
+        /// Include folders, relative to the source folder.
+        include: Vec<String>,
+        /// Source files, relative to the source folder.
+        sources: Vec<String>,
+        /// Libraries, as linker flags.
+        libraries: Vec<String>,
+    },
+    /// The source's own `configure`, then `make`.
+    Configure {
+        /// File name of the result.
+        output: String,
+        /// Arguments of `configure`.
+        arguments: Vec<String>,
+        /// Target of `make`.
+        target: String,
+        /// The library, relative to the source folder.
+        built: String,
+    },
+}
+
+/// Another build of the same source.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Name after `+` in a spec.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// Compiler flags that make it.
+    pub flags: Vec<String>,
+    /// What the library says of itself at start, where it does.
+    pub says: Option<String>,
+}
+
+/// One version and where it comes from.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// The version.
+    pub version: Version,
+    /// Packages that may hold it.
+    #[serde(default)]
+    pub debian: Vec<DebianPackage>,
+    /// A crate that carries its source.
+    #[serde(rename = "crate")]
+    pub crate_source: Option<CrateSource>,
+    /// Its commit upstream.
+    pub commit: Option<Commit>,
+}
+
+/// A package of a suite of Debian or Ubuntu.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DebianPackage {
+    /// Code name of the suite, such as `bookworm`.
+    pub suite: String,
+    /// Package name.
+    pub package: String,
+}
+
+/// The source inside a crate.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrateSource {
+    /// Crate name.
+    pub name: String,
+    /// Exact crate version.
+    pub version: String,
+    /// SHA-256 of the `.crate` file, in hexadecimal.
+    pub sha256: String,
+    /// The allocator's source folder in the crate.
+    pub path: String,
+    /// A generated `configure` script that stands elsewhere in the crate.
+    pub configure: Option<String>,
+}
+
+/// A commit of the family's repository.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Commit {
+    /// Release tag.
+    pub tag: String,
+    /// Commit id that the tag has to point to.
+    pub id: String,
+}
+
+/// A setting and the versions that have it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingEntry {
+    /// Name in specs.
+    pub name: String,
+    /// What values look like.
+    pub kind: SettingKind,
+    /// Unit of the value.
+    pub unit: Option<String>,
+    /// What it does.
+    pub about: String,
+    /// Environment variable, where it is not made from the family's prefix.
+    pub variable: Option<String>,
+    /// Name within the combined variable, where it is not the setting's own.
+    pub key: Option<String>,
+    /// The only values of a text.
+    #[serde(default)]
+    pub values: Vec<String>,
+    /// Versions that have it.
+    pub in_versions: Vec<VersionRange>,
+}
+
+/// What values of a setting look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingKind {
+    /// `true`, `false`, `1` or `0`.
+    Bool,
+    /// A whole number, possibly negative.
+    Integer,
+    /// A decimal number.
+    Number,
+    /// A word.
+    Text,
+}
+
+/// Versions from one to another, both included, with a setting's default there.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VersionRange {
+    /// First version; open where missing.
+    pub from: Option<Version>,
+    /// Last version; open where missing.
+    pub to: Option<Version>,
+    /// Default, where it is one value.
+    pub default: Option<String>,
+}
+
+/// Why a text is not a catalog.
+#[derive(Debug, thiserror::Error)]
+#[error("the allocator catalog is not valid: {0}")]
+pub struct CatalogError(#[from] toml::de::Error);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    family: Vec<Family>,
+}
+
+impl Catalog {
+    /// The catalog that is part of the program.
+    pub fn builtin() -> &'static Self {
+        static BUILTIN: LazyLock<Catalog> = LazyLock::new(|| {
+            // A test reads the same text, so a build whose tests pass cannot fail here.
+            Catalog::parse(include_str!("../catalog.toml")).expect("the built-in catalog is valid")
+        });
+        &BUILTIN
+    }
+
+    /// Reads a catalog.
+    pub fn parse(text: &str) -> Result<Self, CatalogError> {
+        let file: File = toml::from_str(text)?;
+        Ok(Self { families: file.family.into_iter().map(Arc::new).collect() })
+    }
+
+    /// All families.
+    pub fn families(&self) -> impl Iterator<Item = &Arc<Family>> {
+        self.families.iter()
+    }
+
+    /// The family of a name.
+    pub fn family(&self, name: &str) -> Option<&Arc<Family>> {
+        self.families.iter().find(|family| family.name == name)
+    }
+}
+
+impl Family {
+    /// The release of a version.
+    pub fn release(&self, version: &Version) -> Option<&Release> {
+        self.versions.iter().find(|release| release.version == *version)
+    }
+
+    /// The variant of a name.
+    pub fn variant(&self, name: &str) -> Option<&Variant> {
+        self.variants.iter().find(|variant| variant.name == name)
+    }
+
+    /// The setting of a name.
+    pub fn setting(&self, name: &str) -> Option<&SettingEntry> {
+        self.settings.iter().find(|setting| setting.name == name)
+    }
+
+    /// What is known of a mitigation in the plain build or in a variant; `None` is unknown.
+    pub fn mitigation(&self, name: &str, variant: Option<&str>) -> Option<&Mitigation> {
+        self.mitigations.iter().find(|cell| cell.name == name && cell.variant.as_deref() == variant)
+    }
+
+    /// Whether an environment variable is one that this family reads.
+    pub fn reads_variable(&self, variable: &str) -> bool {
+        self.environment.prefix.as_ref().is_some_and(|prefix| variable.starts_with(prefix.as_str()))
+            || self.environment.combined.as_ref().is_some_and(|combined| combined.variable == variable)
+            || self.settings.iter().any(|setting| setting.variable.as_deref() == Some(variable))
+    }
+}
+
+impl SettingEntry {
+    /// The range that a version lies in.
+    pub fn range(&self, version: &Version) -> Option<&VersionRange> {
+        self.in_versions.iter().find(|range| range.contains(version))
+    }
+
+    /// The environment variable through which it is given.
+    pub fn variable(&self, environment: &Environment) -> String {
+        match (&self.variable, &self.key, &environment.prefix, &environment.combined) {
+            (Some(variable), ..) => variable.clone(),
+            (None, None, Some(prefix), _) => format!("{prefix}{}", self.name.to_uppercase()),
+            (None, _, _, Some(combined)) => combined.variable.clone(),
+            (None, ..) => self.name.to_uppercase(),
+        }
+    }
+}
+
+impl VersionRange {
+    /// Whether a version lies in it.
+    pub fn contains(&self, version: &Version) -> bool {
+        self.from.as_ref().is_none_or(|from| from <= version)
+            && self.to.as_ref().is_none_or(|to| version <= to)
+    }
+}
+
+impl std::fmt::Display for VersionRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.from, &self.to) {
+            (Some(from), Some(to)) if from == to => write!(f, "{from}"),
+            (Some(from), Some(to)) => write!(f, "{from} to {to}"),
+            (Some(from), None) => write!(f, "{from} and later"),
+            (None, Some(to)) => write!(f, "up to {to}"),
+            (None, None) => f.write_str("all"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::mitigation::MITIGATIONS;
+
+    #[test]
+    fn the_builtin_catalog_is_consistent() {
+        let catalog = Catalog::parse(include_str!("../catalog.toml")).unwrap();
+        let mut names = BTreeSet::new();
+        for family in catalog.families() {
+            assert!(names.insert(&family.name), "{} occurs twice", family.name);
+            assert!(
+                family.versions.windows(2).all(|pair| pair[0].version < pair[1].version),
+                "{}: versions are not in order",
+                family.name
+            );
+            if let Some(default) = &family.default {
+                assert!(
+                    family.release(default).is_some(),
+                    "{}: default {default} is no version",
+                    family.name
+                );
+            }
+            for release in &family.versions {
+                let at = format!("{}@{}", family.name, release.version);
+                let routes = release.debian.len()
+                    + usize::from(release.crate_source.is_some())
+                    + usize::from(release.commit.is_some());
+                assert!(routes > 0, "{at} comes from nowhere");
+                if let Some(source) = &release.crate_source {
+                    assert!(is_hex(&source.sha256, 64), "{at}: checksum");
+                }
+                if let Some(commit) = &release.commit {
+                    assert!(is_hex(&commit.id, 40) && family.git.is_some(), "{at}: commit");
+                }
+                assert!(
+                    family.build.is_some() || (release.crate_source.is_none() && release.commit.is_none()),
+                    "{at}: source without a recipe"
+                );
+            }
+            for setting in &family.settings {
+                let at = format!("{}?{}", family.name, setting.name);
+                assert!(!setting.in_versions.is_empty(), "{at}: in no version");
+                for range in &setting.in_versions {
+                    if let Some(default) = &range.default {
+                        crate::resolve::check_value(setting, default).unwrap_or_else(|e| panic!("{at}: {e}"));
+                    }
+                }
+                for release in &family.versions {
+                    let holding = setting.in_versions.iter().filter(|r| r.contains(&release.version)).count();
+                    assert!(holding <= 1, "{at}: {} lies in two ranges", release.version);
+                }
+            }
+            for cell in &family.mitigations {
+                assert!(MITIGATIONS.contains(&cell.name.as_str()), "{}: {}", family.name, cell.name);
+                assert!(!cell.source.is_empty());
+                if let Some(variant) = &cell.variant {
+                    assert!(family.variant(variant).is_some(), "{}: no variant {variant}", family.name);
+                }
+            }
+        }
+    }
+
+    fn is_hex(text: &str, length: usize) -> bool {
+        text.len() == length && text.bytes().all(|b| b.is_ascii_hexdigit())
+    }
+
+    #[test]
+    fn settings_differ_by_version_as_the_sources_do() {
+        let mimalloc = Catalog::builtin().family("mimalloc").unwrap();
+        let default = |name: &str, version: &str| {
+            mimalloc
+                .setting(name)
+                .unwrap()
+                .range(&Version::new(version))
+                .map(|range| range.default.clone().unwrap())
+        };
+        assert_eq!(default("decommit_delay", "2.0.9").as_deref(), Some("25"));
+        assert_eq!(default("segment_decommit_delay", "2.0.9").as_deref(), Some("500"));
+        assert_eq!(default("purge_delay", "2.0.9"), None);
+        assert_eq!(default("purge_delay", "2.1.7").as_deref(), Some("10"));
+        assert_eq!(default("arena_purge_mult", "2.1.7").as_deref(), Some("10"));
+        assert_eq!(default("purge_delay", "3.0.1").as_deref(), Some("2500"));
+        assert_eq!(default("purge_delay", "3.1.5").as_deref(), Some("1000"));
+        assert_eq!(
+            mimalloc.setting("purge_delay").unwrap().variable(&mimalloc.environment),
+            "MIMALLOC_PURGE_DELAY"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! What marks an allocator's code: function names, and texts that only it holds.
+
+use std::sync::Arc;
+
+use memchr::memmem;
+
+use super::exports_any;
+use crate::catalog::{Catalog, Family};
+use crate::elf::Elf;
+
+/// Options that mimalloc's code holds as texts, with the versions that have them; see the settings
+/// in the catalog.
+const MIMALLOC_OPTIONS: [(&str, &str); 4] = [
+    ("page_full_retain", "3.x"),
+    ("arena_purge_mult", "2.1.2 to 2.3.x"),
+    ("segment_decommit_delay", "2.0.x to 2.1.1"),
+    ("eager_region_commit", "1.7.x"),
+];
+
+/// How much of a file's constants is searched at most.
+pub(super) const SEARCH_LIMIT_BYTES: u64 = 24 << 20;
+
+/// Constants of a file, as far as they are searched.
+pub(super) struct Constants<'d> {
+    parts: Vec<&'d [u8]>,
+    /// Whether that is all of them.
+    pub(super) complete: bool,
+}
+
+impl<'d> Constants<'d> {
+    pub(super) fn of(elf: &Elf<'d>) -> Self {
+        let (parts, complete) = elf.constants(SEARCH_LIMIT_BYTES);
+        Self { parts, complete }
+    }
+
+    /// The bytes from a text on.
+    pub(super) fn find(&self, text: &str) -> Option<&'d [u8]> {
+        let finder = memmem::Finder::new(text.as_bytes());
+        self.parts.iter().find_map(|part| finder.find(part).map(|at| &part[at..]))
+    }
+
+    /// Whether a text is there as a whole, between NUL bytes.
+    pub(super) fn holds_whole(&self, text: &str) -> bool {
+        let whole = [b"\0", text.as_bytes(), b"\0"].concat();
+        let finder = memmem::Finder::new(&whole);
+        self.parts.iter().any(|part| finder.find(part).is_some())
+    }
+
+    /// jemalloc's version as its build writes it: `5.3.0-0-g` and the commit.
+    pub(super) fn jemalloc_version(&self) -> Option<String> {
+        let finder = memmem::Finder::new(b"-g");
+        self.parts.iter().find_map(|part| {
+            finder.find_iter(part).find_map(|at| {
+                let commit = part.get(at + 2..at + 42)?;
+                let ends = part.get(at + 42).is_none_or(|byte| *byte == 0);
+                if !(ends && commit.iter().all(|byte| byte.is_ascii_hexdigit())) {
+                    return None;
+                }
+                let start = part[..at].iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
+                let text = std::str::from_utf8(&part[start..at]).ok()?;
+                let (version, since) = text.rsplit_once('-')?;
+                let numbers = version.split('.').all(|number| number.parse::<u32>().is_ok());
+                (numbers && version.contains('.') && since.parse::<u32>().is_ok()).then(|| version.to_owned())
+            })
+        })
+    }
+
+    /// The range of mimalloc versions whose option names are there.
+    pub(super) fn mimalloc_range(&self) -> Option<&'static str> {
+        if !["eager_commit_delay", "reserve_huge_os_pages", "use_numa_nodes"].iter().all(|name| {
+            // The first was renamed in later versions.
+            self.holds_whole(name) || self.holds_whole(&format!("deprecated_{name}"))
+        }) {
+            return None;
+        }
+        MIMALLOC_OPTIONS.iter().find(|(name, _)| self.holds_whole(name)).map(|(_, range)| *range)
+    }
+
+    /// Texts of glibc's malloc that are there, and the oldest version that has the newest of them.
+    pub(super) fn glibc_malloc(&self) -> Option<&'static str> {
+        let messages = ["malloc_consolidate(): ", "malloc(): corrupted top size", "free(): invalid pointer"];
+        if !messages.iter().all(|text| self.find(text).is_some()) {
+            return None;
+        }
+        let since = [
+            ("malloc(): unaligned tcache chunk detected", "2.32 or later"),
+            ("free(): double free detected in tcache 2", "2.29 or later"),
+        ];
+        Some(
+            since
+                .iter()
+                .find(|(text, _)| self.find(text).is_some())
+                .map_or("older than 2.32", |(_, range)| *range),
+        )
+    }
+}
+
+/// The families whose marks a shared library has. glibc is only the C library itself.
+pub(super) fn families_of_library(elf: &Elf<'_>) -> Vec<Arc<Family>> {
+    let catalog = Catalog::builtin();
+    let by_name: Vec<_> =
+        catalog.families().filter(|family| exports_any(elf, &family.symbols).is_some()).cloned().collect();
+    if !by_name.is_empty() {
+        return by_name;
+    }
+    let constants = Constants::of(elf);
+    if constants.jemalloc_version().is_some() {
+        return catalog.family("jemalloc").cloned().into_iter().collect();
+    }
+    if constants.mimalloc_range().is_some() {
+        return catalog.family("mimalloc").cloned().into_iter().collect();
+    }
+    let by_text = |family: &&Arc<Family>| {
+        !family.strings.is_empty() && family.strings.iter().all(|text| constants.find(text).is_some())
+    };
+    catalog.families().filter(by_text).cloned().collect()
+}

@@ -1,0 +1,250 @@
+//! Which allocator a running process uses, without attaching to it.
+//!
+//! The mapped files are read through the process' own view of them. The object whose `malloc` comes
+//! first in the dynamic loader's search order wins: the program's own file, then preloads, then
+//! libraries, then the C library. Where the process' memory may be read, the resolved slots of
+//! `malloc` in the mapped files prove it. What the evidence does not decide is `unknown`.
+
+mod markers;
+mod objects;
+mod program;
+mod slots;
+mod version;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use heaptrial_host::{HostError, Process};
+use heaptrial_model::{Identity, Linkage};
+
+use crate::catalog::{Catalog, Family};
+use crate::elf::{Elf, ElfError};
+use objects::{MappedObject, MappedObjects};
+
+/// Why a process cannot be examined.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentifyError {
+    /// Its files under `/proc` could not be read.
+    #[error("cannot examine process {pid}: {source}{}", permission_hint(.source))]
+    Host {
+        /// Which process.
+        pid: i32,
+        /// Why.
+        source: HostError,
+    },
+    /// Its program could not be read.
+    #[error("cannot examine the program of process {pid}: {source}")]
+    Program {
+        /// Which process.
+        pid: i32,
+        /// Why.
+        source: ElfError,
+    },
+    /// It has no mapped files: a kernel thread or a process that has ended.
+    #[error("process {pid} has no program mapped: it is a kernel thread or has ended")]
+    NoProgram {
+        /// Which process.
+        pid: i32,
+    },
+}
+
+fn permission_hint(error: &HostError) -> &'static str {
+    match error {
+        HostError::Read { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            "; run it as the process' user or as root"
+        }
+        _ => "",
+    }
+}
+
+/// What is found out on the way to an identity.
+struct Findings {
+    family: Option<String>,
+    version: Option<heaptrial_model::Version>,
+    version_range: Option<String>,
+    path: Option<PathBuf>,
+    build_id: Option<String>,
+    sha256: Option<String>,
+    linkage: Linkage,
+    evidence: Vec<String>,
+}
+
+/// Finds out which allocator a process uses.
+pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
+    let pid = process.pid();
+    let host = |source| IdentifyError::Host { pid, source };
+    let mappings = process.mappings().map_err(host)?;
+    // The environment tells how the allocator came in and its settings, not which it is.
+    let environ = process.environ().unwrap_or_default();
+    let objects =
+        MappedObjects::open(process, &mappings).map_err(|source| IdentifyError::Program { pid, source })?;
+    let parsed = objects.parse();
+    let Some(program) = objects::program(&parsed) else {
+        return Err(IdentifyError::NoProgram { pid });
+    };
+    let mut findings = Findings::new();
+    findings
+        .evidence
+        .extend(objects.unreadable().map(|name| format!("{name} is mapped but could not be read")));
+    if program.elf.is_static() {
+        program::examine_static(program, &mut findings);
+    } else {
+        examine_dynamic(process, &mappings, &parsed, program, &environ, &mut findings);
+    }
+    Ok(findings.into_identity(&environ))
+}
+
+fn examine_dynamic(
+    process: &Process,
+    mappings: &[heaptrial_host::Mapping],
+    objects: &[MappedObject<'_>],
+    program: &MappedObject<'_>,
+    environ: &[(String, String)],
+    findings: &mut Findings,
+) {
+    let providers: Vec<&MappedObject<'_>> = objects
+        .iter()
+        .filter(|object| object.elf.exported("malloc").is_some() && !object.is_loader())
+        .collect();
+    let slots = slots::resolved(process, mappings, objects, findings);
+    let by_slots = slots.as_ref().and_then(|name| objects.iter().find(|object| object.name == *name));
+    let by_order = by_search_order(&providers, program);
+    let provider = match (by_slots, by_order) {
+        (Some(object), _) => object,
+        (None, Ok(object)) => object,
+        (None, Err(why)) => {
+            findings.evidence.push(why);
+            return;
+        }
+    };
+    if !std::ptr::eq(provider, program) && program::carries_allocator(program, provider, findings) {
+        return;
+    }
+    findings.evidence.push(format!("`malloc` is defined by {}", provider.name));
+    findings.linkage = linkage(process, provider, program, objects, environ);
+    if std::ptr::eq(provider, program) {
+        program::describe(program, findings);
+    } else {
+        describe(provider, findings);
+    }
+}
+
+/// The provider that the dynamic loader binds to, where that can be told without reading memory.
+fn by_search_order<'a, 'd>(
+    providers: &[&'a MappedObject<'d>],
+    program: &MappedObject<'d>,
+) -> Result<&'a MappedObject<'d>, String> {
+    if let Some(object) = providers.iter().find(|object| object.name == program.name) {
+        return Ok(object);
+    }
+    let others: Vec<_> = providers.iter().filter(|object| !object.is_c_library()).collect();
+    match (others.as_slice(), providers.iter().find(|object| object.is_c_library())) {
+        ([], Some(c_library)) => Ok(c_library),
+        ([], None) => Err("no mapped file defines `malloc`".to_owned()),
+        ([only], _) => Ok(only),
+        _ => {
+            let names: Vec<&str> = others.iter().map(|object| object.name.as_str()).collect();
+            Err(format!(
+                "several mapped files define `malloc` and none is proved to be in use: {}",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+/// Family, version and file of the object that holds `malloc`.
+fn describe(provider: &MappedObject<'_>, findings: &mut Findings) {
+    findings.path = Some(PathBuf::from(&provider.name));
+    findings.build_id = provider.elf.build_id();
+    let families = markers::families_of_library(&provider.elf);
+    match families.as_slice() {
+        [family] => {
+            findings.family = Some(family.name.clone());
+            version::find(family, &provider.elf, findings);
+        }
+        [] => findings.evidence.push(format!("{} has no mark of a known allocator", provider.name)),
+        several => {
+            let names: Vec<&str> = several.iter().map(|family| family.name.as_str()).collect();
+            findings.evidence.push(format!("{} has marks of {}", provider.name, names.join(" and ")));
+        }
+    }
+    if !provider.is_c_library() {
+        findings.sha256 = provider.sha256();
+    }
+}
+
+fn linkage(
+    process: &Process,
+    provider: &MappedObject<'_>,
+    program: &MappedObject<'_>,
+    objects: &[MappedObject<'_>],
+    environ: &[(String, String)],
+) -> Linkage {
+    if provider.name == program.name {
+        return Linkage::Static;
+    }
+    if provider.is_c_library() {
+        return Linkage::Libc;
+    }
+    let soname = provider.elf.soname();
+    // A preload is often given by a link, whose name is the library's own name.
+    let names_it = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        !name.is_empty() && (name == provider.file_name() || soname.as_deref() == Some(name))
+    };
+    let preloads = environ
+        .iter()
+        .filter(|(name, _)| name == "LD_PRELOAD")
+        .flat_map(|(_, value)| value.split([':', ' ']));
+    let arguments = process.cmdline().unwrap_or_default();
+    let by_loader = arguments
+        .windows(2)
+        .take(12)
+        .any(|pair| pair[0] == "--preload" && pair[1].to_string_lossy().split([':', ' ']).any(names_it));
+    if by_loader || preloads.into_iter().any(names_it) {
+        return Linkage::Preloaded;
+    }
+    let needed =
+        |object: &MappedObject<'_>| object.elf.needed().iter().any(|name| soname.as_ref() == Some(name));
+    if objects.iter().any(needed) { Linkage::Linked } else { Linkage::Unknown }
+}
+
+impl Findings {
+    fn new() -> Self {
+        Self {
+            family: None,
+            version: None,
+            version_range: None,
+            path: None,
+            build_id: None,
+            sha256: None,
+            linkage: Linkage::Unknown,
+            evidence: Vec::new(),
+        }
+    }
+
+    fn into_identity(self, environ: &[(String, String)]) -> Identity {
+        let family = self.family.as_ref().and_then(|name| Catalog::builtin().family(name));
+        let read = |variable: &str| {
+            family.is_some_and(|family: &std::sync::Arc<Family>| family.reads_variable(variable))
+        };
+        let settings: BTreeMap<String, String> =
+            environ.iter().filter(|(name, _)| read(name)).cloned().collect();
+        Identity {
+            family: self.family.unwrap_or_else(|| "unknown".to_owned()),
+            version: self.version,
+            version_range: self.version_range,
+            path: self.path,
+            build_id: self.build_id,
+            sha256: self.sha256,
+            linkage: self.linkage,
+            settings,
+            evidence: self.evidence,
+        }
+    }
+}
+
+/// Whether one of an object's exported or internal functions has a name.
+fn exports_any(elf: &Elf<'_>, names: &[String]) -> Option<String> {
+    names.iter().find(|name| elf.exported(name).is_some()).cloned()
+}

@@ -1,0 +1,128 @@
+//! The files that a process has mapped with code in them.
+
+use std::path::PathBuf;
+
+use heaptrial_host::{Mapping, Process};
+
+use crate::digest;
+use crate::elf::{Elf, ElfError, ElfFile};
+
+/// Files opened; parsed objects borrow from them.
+pub(super) struct MappedObjects {
+    files: Vec<Opened>,
+    unreadable: Vec<String>,
+}
+
+struct Opened {
+    name: String,
+    /// Lowest address it is mapped at.
+    start: u64,
+    path: PathBuf,
+    file: ElfFile,
+}
+
+/// A mapped file with its headers.
+pub(super) struct MappedObject<'d> {
+    /// Path as the process sees it.
+    pub(super) name: String,
+    /// What to add to the file's addresses.
+    pub(super) bias: u64,
+    pub(super) elf: Elf<'d>,
+    path: PathBuf,
+}
+
+/// A larger file is not digested: its build id has to do.
+const DIGEST_LIMIT_BYTES: u64 = 8 << 20;
+
+impl MappedObjects {
+    /// Opens every file that is mapped executable.
+    pub(super) fn open(process: &Process, mappings: &[Mapping]) -> Result<Self, ElfError> {
+        let mut opened = Self { files: Vec::new(), unreadable: Vec::new() };
+        for mapping in mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable()) {
+            if opened.files.iter().any(|file| file.name == mapping.name)
+                || opened.unreadable.contains(&mapping.name)
+            {
+                continue;
+            }
+            let first =
+                mappings.iter().find(|other| other.name == mapping.name && other.inode == mapping.inode);
+            let start = first.map_or(mapping.start, |first| first.start);
+            let file = process
+                .mapped_file_candidates(mapping)
+                .into_iter()
+                .find_map(|path| ElfFile::open(&path).ok().map(|file| (path, file)));
+            match file {
+                Some((path, file)) => {
+                    opened.files.push(Opened { name: mapping.name.clone(), start, path, file })
+                }
+                None => opened.unreadable.push(mapping.name.clone()),
+            }
+        }
+        if opened.files.is_empty() {
+            // Without permission for `map_files`, the program itself can still be opened.
+            let path = process.exe_file();
+            if let (Ok(file), Ok(name)) = (ElfFile::open(&path), process.exe()) {
+                opened.files.push(Opened { name: name.display().to_string(), start: 0, path, file });
+            }
+        }
+        Ok(opened)
+    }
+
+    pub(super) fn unreadable(&self) -> impl Iterator<Item = &String> {
+        self.unreadable.iter()
+    }
+
+    /// The objects that are ELF files of this machine.
+    pub(super) fn parse(&self) -> Vec<MappedObject<'_>> {
+        self.files
+            .iter()
+            .filter_map(|opened| {
+                let elf = Elf::parse(&opened.file).ok()?;
+                let bias = if elf.is_position_dependent() {
+                    0
+                } else {
+                    opened.start.wrapping_sub(elf.base_address())
+                };
+                Some(MappedObject { name: opened.name.clone(), bias, elf, path: opened.path.clone() })
+            })
+            .collect()
+    }
+}
+
+impl MappedObject<'_> {
+    pub(super) fn file_name(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or(&self.name)
+    }
+
+    /// Whether it is the dynamic loader, which has a small allocator for itself.
+    pub(super) fn is_loader(&self) -> bool {
+        self.elf.soname().is_some_and(|name| name.starts_with("ld-linux") || name.starts_with("ld64."))
+    }
+
+    /// Whether it is the C library. musl's loader is its C library too.
+    pub(super) fn is_c_library(&self) -> bool {
+        let soname = self.elf.soname().unwrap_or_else(|| self.file_name().to_owned());
+        soname.starts_with("libc.so")
+            || soname.starts_with("libc.musl")
+            || self.file_name().starts_with("ld-musl")
+    }
+
+    pub(super) fn sha256(&self) -> Option<String> {
+        let length = std::fs::metadata(&self.path).ok()?.len();
+        if length > DIGEST_LIMIT_BYTES {
+            return None;
+        }
+        digest::of_file(&self.path).ok()
+    }
+}
+
+/// The program: a file that names a dynamic loader or is linked statically, and that no other file
+/// could need. A process started through a loader by hand has the loader as its `exe`.
+pub(super) fn program<'a, 'd>(objects: &'a [MappedObject<'d>]) -> Option<&'a MappedObject<'d>> {
+    let unnamed = |object: &&MappedObject<'_>| object.elf.soname().is_none() && !object.is_c_library();
+    objects
+        .iter()
+        .filter(unnamed)
+        .find(|object| object.elf.has_interpreter())
+        .or_else(|| objects.iter().filter(unnamed).find(|object| object.elf.is_static()))
+}

@@ -1,0 +1,161 @@
+//! Allocators inside the program's own file: statically linked programs, and programs that carry
+//! an allocator under other names beside the C library's.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use heaptrial_model::{Linkage, Version};
+
+use super::markers::{Constants, SEARCH_LIMIT_BYTES};
+use super::objects::MappedObject;
+use super::{Findings, version};
+use crate::catalog::{Catalog, Family};
+
+/// Functions by which an allocator inside a program is known, in an unstripped file.
+const FUNCTIONS: [(&str, &str); 12] = [
+    ("mi_malloc", "mimalloc"),
+    ("mallctl", "jemalloc"),
+    ("je_mallctl", "jemalloc"),
+    ("_rjem_mallctl", "jemalloc"),
+    ("tc_malloc", "tcmalloc"),
+    ("rpmalloc", "rpmalloc"),
+    ("sn_rust_alloc", "snmalloc"),
+    ("sn_malloc", "snmalloc"),
+    ("__scudo_print_stats", "scudo"),
+    ("h_malloc", "hardened_malloc"),
+    ("scalable_malloc", "tbbmalloc"),
+    ("runtime.mallocgc", "go"),
+];
+
+/// An allocator found in the program's file.
+struct Carried {
+    family: Arc<Family>,
+    evidence: String,
+    mi_version: Option<u64>,
+}
+
+/// A statically linked program.
+pub(super) fn examine_static(program: &MappedObject<'_>, findings: &mut Findings) {
+    findings.evidence.push(format!("{} is linked statically", program.name));
+    findings.linkage = Linkage::Static;
+    describe(program, findings);
+}
+
+/// The allocator whose marks the program's file has, and no other's.
+pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
+    findings.path = Some(PathBuf::from(&program.name));
+    findings.build_id = program.elf.build_id();
+    let constants = Constants::of(&program.elf);
+    let found = carried(program, &constants);
+    match found.as_slice() {
+        [only] => {
+            findings.evidence.push(only.evidence.clone());
+            findings.family = Some(only.family.name.clone());
+            match only.family.name.as_str() {
+                "glibc" => glibc_version(&constants, findings),
+                "go" => findings.version = go_version(&constants),
+                _ => version::find_at(&only.family, &program.elf, only.mi_version, findings),
+            }
+        }
+        several => {
+            findings.evidence.extend(several.iter().map(|carried| carried.evidence.clone()));
+            let what = if several.is_empty() {
+                "no mark of a known allocator"
+            } else {
+                "marks of several allocators"
+            };
+            findings.evidence.push(format!("{what} in its functions and constants"));
+        }
+    }
+    if !constants.complete {
+        findings
+            .evidence
+            .push(format!("only the first {} MiB of its constants were searched", SEARCH_LIMIT_BYTES >> 20));
+    }
+}
+
+/// Whether a dynamically linked program has an allocator of its own beside the `malloc` it is bound
+/// to. Which of the two holds its memory cannot be told from outside.
+pub(super) fn carries_allocator(
+    program: &MappedObject<'_>,
+    provider: &MappedObject<'_>,
+    findings: &mut Findings,
+) -> bool {
+    let constants = Constants::of(&program.elf);
+    let own: Vec<Carried> =
+        carried(program, &constants).into_iter().filter(|carried| carried.family.name != "glibc").collect();
+    for carried in &own {
+        findings.evidence.push(carried.evidence.clone());
+    }
+    if let Some(carried) = own.first() {
+        findings.evidence.push(format!(
+            "the program carries {} of its own, which a preload does not replace, while `malloc` is that of {}",
+            carried.family.name, provider.name
+        ));
+    }
+    !own.is_empty()
+}
+
+fn carried(program: &MappedObject<'_>, constants: &Constants<'_>) -> Vec<Carried> {
+    let catalog = Catalog::builtin();
+    let mut found: Vec<Carried> = Vec::new();
+    let mut mi_version = None;
+    let mut add = |name: &str, evidence: String| {
+        if let Some(family) = catalog.family(name) {
+            if !found.iter().any(|carried| carried.family.name == name) {
+                found.push(Carried { family: family.clone(), evidence, mi_version: None });
+            }
+        }
+    };
+    program.elf.symbol_table(|name, address| {
+        if name == b"mi_version" {
+            mi_version = Some(address);
+        }
+        if let Some((function, family)) = FUNCTIONS.iter().find(|(function, _)| function.as_bytes() == name) {
+            add(family, format!("the program has the function {function}"));
+        }
+    });
+    for (function, family) in FUNCTIONS {
+        if program.elf.exported(function).is_some() {
+            add(family, format!("the program exports the function {function}"));
+        }
+    }
+    mi_version = mi_version.or_else(|| program.elf.exported("mi_version"));
+    if let Some(version) = constants.jemalloc_version() {
+        add("jemalloc", format!("the program holds the version text of jemalloc {version}"));
+    }
+    if let Some(range) = constants.mimalloc_range() {
+        add("mimalloc", format!("the program holds the option names of mimalloc {range}"));
+    }
+    if go_version(constants).is_some() {
+        add("go", "the program holds the build information of Go".to_owned());
+    }
+    if program.elf.is_static() && constants.glibc_malloc().is_some() {
+        add("glibc", "the program holds the messages of glibc's malloc".to_owned());
+    }
+    for carried in &mut found {
+        carried.mi_version = mi_version;
+    }
+    found
+}
+
+/// A static program seldom holds glibc's banner; the messages of its malloc tell a range.
+fn glibc_version(constants: &Constants<'_>, findings: &mut Findings) {
+    if let Some(range) = constants.glibc_malloc() {
+        findings.version_range = Some(range.to_owned());
+    }
+}
+
+/// Go's linker writes its version after this mark; see Go's debug/buildinfo.
+fn go_version(constants: &Constants<'_>) -> Option<Version> {
+    const INLINE_STRINGS: u8 = 2;
+    // The byte 0xff stands before it.
+    let bytes = constants.find(" Go buildinf:")?;
+    let flags = *bytes.get(14)?;
+    if flags & INLINE_STRINGS == 0 {
+        return None;
+    }
+    let length = usize::from(*bytes.get(31)?);
+    let text = std::str::from_utf8(bytes.get(32..32 + length)?).ok()?;
+    text.strip_prefix("go").map(Version::new)
+}

@@ -1,0 +1,48 @@
+//! Specs, catalog, obtaining, verifying and identifying of memory allocators.
+//!
+//! - [`Catalog`] knows families, versions, settings and mitigations; [`Catalog::resolve`] turns a
+//!   spec into a [`Resolved`].
+//! - [`Obtainer`] gets a resolved allocator and proves by a probe process that it is what the spec
+//!   says; [`Obtained::application`] tells how to start a program under it.
+//! - [`identify`] tells which allocator a running process uses, without attaching to it;
+//!   [`prove`] compares that with an obtained allocator.
+
+mod application;
+mod c_library;
+mod cache;
+mod catalog;
+mod digest;
+mod elf;
+mod identify;
+mod manifest;
+mod mitigation;
+mod obtain;
+mod obtained;
+mod probe;
+mod probe_process;
+mod prove;
+mod provenance;
+mod resolve;
+mod tool;
+mod verify;
+
+pub use application::Application;
+pub use c_library::host_glibc;
+pub use cache::{Cache, CacheError};
+pub use catalog::{
+    Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family, Recipe,
+    Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
+};
+pub use elf::{ElfError, LibraryFacts, check_library};
+pub use heaptrial_model::{Identity, Linkage};
+pub use identify::{IdentifyError, identify};
+pub use manifest::{CachedFile, Manifest};
+pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};
+pub use obtain::{Attempt, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind};
+pub use obtained::{Loader, Obtained};
+pub use probe::{PROBE_COMMAND, ProbeAnswer, run_probe};
+pub use prove::{Mismatch, prove};
+pub use provenance::{Build, Provenance};
+pub use resolve::{ResolveError, Resolved};
+pub use tool::ToolError;
+pub use verify::{Verification, VerifyError};

@@ -1,0 +1,93 @@
+//! What the cache keeps of an obtained allocator beside its files.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{CacheError, Staging, failure};
+use crate::digest;
+use crate::elf::LibraryFacts;
+use crate::provenance::Provenance;
+use crate::verify::Verification;
+
+/// What a manifest tells of an obtained allocator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of this format.
+    pub schema_version: u32,
+    /// Spec without settings.
+    pub spec: String,
+    /// Name of the object that holds the files.
+    pub object: String,
+    /// All files with their digests.
+    pub files: Vec<CachedFile>,
+    /// The library to preload; for a C library, its `libc.so.6`.
+    pub main: String,
+    /// The dynamic loader of a C library.
+    pub loader: Option<String>,
+    /// GNU build id of the main file.
+    pub build_id: Option<String>,
+    /// The newest glibc whose symbols the main file needs.
+    pub needed_glibc: Option<heaptrial_model::Version>,
+    /// Where it came from.
+    pub provenance: Provenance,
+    /// What the probe found before it entered the cache.
+    pub verification: Verification,
+}
+
+/// A file of an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedFile {
+    /// File name.
+    pub name: String,
+    /// SHA-256, in hexadecimal.
+    pub sha256: String,
+}
+
+impl Manifest {
+    /// Describes the files of a staging folder.
+    pub(crate) fn describe(
+        spec: String,
+        staging: &Staging,
+        main: &str,
+        loader: Option<&str>,
+        facts: LibraryFacts,
+        provenance: Provenance,
+        verification: Verification,
+    ) -> Result<Self, CacheError> {
+        let folder = staging.files();
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(failure("reading", &folder))? {
+            let path = entry.map_err(failure("reading", &folder))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            files.push(CachedFile {
+                name,
+                sha256: digest::of_file(&path).map_err(failure("reading", &path))?,
+            });
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Self {
+            schema_version: 1,
+            spec,
+            object: object_name(&files),
+            files,
+            main: main.to_owned(),
+            loader: loader.map(ToOwned::to_owned),
+            build_id: facts.build_id,
+            needed_glibc: facts.needed_glibc,
+            provenance,
+            verification,
+        })
+    }
+
+    /// Digest of the main file.
+    pub(crate) fn main_sha256(&self) -> &str {
+        self.files.iter().find(|file| file.name == self.main).map_or("", |file| &file.sha256)
+    }
+}
+
+/// An object is named by the digest of its files' names and digests.
+pub(crate) fn object_name(files: &[CachedFile]) -> String {
+    let lines: String = files.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect();
+    digest::of_bytes(lines.as_bytes())
+}

@@ -1,0 +1,265 @@
+//! Packages of the host's suite and of others, through a private apt root: its own sources, lists
+//! and state, with the host's mirror and key ring. The host's configuration stays as it is, nothing
+//! is installed, and no root is needed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::sources_list::Archive;
+use super::{Delivery, Obtainer, SourceError};
+use crate::c_library::DEBIAN_ARCHITECTURE;
+use crate::cache::{CacheError, Staging, failure};
+use crate::catalog::{DebianPackage, Family};
+use crate::digest;
+use crate::provenance::Provenance;
+use crate::tool::{Tool, ToolError};
+
+/// Which system this is, by its os-release file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostSystem {
+    /// `debian`, `ubuntu`, ...
+    pub(crate) distribution: String,
+    /// Code name of its release.
+    pub(crate) suite: String,
+}
+
+const APT_FOLDER: &str = "/etc/apt";
+const OS_RELEASE: &str = "/etc/os-release";
+/// Suites of Debian; any other suite in the catalog is used on its own system only.
+const DEBIAN_SUITES: [&str; 4] = ["bookworm", "trixie", "forky", "sid"];
+/// Package lists older than this are fetched anew.
+const LISTS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+impl HostSystem {
+    pub(crate) fn read() -> Option<Self> {
+        Self::parse(&fs::read_to_string(OS_RELEASE).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            line.map(|value| value.trim_matches('"').to_owned())
+        };
+        // Debian testing and unstable have no code name of their own in older releases.
+        Some(Self {
+            distribution: field("ID")?,
+            suite: field("VERSION_CODENAME").unwrap_or_else(|| "sid".to_owned()),
+        })
+    }
+
+    fn has(&self, suite: &str) -> bool {
+        self.suite == suite || (self.distribution == "debian" && DEBIAN_SUITES.contains(&suite))
+    }
+}
+
+impl Obtainer {
+    pub(super) fn fetch_package(
+        &self,
+        family: &Family,
+        wanted: &DebianPackage,
+        staging: &Staging,
+    ) -> Result<Delivery, SourceError> {
+        let system = HostSystem::read().filter(|system| system.has(&wanted.suite)).ok_or_else(|| {
+            SourceError::NotThere(format!("this system has no access to the suite {}", wanted.suite))
+        })?;
+        if self.options.offline {
+            return Err(SourceError::NotThere("packages are not fetched offline".to_owned()));
+        }
+        let archive = Archive::of_suite(Path::new(APT_FOLDER), &system.distribution, &system.suite)
+            .ok_or_else(|| {
+                SourceError::NotThere(format!(
+                    "{APT_FOLDER} names no archive that holds {} main",
+                    system.suite
+                ))
+            })?;
+        self.say(&format!("fetching package {} of {}", wanted.package, wanted.suite));
+        let downloads = staging.work_folder("package")?;
+        self.download(&archive, wanted, &downloads)?;
+        let file = only_package(&downloads)?;
+        let version =
+            Tool::new("dpkg-deb").args(["--field"]).arg(&file).arg("Version").run()?.trim().to_owned();
+        let sha256 = digest::of_file(&file).map_err(failure("reading", &file))?;
+        let tree = staging.work_folder("tree")?;
+        Tool::new("dpkg-deb").arg("--extract").arg(&file).arg(&tree).run()?;
+        let provenance = Provenance::DebianPackage {
+            suite: wanted.suite.clone(),
+            package: wanted.package.clone(),
+            version,
+            sha256,
+        };
+        let files = staging.files();
+        if family.is_c_library {
+            let loader = take_c_library(&tree, &files)?;
+            return Ok(Delivery { main: "libc.so.6".to_owned(), loader: Some(loader), provenance });
+        }
+        let found = family.library_names.iter().find_map(|name| Some((name, find(&tree, name)?)));
+        let (name, path) = found.ok_or_else(|| {
+            SourceError::NotThere(format!("the package holds none of {}", family.library_names.join(", ")))
+        })?;
+        let target = files.join(name);
+        fs::copy(&path, &target).map_err(failure("copying to", &target))?;
+        Ok(Delivery { main: name.clone(), loader: None, provenance })
+    }
+
+    /// Fetches a package into a folder, with package lists that are fetched first where they are
+    /// old or the download fails.
+    fn download(&self, archive: &Archive, wanted: &DebianPackage, folder: &Path) -> Result<(), SourceError> {
+        let suite = &wanted.suite;
+        let _lock = self.lock(&format!("apt-{suite}"))?;
+        let root = AptRoot::prepare(self.cache.folder("apt")?.join(suite), archive, suite)?;
+        let fresh = root.is_fresh();
+        if !fresh {
+            self.say(&format!("fetching the package lists of {suite}"));
+            root.update()?;
+        }
+        match root.download(&wanted.package, folder) {
+            Err(_) if fresh => {
+                self.say(&format!("fetching the package lists of {suite} again"));
+                root.update()?;
+                Ok(root.download(&wanted.package, folder)?)
+            }
+            result => Ok(result?),
+        }
+    }
+}
+
+/// Folders in which apt works apart from the host's.
+struct AptRoot {
+    folder: PathBuf,
+}
+
+impl AptRoot {
+    fn prepare(folder: PathBuf, archive: &Archive, suite: &str) -> Result<Self, CacheError> {
+        for name in ["sources", "state", "lists/partial", "cache/archives/partial"] {
+            let path = folder.join(name);
+            fs::create_dir_all(&path).map_err(failure("making", &path))?;
+        }
+        let path = folder.join("sources/heaptrial.sources");
+        let text = archive.stanza(suite, DEBIAN_ARCHITECTURE);
+        if fs::read_to_string(&path).is_ok_and(|present| present == text) {
+            return Ok(Self { folder });
+        }
+        let stamp = folder.join("updated");
+        if stamp.exists() {
+            fs::remove_file(&stamp).map_err(failure("removing", &stamp))?;
+        }
+        fs::write(&path, text).map_err(failure("writing", &path))?;
+        Ok(Self { folder })
+    }
+
+    fn is_fresh(&self) -> bool {
+        let modified = fs::metadata(self.folder.join("updated")).and_then(|metadata| metadata.modified());
+        modified
+            .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age < LISTS_LIFETIME))
+    }
+
+    fn tool(&self) -> Tool {
+        let at = |name: &str| self.folder.join(name).display().to_string();
+        let mut options = vec![
+            "Dir::Etc::SourceList=/dev/null".to_owned(),
+            format!("Dir::Etc::SourceParts={}", at("sources")),
+            "Dir::Etc::Preferences=/dev/null".to_owned(),
+            "Dir::Etc::PreferencesParts=/dev/null".to_owned(),
+            format!("Dir::State={}", at("state")),
+            "Dir::State::Status=/dev/null".to_owned(),
+            format!("Dir::State::Lists={}", at("lists")),
+            format!("Dir::Cache={}", at("cache")),
+            "Acquire::Languages=none".to_owned(),
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
+            "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false".to_owned(),
+            "Acquire::AllowInsecureRepositories=false".to_owned(),
+            "APT::Get::AllowUnauthenticated=false".to_owned(),
+            "Acquire::Retries=2".to_owned(),
+        ];
+        if !is_open_to_all(&self.folder) {
+            // apt's own user could not enter a private cache folder.
+            options.push("APT::Sandbox::User=root".to_owned());
+        }
+        options.iter().fold(Tool::new("apt-get"), |tool, option| tool.arg("-o").arg(option))
+    }
+
+    fn update(&self) -> Result<(), SourceError> {
+        self.tool().args(["update", "--error-on=any"]).run()?;
+        let stamp = self.folder.join("updated");
+        fs::write(&stamp, "").map_err(failure("writing", &stamp))?;
+        Ok(())
+    }
+
+    fn download(&self, package: &str, folder: &Path) -> Result<(), ToolError> {
+        self.tool().args(["download", package]).in_folder(folder).run().map(drop)
+    }
+}
+
+/// Whether every user can enter a folder.
+fn is_open_to_all(folder: &Path) -> bool {
+    folder
+        .ancestors()
+        .all(|part| fs::metadata(part).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0))
+}
+
+fn only_package(folder: &Path) -> Result<PathBuf, SourceError> {
+    let entries = fs::read_dir(folder).map_err(failure("reading", folder))?.flatten();
+    entries
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .ok_or_else(|| SourceError::NotThere("apt-get downloaded no package".to_owned()))
+}
+
+/// The first file of a name below a folder.
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut entries: Vec<_> = fs::read_dir(folder).ok()?.flatten().collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    let direct = entries.iter().map(fs::DirEntry::path).find(|path| path.ends_with(name) && path.is_file());
+    direct.or_else(|| {
+        let folders = entries.iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders.map(fs::DirEntry::path).find_map(|path| find(&path, name))
+    })
+}
+
+/// Copies the shared libraries and the dynamic loader of a C library; gives the loader's name.
+fn take_c_library(tree: &Path, files: &Path) -> Result<String, SourceError> {
+    let not_there = |what: &str| SourceError::NotThere(format!("the package holds no {what}"));
+    let main = find(tree, "libc.so.6").ok_or_else(|| not_there("libc.so.6"))?;
+    let folder = main.parent().unwrap_or(tree);
+    let mut loader = None;
+    for entry in fs::read_dir(folder).map_err(failure("reading", folder))?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_file() && (name.ends_with(".so") || name.contains(".so.")) {
+            let target = files.join(&name);
+            fs::copy(entry.path(), &target).map_err(failure("copying to", &target))?;
+            fs::set_permissions(&target, fs::Permissions::from_mode(0o755))
+                .map_err(failure("copying to", &target))?;
+            if name.starts_with("ld-linux") {
+                loader = Some(name);
+            }
+        }
+    }
+    loader.ok_or_else(|| not_there("dynamic loader"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debian_suites_are_for_debian_hosts() {
+        let debian =
+            HostSystem::parse("PRETTY_NAME=\"Debian\"\nID=debian\nVERSION_CODENAME=bookworm\n").unwrap();
+        assert!(debian.has("bookworm") && debian.has("trixie") && !debian.has("noble"));
+        let ubuntu = HostSystem::parse("ID=ubuntu\nVERSION_CODENAME=noble\n").unwrap();
+        assert!(ubuntu.has("noble") && !ubuntu.has("trixie"));
+    }
+
+    #[test]
+    fn a_file_is_found_below_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("usr/lib/m")).unwrap();
+        fs::write(folder.path().join("usr/lib/m/liba.so.1.2"), "").unwrap();
+        std::os::unix::fs::symlink("liba.so.1.2", folder.path().join("usr/lib/m/liba.so.1")).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("usr/lib/m/libb.so.1")).unwrap();
+        assert!(find(folder.path(), "liba.so.1").is_some());
+        assert!(find(folder.path(), "libb.so.1").is_none());
+    }
+}

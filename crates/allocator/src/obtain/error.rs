@@ -1,0 +1,94 @@
+//! Why an allocator could not be obtained.
+
+use heaptrial_model::Version;
+
+use crate::cache::CacheError;
+use crate::elf::ElfError;
+use crate::resolve::ResolveError;
+use crate::tool::ToolError;
+use crate::verify::VerifyError;
+
+/// One source that was tried.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Which source.
+    pub source: String,
+    /// Why it did not give the allocator.
+    pub why: SourceError,
+}
+
+/// Why an allocator could not be obtained.
+#[derive(Debug, thiserror::Error)]
+pub enum ObtainError {
+    /// The version at hand does not have a setting of the spec, or a part of the spec is unknown.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// No source gave it.
+    #[error("cannot obtain `{spec}`; tried:{}\n  next: {next}", listed(.attempts))]
+    NoSource {
+        /// The spec.
+        spec: String,
+        /// Every source tried, in order.
+        attempts: Vec<Attempt>,
+        /// What to do.
+        next: String,
+    },
+    /// It was obtained, but a setting does not take.
+    #[error("`{spec}` does not run as asked: {source}")]
+    Settings {
+        /// The spec.
+        spec: String,
+        /// What the probe found.
+        source: VerifyError,
+    },
+}
+
+/// Why one source did not give an allocator.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// It is not there.
+    #[error("{0}")]
+    NotThere(String),
+    /// A client of the system failed.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// What arrived is not what was pinned.
+    #[error("{what} has SHA-256 {found}, pinned is {expected}; it is not used")]
+    Checksum {
+        /// What arrived.
+        what: String,
+        /// The digest in the catalog.
+        expected: String,
+        /// The digest found.
+        found: String,
+    },
+    /// The file is not a library of this machine.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// The library is something else.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    /// It needs a newer C library that could not be had.
+    #[error("it needs glibc {needed}, this host has {host}, and no newer one could be had: {why}")]
+    NeedsGlibc {
+        /// The version whose symbols it needs.
+        needed: Version,
+        /// The host's.
+        host: Version,
+        /// Why not.
+        why: String,
+    },
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+fn listed(attempts: &[Attempt]) -> String {
+    if attempts.is_empty() {
+        return "\n  - nothing: every source of it is excluded by the options".to_owned();
+    }
+    attempts.iter().map(|attempt| format!("\n  - {}: {}", attempt.source, attempt.why)).collect()
+}

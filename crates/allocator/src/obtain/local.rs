@@ -1,0 +1,52 @@
+//! A library or a source folder that the user gives.
+
+use std::fs;
+use std::path::Path;
+
+use super::crate_source::recipe_of;
+use super::{Delivery, Obtainer, SourceError, compile, key as plain_key};
+use crate::cache::{Staging, failure};
+use crate::digest;
+use crate::provenance::Provenance;
+use crate::resolve::Resolved;
+
+/// The cache entry of a local path: one per path, so that two of them never mix.
+pub(super) fn key(resolved: &Resolved, path: &Path) -> Result<String, SourceError> {
+    let path =
+        path.canonicalize().map_err(|error| SourceError::NotThere(format!("it cannot be read: {error}")))?;
+    let digest = digest::of_bytes(path.as_os_str().as_encoded_bytes());
+    Ok(format!("{}-local-{}", plain_key(resolved, resolved.spec.version.as_ref()), &digest[..16]))
+}
+
+impl Obtainer {
+    pub(super) fn take_local(
+        &self,
+        resolved: &Resolved,
+        path: &Path,
+        staging: &Staging,
+    ) -> Result<Delivery, SourceError> {
+        if resolved.family.is_c_library {
+            let text = "a C library cannot be given by a path; ask for a version of the catalog";
+            return Err(SourceError::NotThere(text.to_owned()));
+        }
+        if path.is_dir() {
+            let recipe = recipe_of(resolved)?;
+            self.say(&format!("compiling {}", path.display()));
+            let (main, build) = compile::build(recipe, &resolved.variants, path, &staging.files())?;
+            return Ok(Delivery {
+                main,
+                loader: None,
+                provenance: Provenance::Local { path: path.to_owned(), build: Some(build) },
+            });
+        }
+        crate::elf::check_library(path)?;
+        let name = format!("lib{}.so", resolved.family.name);
+        let target = staging.files().join(&name);
+        fs::copy(path, &target).map_err(failure("copying to", &target))?;
+        Ok(Delivery {
+            main: name,
+            loader: None,
+            provenance: Provenance::Local { path: path.to_owned(), build: None },
+        })
+    }
+}

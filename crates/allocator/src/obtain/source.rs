@@ -1,0 +1,68 @@
+//! The sources of a release and their order.
+
+use super::debian::HostSystem;
+use crate::catalog::{Commit, CrateSource, DebianPackage, Family, Release};
+
+/// A kind of source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    /// A library that is installed on this host.
+    Host,
+    /// A package of the host's suite or of another.
+    Debian,
+    /// The source inside a crate.
+    Crate,
+    /// Upstream's repository.
+    Git,
+}
+
+/// A source of one release.
+pub(super) enum Source<'a> {
+    Debian(&'a DebianPackage),
+    Crate(&'a CrateSource),
+    Git(&'a str, &'a Commit),
+}
+
+/// The sources of a release, in order of preference: packages of the host's suite, packages of
+/// others, the crate, upstream. Packages hold plain builds only.
+pub(super) fn sources<'a>(
+    family: &'a Family,
+    release: Option<&'a Release>,
+    variant: bool,
+) -> Vec<Source<'a>> {
+    let mut packages: Vec<&DebianPackage> = match release {
+        _ if variant => Vec::new(),
+        Some(release) => release.debian.iter().collect(),
+        None => family.unversioned.iter().collect(),
+    };
+    let suite = HostSystem::read().map(|system| system.suite);
+    packages.sort_by_key(|package| suite.as_deref() != Some(package.suite.as_str()));
+    let mut sources: Vec<Source<'_>> = packages.into_iter().map(Source::Debian).collect();
+    if let Some(release) = release {
+        sources.extend(release.crate_source.as_ref().map(Source::Crate));
+        if let (Some(url), Some(commit)) = (&family.git, &release.commit) {
+            sources.push(Source::Git(url, commit));
+        }
+    }
+    sources
+}
+
+impl Source<'_> {
+    pub(super) fn kind(&self) -> SourceKind {
+        match self {
+            Self::Debian(_) => SourceKind::Debian,
+            Self::Crate(_) => SourceKind::Crate,
+            Self::Git(..) => SourceKind::Git,
+        }
+    }
+}
+
+impl std::fmt::Display for Source<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Debian(package) => write!(f, "package {} of {}", package.package, package.suite),
+            Self::Crate(source) => write!(f, "source in crate {} {}", source.name, source.version),
+            Self::Git(url, commit) => write!(f, "{url} at {}", commit.tag),
+        }
+    }
+}

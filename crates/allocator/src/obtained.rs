@@ -1,0 +1,86 @@
+//! An allocator at hand: where its files are and how a program is started under it.
+
+use std::path::{Path, PathBuf};
+
+use heaptrial_model::{AllocatorSpec, Version};
+use serde::Serialize;
+
+use crate::application::Application;
+use crate::cache::Entry;
+use crate::provenance::Provenance;
+use crate::verify::Verification;
+
+/// An obtained and verified allocator.
+#[derive(Debug, Clone, Serialize)]
+pub struct Obtained {
+    /// The spec as asked for.
+    pub spec: AllocatorSpec,
+    /// Version as the loaded code told it, or the pinned source's where it cannot be asked.
+    pub version: Option<Version>,
+    /// The library to preload; `None` for a C library's own allocator.
+    pub library: Option<PathBuf>,
+    /// The C library to run under, where it is not the host's.
+    pub loader: Option<Loader>,
+    /// SHA-256 of the library, or of the C library, in hexadecimal.
+    pub sha256: String,
+    /// GNU build id of that file.
+    pub build_id: Option<String>,
+    /// Where it came from.
+    pub provenance: Provenance,
+    /// What a process under it told.
+    pub verification: Verification,
+    /// Environment variables that carry the settings.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A C library beside the host's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Loader {
+    /// Its version.
+    pub version: Version,
+    /// Its dynamic loader.
+    pub program: PathBuf,
+    /// Folder of its libraries.
+    pub folder: PathBuf,
+}
+
+impl Obtained {
+    /// How to start a program under it.
+    pub fn application(&self) -> Application {
+        let mut application = match (&self.loader, &self.library) {
+            (Some(loader), library) => {
+                Application::loader(&loader.program, &loader.folder, library.as_deref())
+            }
+            (None, Some(library)) => Application::preload(library),
+            (None, None) => Application::default(),
+        };
+        application.env.extend(self.settings.iter().cloned());
+        application
+    }
+
+    /// The file that holds its `malloc`, where it is not the host's C library.
+    pub(crate) fn object(&self) -> Option<PathBuf> {
+        match (&self.library, &self.loader) {
+            (Some(library), _) => Some(library.clone()),
+            (None, Some(loader)) => Some(loader.folder.join("libc.so.6")),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Loader {
+    /// The loader of a cached C library.
+    pub(crate) fn of_entry(entry: &Entry, version: &Version) -> Option<Self> {
+        let name = entry.manifest.loader.as_ref()?;
+        Some(Self {
+            version: version.clone(),
+            program: entry.folder.join(name),
+            folder: entry.folder.clone(),
+        })
+    }
+}
+
+/// Whether a path can stand in `LD_PRELOAD`, where spaces and colons separate.
+pub(crate) fn is_preloadable(path: &Path) -> bool {
+    !path.to_string_lossy().contains([' ', ':', '\t', '\n', ';'])
+}

@@ -1,0 +1,156 @@
+//! Whether a running process really uses the allocator it was started under.
+
+use heaptrial_model::{Identity, Linkage};
+
+use crate::obtained::Obtained;
+
+/// A process that does not run what it was started under.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected {expected}, found {found}: {why}{}", loader_said(.loader_message))]
+pub struct Mismatch {
+    /// What was asked for.
+    pub expected: String,
+    /// What runs.
+    pub found: String,
+    /// Where they differ.
+    pub why: String,
+    /// What the dynamic loader wrote when the process started.
+    pub loader_message: Option<String>,
+}
+
+fn loader_said(message: &Option<String>) -> String {
+    message.as_ref().map_or(String::new(), |message| format!("\n  the dynamic loader said: {message}"))
+}
+
+impl Mismatch {
+    /// Adds the dynamic loader's own message, if it is in what the process wrote to its standard error.
+    #[must_use]
+    pub fn with_stderr(mut self, stderr: &str) -> Self {
+        let message = stderr.lines().find(|line| {
+            line.starts_with("ERROR: ld.so:") || line.contains("error while loading shared libraries")
+        });
+        self.loader_message = message.map(|line| line.trim().to_owned());
+        self
+    }
+}
+
+/// Compares a process' identity with the allocator it was started under: family, version, the very
+/// file, and the settings.
+pub fn prove(expected: &Obtained, found: &Identity) -> Result<(), Mismatch> {
+    let mismatch = |why: String| Mismatch {
+        expected: expected.spec.to_string(),
+        found: format!("{} ({})", found.label(), found.linkage.as_str()),
+        why,
+        loader_message: None,
+    };
+    if found.family != expected.spec.family {
+        let why = match found.linkage {
+            Linkage::Static => "the program is linked statically, so a preload cannot reach it".to_owned(),
+            Linkage::Libc => "the library was not loaded (setuid or file capabilities, a cleared environment, a confinement, or a library that the loader refused)".to_owned(),
+            _ => found.evidence.join("; "),
+        };
+        return Err(mismatch(why));
+    }
+    if let (Some(wanted), Some(version)) = (&expected.version, &found.version) {
+        if wanted != version {
+            return Err(mismatch(format!("the version is {version}")));
+        }
+    }
+    let same_file = match (&expected.object(), &found.sha256, &found.build_id, &expected.build_id) {
+        // The host's own C library is the one that is there.
+        (None, ..) => true,
+        (Some(_), Some(sha256), ..) => *sha256 == expected.sha256,
+        (Some(_), None, Some(build_id), Some(wanted)) => build_id == wanted,
+        (Some(object), ..) => found.path.as_ref() == Some(object),
+    };
+    if !same_file {
+        let path = found.path.as_ref().map_or("another file".to_owned(), |path| path.display().to_string());
+        return Err(mismatch(format!("it runs {path}, which is not the file that was verified")));
+    }
+    for (name, value) in &expected.settings {
+        match found.settings.get(name) {
+            Some(set) if set == value => {}
+            Some(set) => {
+                return Err(mismatch(format!("{name} is `{set}` in its environment and not `{value}`")));
+            }
+            None => return Err(mismatch(format!("{name} is not in its environment"))),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use heaptrial_model::Version;
+
+    use super::*;
+    use crate::provenance::Provenance;
+    use crate::verify::Verification;
+
+    fn expected() -> Obtained {
+        let library = PathBuf::from("/cache/libmimalloc.so");
+        Obtained {
+            spec: "mimalloc@3.0.1?purge_delay=0".parse().unwrap(),
+            version: Some(Version::new("3.0.1")),
+            library: Some(library.clone()),
+            loader: None,
+            sha256: "aa".to_owned(),
+            build_id: Some("bb".to_owned()),
+            provenance: Provenance::Host { path: library.clone() },
+            verification: Verification {
+                version: None,
+                malloc_from: library,
+                evidence: Vec::new(),
+                options: BTreeMap::new(),
+            },
+            settings: vec![("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())],
+        }
+    }
+
+    fn found() -> Identity {
+        Identity {
+            family: "mimalloc".to_owned(),
+            version: Some(Version::new("3.0.1")),
+            version_range: None,
+            path: Some(PathBuf::from("/cache/libmimalloc.so")),
+            build_id: Some("bb".to_owned()),
+            sha256: Some("aa".to_owned()),
+            linkage: Linkage::Preloaded,
+            settings: BTreeMap::from([("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())]),
+            evidence: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_same_file_with_its_settings_is_proved() {
+        assert_eq!(prove(&expected(), &found()), Ok(()));
+    }
+
+    #[test]
+    fn every_difference_is_a_mismatch() {
+        let libc = Identity { family: "glibc".to_owned(), linkage: Linkage::Libc, ..found() };
+        let other_version = Identity { version: Some(Version::new("3.1.5")), ..found() };
+        let other_file = Identity { sha256: Some("cc".to_owned()), ..found() };
+        let no_setting = Identity { settings: BTreeMap::new(), ..found() };
+        for (identity, why) in [
+            (libc, "was not loaded"),
+            (other_version, "version is 3.1.5"),
+            (other_file, "not the file that was verified"),
+            (no_setting, "MIMALLOC_PURGE_DELAY is not in its environment"),
+        ] {
+            let message = prove(&expected(), &identity).unwrap_err().to_string();
+            assert!(message.contains(why), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_loaders_message_is_added() {
+        let stderr = "hello\nERROR: ld.so: object '/x' from LD_PRELOAD cannot be preloaded (wrong ELF class): ignored.\n";
+        let identity = Identity { family: "glibc".to_owned(), linkage: Linkage::Libc, ..found() };
+        let message = prove(&expected(), &identity).unwrap_err().with_stderr(stderr).to_string();
+        assert!(message.contains("wrong ELF class"), "{message}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Running the system's own clients (apt-get, cargo, git, compilers) without a shell.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A program that is run to its end with its output collected.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    command: Command,
+    program: String,
+}
+
+/// Why a program did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// It is not there.
+    #[error("`{program}` is not installed (or not in PATH)")]
+    Missing {
+        /// The program.
+        program: String,
+    },
+    /// It could not be started.
+    #[error("cannot start `{program}`: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ended with an error.
+    #[error("`{line}` failed ({status}){}", indented(.output))]
+    Failed {
+        /// Program and arguments.
+        line: String,
+        /// Exit code or signal.
+        status: String,
+        /// The end of what it wrote.
+        output: String,
+    },
+}
+
+impl ToolError {
+    /// Whether the program failed because the disk is full.
+    pub fn is_full_disk(&self) -> bool {
+        let said = |output: &str| {
+            ["No space left on device", "Disk quota exceeded"].iter().any(|text| output.contains(text))
+        };
+        matches!(self, Self::Failed { output, .. } if said(output))
+    }
+}
+
+const KEPT_LINES: usize = 12;
+
+fn indented(output: &str) -> String {
+    output.lines().map(|line| format!("\n    {line}")).collect()
+}
+
+impl Tool {
+    pub(crate) fn new(program: &str) -> Self {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null()).env("LC_ALL", "C.UTF-8").env_remove("LD_PRELOAD");
+        Self { command, program: program.to_owned() }
+    }
+
+    pub(crate) fn arg(mut self, argument: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    pub(crate) fn args<S: AsRef<std::ffi::OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn in_folder(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// Program and arguments, as recorded in provenance.
+    pub(crate) fn words(&self) -> Vec<String> {
+        std::iter::once(self.program.clone())
+            .chain(self.command.get_args().map(|argument| argument.to_string_lossy().into_owned()))
+            .collect()
+    }
+
+    /// Runs it and gives its standard output.
+    pub(crate) fn run(mut self) -> Result<String, ToolError> {
+        let output = self.command.output().map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ToolError::Missing { program: self.program.clone() },
+            _ => ToolError::Start { program: self.program.clone(), source },
+        })?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        Err(ToolError::Failed {
+            line: self.words().join(" "),
+            status: output.status.to_string(),
+            output: lines[lines.len().saturating_sub(KEPT_LINES)..].join("\n"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_and_a_failing_one_are_told_apart() {
+        assert!(matches!(Tool::new("heaptrial-no-such-program").run(), Err(ToolError::Missing { .. })));
+        let error = Tool::new("ls").arg("/no/such/folder").run().unwrap_err().to_string();
+        assert!(error.contains("ls /no/such/folder") && error.contains("No such file"), "{error}");
+    }
+}

@@ -1,0 +1,402 @@
+//! Proof that a library is what the spec says: a probe process runs under it and is asked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use heaptrial_model::Version;
+use serde::{Deserialize, Serialize};
+
+use crate::application::Application;
+use crate::catalog::{Family, Variant, VersionCall};
+use crate::elf::{Elf, ElfFile};
+use crate::probe::ProbeAnswer;
+use crate::probe_process::ask;
+
+/// What was proved of an allocator by running a process under it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verification {
+    /// Version as the loaded code told it; `None` where the family has no such call.
+    pub version: Option<Version>,
+    /// The object whose `malloc` was in force.
+    pub malloc_from: PathBuf,
+    /// What the conclusion rests on, one finding a line.
+    pub evidence: Vec<String>,
+    /// Settings in force, where the library can be asked.
+    pub options: BTreeMap<String, String>,
+}
+
+/// What is expected of a probe.
+pub(crate) struct Expected<'a> {
+    pub(crate) family: &'a Family,
+    pub(crate) version: Option<&'a Version>,
+    pub(crate) variants: &'a [Variant],
+    /// The object that has to hold `malloc`; `None` for the host's C library.
+    pub(crate) object: Option<&'a Path>,
+    /// Settings by name with the value asked for.
+    pub(crate) settings: Vec<(String, String)>,
+}
+
+/// Why a library is not what the spec says.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The probe could not be started.
+    #[error("cannot start the probe `{program}`: {source}")]
+    Start {
+        /// Program and prefix.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The probe did not answer.
+    #[error("the probe process under it {how}{}", said(.stderr))]
+    Failed {
+        /// How it ended.
+        how: String,
+        /// What it and the loader wrote.
+        stderr: String,
+    },
+    /// `malloc` came from elsewhere.
+    #[error("`malloc` came from {found} and not from {expected}{}", said(.stderr))]
+    NotInForce {
+        /// The object that should have held `malloc`.
+        expected: String,
+        /// The one that did.
+        found: String,
+        /// What the loader wrote.
+        stderr: String,
+    },
+    /// The library is another version.
+    #[error("it is {family} {found} and not {expected}, by its own answer")]
+    OtherVersion {
+        /// The family.
+        family: String,
+        /// The version asked for.
+        expected: Version,
+        /// The version that it told.
+        found: Version,
+    },
+    /// The library does not act like one of the family.
+    #[error("it is not {family}: {why}")]
+    OtherFamily {
+        /// The family.
+        family: String,
+        /// What is missing.
+        why: String,
+    },
+    /// It is another build.
+    #[error(
+        "it is not the `{variant}` build: expected `{expected}` among what the library says, found `{found}`"
+    )]
+    OtherVariant {
+        /// The variant.
+        variant: String,
+        /// What it should say.
+        expected: String,
+        /// What it said.
+        found: String,
+    },
+    /// A setting did not take.
+    #[error("the setting `{name}` is {found} and not {expected} in the running library")]
+    SettingNotInForce {
+        /// The setting.
+        name: String,
+        /// The value asked for.
+        expected: String,
+        /// The value in force.
+        found: String,
+    },
+    /// The library complained about a setting.
+    #[error("the library refused a setting: {message}")]
+    SettingRefused {
+        /// What it said.
+        message: String,
+    },
+}
+
+fn said(stderr: &str) -> String {
+    let lines: Vec<&str> = stderr.lines().filter(|line| !is_chatter(line)).take(6).collect();
+    if lines.is_empty() { String::new() } else { format!("; it said:\n    {}", lines.join("\n    ")) }
+}
+
+/// Lines that mimalloc writes in verbose mode.
+fn is_chatter(line: &str) -> bool {
+    let line = line.strip_prefix("mimalloc: ").unwrap_or(line);
+    line.trim().is_empty() || line.starts_with("option '") || line.contains(" level") || line.contains("numa")
+}
+
+/// Runs the probe under `application` and compares its answers with what is expected.
+pub(crate) fn examine(
+    probe_exe: &Path,
+    application: &Application,
+    expected: &Expected<'_>,
+) -> Result<Verification, VerifyError> {
+    let (answer, stderr) = ask(probe_exe, application, expected.family)?;
+    let found = answer.malloc_from.clone().unwrap_or_else(|| PathBuf::from("(nothing)"));
+    let in_force = match expected.object {
+        Some(object) => same_file(&found, object),
+        None => found.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libc.so")),
+    };
+    if !in_force {
+        let expected = expected.object.map_or("the C library".to_owned(), |path| path.display().to_string());
+        return Err(VerifyError::NotInForce { expected, found: found.display().to_string(), stderr });
+    }
+    if !answer.exercised {
+        return Err(VerifyError::Failed { how: "read back other bytes than it wrote".to_owned(), stderr });
+    }
+    let mut evidence = vec![format!("`malloc` of the probe is in {}", file_name(&found))];
+    let version = check_version(&answer, expected, &found, &mut evidence)?;
+    check_variants(&stderr, expected, &mut evidence)?;
+    let mut options = answer.options;
+    options.extend(mimalloc_options(&stderr));
+    if expected.family.version_call == VersionCall::GnuGetLibcVersion && !expected.settings.is_empty() {
+        options.extend(tunables(application, expected.family));
+    }
+    check_settings(&stderr, &options, expected, &mut evidence)?;
+    Ok(Verification { version, malloc_from: found, evidence, options })
+}
+
+fn check_version(
+    answer: &ProbeAnswer,
+    expected: &Expected<'_>,
+    object: &Path,
+    evidence: &mut Vec<String>,
+) -> Result<Option<Version>, VerifyError> {
+    let family = expected.family;
+    let no_answer = |call: &str| VerifyError::OtherFamily {
+        family: family.name.clone(),
+        why: format!("it has no {call}"),
+    };
+    let version = match family.version_call {
+        VersionCall::MiVersion => {
+            let number = answer.mi_version.ok_or_else(|| no_answer("mi_version()"))?;
+            evidence.push(format!("mi_version() = {number}"));
+            Some(mimalloc_version(number))
+        }
+        VersionCall::Mallctl => {
+            let text = answer.mallctl_version.as_ref().ok_or_else(|| no_answer("mallctl(\"version\")"))?;
+            evidence.push(format!("mallctl(\"version\") = {text}"));
+            Some(Version::new(text.split('-').next().unwrap_or(text)))
+        }
+        VersionCall::TcVersion => {
+            let text = answer.tc_version.as_ref().ok_or_else(|| no_answer("tc_version()"))?;
+            evidence.push(format!("tc_version() = {text}"));
+            Some(Version::new(text.strip_prefix("gperftools ").unwrap_or(text)))
+        }
+        VersionCall::GnuGetLibcVersion => {
+            let text = answer.glibc_version.as_ref().ok_or_else(|| no_answer("gnu_get_libc_version()"))?;
+            evidence.push(format!("gnu_get_libc_version() = {text}"));
+            Some(Version::new(text))
+        }
+        VersionCall::None => {
+            check_marks(answer, family, object, evidence)?;
+            None
+        }
+    };
+    match (&version, expected.version) {
+        (Some(found), Some(expected)) if found != expected => Err(VerifyError::OtherVersion {
+            family: family.name.clone(),
+            expected: expected.clone(),
+            found: found.clone(),
+        }),
+        _ => Ok(version),
+    }
+}
+
+/// Families without a version call are known by their functions and texts.
+fn check_marks(
+    answer: &ProbeAnswer,
+    family: &Family,
+    object: &Path,
+    evidence: &mut Vec<String>,
+) -> Result<(), VerifyError> {
+    let missing = |what: String| VerifyError::OtherFamily { family: family.name.clone(), why: what };
+    for name in &family.symbols {
+        match answer.symbols.get(name) {
+            Some(from) if same_file(from, object) => evidence.push(format!("it defines `{name}`")),
+            _ => return Err(missing(format!("it does not define `{name}`"))),
+        }
+    }
+    let file = ElfFile::open(object).map_err(|error| missing(error.to_string()))?;
+    let elf = Elf::parse(&file).map_err(|error| missing(error.to_string()))?;
+    let (parts, _) = elf.constants(u64::MAX);
+    for text in &family.strings {
+        if !parts.iter().any(|part| memchr::memmem::find(part, text.as_bytes()).is_some()) {
+            return Err(missing(format!("it does not hold the text `{text}`")));
+        }
+        evidence.push(format!("it holds the text `{}`", text.trim()));
+    }
+    evidence.push(format!("{} has no call that tells a version", family.name));
+    Ok(())
+}
+
+fn check_variants(
+    stderr: &str,
+    expected: &Expected<'_>,
+    evidence: &mut Vec<String>,
+) -> Result<(), VerifyError> {
+    for variant in expected.family.variants.iter() {
+        let Some(says) = &variant.says else { continue };
+        let asked = expected.variants.iter().any(|asked| asked.name == variant.name);
+        let subject = says.rsplit_once(' ').map_or(says.as_str(), |(subject, _)| subject);
+        let found = stderr.lines().find_map(|line| Some(line[line.find(subject)?..].trim().to_owned()));
+        match (asked, &found) {
+            (true, found) if found.as_deref() != Some(says.as_str()) => {
+                let found = found.clone().unwrap_or_else(|| "nothing".to_owned());
+                let (variant, expected) = (variant.name.clone(), says.clone());
+                return Err(VerifyError::OtherVariant { variant, expected, found });
+            }
+            (false, Some(found)) if found == says => {
+                let expected = "the plain build".to_owned();
+                return Err(VerifyError::OtherVariant {
+                    variant: "plain".to_owned(),
+                    expected,
+                    found: found.clone(),
+                });
+            }
+            (_, Some(found)) => evidence.push(format!("the library says `{found}`")),
+            (_, None) => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_settings(
+    stderr: &str,
+    options: &BTreeMap<String, String>,
+    expected: &Expected<'_>,
+    evidence: &mut Vec<String>,
+) -> Result<(), VerifyError> {
+    if expected.settings.is_empty() {
+        return Ok(());
+    }
+    let complaint = ["Invalid conf", "invalid value", "unrecognized flag", "invalid flag"];
+    if let Some(line) = stderr.lines().find(|line| complaint.iter().any(|text| line.contains(text))) {
+        return Err(VerifyError::SettingRefused { message: line.to_owned() });
+    }
+    for (name, value) in &expected.settings {
+        match options.get(name) {
+            Some(found) if same_value(found, value) => {
+                evidence.push(format!("setting {name} = {found} is in force"))
+            }
+            Some(found) => {
+                let (name, expected) = (name.clone(), value.clone());
+                return Err(VerifyError::SettingNotInForce { name, expected, found: found.clone() });
+            }
+            None => evidence
+                .push(format!("setting {name} = {value} is in the environment; the library cannot be asked")),
+        }
+    }
+    Ok(())
+}
+
+/// `1` and `true` are the same value, and so are `0x10` and `16`.
+fn same_value(a: &str, b: &str) -> bool {
+    let normal = |text: &str| match text {
+        "true" => Some(1_i128),
+        "false" => Some(0),
+        _ => match text.strip_prefix("0x") {
+            Some(digits) => i128::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        },
+    };
+    a == b || normal(a).is_some_and(|value| Some(value) == normal(b))
+}
+
+/// mimalloc in verbose mode prints every option with the value in force.
+fn mimalloc_options(stderr: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    stderr.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("option '")?;
+        let (name, rest) = rest.split_once("':")?;
+        let value = rest.split_ascii_whitespace().next()?;
+        value.parse::<i64>().is_ok().then(|| (name.to_owned(), value.to_owned()))
+    })
+}
+
+/// The dynamic loader lists the C library's tunables with the values in force.
+fn tunables(application: &Application, family: &Family) -> BTreeMap<String, String> {
+    let loader = match application.argv_prefix.first() {
+        Some(loader) => PathBuf::from(loader),
+        None => match host_loader() {
+            Some(loader) => loader,
+            None => return BTreeMap::new(),
+        },
+    };
+    let output = Command::new(loader)
+        .arg("--list-tunables")
+        .envs(application.env.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .output();
+    let Ok(output) = output else { return BTreeMap::new() };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    family
+        .settings
+        .iter()
+        .filter_map(|setting| {
+            let key = setting.key.clone().unwrap_or_else(|| format!("glibc.malloc.{}", setting.name));
+            let line = text.lines().find_map(|line| line.strip_prefix(&key)?.strip_prefix(": "))?;
+            Some((setting.name.clone(), line.split(' ').next()?.to_owned()))
+        })
+        .collect()
+}
+
+/// The dynamic loader of this program.
+fn host_loader() -> Option<PathBuf> {
+    let names = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+    names.iter().map(PathBuf::from).find(|path| path.exists())
+}
+
+/// 209 is 2.0.9, 30302 is 3.3.2: two digits for each part since 2.3.0 and 3.3.0.
+pub(crate) fn mimalloc_version(number: i32) -> Version {
+    let (major, minor, patch) = match number {
+        10_000.. => (number / 10_000, number / 100 % 100, number % 100),
+        _ => (number / 100, number / 10 % 10, number % 10),
+    };
+    Version::new(format!("{major}.{minor}.{patch}"))
+}
+
+/// The last part of a path: the whole one differs between the making of a cache entry and its use.
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.evidence.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mimalloc_version_numbers_are_read_as_the_library_means_them() {
+        for (number, version) in
+            [(171, "1.7.1"), (209, "2.0.9"), (301, "3.0.1"), (20302, "2.3.2"), (30600, "3.6.0")]
+        {
+            assert_eq!(mimalloc_version(number).as_str(), version);
+        }
+    }
+
+    #[test]
+    fn values_are_compared_by_meaning() {
+        assert!(same_value("0x4000", "16384") && same_value("1", "true") && same_value("-1", "-1"));
+        assert!(!same_value("0", "true") && !same_value("10", "0x10"));
+    }
+
+    #[test]
+    fn options_are_read_from_what_mimalloc_prints() {
+        let stderr =
+            "mimalloc: option 'purge_delay': 0 \nmimalloc: option 'arena_reserve': 1048576 KiB\nnoise\n";
+        let options: BTreeMap<_, _> = mimalloc_options(stderr).collect();
+        assert_eq!(options["purge_delay"], "0");
+        assert_eq!(options["arena_reserve"], "1048576");
+        assert_eq!(said(stderr), "; it said:\n    noise");
+    }
+}

@@ -1,0 +1,217 @@
+//! Identification of small programs made with the system's compiler. Stand-ins for allocators are
+//! enough here; the real ones are identified in the tests of the binary.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use heaptrial_allocator::{Identity, Linkage, identify};
+use heaptrial_host::{HostRoot, Process};
+
+const PROGRAM: &str = r#"
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    int main(void) { char *p = malloc(1000); p[7] = 1; puts(p[7] ? "ready" : ""); fflush(stdout); sleep(100); free(p); return 0; }
+"#;
+
+/// Defines what mimalloc does, over a heap that only grows.
+const STAND_IN: &str = r#"
+    #include <stddef.h>
+    #include <string.h>
+    static char heap[1 << 24]; static size_t used;
+    void *malloc(size_t n) { void *p = heap + used; used += (n + 31) & ~(size_t)15; return p; }
+    void free(void *p) { (void)p; }
+    void *calloc(size_t n, size_t m) { return memset(malloc(n * m), 0, n * m); }
+    void *realloc(void *p, size_t n) { void *q = malloc(n); if (p) memcpy(q, p, n); return q; }
+    void *mi_malloc(size_t n) { return malloc(n); }
+    int mi_version(void) { return 30302; }
+"#;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("program.c"), PROGRAM).unwrap();
+        fs::write(folder.path().join("standin.c"), STAND_IN).unwrap();
+        Self(folder)
+    }
+
+    fn compile(&self, output: &str, arguments: &[&str]) -> PathBuf {
+        let status = Command::new("cc")
+            .current_dir(self.0.path())
+            .args(["-O2", "-fno-builtin", "-w", "-o", output])
+            .args(arguments)
+            .status()
+            .expect("a C compiler is needed for these tests");
+        assert!(status.success(), "cc {arguments:?}");
+        self.0.path().join(output)
+    }
+
+    fn library(&self) -> PathBuf {
+        self.compile("libstandin.so", &["-shared", "-fPIC", "-Wl,-soname,libstandin.so", "standin.c"])
+    }
+}
+
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self(child)
+    }
+
+    fn identity(&self) -> Identity {
+        identify(&Process::new(&HostRoot::default(), self.0.id() as i32)).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn identity_of(program: &Path) -> Identity {
+    Running::start(&mut Command::new(program)).identity()
+}
+
+fn version(identity: &Identity) -> Option<&str> {
+    identity.version.as_ref().map(|version| version.as_str())
+}
+
+#[test]
+fn the_c_library_is_found_where_nothing_else_is() {
+    let identity = identity_of(&Folder::new().compile("program", &["program.c"]));
+    assert_eq!((identity.family.as_str(), identity.linkage), ("glibc", Linkage::Libc), "{identity:?}");
+    assert_eq!(version(&identity), Some(heaptrial_allocator::host_glibc().as_str()));
+}
+
+/// At a fixed address the program's stub of `malloc` stands for the function everywhere, so that the
+/// slots of libraries point into the program.
+#[test]
+fn a_program_at_a_fixed_address_that_takes_the_address_of_malloc_does_not_define_it() {
+    let folder = Folder::new();
+    let user = "#include <stdlib.h>\nvoid *(*volatile allocate)(size_t) = malloc;\nvoid *user(void) { return malloc(64); }\n";
+    fs::write(folder.0.path().join("user.c"), user).unwrap();
+    let library = folder.compile("libuser.so", &["-shared", "-fPIC", "user.c"]);
+    let main = PROGRAM.replace("malloc(1000)", "((void *(*)(size_t))taken)(1000); user()");
+    let main = format!("#include <stdlib.h>\nvoid *user(void); void *(*volatile taken)(size_t) = malloc;\n{main}");
+    fs::write(folder.0.path().join("program.c"), main).unwrap();
+    let program = folder.compile("fixed", &["-no-pie", "-fno-pic", "program.c", library.to_str().unwrap()]);
+    let identity = identity_of(&program);
+    assert_eq!((identity.family.as_str(), identity.linkage), ("glibc", Linkage::Libc), "{identity:#?}");
+}
+
+#[test]
+fn a_preload_is_found_with_its_settings() {
+    let folder = Folder::new();
+    let (library, program) = (folder.library(), folder.compile("program", &["program.c"]));
+    let mut command = Command::new(&program);
+    command.env("LD_PRELOAD", &library).env("MIMALLOC_PURGE_DELAY", "0").env("MALLOC_ARENA_MAX", "1");
+    let identity = Running::start(&mut command).identity();
+    assert_eq!(
+        (identity.family.as_str(), identity.linkage),
+        ("mimalloc", Linkage::Preloaded),
+        "{identity:?}"
+    );
+    assert_eq!(version(&identity), Some("3.3.2"));
+    assert_eq!(identity.path.as_deref(), Some(library.canonicalize().unwrap().as_path()));
+    let settings: Vec<_> = identity.settings.keys().map(String::as_str).collect();
+    assert_eq!(settings, ["MIMALLOC_PURGE_DELAY"]);
+}
+
+#[test]
+fn a_preload_that_the_loader_refuses_is_not_believed() {
+    let folder = Folder::new();
+    let program = folder.compile("program", &["program.c"]);
+    let mut command = Command::new(&program);
+    command.env("LD_PRELOAD", folder.0.path().join("libmimalloc.so"));
+    let identity = Running::start(&mut command).identity();
+    assert_eq!((identity.family.as_str(), identity.linkage), ("glibc", Linkage::Libc), "{identity:?}");
+}
+
+#[test]
+fn a_linked_library_is_found_even_when_its_file_was_replaced() {
+    let folder = Folder::new();
+    let library = folder.library();
+    let runpath = format!("-Wl,--no-as-needed,-rpath,{}", folder.0.path().display());
+    let program = folder.compile("program", &["program.c", &runpath, "libstandin.so"]);
+    let process = Running::start(&mut Command::new(program));
+    assert_eq!(process.identity().linkage, Linkage::Linked);
+    fs::remove_file(&library).unwrap();
+    fs::write(&library, "something else").unwrap();
+    let identity = process.identity();
+    assert_eq!((identity.family.as_str(), version(&identity)), ("mimalloc", Some("3.3.2")), "{identity:?}");
+}
+
+#[test]
+fn an_allocator_inside_the_program_is_found() {
+    let folder = Folder::new();
+    for flags in [&["-no-pie"][..], &["-pie", "-fPIE"], &["-rdynamic"], &["-static"]] {
+        let program = folder.compile("program", &[&["program.c", "standin.c"], flags].concat());
+        let identity = identity_of(&program);
+        assert_eq!(
+            (identity.family.as_str(), identity.linkage),
+            ("mimalloc", Linkage::Static),
+            "{flags:?} {identity:?}"
+        );
+        assert_eq!(version(&identity), Some("3.3.2"), "{flags:?}");
+    }
+}
+
+#[test]
+fn a_stripped_program_without_marks_is_unknown() {
+    let folder = Folder::new();
+    for flags in [&["-s"][..], &["-s", "-static"]] {
+        let program = folder.compile("program", &[&["program.c", "standin.c"], flags].concat());
+        let identity = identity_of(&program);
+        assert_eq!(identity.family, "unknown", "{flags:?} {identity:?}");
+        assert_eq!(identity.linkage, Linkage::Static, "{flags:?}");
+        assert!(
+            identity.evidence.iter().any(|line| line.contains("no mark of a known allocator")),
+            "{identity:?}"
+        );
+    }
+}
+
+#[test]
+fn glibc_in_a_static_program_is_told_by_its_messages() {
+    let folder = Folder::new();
+    for flags in [&["-static"][..], &["-static", "-s"], &["-static-pie", "-fPIE"]] {
+        let program = folder.compile("program", &[&["program.c"], flags].concat());
+        let identity = identity_of(&program);
+        assert_eq!(
+            (identity.family.as_str(), identity.linkage),
+            ("glibc", Linkage::Static),
+            "{flags:?} {identity:?}"
+        );
+        assert_eq!(identity.version_range.as_deref(), Some("2.32 or later"));
+    }
+}
+
+#[test]
+fn an_allocator_of_the_programs_own_beside_malloc_is_not_decided() {
+    let folder = Folder::new();
+    let own = "#include <stddef.h>\nvoid *mi_malloc(size_t n) { return 0; }\nint mi_version(void) { return 217; }\n";
+    fs::write(folder.0.path().join("own.c"), own).unwrap();
+    let program = folder.compile("program", &["program.c", "own.c"]);
+    let identity = identity_of(&program);
+    assert_eq!(identity.family, "unknown", "{identity:?}");
+    assert!(
+        identity.evidence.iter().any(|line| line.contains("carries mimalloc of its own")),
+        "{identity:?}"
+    );
+}
+
+#[test]
+fn a_process_that_is_gone_is_an_error() {
+    let error = identify(&Process::new(&HostRoot::default(), i32::MAX)).unwrap_err().to_string();
+    assert!(error.contains("cannot examine process 2147483647"), "{error}");
+}

@@ -1,0 +1,363 @@
+//! `heaptrial allocators` end to end: real packages, real crates, the system's compiler, real
+//! processes. Needs a Debian host with apt, cargo and a C compiler; the cache of these tests is
+//! kept between runs.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    int main(void) { char *p = malloc(1000); memset(p, 1, 1000); puts(p[7] ? \"ready\" : \"\"); fflush(stdout);\n\
+    sleep(100); free(p); return 0; }\n";
+
+/// A cache that outlives the test run, so that packages are fetched once.
+fn kept_cache() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("allocators");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn heaptrial(cache: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_heaptrial"));
+    command.args(arguments).env("XDG_CACHE_HOME", cache).stdin(Stdio::null());
+    command
+}
+
+fn run(cache: &Path, arguments: &[&str]) -> Output {
+    heaptrial(cache, arguments).output().unwrap()
+}
+
+fn json(cache: &Path, arguments: &[&str]) -> Value {
+    let output = run(cache, &[arguments, &["--json"]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {}\n{stderr}", output.status);
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["schema_version"], 1);
+    value
+}
+
+/// Exit code and standard error of a command that must not succeed.
+fn refused(cache: &Path, arguments: &[&str]) -> (i32, String) {
+    let output = run(cache, arguments);
+    assert!(!output.status.success(), "{arguments:?} succeeded");
+    assert!(output.stdout.is_empty(), "{arguments:?} printed a result");
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn compile(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let source = folder.join("program.c");
+    fs::write(&source, PROGRAM).unwrap();
+    let program = folder.join(name);
+    let status = Command::new("cc").arg(&source).arg("-o").arg(&program).args(flags).status().unwrap();
+    assert!(status.success(), "cc {flags:?}");
+    program
+}
+
+/// A process that is ended with the test.
+struct Running(Child);
+
+impl Running {
+    /// Starts a program and waits until it has allocated.
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self(child)
+    }
+
+    fn identity(&self, cache: &Path) -> Value {
+        json(cache, &["allocators", "identify", &self.0.id().to_string()])["processes"][0]["identity"].clone()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command that runs `program` as the result of `get` says.
+fn under(got: &Value, program: &Path) -> Command {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let application = &got["application"];
+    let mut words: Vec<String> = application["argv_prefix"].as_array().unwrap().iter().map(text).collect();
+    words.push(program.display().to_string());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    for pair in application["env"].as_array().unwrap() {
+        command.env(text(&pair[0]), text(&pair[1]));
+    }
+    command
+}
+
+fn host_glibc() -> String {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().rsplit(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn every_allocator_is_obtained_verified_and_identified() {
+    let cache = kept_cache();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "dynamic", &[]);
+    let host = host_glibc();
+    // The spec, the version that the loaded library tells, the version that a process shows.
+    let cases = [
+        ("glibc", Some(host.as_str())),
+        ("glibc@2.41", Some("2.41")),
+        ("jemalloc@5.3.0", Some("5.3.0")),
+        ("mimalloc@2.0.9", Some("2.0.9")),
+        ("mimalloc@2.0.9+secure", Some("2.0.9")),
+        ("mimalloc@2.1.2", Some("2.1.2")),
+        ("mimalloc@2.1.7", Some("2.1.7")),
+        ("mimalloc@2.1.7+secure", Some("2.1.7")),
+        ("mimalloc@2.2.4", Some("2.2.4")),
+        ("mimalloc@3.0.1", Some("3.0.1")),
+        ("mimalloc@3.1.5", Some("3.1.5")),
+        ("mimalloc@3.3.2", Some("3.3.2")),
+        ("tcmalloc@2.10", Some("2.10")),
+        ("tcmalloc@2.16", Some("2.16")),
+        ("snmalloc", None),
+        ("rpmalloc", None),
+        ("scudo", None),
+    ];
+    for (spec, version) in cases {
+        let verified = json(&cache, &["allocators", "verify", spec]);
+        assert_eq!(verified["verification"]["version"].as_str(), version, "{spec}: {verified:#}");
+        if spec.ends_with("+secure") {
+            let evidence = verified["verification"]["evidence"].to_string();
+            assert!(evidence.contains("secure level: 4"), "{spec}: {evidence}");
+        }
+        let process = Running::start(under(&verified, &program));
+        let identity = process.identity(&cache);
+        let family = spec.split(['@', '+']).next().unwrap();
+        assert_eq!(identity["family"], family, "{spec}: {identity:#}");
+        assert_eq!(identity["version"].as_str(), version, "{spec}: {identity:#}");
+        assert_eq!(
+            identity["linkage"],
+            if family == "glibc" { "libc" } else { "preloaded" },
+            "{spec}: {identity:#}"
+        );
+        if family != "glibc" {
+            assert_eq!(identity["sha256"], verified["sha256"], "{spec}: {identity:#}");
+        }
+    }
+}
+
+#[test]
+fn settings_are_proved_to_be_in_force() {
+    let cache = kept_cache();
+    for (spec, evidence) in [
+        ("glibc?arena_max=1&mmap_threshold=16384", "setting arena_max = 0x1 is in force"),
+        ("mimalloc@3.0.1?purge_delay=0", "setting purge_delay = 0 is in force"),
+        ("mimalloc@2.0.9?segment_decommit_delay=7", "setting segment_decommit_delay = 7 is in force"),
+        (
+            "jemalloc@5.3.0?dirty_decay_ms=0&background_thread=true",
+            "setting background_thread = true is in force",
+        ),
+        ("tcmalloc@2.10?aggressive_decommit=1", "setting aggressive_decommit = 1 is in force"),
+    ] {
+        let found = json(&cache, &["allocators", "verify", spec])["verification"]["evidence"].to_string();
+        assert!(found.contains(evidence), "{spec}: {found}");
+    }
+}
+
+#[test]
+fn what_the_catalog_does_not_have_is_a_usage_error_with_the_next_step() {
+    let cache = tempfile::tempdir().unwrap();
+    for (spec, text) in [
+        ("mimaloc@2.0.9", "did you mean `mimalloc`?"),
+        ("mimalloc@2.0.8", "known: "),
+        ("mimalloc@2.0.9+hard", "known: secure"),
+        ("mimalloc@2.0.9?purge_delay=0", "2.1.2 to 2.3.2"),
+        ("glibc?arena_max=x", "expected a whole number"),
+        ("glibc?", "position 7"),
+    ] {
+        let (code, message) = refused(cache.path(), &["allocators", "get", spec]);
+        assert_eq!(code, 2, "{spec}: {message}");
+        assert!(message.contains(text), "{spec}: {message}");
+    }
+    assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn another_version_another_machine_and_no_library_are_refused() {
+    let cache = kept_cache();
+    let folder = tempfile::tempdir().unwrap();
+    let library =
+        json(&cache, &["allocators", "get", "mimalloc@2.1.2"])["library"].as_str().unwrap().to_owned();
+    let (code, message) = refused(&cache, &["allocators", "get", "mimalloc@2.1.7", "--from", &library]);
+    assert!(code == 3 && message.contains("it is mimalloc 2.1.2 and not 2.1.7"), "{message}");
+    let (code, message) = refused(&cache, &["allocators", "get", "jemalloc", "--from", &library]);
+    assert!(code == 3 && message.contains("it is not jemalloc"), "{message}");
+    let (code, message) =
+        refused(&cache, &["allocators", "get", "mimalloc@2.1.2+secure", "--from", &library]);
+    assert!(code == 3 && message.contains("secure level: 0"), "{message}");
+
+    let foreign = folder.path().join("libforeign.so");
+    let mut header = fs::read(&library).unwrap();
+    header[18] = 243;
+    fs::write(&foreign, header).unwrap();
+    let (code, message) =
+        refused(&cache, &["allocators", "get", "mimalloc", "--from", foreign.to_str().unwrap()]);
+    assert!(code == 3 && message.contains("RISC-V"), "{message}");
+    fs::write(&foreign, "text").unwrap();
+    let (code, message) =
+        refused(&cache, &["allocators", "get", "mimalloc", "--from", foreign.to_str().unwrap()]);
+    assert!(code == 3 && message.contains("not an ELF file"), "{message}");
+    let (code, message) =
+        refused(&cache, &["allocators", "get", "mimalloc", "--from", "/no/such/library.so"]);
+    assert!(code == 1 && message.contains("cannot be read"), "{message}");
+}
+
+#[test]
+fn a_local_library_is_taken_and_asked() {
+    let cache = kept_cache();
+    let library =
+        json(&cache, &["allocators", "get", "mimalloc@2.1.2"])["library"].as_str().unwrap().to_owned();
+    let got = json(&cache, &["allocators", "get", "mimalloc", "--from", &library]);
+    assert_eq!(got["version"], "2.1.2");
+    assert_eq!(got["provenance"]["kind"], "local");
+}
+
+#[test]
+fn a_source_that_is_excluded_is_not_used() {
+    let cache = tempfile::tempdir().unwrap();
+    let (code, message) =
+        refused(cache.path(), &["allocators", "get", "mimalloc@3.0.1", "--source", "debian", "--offline"]);
+    assert!(code == 1 && message.contains("not fetched offline") && message.contains("next: "), "{message}");
+}
+
+#[test]
+fn a_damaged_cache_entry_is_found_and_made_anew() {
+    let cache = tempfile::tempdir().unwrap();
+    let arguments = ["allocators", "get", "rpmalloc"];
+    let first = json(cache.path(), &arguments);
+    let library = PathBuf::from(first["library"].as_str().unwrap());
+    let harms: [&dyn Fn(); 3] = [
+        &|| fs::write(&library, "not a library").unwrap(),
+        &|| fs::set_permissions(&library, fs::Permissions::from_mode(0o666)).unwrap(),
+        &|| fs::remove_file(&library).unwrap(),
+    ];
+    for harm in harms {
+        harm();
+        let output = run(cache.path(), &arguments);
+        assert!(output.status.success());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.contains("cache entry is damaged"), "{message}");
+        assert_eq!(json(cache.path(), &arguments)["sha256"], first["sha256"]);
+        assert_eq!(fs::metadata(&library).unwrap().permissions().mode() & 0o777, 0o644);
+    }
+}
+
+#[test]
+fn several_processes_get_the_same_allocator_at_once() {
+    let cache = tempfile::tempdir().unwrap();
+    let outputs: Vec<Output> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| run(cache.path(), &["allocators", "get", "rpmalloc", "--json"])))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut compiled = 0;
+    let mut libraries = Vec::new();
+    for output in outputs {
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{message}");
+        compiled += message.matches("compiling").count();
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        libraries.push(value["library"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(compiled, 1);
+    libraries.dedup();
+    assert_eq!(libraries.len(), 1);
+}
+
+#[test]
+fn a_killed_maker_leaves_nothing_behind_that_counts() {
+    let cache = tempfile::tempdir().unwrap();
+    for delay in [50, 200, 500, 900] {
+        let mut command = heaptrial(cache.path(), &["allocators", "get", "mimalloc@2.1.7+secure"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let got = json(cache.path(), &["allocators", "get", "mimalloc@2.1.7+secure"]);
+    assert_eq!(got["version"], "2.1.7");
+    let left: Vec<_> = fs::read_dir(cache.path().join("heaptrial/tmp")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn linked_static_and_replaced_allocators_are_identified() {
+    let cache = kept_cache();
+    let folder = tempfile::tempdir().unwrap();
+    let identity = |program: &Path| Running::start(Command::new(program)).identity(&cache);
+
+    for (name, flags) in
+        [("static", &["-static"][..]), ("stripped", &["-static", "-s"]), ("pie", &["-static-pie"])]
+    {
+        let found = identity(&compile(folder.path(), name, flags));
+        assert_eq!((&found["family"], &found["linkage"]), (&"glibc".into(), &"static".into()), "{found:#}");
+        assert!(found["version"].is_null() && found["version_range"].is_string(), "{found:#}");
+    }
+
+    let library =
+        json(&cache, &["allocators", "get", "mimalloc@2.1.7"])["library"].as_str().unwrap().to_owned();
+    let copy = folder.path().join("libmimalloc.so");
+    fs::copy(&library, &copy).unwrap();
+    let runpath = format!("-Wl,--no-as-needed,-rpath,{}", folder.path().display());
+    let linked = compile(folder.path(), "linked", &[&runpath, copy.to_str().unwrap()]);
+    let found = identity(&linked);
+    assert_eq!((&found["version"], &found["linkage"]), (&"2.1.7".into(), &"linked".into()), "{found:#}");
+
+    // The file is replaced by another version while the process runs: what it mapped counts.
+    let process = Running::start(Command::new(&linked));
+    let other =
+        json(&cache, &["allocators", "get", "mimalloc@2.2.4"])["library"].as_str().unwrap().to_owned();
+    fs::remove_file(&copy).unwrap();
+    fs::copy(&other, &copy).unwrap();
+    assert_eq!(process.identity(&cache)["version"], "2.1.7");
+
+    // A preload that is not there leaves the C library in charge, whatever the environment says.
+    let dynamic = compile(folder.path(), "dynamic", &[]);
+    let mut command = Command::new(&dynamic);
+    command.env("LD_PRELOAD", "/no/such/libmimalloc.so");
+    let found = Running::start(command).identity(&cache);
+    assert_eq!((&found["family"], &found["linkage"]), (&"glibc".into(), &"libc".into()), "{found:#}");
+}
+
+#[test]
+fn a_process_that_is_gone_is_an_error_beside_the_others() {
+    let cache = kept_cache();
+    let me = std::process::id().to_string();
+    let output = run(&cache, &["allocators", "identify", &me, "2147483647"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("glibc"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2147483647"));
+}
+
+#[test]
+fn the_tables_are_printed() {
+    let cache = kept_cache();
+    let families = json(&cache, &["allocators", "list"]);
+    assert!(families["families"].as_array().unwrap().iter().any(|family| family["name"] == "mimalloc"));
+    let output = run(&cache, &["allocators", "list", "mimalloc"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("MIMALLOC_PURGE_DELAY") && text.contains("3.1.5 to 3.6.0"), "{text}");
+    let output = run(&cache, &["allocators", "mitigations"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("mimalloc+secure"));
+    for build in json(&cache, &["allocators", "mitigations"])["builds"].as_array().unwrap() {
+        for cell in build["mitigations"].as_array().unwrap() {
+            assert!(cell["state"] == "unknown" || cell["source"].is_string(), "{cell}");
+        }
+    }
+}
