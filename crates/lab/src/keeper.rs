@@ -16,7 +16,8 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use heaptrial_host::{HostRoot, ProcessTree};
+use heaptrial_host::{HostRoot, Process, ProcessTree};
+use heaptrial_model::LifeKey;
 use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
@@ -48,8 +49,8 @@ pub(crate) struct KeptCommand {
 pub(crate) enum KeeperMessage {
     /// The service was started.
     Started {
-        /// Its process id.
-        pid: i32,
+        /// Which process it is.
+        key: LifeKey,
     },
     /// The service could not be started.
     NotStarted {
@@ -77,8 +78,8 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts a service; gives its keeper and its process id.
-    pub(crate) fn start(program: &Path, command: &KeptCommand) -> Result<(Self, i32), LabError> {
+    /// Starts a service; gives its keeper and which process it is.
+    pub(crate) fn start(program: &Path, command: &KeptCommand) -> Result<(Self, LifeKey), LabError> {
         let fail = |problem: String| LabError::Keeper { program: program.to_owned(), problem };
         let mut child = Command::new(program)
             .arg(KEEPER_COMMAND)
@@ -104,7 +105,7 @@ impl Keeper {
         });
         let keeper = Self { program: program.to_owned(), child, lifeline: Some(lifeline), messages };
         match keeper.messages.recv() {
-            Ok(KeeperMessage::Started { pid }) => Ok((keeper, pid)),
+            Ok(KeeperMessage::Started { key }) => Ok((keeper, key)),
             Ok(KeeperMessage::NotStarted { why }) => Err(fail(why)),
             _ => Err(fail("it ended at once".to_owned())),
         }
@@ -164,9 +165,9 @@ pub fn run_keeper() -> ExitCode {
             tell(&KeeperMessage::NotStarted { why });
             ExitCode::FAILURE
         }
-        Ok((child, orders)) => {
-            let pid = child.id().cast_signed();
-            tell(&KeeperMessage::Started { pid });
+        Ok((key, orders)) => {
+            let pid = key.pid;
+            tell(&KeeperMessage::Started { key });
             std::thread::spawn(move || {
                 let (code, signal) = reap_until_ended(pid);
                 tell(&KeeperMessage::Ended { code, signal, left: left_after_a_moment() });
@@ -179,7 +180,7 @@ pub fn run_keeper() -> ExitCode {
     }
 }
 
-fn start_kept() -> Result<(Child, BufReader<std::io::Stdin>), String> {
+fn start_kept() -> Result<(LifeKey, BufReader<std::io::Stdin>), String> {
     let mut orders = BufReader::new(std::io::stdin());
     let mut line = String::new();
     orders.read_line(&mut line).map_err(|error| error.to_string())?;
@@ -206,7 +207,9 @@ fn start_kept() -> Result<(Child, BufReader<std::io::Stdin>), String> {
     // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
     unsafe { child.pre_exec(die_with_parent) };
     let child = child.spawn().map_err(|error| format!("{}: {error}", Path::new(program).display()))?;
-    Ok((child, orders))
+    // Even if it has ended already: nobody has collected it yet.
+    let key = Process::new(&HostRoot::default(), child.id().cast_signed()).life_key();
+    Ok((key.map_err(|error| error.to_string())?, orders))
 }
 
 /// Collects children until the main process ends; tells its exit code or signal.

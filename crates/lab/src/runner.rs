@@ -209,7 +209,7 @@ impl Run<'_> {
         self.positions += 1;
         let command = kept_command(slot, round.launch(index), &self.logs);
         let started = heaptrial_host::Instant::now();
-        let (keeper, pid) = match Keeper::start(&self.plan.keeper, &command) {
+        let (keeper, key) = match Keeper::start(&self.plan.keeper, &command) {
             Ok(kept) => kept,
             Err(LabError::Keeper { problem, .. }) => {
                 self.fail(service_id, slot, &format!("could not be started: {problem}"))?;
@@ -217,23 +217,12 @@ impl Run<'_> {
             }
             Err(error) => return Err(error),
         };
-        let process = Process::new(&self.root, pid);
+        let process = Process::new(&self.root, key.pid);
         let at = (started.wall_us, started.boottime_us);
-        let proof = match prove_identity(&process, &keeper, slot, &command.stderr, self.interrupt) {
-            Ok(proof) => proof,
-            // It was gone before its start time could be read.
-            Err(error) => {
-                self.fail(
-                    service_id,
-                    slot,
-                    &format!("ended at once: {error}{}", last_words(&command.stderr)),
-                )?;
-                return Ok(None);
-            }
-        };
+        let proof = prove_identity(&process, &keeper, slot, &command.stderr, self.interrupt);
         let life_id = self.store.add_life(
             service_id,
-            &proof.key,
+            &key,
             at,
             proof.identity.as_ref(),
             proof.contamination.as_deref(),
@@ -246,7 +235,7 @@ impl Run<'_> {
             self.store.end_life(life_id, (now.wall_us, now.boottime_us), &Ending::Interrupted)?;
             return Ok(None);
         }
-        let sampler = ServiceSampler::open(&self.root, pid);
+        let sampler = ServiceSampler::open(&self.root, key.pid);
         let ending = match (&proof.ended, &sampler) {
             (Some(ending), _) => Some(ending.clone()),
             (None, Err(_)) => keeper.wait_for_end().and_then(ending_of),

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{identify, prove};
 use heaptrial_host::{Process, ServiceSampler};
-use heaptrial_model::{Ending, Identity, LifeKey};
+use heaptrial_model::{Ending, Identity};
 
 use crate::keeper::{Keeper, KeeperMessage, KeptCommand};
 use crate::workload::{Launch, Slot};
-use crate::{Interrupt, LabError};
+use crate::Interrupt;
 
 /// A process maps its libraries within milliseconds; on a saturated machine it may take seconds.
 const PROOF_PATIENCE: Duration = Duration::from_secs(10);
@@ -34,7 +34,6 @@ pub(crate) struct RunningService {
 /// What is known of a service right after its start.
 #[derive(Debug)]
 pub(crate) struct Proof {
-    pub(crate) key: LifeKey,
     pub(crate) identity: Option<Identity>,
     /// Why the identity is not the arm's treatment.
     pub(crate) contamination: Option<String>,
@@ -64,13 +63,12 @@ pub(crate) fn prove_identity(
     slot: &Slot,
     stderr: &Path,
     interrupt: &Interrupt,
-) -> Result<Proof, LabError> {
-    let key = process.life_key()?;
+) -> Proof {
     let started = Instant::now();
     let mut pause = Duration::from_millis(5);
     loop {
         if let Some(ending) = keeper.ended().and_then(ending_of) {
-            return Ok(Proof { key, identity: None, contamination: None, ended: Some(ending) });
+            return Proof { identity: None, contamination: None, ended: Some(ending) };
         }
         let found = identify(process);
         let outcome = match &found {
@@ -80,9 +78,9 @@ pub(crate) fn prove_identity(
         };
         let patience = if found.is_ok() { MISMATCH_PATIENCE } else { PROOF_PATIENCE };
         match outcome {
-            Ok(()) => return Ok(Proof { key, identity: found.ok(), contamination: None, ended: None }),
+            Ok(()) => return Proof { identity: found.ok(), contamination: None, ended: None },
             Err(why) if started.elapsed() >= patience || interrupt.requested() => {
-                return Ok(Proof { key, identity: found.ok(), contamination: Some(why), ended: None });
+                return Proof { identity: found.ok(), contamination: Some(why), ended: None };
             }
             Err(_) => std::thread::sleep(pause),
         }

@@ -141,6 +141,7 @@ impl Workload for TorWorkload {
             tor: self.tor.clone(),
             runtime: self.runtime.handle().clone(),
             consensus_ages: vec![Vec::new(); relays.len()],
+            caches: context.slots.iter().map(|slot| is_cache(&slot.arm.arm)).collect(),
             first_document: None,
             driver: None,
             loaded: Vec::new(),
@@ -166,6 +167,9 @@ struct TorRound {
     /// Slots of the relays that get load, in the driver's order.
     loaded: Vec<usize>,
     consensus_ages: Vec<Vec<f64>>,
+    /// Whether each relay is a directory cache: one that is not fetches consensuses as a client does,
+    /// about an interval later, and does not lag by that.
+    caches: Vec<bool>,
     first_document: Option<Duration>,
     started: Instant,
     prepared_in: Duration,
@@ -265,7 +269,7 @@ impl Round for TorRound {
 
     fn finish(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        for (slot, ages) in self.consensus_ages.iter_mut().enumerate() {
+        for (slot, ages) in self.consensus_ages.iter_mut().enumerate().filter(|(slot, _)| self.caches[*slot]) {
             events.extend(lag_of(ages, self.interval).map(|text| Event {
                 slot: Some(slot),
                 kind: "lag",
@@ -325,6 +329,11 @@ impl Drop for TorRound {
             }
         }
     }
+}
+
+fn is_cache(arm: &Arm) -> bool {
+    let set = arm.treatment.torrc.iter().find(|(option, _)| option.eq_ignore_ascii_case("DirCache"));
+    set.is_none_or(|(_, value)| value.trim() != "0")
 }
 
 /// What to say of a relay whose consensus is older than it should be.

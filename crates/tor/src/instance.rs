@@ -77,6 +77,8 @@ impl RelayInstance {
             ("ExitPolicy", "reject *:*"),
             ("ContactInfo", "lab@example.invalid"),
             ("DirCache", "1"),
+            // A relay that is no cache would fetch from other relays, and the synthetic ones do not answer.
+            ("FetchDirInfoEarly", "1"),
             ("ControlPort", "127.0.0.1:auto"),
             ("CookieAuthentication", "1"),
         ]

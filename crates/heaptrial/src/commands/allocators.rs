@@ -1,7 +1,7 @@
 //! `heaptrial allocators`: what there is, getting it, proving it, and what a process uses.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -44,6 +44,9 @@ pub enum AllocatorsCommand {
 pub struct GetOptions {
     /// The allocator, such as `mimalloc@2.0.9+secure` or `glibc?arena_max=1`
     spec: AllocatorSpec,
+    /// Take this library or source folder
+    #[arg(long, value_name = "PATH")]
+    from: Option<PathBuf>,
     #[command(flatten)]
     sources: SourceOptions,
 }
@@ -57,9 +60,6 @@ pub struct SourceOptions {
     /// Use only what is on this machine
     #[arg(long)]
     offline: bool,
-    /// Take this library or source folder
-    #[arg(long, value_name = "PATH")]
-    from: Option<PathBuf>,
     /// Use only these sources
     #[arg(long = "source", value_name = "SOURCE", value_delimiter = ',')]
     sources: Vec<SourceName>,
@@ -200,12 +200,13 @@ fn family_json(family: &Family) -> Value {
 }
 
 impl SourceOptions {
-    /// An obtainer with these sources, whose progress goes to standard error.
-    pub fn obtainer(&self) -> Result<Obtainer> {
+    /// An obtainer with these sources, or of the library or source folder `from`, whose progress goes
+    /// to standard error.
+    pub fn obtainer(&self, from: Option<&Path>) -> Result<Obtainer> {
         let mut options = ObtainOptions::new(std::env::current_exe().into_diagnostic()?);
         options.offline = self.offline;
         options.mirror = self.mirror.clone();
-        options.from = self.from.clone();
+        options.from = from.map(Path::to_owned);
         options.progress = Arc::new(|line| {
             // Progress that nobody can see is no failure.
             let _ = writeln!(io::stderr(), "{line}");
@@ -230,7 +231,7 @@ impl From<SourceName> for SourceKind {
 
 fn obtain(get: &GetOptions, options: &GlobalOptions, verify: bool) -> Result<ExitCode> {
     let catalog = Catalog::builtin();
-    let resolved = match get.sources.from {
+    let resolved = match get.from {
         Some(_) => catalog.resolve_local(&get.spec),
         None => catalog.resolve(&get.spec),
     };
@@ -238,7 +239,7 @@ fn obtain(get: &GetOptions, options: &GlobalOptions, verify: bool) -> Result<Exi
         Ok(resolved) => resolved,
         Err(error) => return Ok(refuse(&error, USAGE)),
     };
-    let obtainer = get.sources.obtainer()?;
+    let obtainer = get.sources.obtainer(get.from.as_deref())?;
     let mut obtained = match obtainer.obtain(&resolved) {
         Ok(obtained) => obtained,
         Err(error) => return Ok(refuse(&error, obtain_error_code(&error))),

@@ -10,7 +10,10 @@ use crate::exit::Failure;
 
 /// Prints completions for `shell`.
 pub fn completions(shell: Shell) -> Result<ExitCode, Failure> {
-    clap_complete::generate(shell, &mut command_line(), "heaptrial", &mut std::io::stdout());
+    // Into memory first: the generator panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command_line(), "heaptrial", &mut script);
+    print!("{}", String::from_utf8_lossy(&script));
     Ok(ExitCode::SUCCESS)
 }
 

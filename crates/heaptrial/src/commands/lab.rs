@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use heaptrial_allocator::{Catalog, Resolved};
+use heaptrial_allocator::Catalog;
 use heaptrial_lab::{
     CommandWorkload, Interrupt, LabError, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload,
     Workload,
@@ -57,6 +57,9 @@ struct LabOptions {
     /// Which reading is compared: rss, anon (RssAnon + VmSwap), pss or cgroup [default: the plan's, or anon]
     #[arg(long, value_name = "METRIC")]
     metric: Option<Metric>,
+    /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
+    #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
+    from: Vec<(AllocatorSpec, PathBuf)>,
     /// Show what would be run, and run nothing
     #[arg(long)]
     dry_run: bool,
@@ -106,6 +109,12 @@ pub struct TorOptions {
     /// torrc MaxConsensusAgeForDiffs of the relays
     #[arg(long, default_value = "50s", value_name = "DURATION")]
     diff_age: HumanDuration,
+}
+
+/// Splits at the last `=`, since settings hold some as well.
+fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), String> {
+    let (spec, path) = text.rsplit_once('=').ok_or("write it as SPEC=PATH")?;
+    Ok((spec.parse().map_err(|error: heaptrial_model::SpecError| error.to_string())?, PathBuf::from(path)))
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -167,6 +176,9 @@ impl LabOptions {
         }
         if let Some(path) = &self.arms {
             words.push(format!("--arms {}", shell_words::quote(&path.to_string_lossy())));
+        }
+        for (spec, path) in &self.from {
+            words.push(format!("--from {}", shell_words::quote(&format!("{spec}={}", path.display()))));
         }
         words.extend([
             format!("--repeat {}", self.repeat),
@@ -280,21 +292,34 @@ fn failure_of(error: LabError) -> Failure {
 
 /// Obtains and verifies the allocator of every arm before anything is started.
 fn prepare(plan: &TrialPlan, options: &LabOptions) -> Result<Vec<PreparedArm>, Failure> {
+    let given = |spec: &AllocatorSpec| {
+        let bare = spec.without_settings();
+        options.from.iter().find(|(from, _)| from.without_settings() == bare).map(|(_, path)| path.as_path())
+    };
+    if let Some((spec, _)) =
+        options.from.iter().find(|(from, _)| plan.arms.iter().all(|arm| arm.allocator().without_settings() != *from))
+    {
+        return Err(Failure::usage(format!("--from {spec}=...: no arm has this allocator")));
+    }
     // Every spec is looked up before the first is fetched.
-    let resolved: Vec<Resolved> = plan
-        .arms
-        .iter()
-        .map(|arm| Catalog::builtin().resolve(&arm.allocator()).map_err(Failure::usage))
-        .collect::<Result<_, _>>()?;
-    let obtainer = options.sources.obtainer()?;
-    plan.arms
-        .iter()
-        .zip(&resolved)
-        .map(|(arm, resolved)| {
-            let obtained = obtainer.obtain(resolved).map_err(|error| Failure {
-                code: obtain_error_code(&error),
-                report: miette::miette!("{error}"),
-            })?;
+    let mut resolved = Vec::new();
+    for arm in &plan.arms {
+        let spec = arm.allocator();
+        let from = given(&spec);
+        let found = match from {
+            Some(_) => Catalog::builtin().resolve_local(&spec),
+            None => Catalog::builtin().resolve(&spec),
+        };
+        resolved.push((arm, from, found.map_err(Failure::usage)?));
+    }
+    resolved
+        .into_iter()
+        .map(|(arm, from, resolved)| {
+            let obtained = options
+                .sources
+                .obtainer(from)?
+                .obtain(&resolved)
+                .map_err(|error| Failure { code: obtain_error_code(&error), report: miette::miette!("{error}") })?;
             Ok(PreparedArm { arm: arm.clone(), obtained })
         })
         .collect()
