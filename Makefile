@@ -1,8 +1,5 @@
 # The whole project: `make setup | demo | test | lint | bench | docs`.
 
-# A toolchain that set-up found somewhere else than in PATH.
--include .setup/environment.mk
-
 CARGO ?= cargo
 DEMO_DURATION ?= 5m
 DEMO_OPTIONS ?=
@@ -13,7 +10,7 @@ help:
 	@echo "make setup   install what building and running needs (apt packages, a Rust toolchain)"
 	@echo "make demo    six real Tor relays on a private network for $(DEMO_DURATION), then the report"
 	@echo "make test    all tests"
-	@echo "make lint    formatting, clippy, dependency audit"
+	@echo "make lint    formatting, clippy, licences of dependencies"
 	@echo "make bench   benchmarks; see docs/benchmarks.md"
 
 setup:
@@ -23,24 +20,15 @@ setup-test:
 	scripts/setup.sh test
 
 build: setup
-	$(MAKE) compile
-
-compile:
 	$(CARGO) build --locked --release -p heaptrial
 
 demo: build
 	target/release/heaptrial lab tor --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
 
 test: setup-test
-	$(MAKE) run-tests
-
-run-tests:
 	$(CARGO) test --locked --workspace
 
 lint: setup-test
-	$(MAKE) run-lint
-
-run-lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-dependencies.sh
@@ -50,4 +38,3 @@ bench: setup-test build
 
 clean:
 	$(CARGO) clean
-	rm -rf .setup

@@ -4,8 +4,8 @@
 set -eu
 
 MINIMUM_RUST=1.85
-RUN_PACKAGES="ca-certificates gcc g++ libc6-dev git tor fonts-dejavu-core"
-TEST_PACKAGES="$RUN_PACKAGES chromium python3 iproute2 libjemalloc2 redis-server"
+RUN_PACKAGES="ca-certificates gcc g++ libc6-dev git tor"
+TEST_PACKAGES="$RUN_PACKAGES chromium python3 python3-venv iproute2 libjemalloc2"
 
 cd "$(dirname "$0")/.."
 case "${1:-run}" in
@@ -25,14 +25,14 @@ new_enough() {
     [ -n "$found" ] && [ "$(printf '%s\n%s\n' "$MINIMUM_RUST" "$found" | sort -V | head -n 1)" = "$MINIMUM_RUST" ]
 }
 
-# Packages that bring a new enough cargo, best first.
+# Packages that bring a new enough cargo, best first. Debian 12 has only `cargo-web`, a newer one for browsers.
 toolchain_packages() {
     for package in cargo cargo-web; do
         candidate=$(apt-cache policy "$package" 2>/dev/null | awk '$1 == "Candidate:" { print $2 }')
         # cargo was numbered 0.66 when rustc was 1.63; from 1.74 on both have one number.
         if [ -n "$candidate" ] && [ "$candidate" != "(none)" ] &&
             dpkg --compare-versions "$candidate" ge "$MINIMUM_RUST"; then
-            if [ "$package" = cargo ]; then echo "cargo rustc"; else echo "cargo-web rustc-web"; fi
+            if [ "$package" = cargo ]; then echo "cargo rustc rustfmt rust-clippy"; else echo "cargo-web rustc-web rustfmt-web rust-web-clippy"; fi
             return
         fi
     done
@@ -59,12 +59,14 @@ if [ -n "$missing$need_toolchain" ]; then
         fi
         missing="$missing $toolchain"
     fi
-    # A relay or redis that its package starts would be in the way of nobody, but is not wanted either.
+    # The packages' own services are not started now (the next boot starts those that are enabled).
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 755 "$policy"
         trap 'rm -f "$policy"' EXIT
+        trap 'exit 130' INT
+        trap 'exit 143' TERM HUP
     fi
     # shellcheck disable=SC2086 # a list of words
     apt-get install -y -qq --no-install-recommends $missing

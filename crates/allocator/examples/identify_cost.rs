@@ -42,7 +42,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         milliseconds.push(start.elapsed().as_secs_f64() * 1e3);
     }
     milliseconds.sort_unstable_by(f64::total_cmp);
-    println!("\n| identify one process | mappings | ms, median of {ROUNDS} | min to max |\n|---|---|---|---|");
+    println!(
+        "\n| identify one process | mappings | ms, median of {ROUNDS} | min to max |\n|---|---|---|---|"
+    );
     println!(
         "| python3 with extension modules | {mappings} | {:.1} | {:.1} to {:.1} |",
         milliseconds[ROUNDS / 2],

@@ -67,6 +67,11 @@ pub fn prove(expected: &Obtained, found: &Identity) -> Result<(), Mismatch> {
         let path = found.path.as_ref().map_or("another file".to_owned(), |path| path.display().to_string());
         return Err(mismatch(format!("it runs {path}, which is not the file that was verified")));
     }
+    let foreign =
+        found.settings.iter().find(|(name, _)| expected.settings.iter().all(|(own, _)| own != *name));
+    if let Some((name, value)) = foreign {
+        return Err(mismatch(format!("{name}={value} is in its environment and no part of the treatment")));
+    }
     for (name, value) in &expected.settings {
         match found.settings.get(name) {
             Some(set) if set == value => {}
@@ -134,6 +139,10 @@ mod tests {
         let libc = Identity { family: "glibc".to_owned(), linkage: Linkage::Libc, ..found() };
         let other_version = Identity { version: Some(Version::new("3.1.5")), ..found() };
         let other_file = Identity { sha256: Some("cc".to_owned()), ..found() };
+        let mut foreign = found();
+        foreign.settings.insert("MIMALLOC_VERBOSE".to_owned(), "1".to_owned());
+        let why = prove(&obtained(), &foreign).unwrap_err().why;
+        assert!(why.contains("MIMALLOC_VERBOSE=1") && why.contains("no part of the treatment"), "{why}");
         let no_setting = Identity { settings: BTreeMap::new(), ..found() };
         for (identity, why) in [
             (libc, "was not loaded"),

@@ -102,7 +102,8 @@ fn a_program_at_a_fixed_address_that_takes_the_address_of_malloc_does_not_define
     fs::write(folder.0.path().join("user.c"), user).unwrap();
     let library = folder.compile("libuser.so", &["-shared", "-fPIC", "user.c"]);
     let main = PROGRAM.replace("malloc(1000)", "((void *(*)(size_t))taken)(1000); user()");
-    let main = format!("#include <stdlib.h>\nvoid *user(void); void *(*volatile taken)(size_t) = malloc;\n{main}");
+    let main =
+        format!("#include <stdlib.h>\nvoid *user(void); void *(*volatile taken)(size_t) = malloc;\n{main}");
     fs::write(folder.0.path().join("program.c"), main).unwrap();
     let program = folder.compile("fixed", &["-no-pie", "-fno-pic", "program.c", library.to_str().unwrap()]);
     let identity = identity_of(&program);

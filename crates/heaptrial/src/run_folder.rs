@@ -8,19 +8,24 @@ use crate::exit::Failure;
 /// Where runs go unless `--out` says otherwise.
 pub const RUNS: &str = "heaptrial-runs";
 
+/// Refuses a folder that already holds a run.
+pub fn check(out: Option<&Path>) -> Result<(), Failure> {
+    match out {
+        Some(folder) if folder.join("heaptrial.db").exists() => Err(Failure::refused(format!(
+            "{} already holds a run; name another folder with --out",
+            folder.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Creates the folder of a new run: `out`, or a name by date in [`RUNS`].
 pub fn create(out: Option<&Path>, kind: &str) -> Result<PathBuf, Failure> {
     let folder = match out {
         Some(folder) => folder.to_owned(),
         None => unused(Path::new(RUNS), kind),
     };
-    let database = folder.join("heaptrial.db");
-    if database.exists() {
-        return Err(Failure::refused(format!(
-            "{} already holds a run; name another folder with --out",
-            folder.display()
-        )));
-    }
+    check(Some(&folder))?;
     fs::create_dir_all(&folder).map_err(|error| {
         Failure::refused(format!("cannot create the run's folder {}: {error}", folder.display()))
     })?;

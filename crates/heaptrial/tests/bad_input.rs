@@ -30,6 +30,9 @@ fn specs_are_refused_with_position_and_near_misses() {
     refuse("lab run -- sleep 60", &["no arms", "-a SPEC"]);
     refuse("lab run -a glibc", &["CMD"]);
     refuse("lab run -a glibc --duration 5x -- sleep 60", &["duration"]);
+    refuse("lab run -a glibc --metric cgroup -- sleep 60", &["no cgroup of their own"]);
+    refuse("lab run -a mimaloc --dry-run -- sleep 60", &["mimalloc"]);
+    refuse("lab tor --rate 900 --burst 900", &["at most 1000"]);
     refuse("lab run -a glibc --arms plan.toml -- sleep 60", &["--arms"]);
     refuse("lab run --arms no-such-plan.toml -- sleep 60", &["no-such-plan.toml"]);
 }
@@ -60,6 +63,8 @@ fn torrc_lines_that_tor_refuses_are_refused_before_the_run() {
     std::fs::write(folder.path().join("plan.toml"), plan).unwrap();
     assert_refused(folder.path(), "lab tor --arms plan.toml", 3, &["NoSuchOption", "`a`"]);
     assert_refused(folder.path(), "lab run --arms plan.toml -- sleep 60", 3, &["heaptrial lab tor"]);
+    std::fs::write(folder.path().join("plan.toml"), plan.replace("NoSuchOption", "ORPort")).unwrap();
+    assert_refused(folder.path(), "lab tor --arms plan.toml", 3, &["ORPort", "belongs to the lab"]);
     std::fs::write(folder.path().join("plan.toml"), plan.replace("control = true", "")).unwrap();
     assert_refused(folder.path(), "lab tor --arms plan.toml", 2, &["exactly one arm must be the control"]);
 }

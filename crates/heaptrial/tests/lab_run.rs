@@ -131,6 +131,46 @@ fn an_early_exit_is_reported_with_its_code() {
 }
 
 #[test]
+fn a_crash_of_a_program_that_leaves_helpers_is_a_crash() {
+    assert_fails_with("sleep 604 & sleep 1; kill -SEGV $$", &["SIGSEGV"]);
+    assert_eq!(processes_with("sleep\u{0}604"), Vec::<i32>::new());
+}
+
+#[test]
+fn an_exit_after_the_last_sample_is_not_taken_for_the_planned_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "sleep 2.5; exit 7";
+    let output = lab(folder.path(), "-a glibc --duration 3s --tick 1500ms", &["sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+    assert!(report.to_string().contains("code 7"), "{report:#}");
+}
+
+#[test]
+fn settings_of_the_callers_environment_do_not_reach_an_arm() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |out: &str, command: &[&str]| {
+        heaptrial(folder.path())
+            .args(
+                "lab run --offline --source host -a glibc --duration 1s --tick 100ms --json --out".split(' '),
+            )
+            .args([out, "--"])
+            .args(command)
+            .env("MALLOC_ARENA_MAX", "1")
+            .output()
+            .unwrap()
+    };
+    let clean = run("clean", &["sleep", "605"]);
+    assert_eq!(clean.status.code(), Some(0), "{}", stderr(&clean));
+    assert_eq!(arm(&json(&clean), "glibc")["identity"]["settings"], serde_json::json!({}));
+    // A program that sets them itself does not run the treatment.
+    let set = run("set", &["env", "MALLOC_ARENA_MAX=1", "sleep", "605"]);
+    assert_eq!(set.status.code(), Some(1), "{}", stderr(&set));
+    assert!(stderr(&set).contains("no part of the treatment"), "{}", stderr(&set));
+}
+
+#[test]
 fn an_immediate_exit_is_reported_with_its_code() {
     assert_fails_with("exit 9", &["code 9"]);
 }
@@ -152,6 +192,18 @@ fn a_program_that_drops_the_preload_is_not_measured_as_if_it_had_not() {
     let jemalloc = arm(&report, "jemalloc@5.3.0");
     assert_eq!(jemalloc["services"], 0, "{jemalloc:#}");
     assert!(stderr(&output).contains("found glibc"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_child_that_holds_the_memory_under_another_allocator_contaminates_the_service() {
+    let folder = folder_with(HOLDER);
+    let script = "env -u LD_PRELOAD /usr/bin/python3 program.py & wait";
+    let output = lab(folder.path(), "-a jemalloc@5.3.0 --duration 3s --tick 100ms", &["sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    let jemalloc = arm(&report, "jemalloc@5.3.0");
+    assert_eq!((&jemalloc["services"], &jemalloc["anon_bytes_final"]), (&0.into(), &Value::Null));
+    assert!(stderr(&output).contains("python3"), "{}", stderr(&output));
 }
 
 #[test]

@@ -110,6 +110,12 @@ fn fill(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(length)
 }
 
+/// What `stat` alone tells.
+pub(crate) fn read_stat(text: &[u8]) -> Option<ProcessReading> {
+    let mut reading = ProcessReading::default();
+    parse_stat(text, &mut reading).map(|()| reading)
+}
+
 /// Fields of `/proc/PID/stat` by their number in proc_pid_stat(5).
 fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
     let after_name = text.iter().rposition(|b| *b == b')')? + 2;

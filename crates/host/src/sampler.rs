@@ -133,7 +133,7 @@ impl SlowBudget {
 
     /// Accounts for a reading that was taken at `elapsed` and cost `cost`.
     pub fn spent(&mut self, elapsed: Duration, cost: Duration) {
-        let pause = cost.div_f64(self.share.max(f64::MIN_POSITIVE)).min(Duration::from_secs(86_400));
+        let pause = Duration::from_secs_f64((cost.as_secs_f64() / self.share).clamp(0.0, 86_400.0));
         self.allowed_at = elapsed + pause.max(self.least_gap);
     }
 }

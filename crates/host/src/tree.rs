@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use crate::reader::ProcessReader;
+use crate::reader::read_stat;
 use crate::{HostError, HostRoot};
 
 /// Parents and children of all processes of a host at one moment.
@@ -22,9 +22,8 @@ impl ProcessTree {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
                 continue;
             };
-            let Ok(reading) = ProcessReader::open(root, pid).and_then(|mut reader| reader.read()) else {
-                continue;
-            };
+            let Ok(stat) = fs::read(root.process_dir(pid).join("stat")) else { continue };
+            let Some(reading) = read_stat(&stat) else { continue };
             tree.children.entry(reading.parent).or_default().push(pid);
             if reading.zombie {
                 tree.zombies.push(pid);
@@ -38,19 +37,24 @@ impl ProcessTree {
 
     /// `pid` and all below it, parents before children, without those that only wait to be collected.
     pub fn family(&self, pid: i32) -> Vec<i32> {
+        self.below(pid, |child| !self.zombies.contains(child))
+    }
+
+    /// Everything below `pid`, also what only waits to be collected: a process shows as such when its
+    /// main thread has ended, even if others of its threads live on.
+    pub fn descendants(&self, pid: i32) -> Vec<i32> {
+        self.below(pid, |_| true).split_off(1)
+    }
+
+    fn below(&self, pid: i32, wanted: impl Fn(&i32) -> bool) -> Vec<i32> {
         let mut found = vec![pid];
         let mut next = 0;
         while let Some(parent) = found.get(next) {
             let children = self.children.get(parent).map_or(&[][..], Vec::as_slice);
-            found.extend(children.iter().filter(|child| !self.zombies.contains(child)));
+            found.extend(children.iter().filter(|child| wanted(child)));
             next += 1;
         }
         found
-    }
-
-    /// The direct children of `pid`, also those that only wait to be collected.
-    pub fn children(&self, pid: i32) -> &[i32] {
-        self.children.get(&pid).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -78,7 +82,7 @@ mod tests {
             fixture(&[(1, 0, 'S'), (10, 1, 'S'), (11, 10, 'S'), (12, 11, 'R'), (13, 10, 'Z'), (20, 1, 'S')]);
         let tree = ProcessTree::scan(&root).unwrap();
         assert_eq!(tree.family(10), [10, 11, 12]);
-        assert_eq!(tree.children(10), [11, 13]);
+        assert_eq!(tree.descendants(10), [11, 13, 12]);
         assert_eq!(tree.family(99), [99]);
     }
 }

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use heaptrial_model::Arm;
 use serde_json::{Value, json};
 
+use crate::LabError;
+use crate::program::find_program;
 use crate::workload::{Arrangement, Event, Launch, Round, RoundContext, Workload};
-use crate::{LabError, find_program};
 
 /// Runs a command once per arm and repeat, one after the other.
 #[derive(Debug, Clone)]

@@ -25,7 +25,7 @@ pub enum LabError {
         problem: String,
     },
     /// A program that is to be run does not exist.
-    #[error("`{program}` was not found{hint}")]
+    #[error("`{program}` was not found, or cannot be executed{hint}")]
     ProgramMissing {
         /// As given.
         program: String,

@@ -13,12 +13,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
 
 use heaptrial_host::{HostRoot, Process, ProcessTree};
 use heaptrial_model::LifeKey;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
@@ -28,6 +28,8 @@ pub const KEEPER_COMMAND: &str = "lab-keeper";
 
 /// How long ended services get to write their last words before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
+/// A process that survives SIGKILL for this long belongs to another user or hangs in the kernel.
+const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the keeper starts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -36,6 +38,8 @@ pub(crate) struct KeptCommand {
     pub(crate) words: Vec<OsString>,
     /// Environment variables to set.
     pub(crate) environment: BTreeMap<String, String>,
+    /// Environment variables to leave out.
+    pub(crate) removed: Vec<String>,
     /// Where it runs.
     pub(crate) working_directory: Option<PathBuf>,
     /// Where its standard output goes.
@@ -66,6 +70,8 @@ pub(crate) enum KeeperMessage {
         /// Processes that it started and that still ran a moment later.
         left: usize,
     },
+    /// The keeper itself is gone, and with it the service.
+    Lost,
 }
 
 /// The lab's end of a keeper. Dropping it ends the service.
@@ -113,7 +119,11 @@ impl Keeper {
 
     /// Whether and how the service has ended by itself.
     pub(crate) fn ended(&self) -> Option<KeeperMessage> {
-        self.messages.try_recv().ok()
+        match self.messages.try_recv() {
+            Ok(message) => Some(message),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(KeeperMessage::Lost),
+        }
     }
 
     /// Waits a moment for a service that can no longer be read to be reported as ended.
@@ -174,8 +184,7 @@ pub fn run_keeper() -> ExitCode {
                 reap_all();
             });
             follow_orders(orders, pid);
-            end_descendants();
-            ExitCode::SUCCESS
+            if end_descendants() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
 }
@@ -197,6 +206,9 @@ fn start_kept() -> Result<(LifeKey, BufReader<std::io::Stdin>), String> {
         .stdout(file(&command.stdout)?)
         .stderr(file(&command.stderr)?)
         .process_group(0);
+    for name in &command.removed {
+        child.env_remove(name);
+    }
     if let Some(folder) = &command.working_directory {
         child.current_dir(folder);
     }
@@ -208,7 +220,7 @@ fn start_kept() -> Result<(LifeKey, BufReader<std::io::Stdin>), String> {
     unsafe { child.pre_exec(die_with_parent) };
     let child = child.spawn().map_err(|error| format!("{}: {error}", Path::new(program).display()))?;
     // Even if it has ended already: nobody has collected it yet.
-    let key = Process::new(&HostRoot::default(), child.id().cast_signed()).life_key();
+    let key = Process::new(&HostRoot::default(), child.id() as i32).life_key();
     Ok((key.map_err(|error| error.to_string())?, orders))
 }
 
@@ -250,8 +262,11 @@ fn reap_all() {
 fn follow_orders(orders: BufReader<std::io::Stdin>, main: i32) {
     for order in orders.lines().map_while(Result::ok) {
         if order == "end" {
-            signal(main, Signal::TERM);
-            let started = std::time::Instant::now();
+            // An ended process may have been collected, and its id given to another.
+            if descendants().contains(&main) {
+                signal(main, Signal::TERM);
+            }
+            let started = Instant::now();
             while started.elapsed() < GRACE && !descendants().is_empty() {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -259,21 +274,25 @@ fn follow_orders(orders: BufReader<std::io::Stdin>, main: i32) {
     }
 }
 
-/// Kills everything below this process, also what is started meanwhile.
-fn end_descendants() {
-    loop {
-        let left = descendants();
-        if left.is_empty() {
-            return;
+/// Kills everything below this process, also what is started meanwhile; tells whether it succeeded. A
+/// scan of `/proc` can miss a process, so only the kernel's word that no child is left ends it: as a
+/// subreaper this process is the parent of every orphan below it.
+fn end_descendants() -> bool {
+    let deadline = Instant::now() + KILL_PATIENCE;
+    while Instant::now() < deadline {
+        descendants().into_iter().for_each(|pid| signal(pid, Signal::KILL));
+        let left = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if matches!(rustix::process::waitid(WaitId::All, left), Err(rustix::io::Errno::CHILD)) {
+            return true;
         }
-        left.into_iter().for_each(|pid| signal(pid, Signal::KILL));
         std::thread::sleep(Duration::from_millis(5));
     }
+    false
 }
 
 fn descendants() -> Vec<i32> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    ProcessTree::scan(&HostRoot::default()).map_or(Vec::new(), |tree| tree.family(own).split_off(1))
+    ProcessTree::scan(&HostRoot::default()).map_or(Vec::new(), |tree| tree.descendants(own))
 }
 
 fn signal(pid: i32, signal: Signal) {

@@ -30,7 +30,7 @@ pub struct RoundView<'a> {
     pub elapsed: Duration,
     /// How long it lasts.
     pub duration: Duration,
-    /// Its services, in the order of the arms.
+    /// Its services, in the order of starting.
     pub services: &'a [ServiceView],
 }
 

@@ -3,28 +3,19 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use heaptrial_host::{
-    CpuUsage, HostFacts, HostRoot, Process, ProcessTree, ServiceSampler, SlowBudget, TickCost,
-};
+use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, TickCost};
 use heaptrial_model::{Ending, Metric};
-use heaptrial_store::{NewTrial, Store, TickInput};
+use heaptrial_store::{NewTrial, Store};
 
 use crate::keeper::Keeper;
-use crate::progress::{Progress, RoundView, ServiceView};
+use crate::progress::{Progress, RoundView};
+use crate::sampling::Sampling;
 use crate::schedule::{RoundPlan, Schedule};
-use crate::service::{RunningService, ending_of, kept_command, last_words, prove_identity};
+use crate::service::{
+    RunningService, When, contamination_at_the_end, ending_of, kept_command, last_words, prove_identity,
+};
 use crate::workload::{Event, Round, RoundContext, Slot, Workload};
 use crate::{Interrupt, LabError, PreparedArm};
-
-/// `smaps_rollup` stalls the process that it reads: it may take this share of the time.
-const SLOW_SHARE: f64 = 0.002;
-const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
-/// The process tree is read anew this often, beside the samples of known processes.
-const TREE_GAP: Duration = Duration::from_secs(1);
-/// Above this share of all processors the run is called saturated.
-const SATURATED_SHARE: f64 = 0.95;
-/// A gap of this many ticks is recorded.
-const GAP_TICKS: u32 = 3;
 
 /// A lab run that is ready to start.
 #[derive(Debug)]
@@ -60,8 +51,6 @@ pub struct RunOutcome {
     pub interrupted: bool,
     /// Services whose treatment was not proved or that did not live to the end.
     pub failed_services: usize,
-    /// Services that did.
-    pub complete_services: usize,
 }
 
 impl LabPlan {
@@ -112,7 +101,7 @@ pub fn run(
         positions: 0,
         interrupt,
         progress,
-        outcome: RunOutcome { trial_id, interrupted: false, failed_services: 0, complete_services: 0 },
+        outcome: RunOutcome { trial_id, interrupted: false, failed_services: 0 },
     };
     let result = run.all_rounds(workload);
     let word = match &result {
@@ -172,6 +161,9 @@ impl Run<'_> {
         let started = Instant::now();
         let mut services = Vec::new();
         for (index, slot) in slots.iter().enumerate() {
+            if self.interrupt.requested() {
+                break;
+            }
             services.extend(self.start(
                 index,
                 slot,
@@ -181,12 +173,11 @@ impl Run<'_> {
             )?);
         }
         let sampled = self.sample_until_the_end(&slots, &mut services, round.as_mut(), started);
-        let events = round.finish();
-        self.tell(&services, events)?;
         // Children are ended and entered in the ledger whether or not sampling failed.
         let ended = self.end(&slots, &mut services);
-        sampled?;
-        ended
+        let events = round.finish();
+        sampled.and(ended)?;
+        self.tell(&slots, &services, events)
     }
 
     fn slot(&self, arm: usize, repeat: u32) -> Slot {
@@ -250,7 +241,9 @@ impl Run<'_> {
                 }
                 _ => "",
             };
-            self.fail(service_id, slot, &format!("{ending}{hint}{}", last_words(&command.stderr)))?;
+            if ending != Ending::Interrupted {
+                self.fail(service_id, slot, &format!("{ending}{hint}{}", last_words(&command.stderr)))?;
+            }
             return Ok(None);
         }
         Ok(Some(RunningService {
@@ -274,6 +267,7 @@ impl Run<'_> {
         Ok(self.store.add_event(self.trial_id, Some(service_id), now, "arm_failed", &text)?)
     }
 
+    /// Samples until the planned end, an interrupt, or the end of the last service.
     fn sample_until_the_end(
         &mut self,
         slots: &[Slot],
@@ -281,18 +275,12 @@ impl Run<'_> {
         round: &mut dyn Round,
         started: Instant,
     ) -> Result<(), LabError> {
-        let mut views: Vec<ServiceView> = slots
-            .iter()
-            .map(|slot| ServiceView { arm: slot.arm.arm.name.clone(), ..ServiceView::default() })
-            .collect();
-        let mut slow_budget = SlowBudget::new(SLOW_SHARE, SLOW_LEAST_GAP);
-        let mut slow_turn = 0;
-        let mut tree_read: Option<Instant> = None;
-        let mut usage = CpuUsage::read(&self.root).ok();
-        let mut busy_shares = Vec::new();
+        let mut sampling = Sampling::new(&self.root, self.plan.metric, slots, started);
         let mut due = Instant::now();
         while started.elapsed() < self.plan.duration && !self.interrupt.requested() {
-            self.notice_endings(slots, services, &mut views)?;
+            for slot in self.notice_endings(slots, services, When::Now)? {
+                sampling.ended(slot, services);
+            }
             let alive: Vec<bool> = (0..slots.len())
                 .map(|slot| services.iter().any(|service| service.slot == slot && service.ending.is_none()))
                 .collect();
@@ -300,103 +288,60 @@ impl Run<'_> {
                 break;
             }
             let events = round.tick(&alive)?;
-            self.tell(services, events)?;
-            if tree_read.is_none_or(|read| read.elapsed() >= TREE_GAP) {
-                let tree = ProcessTree::scan(&self.root)?;
-                services
-                    .iter_mut()
-                    .filter(|service| service.ending.is_none())
-                    .for_each(|s| s.sampler.follow(&tree));
-                tree_read = Some(Instant::now());
-            }
-            let now = heaptrial_host::Instant::now();
-            let mut tick = TickInput {
-                sequence: self.sequence,
-                wall_us: now.wall_us,
-                boottime_us: now.boottime_us,
-                ..TickInput::default()
-            };
-            let slow_allowed = slow_budget.allows(started.elapsed());
-            let ((), cost) = TickCost::measure(|| {
-                read_samples(services, round, &mut tick, &mut views, now, self.plan.metric);
-                if slow_allowed {
-                    slow_turn += 1;
-                    slow_budget.spent(started.elapsed(), read_slow_sample(services, slow_turn, &mut tick));
-                }
-            });
-            (tick.cost_wall_us, tick.cost_cpu_us) = (cost.wall_us, cost.cpu_us);
-            self.store.write_tick(self.trial_id, &tick)?;
+            self.tell(slots, services, events)?;
+            let tick = sampling.take(services, round, self.sequence);
+            let (written, cost) = TickCost::measure(|| self.store.write_tick(self.trial_id, &tick));
+            written?;
             self.sequence += 1;
-            if let (Some(before), Ok(after)) = (usage, CpuUsage::read(&self.root)) {
-                busy_shares.extend(after.busy_share_since(&before));
-                usage = Some(after);
-            }
+            let gap = sampling.wrote(&tick, cost, self.plan.tick);
+            self.tell(slots, services, gap.into_iter().collect())?;
             self.progress.tick(&RoundView {
                 elapsed: started.elapsed(),
                 duration: self.plan.duration,
-                services: &views,
+                services: sampling.views(),
             });
-            due += self.plan.tick;
-            let late = Instant::now().saturating_duration_since(due);
-            if late >= self.plan.tick * GAP_TICKS {
-                let text = format!("no sample could be taken for {:.1} s", late.as_secs_f64());
-                self.tell(services, vec![Event { slot: None, kind: "gap", text }])?;
-            }
-            if !late.is_zero() {
-                due = Instant::now();
-            }
+            due = (due + self.plan.tick).max(Instant::now());
             let end = started + self.plan.duration;
             std::thread::sleep(due.min(end).saturating_duration_since(Instant::now()));
         }
         self.outcome.interrupted |= self.interrupt.requested();
-        self.tell_saturation(services, busy_shares)
+        let saturation = sampling.saturation(slots.len());
+        self.tell(slots, services, saturation.into_iter().collect())
     }
 
-    fn tell_saturation(&mut self, services: &[RunningService], mut shares: Vec<f64>) -> Result<(), LabError> {
-        shares.sort_unstable_by(f64::total_cmp);
-        let Some(median) = shares.get(shares.len() / 2) else { return Ok(()) };
-        if *median < SATURATED_SHARE {
-            return Ok(());
-        }
-        let over = shares.iter().filter(|share| **share >= SATURATED_SHARE).count();
-        let text = format!(
-            "the processors were {:.0}% busy in the median and saturated in {:.0}% of the time: services waited for \
-             each other, and figures of arms that need much CPU may be too low",
-            median * 100.0,
-            over as f64 / shares.len() as f64 * 100.0
-        );
-        self.tell(services, vec![Event { slot: None, kind: "cpu_saturated", text }])
-    }
-
-    /// Enters in the ledger what ended by itself.
+    /// Enters in the ledger what ended by itself; gives the slots.
     fn notice_endings(
         &mut self,
         slots: &[Slot],
         services: &mut [RunningService],
-        views: &mut [ServiceView],
-    ) -> Result<(), LabError> {
+        when: When,
+    ) -> Result<Vec<usize>, LabError> {
+        let mut noticed = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let Some(ending) = service.keeper.as_ref().and_then(Keeper::ended).and_then(ending_of) else {
-                continue;
-            };
+            let Some(ending) = service.ended(when) else { continue };
             let now = heaptrial_host::Instant::now();
             self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending)?;
-            views[service.slot].ended = Some(ending.to_string());
             let age = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
             let text = format!("{ending} after {age:.1} s{}", last_words(&service.stderr));
             self.fail(service.service_id, &slots[service.slot], &text)?;
             service.ending = Some(ending);
-            if let Some(keeper) = service.keeper.take() {
-                keeper.close()?;
-            }
+            // Ends what the service left behind.
+            service.keeper.take();
+            noticed.push(service.slot);
         }
-        Ok(())
+        Ok(noticed)
     }
 
-    fn tell(&mut self, services: &[RunningService], events: Vec<Event>) -> Result<(), LabError> {
+    fn tell(
+        &mut self,
+        slots: &[Slot],
+        services: &[RunningService],
+        events: Vec<Event>,
+    ) -> Result<(), LabError> {
         for event in events {
             let service = event.slot.and_then(|slot| services.iter().find(|service| service.slot == slot));
-            self.progress.message(&event.text);
+            let named = event.slot.map(|slot| format!("{}: ", slots[slot].arm.arm.name));
+            self.progress.message(&format!("{}{}", named.unwrap_or_default(), event.text));
             let now = heaptrial_host::Instant::now().wall_us;
             let id = service.map(|service| service.service_id);
             self.store.add_event(self.trial_id, id, now, event.kind, &event.text)?;
@@ -406,16 +351,14 @@ impl Run<'_> {
 
     /// Ends what still lives, after a last look at its identity.
     fn end(&mut self, slots: &[Slot], services: &mut [RunningService]) -> Result<(), LabError> {
-        let mut first_error = None;
+        let mut first_error = self.notice_endings(slots, services, When::AtTheEnd).err();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let prepared = &slots[service.slot].arm;
-            if let Ok(identity) = heaptrial_allocator::identify(&service.process) {
-                if let Err(mismatch) = heaptrial_allocator::prove(&prepared.obtained, &identity) {
-                    let why = format!("at its end: {mismatch}");
-                    let _ = self
-                        .store
-                        .contaminate(service.life_id, &why)
-                        .map_err(|e| first_error.get_or_insert(e.into()));
+            let obtained = &slots[service.slot].arm.obtained;
+            if let Some(why) = contamination_at_the_end(&self.root, &service.process, obtained) {
+                self.outcome.failed_services += 1;
+                self.progress.message(&format!("{} {why}", slots[service.slot].service));
+                if let Err(error) = self.store.contaminate(service.life_id, &why) {
+                    first_error.get_or_insert(error.into());
                 }
             }
             if let Some(keeper) = &mut service.keeper {
@@ -428,58 +371,10 @@ impl Run<'_> {
             let now = heaptrial_host::Instant::now();
             let entered = self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending);
             service.ending = Some(ending);
-            self.outcome.complete_services += 1;
             if let Some(error) = closed.err().or(entered.err().map(LabError::from)) {
                 first_error.get_or_insert(error);
             }
         }
         first_error.map_or(Ok(()), Err)
-    }
-}
-
-fn read_samples(
-    services: &mut [RunningService],
-    round: &dyn Round,
-    tick: &mut TickInput,
-    views: &mut [ServiceView],
-    now: heaptrial_host::Instant,
-    metric: Metric,
-) {
-    for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-        // A service that ended since is noticed at the next tick.
-        let Ok(sample) = service.sampler.read() else { continue };
-        tick.samples.push((service.life_id, sample));
-        let observed = round.observe(service.slot);
-        let view = &mut views[service.slot];
-        view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
-        view.rss_bytes = sample.rss_bytes;
-        view.metric_bytes.push(match metric {
-            Metric::Rss => sample.rss_bytes,
-            Metric::Cgroup => sample.cgroup_current_bytes.unwrap_or(sample.rss_bytes),
-            Metric::Anon | Metric::Pss => sample.anon_bytes + sample.swap_bytes,
-        });
-        for (name, value) in observed {
-            if name == crate::tor::CONSENSUS_AGE {
-                view.consensus_age_seconds = Some(value);
-            }
-            tick.observations.push((service.life_id, name, value));
-        }
-    }
-}
-
-/// Takes the expensive reading of one service, each in turn; gives what it cost.
-fn read_slow_sample(services: &mut [RunningService], turn: usize, tick: &mut TickInput) -> Duration {
-    let mut alive: Vec<&mut RunningService> =
-        services.iter_mut().filter(|service| service.ending.is_none()).collect();
-    if alive.is_empty() {
-        return Duration::ZERO;
-    }
-    let index = turn % alive.len();
-    match alive[index].sampler.read_slow() {
-        Ok(slow) => {
-            tick.slow_samples.push((alive[index].life_id, slow));
-            Duration::from_micros(slow.cost_us)
-        }
-        Err(_) => Duration::ZERO,
     }
 }

@@ -3,19 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{identify, prove};
-use heaptrial_host::{Process, ServiceSampler};
+use heaptrial_allocator::{Catalog, Obtained, identify, prove};
+use heaptrial_host::{HostRoot, Process, ProcessReader, ProcessTree, ServiceSampler};
 use heaptrial_model::{Ending, Identity};
 
+use crate::Interrupt;
 use crate::keeper::{Keeper, KeeperMessage, KeptCommand};
 use crate::workload::{Launch, Slot};
-use crate::Interrupt;
 
 /// A process maps its libraries within milliseconds; on a saturated machine it may take seconds.
 const PROOF_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a wrong identity is given to become right, after which it is what it is: the dynamic
 /// loader maps the program before its libraries.
 const MISMATCH_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A process of a tree with less than this share of the tree's RSS, such as a shell that waits for the
+/// program, may run what it likes.
+const NEGLIGIBLE_SHARE: f64 = 0.05;
 
 /// A service that was started.
 #[derive(Debug)]
@@ -29,6 +33,28 @@ pub(crate) struct RunningService {
     pub(crate) keeper: Option<Keeper>,
     pub(crate) ending: Option<Ending>,
     pub(crate) stderr: PathBuf,
+}
+
+/// How patiently an ending is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Only one that was already told.
+    Now,
+    /// A main process that is gone is waited for to be told: this is the last chance.
+    AtTheEnd,
+}
+
+impl RunningService {
+    /// How it ended by itself, if it did.
+    pub(crate) fn ended(&self, when: When) -> Option<Ending> {
+        let keeper = self.keeper.as_ref()?;
+        let gone = || !matches!(self.process.state(), Ok(state) if !matches!(state, 'Z' | 'X'));
+        let message = match keeper.ended() {
+            None if when == When::AtTheEnd && gone() => keeper.wait_for_end(),
+            message => message,
+        };
+        message.and_then(ending_of)
+    }
 }
 
 /// What is known of a service right after its start.
@@ -46,14 +72,27 @@ pub(crate) fn kept_command(slot: &Slot, launch: Launch, logs: &Path) -> KeptComm
     let application = slot.arm.application();
     let mut environment = launch.environment;
     environment.extend(application.env.iter().cloned());
+    let removed = inherited_allocator_settings(environment.keys());
     let words = application.argv_prefix.iter().cloned();
     KeptCommand {
         words: words.chain([launch.program.into_os_string()]).chain(launch.arguments).collect(),
         environment,
+        removed,
         working_directory: launch.working_directory,
         stdout: logs.join(format!("{}.stdout", slot.service)),
         stderr: logs.join(format!("{}.stderr", slot.service)),
     }
+}
+
+/// Variables of the caller's environment that would change an allocator behind the treatment's back.
+fn inherited_allocator_settings<'a>(set: impl Iterator<Item = &'a String> + Clone) -> Vec<String> {
+    let changes_allocator = |name: &str| {
+        name == "LD_PRELOAD" || Catalog::builtin().families().any(|family| family.reads_variable(name))
+    };
+    std::env::vars_os()
+        .filter_map(|(name, _)| name.into_string().ok())
+        .filter(|name| changes_allocator(name) && !set.clone().any(|own| own == name))
+        .collect()
 }
 
 /// Proves which allocator the process runs, while it starts.
@@ -79,7 +118,11 @@ pub(crate) fn prove_identity(
         let patience = if found.is_ok() { MISMATCH_PATIENCE } else { PROOF_PATIENCE };
         match outcome {
             Ok(()) => return Proof { identity: found.ok(), contamination: None, ended: None },
-            Err(why) if started.elapsed() >= patience || interrupt.requested() => {
+            // What was not proved by then says nothing about the arm.
+            Err(_) if interrupt.requested() => {
+                return Proof { identity: None, contamination: None, ended: Some(Ending::Interrupted) };
+            }
+            Err(why) if started.elapsed() >= patience => {
                 return Proof { identity: found.ok(), contamination: Some(why), ended: None };
             }
             Err(_) => std::thread::sleep(pause),
@@ -88,12 +131,40 @@ pub(crate) fn prove_identity(
     }
 }
 
+/// Why a life does not count, seen at its end: its main process, or a process of its tree that holds a
+/// good part of its memory, runs something else than the arm's treatment.
+pub(crate) fn contamination_at_the_end(
+    root: &HostRoot,
+    main: &Process,
+    obtained: &Obtained,
+) -> Option<String> {
+    let tree = ProcessTree::scan(root).ok()?;
+    let members: Vec<(i32, u64)> = tree
+        .family(main.pid())
+        .into_iter()
+        .filter_map(|pid| Some((pid, ProcessReader::open(root, pid).ok()?.read().ok()?.sample.rss_bytes)))
+        .collect();
+    let whole: u64 = members.iter().map(|(_, rss_bytes)| rss_bytes).sum();
+    members.into_iter().find_map(|(pid, rss_bytes)| {
+        let process = Process::new(root, pid);
+        if pid != main.pid() && (rss_bytes as f64) < NEGLIGIBLE_SHARE * whole as f64 {
+            return None;
+        }
+        // One that ends meanwhile cannot be told.
+        let mismatch = prove(obtained, &identify(&process).ok()?).err()?;
+        let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
+        Some(format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}"))
+    })
+}
+
 /// What a keeper's message means for the ledger.
 pub(crate) fn ending_of(message: KeeperMessage) -> Option<Ending> {
     match message {
-        KeeperMessage::Ended { left: 1.., .. } => Some(Ending::ForkedAway),
+        KeeperMessage::Ended { code: Some(0), left: 1.., .. } => Some(Ending::ForkedAway),
         KeeperMessage::Ended { signal: Some(number), .. } => Some(Ending::Signaled(number)),
         KeeperMessage::Ended { code, .. } => Some(Ending::Exited(code.unwrap_or(-1))),
+        // The service got SIGKILL as its parent-death signal.
+        KeeperMessage::Lost => Some(Ending::Signaled(9)),
         KeeperMessage::Started { .. } | KeeperMessage::NotStarted { .. } => None,
     }
 }

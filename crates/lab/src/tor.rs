@@ -3,13 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use heaptrial_model::Arm;
 use heaptrial_tor::{
@@ -21,6 +16,8 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::LabError;
+use crate::program::find_program;
+use crate::relay_watch::{RelayState, RelayWatch};
 use crate::workload::{Arrangement, Event, Launch, Round, RoundContext, Workload};
 
 /// Observation of a relay: the age of the consensus it uses, in seconds.
@@ -28,10 +25,6 @@ pub(crate) const CONSENSUS_AGE: &str = "consensus_age_seconds";
 
 /// Load starts without relays that do not have the directory by then.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// How often a relay is asked for its consensus.
-const ASK_EVERY: Duration = Duration::from_secs(2);
-/// A relay that does not answer for this long is asked again later.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A relay lags when its consensus is older than this many intervals; it fetches each one at a random
 /// moment of the interval after it appeared.
 const LAG_INTERVALS: f64 = 3.5;
@@ -98,25 +91,28 @@ impl Workload for TorWorkload {
     }
 
     fn check(&self, arms: &[Arm]) -> Result<(), LabError> {
-        let folder = std::env::temp_dir().join(format!("heaptrial-check-{}", std::process::id()));
-        let checked = arms.iter().enumerate().try_for_each(|(index, arm)| {
+        // A new folder of nobody else's, removed with its owner here.
+        let folder = tempfile::tempdir().map_err(LabError::file(std::env::temp_dir()))?;
+        arms.iter().enumerate().try_for_each(|(index, arm)| {
             if arm.treatment.restart_every.is_some() {
                 let problem =
                     "restart_every is for trials on a fleet; a lab run does not restart services".to_owned();
                 return Err(LabError::Treatment { arm: arm.name.clone(), problem });
             }
+            if let Some(option) = arm.treatment.torrc.keys().find(|option| RelayInstance::owns(option)) {
+                let problem =
+                    format!("the torrc option {option} belongs to the lab and cannot be a treatment");
+                return Err(LabError::Treatment { arm: arm.name.clone(), problem });
+            }
             let none = "F".repeat(40);
             let line = format!("DirAuthority lab orport=1 no-v2 v3ident={none} 127.0.0.1:9 {none}");
-            let place = folder.join(index.to_string());
+            let place = folder.path().join(index.to_string());
             let relay =
                 RelayInstance::create(&place, "check", &self.parameters.relays, &line, &arm.treatment.torrc)?;
             relay
                 .verify(&self.tor)
                 .map_err(|error| LabError::Treatment { arm: arm.name.clone(), problem: error.to_string() })
-        });
-        let removed = std::fs::remove_dir_all(&folder);
-        checked?;
-        if folder.exists() { removed.map_err(LabError::file(&folder)) } else { Ok(()) }
+        })
     }
 
     fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError> {
@@ -261,6 +257,7 @@ impl Round for TorRound {
                 ("load_clients_connected", totals.connected_now as f64),
                 ("load_clients_failed", (totals.failed + totals.turned_away) as f64),
                 ("load_documents", totals.documents as f64),
+                ("load_requests_refused", totals.refused as f64),
                 ("load_bytes", totals.bytes as f64),
             ]);
         }
@@ -269,7 +266,8 @@ impl Round for TorRound {
 
     fn finish(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        for (slot, ages) in self.consensus_ages.iter_mut().enumerate().filter(|(slot, _)| self.caches[*slot]) {
+        for (slot, ages) in self.consensus_ages.iter_mut().enumerate().filter(|(slot, _)| self.caches[*slot])
+        {
             events.extend(lag_of(ages, self.interval).map(|text| Event {
                 slot: Some(slot),
                 kind: "lag",
@@ -286,12 +284,15 @@ impl Round for TorRound {
                 events.push(Event { slot: None, kind: "warning", text });
             }
             for (slot, totals) in self.loaded.iter().zip(driver.totals()) {
-                if totals.failed + totals.turned_away > totals.connected / 20 {
+                if totals.documents == 0 && totals.refused > 0 {
+                    let text =
+                        format!("it answered none of {} requests for directory documents", totals.refused);
+                    events.push(Event { slot: Some(*slot), kind: "note", text });
+                }
+                if totals.failed + totals.turned_away > totals.attempted / 20 {
                     let text = format!(
                         "{} of {} clients failed and {} were turned away",
-                        totals.failed,
-                        totals.connected + totals.failed,
-                        totals.turned_away
+                        totals.failed, totals.attempted, totals.turned_away
                     );
                     events.push(Event { slot: Some(*slot), kind: "warning", text });
                 }
@@ -311,7 +312,7 @@ impl Round for TorRound {
         events.extend(self.authority.failure().map(|why| Event {
             slot: None,
             kind: "warning",
-            text: format!("the authority stopped publishing: {why}"),
+            text: format!("a consensus could not be published: {why}"),
         }));
         events
     }
@@ -357,97 +358,6 @@ fn last_line(path: &Path) -> String {
     String::from_utf8_lossy(&text).lines().last().unwrap_or("(empty)").to_owned()
 }
 
-/// What a relay told last.
-#[derive(Debug, Clone, Copy, Default)]
-struct RelayState {
-    address: Option<SocketAddr>,
-    valid_after: Option<i64>,
-}
-
-impl RelayState {
-    fn consensus_age(&self) -> Option<f64> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
-        Some(now - self.valid_after? as f64)
-    }
-}
-
-/// Asks a relay for its consensus now and then, in a thread of its own: a busy relay takes seconds to
-/// answer, and sampling must not wait for it.
-#[derive(Debug)]
-struct RelayWatch {
-    state: Arc<Mutex<RelayState>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl RelayWatch {
-    fn start(relay: RelayInstance) -> Self {
-        let state = Arc::new(Mutex::new(RelayState::default()));
-        let stop = Arc::new(AtomicBool::new(false));
-        let (shared, stopped) = (Arc::clone(&state), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || {
-            let mut control = None;
-            while !stopped.load(Ordering::Relaxed) {
-                if control.is_none() {
-                    control = relay.control(ANSWER_TIMEOUT).ok();
-                }
-                let told =
-                    control.as_mut().map(|control| (control.or_address(), control.consensus_valid_after()));
-                match told {
-                    Some((Ok(address), Ok(valid_after))) => {
-                        if let Ok(mut state) = shared.lock() {
-                            *state = RelayState { address: Some(address), valid_after };
-                        }
-                    }
-                    Some(_) => control = None,
-                    None => {}
-                }
-                // While it starts, every moment counts; later it is left alone for longer.
-                let settled = told_consensus(&shared);
-                let pause = if settled { ASK_EVERY } else { Duration::from_millis(200) };
-                let until = Instant::now() + pause;
-                while Instant::now() < until && !stopped.load(Ordering::Relaxed) {
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-            }
-        });
-        Self { state, stop, thread: Some(thread) }
-    }
-
-    fn state(&self) -> RelayState {
-        self.state.lock().map(|state| *state).unwrap_or_default()
-    }
-}
-
-fn told_consensus(state: &Mutex<RelayState>) -> bool {
-    state.lock().is_ok_and(|state| state.valid_after.is_some())
-}
-
-impl Drop for RelayWatch {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Finds a program as a shell does: by its path, or in the folders of `PATH`.
-pub fn find_program(name: &OsStr) -> Option<PathBuf> {
-    let executable = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    let path = Path::new(name);
-    if name.is_empty() {
-        return None;
-    }
-    if path.components().count() > 1 {
-        return executable(path).then(|| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| executable(path))
-}
-
 fn raise_open_files_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -463,7 +373,7 @@ mod tests {
     fn a_relay_lags_when_it_keeps_old_consensuses() {
         let mut fresh: Vec<f64> = (0..100).map(|i| f64::from(i % 20)).collect();
         assert_eq!(lag_of(&mut fresh, 10.0), None);
-        let mut late: Vec<f64> = (0..100).map(|i| f64::from(i)).collect();
+        let mut late: Vec<f64> = (0..100).map(f64::from).collect();
         let text = lag_of(&mut late, 10.0).unwrap();
         assert!(text.contains("50 s old in the median and 99 s at most"), "{text}");
         assert_eq!(lag_of(&mut [], 10.0), None);

@@ -250,7 +250,8 @@ impl TrialPlan {
             for (option, value) in &arm.treatment.torrc {
                 let name_ok =
                     !option.is_empty() && option.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-                if !name_ok || value.contains(['\n', '\r', '\0']) {
+                // A backslash at the end would take the next line in.
+                if !name_ok || value.contains(['\n', '\r', '\0']) || value.ends_with('\\') {
                     return Err(TrialPlanError::Torrc { arm: arm.name.clone(), option: option.clone() });
                 }
             }

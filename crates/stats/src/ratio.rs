@@ -80,7 +80,7 @@ pub fn ratio_to_control(blocks: &[Block], level: f64, seed: u64) -> Option<Ratio
     let distribution = PermutationDistribution::of(&logs, seed);
     let (interval, method) = match distribution.interval(level) {
         (Some(low), Some(high)) => (Some((low.exp(), high.exp())), IntervalMethod::Permutation),
-        _ => match student_interval(&logs, shift, level) {
+        _ => match student_interval(&logs, level) {
             Some((low, high)) => (Some((low.exp(), high.exp())), IntervalMethod::StudentT),
             None => (None, IntervalMethod::None),
         },
@@ -89,21 +89,23 @@ pub fn ratio_to_control(blocks: &[Block], level: f64, seed: u64) -> Option<Ratio
     Some(RatioEstimate { estimate, interval, method, p_value })
 }
 
-fn student_interval(blocks: &[LogBlock], shift: f64, level: f64) -> Option<(f64, f64)> {
-    let (error, freedom) = if let [(control, treated)] = blocks {
+fn student_interval(blocks: &[LogBlock], level: f64) -> Option<(f64, f64)> {
+    let (shift, error, freedom) = if let [(control, treated)] = blocks {
         let parts = [variance(control)? / control.len() as f64, variance(treated)? / treated.len() as f64];
         let error = parts[0] + parts[1];
         // Welch-Satterthwaite.
         let freedom = error * error
             / (parts[0] * parts[0] / (control.len() - 1) as f64
                 + parts[1] * parts[1] / (treated.len() - 1) as f64);
-        (error.sqrt(), freedom)
+        (mean(treated) - mean(control), error.sqrt(), freedom)
     } else {
         let differences: Vec<f64> = blocks.iter().map(|(c, t)| mean(t) - mean(c)).collect();
-        ((variance(&differences)? / differences.len() as f64).sqrt(), (differences.len() - 1) as f64)
+        let error = (variance(&differences)? / differences.len() as f64).sqrt();
+        (mean(&differences), error, (differences.len() - 1) as f64)
     };
+    // Services that agree to the byte tell nothing about how far others would be apart.
     if error == 0.0 {
-        return Some((shift, shift));
+        return None;
     }
     let reach = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf((1.0 + level) / 2.0) * error;
     Some((shift - reach, shift + reach))

@@ -11,6 +11,7 @@ struct Reference {
     welch: Vec<TwoArms>,
     paired: Vec<TwoArms>,
     permutation: Vec<TwoArms>,
+    paired_permutation: Vec<TwoArms>,
 }
 
 #[derive(Deserialize)]
@@ -96,9 +97,19 @@ fn intervals_of_two_small_arms_are_welchs() {
 #[test]
 fn intervals_of_few_blocks_are_those_of_the_paired_t_test() {
     for case in reference().paired {
-        let pair = |(c, t): (&f64, &f64)| Block { control: vec![*c], treated: vec![*t] };
-        let blocks: Vec<Block> = case.control.iter().zip(&case.treated).map(pair).collect();
-        check(&blocks, &case, IntervalMethod::StudentT);
+        check(&pairs(&case), &case, IntervalMethod::StudentT);
+    }
+}
+
+fn pairs(case: &TwoArms) -> Vec<Block> {
+    let pair = |(c, t): (&f64, &f64)| Block { control: vec![*c], treated: vec![*t] };
+    case.control.iter().zip(&case.treated).map(pair).collect()
+}
+
+#[test]
+fn permutation_intervals_of_blocks_invert_scipys_exact_test_of_signs() {
+    for case in reference().paired_permutation {
+        check(&pairs(&case), &case, IntervalMethod::Permutation);
     }
 }
 

@@ -61,7 +61,10 @@ pub enum StoreError {
 
 impl StoreError {
     pub(crate) fn open(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
-        move |source| Self::Open { path: path.to_owned(), source }
+        move |source| match source.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull { path: path.to_owned() },
+            _ => Self::Open { path: path.to_owned(), source },
+        }
     }
 
     pub(crate) fn query(path: &Path, doing: &'static str) -> impl Fn(rusqlite::Error) -> Self {

@@ -33,12 +33,14 @@ impl Store {
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open(path).map_err(StoreError::open(path))?;
         let store = Self { connection, path: path.to_owned() };
-        store.prepare().map_err(StoreError::open(path))?;
+        // Looked at before anything is set: a newer database is not touched.
         let found = store.schema_version()?;
-        match found {
-            SCHEMA_VERSION => {}
-            0 => store.migrate()?,
-            _ => return Err(StoreError::Schema { path: path.to_owned(), found, known: SCHEMA_VERSION }),
+        if !(0..=SCHEMA_VERSION).contains(&found) {
+            return Err(StoreError::Schema { path: path.to_owned(), found, known: SCHEMA_VERSION });
+        }
+        store.prepare().map_err(StoreError::open(path))?;
+        if found == 0 {
+            store.migrate()?;
         }
         Ok(store)
     }
@@ -48,22 +50,27 @@ impl Store {
         if !path.is_file() {
             return Err(StoreError::Missing { path: path.to_owned() });
         }
-        // A reader of a WAL database must be able to write its shared-memory index; where the folder
-        // is read-only, the file is read as immutable instead.
-        let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, writable)
-            .and_then(|connection| connection.pragma_update(None, "query_only", true).map(|()| connection))
-            .or_else(|_| {
-                let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f"));
-                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-                Connection::open_with_flags(uri, flags)
-            })
-            .map_err(StoreError::open(path))?;
-        let store = Self { connection, path: path.to_owned() };
-        match store.schema_version()? {
-            SCHEMA_VERSION => Ok(store),
-            found => Err(StoreError::Schema { path: path.to_owned(), found, known: SCHEMA_VERSION }),
+        // A reader of a WAL database writes a shared-memory index beside it. Where the disk is full, the
+        // index is kept in memory with an exclusive lock; where the folder cannot be written at all, the
+        // file is read as immutable, which misses what still stands in a WAL and is not done then.
+        let attempts: [fn(&Path) -> rusqlite::Result<Connection>; 3] =
+            [open_shared, open_exclusive, open_immutable];
+        let mut last_error = None;
+        for attempt in attempts {
+            match attempt(path).and_then(|connection| Ok((user_version(&connection)?, connection))) {
+                Ok((SCHEMA_VERSION, connection)) => return Ok(Self { connection, path: path.to_owned() }),
+                // The pages of a database that was never checkpointed are all in its WAL.
+                Ok((0, _)) => {}
+                Ok((found, _)) => {
+                    return Err(StoreError::Schema { path: path.to_owned(), found, known: SCHEMA_VERSION });
+                }
+                Err(error) => last_error = Some(error),
+            }
         }
+        Err(match last_error {
+            Some(error) => StoreError::open(path)(error),
+            None => StoreError::Schema { path: path.to_owned(), found: 0, known: SCHEMA_VERSION },
+        })
     }
 
     /// The file.
@@ -79,9 +86,7 @@ impl Store {
     }
 
     fn schema_version(&self) -> Result<i64, StoreError> {
-        self.connection
-            .query_row("PRAGMA user_version", [], |row| row.get(0))
-            .map_err(StoreError::open(&self.path))
+        user_version(&self.connection).map_err(StoreError::open(&self.path))
     }
 
     fn migrate(&self) -> Result<(), StoreError> {
@@ -89,4 +94,33 @@ impl Store {
             format!("BEGIN; {} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;", include_str!("schema.sql"));
         self.connection.execute_batch(&script).map_err(StoreError::open(&self.path))
     }
+}
+
+fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+fn open_exclusive(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open_shared(path)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    Ok(connection)
+}
+
+fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    if std::fs::metadata(wal).is_ok_and(|found| found.len() > 0) {
+        return open_shared(path);
+    }
+    let name = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)
 }

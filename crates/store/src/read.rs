@@ -16,7 +16,7 @@ impl Store {
             doing,
             "SELECT t.id, t.name, t.kind, h.boot_id, t.metric, t.seed, t.repeats, t.planned_us, t.command,
                     t.tool_version, t.started_wall_us, t.ended_wall_us, t.outcome,
-                    h.facts_json, t.parameters_json, t.metric
+                    h.facts_json, t.parameters_json
              FROM trial t JOIN host h ON h.id = t.host_id ORDER BY t.id",
             [],
             |row| {
@@ -26,7 +26,7 @@ impl Store {
                     boot_id: row.get(3)?,
                     host_facts: serde_json::Value::Null,
                     metric: Metric::default(),
-                    seed: row.get::<_, i64>(5)?.cast_unsigned(),
+                    seed: row.get::<_, i64>(5)? as u64,
                     repeats: row.get(6)?,
                     planned_us: row.get(7)?,
                     arms: Vec::new(),
@@ -37,7 +37,7 @@ impl Store {
                 };
                 let trial =
                     TrialRecord { id: row.get(0)?, plan, ended_wall_us: row.get(11)?, outcome: row.get(12)? };
-                Ok((trial, row.get(13)?, row.get(14)?, row.get(15)?))
+                Ok((trial, row.get(13)?, row.get(14)?, row.get(4)?))
             },
         )?;
         rows.into_iter()
@@ -97,7 +97,7 @@ impl Store {
                     key: heaptrial_model::LifeKey {
                         boot_id: row.get(2)?,
                         pid: row.get(3)?,
-                        start_ticks: row.get::<_, i64>(4)?.cast_unsigned(),
+                        start_ticks: row.get::<_, i64>(4)? as u64,
                     },
                     started_wall_us: row.get(5)?,
                     started_boottime_us: row.get(6)?,
@@ -135,7 +135,7 @@ impl Store {
         );
         let start = life.started_boottime_us;
         self.rows("reading samples", &sql, params![life.id], |row| {
-            let bytes = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+            let bytes = |index| row.get::<_, i64>(index).map(|number: i64| number as u64);
             Ok(SeriesPoint {
                 age_seconds: (row.get::<_, i64>(0)? - start) as f64 / 1e6,
                 metric_bytes: bytes(1)?,
@@ -151,7 +151,7 @@ impl Store {
         let sql = "SELECT pss_bytes, private_dirty_bytes, lazyfree_bytes, anon_huge_bytes, cost_us
                    FROM slow_sample WHERE life_id = ?1 ORDER BY tick_id DESC LIMIT 1";
         let rows = self.rows("reading expensive samples", sql, params![life_id], |row| {
-            let bytes = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+            let bytes = |index| row.get::<_, i64>(index).map(|number: i64| number as u64);
             Ok(SlowSample {
                 pss_bytes: bytes(0)?,
                 private_dirty_bytes: bytes(1)?,
@@ -202,16 +202,21 @@ impl Store {
             params![trial_id],
             |row| row.get::<_, i64>(0),
         )?;
-        let longest_gap = costs.windows(2).map(|pair| pair[1].2 - pair[0].2).max().unwrap_or(0);
+        // Between the rounds of a run nothing lives and nothing is sampled.
+        let starts: Vec<i64> = self.lives(trial_id)?.iter().map(|life| life.started_boottime_us).collect();
+        let within_a_round =
+            |pair: &&[(i64, i64, i64)]| !starts.iter().any(|start| (pair[0].2..pair[1].2).contains(start));
+        let longest_gap =
+            costs.windows(2).filter(within_a_round).map(|pair| pair[1].2 - pair[0].2).max().unwrap_or(0);
         let sums = costs.iter().fold((0, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));
         costs.sort_unstable();
         Ok(TickSummary {
             ticks: costs.len() as u64,
-            samples: samples.first().map_or(0, |count| count.cast_unsigned()),
-            cost_wall_us: sums.0.cast_unsigned(),
-            cost_cpu_us: sums.1.cast_unsigned(),
-            median_cost_wall_us: costs.get(costs.len() / 2).map_or(0, |cost| cost.0.cast_unsigned()),
-            longest_gap_us: longest_gap.cast_unsigned(),
+            samples: samples.first().map_or(0, |count| *count as u64),
+            cost_wall_us: sums.0 as u64,
+            cost_cpu_us: sums.1 as u64,
+            median_cost_wall_us: costs.get(costs.len() / 2).map_or(0, |cost| cost.0 as u64),
+            longest_gap_us: longest_gap as u64,
         })
     }
 

@@ -28,7 +28,7 @@ impl Store {
                     trial.boot_id,
                     trial.metric.as_str(),
                     // SQLite's integers are signed; the bits are kept.
-                    trial.seed.cast_signed(),
+                    trial.seed as i64,
                     trial.repeats,
                     trial.planned_us,
                     plan_json,
@@ -90,7 +90,7 @@ impl Store {
             "INSERT INTO life (service_id, boot_id, pid, start_ticks, started_wall_us, started_boottime_us,
                                      identity_json, contamination)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-        let start_ticks = key.start_ticks.cast_signed();
+        let start_ticks = key.start_ticks as i64;
         let (wall_us, boottime_us) = started;
         self.execute(
             doing,

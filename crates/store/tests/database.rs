@@ -163,6 +163,8 @@ fn a_database_of_a_newer_version_is_not_touched() {
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
+    let before = std::fs::read(&path).unwrap();
     assert!(matches!(Store::create(&path), Err(StoreError::Schema { found: 99, .. })));
     assert!(matches!(Store::open(&path), Err(StoreError::Schema { found: 99, .. })));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
 }

@@ -146,8 +146,7 @@ impl Authority {
         let address = listener.local_addr().map_err(socket)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(socket)?;
 
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let population = Population::generate(parameters.entries, parameters.seed, unix_seconds(), threads)?;
+        let population = Population::generate(parameters.entries, parameters.seed, unix_seconds())?;
         let directory = Directory { certificate: keys.certificate.into(), ..Directory::default() };
         let mut publisher = Publisher {
             population,
@@ -200,7 +199,7 @@ impl Authority {
         self.shared.read().map(|directory| directory.slowest_round).unwrap_or_default()
     }
 
-    /// Why the authority stopped publishing, if it did.
+    /// Why a consensus could not be published, if that happened.
     pub fn failure(&self) -> Option<String> {
         self.shared.read().ok()?.failure.clone()
     }
@@ -296,7 +295,7 @@ fn deflate(bytes: &[u8]) -> Bytes {
 }
 
 fn unix_seconds() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
 /// Serves directory documents until its task is aborted.

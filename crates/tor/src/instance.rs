@@ -21,6 +21,23 @@ pub struct RelayParameters {
     pub max_consensus_age_for_diffs_seconds: u32,
 }
 
+/// Options that no arm may set.
+const OWN_OPTIONS: [&str; 13] = [
+    "TestingTorNetwork",
+    "RunAsDaemon",
+    "ORPort",
+    "DirPort",
+    "SocksPort",
+    "Address",
+    "AssumeReachable",
+    "DirAuthority",
+    "ControlPort",
+    "ControlPortWriteToFile",
+    "CookieAuthentication",
+    "DataDirectory",
+    "Log",
+];
+
 /// A relay's folder with all that Tor needs to start it.
 #[derive(Debug, Clone)]
 pub struct RelayInstance {
@@ -28,6 +45,13 @@ pub struct RelayInstance {
 }
 
 impl RelayInstance {
+    /// Whether a torrc option, or one that Tor would take its name for an abbreviation of, is the lab's own:
+    /// with another value the relay would leave loopback or could not be watched.
+    pub fn owns(option: &str) -> bool {
+        let option = option.to_ascii_lowercase();
+        OWN_OPTIONS.iter().any(|own| own.to_ascii_lowercase().starts_with(&option))
+    }
+
     /// Writes the folder of a relay: torrc, and places for data and log. `extra` torrc options replace
     /// those of the lab or are added.
     pub fn create(
@@ -37,6 +61,12 @@ impl RelayInstance {
         authority_line: &str,
         extra: &BTreeMap<String, String>,
     ) -> Result<Self, TorError> {
+        if folder.to_string_lossy().contains(['"', '\\', '#', '\n', '\r']) {
+            let problem =
+                "the folder's name has a character that a torrc cannot hold: \" \\ # or a line break"
+                    .to_owned();
+            return Err(TorError::Content { path: folder.to_owned(), problem });
+        }
         let instance = Self { folder: folder.to_owned() };
         let data = instance.data();
         fs::create_dir_all(&data).map_err(TorError::file(&data))?;
@@ -167,6 +197,16 @@ impl RelayInstance {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_that_keep_the_network_private_belong_to_the_lab() {
+        for option in ["ORPort", "orport", "DirAuth", "Log", "controlport"] {
+            assert!(RelayInstance::owns(option), "{option}");
+        }
+        for option in ["DirCache", "MaxMemInQueues", "NumCPUs", "LogTimeGranularity"] {
+            assert!(!RelayInstance::owns(option), "{option}");
+        }
+    }
 
     #[test]
     fn options_of_an_arm_replace_those_of_the_lab() {

@@ -6,7 +6,7 @@
 
 mod authority;
 mod control;
-pub mod directory;
+mod directory;
 mod error;
 mod instance;
 mod link;

@@ -200,6 +200,19 @@ fn family_json(family: &Family) -> Value {
 }
 
 impl SourceOptions {
+    /// The options as words of a command line that repeats a run.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        words.extend(self.mirror.as_ref().map(|mirror| format!("--mirror {}", shell_words::quote(mirror))));
+        words.extend(self.offline.then(|| "--offline".to_owned()));
+        words.extend(
+            self.sources
+                .iter()
+                .filter_map(|name| Some(format!("--source {}", name.to_possible_value()?.get_name()))),
+        );
+        words
+    }
+
     /// An obtainer with these sources, or of the library or source folder `from`, whose progress goes
     /// to standard error.
     pub fn obtainer(&self, from: Option<&Path>) -> Result<Obtainer> {

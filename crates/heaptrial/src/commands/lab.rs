@@ -1,17 +1,17 @@
 //! `heaptrial lab`: the same workload under several allocators on this machine.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use heaptrial_allocator::Catalog;
+use heaptrial_allocator::{Catalog, Resolved};
 use heaptrial_lab::{
     CommandWorkload, Interrupt, LabError, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload,
     Workload,
 };
-use heaptrial_model::{AllocatorSpec, HumanDuration, Metric, TrialPlan};
+use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialPlan};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
 use heaptrial_tor::{DirectoryParameters, LoadParameters, RelayParameters};
@@ -54,7 +54,7 @@ struct LabOptions {
     /// Time between samples
     #[arg(long, default_value = "1s", value_name = "DURATION")]
     tick: HumanDuration,
-    /// Which reading is compared: rss, anon (RssAnon + VmSwap), pss or cgroup [default: the plan's, or anon]
+    /// Which reading is compared: rss, or anon (RssAnon + VmSwap) [default: the plan's, or anon]
     #[arg(long, value_name = "METRIC")]
     metric: Option<Metric>,
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
@@ -175,11 +175,15 @@ impl LabOptions {
             words.push(format!("-a {}", shell_words::quote(&spec.to_string())));
         }
         if let Some(path) = &self.arms {
-            words.push(format!("--arms {}", shell_words::quote(&path.to_string_lossy())));
+            words.push(format!("--arms {}", shell_words::quote(&absolute(path).to_string_lossy())));
         }
         for (spec, path) in &self.from {
-            words.push(format!("--from {}", shell_words::quote(&format!("{spec}={}", path.display()))));
+            words.push(format!(
+                "--from {}",
+                shell_words::quote(&format!("{spec}={}", absolute(path).display()))
+            ));
         }
+        words.extend(self.sources.words());
         words.extend([
             format!("--repeat {}", self.repeat),
             format!("--seed {seed}"),
@@ -193,7 +197,12 @@ impl LabOptions {
 impl TorOptions {
     fn parameters(&self) -> Result<TorParameters, Failure> {
         let interval_seconds = self.interval.0.as_secs() as u32;
-        if interval_seconds < 10 || interval_seconds > 3600 {
+        if self.rate * self.burst > 1000.0 {
+            return Err(Failure::usage(
+                "--rate times --burst must be at most 1000 clients per second and relay",
+            ));
+        }
+        if !(10..=3600).contains(&interval_seconds) {
             return Err(Failure::usage(
                 "--interval must be from 10s to 1h: Tor relays accept no shorter one",
             ));
@@ -241,12 +250,20 @@ fn execute(
     workload.check(&plan.arms).map_err(Failure::refused)?;
     let seed = options.seed.unwrap_or_else(rand::random);
     let metric = options.metric.or(plan.metric).unwrap_or(Metric::Anon);
+    if !matches!(metric, Metric::Rss | Metric::Anon) {
+        return Err(Failure::usage(format!(
+            "a lab run cannot compare {metric}: its services have no cgroup of their own, and PSS is read too rarely \
+             (reading it stalls the service); use --metric anon or --metric rss, PSS of each service is in the report"
+        )));
+    }
+    let allocators = resolve(plan, options)?;
+    run_folder::check(global.out.as_deref())?;
     let command = repeat_command(kind, &options.words(seed, metric), words);
     if options.dry_run {
         print_schedule(plan, options.repeat, workload, seed, duration, &command);
         return Ok(ExitCode::SUCCESS);
     }
-    let arms = prepare(plan, options)?;
+    let arms = prepare(allocators, options, global)?;
     let folder = run_folder::create(global.out.as_deref(), kind)?;
     eprintln!("seed {seed}; the run's folder is {}", folder.display());
     let lab = LabPlan {
@@ -290,39 +307,55 @@ fn failure_of(error: LabError) -> Failure {
     }
 }
 
-/// Obtains and verifies the allocator of every arm before anything is started.
-fn prepare(plan: &TrialPlan, options: &LabOptions) -> Result<Vec<PreparedArm>, Failure> {
-    let given = |spec: &AllocatorSpec| {
-        let bare = spec.without_settings();
-        options.from.iter().find(|(from, _)| from.without_settings() == bare).map(|(_, path)| path.as_path())
-    };
-    if let Some((spec, _)) =
-        options.from.iter().find(|(from, _)| plan.arms.iter().all(|arm| arm.allocator().without_settings() != *from))
-    {
+/// An arm with what the catalog knows of its allocator, and where the user wants it from.
+type ResolvedArm<'a> = (&'a Arm, Option<&'a Path>, Resolved);
+
+/// Looks every arm's spec up before anything is fetched.
+fn resolve<'a>(plan: &'a TrialPlan, options: &'a LabOptions) -> Result<Vec<ResolvedArm<'a>>, Failure> {
+    let bare = |spec: &AllocatorSpec| spec.without_settings();
+    let stray = options
+        .from
+        .iter()
+        .find(|(from, _)| plan.arms.iter().all(|arm| bare(&arm.allocator()) != bare(from)));
+    if let Some((spec, _)) = stray {
         return Err(Failure::usage(format!("--from {spec}=...: no arm has this allocator")));
     }
-    // Every spec is looked up before the first is fetched.
     let mut resolved = Vec::new();
     for arm in &plan.arms {
         let spec = arm.allocator();
-        let from = given(&spec);
-        let found = match from {
+        let given = options.from.iter().find(|(from, _)| bare(from) == bare(&spec));
+        let found = match given {
             Some(_) => Catalog::builtin().resolve_local(&spec),
             None => Catalog::builtin().resolve(&spec),
         };
-        resolved.push((arm, from, found.map_err(Failure::usage)?));
+        resolved.push((arm, given.map(|(_, path)| path.as_path()), found.map_err(Failure::usage)?));
     }
-    resolved
-        .into_iter()
+    Ok(resolved)
+}
+
+/// Obtains and verifies the allocator of every arm before anything is started.
+fn prepare(
+    arms: Vec<ResolvedArm<'_>>,
+    options: &LabOptions,
+    global: &GlobalOptions,
+) -> Result<Vec<PreparedArm>, Failure> {
+    arms.into_iter()
         .map(|(arm, from, resolved)| {
-            let obtained = options
-                .sources
-                .obtainer(from)?
-                .obtain(&resolved)
-                .map_err(|error| Failure { code: obtain_error_code(&error), report: miette::miette!("{error}") })?;
+            let obtained = options.sources.obtainer(from)?.obtain(&resolved).map_err(|error| Failure {
+                code: obtain_error_code(&error),
+                report: miette::miette!("{error}"),
+            })?;
+            if global.verbose > 0 {
+                eprintln!("{}: {}; {}", arm.name, obtained.provenance, obtained.verification);
+            }
             Ok(PreparedArm { arm: arm.clone(), obtained })
         })
         .collect()
+}
+
+/// A path that means the same from any folder.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// This program, which is also the keeper of services.

@@ -11,7 +11,7 @@ from scipy import stats
 
 rng = np.random.default_rng(20261121)
 cases = {"scipy": scipy.__version__, "numpy": np.__version__, "quantiles": [], "geometric_means": [],
-         "theil_sen": [], "welch": [], "paired": [], "permutation": []}
+         "theil_sen": [], "welch": [], "paired": [], "permutation": [], "paired_permutation": []}
 
 for n in (1, 2, 3, 4, 5, 10, 101):
     values = np.round(rng.lognormal(5, 1, n), 3)
@@ -73,5 +73,32 @@ for n in (4, 5):
     cases["permutation"].append({"control": control.tolist(), "treated": treated.tolist(), "p_value": float(p),
                                  "low": float(np.exp(invert(log_treated, log_control, "greater"))),
                                  "high": float(np.exp(invert(log_treated, log_control, "less")))})
+
+def paired_p(differences, shift, alternative):
+    """Exact p-value of the mean of the differences after taking the shift away, over all changes of sign."""
+    result = stats.permutation_test((differences - shift,), np.mean, n_resamples=np.inf, alternative=alternative,
+                                    permutation_type="samples")
+    return result.pvalue
+
+
+def invert_paired(differences, alternative):
+    low, high = -5.0, 5.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        rejected = paired_p(differences, middle, alternative) <= 0.025 + 1e-12
+        if (alternative == "greater") == rejected:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+for n in (6, 8):
+    control, treated = rng.lognormal(5, 0.1, n), rng.lognormal(4, 0.2, n)
+    differences = np.log(treated) - np.log(control)
+    cases["paired_permutation"].append({
+        "control": control.tolist(), "treated": treated.tolist(), "p_value": float(paired_p(differences, 0, "two-sided")),
+        "low": float(np.exp(invert_paired(differences, "greater"))),
+        "high": float(np.exp(invert_paired(differences, "less")))})
 
 print(json.dumps(cases, indent=1))

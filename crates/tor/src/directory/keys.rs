@@ -12,6 +12,9 @@ use crate::TorError;
 
 const EXPONENT: u32 = 65_537;
 const PRIME_BITS: usize = 512;
+/// Threads that make a directory. A fixed number, because each has random numbers of its own: the same
+/// seed gives the same directory on every machine.
+pub(crate) const STREAMS: usize = 2;
 
 /// An RSA key with what directory documents need of it.
 #[derive(Debug, Clone)]
@@ -54,19 +57,18 @@ pub struct KeyPool {
 }
 
 impl KeyPool {
-    /// A pool of at least `keys` pairs, from `seed`, made by `threads` threads.
-    pub fn generate(keys: usize, seed: u64, threads: usize) -> Self {
+    /// A pool of at least `keys` pairs, from `seed`.
+    pub fn generate(keys: usize, seed: u64) -> Self {
         let mut primes_needed = 3;
         // Of all pairs a few products fall short of 1024 bits.
         while primes_needed * (primes_needed - 1) / 2 < keys + keys / 20 + 1 {
             primes_needed += 1;
         }
         let primes: Vec<BigUint> = std::thread::scope(|scope| {
-            let threads = threads.max(1);
-            let makers: Vec<_> = (0..threads)
-                .map(|thread| {
-                    let count = primes_needed.div_ceil(threads);
-                    scope.spawn(move || make_primes(count, seed, thread as u64))
+            let makers: Vec<_> = (0..STREAMS)
+                .map(|stream| {
+                    let count = primes_needed.div_ceil(STREAMS);
+                    scope.spawn(move || make_primes(count, seed, stream as u64))
                 })
                 .collect();
             makers.into_iter().flat_map(|maker| maker.join().unwrap_or_default()).collect()
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn keys_of_a_pool_differ_and_sign() {
-        let pool = KeyPool::generate(6, 1, 2);
+        let pool = KeyPool::generate(6, 1);
         let keys: Vec<RsaKey> = (0..6).map(|i| pool.key(i).unwrap()).collect();
         for (index, key) in keys.iter().enumerate() {
             assert!(keys[..index].iter().all(|other| other.id() != key.id()));

@@ -10,6 +10,5 @@ mod population;
 mod relay;
 
 pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity};
-pub use keys::{KeyPool, RsaKey};
+pub use keys::RsaKey;
 pub use population::Population;
-pub use relay::SyntheticRelay;

@@ -4,7 +4,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::keys::KeyPool;
+use super::keys::{KeyPool, STREAMS};
 use super::relay::SyntheticRelay;
 use crate::TorError;
 
@@ -24,11 +24,11 @@ pub struct Population {
 }
 
 impl Population {
-    /// `count` relays that have published at `now`, made by `threads` threads.
-    pub fn generate(count: usize, seed: u64, now: i64, threads: usize) -> Result<Self, TorError> {
-        let pool = KeyPool::generate(count + 1, seed, threads);
+    /// `count` relays that have published at `now`.
+    pub fn generate(count: usize, seed: u64, now: i64) -> Result<Self, TorError> {
+        let pool = KeyPool::generate(count + 1, seed);
         let tap = pool.key(count)?;
-        let chunk = count.div_ceil(threads.max(1)).max(1);
+        let chunk = count.div_ceil(STREAMS).max(1);
         let indices: Vec<usize> = (0..count).collect();
         let made: Vec<Result<Vec<SyntheticRelay>, TorError>> = std::thread::scope(|scope| {
             let makers: Vec<_> = indices
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_directory() {
-        let make = |threads| Population::generate(40, 3, 1_700_000_000, threads).unwrap();
-        let (mut a, mut b) = (make(2), make(2));
+        let make = || Population::generate(40, 3, 1_700_000_000).unwrap();
+        let (mut a, mut b) = (make(), make());
         a.advance(1_700_000_010).unwrap();
         b.advance(1_700_000_010).unwrap();
         let digests =
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn relays_come_and_go_and_republish() {
-        let mut population = Population::generate(120, 3, 1_700_000_000, 2).unwrap();
+        let mut population = Population::generate(120, 3, 1_700_000_000).unwrap();
         let before: Vec<_> = population.relays().iter().map(|r| r.published().descriptor_digest).collect();
         population.advance(1_700_000_010).unwrap();
         assert_eq!(population.present().count(), 118);

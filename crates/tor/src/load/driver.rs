@@ -22,9 +22,11 @@ const CONNECTED_AT_MOST: u64 = 4_000;
 /// What the load did to one relay so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadTotals {
+    /// Clients that came.
+    pub attempted: u64,
     /// Clients that connected.
     pub connected: u64,
-    /// Clients that could not connect, or lost their connection or circuit.
+    /// Clients that could not connect, or that lost their connection or circuit later.
     pub failed: u64,
     /// Clients turned away because too many were connected.
     pub turned_away: u64,
@@ -40,6 +42,7 @@ pub struct LoadTotals {
 
 #[derive(Debug, Default)]
 struct Counters {
+    attempted: AtomicU64,
     connected: AtomicU64,
     failed: AtomicU64,
     turned_away: AtomicU64,
@@ -101,6 +104,7 @@ impl LoadDriver {
             .map(|counters| {
                 let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
                 LoadTotals {
+                    attempted: read(&counters.attempted),
                     connected: read(&counters.connected),
                     failed: read(&counters.failed),
                     turned_away: read(&counters.turned_away),
@@ -157,6 +161,7 @@ impl Visit {
 
 async fn visit_counted(target: Target, visit: Arc<Visit>) {
     let counters = &target.counters;
+    counters.attempted.fetch_add(1, Ordering::Relaxed);
     if counters.connected_now.load(Ordering::Relaxed) >= CONNECTED_AT_MOST {
         counters.turned_away.fetch_add(1, Ordering::Relaxed);
         return;

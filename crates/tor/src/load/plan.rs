@@ -86,9 +86,12 @@ impl LoadPlan {
         let highest = parameters.phases.iter().map(|phase| phase.factor).fold(0.0, f64::max);
         let rate = parameters.connections_per_second * highest;
         let mut clients = Vec::new();
+        if rate <= 0.0 {
+            return Self { clients };
+        }
         let mut seconds = 0.0;
         // A Poisson process of the highest rate, thinned to the phase's rate.
-        while rate > 0.0 {
+        loop {
             let step: f64 = Exp1.sample(&mut random);
             seconds += step / rate;
             if seconds >= duration.as_secs_f64() {

@@ -1,0 +1,186 @@
+//! Ticks: what is read of the services of a round, and what that costs.
+
+use std::time::{Duration, Instant};
+
+use heaptrial_host::{CpuUsage, HostRoot, ProcessTree, SlowBudget, TickCost};
+use heaptrial_model::Metric;
+use heaptrial_store::TickInput;
+
+use crate::progress::ServiceView;
+use crate::service::RunningService;
+use crate::workload::{Event, Round, Slot};
+
+/// `smaps_rollup` stalls the process that it reads: it may take this share of the time.
+const SLOW_SHARE: f64 = 0.002;
+const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
+/// The process tree is read anew this often, beside the samples of known processes.
+const TREE_GAP: Duration = Duration::from_secs(1);
+/// Above this share of all processors the run is called saturated.
+const SATURATED_SHARE: f64 = 0.95;
+/// A gap of this many ticks is recorded.
+const GAP_TICKS: u32 = 3;
+
+/// The sampling of one round.
+pub(crate) struct Sampling {
+    root: HostRoot,
+    metric: Metric,
+    started: Instant,
+    views: Vec<ServiceView>,
+    slow_budget: SlowBudget,
+    slow_turn: usize,
+    tree_read: Option<Instant>,
+    usage: Option<CpuUsage>,
+    busy_shares: Vec<f64>,
+    previous_boottime_us: Option<i64>,
+    /// Of writing the previous tick, which is entered with the next one.
+    write_cost: TickCost,
+}
+
+impl Sampling {
+    /// Of services that were started at `started`.
+    pub(crate) fn new(root: &HostRoot, metric: Metric, slots: &[Slot], started: Instant) -> Self {
+        let view = |slot: &Slot| ServiceView { arm: slot.arm.arm.name.clone(), ..ServiceView::default() };
+        Self {
+            root: root.clone(),
+            metric,
+            started,
+            views: slots.iter().map(view).collect(),
+            slow_budget: SlowBudget::new(SLOW_SHARE, SLOW_LEAST_GAP),
+            slow_turn: 0,
+            tree_read: None,
+            usage: CpuUsage::read(root).ok(),
+            busy_shares: Vec::new(),
+            previous_boottime_us: None,
+            write_cost: TickCost::default(),
+        }
+    }
+
+    /// What to show of the services.
+    pub(crate) fn views(&self) -> &[ServiceView] {
+        &self.views
+    }
+
+    /// Shows that a service has ended.
+    pub(crate) fn ended(&mut self, slot: usize, services: &[RunningService]) {
+        let service = services.iter().find(|service| service.slot == slot);
+        let ending = service.and_then(|service| service.ending.as_ref());
+        self.views[slot].ended = ending.map(ToString::to_string);
+    }
+
+    /// Takes one tick.
+    pub(crate) fn take(
+        &mut self,
+        services: &mut [RunningService],
+        round: &dyn Round,
+        sequence: i64,
+    ) -> TickInput {
+        let now = heaptrial_host::Instant::now();
+        let mut tick = TickInput {
+            sequence,
+            wall_us: now.wall_us,
+            boottime_us: now.boottime_us,
+            ..TickInput::default()
+        };
+        let ((), cost) = TickCost::measure(|| {
+            self.follow_trees(services);
+            self.read_samples(services, round, &mut tick, now);
+            let elapsed = self.started.elapsed();
+            if self.slow_budget.allows(elapsed) {
+                self.slow_turn += 1;
+                let spent = read_slow_sample(services, self.slow_turn, &mut tick);
+                self.slow_budget.spent(elapsed, spent);
+            }
+        });
+        tick.cost_wall_us = cost.wall_us + self.write_cost.wall_us;
+        tick.cost_cpu_us = cost.cpu_us + self.write_cost.cpu_us;
+        if let (Some(before), Ok(after)) = (self.usage, CpuUsage::read(&self.root)) {
+            self.busy_shares.extend(after.busy_share_since(&before));
+            self.usage = Some(after);
+        }
+        tick
+    }
+
+    /// Accounts for the writing of a tick; tells of a gap before it.
+    pub(crate) fn wrote(&mut self, tick: &TickInput, cost: TickCost, period: Duration) -> Option<Event> {
+        self.write_cost = cost;
+        let previous = self.previous_boottime_us.replace(tick.boottime_us)?;
+        // On the boot clock, which counts the time that the machine was suspended.
+        let gap = Duration::from_micros((tick.boottime_us - previous).max(0) as u64);
+        let text = format!("no sample could be taken for {:.1} s", gap.as_secs_f64());
+        (gap >= period * GAP_TICKS).then_some(Event { slot: None, kind: "gap", text })
+    }
+
+    /// What to say when the processors were saturated.
+    pub(crate) fn saturation(&mut self, services: usize) -> Option<Event> {
+        self.busy_shares.sort_unstable_by(f64::total_cmp);
+        let shares = &self.busy_shares;
+        let median = *shares.get(shares.len() / 2)?;
+        let over = shares.iter().filter(|share| **share >= SATURATED_SHARE).count();
+        let effect = match services {
+            1 => "the service had to wait for processors",
+            _ => "services waited for each other, and figures of arms that need much CPU may be too low",
+        };
+        let text = format!(
+            "the processors were {:.0}% busy in the median and saturated in {:.0}% of the time: {effect}",
+            median * 100.0,
+            over as f64 / shares.len() as f64 * 100.0
+        );
+        (median >= SATURATED_SHARE).then_some(Event { slot: None, kind: "cpu_saturated", text })
+    }
+
+    fn follow_trees(&mut self, services: &mut [RunningService]) {
+        if self.tree_read.is_some_and(|read| read.elapsed() < TREE_GAP) {
+            return;
+        }
+        // Without `/proc` the samples fail as well, and say so.
+        if let Ok(tree) = ProcessTree::scan(&self.root) {
+            let alive = services.iter_mut().filter(|service| service.ending.is_none());
+            alive.for_each(|service| service.sampler.follow(&tree));
+        }
+        self.tree_read = Some(Instant::now());
+    }
+
+    fn read_samples(
+        &mut self,
+        services: &mut [RunningService],
+        round: &dyn Round,
+        tick: &mut TickInput,
+        now: heaptrial_host::Instant,
+    ) {
+        for service in services.iter_mut().filter(|service| service.ending.is_none()) {
+            // A service that ended since is noticed at the next tick.
+            let Ok(sample) = service.sampler.read() else { continue };
+            tick.samples.push((service.life_id, sample));
+            let view = &mut self.views[service.slot];
+            view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
+            view.rss_bytes = sample.rss_bytes;
+            view.metric_bytes.push(match self.metric {
+                Metric::Rss => sample.rss_bytes,
+                _ => sample.anon_bytes + sample.swap_bytes,
+            });
+            for (name, value) in round.observe(service.slot) {
+                if name == crate::tor::CONSENSUS_AGE {
+                    view.consensus_age_seconds = Some(value);
+                }
+                tick.observations.push((service.life_id, name, value));
+            }
+        }
+    }
+}
+
+/// Takes the expensive reading of one service, each in turn; gives what it cost.
+fn read_slow_sample(services: &mut [RunningService], turn: usize, tick: &mut TickInput) -> Duration {
+    let mut alive: Vec<&mut RunningService> =
+        services.iter_mut().filter(|service| service.ending.is_none()).collect();
+    if alive.is_empty() {
+        return Duration::ZERO;
+    }
+    let index = turn % alive.len();
+    match alive[index].sampler.read_slow() {
+        Ok(slow) => {
+            tick.slow_samples.push((alive[index].life_id, slow));
+            Duration::from_micros(slow.cost_us)
+        }
+        Err(_) => Duration::ZERO,
+    }
+}

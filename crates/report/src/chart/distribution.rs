@@ -1,0 +1,132 @@
+//! The last reading of every service, by arm.
+
+use super::scale::Scale;
+use super::svg::{element, group, line, rectangle, text};
+use super::{Canvas, Chart, metric_name, named_value};
+
+const RADIUS: f64 = 4.5;
+/// Where an arm has so many services that their marks would reach further, they overlap.
+const REACH_AT_MOST: f64 = 60.0;
+
+pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
+    let arms = canvas.ranked_arms();
+    let finals = |arm: usize| -> Vec<(usize, f64)> {
+        let counted = canvas.counted(arm).into_iter();
+        counted
+            .filter_map(|i| Some((i, canvas.report.services[i].memory.as_ref()?.final_bytes as f64)))
+            .collect()
+    };
+    let highest = arms.iter().flat_map(|arm| finals(*arm)).map(|(_, bytes)| bytes).fold(0.0, f64::max);
+    if arms.is_empty() {
+        return None;
+    }
+    let metric = metric_name(canvas.report.analysis.metric);
+    let (left, right) = if canvas.is_wide() { (240.0, 40.0) } else { (12.0, 14.0) };
+    let x = Scale::memory(highest, if canvas.is_wide() { 7 } else { 4 }, (left, canvas.width() - right));
+    let name_above = if canvas.is_wide() { 0.0 } else { 18.0 };
+
+    let mut rows = Vec::new();
+    let mut top = 12.0;
+    for arm in arms {
+        let services = finals(arm);
+        let places: Vec<f64> = services.iter().map(|(_, bytes)| x.at(*bytes)).collect();
+        let mut offsets = swarm(&places, 2.0 * RADIUS - 1.0);
+        let widest = offsets.iter().fold(0.0f64, |reach, offset| reach.max(offset.abs()));
+        let reach = widest.min(REACH_AT_MOST);
+        if widest > reach {
+            offsets.iter_mut().for_each(|offset| *offset *= reach / widest);
+        }
+        let depth = 2.0 * reach + 30.0 + name_above;
+        rows.push((arm, services, offsets, top, depth));
+        top += depth;
+    }
+    let bottom = top + 2.0;
+    let caption = format!(
+        "Last {metric} reading of every service that counts, one mark each; the line across a row is the arm's median."
+    );
+    let mut chart =
+        canvas.chart("distribution-at-the-end", "Every service at the end", caption, bottom + 46.0);
+    let mut body = group("plot");
+    for (_, _, _, top, depth) in rows.iter().step_by(2) {
+        body.push(rectangle("warm", (0.0, *top), canvas.width(), *depth));
+    }
+    for tick in &x.ticks {
+        let at = x.at(tick.value);
+        body.push(line(if tick.value == 0.0 { "axis" } else { "grid" }, (at, 12.0), (at, bottom)));
+        body.push(text("quiet middle", (at, bottom + 18.0), &tick.label));
+    }
+    let unit = format!("{metric} at the end ({})", x.unit);
+    body.push(text("quiet end", (canvas.width() - right, bottom + 37.0), &unit));
+    for (arm, services, offsets, top, depth) in &rows {
+        let middle = top + name_above + (depth - name_above) / 2.0;
+        let look = canvas.look(*arm);
+        let name = canvas.arm_name(*arm, if canvas.is_wide() { 28 } else { 40 });
+        let label = if canvas.is_wide() {
+            text("end", (left - 14.0, middle + 4.0), &name)
+        } else {
+            text("halo", (left + 7.0, top + 16.0), &name)
+        };
+        body.push(label.child(element("title").text(&canvas.report.arms[*arm].name)));
+        let values: Vec<f64> = services.iter().map(|(_, bytes)| *bytes).collect();
+        if let (Some(median), true) = (heaptrial_stats::median(&values), values.len() > 1) {
+            let half = (depth - name_above) / 2.0 - 4.0;
+            let at = x.at(median);
+            let path = super::svg::path_data([[(at, middle - half), (at, middle + half)]]);
+            body.push(element("path").class(&format!("thick {}", look.line_class())).attribute("d", &path));
+        }
+        for ((index, bytes), offset) in services.iter().zip(offsets) {
+            let hover = named_value(&canvas.report.services[*index].name, *bytes);
+            let dot = look.marker((x.at(*bytes), middle + offset), RADIUS);
+            body.push(group("dot").child(element("title").text(&hover)).child(dot));
+        }
+    }
+    chart.body = body.to_string();
+    Some(chart)
+}
+
+/// Offsets across the axis that keep marks at `places` at least `distance` apart: each mark goes to the
+/// free offset nearest to the middle.
+fn swarm(places: &[f64], distance: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));
+    let mut offsets = vec![0.0; places.len()];
+    let mut placed: Vec<(f64, f64)> = Vec::new();
+    for index in order {
+        let near: Vec<(f64, f64)> =
+            placed.iter().rev().take_while(|other| places[index] - other.0 < distance).copied().collect();
+        // Candidates touch a neighbour from above or below.
+        let mut candidates = vec![0.0];
+        for (place, offset) in &near {
+            let across = (distance.powi(2) - (places[index] - place).powi(2)).max(0.0).sqrt();
+            candidates.extend([offset + across, offset - across]);
+        }
+        candidates.sort_by(|a: &f64, b: &f64| a.abs().total_cmp(&b.abs()));
+        let free = |candidate: &f64| {
+            near.iter().all(|(place, offset)| {
+                (places[index] - place).powi(2) + (candidate - offset).powi(2) >= distance.powi(2) - 1e-6
+            })
+        };
+        offsets[index] = candidates.into_iter().find(free).unwrap_or(0.0);
+        placed.push((places[index], offsets[index]));
+    }
+    offsets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn marks_do_not_overlap(places in prop::collection::vec(0.0f64..200.0, 1..40)) {
+            let offsets = swarm(&places, 8.0);
+            for a in 0..places.len() {
+                for b in a + 1..places.len() {
+                    let apart = (places[a] - places[b]).hypot(offsets[a] - offsets[b]);
+                    prop_assert!(apart >= 8.0 - 1e-3, "{apart}");
+                }
+            }
+        }
+    }
+}

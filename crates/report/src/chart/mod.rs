@@ -1,0 +1,235 @@
+//! The charts of a report as SVG.
+
+mod bars;
+mod distribution;
+mod palette;
+mod panels;
+mod scale;
+mod svg;
+mod timeline;
+
+pub(crate) use palette::{Look, Sheet, style_sheet, variables};
+pub(crate) use svg::element;
+
+use heaptrial_model::Metric;
+use svg::{Element, coordinate, rectangle, text};
+
+use crate::{Report, Trajectories, units};
+
+/// Height of title and subtitle of a chart in a file of its own.
+const HEADING: f64 = 52.0;
+
+/// A chart of a report.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// Stem of its file's name.
+    pub name: &'static str,
+    /// Title.
+    pub title: String,
+    /// What it shows.
+    pub caption: String,
+    /// Its figures in words, for readers who do not see it.
+    pub description: String,
+    subtitle: String,
+    width: f64,
+    height: f64,
+    body: String,
+    /// What shows values under the pointer; left out of pictures.
+    overlay: String,
+}
+
+/// For which width a chart is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// A page on a desktop, and files.
+    Wide,
+    /// A phone.
+    Narrow,
+}
+
+impl Layout {
+    fn width(self) -> f64 {
+        match self {
+            Self::Wide => 900.0,
+            Self::Narrow => 400.0,
+        }
+    }
+}
+
+/// What all charts are drawn from.
+#[derive(Clone, Copy)]
+struct Canvas<'a> {
+    report: &'a Report,
+    trajectories: &'a Trajectories,
+    layout: Layout,
+}
+
+/// All charts of a report that has a figure to show. `report` must be printable.
+pub(crate) fn all(report: &Report, trajectories: &Trajectories, layout: Layout) -> Vec<Chart> {
+    let canvas = Canvas { report, trajectories, layout };
+    [bars::draw(canvas), timeline::draw(canvas), distribution::draw(canvas), panels::draw(canvas)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+impl Chart {
+    /// The drawing for a page that has the style sheet [`Sheet::Page`], and names it by `id`.
+    pub(crate) fn inline(&self, id: &str, class: &str) -> String {
+        let labels = format!("{id}-title {id}-description");
+        self.root(0.0)
+            .class(class)
+            .attribute("role", "img")
+            .attribute("aria-labelledby", &labels)
+            .child(element("title").attribute("id", &format!("{id}-title")).text(&self.title))
+            .child(
+                element("desc")
+                    .attribute("id", &format!("{id}-description"))
+                    .text(&format!("{} {}", self.caption, self.description)),
+            )
+            .raw(&self.body)
+            .raw(&self.overlay)
+            .to_string()
+    }
+
+    /// A file of its own: follows the light or dark scheme of whoever shows it.
+    pub fn file(&self) -> String {
+        self.standalone(Sheet::File)
+    }
+
+    /// A file of its own for renderers of pictures: light.
+    pub(crate) fn picture(&self) -> String {
+        self.standalone(Sheet::Picture)
+    }
+
+    fn standalone(&self, sheet: Sheet) -> String {
+        let mut root = self
+            .root(HEADING)
+            .number("width", self.width)
+            .number("height", self.height + HEADING)
+            .child(element("title").text(&format!("{}. {} {}", self.title, self.caption, self.description)))
+            .child(element("style").raw(&style_sheet(sheet)))
+            .child(rectangle("ground", (0.0, -HEADING), self.width, self.height + HEADING))
+            .child(text("title", (16.0, -HEADING + 26.0), &self.title))
+            .child(text("quiet", (16.0, -HEADING + 45.0), &self.subtitle))
+            .raw(&self.body);
+        if sheet == Sheet::File {
+            root = root.raw(&self.overlay);
+        }
+        format!("{root}\n")
+    }
+
+    fn root(&self, heading: f64) -> Element {
+        let numbers = [0.0, -heading, self.width, self.height + heading].map(coordinate);
+        element("svg")
+            .attribute("xmlns", "http://www.w3.org/2000/svg")
+            .attribute("viewBox", &numbers.join(" "))
+    }
+}
+
+impl Canvas<'_> {
+    fn width(self) -> f64 {
+        self.layout.width()
+    }
+
+    fn is_wide(self) -> bool {
+        self.layout == Layout::Wide
+    }
+
+    fn look(self, arm: usize) -> Look {
+        Look::of(self.report, arm)
+    }
+
+    /// An arm's name in at most `limit` characters.
+    fn arm_name(self, arm: usize, limit: usize) -> String {
+        self.report.arms.get(arm).map_or(String::new(), |arm| shorten(&arm.name, limit))
+    }
+
+    /// Mean of the last readings of an arm.
+    fn final_bytes(self, arm: usize) -> Option<f64> {
+        self.report.arms.get(arm)?.final_bytes().map(|bytes| bytes as f64)
+    }
+
+    /// Positions of the services of an arm that count.
+    fn counted(self, arm: usize) -> Vec<usize> {
+        let services = self.trajectories.services.iter().zip(&self.report.services).enumerate();
+        services
+            .filter(|(_, (line, service))| line.arm == arm && service.counts)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// Arms that have a figure, least memory first.
+    fn ranked_arms(self) -> Vec<usize> {
+        let order = self.report.ranking().into_iter();
+        order.filter(|arm| self.report.arms[*arm].memory.is_some()).collect()
+    }
+
+    fn chart(self, name: &'static str, title: &str, caption: String, height: f64) -> Chart {
+        let Self { report, .. } = self;
+        let allocators = if report.arms.len() == 1 { "arm" } else { "arms" };
+        let subtitle = format!(
+            "{}: {}, {} {allocators}, {}, seed {}",
+            shorten(&report.name, 40),
+            report.kind.describe(),
+            report.arms.len(),
+            report.started_at.get(..10).unwrap_or_default(),
+            report.seed
+        );
+        Chart {
+            name,
+            title: title.to_owned(),
+            caption,
+            description: String::new(),
+            subtitle,
+            width: self.width(),
+            height,
+            body: String::new(),
+            overlay: String::new(),
+        }
+    }
+}
+
+/// The metric as a short name for labels.
+pub(crate) fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Rss => "RSS",
+        Metric::Anon => "RssAnon + VmSwap",
+        Metric::Pss => "PSS",
+        Metric::Cgroup => "cgroup memory",
+    }
+}
+
+/// `text` in at most `limit` characters, cut in its middle: names often differ at their ends.
+pub(crate) fn shorten(text: &str, limit: usize) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    if characters.len() <= limit {
+        return text.to_owned();
+    }
+    let kept = limit.saturating_sub(1);
+    let head: String = characters[..kept.div_ceil(2)].iter().collect();
+    let tail: String = characters[characters.len() - kept / 2..].iter().collect();
+    format!("{head}…{tail}")
+}
+
+/// Width of a text, somewhat more than any usual font needs.
+fn text_width(text: &str, size: f64) -> f64 {
+    unicode_width::UnicodeWidthStr::width(text) as f64 * size * 0.62
+}
+
+/// `name  1.2 GiB`: what hovering tells.
+fn named_value(name: &str, bytes: f64) -> String {
+    format!("{name}: {}", units::memory(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        assert_eq!(shorten("mimalloc@3.0.1?purge_delay=0", 15), "mimallo…delay=0");
+        assert_eq!(shorten("glibc", 15), "glibc");
+        assert_eq!(shorten("glibc", 1), "…");
+    }
+}

@@ -1,0 +1,199 @@
+//! What a report says beside its figures: warnings, what could not be measured, and notes.
+
+use heaptrial_model::Metric;
+
+use crate::document::{Event, Kind, Outcome, Report, Service};
+use crate::units;
+
+/// From this share of all CPUs on, services wait for each other.
+const SATURATED_CPU_SHARE: f64 = 0.85;
+/// Kinds of events that are warnings.
+const TOLD: [&str; 5] = ["cpu_saturated", "lag", "gap", "warning", "arm_failed"];
+/// Events of one kind beyond these are only counted.
+const TOLD_AT_MOST: usize = 8;
+/// From this share of one CPU on, sampling is worth a warning.
+const COSTLY_SAMPLING_SHARE: f64 = 0.05;
+/// Final readings are called unequal in age below this share of the oldest.
+const EQUAL_AGE_SHARE: f64 = 0.95;
+/// From this share of RSS on, pages that were given back but still count are worth a note.
+const LAZYFREE_SHARE: f64 = 0.05;
+
+/// Adds the findings to a report that is otherwise complete.
+pub(crate) fn add(report: &mut Report) {
+    let warnings = warnings(report);
+    let unmeasured = unmeasured(report);
+    let notes = notes(report);
+    report.warnings = warnings;
+    report.unmeasured = unmeasured;
+    report.notes = notes;
+}
+
+fn warnings(report: &Report) -> Vec<String> {
+    let mut warnings = Vec::new();
+    match report.outcome {
+        Outcome::Completed => {}
+        Outcome::Interrupted => warnings.push(format!(
+            "The run was interrupted after {}; the figures are of what there is.",
+            units::duration(report.duration_seconds)
+        )),
+        Outcome::Failed => warnings.push("The run failed; the figures are of what there is.".to_owned()),
+        Outcome::Unfinished => warnings.push(
+            "No end of the run was recorded: it still runs or was killed; the figures are of what there is."
+                .to_owned(),
+        ),
+    }
+    warnings.extend(saturation(report));
+    warnings.extend(unequal_age(report));
+    let sampling = report.sampler.cpu_seconds / report.duration_seconds;
+    if sampling > COSTLY_SAMPLING_SHARE {
+        warnings.push(format!("Sampling took {} of one CPU.", units::share(sampling)));
+    }
+    for kind in TOLD {
+        warnings.extend(told(report, kind));
+    }
+    warnings
+}
+
+/// The events of a kind as warnings; the first ones where they are many.
+fn told(report: &Report, kind: &str) -> Vec<String> {
+    // A failure of a service is told by its arm.
+    let of_arm = |event: &Event| kind == "arm_failed" && event.service.is_some();
+    let events: Vec<&Event> =
+        report.events.iter().filter(|event| event.kind == kind && !of_arm(event)).collect();
+    let mut warnings: Vec<String> =
+        events.iter().take(TOLD_AT_MOST).map(|event| about(report, event)).collect();
+    if events.len() > TOLD_AT_MOST {
+        warnings.push(format!("There are {} more events of kind {kind}.", events.len() - TOLD_AT_MOST));
+    }
+    warnings
+}
+
+/// What happened, and to which service of which arm.
+fn about(report: &Report, event: &Event) -> String {
+    let Some(name) = &event.service else { return sentence(&event.text) };
+    let service = report.services.iter().find(|service| service.name == *name);
+    let arm = service.filter(|service| !service.name.contains(&service.arm));
+    let arm = arm.map_or_else(String::new, |service| format!(" ({})", service.arm));
+    format!("{name}{arm}: {}", sentence(&event.text))
+}
+
+fn saturation(report: &Report) -> Option<String> {
+    // The sampler's own observation says more.
+    if report.events.iter().any(|event| event.kind == "cpu_saturated") {
+        return None;
+    }
+    let share = report.cpu_share.filter(|share| *share >= SATURATED_CPU_SHARE)?;
+    let cpus = report.host.cpu_count?;
+    Some(format!(
+        "The services used {} of the machine's {cpus} CPUs: they waited for each other, so less work was done in \
+         the time than on an idle machine.",
+        units::share(share)
+    ))
+}
+
+fn unequal_age(report: &Report) -> Option<String> {
+    let ages =
+        || report.services.iter().filter(|service| service.counts).filter_map(|service| service.age_seconds);
+    let oldest = ages().fold(0.0, f64::max);
+    let youngest = ages().fold(f64::INFINITY, f64::min);
+    (youngest < EQUAL_AGE_SHARE * oldest).then(|| {
+        format!(
+            "The last readings are not of equal age ({} to {}); medians, ratios and slopes end at {}.",
+            units::duration(youngest),
+            units::duration(oldest),
+            units::duration(youngest)
+        )
+    })
+}
+
+fn unmeasured(report: &Report) -> Vec<String> {
+    let mut missing = Vec::new();
+    let facts = [
+        ("operating system", report.host.os.is_none()),
+        ("kernel", report.host.kernel.is_none()),
+        ("number of CPUs", report.host.cpu_count.is_none()),
+        ("memory of the host", report.host.ram_bytes.is_none()),
+        ("mode of transparent huge pages", report.host.thp_mode.is_none()),
+        ("control group version", report.host.cgroup_version.is_none()),
+    ];
+    missing.extend(
+        facts.iter().filter(|fact| fact.1).map(|fact| format!("The host's {} could not be read.", fact.0)),
+    );
+
+    let lived: Vec<&Service> = report.services.iter().filter(|service| service.readings > 0).collect();
+    let without_smaps = lived.iter().filter(|service| service.smaps.is_none()).count();
+    if without_smaps > 0 {
+        missing.push(format!(
+            "PSS, private dirty, lazily freed and huge pages were not read for {without_smaps} of {} services.",
+            lived.len()
+        ));
+    }
+    if report.kind == Kind::LabTor && lived.iter().any(|service| service.consensus_age.is_none()) {
+        missing.push("The age of the consensus was not read for every relay.".to_owned());
+    }
+    let unknown: Vec<&str> = report
+        .arms
+        .iter()
+        .filter(|arm| arm.identity.as_ref().is_some_and(|identity| identity.version.is_none()))
+        .map(|arm| arm.name.as_str())
+        .collect();
+    if !unknown.is_empty() {
+        missing.push(format!(
+            "The exact version of the allocator could not be proved for {}.",
+            unknown.join(", ")
+        ));
+    }
+    let compared: Vec<_> = report.arms.iter().filter_map(|arm| arm.ratio_to_control.as_ref()).collect();
+    if compared.iter().any(|ratio| ratio.low.is_none()) {
+        missing.push(
+            "Intervals: with one service per arm the spread between services is unknown; repeat the run \
+             (--repeat) to get them."
+                .to_owned(),
+        );
+    }
+    if report.arms.iter().any(|arm| arm.memory.as_ref().is_some_and(|memory| memory.median_bytes.is_none())) {
+        missing.push("Medians, ratios and slopes: there are no readings after warm-up.".to_owned());
+    }
+    missing
+}
+
+fn notes(report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    if report.kind.is_lab() {
+        notes.push(
+            "The lab screens, the field decides: this run tells which arms are worth a trial on real services, \
+             not what those will need."
+                .to_owned(),
+        );
+    }
+    for arm in &report.arms {
+        let own = || report.services.iter().filter(|service| service.counts && service.arm == arm.name);
+        let freed: u64 = own().filter_map(|service| service.smaps).map(|smaps| smaps.lazyfree_bytes).sum();
+        let rss: u64 = own()
+            .filter(|service| service.smaps.is_some())
+            .filter_map(|service| service.rss_bytes_final)
+            .sum();
+        if rss > 0 && freed as f64 >= LAZYFREE_SHARE * rss as f64 {
+            notes.push(format!(
+                "{}: {} of its RSS is memory already given back to the kernel (MADV_FREE) that still counts until \
+                 the kernel takes it.",
+                arm.name,
+                units::share(freed as f64 / rss as f64)
+            ));
+        }
+    }
+    if report.analysis.metric == Metric::Rss && report.kind == Kind::LabTor {
+        notes.push(
+            "RSS contains the pages of the program's file, which relays share; RssAnon is the allocator's part."
+                .to_owned(),
+        );
+    }
+    notes
+        .extend(report.events.iter().filter(|event| event.kind == "note").map(|event| sentence(&event.text)));
+    notes
+}
+
+fn sentence(text: &str) -> String {
+    let text = text.trim_end();
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}

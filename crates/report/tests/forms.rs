@@ -1,0 +1,93 @@
+//! The forms of a report over synthetic databases.
+
+mod fixture;
+
+use fixture::Fixture;
+use heaptrial_report::{Options, Report, Trajectories, terminal, write};
+
+fn report(fixture: &Fixture) -> (Report, Trajectories) {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, trial) = fixture.write(&folder.path().join("trial.db"));
+    Report::with_trajectories(&store, trial, &Options::default()).unwrap()
+}
+
+#[test]
+fn a_tor_run_on_the_terminal() {
+    insta::assert_snapshot!(terminal(&report(&fixture::tor()).0, false).unwrap());
+}
+
+#[test]
+fn a_command_run_with_losses_on_the_terminal() {
+    insta::assert_snapshot!(terminal(&report(&fixture::command(8)).0, false).unwrap());
+}
+
+#[test]
+fn a_command_run_as_markdown() {
+    let (report, trajectories) = report(&fixture::command(8));
+    insta::assert_snapshot!(report.markdown(&trajectories).unwrap());
+}
+
+#[test]
+fn a_tor_run_as_json() {
+    insta::assert_snapshot!(report(&fixture::tor()).0.json().unwrap());
+}
+
+#[test]
+fn colour_changes_nothing_but_colour() {
+    let (report, _) = report(&fixture::command(8));
+    let colored = terminal(&report, true).unwrap();
+    assert!(colored.contains("\x1b[1m"));
+    let mut plain = String::new();
+    let mut rest = colored.as_str();
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        plain.push_str(before);
+        rest = after.split_once('m').unwrap().1;
+    }
+    plain.push_str(rest);
+    let trimmed: Vec<&str> = plain.lines().map(str::trim_end).collect();
+    let expected = terminal(&report, false).unwrap();
+    assert_eq!(trimmed, expected.lines().collect::<Vec<_>>());
+}
+
+/// A run of any size gets all its charts, as drawings and as pictures.
+#[test]
+fn charts_hold_few_and_many_arms_and_services() {
+    for (arms, repeats) in [(1, 1), (2, 3), (9, 12), (24, 4)] {
+        let mut fixture = fixture::command(1);
+        let identity = fixture.arms[0].1.clone();
+        fixture.arms = (0..arms)
+            .map(|arm| (format!("mimalloc@3.{arm}.1?purge_delay={arm}"), identity.clone()))
+            .collect();
+        fixture.services = (0..arms * repeats)
+            .map(|index| {
+                let (arm, block) = (index % arms, (index / arms) as u32);
+                let level = 50.0 + 20.0 * arm as f64;
+                fixture::Service::new(
+                    &format!("service-{index}"),
+                    arm,
+                    block,
+                    fixture::curve(level, 0.5, index as u32),
+                )
+            })
+            .collect();
+        let (report, trajectories) = report(&fixture);
+        let folder = tempfile::tempdir().unwrap();
+        let written = write(&report, &trajectories, folder.path()).unwrap();
+        assert_eq!(written.charts.len(), 8);
+        for chart in report.charts(&trajectories).unwrap() {
+            let svg = chart.file();
+            assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{}", chart.name);
+        }
+        keep(&written.charts, &format!("{arms}-arms"));
+    }
+}
+
+/// For looking at: kept where `HEAPTRIAL_SCREENSHOTS` names a folder.
+fn keep(charts: &[std::path::PathBuf], prefix: &str) {
+    let Some(folder) = std::env::var_os("HEAPTRIAL_SCREENSHOTS") else { return };
+    std::fs::create_dir_all(&folder).unwrap();
+    for chart in charts.iter().filter(|path| path.extension().is_some_and(|extension| extension == "png")) {
+        let name = format!("{prefix}-{}", chart.file_name().unwrap().to_string_lossy());
+        std::fs::copy(chart, std::path::Path::new(&folder).join(name)).unwrap();
+    }
+}
