@@ -141,7 +141,7 @@ mod tests {
         let other_file = Identity { sha256: Some("cc".to_owned()), ..found() };
         let mut foreign = found();
         foreign.settings.insert("MIMALLOC_VERBOSE".to_owned(), "1".to_owned());
-        let why = prove(&obtained(), &foreign).unwrap_err().why;
+        let why = prove(&expected(), &foreign).unwrap_err().why;
         assert!(why.contains("MIMALLOC_VERBOSE=1") && why.contains("no part of the treatment"), "{why}");
         let no_setting = Identity { settings: BTreeMap::new(), ..found() };
         for (identity, why) in [

@@ -3,6 +3,7 @@
 use heaptrial_model::Metric;
 
 use crate::document::{Event, Kind, Outcome, Report, Service};
+use crate::summary::capitalised;
 use crate::units;
 
 /// From this share of all CPUs on, services wait for each other.
@@ -70,7 +71,7 @@ fn told(report: &Report, kind: &str) -> Vec<String> {
 
 /// What happened, and to which service of which arm.
 fn about(report: &Report, event: &Event) -> String {
-    let Some(name) = &event.service else { return sentence(&event.text) };
+    let Some(name) = &event.service else { return capitalised(&sentence(&event.text)) };
     let service = report.services.iter().find(|service| service.name == *name);
     let arm = service.filter(|service| !service.name.contains(&service.arm));
     let arm = arm.map_or_else(String::new, |service| format!(" ({})", service.arm));
@@ -188,8 +189,8 @@ fn notes(report: &Report) -> Vec<String> {
                 .to_owned(),
         );
     }
-    notes
-        .extend(report.events.iter().filter(|event| event.kind == "note").map(|event| sentence(&event.text)));
+    let told = report.events.iter().filter(|event| event.kind == "note");
+    notes.extend(told.map(|event| about(report, event)));
     notes
 }
 

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::chart::{self, Chart, Layout, Look, Sheet, element};
 use crate::document::{Outcome, Report};
-use crate::markdown::{EVENTS_SHOWN, capitalised};
+use crate::markdown::EVENTS_SHOWN;
 use crate::table::{self, Detail, Emphasis, Table};
 use crate::{Trajectories, summary, units};
 
@@ -96,7 +96,7 @@ fn header(report: &Report) -> Markup {
         header {
             h1 { (report.name) }
             p class="meta" {
-                span { (capitalised(report.kind.describe())) }
+                span { (summary::capitalised(report.kind.describe())) }
                 " " span class=(state) { (report.outcome.as_str()) }
                 " " time datetime=(report.started_at) { (date_and_time(&report.started_at)) }
                 " " span { (units::duration(report.duration_seconds)) }

@@ -19,7 +19,7 @@ pub(crate) fn page(report: &Report, charts: &[Chart]) -> String {
     put(&format!("# {}", escaped(&report.name)));
     put(&format!(
         "{}, {}, {}.",
-        capitalised(report.kind.describe()),
+        summary::capitalised(report.kind.describe()),
         report.outcome.as_str(),
         escaped(report.started_at.get(..10).unwrap_or_default())
     ));
@@ -72,12 +72,6 @@ pub(crate) fn page(report: &Report, charts: &[Chart]) -> String {
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
-}
-
-/// With a capital letter at the start.
-pub(crate) fn capitalised(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
 }
 
 fn chart_block(chart: &Chart) -> String {

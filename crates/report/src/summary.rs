@@ -212,3 +212,9 @@ fn collect_parameters(name: &str, value: &serde_json::Value, pairs: &mut Vec<(St
         other => pairs.push((name.to_owned(), other.to_string())),
     }
 }
+
+/// With a capital letter at the start.
+pub(crate) fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
+}
