@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 use support::{arm, heaptrial, json, processes_with, run, stderr, stdout, wait_for};
 
-/// Holds 40 MB in pieces and stays.
-const HOLDER: &str = "import time\nheld = [bytes(4000) for _ in range(10000)]\ntime.sleep(600)\n";
+/// Holds 40 MB in pieces, a little more or less each time, and stays.
+const HOLDER: &str = "import random, time\nheld = [bytes(4000) for _ in range(random.randrange(10000, 10500))]\ntime.sleep(600)\n";
 
 fn folder_with(program: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

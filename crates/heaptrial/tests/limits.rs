@@ -60,7 +60,8 @@ fn a_full_disk_ends_the_run_and_loses_nothing_that_was_committed() {
     let output = run(folder.path(), "report small/run --out elsewhere --json");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let samples = json(&output)["samples"].as_u64().unwrap();
-    assert!(samples > 50, "{samples}");
+    // What fits into 700 KB beside schema, logs and plan.
+    assert!(samples >= 10, "{samples}");
     drop(disk);
 }
 
