@@ -40,11 +40,11 @@ const SOURCE: &str = r#"
     }
 "#;
 
-/// The program with the probe: an example of this crate, which cargo builds for its tests.
+/// The program with the probe: an example of this crate, which cargo builds with its tests.
 fn probe() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let probe = tests.parent().unwrap().parent().unwrap().join("examples/allocator");
-    assert!(probe.exists(), "{} is missing: cargo build --example allocator", probe.display());
+    let probe = tests.parent().unwrap().parent().unwrap().join("examples/probe");
+    assert!(probe.exists(), "{} is missing: cargo build --example probe", probe.display());
     probe
 }
 

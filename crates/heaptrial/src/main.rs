@@ -18,7 +18,8 @@ use crate::options::GlobalOptions;
 ///
 /// Runs the same workload under several allocators and reports who needs how much memory.
 ///
-/// Exit codes: 0 done, 1 failed, 2 usage, 3 refused and nothing changed, 4 inconclusive.
+/// Exit codes: 0 done; 1 failed, also where a service failed or the run was interrupted; 2 usage;
+/// 3 refused and nothing changed; 130 ended by a second Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrial", version, max_term_width = 100)]
 struct Cli {
@@ -29,8 +30,10 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    // A reader that closes the pipe early (`heaptrial ... | head`) is no error; children of a lab run
-    // get the default disposition back from their keeper's exec.
+    if let Some(code) = commands::run_internal() {
+        return code;
+    }
+    // A reader that closes the pipe early (`heaptrial ... | head`) is no error.
     exit::end_quietly_on_closed_pipe();
     let cli = Cli::parse();
     cli.global.apply_color();

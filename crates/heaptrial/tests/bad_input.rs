@@ -79,6 +79,15 @@ fn a_folder_that_holds_a_run_is_not_overwritten() {
 }
 
 #[test]
+fn internal_commands_are_not_offered() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = support::stdout(&run(folder.path(), &format!("completions {shell}")));
+        assert!(script.contains("identify") && !script.contains("lab-keeper"), "{shell}");
+    }
+}
+
+#[test]
 fn a_closed_pipe_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = heaptrial(folder.path())

@@ -236,6 +236,7 @@ impl Run<'_> {
             let now = heaptrial_host::Instant::now();
             self.store.end_life(life_id, (now.wall_us, now.boottime_us), &ending)?;
             let hint = match ending {
+                Ending::Exited(_) => "; a program must stay in the foreground for longer than --duration",
                 Ending::ForkedAway => {
                     "; start it in the foreground, for instance with its option against running as a daemon"
                 }
@@ -304,6 +305,17 @@ impl Run<'_> {
             let end = started + self.plan.duration;
             std::thread::sleep(due.min(end).saturating_duration_since(Instant::now()));
         }
+        if self.interrupt.requested() {
+            self.progress.message(
+                "interrupted: the services are ended and the report is written; Ctrl-C again ends at once, without a \
+                 report (heaptrial report makes one later)",
+            );
+        }
+        // The last reading is at the end, whatever the tick, and with PSS.
+        self.notice_endings(slots, services, When::Now)?;
+        let last = sampling.take_last(services, round, self.sequence);
+        self.store.write_tick(self.trial_id, &last)?;
+        self.sequence += 1;
         self.outcome.interrupted |= self.interrupt.requested();
         let saturation = sampling.saturation(slots.len());
         self.tell(slots, services, saturation.into_iter().collect())
@@ -322,7 +334,8 @@ impl Run<'_> {
             let now = heaptrial_host::Instant::now();
             self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending)?;
             let age = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
-            let text = format!("{ending} after {age:.1} s{}", last_words(&service.stderr));
+            let planned = self.plan.duration.as_secs_f64();
+            let text = format!("{ending} after {age:.1} of {planned} s{}", last_words(&service.stderr));
             self.fail(service.service_id, &slots[service.slot], &text)?;
             service.ending = Some(ending);
             // Ends what the service left behind.

@@ -67,12 +67,43 @@ impl Sampling {
         self.views[slot].ended = ending.map(ToString::to_string);
     }
 
-    /// Takes one tick.
+    /// Takes one tick, with the expensive reading of one service if the budget allows it.
     pub(crate) fn take(
         &mut self,
         services: &mut [RunningService],
         round: &dyn Round,
         sequence: i64,
+    ) -> TickInput {
+        let allowed = self.slow_budget.allows(self.started.elapsed());
+        self.slow_turn += usize::from(allowed);
+        let turn = self.slow_turn;
+        self.take_with(services, round, sequence, |alive, tick| {
+            let index = turn % alive.len().max(1);
+            alive
+                .get_mut(index)
+                .filter(|_| allowed)
+                .map_or(Duration::ZERO, |service| read_slow(service, tick))
+        })
+    }
+
+    /// Takes the last tick, with the expensive reading of every service: what it stalls is over.
+    pub(crate) fn take_last(
+        &mut self,
+        services: &mut [RunningService],
+        round: &dyn Round,
+        sequence: i64,
+    ) -> TickInput {
+        self.take_with(services, round, sequence, |alive, tick| {
+            alive.iter_mut().map(|service| read_slow(service, tick)).sum()
+        })
+    }
+
+    fn take_with(
+        &mut self,
+        services: &mut [RunningService],
+        round: &dyn Round,
+        sequence: i64,
+        read_slow: impl FnOnce(&mut [&mut RunningService], &mut TickInput) -> Duration,
     ) -> TickInput {
         let now = heaptrial_host::Instant::now();
         let mut tick = TickInput {
@@ -84,11 +115,10 @@ impl Sampling {
         let ((), cost) = TickCost::measure(|| {
             self.follow_trees(services);
             self.read_samples(services, round, &mut tick, now);
-            let elapsed = self.started.elapsed();
-            if self.slow_budget.allows(elapsed) {
-                self.slow_turn += 1;
-                let spent = read_slow_sample(services, self.slow_turn, &mut tick);
-                self.slow_budget.spent(elapsed, spent);
+            let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
+            let spent = read_slow(&mut alive, &mut tick);
+            if !spent.is_zero() {
+                self.slow_budget.spent(self.started.elapsed(), spent);
             }
         });
         tick.cost_wall_us = cost.wall_us + self.write_cost.wall_us;
@@ -168,17 +198,11 @@ impl Sampling {
     }
 }
 
-/// Takes the expensive reading of one service, each in turn; gives what it cost.
-fn read_slow_sample(services: &mut [RunningService], turn: usize, tick: &mut TickInput) -> Duration {
-    let mut alive: Vec<&mut RunningService> =
-        services.iter_mut().filter(|service| service.ending.is_none()).collect();
-    if alive.is_empty() {
-        return Duration::ZERO;
-    }
-    let index = turn % alive.len();
-    match alive[index].sampler.read_slow() {
+/// Takes the expensive reading of a service; gives what it cost.
+fn read_slow(service: &mut RunningService, tick: &mut TickInput) -> Duration {
+    match service.sampler.read_slow() {
         Ok(slow) => {
-            tick.slow_samples.push((alive[index].life_id, slow));
+            tick.slow_samples.push((service.life_id, slow));
             Duration::from_micros(slow.cost_us)
         }
         Err(_) => Duration::ZERO,

@@ -61,6 +61,16 @@ fn told(report: &Report, kind: &str) -> Vec<String> {
     let of_arm = |event: &Event| kind == "arm_failed" && event.service.is_some();
     let events: Vec<&Event> =
         report.events.iter().filter(|event| event.kind == kind && !of_arm(event)).collect();
+    // Each round tells of its processors; one of them is enough here, the others are among the events.
+    if let ("cpu_saturated", Some(first)) = (kind, events.first()) {
+        let rounds = events.len();
+        let text = capitalised(&sentence(&first.text));
+        return vec![if rounds == 1 {
+            text
+        } else {
+            format!("In {rounds} rounds; in the first of them: {}", first.text)
+        }];
+    }
     let mut warnings: Vec<String> =
         events.iter().take(TOLD_AT_MOST).map(|event| about(report, event)).collect();
     if events.len() > TOLD_AT_MOST {

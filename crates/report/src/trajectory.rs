@@ -41,7 +41,8 @@ impl Trajectories {
         let horizon = series.clone().filter_map(|(_, points)| points.last()).map(|point| point.age_seconds);
         let horizon = horizon.fold(0.0, f64::max);
         let longest = series.clone().map(|(_, points)| points.len()).max().unwrap_or(0);
-        let bins = (longest / 2).clamp(1, GRID_BINS);
+        // No bin of a short series holds readings of two ages: their median would be that of neither.
+        let bins = longest.clamp(1, GRID_BINS);
         let bin_seconds = if horizon > 0.0 { horizon / bins as f64 } else { 1.0 };
         let services = series
             .map(|(arm, points)| Trajectory {

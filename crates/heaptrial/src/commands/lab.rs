@@ -55,7 +55,7 @@ struct LabOptions {
     #[arg(long, default_value = "1s", value_name = "DURATION")]
     tick: HumanDuration,
     /// Which reading is compared: rss, or anon (RssAnon + VmSwap) [default: the plan's, or anon]
-    #[arg(long, value_name = "METRIC")]
+    #[arg(long, value_name = "METRIC", value_parser = lab_metric)]
     metric: Option<Metric>,
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
     #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
@@ -109,6 +109,11 @@ pub struct TorOptions {
     /// torrc MaxConsensusAgeForDiffs of the relays
     #[arg(long, default_value = "50s", value_name = "DURATION")]
     diff_age: HumanDuration,
+}
+
+/// The two that a lab run can compare, and those that it explains why not.
+fn lab_metric(text: &str) -> Result<Metric, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a metric of a lab run; expected anon or rss"))
 }
 
 /// Splits at the last `=`, since settings hold some as well.
@@ -260,7 +265,8 @@ fn execute(
     run_folder::check(global.out.as_deref())?;
     let command = repeat_command(kind, &options.words(seed, metric), words);
     if options.dry_run {
-        print_schedule(plan, options.repeat, workload, seed, duration, &command);
+        let schedule = Schedule::draw(plan.arms.len(), options.repeat, workload.arrangement(), seed);
+        print_schedule(plan, &schedule, duration, &command, global.json);
         return Ok(ExitCode::SUCCESS);
     }
     let arms = prepare(allocators, options, global)?;
@@ -377,24 +383,41 @@ fn describe(lab: &LabPlan, plan: &TrialPlan) -> Result<(), Failure> {
     };
     let plan = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
     write("plan.json", format!("{plan}\n"))?;
-    write("command.txt", format!("{}\n", lab.command))?;
+    let folder = std::env::current_dir().unwrap_or_default();
+    write("command.txt", format!("cd {}\n{}\n", shell_words::quote(&folder.to_string_lossy()), lab.command))?;
     let builds: Vec<_> = lab.arms.iter().map(|arm| &arm.obtained).collect();
     let builds = serde_json::to_string_pretty(&builds).map_err(Failure::failed)?;
     write("allocators.json", format!("{builds}\n"))
 }
 
-fn print_schedule(
-    plan: &TrialPlan,
-    repeats: u32,
-    workload: &dyn Workload,
-    seed: u64,
-    duration: HumanDuration,
-    command: &str,
-) {
+fn print_schedule(plan: &TrialPlan, schedule: &Schedule, duration: HumanDuration, command: &str, json: bool) {
+    let names =
+        |arms: &[usize]| -> Vec<&str> { arms.iter().map(|arm| plan.arms[*arm].name.as_str()).collect() };
+    if json {
+        let rounds: Vec<_> = schedule
+            .rounds
+            .iter()
+            .map(|round| serde_json::json!({ "repeat": round.repeat + 1, "arms": names(&round.arms) }))
+            .collect();
+        let document = serde_json::json!({
+            "schema_version": 1,
+            "command": command,
+            "control": plan.control().name,
+            "round_seconds": duration.0.as_secs_f64(),
+            "rounds": rounds,
+        });
+        println!("{document:#}");
+        return;
+    }
     println!("{command}");
-    let schedule = Schedule::draw(plan.arms.len(), repeats, workload.arrangement(), seed);
+    let total = HumanDuration(duration.0 * schedule.rounds.len() as u32);
+    println!(
+        "{} rounds of {duration}, {total} in all; the control is {}",
+        schedule.rounds.len(),
+        plan.control().name
+    );
     for (number, round) in schedule.rounds.iter().enumerate() {
-        let names: Vec<&str> = round.arms.iter().map(|arm| plan.arms[*arm].name.as_str()).collect();
-        println!("round {}, repeat {}, {duration}: {}", number + 1, round.repeat + 1, names.join(", "));
+        println!("round {}, repeat {}:", number + 1, round.repeat + 1);
+        names(&round.arms).iter().for_each(|name| println!("  {name}"));
     }
 }

@@ -34,12 +34,19 @@ pub enum Command {
         /// Into which folder
         folder: PathBuf,
     },
-    /// Keep a service of a lab run (internal)
-    #[command(name = heaptrial_lab::KEEPER_COMMAND, hide = true)]
-    LabKeeper,
-    /// Tell which allocator this very process uses (internal)
-    #[command(name = heaptrial_allocator::PROBE_COMMAND, hide = true)]
-    AllocatorProbe,
+}
+
+/// Runs a command that Heaptrial starts itself and nobody types: the keeper of a service, and the probe of
+/// an allocator. They are no part of the command line's definition, its completions and man pages.
+pub fn run_internal() -> Option<ExitCode> {
+    let name = std::env::args_os().nth(1)?;
+    if name == heaptrial_lab::KEEPER_COMMAND {
+        Some(heaptrial_lab::run_keeper())
+    } else if name == heaptrial_allocator::PROBE_COMMAND {
+        heaptrial_allocator::run_probe()
+    } else {
+        None
+    }
 }
 
 /// Does it.
@@ -50,7 +57,5 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
         Command::Report(options) => report::run(&options, global),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man_pages(&folder),
-        Command::LabKeeper => Ok(heaptrial_lab::run_keeper()),
-        Command::AllocatorProbe => heaptrial_allocator::run_probe(),
     }
 }

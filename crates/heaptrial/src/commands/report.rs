@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use heaptrial_model::HumanDuration;
@@ -33,6 +34,13 @@ pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, 
         Some(folder) => folder.clone(),
         None => database.parent().unwrap_or(Path::new(".")).to_owned(),
     };
+    let planned = Duration::from_micros(trial.plan.planned_us.max(0) as u64);
+    if let Some(warm_up) = options.warm_up.filter(|warm_up| warm_up.0 >= planned) {
+        return Err(Failure::usage(format!(
+            "--warm-up {warm_up} leaves no readings: each service was observed for {}",
+            HumanDuration(planned)
+        )));
+    }
     let options = Options { warm_up: options.warm_up.map(|duration| duration.0) };
     write_and_print(&store, trial.id, &folder, &options, global)?;
     Ok(ExitCode::SUCCESS)

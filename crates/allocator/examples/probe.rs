@@ -1,0 +1,5 @@
+//! The probe as a program of its own, for this crate's tests; the binary has it as a hidden subcommand.
+
+fn main() {
+    heaptrial_allocator::run_probe()
+}
