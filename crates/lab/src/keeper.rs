@@ -281,6 +281,7 @@ fn end_descendants() -> bool {
     let deadline = Instant::now() + KILL_PATIENCE;
     while Instant::now() < deadline {
         descendants().into_iter().for_each(|pid| signal(pid, Signal::KILL));
+        reap_ended();
         let left = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if matches!(rustix::process::waitid(WaitId::All, left), Err(rustix::io::Errno::CHILD)) {
             return true;
