@@ -65,11 +65,9 @@ fn told(report: &Report, kind: &str) -> Vec<String> {
     if let ("cpu_saturated", Some(first)) = (kind, events.first()) {
         let rounds = events.len();
         let text = capitalised(&sentence(&first.text));
-        return vec![if rounds == 1 {
-            text
-        } else {
-            format!("In {rounds} rounds; in the first of them: {}", first.text)
-        }];
+        let more =
+            format!("{rounds} rounds had saturated processors; of the first: {}", sentence(&first.text));
+        return vec![if rounds == 1 { text } else { more }];
     }
     let mut warnings: Vec<String> =
         events.iter().take(TOLD_AT_MOST).map(|event| about(report, event)).collect();
