@@ -282,7 +282,7 @@ fn execute(
         seed,
         command,
         folder: folder.clone(),
-        keeper: own_executable()?,
+        keeper: PathBuf::from(OWN_PROGRAM),
     };
     describe(&lab, plan)?;
     let interrupt = Interrupt::default();
@@ -364,11 +364,8 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// This program, which is also the keeper of services.
-fn own_executable() -> Result<PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("this program cannot find its own file: {error}")))
-}
+/// This very program, which is also the keeper of services, even when its file is replaced during a run.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 fn repeat_command(kind: &str, lab: &[String], own: &[String]) -> String {
     let words: Vec<&str> = lab.iter().chain(own).map(String::as_str).collect();
