@@ -1,4 +1,4 @@
-//! The probe as a program of its own, for this crate's tests; the binary has it as a hidden subcommand.
+//! The probe as a program of its own, for this crate's tests; the binary has it as an internal command.
 
 fn main() {
     heaptrial_allocator::run_probe()

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::Catalog;
 
-/// The hidden subcommand of the program that runs the probe.
+/// The internal command of the program that runs the probe.
 pub const PROBE_COMMAND: &str = "allocator-probe";
 
 /// What a process tells of the allocator it runs under.
@@ -37,7 +37,7 @@ pub struct ProbeAnswer {
     pub exercised: bool,
 }
 
-/// Body of the hidden subcommand: prints one line of JSON and ends the process.
+/// Body of that command: prints one line of JSON and ends the process.
 pub fn run_probe() -> ! {
     let answer = ask();
     let code = match serde_json::to_string(&answer) {

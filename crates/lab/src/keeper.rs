@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 
-/// The hidden subcommand of the binary that runs [`run_keeper`].
+/// The internal command of the binary that runs [`run_keeper`].
 pub const KEEPER_COMMAND: &str = "lab-keeper";
 
 /// How long ended services get to write their last words before they are killed.

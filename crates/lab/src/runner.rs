@@ -38,7 +38,7 @@ pub struct LabPlan {
     pub command: String,
     /// The run's folder, which exists.
     pub folder: PathBuf,
-    /// The program whose hidden subcommand [`crate::KEEPER_COMMAND`] is the keeper.
+    /// The program whose internal command [`crate::KEEPER_COMMAND`] is the keeper.
     pub keeper: PathBuf,
 }
 

@@ -81,7 +81,7 @@ pub struct Launch {
 pub struct Event {
     /// Index of the slot it is about.
     pub slot: Option<usize>,
-    /// `note`, `warning`, `lag`, `cpu_saturated`, `arm_failed`, `forked_away` or `gap`.
+    /// `note`, `warning`, `lag`, `cpu_saturated`, `arm_failed` or `gap`.
     pub kind: &'static str,
     /// What happened.
     pub text: String,

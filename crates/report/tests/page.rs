@@ -1,6 +1,6 @@
 //! The HTML report: nothing from outside gets in, and a real browser shows it without a complaint.
 
-#[allow(dead_code)]
+#[allow(dead_code)] // each test file uses a part of it
 mod chromium;
 mod fixture;
 
