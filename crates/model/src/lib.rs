@@ -12,7 +12,7 @@ mod trial;
 
 pub use duration::{DurationError, HumanDuration};
 pub use identity::{Identity, Linkage};
-pub use life::{Ending, LifeKey};
+pub use life::{Ending, LifeKey, LifeStart};
 pub use sample::{Metric, Sample, SlowSample};
 pub use spec::{AllocatorSpec, Setting, SpecError, Version};
 pub use trial::{Arm, ArmError, ServiceName, ServiceNameError, Treatment, TrialPlan, TrialPlanError};

@@ -15,6 +15,21 @@ pub struct LifeKey {
     pub start_ticks: u64,
 }
 
+/// How the start of a life is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LifeStart {
+    /// Read from the kernel.
+    Observed,
+    /// Inferred from readings between which the process must have been started anew.
+    Inferred {
+        /// The start lies at most this far from the time told, in microseconds.
+        uncertainty_us: i64,
+    },
+    /// Before the first reading: the age is a lower bound (left-censored).
+    Unknown,
+}
+
 /// How a life ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

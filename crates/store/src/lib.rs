@@ -4,11 +4,19 @@
 //! database holds everything up to the last committed tick.
 
 mod error;
+mod import;
+mod migrate;
 mod read;
+mod readings;
 mod records;
 mod write;
 
 pub use error::StoreError;
+pub use import::{
+    AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
+    ImportedTrial,
+};
+pub use readings::{Reading, Readings};
 pub use records::{
     ArmRecord, EventRecord, LifeRecord, NewTrial, SeriesPoint, ServiceRecord, TickInput, TickSummary,
     TrialRecord,
@@ -19,7 +27,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 /// The schema this version of Heaptrial writes, kept in SQLite's `user_version`.
-pub const SCHEMA_VERSION: i64 = 1;
+pub const SCHEMA_VERSION: i64 = 2;
 
 /// An open database.
 #[derive(Debug)]
@@ -39,9 +47,7 @@ impl Store {
             return Err(StoreError::Schema { path: path.to_owned(), found, known: SCHEMA_VERSION });
         }
         store.prepare().map_err(StoreError::open(path))?;
-        if found == 0 {
-            store.migrate()?;
-        }
+        store.migrate(found)?;
         Ok(store)
     }
 
@@ -59,6 +65,9 @@ impl Store {
         for attempt in attempts {
             match attempt(path).and_then(|connection| Ok((user_version(&connection)?, connection))) {
                 Ok((SCHEMA_VERSION, connection)) => return Ok(Self { connection, path: path.to_owned() }),
+                Ok((found @ 1..SCHEMA_VERSION, connection)) => {
+                    return Self::migrated_copy(connection, path, found);
+                }
                 // The pages of a database that was never checkpointed are all in its WAL.
                 Ok((0, _)) => {}
                 Ok((found, _)) => {
@@ -87,12 +96,6 @@ impl Store {
 
     fn schema_version(&self) -> Result<i64, StoreError> {
         user_version(&self.connection).map_err(StoreError::open(&self.path))
-    }
-
-    fn migrate(&self) -> Result<(), StoreError> {
-        let script =
-            format!("BEGIN; {} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;", include_str!("schema.sql"));
-        self.connection.execute_batch(&script).map_err(StoreError::open(&self.path))
     }
 }
 

@@ -1,6 +1,8 @@
 //! What reports read.
 
-use heaptrial_model::{Arm, Metric, SlowSample};
+use std::collections::HashMap;
+
+use heaptrial_model::{Arm, LifeKey, LifeStart, Metric, SlowSample, Treatment};
 use rusqlite::{Row, params};
 
 use crate::{
@@ -54,51 +56,76 @@ impl Store {
     /// The arms of a trial, in the order given.
     pub fn arms(&self, trial_id: i64) -> Result<Vec<ArmRecord>, StoreError> {
         let doing = "reading the arms";
-        let sql = "SELECT id, name, control, treatment_json, obtained_json FROM arm WHERE trial_id = ?1 ORDER BY position";
-        let rows: Vec<(i64, String, bool, String, Option<String>)> =
+        let sql = "SELECT id, name, control, treatment_json, obtained_json, source, earlier_list_of
+                   FROM arm WHERE trial_id = ?1 ORDER BY position";
+        let rows: Vec<(ArmRecord, String, Option<String>)> =
             self.rows(doing, sql, params![trial_id], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                let arm = Arm { name: row.get(1)?, control: row.get(2)?, treatment: Treatment::default() };
+                let record = ArmRecord {
+                    id: row.get(0)?,
+                    arm,
+                    obtained: None,
+                    source: row.get(5)?,
+                    earlier_list_of: row.get(6)?,
+                };
+                Ok((record, row.get(3)?, row.get(4)?))
             })?;
         rows.into_iter()
-            .map(|(id, name, control, treatment, obtained)| {
-                let arm = Arm { name, control, treatment: self.json(doing, &treatment)? };
-                let obtained = obtained.map(|text| self.json(doing, &text)).transpose()?;
-                Ok(ArmRecord { id, arm, obtained })
+            .map(|(mut record, treatment, obtained)| {
+                record.arm.treatment = self.json(doing, &treatment)?;
+                record.obtained = obtained.map(|text| self.json(doing, &text)).transpose()?;
+                Ok(record)
             })
             .collect()
     }
 
     /// The services of a trial, in the order of starting.
     pub fn services(&self, trial_id: i64) -> Result<Vec<ServiceRecord>, StoreError> {
-        let sql =
-            "SELECT id, arm_id, name, block, position FROM service WHERE trial_id = ?1 ORDER BY position, id";
-        self.rows("reading the services", sql, params![trial_id], |row| {
-            Ok(ServiceRecord {
+        let doing = "reading the services";
+        let sql = "SELECT id, arm_id, name, block, position, attributes_json
+                   FROM service WHERE trial_id = ?1 ORDER BY position, id";
+        let rows: Vec<(ServiceRecord, Option<String>)> = self.rows(doing, sql, params![trial_id], |row| {
+            let service = ServiceRecord {
                 id: row.get(0)?,
                 arm_id: row.get(1)?,
                 name: row.get(2)?,
                 block: row.get(3)?,
                 position: row.get(4)?,
+                also_in: Vec::new(),
+                attributes: None,
+            };
+            Ok((service, row.get(5)?))
+        })?;
+        let sql = "SELECT m.service_id, m.arm_id FROM membership m JOIN arm a ON a.id = m.arm_id
+                   WHERE a.trial_id = ?1 ORDER BY a.position";
+        let further: Vec<(i64, i64)> =
+            self.rows(doing, sql, params![trial_id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut also_in: HashMap<i64, Vec<i64>> = HashMap::new();
+        for (service_id, arm_id) in further {
+            also_in.entry(service_id).or_default().push(arm_id);
+        }
+        rows.into_iter()
+            .map(|(mut service, attributes)| {
+                service.also_in = also_in.remove(&service.id).unwrap_or_default();
+                service.attributes = attributes.map(|text| self.json(doing, &text)).transpose()?;
+                Ok(service)
             })
-        })
+            .collect()
     }
 
     /// The ledger of a trial, in the order of starting.
     pub fn lives(&self, trial_id: i64) -> Result<Vec<LifeRecord>, StoreError> {
         let doing = "reading the ledger";
         let sql = "SELECT l.id, l.service_id, l.boot_id, l.pid, l.start_ticks, l.started_wall_us,
-                          l.started_boottime_us, l.identity_json, l.contamination, l.ended_boottime_us, l.ending_json
+                          l.started_boottime_us, l.identity_json, l.contamination, l.ended_boottime_us, l.ending_json, l.start_json
                    FROM life l JOIN service s ON s.id = l.service_id WHERE s.trial_id = ?1 ORDER BY l.id";
-        let rows: Vec<(LifeRecord, Option<String>, Option<String>)> =
+        let rows: Vec<(LifeRecord, Option<String>, Option<String>, String)> =
             self.rows(doing, sql, params![trial_id], |row| {
                 let life = LifeRecord {
                     id: row.get(0)?,
                     service_id: row.get(1)?,
-                    key: heaptrial_model::LifeKey {
-                        boot_id: row.get(2)?,
-                        pid: row.get(3)?,
-                        start_ticks: row.get::<_, i64>(4)? as u64,
-                    },
+                    key: life_key(row)?,
+                    start: LifeStart::Unknown,
                     started_wall_us: row.get(5)?,
                     started_boottime_us: row.get(6)?,
                     identity: None,
@@ -106,10 +133,11 @@ impl Store {
                     ended_boottime_us: row.get(9)?,
                     ending: None,
                 };
-                Ok((life, row.get(7)?, row.get(10)?))
+                Ok((life, row.get(7)?, row.get(10)?, row.get(11)?))
             })?;
         rows.into_iter()
-            .map(|(mut life, identity, ending)| {
+            .map(|(mut life, identity, ending, start)| {
+                life.start = self.json(doing, &start)?;
                 life.identity = identity.map(|text| self.json(doing, &text)).transpose()?;
                 life.ending = ending.map(|text| self.json(doing, &text)).transpose()?;
                 Ok(life)
@@ -175,13 +203,14 @@ impl Store {
 
     /// Events of a trial in order.
     pub fn events(&self, trial_id: i64) -> Result<Vec<EventRecord>, StoreError> {
-        let sql = "SELECT service_id, wall_us, kind, text FROM event WHERE trial_id = ?1 ORDER BY id";
+        let sql = "SELECT service_id, wall_us, kind, text, arm_id FROM event WHERE trial_id = ?1 ORDER BY id";
         self.rows("reading events", sql, params![trial_id], |row| {
             Ok(EventRecord {
                 service_id: row.get(0)?,
                 wall_us: row.get(1)?,
                 kind: row.get(2)?,
                 text: row.get(3)?,
+                arm_id: row.get(4)?,
             })
         })
     }
@@ -220,7 +249,7 @@ impl Store {
         })
     }
 
-    fn rows<T>(
+    pub(crate) fn rows<T>(
         &self,
         doing: &'static str,
         sql: &str,
@@ -234,11 +263,41 @@ impl Store {
         read().map_err(StoreError::query(&self.path, doing))
     }
 
-    fn json<T: for<'de> serde::Deserialize<'de>>(
+    /// Calls `row` for each row, so that nothing but what it keeps is held.
+    pub(crate) fn rows_into(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        mut row: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        let read = || -> rusqlite::Result<()> {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut rows = statement.query(parameters)?;
+            while let Some(found) = rows.next()? {
+                row(found)?;
+            }
+            Ok(())
+        };
+        read().map_err(StoreError::query(&self.path, doing))
+    }
+
+    pub(crate) fn json<T: for<'de> serde::Deserialize<'de>>(
         &self,
         doing: &'static str,
         text: &str,
     ) -> Result<T, StoreError> {
         serde_json::from_str(text).map_err(StoreError::json(&self.path, doing))
     }
+}
+
+/// The key of a life; `None` where the row, as of an import, has none.
+fn life_key(row: &Row<'_>) -> rusqlite::Result<Option<LifeKey>> {
+    let (boot_id, pid, ticks): (Option<String>, Option<i32>, Option<i64>) =
+        (row.get(2)?, row.get(3)?, row.get(4)?);
+    Ok(boot_id.zip(pid).zip(ticks).map(|((boot_id, pid), ticks)| LifeKey {
+        boot_id,
+        pid,
+        start_ticks: ticks as u64,
+    }))
 }

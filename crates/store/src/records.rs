@@ -1,6 +1,6 @@
 //! The rows of the database as types.
 
-use heaptrial_model::{Arm, Ending, Identity, LifeKey, Metric, Sample, SlowSample};
+use heaptrial_model::{Arm, Ending, Identity, LifeKey, LifeStart, Metric, Sample, SlowSample};
 use serde_json::Value;
 
 /// What is known of a trial before it starts.
@@ -8,7 +8,7 @@ use serde_json::Value;
 pub struct NewTrial {
     /// Its name.
     pub name: String,
-    /// `lab_command` or `lab_tor`.
+    /// `lab_command`, `lab_tor` or `import_torutils`.
     pub kind: String,
     /// The kernel's boot id.
     pub boot_id: String,
@@ -56,6 +56,10 @@ pub struct ArmRecord {
     pub arm: Arm,
     /// The build that was prepared for it, as JSON of the allocator crate.
     pub obtained: Option<Value>,
+    /// The list that an imported arm was read from.
+    pub source: Option<String>,
+    /// Row id of the arm of which this is an earlier list of services; such an arm is shown, never compared.
+    pub earlier_list_of: Option<i64>,
 }
 
 /// A service as stored.
@@ -71,6 +75,10 @@ pub struct ServiceRecord {
     pub block: u32,
     /// When it was started, counted from 0 over the run.
     pub position: u32,
+    /// Row ids of further arms into which imported lists put it.
+    pub also_in: Vec<i64>,
+    /// What else an import tells of it.
+    pub attributes: Option<Value>,
 }
 
 /// A row of the ledger.
@@ -80,8 +88,10 @@ pub struct LifeRecord {
     pub id: i64,
     /// Row id of the service.
     pub service_id: i64,
-    /// Which process lifetime it is.
-    pub key: LifeKey,
+    /// Which process lifetime it is; `None` in imported data.
+    pub key: Option<LifeKey>,
+    /// How the start is known.
+    pub start: LifeStart,
     /// Start on the wall clock, microseconds since 1970.
     pub started_wall_us: i64,
     /// Start on the boot clock, microseconds.
@@ -164,6 +174,8 @@ pub struct TickSummary {
 pub struct EventRecord {
     /// Row id of the service it is about.
     pub service_id: Option<i64>,
+    /// Row id of the arm it is about.
+    pub arm_id: Option<i64>,
     /// Microseconds since 1970.
     pub wall_us: i64,
     /// Kind, such as `arm_failed`.

@@ -88,8 +88,8 @@ impl Store {
             identity.map(serde_json::to_string).transpose().map_err(StoreError::json(&self.path, doing))?;
         let sql =
             "INSERT INTO life (service_id, boot_id, pid, start_ticks, started_wall_us, started_boottime_us,
-                                     identity_json, contamination)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+                                     identity_json, contamination, start_json)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, '\"observed\"')";
         let start_ticks = key.start_ticks as i64;
         let (wall_us, boottime_us) = started;
         self.execute(

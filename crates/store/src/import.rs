@@ -1,0 +1,464 @@
+//! Trials that others measured, written whole.
+
+use heaptrial_model::{Arm, LifeStart};
+use rusqlite::{Transaction, params};
+use serde_json::Value;
+
+use crate::{NewTrial, Store, StoreError};
+
+/// A trial as imported: everything that is known of it.
+#[derive(Debug, Clone)]
+pub struct ImportedTrial {
+    /// What stands for its plan. `arms` is ignored: they are in `lists`.
+    pub plan: NewTrial,
+    /// Which services are in which arm.
+    pub lists: Vec<ImportedList>,
+    /// The services.
+    pub services: Vec<ImportedService>,
+    /// What happened.
+    pub events: Vec<ImportedEvent>,
+    /// Sums over all services.
+    pub aggregates: Vec<AggregateRow>,
+    /// The files it came from.
+    pub sources: Vec<ImportSource>,
+}
+
+/// An arm and the services that a list puts into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedList {
+    /// The arm.
+    pub arm: Arm,
+    /// Position of the list of which this is an earlier one.
+    pub earlier_list_of: Option<usize>,
+    /// Positions of its services. A service may be in several lists.
+    pub members: Vec<usize>,
+    /// The file that it was read from.
+    pub source: String,
+}
+
+/// A service with its lives.
+#[derive(Debug, Clone)]
+pub struct ImportedService {
+    /// Its name.
+    pub name: String,
+    /// What else is known of it, as a JSON object.
+    pub attributes: Value,
+    /// Its lives in order.
+    pub lives: Vec<ImportedLife>,
+}
+
+/// A life with its samples.
+#[derive(Debug, Clone)]
+pub struct ImportedLife {
+    /// Start in microseconds since 1970; for [`LifeStart::Unknown`] the first reading.
+    pub started_wall_us: i64,
+    /// How the start is known.
+    pub start: LifeStart,
+    /// Its samples in order of time.
+    pub samples: Vec<ImportedSample>,
+}
+
+/// A reading as others' scripts take it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportedSample {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Resident set size.
+    pub rss_bytes: u64,
+    /// Virtual size.
+    pub vsize_bytes: Option<u64>,
+    /// Peak resident set size.
+    pub hwm_bytes: Option<u64>,
+}
+
+/// An event of an import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedEvent {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Position of the service that it is about.
+    pub service: Option<usize>,
+    /// Position of the list that it is about.
+    pub arm: Option<usize>,
+    /// Kind, such as `restart` or `migration`.
+    pub kind: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// A sum over all services of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AggregateRow {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Which server.
+    pub server: String,
+    /// How many services.
+    pub count: u64,
+    /// Sum of their RSS.
+    pub total_bytes: u64,
+    /// Mean of their RSS.
+    pub mean_bytes: u64,
+    /// Least RSS.
+    pub min_bytes: u64,
+    /// Greatest RSS.
+    pub max_bytes: u64,
+}
+
+/// A file that data was imported from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportSource {
+    /// Its name as given.
+    pub file: String,
+    /// `memory`, `groups`, `config`, `events` or `diagnostics`.
+    pub role: String,
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    /// Rows that were read.
+    pub rows: u64,
+    /// Malformed rows that were left out.
+    pub skipped: u64,
+}
+
+impl Store {
+    /// Writes a trial that was imported, in place of an earlier import of the same name. One transaction; gives
+    /// the row id of the trial, which stays the same.
+    pub fn write_imported(&mut self, trial: &ImportedTrial) -> Result<i64, StoreError> {
+        let path = self.path.clone();
+        let doing = "recording an import";
+        let known = self.imported_id(&trial.plan.name)?;
+        // References are made here from row ids that this function gave out; checking each sample costs a third
+        // of the time. The setting has no effect inside a transaction, so it comes before.
+        let set = |on: bool| self.connection.pragma_update(None, "foreign_keys", on);
+        set(false).map_err(StoreError::query(&path, doing))?;
+        let result = self.connection.unchecked_transaction().and_then(|transaction| {
+            if let Some(trial_id) = known {
+                remove(&transaction, trial_id)?;
+            }
+            let trial_id = write(&transaction, trial, known)?;
+            transaction.commit()?;
+            Ok(trial_id)
+        });
+        set(true).map_err(StoreError::query(&path, doing))?;
+        result.map_err(StoreError::query(&path, doing))
+    }
+
+    /// An import that was written before under this name.
+    pub fn read_imported(&self, name: &str) -> Result<Option<(i64, ImportedTrial)>, StoreError> {
+        let Some(trial_id) = self.imported_id(name)? else { return Ok(None) };
+        let Some(plan) = self.trials()?.into_iter().find(|trial| trial.id == trial_id) else {
+            return Ok(None);
+        };
+        let arms = self.arms(trial_id)?;
+        let rows = self.services(trial_id)?;
+        let mut services: Vec<ImportedService> = rows
+            .iter()
+            .map(|row| ImportedService {
+                name: row.name.clone(),
+                attributes: row.attributes.clone().unwrap_or(Value::Null),
+                lives: Vec::new(),
+            })
+            .collect();
+        let position = |id: i64| rows.iter().position(|row| row.id == id);
+        let by_id: std::collections::HashMap<i64, usize> =
+            rows.iter().enumerate().map(|(index, row)| (row.id, index)).collect();
+        for life in self.lives(trial_id)? {
+            let samples = self.imported_samples(life.id)?;
+            if let Some(index) = by_id.get(&life.service_id) {
+                let started_wall_us = life.started_wall_us;
+                services[*index].lives.push(ImportedLife { started_wall_us, start: life.start, samples });
+            }
+        }
+        let lists = arms.iter().map(|record| ImportedList {
+            arm: record.arm.clone(),
+            earlier_list_of: record.earlier_list_of.and_then(|id| arms.iter().position(|arm| arm.id == id)),
+            members: rows
+                .iter()
+                .enumerate()
+                .filter(|(_, row)| row.arm_id == record.id || row.also_in.contains(&record.id))
+                .map(|(index, _)| index)
+                .collect(),
+            source: record.source.clone().unwrap_or_default(),
+        });
+        let lists = lists.collect();
+        let events = self.events(trial_id)?.into_iter().map(|event| ImportedEvent {
+            wall_us: event.wall_us,
+            service: event.service_id.and_then(position),
+            arm: event.arm_id.and_then(|id| arms.iter().position(|arm| arm.id == id)),
+            kind: event.kind,
+            text: event.text,
+        });
+        let trial = ImportedTrial {
+            plan: plan.plan,
+            lists,
+            services,
+            events: events.collect(),
+            aggregates: self.aggregates(trial_id)?,
+            sources: self.import_sources(trial_id)?,
+        };
+        Ok(Some((trial_id, trial)))
+    }
+
+    /// Sums over all services that a trial's source told, in order of time.
+    pub fn aggregates(&self, trial_id: i64) -> Result<Vec<AggregateRow>, StoreError> {
+        let sql = "SELECT wall_us, server, count, total_bytes, mean_bytes, min_bytes, max_bytes
+                   FROM aggregate WHERE trial_id = ?1 ORDER BY wall_us, server";
+        self.rows("reading sums over services", sql, params![trial_id], |row| {
+            let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
+            Ok(AggregateRow {
+                wall_us: row.get(0)?,
+                server: row.get(1)?,
+                count: number(2)?,
+                total_bytes: number(3)?,
+                mean_bytes: number(4)?,
+                min_bytes: number(5)?,
+                max_bytes: number(6)?,
+            })
+        })
+    }
+
+    /// The files that a trial was imported from.
+    pub fn import_sources(&self, trial_id: i64) -> Result<Vec<ImportSource>, StoreError> {
+        let sql =
+            "SELECT file, role, sha256, rows, skipped FROM import_source WHERE trial_id = ?1 ORDER BY rowid";
+        self.rows("reading the sources of an import", sql, params![trial_id], |row| {
+            Ok(ImportSource {
+                file: row.get(0)?,
+                role: row.get(1)?,
+                sha256: row.get(2)?,
+                rows: row.get::<_, i64>(3)? as u64,
+                skipped: row.get::<_, i64>(4)? as u64,
+            })
+        })
+    }
+
+    fn imported_id(&self, name: &str) -> Result<Option<i64>, StoreError> {
+        let sql = "SELECT id FROM trial WHERE name = ?1 AND kind LIKE 'import_%' ORDER BY id LIMIT 1";
+        let ids = self.rows("looking for an import", sql, params![name], |row| row.get(0))?;
+        Ok(ids.into_iter().next())
+    }
+
+    fn imported_samples(&self, life_id: i64) -> Result<Vec<ImportedSample>, StoreError> {
+        let sql = "SELECT t.wall_us, s.rss_bytes, s.vsize_bytes, s.hwm_bytes
+                   FROM sample s CROSS JOIN tick t ON t.id = s.tick_id WHERE s.life_id = ?1 ORDER BY s.tick_id";
+        self.rows("reading imported samples", sql, params![life_id], |row| {
+            let optional = |index| row.get::<_, Option<i64>>(index).map(|n| n.map(|bytes| bytes as u64));
+            Ok(ImportedSample {
+                wall_us: row.get(0)?,
+                rss_bytes: row.get::<_, i64>(1)? as u64,
+                vsize_bytes: optional(2)?,
+                hwm_bytes: optional(3)?,
+            })
+        })
+    }
+}
+
+/// Removes everything of a trial.
+fn remove(transaction: &Transaction<'_>, trial_id: i64) -> rusqlite::Result<()> {
+    let lives = "SELECT l.id FROM life l JOIN service s ON s.id = l.service_id WHERE s.trial_id = ?1";
+    for sql in [
+        &format!("DELETE FROM sample WHERE life_id IN ({lives})"),
+        "DELETE FROM life WHERE service_id IN (SELECT id FROM service WHERE trial_id = ?1)",
+        "DELETE FROM membership WHERE service_id IN (SELECT id FROM service WHERE trial_id = ?1)",
+        "DELETE FROM event WHERE trial_id = ?1",
+        "DELETE FROM service WHERE trial_id = ?1",
+        "DELETE FROM arm WHERE trial_id = ?1",
+        "DELETE FROM tick WHERE trial_id = ?1",
+        "DELETE FROM aggregate WHERE trial_id = ?1",
+        "DELETE FROM import_source WHERE trial_id = ?1",
+        "DELETE FROM trial WHERE id = ?1",
+    ] {
+        transaction.execute(sql, params![trial_id])?;
+    }
+    Ok(())
+}
+
+fn write(
+    transaction: &Transaction<'_>,
+    trial: &ImportedTrial,
+    trial_id: Option<i64>,
+) -> rusqlite::Result<i64> {
+    let trial_id = write_plan(transaction, trial, trial_id)?;
+    let arm_ids = write_lists(transaction, trial, trial_id)?;
+    let ticks = write_ticks(transaction, trial, trial_id)?;
+    let service_ids = write_services(transaction, trial, trial_id, &arm_ids, &ticks)?;
+    let mut insert = transaction.prepare(
+        "INSERT INTO event (trial_id, service_id, arm_id, wall_us, kind, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    for event in &trial.events {
+        let service_id = event.service.and_then(|index| service_ids.get(index).copied().flatten());
+        let arm_id = event.arm.and_then(|index| arm_ids.get(index));
+        insert.execute(params![trial_id, service_id, arm_id, event.wall_us, event.kind, event.text])?;
+    }
+    let mut insert =
+        transaction.prepare("INSERT OR REPLACE INTO aggregate VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
+    for row in &trial.aggregates {
+        insert.execute(params![
+            trial_id,
+            row.wall_us,
+            row.server,
+            row.count as i64,
+            row.total_bytes as i64,
+            row.mean_bytes as i64,
+            row.min_bytes as i64,
+            row.max_bytes as i64
+        ])?;
+    }
+    let mut insert = transaction.prepare("INSERT INTO import_source VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    for source in &trial.sources {
+        let (rows, skipped) = (source.rows as i64, source.skipped as i64);
+        insert.execute(params![trial_id, source.file, source.role, source.sha256, rows, skipped])?;
+    }
+    Ok(trial_id)
+}
+
+fn write_plan(
+    transaction: &Transaction<'_>,
+    trial: &ImportedTrial,
+    trial_id: Option<i64>,
+) -> rusqlite::Result<i64> {
+    let plan = &trial.plan;
+    transaction.execute(
+        "INSERT INTO host (boot_id, facts_json) VALUES (?1, ?2) ON CONFLICT (boot_id) DO UPDATE SET facts_json = ?2",
+        params![plan.boot_id, plan.host_facts.to_string()],
+    )?;
+    let arms: Vec<&Arm> = trial.lists.iter().map(|list| &list.arm).collect();
+    let last = trial.services.iter().flat_map(|service| &service.lives).flat_map(|life| life.samples.last());
+    let ended_wall_us = last.map(|sample| sample.wall_us).max();
+    transaction.execute(
+        "INSERT INTO trial (id, name, kind, host_id, metric, seed, repeats, planned_us, plan_json, parameters_json,
+                            command, tool_version, started_wall_us, ended_wall_us, outcome)
+         VALUES (?1, ?2, ?3, (SELECT id FROM host WHERE boot_id = ?4), ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+                 'completed')",
+        params![
+            trial_id,
+            plan.name,
+            plan.kind,
+            plan.boot_id,
+            plan.metric.as_str(),
+            plan.seed as i64,
+            plan.repeats,
+            plan.planned_us,
+            json(&arms)?,
+            plan.parameters.to_string(),
+            plan.command,
+            plan.tool_version,
+            plan.started_wall_us,
+            ended_wall_us,
+        ],
+    )?;
+    Ok(transaction.last_insert_rowid())
+}
+
+fn write_lists(
+    transaction: &Transaction<'_>,
+    trial: &ImportedTrial,
+    trial_id: i64,
+) -> rusqlite::Result<Vec<i64>> {
+    let mut arm_ids = Vec::with_capacity(trial.lists.len());
+    for (position, list) in trial.lists.iter().enumerate() {
+        transaction.execute(
+            "INSERT INTO arm (trial_id, position, name, control, treatment_json, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                trial_id,
+                position as i64,
+                list.arm.name,
+                list.arm.control,
+                json(&list.arm.treatment)?,
+                list.source
+            ],
+        )?;
+        arm_ids.push(transaction.last_insert_rowid());
+    }
+    for (list, arm_id) in trial.lists.iter().zip(&arm_ids) {
+        let of = list.earlier_list_of.and_then(|index| arm_ids.get(index));
+        transaction.execute("UPDATE arm SET earlier_list_of = ?2 WHERE id = ?1", params![arm_id, of])?;
+    }
+    Ok(arm_ids)
+}
+
+/// One tick for each time at which anything was read; gives their ids by time.
+fn write_ticks(
+    transaction: &Transaction<'_>,
+    trial: &ImportedTrial,
+    trial_id: i64,
+) -> rusqlite::Result<std::collections::HashMap<i64, i64>> {
+    let samples = trial.services.iter().flat_map(|service| &service.lives).flat_map(|life| &life.samples);
+    let mut times: Vec<i64> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    times.extend(samples.map(|sample| sample.wall_us).filter(|time| seen.insert(*time)));
+    times.sort_unstable();
+    let mut insert = transaction.prepare("INSERT INTO tick VALUES (NULL, ?1, ?2, ?3, ?3, 0, 0)")?;
+    times
+        .into_iter()
+        .enumerate()
+        .map(|(sequence, time)| Ok((time, insert.insert(params![trial_id, sequence as i64, time])?)))
+        .collect()
+}
+
+/// The row ids of the services; `None` for one that no list names, which is left out.
+fn write_services(
+    transaction: &Transaction<'_>,
+    trial: &ImportedTrial,
+    trial_id: i64,
+    arm_ids: &[i64],
+    ticks: &std::collections::HashMap<i64, i64>,
+) -> rusqlite::Result<Vec<Option<i64>>> {
+    let mut arms_of: Vec<Vec<usize>> = vec![Vec::new(); trial.services.len()];
+    for (index, list) in trial.lists.iter().enumerate() {
+        for member in &list.members {
+            if let Some(arms) = arms_of.get_mut(*member) {
+                arms.push(index);
+            }
+        }
+    }
+    let mut insert_service = transaction.prepare(
+        "INSERT INTO service (trial_id, arm_id, name, block, position, attributes_json) VALUES (?1, ?2, ?3, 0, ?4, ?5)",
+    )?;
+    let mut insert_member = transaction.prepare("INSERT OR IGNORE INTO membership VALUES (?1, ?2)")?;
+    let mut insert_life = transaction.prepare(
+        "INSERT INTO life (service_id, start_json, started_wall_us, started_boottime_us) VALUES (?1, ?2, ?3, ?3)",
+    )?;
+    let mut insert_sample = transaction.prepare(
+        "INSERT INTO sample (life_id, tick_id, rss_bytes, vsize_bytes, hwm_bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    let mut ids = Vec::with_capacity(trial.services.len());
+    for (position, (service, arms)) in trial.services.iter().zip(&mut arms_of).enumerate() {
+        // A present list says more than an earlier one.
+        arms.sort_by_key(|index| (trial.lists[*index].earlier_list_of.is_some(), *index));
+        let Some((first, others)) = arms.split_first() else {
+            ids.push(None);
+            continue;
+        };
+        let attributes = (!service.attributes.is_null()).then(|| service.attributes.to_string());
+        let service_id = insert_service.insert(params![
+            trial_id,
+            arm_ids[*first],
+            service.name,
+            position as i64,
+            attributes
+        ])?;
+        for other in others {
+            insert_member.execute(params![arm_ids[*other], service_id])?;
+        }
+        for life in &service.lives {
+            let life_id =
+                insert_life.insert(params![service_id, json(&life.start)?, life.started_wall_us])?;
+            for sample in &life.samples {
+                insert_sample.execute(params![
+                    life_id,
+                    ticks.get(&sample.wall_us),
+                    sample.rss_bytes as i64,
+                    sample.vsize_bytes.map(|bytes| bytes as i64),
+                    sample.hwm_bytes.map(|bytes| bytes as i64)
+                ])?;
+            }
+        }
+        ids.push(Some(service_id));
+    }
+    Ok(ids)
+}
+
+fn json(value: &impl serde::Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}

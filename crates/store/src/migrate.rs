@@ -1,0 +1,43 @@
+//! Schema versions: making a new database, and bringing an older one up to date.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use rusqlite::backup::Backup;
+
+use crate::{SCHEMA_VERSION, Store, StoreError};
+
+/// Steps from each version to the next; the first is from version 1.
+const STEPS: [&str; 1] = [include_str!("migrate_1_to_2.sql")];
+
+impl Store {
+    /// Brings the database from version `found` to [`SCHEMA_VERSION`]; 0 is an empty one. All or nothing.
+    pub(crate) fn migrate(&self, found: i64) -> Result<(), StoreError> {
+        if found == SCHEMA_VERSION {
+            return Ok(());
+        }
+        let steps = match found {
+            0 => include_str!("schema.sql").to_owned(),
+            // `found` is at least 1 here.
+            older => STEPS[older as usize - 1..].concat(),
+        };
+        // Tables that others refer to are made anew; whether a transaction is open decides if this takes effect.
+        let script = format!(
+            "PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;
+             PRAGMA foreign_keys = ON;"
+        );
+        self.connection.execute_batch(&script).map_err(StoreError::open(&self.path))
+    }
+
+    /// An older database opened for reading: a copy of it in memory is brought up to date, the file stays as it is.
+    pub(crate) fn migrated_copy(from: Connection, path: &Path, found: i64) -> Result<Self, StoreError> {
+        let copy = || -> rusqlite::Result<Connection> {
+            let mut connection = Connection::open_in_memory()?;
+            Backup::new(&from, &mut connection)?.step(-1)?;
+            Ok(connection)
+        };
+        let store = Self { connection: copy().map_err(StoreError::open(path))?, path: path.to_owned() };
+        store.migrate(found)?;
+        Ok(store)
+    }
+}
