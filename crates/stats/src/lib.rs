@@ -3,11 +3,41 @@
 //! The unit of analysis is the service: one number per service goes in, never its time points.
 //! Memory is compared on the log scale, so that effects are ratios.
 
+mod aa;
+mod binomial;
+mod clusters;
+mod equivalence;
+mod first_passage;
+mod growth_shape;
+mod holm;
+mod level_change;
+mod line;
+mod median_interval;
+mod moments;
 mod permutation;
+mod power;
 mod quantile;
 mod ratio;
+mod small_permutation;
+mod split;
 mod theil_sen;
+mod time_average;
+mod time_needed;
+mod trajectory_distance;
+mod welch;
 
+pub use aa::{AaCheck, aa_check};
+pub use clusters::{Cluster, Clusters, Split, find_clusters};
+pub use equivalence::{Standing, standing};
+pub use first_passage::{FirstPassage, first_passage};
+pub use growth_shape::{ArmShape, GrowthShape, Shape, arm_shape, growth_shape};
+pub use holm::holm;
+pub use level_change::{LevelChange, LevelChangeSettings, level_changes};
+pub use median_interval::{MedianEstimate, median_interval};
+pub use power::{Power, PowerTest, power_of_ratio, services_needed};
 pub use quantile::{median, quantile};
 pub use ratio::{Block, IntervalMethod, RatioEstimate, geometric_mean, ratio_to_control};
-pub use theil_sen::{TheilSen, theil_sen, thin};
+pub use theil_sen::{TheilSen, theil_sen, theil_sen_slope, thin};
+pub use time_average::time_average;
+pub use time_needed::days_needed;
+pub use trajectory_distance::trajectory_distance;

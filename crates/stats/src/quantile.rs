@@ -9,16 +9,24 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     if values.is_empty() || !(0.0..=1.0).contains(&q) || values.iter().any(|value| value.is_nan()) {
         return None;
     }
-    let mut sorted = values.to_vec();
-    let position = q * (sorted.len() - 1) as f64;
+    Some(select(&mut values.to_vec(), q))
+}
+
+/// The median of `values`, which are put into another order; `None` where [`quantile`] gives none.
+pub(crate) fn median_of(values: &mut [f64]) -> Option<f64> {
+    (!values.is_empty() && !values.iter().any(|value| value.is_nan())).then(|| select(values, 0.5))
+}
+
+fn select(values: &mut [f64], q: f64) -> f64 {
+    let position = q * (values.len() - 1) as f64;
     let below = position.floor() as usize;
     // Selection instead of sorting: Theil-Sen asks for the median of n^2 slopes.
-    let (_, low, above) = sorted.select_nth_unstable_by(below, f64::total_cmp);
+    let (_, low, above) = values.select_nth_unstable_by(below, f64::total_cmp);
     let low = *low;
     let high = above.iter().copied().min_by(f64::total_cmp).unwrap_or(low);
     let part = position - below as f64;
     // Equal neighbours, also infinite ones, need no interpolation.
-    Some(if part == 0.0 || low == high { low } else { low + (high - low) * part })
+    if part == 0.0 || low == high { low } else { low + (high - low) * part }
 }
 
 /// The median of `values`; `None` where [`quantile`] gives none.

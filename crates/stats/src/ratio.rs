@@ -2,7 +2,9 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use crate::moments::{mean, variance};
 use crate::permutation::{LogBlock, PermutationDistribution};
+use crate::welch::welch_error;
 
 /// The services of one block: one positive number per service, such as bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -91,13 +93,8 @@ pub fn ratio_to_control(blocks: &[Block], level: f64, seed: u64) -> Option<Ratio
 
 fn student_interval(blocks: &[LogBlock], level: f64) -> Option<(f64, f64)> {
     let (shift, error, freedom) = if let [(control, treated)] = blocks {
-        let parts = [variance(control)? / control.len() as f64, variance(treated)? / treated.len() as f64];
-        let error = parts[0] + parts[1];
-        // Welch-Satterthwaite.
-        let freedom = error * error
-            / (parts[0] * parts[0] / (control.len() - 1) as f64
-                + parts[1] * parts[1] / (treated.len() - 1) as f64);
-        (mean(treated) - mean(control), error.sqrt(), freedom)
+        let (error, freedom) = welch_error(control, treated)?;
+        (mean(treated) - mean(control), error, freedom)
     } else {
         let differences: Vec<f64> = blocks.iter().map(|(c, t)| mean(t) - mean(c)).collect();
         let error = (variance(&differences)? / differences.len() as f64).sqrt();
@@ -111,19 +108,9 @@ fn student_interval(blocks: &[LogBlock], level: f64) -> Option<(f64, f64)> {
     Some((shift - reach, shift + reach))
 }
 
-fn logs(values: &[f64]) -> Option<Vec<f64>> {
+/// Natural logarithms; `None` for a value that is not positive and finite.
+pub(crate) fn logs(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(|value| (*value > 0.0 && value.is_finite()).then(|| value.ln())).collect()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Sample variance; `None` below two values.
-fn variance(values: &[f64]) -> Option<f64> {
-    let mean = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (values.len() >= 2).then(|| squares / (values.len() - 1) as f64)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
+use crate::quantile::median_of;
 use crate::{median, quantile};
 
 /// A line through points by medians.
@@ -38,6 +39,18 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Option<TheilSen> {
     let intercept = median(&y)? - slope * median(&x)?;
     let (low, high) = interval(&mut slopes, &x, &y);
     Some(TheilSen { slope, intercept, low, high })
+}
+
+/// The slope of [`theil_sen`] alone, by selection instead of sorting, for callers that need no interval.
+///
+/// `None` with fewer than two distinct x, or a slope that is not a number.
+pub fn theil_sen_slope(points: &[(f64, f64)]) -> Option<f64> {
+    let mut slopes = Vec::with_capacity(points.len() * points.len().saturating_sub(1) / 2);
+    for (index, (x, y)) in points.iter().enumerate() {
+        let later = &points[index + 1..];
+        slopes.extend(later.iter().filter(|point| point.0 != *x).map(|point| (point.1 - y) / (point.0 - x)));
+    }
+    median_of(&mut slopes)
 }
 
 fn interval(slopes: &mut [f64], x: &[f64], y: &[f64]) -> (f64, f64) {
@@ -96,6 +109,8 @@ mod tests {
     fn one_moment_has_no_slope() {
         assert_eq!(theil_sen(&[(1.0, 2.0), (1.0, 3.0)]), None);
         assert_eq!(theil_sen(&[]), None);
+        assert_eq!(theil_sen_slope(&[(1.0, 2.0), (1.0, 3.0)]), None);
+        assert_eq!(theil_sen_slope(&[]), None);
     }
 
     proptest! {
@@ -104,6 +119,7 @@ mod tests {
             let points: Vec<(f64, f64)> = (0..n).map(|i| (i as f64, intercept + slope * i as f64)).collect();
             let line = theil_sen(&points).unwrap();
             prop_assert!((line.slope - slope).abs() < 1e-6);
+            prop_assert_eq!(theil_sen_slope(&points), Some(line.slope));
             prop_assert!(line.low <= line.slope + 1e-9 && line.slope <= line.high + 1e-9);
             prop_assert!(thin(&points, 10).len() <= 10);
         }

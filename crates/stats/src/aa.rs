@@ -1,0 +1,138 @@
+//! A group against itself: what the test makes of no difference.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::permutation::Pool;
+use crate::quantile;
+use crate::ratio::logs;
+use crate::welch::welch_p_value;
+
+/// Fewest services to halve.
+const FEWEST: usize = 8;
+/// Assignments that a half is compared with, fewer the more services there are to draw.
+const REFERENCE: (usize, usize) = (1_999, 19_999);
+
+/// What random halvings of one group show.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AaCheck {
+    /// Share of the halvings that the permutation test rejects at 5%. At most 5% but for chance, whatever
+    /// the values: it checks the procedure, not the group.
+    pub rejected: f64,
+    /// Share of the halvings that Welch's t on logs rejects at 5%: far from 5% where the logs are far
+    /// from normal.
+    pub rejected_by_welch: f64,
+    /// Monte Carlo standard error of `rejected`.
+    pub standard_error: f64,
+    /// Halvings that were drawn.
+    pub halvings: usize,
+    /// The ratio of geometric means, as a ratio of 1 or more, that 95% of the halvings stay below: a
+    /// smaller one between two arms of half the size is noise.
+    pub noise_floor: f64,
+}
+
+/// Halves one group's `values` (positive, one per service) `halvings` times at random and compares the
+/// halves as a trial would.
+///
+/// An A/A test (R. Kohavi, D. Tang, Y. Xu, "Trustworthy Online Controlled Experiments" (2020), chapter
+/// 19). Each half is compared by the permutation test of the difference of mean logs with 19,999 other
+/// halvings (fewer for large groups, 1,999 from 2,001 values on), the same for all, and by Welch's t. `None`
+/// below 8 values, without halvings, or for a value that is not positive and finite.
+pub fn aa_check(values: &[f64], halvings: usize, seed: u64) -> Option<AaCheck> {
+    let logs = logs(values)?;
+    if logs.len() < FEWEST || halvings == 0 {
+        return None;
+    }
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let half = logs.len() / 2;
+    let mut pool = Pool::of(&(logs[half..].to_vec(), logs[..half].to_vec()), 1.0);
+    let assignments = (4_000_000 / logs.len()).clamp(REFERENCE.0, REFERENCE.1);
+    let mut reference: Vec<f64> = (0..assignments).map(|_| pool.draw(&mut random).difference).collect();
+    reference.sort_unstable_by(f64::total_cmp);
+    let p_value = |difference: f64| {
+        let below = reference.partition_point(|other| *other <= difference + 1e-12);
+        let above = assignments - reference.partition_point(|other| *other < difference - 1e-12);
+        (2.0 * (below.min(above) + 1) as f64 / (assignments + 1) as f64).min(1.0)
+    };
+    let (mut rejected, mut rejected_by_welch, mut differences) = (0, 0, Vec::with_capacity(halvings));
+    for _ in 0..halvings {
+        let difference = pool.draw(&mut random).difference;
+        rejected += u32::from(p_value(difference) <= 0.05);
+        let (drawn, rest) = pool.sides();
+        rejected_by_welch += u32::from(welch_p_value(&rest, &drawn) <= 0.05);
+        differences.push(difference.abs());
+    }
+    let share = |count: u32| f64::from(count) / halvings as f64;
+    Some(AaCheck {
+        rejected: share(rejected),
+        rejected_by_welch: share(rejected_by_welch),
+        standard_error: (share(rejected) * (1.0 - share(rejected)) / halvings as f64).sqrt(),
+        halvings,
+        noise_floor: quantile(&differences, 0.95)?.exp(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand_distr::{Distribution, LogNormal, StudentT};
+
+    const HALVINGS: usize = 1_000;
+
+    #[test]
+    fn a_test_of_nothing_rejects_five_percent() {
+        let mut random = ChaCha8Rng::seed_from_u64(3);
+        let normal = LogNormal::new(22.0, 0.1).unwrap();
+        for n in [8, 20, 81] {
+            let values: Vec<f64> = (0..n).map(|_| normal.sample(&mut random)).collect();
+            let check = aa_check(&values, HALVINGS, 1).unwrap();
+            println!("{n} values: {check:?}");
+            // Four Monte Carlo errors of 0.7 points, and room for those of the reference.
+            assert!(check.rejected < 0.09 && check.rejected_by_welch < 0.09, "{check:?}");
+        }
+    }
+
+    /// Two halves of 20 values with SD s of logs differ with SD 2 s / sqrt(20).
+    #[test]
+    fn the_noise_floor_is_that_of_normal_theory() {
+        let values: Vec<f64> =
+            (0..20).map(|i| if i % 2 == 0 { 0.1_f64.exp() } else { (-0.1_f64).exp() }).collect();
+        let floor = aa_check(&values, 4_000, 1).unwrap().noise_floor.ln();
+        let expected = 1.96 * 2.0 * 0.1 / 20.0_f64.sqrt();
+        // Steps of 0.02 between possible differences.
+        assert!((floor - expected).abs() < 0.021, "{floor} {expected}");
+    }
+
+    #[test]
+    fn heavy_tails_leave_the_permutation_test_at_its_level() {
+        let mut random = ChaCha8Rng::seed_from_u64(3);
+        let tails = StudentT::new(1.5).unwrap();
+        let values: Vec<f64> = (0..40).map(|_| f64::exp(0.05 * tails.sample(&mut random))).collect();
+        let check = aa_check(&values, HALVINGS, 1).unwrap();
+        println!("heavy tails: {check:?}");
+        assert!(check.rejected < 0.09, "{check:?}");
+    }
+
+    #[test]
+    fn few_or_impossible_values_are_not_halved() {
+        assert_eq!(aa_check(&[1.0; 7], 10, 1), None);
+        assert_eq!(aa_check(&[0.0; 8], 10, 1), None);
+        assert_eq!(aa_check(&[1.0; 8], 0, 1), None);
+        let equal = aa_check(&[1.0; 8], 10, 1).unwrap();
+        assert_eq!((equal.rejected, equal.rejected_by_welch, equal.noise_floor), (0.0, 0.0, 1.0));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+
+        #[test]
+        fn the_check_does_not_depend_on_the_unit(
+            values in prop::collection::vec(1.0f64..2.0, 8..20), factor in 0.1f64..10.0
+        ) {
+            let scaled: Vec<f64> = values.iter().map(|value| value * factor).collect();
+            let (a, b) = (aa_check(&values, 50, 1).unwrap(), aa_check(&scaled, 50, 1).unwrap());
+            prop_assert!((a.noise_floor - b.noise_floor).abs() < 1e-9);
+        }
+    }
+}

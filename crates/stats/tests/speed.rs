@@ -1,0 +1,104 @@
+//! Times of what is costly. Not run by default: a time is a fact about a machine, not about the code.
+//!
+//! `cargo test --release -p heaptrial-stats --test speed -- --ignored --nocapture`
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use heaptrial_stats::{
+    Block, LevelChangeSettings, aa_check, find_clusters, growth_shape, level_changes, median_interval,
+    power_of_ratio, ratio_to_control, services_needed, theil_sen, theil_sen_slope,
+};
+
+/// Services of one size each, spread over about 30%.
+fn services(count: usize) -> Vec<f64> {
+    (0..count).map(|i| 1e9 * (1.0 + 0.3 * ((i * 7919 % 1009) as f64 / 1009.0))).collect()
+}
+
+fn fastest(what: &str, mut work: impl FnMut()) -> Duration {
+    let time = |()| {
+        let start = Instant::now();
+        work();
+        start.elapsed()
+    };
+    let best = [(); 5].map(time).into_iter().min().unwrap();
+    println!("{what}: {best:?}");
+    best
+}
+
+#[test]
+#[ignore = "times need an idle machine and a release build"]
+fn ratios_of_large_arms() {
+    for (control, treated) in [(2_000, 2_000), (80, 20), (20, 20)] {
+        let block = [Block { control: services(control), treated: services(treated) }];
+        fastest(&format!("ratio_to_control {control}+{treated}"), || {
+            black_box(ratio_to_control(black_box(&block), 0.95, 1));
+        });
+    }
+}
+
+#[test]
+#[ignore = "times need an idle machine and a release build"]
+fn slopes_of_200_points() {
+    let points: Vec<(f64, f64)> = services(200).into_iter().enumerate().map(|(i, y)| (i as f64, y)).collect();
+    fastest("theil_sen 200", || {
+        black_box(theil_sen(black_box(&points)));
+    });
+    fastest("theil_sen_slope 200", || {
+        black_box(theil_sen_slope(black_box(&points)));
+    });
+}
+
+#[test]
+#[ignore = "times need an idle machine and a release build"]
+fn power_of_a_grid() {
+    let levels = services(40);
+    fastest("power, 8 sizes x 6 durations x 1,000 simulations", || {
+        for services in [4, 5, 6, 8, 10, 15, 20, 40] {
+            for duration in 0..6 {
+                black_box(power_of_ratio(black_box(&levels), services, 1.1, 0.05, 1_000, duration));
+            }
+        }
+    });
+    fastest("services_needed up to 500, 1,000 simulations", || {
+        black_box(services_needed(black_box(&levels), 1.05, 0.05, 0.8, 500, 1_000, 1));
+    });
+}
+
+#[test]
+#[ignore = "times need an idle machine and a release build"]
+fn checks_of_groups() {
+    for count in [20, 2_000] {
+        let values = services(count);
+        fastest(&format!("aa_check {count}, 1,000 halvings"), || {
+            black_box(aa_check(black_box(&values), 1_000, 1));
+        });
+    }
+    for count in [20, 80, 200, 2_000] {
+        let logs: Vec<f64> = services(count).iter().map(|value| value.ln()).collect();
+        fastest(&format!("find_clusters {count}"), || {
+            black_box(find_clusters(black_box(&logs), 0.05, 0.1, 1));
+        });
+    }
+    let values = services(10_000);
+    fastest("median_interval 10,000", || {
+        black_box(median_interval(black_box(&values), 0.95));
+    });
+}
+
+#[test]
+#[ignore = "times need an idle machine and a release build"]
+fn series() {
+    let points: Vec<(f64, f64)> =
+        services(200).into_iter().enumerate().map(|(i, y)| (i as f64, y * (i + 1) as f64)).collect();
+    fastest("growth_shape 200", || {
+        black_box(growth_shape(black_box(&points)));
+    });
+    // Ten days of readings, one a minute, 19 candidates.
+    let arm: Vec<Vec<(f64, f64)>> = (0..20)
+        .map(|_| services(14_400).into_iter().enumerate().map(|(i, y)| (i as f64 / 1440.0, y.ln())).collect())
+        .collect();
+    fastest("level_changes 20 x 14,400", || {
+        black_box(level_changes(black_box(&arm), &LevelChangeSettings::new(1.0)));
+    });
+}
