@@ -9,10 +9,11 @@ mod life;
 mod sample;
 mod spec;
 mod trial;
+pub mod units;
 
 pub use duration::{DurationError, HumanDuration};
 pub use identity::{Identity, Linkage};
 pub use life::{Ending, LifeKey, LifeStart};
-pub use sample::{Metric, Sample, SlowSample};
+pub use sample::{Metric, Reading, Sample, SlowSample};
 pub use spec::{AllocatorSpec, Setting, SpecError, Version};
 pub use trial::{Arm, ArmError, ServiceName, ServiceNameError, Treatment, TrialPlan, TrialPlanError};

@@ -74,6 +74,15 @@ pub struct SlowSample {
     pub cost_us: u64,
 }
 
+/// One reading of the metric that a trial compares, small enough to hold tens of millions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// Seconds since the start of its life; exact to a quarter of a second up to 48 days.
+    pub age_seconds: f32,
+    /// Memory in KiB. The kernel tells VmRSS and its like in KiB.
+    pub kib: u32,
+}
+
 /// Which reading a trial compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

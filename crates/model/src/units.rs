@@ -6,9 +6,9 @@ pub const LEGEND: &str =
     "1 MiB is 1,048,576 bytes and 1 GiB is 1,024 MiB: what systemctl status and top call M and G.";
 
 /// One MiB in bytes.
-pub(crate) const MIB: f64 = 1_048_576.0;
+pub const MIB: f64 = 1_048_576.0;
 /// One GiB in bytes.
-pub(crate) const GIB: f64 = 1024.0 * MIB;
+pub const GIB: f64 = 1024.0 * MIB;
 
 /// Memory with three significant digits, such as `4.21 MiB`, `97.1 MiB` or `6.19 GiB`.
 pub fn memory(bytes: f64) -> String {
@@ -124,6 +124,41 @@ pub fn share(value: f64) -> String {
     }
 }
 
+/// A share with two digits, for growth: `2.1%`, `0.35%`, `12%`.
+pub fn percent(value: f64) -> String {
+    let percent = value * 100.0;
+    let magnitude = percent.abs();
+    let text = if magnitude >= 9.95 {
+        format!("{percent:.0}")
+    } else if magnitude >= 0.995 {
+        format!("{percent:.1}")
+    } else {
+        format!("{percent:.2}")
+    };
+    format!("{text}%")
+}
+
+/// A share with its sign: `+2.1%`, `−0.35%` or `±0.00%`.
+pub fn signed_percent(value: f64) -> String {
+    let text = percent(value.abs());
+    let zero = text.chars().all(|c| !c.is_ascii_digit() || c == '0');
+    let sign = match value {
+        _ if zero => "±",
+        value if value < 0.0 => "−",
+        _ => "+",
+    };
+    format!("{sign}{text}")
+}
+
+/// A p-value: `0.012`, `<0.001`.
+pub fn p_value(value: f64) -> String {
+    match value {
+        value if value < 0.001 => "<0.001".to_owned(),
+        value if value < 0.0995 => format!("{value:.3}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
 fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     if value == 0.0 {
@@ -192,6 +227,11 @@ mod tests {
             [share(0.972), share(0.004), share(0.05), share(0.0004), share(0.0)],
             ["97%", "0.4%", "5%", "<0.1%", "0%"]
         );
+        assert_eq!(
+            [signed_percent(0.021), signed_percent(-0.0035), signed_percent(0.12), signed_percent(0.00001)],
+            ["+2.1%", "−0.35%", "+12%", "±0.00%"]
+        );
+        assert_eq!([p_value(0.0001), p_value(0.0123), p_value(0.5)], ["<0.001", "0.012", "0.50"]);
         assert_eq!((ratio(0.618), ratio(4.0), ratio(0.0123)), ("0.62".into(), "4.00".into(), "0.012".into()));
     }
 

@@ -4,6 +4,7 @@
 //! database holds everything up to the last committed tick.
 
 mod error;
+mod export;
 mod import;
 mod migrate;
 mod read;
@@ -12,11 +13,12 @@ mod records;
 mod write;
 
 pub use error::StoreError;
+pub use export::{SAMPLE_COLUMNS, StoredSample};
 pub use import::{
     AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
     ImportedTrial,
 };
-pub use readings::{Reading, Readings};
+pub use readings::Readings;
 pub use records::{
     ArmRecord, EventRecord, LifeRecord, NewTrial, SeriesPoint, ServiceRecord, TickInput, TickSummary,
     TrialRecord,

@@ -1,18 +1,9 @@
 //! Readings of many lives in little memory, for analyses of fleets.
 
-use heaptrial_model::Metric;
+use heaptrial_model::{Metric, Reading};
 use rusqlite::params;
 
 use crate::{Store, StoreError};
-
-/// One reading of the chosen metric.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reading {
-    /// Seconds since the start of its life; exact to a quarter of a second up to 48 days.
-    pub age_seconds: f32,
-    /// Memory in KiB. The kernel tells VmRSS and its like in KiB.
-    pub kib: u32,
-}
 
 /// Reads lives of one trial. The times of all ticks are held, so that no sample is joined with its tick.
 #[derive(Debug)]

@@ -1,0 +1,64 @@
+//! What is odd about the data beside strangers.
+
+mod age;
+mod presence;
+mod treatment;
+
+use heaptrial_model::units;
+
+use crate::age::Ages;
+use crate::fleet::Fleet;
+use crate::outcome::{Finding, FindingKind, ServiceResult, Severity};
+
+/// Fewer services of an arm give no interval by permutation against as many of the control.
+const FEW_SERVICES: usize = 4;
+
+/// All checks but that for strangers.
+pub(crate) fn run(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    members: &[Vec<usize>],
+    ages: &Ages,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(age::unknown(fleet, services, ages));
+    findings.extend(age::unequal(fleet, services, members, ages));
+    findings.extend(age::never_concurrent(fleet, services, members));
+    findings.extend(treatment::spanned(fleet, members));
+    findings.extend(presence::appeared(fleet));
+    findings.extend(presence::vanished(fleet));
+    findings.extend(presence::lacking(fleet, members));
+    findings.extend(few(fleet, services, members));
+    findings
+}
+
+fn few(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Option<Finding> {
+    let compared =
+        |arm: &usize| members[*arm].iter().filter(|index| services[**index].level_bytes.is_some()).count();
+    let arms: Vec<usize> = (0..fleet.arms.len())
+        .filter(|arm| fleet.arms[*arm].earlier_list_of.is_none() && compared(arm) < FEW_SERVICES)
+        .collect();
+    let told: Vec<String> =
+        arms.iter().map(|arm| format!("{} has {}", fleet.arms[*arm].name, compared(arm))).collect();
+    (!arms.is_empty()).then(|| Finding {
+        kind: FindingKind::FewServices,
+        severity: Severity::Caution,
+        arms,
+        services: Vec::new(),
+        evidence: format!("of services with a level at the matched age, {}", told.join(", ")),
+        effect: "Intervals are wide, rest on normality of the logarithms, or are missing.".to_owned(),
+    })
+}
+
+/// Names of some services, for a sentence.
+fn several(count: usize) -> String {
+    if count == 1 { "1 service".to_owned() } else { format!("{} services", units::count(count as u64)) }
+}
+
+/// First and last time at which anything was read.
+fn span(fleet: &Fleet) -> Option<(f64, f64)> {
+    let spans = || fleet.services.iter().filter_map(presence::observed);
+    let first = spans().map(|span| span.0).min_by(f64::total_cmp)?;
+    let last = spans().map(|span| span.1).max_by(f64::total_cmp)?;
+    Some((first, last))
+}

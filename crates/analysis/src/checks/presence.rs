@@ -1,0 +1,130 @@
+//! Services that appear, vanish or lack samples.
+
+use heaptrial_stats::median;
+
+use super::{several, span};
+use crate::fleet::{Fleet, FleetService};
+use crate::outcome::{DAY, Finding, FindingKind, Severity};
+use crate::service::usual_distance;
+
+/// A service that starts late or ends early by this many usual distances between readings is told.
+const MISSED_READINGS: f64 = 3.0;
+/// A service with a smaller share of its arm's usual number of readings lacks samples.
+const FEWEST_SHARE: f64 = 0.7;
+
+/// First and last reading of a service, in seconds since 1970.
+pub(super) fn observed(service: &FleetService) -> Option<(f64, f64)> {
+    let mut lives = service.lives.iter().filter(|life| !life.readings.is_empty());
+    let first = lives.next()?;
+    let last = lives.next_back().unwrap_or(first);
+    let at = |life: &crate::FleetLife, age: Option<f64>| age.map(|age| life.started_at + age);
+    let first_age = first.readings.first().map(|reading| f64::from(reading.age_seconds));
+    Some((at(first, first_age)?, at(last, last.last_age())?))
+}
+
+/// The usual distance between readings over all services.
+fn usual(fleet: &Fleet) -> Option<f64> {
+    let distances: Vec<f64> =
+        fleet.services.iter().filter_map(|service| usual_distance(service.current()?)).collect();
+    median(&distances)
+}
+
+pub(super) fn appeared(fleet: &Fleet) -> Option<Finding> {
+    let (first, _) = span(fleet)?;
+    let late = first + MISSED_READINGS * usual(fleet)?;
+    let found: Vec<(&FleetService, f64)> = fleet
+        .services
+        .iter()
+        .filter_map(|service| Some((service, observed(service)?.0)))
+        .filter(|(_, start)| *start > late)
+        .collect();
+    let days = found.iter().map(|(_, start)| (start - first) / DAY);
+    let (least, most) = (days.clone().fold(f64::INFINITY, f64::min), days.fold(0.0, f64::max));
+    (!found.is_empty()).then(|| Finding {
+        kind: FindingKind::Appeared,
+        severity: Severity::Note,
+        arms: arms_of(found.iter().map(|found| found.0)),
+        services: found.iter().map(|found| found.0.name.clone()).collect(),
+        evidence: format!(
+            "{} first read {least:.1} to {most:.1} days after the first reading of the fleet",
+            if found.len() == 1 {
+                "1 service was".to_owned()
+            } else {
+                format!("{} were", several(found.len()))
+            }
+        ),
+        effect: "Nothing where they are as old as the others by now: comparisons are at equal age."
+            .to_owned(),
+    })
+}
+
+pub(super) fn vanished(fleet: &Fleet) -> Option<Finding> {
+    let (_, last) = span(fleet)?;
+    let early = last - MISSED_READINGS * usual(fleet)?;
+    let found: Vec<&FleetService> = fleet
+        .services
+        .iter()
+        .filter(|service| observed(service).is_some_and(|span| span.1 < early))
+        .collect();
+    let without = fleet.services.iter().filter(|service| observed(service).is_none());
+    let names = found.iter().copied().chain(without.clone()).map(|service| service.name.clone());
+    let services: Vec<String> = names.collect();
+    let never = without.count();
+    (!services.is_empty()).then(|| Finding {
+        kind: FindingKind::Vanished,
+        severity: Severity::Caution,
+        arms: arms_of(found.iter().copied()),
+        evidence: format!(
+            "{} read no more before the end{}",
+            if found.len() == 1 { "1 service was".to_owned() } else { format!("{} were", several(found.len())) },
+            if never == 0 { String::new() } else { format!(", and {} never", several(never)) }
+        ),
+        services,
+        effect: "Their last readings are older than the others', and if memory is why they vanished, the arm looks better \
+                 than it is."
+            .to_owned(),
+    })
+}
+
+pub(super) fn lacking(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (arm, members) in members.iter().enumerate() {
+        // Readings per second of the life that stands for the service: ages differ.
+        let rate = |index: &usize| {
+            let life = fleet.services[*index].current()?;
+            let first = f64::from(life.readings.first()?.age_seconds);
+            let time = life.last_age()? - first;
+            (time > 0.0).then(|| life.readings.len() as f64 / time)
+        };
+        let rates: Vec<(usize, f64)> =
+            members.iter().filter_map(|index| Some((*index, rate(index)?))).collect();
+        let Some(usual) = median(&rates.iter().map(|rate| rate.1).collect::<Vec<_>>()) else { continue };
+        let found: Vec<&(usize, f64)> = rates.iter().filter(|rate| rate.1 < FEWEST_SHARE * usual).collect();
+        if found.is_empty() || fleet.arms[arm].earlier_list_of.is_some() {
+            continue;
+        }
+        let least = found.iter().map(|rate| rate.1 / usual).fold(1.0, f64::min);
+        findings.push(Finding {
+            kind: FindingKind::LacksSamples,
+            severity: Severity::Note,
+            arms: vec![arm],
+            services: found.iter().map(|rate| fleet.services[rate.0].name.clone()).collect(),
+            evidence: format!(
+                "{} of {} {} fewer readings than usual in it, down to {:.0}%",
+                several(found.len()),
+                fleet.arms[arm].name,
+                if found.len() == 1 { "has" } else { "have" },
+                100.0 * least
+            ),
+            effect: "Gaps are not filled: their levels and slopes rest on fewer readings.".to_owned(),
+        });
+    }
+    findings
+}
+
+fn arms_of<'s>(services: impl Iterator<Item = &'s FleetService>) -> Vec<usize> {
+    let mut arms: Vec<usize> = services.flat_map(|service| service.arms.iter().copied()).collect();
+    arms.sort_unstable();
+    arms.dedup();
+    arms
+}

@@ -1,0 +1,80 @@
+//! The figures of arms over sets of their services.
+
+use std::collections::BTreeMap;
+
+use heaptrial_stats::{Block, geometric_mean, holm, median, ratio_to_control};
+
+use crate::fleet::Fleet;
+use crate::outcome::{ArmFigures, Estimate, RatioToControl, ServiceResult, Settings};
+
+/// Figures of all arms over `members` (positions of services by arm), with ratios to the control's members and
+/// p-values adjusted over the arms.
+pub(crate) fn of_arms(
+    fleet: &Fleet,
+    settings: &Settings,
+    services: &[ServiceResult],
+    members: &[Vec<usize>],
+) -> Vec<ArmFigures> {
+    let mut arms: Vec<ArmFigures> = members.iter().map(|members| of_services(services, members)).collect();
+    let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return arms };
+    for (index, arm) in fleet.arms.iter().enumerate() {
+        if index != control && arm.earlier_list_of.is_none() {
+            arms[index].ratio = ratio(fleet, settings, services, &members[control], &members[index]);
+        }
+    }
+    let p_values: Vec<Option<f64>> = arms.iter().map(|arm| arm.ratio.as_ref()?.p_value).collect();
+    for (arm, adjusted) in arms.iter_mut().zip(holm(&p_values)) {
+        if let Some(ratio) = &mut arm.ratio {
+            ratio.p_value_adjusted = adjusted;
+        }
+    }
+    arms
+}
+
+fn of_services(services: &[ServiceResult], members: &[usize]) -> ArmFigures {
+    let values = |value: fn(&ServiceResult) -> Option<f64>| -> Vec<f64> {
+        members.iter().filter_map(|index| value(&services[*index])).collect()
+    };
+    let finals = values(|service| service.final_bytes);
+    let levels = values(|service| service.level_bytes);
+    let mean = finals.iter().sum::<f64>() / finals.len() as f64;
+    ArmFigures {
+        services: finals.len() as u32,
+        services_compared: levels.len() as u32,
+        final_mean_bytes: (!finals.is_empty()).then_some(mean),
+        final_median_bytes: median(&finals),
+        level_bytes: geometric_mean(&levels),
+        age_seconds: median(&values(|service| service.age_seconds)),
+        ratio: None,
+    }
+}
+
+fn ratio(
+    fleet: &Fleet,
+    settings: &Settings,
+    services: &[ServiceResult],
+    control: &[usize],
+    treated: &[usize],
+) -> Option<RatioToControl> {
+    let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
+    for index in control {
+        let levels = services[*index].level_bytes;
+        blocks.entry(fleet.services[*index].block).or_default().control.extend(levels);
+    }
+    for index in treated {
+        let levels = services[*index].level_bytes;
+        blocks.entry(fleet.services[*index].block).or_default().treated.extend(levels);
+    }
+    let blocks: Vec<Block> = blocks.into_values().collect();
+    let found = ratio_to_control(&blocks, settings.confidence_level, fleet.seed)?;
+    Some(RatioToControl {
+        estimate: Estimate {
+            value: found.estimate,
+            low: found.interval.map(|interval| interval.0),
+            high: found.interval.map(|interval| interval.1),
+        },
+        method: found.method.as_str().to_owned(),
+        p_value: found.p_value,
+        p_value_adjusted: None,
+    })
+}

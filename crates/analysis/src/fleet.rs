@@ -1,0 +1,108 @@
+//! What an analysis starts from: who was put into which arm, and what was read.
+
+use heaptrial_model::{LifeStart, Reading};
+
+/// The services of a trial with their readings.
+#[derive(Debug, Clone, Default)]
+pub struct Fleet {
+    /// The arms, in the order given. Exactly one is the control.
+    pub arms: Vec<FleetArm>,
+    /// The services.
+    pub services: Vec<FleetService>,
+    /// What happened, in order of time.
+    pub events: Vec<FleetEvent>,
+    /// What memory there is.
+    pub limit: MemoryLimit,
+    /// Whether the assignment of services to arms was drawn at random.
+    pub randomised: bool,
+    /// Seed of everything random in the analysis.
+    pub seed: u64,
+}
+
+/// An arm.
+#[derive(Debug, Clone, Default)]
+pub struct FleetArm {
+    /// Its name.
+    pub name: String,
+    /// Whether the others are compared to it.
+    pub control: bool,
+    /// Whether its services are restarted on purpose, at intervals.
+    pub restarted: bool,
+    /// Position of the arm of which this is an earlier list of services. Such an arm has figures and is checked,
+    /// and is compared to nothing.
+    pub earlier_list_of: Option<usize>,
+}
+
+/// A service.
+#[derive(Debug, Clone, Default)]
+pub struct FleetService {
+    /// Its name.
+    pub name: String,
+    /// Positions of the arms into which it was put. More than one is an error of whoever put it there.
+    pub arms: Vec<usize>,
+    /// The block within which it was assigned.
+    pub block: u32,
+    /// Its lives, in order of time.
+    pub lives: Vec<FleetLife>,
+}
+
+/// A life.
+#[derive(Debug, Clone)]
+pub struct FleetLife {
+    /// Start in seconds since 1970. Where the start is unknown, the first reading.
+    pub started_at: f64,
+    /// How the start is known.
+    pub start: LifeStart,
+    /// What proves that it did not run its arm's treatment.
+    pub contamination: Option<String>,
+    /// Its readings in order of age.
+    pub readings: Vec<Reading>,
+}
+
+/// Something that happened to the fleet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FleetEvent {
+    /// Seconds since 1970.
+    pub at: f64,
+    /// Position of the arm that it is about; `None` where it is about all, or about something else.
+    pub arm: Option<usize>,
+    /// Whether it changes what services run, so that a life that spans it is of two treatments.
+    pub changes_treatment: bool,
+    /// Kind and text as given.
+    pub text: String,
+}
+
+/// The memory that services can use before something breaks, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct MemoryLimit {
+    /// Of each service (MemoryMax).
+    pub service_bytes: Option<f64>,
+    /// Memory of the host.
+    pub host_bytes: Option<f64>,
+    /// Of the host's memory, what was available at the last reading.
+    pub host_available_bytes: Option<f64>,
+}
+
+impl FleetService {
+    /// The last life with readings: the one that stands for the service.
+    pub fn current(&self) -> Option<&FleetLife> {
+        self.lives.iter().rev().find(|life| !life.readings.is_empty())
+    }
+}
+
+impl FleetLife {
+    /// Age at the last reading in seconds.
+    pub fn last_age(&self) -> Option<f64> {
+        self.readings.last().map(|reading| f64::from(reading.age_seconds))
+    }
+
+    /// Whether its age is known.
+    pub fn age_known(&self) -> bool {
+        self.start != LifeStart::Unknown
+    }
+}
+
+/// Bytes of a reading.
+pub(crate) fn bytes(reading: &Reading) -> f64 {
+    f64::from(reading.kib) * 1024.0
+}

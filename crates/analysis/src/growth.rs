@@ -1,0 +1,199 @@
+//! How an arm grows, and what follows for an operator.
+
+use heaptrial_model::units;
+use heaptrial_stats::{
+    GrowthShape, Standing, arm_shape, days_needed, first_passage, growth_shape, median, median_interval,
+    standing,
+};
+use rayon::prelude::*;
+
+use crate::age::Ages;
+use crate::fleet::Fleet;
+use crate::outcome::{
+    ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
+    Shape, Verdict,
+};
+use crate::service::{after_warm_up, points, slope};
+
+/// Level of the test whether most services of an arm saturate.
+const SHAPE_ALPHA: f64 = 0.05;
+/// Shares of the observation for which the width of the interval is looked at, to tell how it shrinks.
+const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
+
+/// Growth over `members`, positions of services.
+pub(crate) fn of_arm(
+    fleet: &Fleet,
+    settings: &Settings,
+    ages: &Ages,
+    services: &[ServiceResult],
+    members: &[usize],
+) -> Option<Growth> {
+    let slopes = |of: fn(&ServiceResult) -> Option<f64>| -> Vec<f64> {
+        members.iter().filter_map(|index| of(&services[*index])).collect()
+    };
+    let bytes = slopes(|service| service.growth_bytes_per_day);
+    let logs = slopes(|service| service.growth_log_per_day);
+    let shapes: Vec<GrowthShape> = members
+        .par_iter()
+        .filter_map(|index| fleet.services[*index].current())
+        .filter_map(|life| growth_shape(&points(after_warm_up(life, ages, settings, 1.0), |bytes| bytes)))
+        .collect();
+    let shape = arm_shape(&shapes, SHAPE_ALPHA);
+    let late: Vec<f64> = shapes.iter().filter_map(|shape| shape.late_to_early).collect();
+    let first_age = |index: &usize| {
+        let first = after_warm_up(fleet.services[*index].current()?, ages, settings, 1.0).first()?;
+        Some(f64::from(first.age_seconds))
+    };
+    let warm_up: Vec<f64> = members.iter().filter_map(first_age).collect();
+    Some(Growth {
+        services: logs.len() as u32,
+        bytes_per_day: estimate(&bytes, settings.confidence_level)?,
+        share_per_day: estimate(&logs, settings.confidence_level)?,
+        shape: match shape.shape {
+            heaptrial_stats::Shape::Linear => Shape::Linear,
+            heaptrial_stats::Shape::Saturating => Shape::Saturating,
+            heaptrial_stats::Shape::Unclear => Shape::Unclear,
+        },
+        saturating_services: shape.saturating as u32,
+        late_over_early: median(&late),
+        warm_up_seconds: median(&warm_up)?,
+    })
+}
+
+fn estimate(values: &[f64], level: f64) -> Option<Estimate> {
+    let found = median_interval(values, level)?;
+    Some(Estimate {
+        value: found.median,
+        low: found.interval.map(|interval| interval.0),
+        high: found.interval.map(|interval| interval.1),
+    })
+}
+
+/// The verdict on an arm whose services end at `final_bytes` (median).
+pub(crate) fn verdict(
+    fleet: &Fleet,
+    settings: &Settings,
+    ages: &Ages,
+    members: &[usize],
+    growth: Option<&Growth>,
+    final_bytes: Option<f64>,
+) -> Verdict {
+    let Some((growth, final_bytes)) = growth.zip(final_bytes) else {
+        return Verdict::Inconclusive {
+            days_needed: None,
+            why: "there are too few readings after warm-up".to_owned(),
+        };
+    };
+    let Some(interval) = growth.share_per_day.interval() else {
+        let why = format!("{} services are too few for an interval of growth", growth.services);
+        return Verdict::Inconclusive { days_needed: None, why };
+    };
+    match standing(interval, settings.stable_margin_per_day) {
+        Standing::Inside => Verdict::Stable,
+        Standing::AboveZero => growing(fleet, settings, members.len(), growth, final_bytes),
+        Standing::BelowZero => Verdict::Inconclusive {
+            days_needed: None,
+            why: format!(
+                "memory still falls, by {} a day: it has not settled",
+                units::share(-growth.share_per_day.value)
+            ),
+        },
+        Standing::Unclear => Verdict::Inconclusive {
+            days_needed: more_days(fleet, settings, ages, members, growth),
+            why: "the interval of growth holds 0 and is not inside the margin".to_owned(),
+        },
+    }
+}
+
+fn growing(
+    fleet: &Fleet,
+    settings: &Settings,
+    services: usize,
+    growth: &Growth,
+    final_bytes: f64,
+) -> Verdict {
+    if growth.shape == Shape::Saturating {
+        return Verdict::Growing { days_until_full: None };
+    }
+    let Some((days, limit)) = until_full(fleet, services, growth, final_bytes) else {
+        return Verdict::Growing { days_until_full: None };
+    };
+    if days.value <= settings.horizon_days {
+        Verdict::Bloating { days_until_full: days, limit }
+    } else {
+        // Twice the present memory is no limit of anything: it only stands for one where growth is fast.
+        Verdict::Growing { days_until_full: (limit != LimitKind::Doubling).then_some(days) }
+    }
+}
+
+/// Growth that all arms share tells of load, not of allocators.
+pub(crate) fn common(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
+    let present: Vec<usize> =
+        (0..arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none()).collect();
+    let lows: Option<Vec<f64>> = present
+        .iter()
+        .map(|arm| arms[*arm].growth.as_ref()?.share_per_day.low.filter(|low| *low > 0.0))
+        .collect();
+    let least = present.iter().filter_map(|arm| Some(arms[*arm].growth.as_ref()?.share_per_day.value));
+    let least = least.min_by(f64::total_cmp)?;
+    (present.len() >= 2 && lows.is_some()).then(|| Finding {
+        kind: FindingKind::AllArmsGrow,
+        severity: Severity::Note,
+        arms: present,
+        services: Vec::new(),
+        evidence: format!("every arm grows over the same days, by {} a day or more", units::share(least)),
+        effect:
+            "What all arms share may come from rising load. Differences between arms are not touched by it."
+                .to_owned(),
+    })
+}
+
+/// Days until the first known limit is reached by straight growth.
+fn until_full(
+    fleet: &Fleet,
+    services: usize,
+    growth: &Growth,
+    final_bytes: f64,
+) -> Option<(Estimate, LimitKind)> {
+    let host = fleet.limit.host_available_bytes.map(|bytes| final_bytes + bytes / services.max(1) as f64);
+    let limits = [(fleet.limit.service_bytes, LimitKind::Service), (host, LimitKind::Host)];
+    let mut known: Vec<(f64, LimitKind)> =
+        limits.iter().filter_map(|(bytes, kind)| Some((*bytes.as_ref()?, *kind))).collect();
+    if known.is_empty() {
+        known.push((2.0 * final_bytes, LimitKind::Doubling));
+    }
+    let (limit, kind) = known.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let slope = &growth.bytes_per_day;
+    let days = first_passage(final_bytes, slope.value, slope.interval(), limit)?;
+    Some((Estimate { value: days.estimate, low: days.earliest, high: days.latest }, kind))
+}
+
+/// Days until the interval of growth is expected to decide, from how it shrank so far.
+fn more_days(
+    fleet: &Fleet,
+    settings: &Settings,
+    ages: &Ages,
+    members: &[usize],
+    growth: &Growth,
+) -> Option<f64> {
+    let lives: Vec<_> = members.iter().filter_map(|index| fleet.services[*index].current()).collect();
+    let spans: Vec<f64> = lives
+        .iter()
+        .filter_map(|life| {
+            Some(life.last_age()? - f64::from(after_warm_up(life, ages, settings, 1.0).first()?.age_seconds))
+        })
+        .collect();
+    let observed = median(&spans)? / DAY;
+    let widths: Vec<(f64, f64)> = DURATION_SHARES
+        .iter()
+        .filter_map(|share| {
+            let slopes: Vec<f64> = lives
+                .par_iter()
+                .filter_map(|life| slope(after_warm_up(life, ages, settings, *share), f64::ln))
+                .collect();
+            let (low, high) = median_interval(&slopes, settings.confidence_level)?.interval?;
+            Some((observed * share, (high - low) / 2.0))
+        })
+        .collect();
+    days_needed(&widths, growth.share_per_day.value, settings.stable_margin_per_day)
+}

@@ -1,0 +1,404 @@
+//! What an analysis says.
+
+use heaptrial_model::LifeStart;
+use serde::{Deserialize, Serialize};
+
+/// Seconds of a day.
+pub const DAY: f64 = 86_400.0;
+
+/// Choices of whoever asks for an analysis.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Confidence of intervals, such as 0.95.
+    pub confidence_level: f64,
+    /// A service's level is the median of its readings in a window of this many seconds that ends at the matched age.
+    pub window_seconds: f64,
+    /// Share of each life that is left out of growth: memory settles after a start.
+    pub warm_up_share: f64,
+    /// `stable` means that growth is within plus and minus this share a day.
+    pub stable_margin_per_day: f64,
+    /// `bloating` means that memory runs out within this many days.
+    pub horizon_days: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            confidence_level: 0.95,
+            window_seconds: DAY,
+            warm_up_share: 1.0 / 3.0,
+            stable_margin_per_day: 0.005,
+            horizon_days: 30.0,
+        }
+    }
+}
+
+/// An estimate with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// Lower end; `None` where there are too few services for an interval.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+/// The analysis of a fleet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// What was chosen.
+    pub settings: Settings,
+    /// The age at which services are compared, in seconds: at least nine in ten services of every arm reached it.
+    pub matched_age_seconds: Option<f64>,
+    /// Whether ages count from first readings because most starts are unknown.
+    pub ages_are_lower_bounds: bool,
+    /// Whether the assignment was drawn at random. If not, intervals and p-values hold only as far as services
+    /// could have been exchanged between arms.
+    pub randomised: bool,
+    /// One for each service of the fleet.
+    pub services: Vec<ServiceResult>,
+    /// One for each arm of the fleet.
+    pub arms: Vec<ArmResult>,
+    /// What is odd about the data, gravest first.
+    pub findings: Vec<Finding>,
+    /// The procedure applied to the control alone.
+    pub self_check: Option<SelfCheck>,
+}
+
+/// What is known of a service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServiceResult {
+    /// Its name.
+    pub name: String,
+    /// Positions of the arms into which it was put.
+    pub arms: Vec<usize>,
+    /// How often it was restarted between its first and its last reading.
+    pub restarts: u32,
+    /// Start of the life that stands for it, in seconds since 1970.
+    pub started_at: Option<f64>,
+    /// How that start is known.
+    pub start: Option<LifeStart>,
+    /// Age at the last reading in seconds.
+    pub age_seconds: Option<f64>,
+    /// Readings of that life.
+    pub readings: u64,
+    /// Last reading in bytes.
+    pub final_bytes: Option<f64>,
+    /// Highest reading of that life in bytes.
+    pub peak_bytes: Option<f64>,
+    /// Level at the matched age in bytes; of an arm that is restarted on purpose, the average over time.
+    pub level_bytes: Option<f64>,
+    /// Why it has no level.
+    pub no_level: Option<String>,
+    /// Growth after warm-up in bytes a day.
+    pub growth_bytes_per_day: Option<f64>,
+    /// Growth after warm-up of the logarithm of memory, a day: 0.01 is 1% a day.
+    pub growth_log_per_day: Option<f64>,
+    /// Memory averaged over all observed time, in bytes.
+    pub time_average_bytes: Option<f64>,
+    /// The arms of which it is a stranger.
+    pub stranger_in: Vec<Stranger>,
+}
+
+/// Why a service does not belong to an arm into which it was put.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stranger {
+    /// The arm.
+    pub arm: usize,
+    /// The arm whose services it is like.
+    pub like: Option<usize>,
+    /// Whether its identity was proved to be another; else it is an inference from its memory.
+    pub proved: bool,
+    /// Evidence in words.
+    pub why: String,
+}
+
+/// What is known of an arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmResult {
+    /// Over every service that was put into it.
+    pub as_assigned: ArmFigures,
+    /// Without its strangers; `None` where it has none.
+    pub as_treated: Option<ArmFigures>,
+    /// Growth of its services without strangers.
+    pub growth: Option<Growth>,
+    /// What follows for an operator; `None` for an earlier list.
+    pub verdict: Option<Verdict>,
+    /// Memory by day of age, without strangers.
+    pub by_day: Vec<DayLevel>,
+    /// Sudden changes of level common to its services.
+    pub level_changes: Vec<ArmLevelChange>,
+    /// For an arm that is restarted at intervals: its memory averaged over time.
+    pub sawtooth: Option<Sawtooth>,
+}
+
+/// An arm's memory over a set of its services.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ArmFigures {
+    /// Services with a last reading.
+    pub services: u32,
+    /// Services with a level at the matched age.
+    pub services_compared: u32,
+    /// Arithmetic mean of the last readings in bytes: what operators add up.
+    pub final_mean_bytes: Option<f64>,
+    /// Median of the last readings in bytes.
+    pub final_median_bytes: Option<f64>,
+    /// Geometric mean of the levels at the matched age in bytes.
+    pub level_bytes: Option<f64>,
+    /// Median age at the last reading in seconds.
+    pub age_seconds: Option<f64>,
+    /// Geometric mean of levels over that of the control; `None` for the control and for earlier lists.
+    pub ratio: Option<RatioToControl>,
+}
+
+/// An arm's memory in proportion to the control's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RatioToControl {
+    /// Arm over control, with its interval.
+    pub estimate: Estimate,
+    /// How the interval was found: `permutation`, `student_t` or `none`.
+    pub method: String,
+    /// Two-sided p-value of no difference.
+    pub p_value: Option<f64>,
+    /// The same, adjusted for the number of arms (Holm).
+    pub p_value_adjusted: Option<f64>,
+}
+
+/// How an arm grows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    /// Services with a slope.
+    pub services: u32,
+    /// Bytes a day: median over services.
+    pub bytes_per_day: Estimate,
+    /// Share a day (slope of the logarithm): median over services.
+    pub share_per_day: Estimate,
+    /// Whether growth slows down.
+    pub shape: Shape,
+    /// Services whose growth is better described as saturating.
+    pub saturating_services: u32,
+    /// Median over services of the slope of the second half over that of the first.
+    pub late_over_early: Option<f64>,
+    /// Median age in seconds at the first reading that growth is measured from: after warm-up of all arms.
+    pub warm_up_seconds: f64,
+}
+
+/// How growth goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// As a straight line.
+    Linear,
+    /// Towards a level.
+    Saturating,
+    /// The data do not tell.
+    Unclear,
+}
+
+/// What follows for an operator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "word", rename_all = "snake_case")]
+pub enum Verdict {
+    /// The interval of growth lies inside the margin.
+    Stable,
+    /// It grows.
+    Growing {
+        /// Days until memory runs out if it goes on so.
+        days_until_full: Option<Estimate>,
+    },
+    /// It grows without saturation, and memory runs out within the horizon.
+    Bloating {
+        /// Days until memory runs out.
+        days_until_full: Estimate,
+        /// Which memory.
+        limit: LimitKind,
+    },
+    /// The data do not tell.
+    Inconclusive {
+        /// Days of further observation that are expected to decide.
+        days_needed: Option<f64>,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Which memory runs out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitKind {
+    /// A service's own limit (MemoryMax).
+    Service,
+    /// What was available on the host, if only this arm's services grow.
+    Host,
+    /// No limit is known: twice the present memory stands for it.
+    Doubling,
+}
+
+/// An arm's memory on a day of age.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DayLevel {
+    /// Day of age, from 1.
+    pub day: u32,
+    /// Services with a reading on it.
+    pub services: u32,
+    /// Median over services of their median reading of that day, in bytes.
+    pub median_bytes: f64,
+}
+
+/// A sudden change of level.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ArmLevelChange {
+    /// When, in seconds since 1970.
+    pub at: f64,
+    /// Median age of the services then, in days.
+    pub age_days: f64,
+    /// Level after over level before.
+    pub factor: f64,
+    /// Services that agree.
+    pub services_agreeing: u32,
+    /// Services that have readings on both sides.
+    pub services: u32,
+    /// p-value, adjusted for all times that were looked at (Holm).
+    pub p_value: f64,
+}
+
+/// Memory of an arm whose services are restarted at intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sawtooth {
+    /// Average over time, mean over services, in bytes.
+    pub time_average_bytes: f64,
+    /// Restarts of all its services.
+    pub restarts: u32,
+    /// Restarts per service and day.
+    pub restarts_per_service_day: f64,
+}
+
+/// Something odd about the data, and what it does to the result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was looked for.
+    pub kind: FindingKind,
+    /// How grave.
+    pub severity: Severity,
+    /// Positions of the arms that it is about.
+    pub arms: Vec<usize>,
+    /// Names of the services that it is about.
+    pub services: Vec<String>,
+    /// What was found.
+    pub evidence: String,
+    /// What it does to the result.
+    pub effect: String,
+}
+
+/// How grave a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// A figure is wrong if nothing is done about it.
+    Grave,
+    /// A figure may mislead.
+    Caution,
+    /// To know.
+    Note,
+}
+
+/// What was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// A life whose proved identity is not its arm's treatment.
+    Contaminated,
+    /// A service in two arms.
+    InTwoArms,
+    /// Last values of an arm form separate clusters.
+    SeparateClusters,
+    /// A service whose memory goes as that of another arm.
+    NearerToAnotherArm,
+    /// A life that spans a change of treatment.
+    SpansTreatmentChange,
+    /// Services that appear late.
+    Appeared,
+    /// Services that vanish.
+    Vanished,
+    /// Services that lack samples.
+    LacksSamples,
+    /// Services without a known start.
+    AgeUnknown,
+    /// Arms of unequal age.
+    UnequalAge,
+    /// Arms that never ran at the same time.
+    NeverConcurrent,
+    /// Every arm grows over the same days.
+    AllArmsGrow,
+    /// An arm with too few services.
+    FewServices,
+    /// The identity of no service was proved.
+    IdentityNotProved,
+}
+
+/// The procedure applied to random halves of the control, between which there is no difference.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SelfCheck {
+    /// Random halvings.
+    pub halvings: u32,
+    /// Share of them in which a difference was found at 5%.
+    pub found_share: f64,
+    /// Standard error of that share.
+    pub standard_error: f64,
+    /// In 95% of halvings the ratio of the halves was at most this (1 or more): differences below are noise.
+    pub noise_ratio: f64,
+}
+
+impl Verdict {
+    /// The word.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Stable => "stable",
+            Self::Growing { .. } => "growing",
+            Self::Bloating { .. } => "bloating",
+            Self::Inconclusive { .. } => "inconclusive",
+        }
+    }
+}
+
+impl FindingKind {
+    /// What it is, as a heading.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Contaminated => "Ran something else",
+            Self::InTwoArms => "In two arms",
+            Self::SeparateClusters => "Separate clusters in one arm",
+            Self::NearerToAnotherArm => "Nearer to another arm",
+            Self::SpansTreatmentChange => "A life spans a change of treatment",
+            Self::Appeared => "Appeared late",
+            Self::Vanished => "Vanished",
+            Self::LacksSamples => "Samples are missing",
+            Self::AgeUnknown => "Age is not known",
+            Self::UnequalAge => "Arms of unequal age",
+            Self::NeverConcurrent => "Arms never ran at the same time",
+            Self::AllArmsGrow => "Every arm grows over the same days",
+            Self::FewServices => "Few services",
+            Self::IdentityNotProved => "What ran was not proved",
+        }
+    }
+}
+
+impl ArmResult {
+    /// The figures without strangers.
+    pub fn treated(&self) -> &ArmFigures {
+        self.as_treated.as_ref().unwrap_or(&self.as_assigned)
+    }
+}
+
+impl Estimate {
+    /// Without an interval.
+    pub fn bare(value: f64) -> Self {
+        Self { value, low: None, high: None }
+    }
+
+    /// Both ends, where there is an interval.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        self.low.zip(self.high)
+    }
+}

@@ -1,0 +1,147 @@
+//! The procedure: what is done in which order.
+
+use heaptrial_stats::{aa_check, median};
+use rayon::prelude::*;
+
+use crate::age::Ages;
+use crate::curve::Curves;
+use crate::fleet::{Fleet, bytes};
+use crate::outcome::{
+    Analysis, ArmFigures, ArmResult, DAY, DayLevel, Sawtooth, SelfCheck, ServiceResult, Settings,
+};
+use crate::{checks, figures, growth, level_change, service, strangers};
+
+/// Random halvings of the control for the self-check.
+const HALVINGS: usize = 1000;
+
+/// Analyses a fleet: figures of services, strangers, figures of arms with and without them, growth and verdicts,
+/// and everything odd about the data. The same fleet and settings give the same analysis.
+pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
+    let ages = Ages::of(fleet, settings);
+    let mut services: Vec<ServiceResult> =
+        fleet.services.par_iter().map(|service| service::figures(service, &ages, settings)).collect();
+    let mut members = vec![Vec::new(); fleet.arms.len()];
+    for (index, service) in fleet.services.iter().enumerate() {
+        for arm in &service.arms {
+            members[*arm].push(index);
+        }
+    }
+    let search = strangers::search(fleet, &services, &members, &Curves::of(fleet, &ages));
+    for (index, stranger) in search.strangers {
+        services[index].stranger_in.push(stranger);
+    }
+    let treated: Vec<Vec<usize>> = members
+        .iter()
+        .enumerate()
+        .map(|(arm, members)| {
+            let belongs =
+                |index: &&usize| services[**index].stranger_in.iter().all(|stranger| stranger.arm != arm);
+            members.iter().filter(belongs).copied().collect()
+        })
+        .collect();
+    let mut findings = search.findings;
+    findings.extend(checks::run(fleet, &services, &treated, &ages));
+    let as_assigned = figures::of_arms(fleet, settings, &services, &members);
+    // A ratio changes with strangers of the control too.
+    let as_treated = (treated != members).then(|| figures::of_arms(fleet, settings, &services, &treated));
+    let arms: Vec<ArmResult> = as_assigned
+        .into_iter()
+        .enumerate()
+        .map(|(arm, as_assigned)| {
+            let as_treated = as_treated.as_ref().map(|figures| figures[arm].clone());
+            arm_result(fleet, settings, &services, &treated[arm], &ages, (arm, as_assigned, as_treated))
+        })
+        .collect();
+    findings.extend(growth::common(fleet, &arms));
+    findings.sort_by_key(|finding| finding.severity);
+    Analysis {
+        settings: *settings,
+        matched_age_seconds: ages.matched,
+        ages_are_lower_bounds: ages.lower_bounds,
+        randomised: fleet.randomised,
+        self_check: self_check(fleet, &services, &treated),
+        services,
+        arms,
+        findings,
+    }
+}
+
+fn arm_result(
+    fleet: &Fleet,
+    settings: &Settings,
+    services: &[ServiceResult],
+    treated: &[usize],
+    ages: &Ages,
+    (arm, as_assigned, as_treated): (usize, ArmFigures, Option<ArmFigures>),
+) -> ArmResult {
+    let growth = growth::of_arm(fleet, settings, ages, services, treated);
+    let final_bytes = as_treated.as_ref().unwrap_or(&as_assigned).final_median_bytes;
+    let earlier = fleet.arms[arm].earlier_list_of.is_some();
+    ArmResult {
+        verdict: (!earlier)
+            .then(|| growth::verdict(fleet, settings, ages, treated, growth.as_ref(), final_bytes)),
+        by_day: by_day(fleet, treated),
+        level_changes: if earlier {
+            Vec::new()
+        } else {
+            level_change::of_arm(fleet, settings, ages, treated)
+        },
+        sawtooth: ages.sawtooth[arm].then(|| sawtooth(fleet, services, treated)).flatten(),
+        // Where no figure changed there is nothing to show twice.
+        as_treated: as_treated.filter(|figures| *figures != as_assigned),
+        as_assigned,
+        growth,
+    }
+}
+
+/// Memory by day of age.
+fn by_day(fleet: &Fleet, members: &[usize]) -> Vec<DayLevel> {
+    let of_services: Vec<Vec<(u32, f64)>> = members
+        .par_iter()
+        .filter_map(|index| fleet.services[*index].current())
+        .map(|life| {
+            let day = |age: f32| (f64::from(age) / DAY) as u32 + 1;
+            life.readings
+                .chunk_by(|a, b| day(a.age_seconds) == day(b.age_seconds))
+                .filter_map(|chunk| {
+                    let values: Vec<f64> = chunk.iter().map(bytes).collect();
+                    Some((day(chunk[0].age_seconds), median(&values)?))
+                })
+                .collect()
+        })
+        .collect();
+    let last = of_services.iter().flatten().map(|day| day.0).max().unwrap_or(0);
+    let mut days = vec![Vec::new(); last as usize + 1];
+    for (day, level) in of_services.iter().flatten() {
+        days[*day as usize].push(*level);
+    }
+    let level = |(day, levels): (usize, &Vec<f64>)| {
+        Some(DayLevel { day: day as u32, services: levels.len() as u32, median_bytes: median(levels)? })
+    };
+    days.iter().enumerate().filter_map(level).collect()
+}
+
+fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Option<Sawtooth> {
+    let averages: Vec<f64> = members.iter().filter_map(|index| services[*index].time_average_bytes).collect();
+    let restarts: u32 = members.iter().map(|index| services[*index].restarts).sum();
+    let lived = members.iter().flat_map(|index| &fleet.services[*index].lives);
+    let days: f64 = lived.filter_map(|life| life.last_age()).sum::<f64>() / DAY;
+    (!averages.is_empty()).then(|| Sawtooth {
+        time_average_bytes: averages.iter().sum::<f64>() / averages.len() as f64,
+        restarts,
+        restarts_per_service_day: if days > 0.0 { f64::from(restarts) / days } else { 0.0 },
+    })
+}
+
+/// The procedure on random halves of the control.
+fn self_check(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Option<SelfCheck> {
+    let control = fleet.arms.iter().position(|arm| arm.control)?;
+    let levels: Vec<f64> = members[control].iter().filter_map(|index| services[*index].level_bytes).collect();
+    let found = aa_check(&levels, HALVINGS, fleet.seed)?;
+    Some(SelfCheck {
+        halvings: found.halvings as u32,
+        found_share: found.rejected,
+        standard_error: found.standard_error,
+        noise_ratio: found.noise_floor,
+    })
+}

@@ -1,0 +1,151 @@
+//! Last values that form separate clusters.
+
+use heaptrial_stats::{Clusters, find_clusters, median};
+
+use super::nearest::Nearest;
+use super::{Search, memory};
+use crate::fleet::Fleet;
+use crate::outcome::{Finding, FindingKind, ServiceResult, Severity, Stranger};
+
+/// Level of the test. Over ten arms it raises a false alarm in one fleet of ten at most.
+const ALPHA: f64 = 0.01;
+/// Clusters must be a factor of 1.15 apart: smaller differences do not come from another allocator.
+const LEAST_SEPARATION: f64 = 0.14;
+/// A service younger than this share of its arm's median age is low because it is young.
+const COMPARABLE_AGE_SHARE: f64 = 0.5;
+/// A cluster is told to be as another arm if their last values are within this factor.
+const ALIKE: f64 = 0.25;
+
+pub(super) fn search(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    members: &[Vec<usize>],
+    near: &Nearest,
+    search: &mut Search,
+) {
+    for (arm, members) in members.iter().enumerate() {
+        let comparable = comparable(services, members);
+        let logs: Vec<f64> = comparable.iter().map(|(_, log)| *log).collect();
+        let Some(found) = find_clusters(&logs, ALPHA, LEAST_SEPARATION, fleet.seed) else { continue };
+        if found.clusters.len() > 1 {
+            tell(fleet, services, near, search, (arm, &comparable, &found));
+        }
+    }
+}
+
+/// Positions and logarithms of last values of the services that are old enough.
+fn comparable(services: &[ServiceResult], members: &[usize]) -> Vec<(usize, f64)> {
+    let ages: Vec<f64> = members.iter().filter_map(|index| services[*index].age_seconds).collect();
+    let usual = median(&ages).unwrap_or(0.0);
+    members
+        .iter()
+        .filter(|index| services[**index].age_seconds.is_some_and(|age| age >= COMPARABLE_AGE_SHARE * usual))
+        .filter_map(|index| Some((*index, services[*index].final_bytes.filter(|bytes| *bytes > 0.0)?.ln())))
+        .collect()
+}
+
+fn tell(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    near: &Nearest,
+    search: &mut Search,
+    (arm, comparable, found): (usize, &[(usize, f64)], &Clusters),
+) {
+    let own = home(near, arm, comparable, found);
+    let sizes: Vec<String> = found
+        .clusters
+        .iter()
+        .map(|cluster| {
+            format!(
+                "{} at {} ({} to {})",
+                cluster.size,
+                memory(cluster.mean),
+                memory(cluster.min),
+                memory(cluster.max)
+            )
+        })
+        .collect();
+    let p_value = found.splits.iter().map(|split| split.p_value).fold(0.0, f64::max);
+    let mut told = Vec::new();
+    let mut names = Vec::new();
+    for (number, cluster) in found.clusters.iter().enumerate() {
+        if own == Some(number) {
+            continue;
+        }
+        let group: Vec<usize> = comparable
+            .iter()
+            .zip(&found.assignment)
+            .filter(|(_, of)| **of == number)
+            .map(|((index, _), _)| *index)
+            .collect();
+        let like = alike(fleet, services, near, arm, cluster.mean, &group);
+        if let Some(like) = like {
+            told.push(format!(
+                "the {} at {} as in {}",
+                cluster.size,
+                memory(cluster.mean),
+                fleet.arms[like].name
+            ));
+        }
+        for index in &group {
+            names.push(services[*index].name.clone());
+            if own.is_some() {
+                let why = format!(
+                    "its last value belongs to a separate cluster of {} services at {}",
+                    cluster.size,
+                    memory(cluster.mean)
+                );
+                search.add(*index, Stranger { arm, like, proved: false, why });
+            }
+        }
+    }
+    let like = if told.is_empty() { String::new() } else { format!("; {}", told.join(", ")) };
+    search.findings.push(Finding {
+        kind: FindingKind::SeparateClusters,
+        severity: Severity::Grave,
+        arms: vec![arm],
+        services: names,
+        evidence: format!(
+            "the last values of {} form {} clusters: {} (p <= {p_value:.4}; Engelman-Hartigan test at {ALPHA}){like}",
+            fleet.arms[arm].name,
+            found.clusters.len(),
+            sizes.join(", ")
+        ),
+        effect: match own {
+            Some(_) => "A mean over clusters describes none of its services. As treated only the largest cluster counts.",
+            None => {
+                "A mean over clusters describes none of its services. No cluster holds most of them, so it is not told which \
+                 ones belong: nothing is left out."
+            }
+        }
+        .to_owned(),
+    });
+}
+
+/// The cluster that the arm is: the one with more than half of its services.
+fn home(_near: &Nearest, _arm: usize, comparable: &[(usize, f64)], found: &Clusters) -> Option<usize> {
+    found.clusters.iter().position(|cluster| 2 * cluster.size > comparable.len())
+}
+
+/// The arm whose last values or whole trajectories a cluster is like.
+fn alike(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    near: &Nearest,
+    arm: usize,
+    mean: f64,
+    group: &[usize],
+) -> Option<usize> {
+    let by_memory: Vec<usize> =
+        group.iter().filter_map(|index| near.nearest(fleet, *index, arm)).map(|(like, _)| like).collect();
+    let most = by_memory
+        .iter()
+        .copied()
+        .max_by_key(|like| by_memory.iter().filter(|other| *other == like).count())?;
+    let last = |index: usize| services[index].final_bytes.map(f64::ln);
+    let own: Vec<f64> = (0..services.len())
+        .filter(|index| services[*index].arms.first() == Some(&most) && !group.contains(index))
+        .filter_map(last)
+        .collect();
+    ((median(&own)? - mean).abs() < ALIKE).then_some(most)
+}

@@ -1,0 +1,151 @@
+//! Services that do not belong to an arm into which they were put.
+//!
+//! Three sources of evidence: a proved identity that is another (certain), a list of another arm that names the
+//! service too, and memory that goes as another arm's.
+
+mod clusters;
+mod nearest;
+
+use heaptrial_model::units;
+
+use crate::curve::Curves;
+use crate::fleet::Fleet;
+use crate::outcome::{Finding, FindingKind, ServiceResult, Severity, Stranger};
+
+/// What the search found.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    pub(crate) findings: Vec<Finding>,
+    /// Service and why it is a stranger where.
+    pub(crate) strangers: Vec<(usize, Stranger)>,
+}
+
+/// Looks for strangers in every arm. `members` are positions of services by arm.
+pub(crate) fn search(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    members: &[Vec<usize>],
+    curves: &Curves,
+) -> Search {
+    let mut search = Search::default();
+    contaminated(fleet, members, &mut search);
+    let near = nearest::Nearest::of(fleet, services, members, curves);
+    listed_twice(fleet, services, &near, &mut search);
+    clusters::search(fleet, services, members, &near, &mut search);
+    near.search(fleet, services, members, &mut search);
+    search
+}
+
+impl Search {
+    fn is_stranger(&self, service: usize, arm: usize) -> bool {
+        self.strangers.iter().any(|(index, stranger)| *index == service && stranger.arm == arm)
+    }
+
+    fn add(&mut self, service: usize, stranger: Stranger) {
+        if !self.is_stranger(service, stranger.arm) {
+            self.strangers.push((service, stranger));
+        }
+    }
+}
+
+/// Lives whose identity was proved to be another.
+fn contaminated(fleet: &Fleet, members: &[Vec<usize>], search: &mut Search) {
+    for (arm, members) in members.iter().enumerate() {
+        let mut services = Vec::new();
+        let mut reasons = Vec::new();
+        for index in members {
+            let service = &fleet.services[*index];
+            let Some(why) = service.current().and_then(|life| life.contamination.clone()) else { continue };
+            services.push(service.name.clone());
+            if !reasons.contains(&why) {
+                reasons.push(why.clone());
+            }
+            search.add(*index, Stranger { arm, like: None, proved: true, why });
+        }
+        if !services.is_empty() {
+            search.findings.push(Finding {
+                kind: FindingKind::Contaminated,
+                severity: Severity::Grave,
+                arms: vec![arm],
+                evidence: format!(
+                    "{} did not run the treatment of {}, as proved in the processes: {}",
+                    counted(services.len(), members.len()),
+                    fleet.arms[arm].name,
+                    reasons.join("; ")
+                ),
+                services,
+                effect: "They are left out as treated; figures as assigned hold them.".to_owned(),
+            });
+        }
+    }
+}
+
+/// Services that lists put into two arms.
+fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Nearest, search: &mut Search) {
+    let base = |arm: usize| fleet.arms[arm].earlier_list_of.unwrap_or(arm);
+    // By pair of arms: the services, and of which arm they are strangers.
+    let mut pairs: Vec<((usize, usize), Vec<usize>)> = Vec::new();
+    for (index, service) in fleet.services.iter().enumerate() {
+        for (place, first) in service.arms.iter().enumerate() {
+            for second in &service.arms[place + 1..] {
+                if base(*first) == base(*second) {
+                    continue;
+                }
+                let pair = (*first.min(second), *first.max(second));
+                match pairs.iter_mut().find(|(known, _)| *known == pair) {
+                    Some((_, found)) => found.push(index),
+                    None => pairs.push((pair, vec![index])),
+                }
+            }
+        }
+    }
+    for ((first, second), found) in pairs {
+        let earlier = |arm: usize| fleet.arms[arm].earlier_list_of.is_some();
+        let name = |arm: usize| fleet.arms[arm].name.as_str();
+        let mut fits = [0usize, 0, 0];
+        for index in &found {
+            let home = near.fits(*index, first, second);
+            let (place, stranger_in) = match home {
+                Some(home) if home == first => (0, Some(second)),
+                Some(_) => (1, Some(first)),
+                None => (2, None),
+            };
+            fits[place] += 1;
+            if let (Some(arm), Some(home)) = (stranger_in, home) {
+                let why = format!("{} lists it too, and its memory goes as there", name(home));
+                search.add(*index, Stranger { arm, like: Some(home), proved: false, why });
+            }
+        }
+        let told: Vec<String> = [(0, name(first)), (1, name(second))]
+            .iter()
+            .filter(|(place, _)| fits[*place] > 0)
+            .map(|(place, name)| format!("the memory of {} goes as that of {name}", fits[*place]))
+            .chain((fits[2] > 0).then(|| format!("of {} memory does not tell where they belong", fits[2])))
+            .collect();
+        let earlier_only = earlier(first) || earlier(second);
+        search.findings.push(Finding {
+            kind: FindingKind::InTwoArms,
+            severity: if earlier_only { Severity::Caution } else { Severity::Grave },
+            arms: vec![first, second],
+            services: found.iter().map(|index| services[*index].name.clone()).collect(),
+            evidence: format!(
+                "{} listed in {} and in {}; {}",
+                if found.len() == 1 { "1 service is".to_owned() } else { format!("{} services are", found.len()) },
+                name(first),
+                name(second),
+                told.join(", ")
+            ),
+            effect: "A service runs one allocator: as assigned each arm counts it, as treated only the arm that it fits."
+                .to_owned(),
+        });
+    }
+}
+
+/// `9 of its 20 services`.
+fn counted(some: usize, all: usize) -> String {
+    format!("{some} of its {all} services")
+}
+
+fn memory(log_bytes: f64) -> String {
+    units::memory(log_bytes.exp())
+}

@@ -1,0 +1,146 @@
+//! Whose memory goes as that of another arm.
+
+use heaptrial_stats::median;
+use rayon::prelude::*;
+
+use super::{Search, counted};
+use crate::curve::{Curve, Curves};
+use crate::fleet::Fleet;
+use crate::outcome::{Finding, FindingKind, ServiceResult, Severity, Stranger};
+
+/// A stranger is this many times nearer to another arm than to its own,
+const NEARER: f64 = 3.0;
+/// and from its own further than this many times the distance that is usual in it,
+const UNUSUAL: f64 = 4.0;
+/// and further than a factor of 1.2.
+const FAR: f64 = 0.182;
+/// An arm of fewer services has no shape of its own.
+const FEWEST_SERVICES: usize = 3;
+
+/// Distances between services and arms: mean absolute differences of logarithms over age.
+#[derive(Debug)]
+pub(crate) struct Nearest {
+    /// By service and arm.
+    distances: Vec<Vec<Option<f64>>>,
+    /// By arm: median distance of its services from it.
+    usual: Vec<Option<f64>>,
+}
+
+impl Nearest {
+    pub(crate) fn of(
+        fleet: &Fleet,
+        services: &[ServiceResult],
+        members: &[Vec<usize>],
+        curves: &Curves,
+    ) -> Self {
+        let whole: Vec<Curve> = members.iter().map(|members| curves.median_of(members, None)).collect();
+        let enough = |arm: usize| members[arm].len() >= FEWEST_SERVICES;
+        let distances: Vec<Vec<Option<f64>>> = (0..services.len())
+            .into_par_iter()
+            .map(|service| {
+                let to = |arm: usize| {
+                    // Its own memory must not pull the curve that it is held against.
+                    let without = members[arm]
+                        .contains(&service)
+                        .then(|| curves.median_of(&members[arm], Some(service)));
+                    curves.distance(service, without.as_ref().unwrap_or(&whole[arm]))
+                };
+                (0..fleet.arms.len()).map(|arm| enough(arm).then(|| to(arm)).flatten()).collect()
+            })
+            .collect();
+        let usual = members
+            .iter()
+            .enumerate()
+            .map(|(arm, members)| {
+                median(&members.iter().filter_map(|index| distances[*index][arm]).collect::<Vec<_>>())
+            })
+            .collect();
+        Self { distances, usual }
+    }
+
+    /// Which of two arms a service clearly fits.
+    pub(crate) fn fits(&self, service: usize, first: usize, second: usize) -> Option<usize> {
+        let (a, b) = (self.distances[service][first]?, self.distances[service][second]?);
+        if a * NEARER <= b {
+            Some(first)
+        } else if b * NEARER <= a {
+            Some(second)
+        } else {
+            None
+        }
+    }
+
+    /// The present arm that a service is nearest to, other than `but` and lists of it.
+    pub(crate) fn nearest(&self, fleet: &Fleet, service: usize, but: usize) -> Option<(usize, f64)> {
+        let base = fleet.arms[but].earlier_list_of.unwrap_or(but);
+        let others =
+            (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none() && *arm != base);
+        others.filter_map(|arm| Some((arm, self.distances[service][arm]?))).min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    pub(crate) fn own(&self, service: usize, arm: usize) -> Option<f64> {
+        self.distances[service][arm]
+    }
+
+    /// Finds services whose memory goes as another arm's.
+    pub(crate) fn search(
+        &self,
+        fleet: &Fleet,
+        services: &[ServiceResult],
+        members: &[Vec<usize>],
+        search: &mut Search,
+    ) {
+        for (arm, members) in members.iter().enumerate() {
+            let found: Vec<(usize, usize, f64, f64)> = members
+                .iter()
+                // What a list or a cluster explains is told there.
+                .filter(|index| !search.is_stranger(**index, arm))
+                .filter_map(|index| {
+                    self.stranger(fleet, *index, arm).map(|(like, own, other)| (*index, like, own, other))
+                })
+                .collect();
+            let mut likes: Vec<usize> = found.iter().map(|found| found.1).collect();
+            likes.sort_unstable();
+            likes.dedup();
+            for like in likes {
+                let group: Vec<_> = found.iter().filter(|found| found.1 == like).collect();
+                let (own, other) = (
+                    median(&group.iter().map(|found| found.2).collect::<Vec<_>>()).unwrap_or(0.0).exp(),
+                    median(&group.iter().map(|found| found.3).collect::<Vec<_>>()).unwrap_or(0.0).exp(),
+                );
+                let name = &fleet.arms[like].name;
+                for (index, _, own, other) in &group {
+                    let why = format!(
+                        "over age its memory is a factor of {:.2} from {} and {:.2} from {name}",
+                        own.exp(),
+                        fleet.arms[arm].name,
+                        other.exp()
+                    );
+                    search.add(*index, Stranger { arm, like: Some(like), proved: false, why });
+                }
+                search.findings.push(Finding {
+                    kind: FindingKind::NearerToAnotherArm,
+                    severity: Severity::Grave,
+                    arms: vec![arm, like],
+                    services: group.iter().map(|found| services[found.0].name.clone()).collect(),
+                    evidence: format!(
+                        "the memory of {} of {} goes as that of {name}: over age it is a factor of {own:.2} from its own \
+                         arm and {other:.2} from that one (medians)",
+                        counted(group.len(), members.len()),
+                        fleet.arms[arm].name
+                    ),
+                    effect: "As treated they are left out: an inference from memory, which a look into the processes would \
+                             prove or disprove."
+                        .to_owned(),
+                });
+            }
+        }
+    }
+
+    fn stranger(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<(usize, f64, f64)> {
+        let own = self.own(service, arm)?;
+        let usual = self.usual[arm]?;
+        let (like, other) = self.nearest(fleet, service, arm)?;
+        (own >= NEARER * other && own >= UNUSUAL * usual && own >= FAR).then_some((like, own, other))
+    }
+}

@@ -1,0 +1,91 @@
+//! Samples one by one with all that is stored of them, for exports of any size.
+
+use rusqlite::{Row, params};
+
+use crate::{LifeRecord, Store, StoreError};
+
+/// The measured columns of a sample, by name; bytes and microseconds as the names say.
+pub const SAMPLE_COLUMNS: [&str; 18] = [
+    "rss_bytes",
+    "anon_bytes",
+    "file_bytes",
+    "shmem_bytes",
+    "swap_bytes",
+    "vsize_bytes",
+    "hwm_bytes",
+    "minor_faults",
+    "major_faults",
+    "cpu_us",
+    "threads",
+    "processes",
+    "cgroup_current_bytes",
+    "cgroup_peak_bytes",
+    "pss_bytes",
+    "private_dirty_bytes",
+    "lazyfree_bytes",
+    "anon_huge_bytes",
+];
+
+/// A sample as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredSample {
+    /// Row id of its life.
+    pub life_id: i64,
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Microseconds since boot.
+    pub boottime_us: i64,
+    /// What was measured, in the order of [`SAMPLE_COLUMNS`]; `None` where it was not.
+    pub values: [Option<i64>; SAMPLE_COLUMNS.len()],
+}
+
+impl Store {
+    /// Hands over the samples of a life in order of time, without holding them.
+    pub fn each_sample_of_life<E: From<StoreError>>(
+        &self,
+        life: &LifeRecord,
+        each: impl FnMut(&StoredSample) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.each_sample("CROSS JOIN tick t ON t.id = s.tick_id", "s.life_id = ?1 ORDER BY s.tick_id", life.id, each)
+    }
+
+    /// Hands over all samples of a trial in order of time. SQLite sorts them, in temporary files if there are many.
+    pub fn each_sample_in_time<E: From<StoreError>>(
+        &self,
+        trial_id: i64,
+        each: impl FnMut(&StoredSample) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let join = "JOIN life l ON l.id = s.life_id JOIN service v ON v.id = l.service_id
+                    JOIN tick t ON t.id = s.tick_id";
+        self.each_sample(join, "v.trial_id = ?1 ORDER BY t.sequence, v.position, v.id, l.id", trial_id, each)
+    }
+
+    fn each_sample<E: From<StoreError>>(
+        &self,
+        join: &str,
+        which: &str,
+        id: i64,
+        mut each: impl FnMut(&StoredSample) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let sql = format!(
+            "SELECT s.life_id, t.wall_us, t.boottime_us, {} FROM sample s {join}
+             LEFT JOIN slow_sample w ON w.life_id = s.life_id AND w.tick_id = s.tick_id WHERE {which}",
+            SAMPLE_COLUMNS.join(", ")
+        );
+        let failed = |error| E::from(StoreError::query(&self.path, "reading samples")(error));
+        let mut statement = self.connection.prepare_cached(&sql).map_err(failed)?;
+        let mut rows = statement.query(params![id]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            each(&sample(row).map_err(failed)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn sample(row: &Row<'_>) -> rusqlite::Result<StoredSample> {
+    let mut values = [None; SAMPLE_COLUMNS.len()];
+    for (index, value) in values.iter_mut().enumerate() {
+        *value = row.get(index + 3)?;
+    }
+    Ok(StoredSample { life_id: row.get(0)?, wall_us: row.get(1)?, boottime_us: row.get(2)?, values })
+}
