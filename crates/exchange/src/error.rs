@@ -1,0 +1,128 @@
+//! Why an import or an export could not be done.
+
+use std::path::PathBuf;
+
+use heaptrial_store::StoreError;
+
+use crate::Problem;
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A file cannot be read.
+    #[error("{path}: cannot be read: {source}")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file without even a header.
+    #[error("{file}: empty; expected a header line with {expected}")]
+    Empty {
+        /// Which file.
+        file: String,
+        /// The columns that are needed.
+        expected: String,
+    },
+    /// The header lacks a column.
+    #[error("{file}:{line}: no column {needed}; the header has: {found}")]
+    MissingColumn {
+        /// Which file.
+        file: String,
+        /// The header's line.
+        line: u64,
+        /// The column's name, or the names that would do.
+        needed: String,
+        /// The columns that are there.
+        found: String,
+    },
+    /// The header is of none of the known formats.
+    #[error(
+        "{file}:{line}: none of the known formats of memory measurements; the header has: {found}\n  \
+         expected `timestamp,...,nickname,...,rss_kb,...`, `date,time,num_relays,...` or `relay,...,day0,day1,...`"
+    )]
+    UnknownFormat {
+        /// Which file.
+        file: String,
+        /// The header's line.
+        line: u64,
+        /// The columns that are there.
+        found: String,
+    },
+    /// Strict mode: the first problem.
+    #[error("{0}\n  nothing was imported; without strict mode this row is left out and told")]
+    Strict(Box<Problem>),
+    /// Not a timezone.
+    #[error(
+        "`{0}` is not a timezone; expected an offset such as -08:00, UTC, or a name such as America/Los_Angeles"
+    )]
+    Timezone(String),
+    /// A format that numbers its days needs to know the first one.
+    #[error(
+        "{file}: its columns are days without a date; tell the date of `day0` (first day), such as 2025-09-09"
+    )]
+    FirstDay {
+        /// Which file.
+        file: String,
+    },
+    /// The request names no file with measurements.
+    #[error("no file with memory measurements was named")]
+    NoMemoryFile,
+    /// Nothing was measured in the files.
+    #[error("{files}: no measurement in it; {problems} rows were left out")]
+    NoMeasurement {
+        /// Which files.
+        files: String,
+        /// How many malformed rows there are.
+        problems: u64,
+    },
+    /// Two lists of one name.
+    #[error("two lists of services are called `{0}`; give each list (arm) a name of its own")]
+    DuplicateList(String),
+    /// A name that cannot name an arm or a trial.
+    #[error("`{0}` cannot be a name; expected 1 to 120 printable characters without spaces at either end")]
+    Name(String),
+    /// The control is none of the arms.
+    #[error("no arm is called `{control}`; the arms are: {arms}")]
+    UnknownControl {
+        /// What was asked for.
+        control: String,
+        /// What there is.
+        arms: String,
+    },
+    /// A trial of the given name has other lists.
+    #[error(
+        "the trial `{name}` exists with other arms or members ({difference}); \
+         give another name, or none to have one chosen"
+    )]
+    OtherLists {
+        /// The name.
+        name: String,
+        /// What differs.
+        difference: String,
+    },
+    /// A trial of the given name was not imported.
+    #[error("a trial `{0}` exists that was not imported from these scripts; give another name")]
+    NameTaken(String),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why an export was not completed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// There is no such trial.
+    #[error("the database has no trial {0}")]
+    NoTrial(i64),
+    /// The output cannot be written.
+    #[error("writing the export: {0}")]
+    Write(#[from] std::io::Error),
+    /// The Parquet writer failed.
+    #[error("writing Parquet: {0}")]
+    Parquet(#[from] parquet::errors::ParquetError),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

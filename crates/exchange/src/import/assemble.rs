@@ -1,0 +1,215 @@
+//! The trial as it will be stored, from what the files tell and what is stored already.
+
+use heaptrial_model::{LifeStart, Metric};
+use heaptrial_store::{AggregateRow, ImportedEvent, ImportedLife, ImportedService, ImportedTrial, NewTrial};
+use serde_json::{Value, json};
+
+use super::files::Files;
+use super::hidden::{note_events, note_hidden_restarts};
+use super::lists::{ListsFrom, Wanted};
+use super::membership::{arms_of, members, only_grouped};
+use super::merge::{MergedService, merge};
+use super::stored::{differs, join_aggregates, join_sources};
+use super::summary::{ArmSummary, ImportSummary, TimezoneSource};
+use super::{KIND, TorUtilsImport, event};
+use crate::ImportError;
+use crate::lives::{self, StartEvent};
+use crate::problem::Problems;
+
+/// A trial that may be written.
+pub(super) struct Assembled {
+    pub trial: ImportedTrial,
+    pub summary: ImportSummary,
+    /// Whether it differs from what is stored.
+    pub changed: bool,
+}
+
+pub(super) fn assemble(
+    name: &str,
+    files: Files,
+    mut wanted: Wanted,
+    stored: Option<&ImportedTrial>,
+    request: &TorUtilsImport,
+    problems: &mut Problems,
+) -> Result<Assembled, ImportError> {
+    let mut notes = Vec::new();
+    let relays = files.config.as_ref().map_or(&[][..], |(_, relays)| relays);
+    let duplicates_in_files = files.measurements.duplicates;
+    let mut services = merge(files.measurements.services, stored, relays, problems)?;
+    let mut lists_from = wanted.from.as_str().to_owned();
+    if wanted.from == ListsFrom::Nothing {
+        match stored {
+            Some(stored) if stored_lists_from(stored) != "nothing" => {
+                wanted.adopt(stored, request.control.as_deref())?;
+                lists_from = stored_lists_from(stored).to_owned();
+                notes.push("no lists of services were given: the arms stay as they were".to_owned());
+            }
+            _ => notes.push("no lists of services were given: all services are in one arm, `all`".to_owned()),
+        }
+    }
+    let members = members(&wanted, &mut services, &mut notes);
+    let (mut services, lists, ungrouped) = only_grouped(services, members, &wanted, &mut notes);
+
+    let mut events = match &files.events {
+        Some(events) => event::attribute(events, &wanted.lists),
+        None => Vec::new(),
+    };
+    if wanted.from == ListsFrom::Column {
+        events.extend(event::of_groups(&services));
+    }
+    if let Some(stored) = stored {
+        let known = (&stored.services[..], &stored.lists[..]);
+        for old in event::carried_over(&stored.events, known, &services, &wanted.lists) {
+            if !events.contains(&old) {
+                events.push(old);
+            }
+        }
+    }
+    events.sort_by(|a, b| {
+        (a.wall_us, &a.kind, &a.text, a.arm, a.service).cmp(&(b.wall_us, &b.kind, &b.text, b.arm, b.service))
+    });
+    note_events(&events, &mut notes);
+
+    let new_samples = services.iter().map(|service| service.new_samples).sum();
+    let duplicates: u64 = services.iter().map(|service| service.duplicates).sum();
+    let arms_of = arms_of(&lists, services.len());
+    note_hidden_restarts(&services, &lists, &arms_of, &events, &mut notes);
+    let imported: Vec<ImportedService> = services
+        .iter_mut()
+        .enumerate()
+        .map(|(index, service)| {
+            with_lives(service, &event::starts_of(&events, index, &arms_of[index]), &events)
+        })
+        .collect();
+    let (aggregates, new_aggregates) = join_aggregates(files.measurements.aggregates, stored, problems)?;
+    if files.host.is_some() {
+        notes.push(
+            "the column `allocator` of the diagnostics tells what a script guessed; it is not used"
+                .to_owned(),
+        );
+    }
+    if files.local_times > 0 && files.timezone_source != TimezoneSource::Given {
+        notes.insert(
+            0,
+            match files.timezone_source {
+                TimezoneSource::OtherTimes => format!(
+                    "times without an offset were read at {}, the offset of other times in the events",
+                    files.timezone
+                ),
+                TimezoneSource::Host => format!(
+                    "times without an offset were read as {}, the timezone of this host; give another if they are not",
+                    files.timezone
+                ),
+                _ => "times without an offset were read as UTC; give the timezone if they are not".to_owned(),
+            },
+        );
+    }
+
+    let count = |unknown: bool| {
+        let lives = imported.iter().flat_map(|service| &service.lives);
+        lives.filter(|life| (life.start == LifeStart::Unknown) == unknown).count() as u64
+    };
+    let summary = ImportSummary {
+        trial: name.to_owned(),
+        trial_id: 0,
+        updated: stored.is_some(),
+        arms: wanted
+            .lists
+            .iter()
+            .zip(&lists)
+            .map(|(wanted_list, list)| ArmSummary {
+                name: list.arm.name.clone(),
+                control: list.arm.control,
+                claimed_allocator: wanted_list.claimed_allocator().map(ToString::to_string),
+                services: list.members.len(),
+                earlier_list_of: list.earlier_list_of.map(|index| wanted.lists[index].arm.name.clone()),
+            })
+            .collect(),
+        services: imported.len(),
+        ungrouped_services: ungrouped,
+        new_samples,
+        duplicate_samples: duplicates + duplicates_in_files,
+        new_aggregates,
+        lives_inferred: count(false),
+        lives_unknown: count(true),
+        events: events.len(),
+        timezone: files.timezone.to_string(),
+        timezone_source: files.timezone_source,
+        problems: Problems::default(),
+        notes,
+    };
+    let parameters = json!({
+        "lists_from": lists_from,
+        "timezone": files.timezone.to_string(),
+        "timezone_source": files.timezone_source,
+    });
+    let host_facts = files.host.map(|host| host.to_json());
+    let trial = ImportedTrial {
+        plan: plan(name, &imported, &aggregates, parameters, host_facts, stored, request),
+        lists,
+        services: imported,
+        events,
+        aggregates,
+        sources: join_sources(files.sources, stored),
+    };
+    let changed = stored.is_none_or(|stored| differs(&trial, stored));
+    Ok(Assembled { trial, summary, changed })
+}
+
+fn stored_lists_from(stored: &ImportedTrial) -> &str {
+    stored.plan.parameters.get("lists_from").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn with_lives(
+    service: &mut MergedService,
+    starts: &[StartEvent],
+    events: &[ImportedEvent],
+) -> ImportedService {
+    let samples = std::mem::take(&mut service.samples);
+    let lives = lives::infer(&samples, starts);
+    let how = |life: &lives::InferredLife| match (life.event, life.start) {
+        (Some(index), _) => json!(format!("event: {}: {}", events[index].kind, events[index].text)),
+        (None, LifeStart::Unknown) => json!("before the first reading"),
+        (None, _) => json!("middle between two readings"),
+    };
+    let attributes = service.attributes(lives.iter().map(how).collect());
+    let lives = lives.into_iter().map(|life| ImportedLife {
+        started_wall_us: life.started_wall_us,
+        start: life.start,
+        samples: samples[life.samples].to_vec(),
+    });
+    ImportedService { name: std::mem::take(&mut service.name), attributes, lives: lives.collect() }
+}
+
+fn plan(
+    name: &str,
+    services: &[ImportedService],
+    aggregates: &[AggregateRow],
+    parameters: Value,
+    host_facts: Option<Value>,
+    stored: Option<&ImportedTrial>,
+    request: &TorUtilsImport,
+) -> NewTrial {
+    let samples = || services.iter().flat_map(|service| &service.lives).flat_map(|life| &life.samples);
+    let times = || samples().map(|sample| sample.wall_us);
+    let first = times().min().or_else(|| aggregates.first().map(|row| row.wall_us)).unwrap_or_default();
+    let last = times().max().unwrap_or(first);
+    NewTrial {
+        name: name.to_owned(),
+        kind: KIND.to_owned(),
+        // A host of its own: it is not the one that this runs on.
+        boot_id: format!("import:{name}"),
+        host_facts: host_facts
+            .or_else(|| stored.map(|stored| stored.plan.host_facts.clone()))
+            .unwrap_or_else(|| json!({})),
+        metric: Metric::Rss,
+        seed: 0,
+        repeats: 1,
+        planned_us: last - first,
+        arms: Vec::new(),
+        parameters,
+        command: request.command.clone(),
+        tool_version: request.tool_version.clone(),
+        started_wall_us: first,
+    }
+}

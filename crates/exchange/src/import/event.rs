@@ -1,0 +1,112 @@
+//! Operators' events, attributed to arms.
+
+use heaptrial_store::{ImportedEvent, ImportedList, ImportedService};
+
+use super::lists::WantedList;
+use super::merge::MergedService;
+use crate::lives::{StartEvent, Weight};
+use crate::torutils::OperatorEvent;
+
+/// Ends the text of an event whose group is no arm; it is about nobody.
+const NO_ARM: &str = ", which is no arm]";
+
+/// The events of the files: one per arm that it is about, one without an arm if it is about all or about none.
+pub(super) fn attribute(events: &[OperatorEvent], lists: &[WantedList]) -> Vec<ImportedEvent> {
+    let mut attributed = Vec::new();
+    for event in events {
+        let mut add = |arm: Option<usize>, text: String| {
+            let kind = event.kind.clone();
+            attributed.push(ImportedEvent { wall_us: event.wall_us, service: None, arm, kind, text });
+        };
+        if event.is_about_all() {
+            add(None, event.text.clone());
+            continue;
+        }
+        let arms: Vec<usize> = lists
+            .iter()
+            .enumerate()
+            .filter(|(_, list)| list.earlier_list_of.is_none() && event.is_about(&list.arm.name))
+            .map(|(index, _)| index)
+            .collect();
+        match arms.is_empty() {
+            true => add(None, format!("{} [of `{}`{NO_ARM}", event.text, event.group)),
+            false => arms.into_iter().for_each(|arm| add(Some(arm), event.text.clone())),
+        }
+    }
+    attributed
+}
+
+/// Changes of a service's group in the measurements themselves, as migrations.
+pub(super) fn of_groups(services: &[MergedService]) -> Vec<ImportedEvent> {
+    let mut events = Vec::new();
+    for (index, service) in services.iter().enumerate() {
+        let begun = service.samples.first().map(|sample| sample.wall_us);
+        let mut last: Option<&str> = None;
+        for (since, group) in service.groups.iter().filter(|(_, group)| !group.is_empty()) {
+            let text = match last {
+                Some(last) if last == group => continue,
+                Some(last) => format!("from group {last} to {group}"),
+                None if begun < Some(*since) => format!("into group {group}"),
+                None => String::new(),
+            };
+            last = Some(group);
+            if !text.is_empty() {
+                events.push(ImportedEvent {
+                    wall_us: *since,
+                    service: Some(index),
+                    arm: None,
+                    kind: "migration".to_owned(),
+                    text,
+                });
+            }
+        }
+    }
+    events
+}
+
+/// Stored events in the positions of the trial as it will be; those of services or arms that are gone are left out.
+pub(super) fn carried_over(
+    events: &[ImportedEvent],
+    stored: (&[ImportedService], &[ImportedList]),
+    services: &[MergedService],
+    lists: &[WantedList],
+) -> Vec<ImportedEvent> {
+    let carried = events.iter().filter_map(|event| {
+        let service = match event.service {
+            None => None,
+            Some(index) => {
+                let name = &stored.0.get(index)?.name;
+                Some(services.iter().position(|service| service.name == *name)?)
+            }
+        };
+        let arm = match event.arm {
+            None => None,
+            Some(index) => {
+                let name = &stored.1.get(index)?.arm.name;
+                Some(lists.iter().position(|list| list.arm.name == *name)?)
+            }
+        };
+        Some(ImportedEvent { service, arm, ..event.clone() })
+    });
+    carried.collect()
+}
+
+/// Whether it is about nobody.
+pub(super) fn is_unattributed(event: &ImportedEvent) -> bool {
+    event.service.is_none() && event.arm.is_none() && event.text.ends_with(NO_ARM)
+}
+
+/// The events that may tell starts of a service in these arms.
+pub(super) fn starts_of(events: &[ImportedEvent], service: usize, arms: &[usize]) -> Vec<StartEvent> {
+    let about = |event: &ImportedEvent| match (event.service, event.arm) {
+        (Some(of), _) => of == service,
+        (None, Some(arm)) => arms.contains(&arm),
+        (None, None) => !is_unattributed(event),
+    };
+    let events = events.iter().enumerate().filter(|(_, event)| about(event));
+    events
+        .filter_map(|(index, event)| {
+            Some(StartEvent { wall_us: event.wall_us, weight: Weight::of(&event.kind)?, index })
+        })
+        .collect()
+}

@@ -1,0 +1,169 @@
+//! The files of one import, read and parsed.
+
+use std::path::Path;
+
+use heaptrial_store::ImportSource;
+use sha2::{Digest, Sha256};
+
+use super::{TimezoneSource, TorUtilsImport};
+use crate::ImportError;
+use crate::measured::Measurements;
+use crate::problem::Problems;
+use crate::torutils::{
+    Content, GroupFile, HostAtLast, OperatorEvent, RelayConfig, Rows, Timezone, read_config,
+    read_diagnostics, read_events, read_group, read_memory,
+};
+
+/// What the files of an import tell.
+pub(super) struct Files {
+    pub measurements: Measurements,
+    /// Lists by name, with the file they come from.
+    pub groups: Vec<(String, String, GroupFile)>,
+    pub config: Option<(String, Vec<RelayConfig>)>,
+    pub events: Option<Vec<OperatorEvent>>,
+    pub host: Option<HostAtLast>,
+    pub timezone: Timezone,
+    pub timezone_source: TimezoneSource,
+    /// How many times were read in that timezone; the rows of a collection share one.
+    pub local_times: u64,
+    pub sources: Vec<ImportSource>,
+    first_stem: String,
+}
+
+impl Files {
+    /// Reads all files before anything is decided.
+    pub fn read(request: &TorUtilsImport, problems: &mut Problems) -> Result<Self, ImportError> {
+        let Some(first) = request.memory.first() else { return Err(ImportError::NoMemoryFile) };
+        let mut sources = Vec::new();
+
+        let mut groups = Vec::new();
+        for path in &request.groups {
+            let file = File::read(path)?;
+            let group = read_group(&file.name, &file.bytes, problems)?;
+            sources.push(file.source("groups", Rows { read: group.rows, skipped: group.skipped }));
+            groups.push((stem(path), file.name, group));
+        }
+        let config = match &request.config {
+            None => None,
+            Some(path) => {
+                let file = File::read(path)?;
+                let (relays, read, skipped) = read_config(&file.name, &file.bytes, problems)?;
+                sources.push(file.source("config", Rows { read, skipped }));
+                Some((file.name, relays))
+            }
+        };
+
+        let events_file = request.events.as_deref().map(File::read).transpose()?;
+        let (timezone, timezone_source) = timezone(request, events_file.as_ref());
+        let mut local_times = 0;
+        let events = match events_file {
+            None => None,
+            Some(file) => {
+                let (events, rows, times) = read_events(file.content(), &timezone, problems)?;
+                local_times += times.local;
+                sources.push(file.source("events", rows));
+                Some(events)
+            }
+        };
+        let host = match &request.diagnostics {
+            None => None,
+            Some(path) => {
+                let file = File::read(path)?;
+                let (host, rows) = read_diagnostics(file.content(), &timezone, problems)?;
+                sources.push(file.source("diagnostics", rows));
+                Some(host)
+            }
+        };
+
+        let memory = request.memory.iter().map(|path| File::read(path)).collect::<Result<Vec<_>, _>>()?;
+        let contents: Vec<Content<'_>> = memory.iter().map(File::content).collect();
+        let (measurements, rows, times) = read_memory(&contents, &timezone, request.first_day, problems)?;
+        local_times += times.local;
+        if measurements.services.is_empty() && measurements.aggregates.is_empty() {
+            let files: Vec<&str> = memory.iter().map(|file| file.name.as_str()).collect();
+            return Err(ImportError::NoMeasurement {
+                files: files.join(", "),
+                problems: rows.iter().map(|rows| rows.skipped).sum(),
+            });
+        }
+        sources.splice(0..0, memory.iter().zip(rows).map(|(file, rows)| file.source("memory", rows)));
+        Ok(Self {
+            measurements,
+            groups,
+            config,
+            events,
+            host,
+            timezone,
+            timezone_source,
+            local_times,
+            sources,
+            first_stem: stem(first),
+        })
+    }
+
+    /// The name of a trial that was given none.
+    pub fn default_name(&self) -> String {
+        let name: String = self.first_stem.chars().filter(|c| !c.is_control()).take(110).collect();
+        match name.trim() {
+            "" => "import".to_owned(),
+            name => name.to_owned(),
+        }
+    }
+}
+
+struct File {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+impl File {
+    fn read(path: &Path) -> Result<Self, ImportError> {
+        let bytes =
+            std::fs::read(path).map_err(|source| ImportError::Read { path: path.to_owned(), source })?;
+        Ok(Self { name: path.display().to_string(), bytes })
+    }
+
+    fn content(&self) -> Content<'_> {
+        Content { file: &self.name, bytes: &self.bytes }
+    }
+
+    fn source(&self, role: &str, rows: Rows) -> ImportSource {
+        let digest = Sha256::digest(&self.bytes);
+        ImportSource {
+            file: self.name.clone(),
+            role: role.to_owned(),
+            sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            rows: rows.read,
+            skipped: rows.skipped,
+        }
+    }
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The timezone of times without an offset.
+///
+/// Operators write some times with an offset into the same files; if these agree, the others were taken on the same
+/// clock.
+fn timezone(request: &TorUtilsImport, events: Option<&File>) -> (Timezone, TimezoneSource) {
+    if let Some(timezone) = &request.timezone {
+        return (timezone.clone(), TimezoneSource::Given);
+    }
+    let utc = Timezone::utc();
+    let otherwise = || match &request.host_timezone {
+        Some(timezone) => (timezone.clone(), TimezoneSource::Host),
+        None => (utc.clone(), TimezoneSource::Assumed),
+    };
+    let offsets = events
+        .and_then(|file| read_events(file.content(), &utc, &mut Problems::new(false)).ok())
+        .map(|(_, _, times)| times.offsets.into_iter().collect::<Vec<_>>());
+    match offsets.as_deref() {
+        Some([offset]) => match Timezone::fixed(*offset) {
+            Some(timezone) => (timezone, TimezoneSource::OtherTimes),
+            None => otherwise(),
+        },
+        _ => otherwise(),
+    }
+}

@@ -1,0 +1,262 @@
+//! Which arms the files make, and who is in them.
+
+use std::collections::HashSet;
+
+use heaptrial_model::{AllocatorSpec, Arm, Treatment};
+use heaptrial_store::{ImportedService, ImportedTrial};
+use serde_json::Value;
+
+use super::files::Files;
+use super::{TorUtilsImport, check_name};
+use crate::ImportError;
+use crate::claimed;
+use crate::torutils::RelayConfig;
+
+/// The arm of services that nothing puts into an arm.
+const EVERYTHING: &str = "all";
+
+/// Where the lists come from, as `parameters.lists_from` of the trial tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListsFrom {
+    /// A file an arm.
+    Files,
+    /// The column `group` of the configuration.
+    Config,
+    /// The column `group` of the measurements.
+    Column,
+    /// Nothing: all services are in one arm.
+    Nothing,
+}
+
+impl ListsFrom {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Config => "config",
+            Self::Column => "column",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+/// A member as a list names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Member {
+    pub name: String,
+    pub fingerprint: Option<String>,
+}
+
+/// An arm and its members as named.
+#[derive(Debug, Clone)]
+pub(super) struct WantedList {
+    pub arm: Arm,
+    pub earlier_list_of: Option<usize>,
+    pub members: Vec<Member>,
+    pub source: String,
+}
+
+/// The arms that the files of an import ask for.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub lists: Vec<WantedList>,
+    pub from: ListsFrom,
+}
+
+impl Wanted {
+    /// Lists of files come before the configuration, that before the column of the measurements.
+    pub fn of(files: &Files, request: &TorUtilsImport) -> Result<Self, ImportError> {
+        let relays = files.config.as_ref().map_or(&[][..], |(_, relays)| relays);
+        let (mut lists, from) = if !files.groups.is_empty() {
+            (of_files(files), ListsFrom::Files)
+        } else if let Some(lists) = of_config(files) {
+            (lists, ListsFrom::Config)
+        } else if let Some(lists) = of_column(files) {
+            (lists, ListsFrom::Column)
+        } else {
+            (vec![list(EVERYTHING.to_owned(), String::new(), everything(files))], ListsFrom::Nothing)
+        };
+        let mut seen = HashSet::new();
+        for list in &lists {
+            check_name(&list.arm.name)?;
+            if !seen.insert(list.arm.name.clone()) {
+                return Err(ImportError::DuplicateList(list.arm.name.clone()));
+            }
+        }
+        let names: Vec<String> = lists.iter().map(|list| list.arm.name.clone()).collect();
+        for list in &mut lists {
+            let name = &list.arm.name;
+            let of = name.strip_suffix("_historical").or_else(|| name.strip_suffix("-historical"));
+            list.earlier_list_of = of.and_then(|of| names.iter().position(|name| name == of));
+            let configured: Vec<&RelayConfig> = relays.iter().filter(|relay| list.names(relay)).collect();
+            list.arm.treatment = claimed::treatment(name, &configured);
+        }
+        let mut wanted = Self { lists, from };
+        wanted.choose_control(request.control.as_deref(), relays)?;
+        Ok(wanted)
+    }
+
+    /// The arms of the stored trial, for an import that names none.
+    pub fn adopt(&mut self, stored: &ImportedTrial, control: Option<&str>) -> Result<(), ImportError> {
+        self.lists = stored
+            .lists
+            .iter()
+            .map(|list| WantedList {
+                arm: list.arm.clone(),
+                earlier_list_of: list.earlier_list_of,
+                members: list
+                    .members
+                    .iter()
+                    .filter_map(|index| stored.services.get(*index))
+                    .map(|service| Member { name: service.name.clone(), fingerprint: None })
+                    .collect(),
+                source: list.source.clone(),
+            })
+            .collect();
+        match control {
+            Some(_) => self.choose_control(control, &[]),
+            None => Ok(()),
+        }
+    }
+
+    /// How these lists differ from those of a stored trial; `None` if data can be added to it.
+    pub fn difference(&self, stored: &ImportedTrial) -> Option<String> {
+        let stored_from =
+            stored.plan.parameters.get("lists_from").and_then(Value::as_str).unwrap_or_default();
+        match self.from {
+            // Nothing is asked for.
+            ListsFrom::Nothing => return None,
+            // A longer file may name new relays, and new groups.
+            ListsFrom::Column if matches!(stored_from, "column" | "nothing") => return None,
+            _ => {}
+        }
+        if self.lists.len() != stored.lists.len() {
+            return Some(format!("{} arms there, {} here", stored.lists.len(), self.lists.len()));
+        }
+        self.lists.iter().find_map(|list| {
+            let Some(other) = stored.lists.iter().find(|other| other.arm.name == list.arm.name) else {
+                return Some(format!("no arm `{}` there", list.arm.name));
+            };
+            let services: Vec<&ImportedService> =
+                other.members.iter().filter_map(|index| stored.services.get(*index)).collect();
+            let by_name: HashSet<&str> =
+                services.iter().flat_map(|service| [service.name.as_str(), nickname(service)]).collect();
+            let named: HashSet<&str> = list.members.iter().map(|member| member.name.as_str()).collect();
+            let here = list.members.iter().filter(|member| !by_name.contains(member.name.as_str())).count();
+            let there = services
+                .iter()
+                .filter(|service| {
+                    !named.contains(service.name.as_str()) && !named.contains(nickname(service))
+                })
+                .count();
+            (here + there > 0)
+                .then(|| format!("arm `{}`: {here} members are only here, {there} only there", list.arm.name))
+        })
+    }
+
+    fn choose_control(&mut self, control: Option<&str>, relays: &[RelayConfig]) -> Result<(), ImportError> {
+        let present = || self.lists.iter().enumerate().filter(|(_, list)| list.earlier_list_of.is_none());
+        let named = |part: &str| {
+            present()
+                .find(|(_, list)| list.arm.name.to_ascii_lowercase().contains(part))
+                .map(|(index, _)| index)
+        };
+        let noted = || {
+            present().map(|(index, _)| index).find(|index| {
+                let mut members = relays.iter().filter(|relay| self.lists[*index].names(relay)).peekable();
+                let says_control = |relay: &RelayConfig| {
+                    relay
+                        .values
+                        .get("notes")
+                        .is_some_and(|notes| notes.to_ascii_lowercase().contains("control"))
+                };
+                members.peek().is_some() && members.all(says_control)
+            })
+        };
+        let chosen = match control {
+            Some(name) => present().find(|(_, list)| list.arm.name == name).map(|(index, _)| index),
+            None => named("glibc")
+                .or_else(|| named("control"))
+                .or_else(noted)
+                .or_else(|| present().next().map(|(index, _)| index)),
+        };
+        let Some(chosen) = chosen else {
+            let arms: Vec<&str> = present().map(|(_, list)| list.arm.name.as_str()).collect();
+            return Err(ImportError::UnknownControl {
+                control: control.unwrap_or_default().to_owned(),
+                arms: arms.join(", "),
+            });
+        };
+        for (index, list) in self.lists.iter_mut().enumerate() {
+            list.arm.control = index == chosen;
+        }
+        Ok(())
+    }
+}
+
+impl WantedList {
+    fn names(&self, relay: &RelayConfig) -> bool {
+        self.members.iter().any(|member| member.name == relay.nickname)
+    }
+
+    /// The allocator that its treatment claims.
+    pub fn claimed_allocator(&self) -> Option<&AllocatorSpec> {
+        self.arm.treatment.allocator.as_ref()
+    }
+}
+
+/// The nickname of a stored service.
+pub(super) fn nickname(service: &ImportedService) -> &str {
+    service.attributes.get("nickname").and_then(Value::as_str).unwrap_or(&service.name)
+}
+
+fn list(name: String, source: String, members: Vec<Member>) -> WantedList {
+    let arm = Arm { name, control: false, treatment: Treatment::default() };
+    WantedList { arm, earlier_list_of: None, members, source }
+}
+
+fn of_files(files: &Files) -> Vec<WantedList> {
+    let member = |name: &String| Member { name: name.clone(), fingerprint: None };
+    let lists = files.groups.iter();
+    lists
+        .map(|(name, file, group)| {
+            list(name.clone(), file.clone(), group.members.iter().map(member).collect())
+        })
+        .collect()
+}
+
+fn of_config(files: &Files) -> Option<Vec<WantedList>> {
+    let (file, relays) = files.config.as_ref()?;
+    let mut lists: Vec<WantedList> = Vec::new();
+    for relay in relays {
+        let Some(group) = &relay.group else { continue };
+        let name = crate::problem::escape(group.as_bytes());
+        let member = Member { name: relay.nickname.clone(), fingerprint: relay.fingerprint.clone() };
+        match lists.iter_mut().find(|list| list.arm.name == name) {
+            Some(list) => list.members.push(member),
+            None => lists.push(list(name, format!("{file}, column `group`"), vec![member])),
+        }
+    }
+    (!lists.is_empty()).then_some(lists)
+}
+
+fn of_column(files: &Files) -> Option<Vec<WantedList>> {
+    let memory = files.sources.first().map_or("", |source| &source.file);
+    let mut lists: Vec<WantedList> = Vec::new();
+    for service in &files.measurements.services {
+        let last = service.groups.iter().rev().find(|(_, group)| !group.is_empty());
+        let Some((_, group)) = last else { continue };
+        let name = crate::problem::escape(group.as_bytes());
+        let member = Member { name: service.name.clone(), fingerprint: None };
+        match lists.iter_mut().find(|list| list.arm.name == name) {
+            Some(list) => list.members.push(member),
+            None => lists.push(list(name, format!("{memory}, column `group`"), vec![member])),
+        }
+    }
+    lists.sort_by(|a, b| a.arm.name.cmp(&b.arm.name));
+    (!lists.is_empty()).then_some(lists)
+}
+
+fn everything(files: &Files) -> Vec<Member> {
+    let services = files.measurements.services.iter();
+    services.map(|service| Member { name: service.name.clone(), fingerprint: None }).collect()
+}

@@ -1,0 +1,132 @@
+//! Who is in which arm.
+
+use std::collections::HashMap;
+
+use heaptrial_model::ServiceName;
+use heaptrial_store::ImportedList;
+
+use super::lists::Wanted;
+use super::merge::MergedService;
+use super::summary::some_of;
+
+/// Positions of each list's members; members that were never measured become services without readings.
+pub(super) fn members(
+    wanted: &Wanted,
+    services: &mut Vec<MergedService>,
+    notes: &mut Vec<String>,
+) -> Vec<Vec<usize>> {
+    let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
+    for (index, service) in services.iter().enumerate() {
+        by_name.entry(service.nickname.clone()).or_default().push(index);
+        if service.name != service.nickname {
+            by_name.entry(service.name.clone()).or_default().push(index);
+        }
+    }
+    let mut without_data = Vec::new();
+    let mut ambiguous = Vec::new();
+    let mut members = Vec::new();
+    for list in &wanted.lists {
+        let mut indices: Vec<usize> = Vec::new();
+        for member in &list.members {
+            let named = by_name.get(&member.name).map_or(&[][..], Vec::as_slice);
+            let mut found: Vec<usize> =
+                named.iter().copied().filter(|index| services[*index].is(member)).collect();
+            if found.is_empty() && member.name.parse::<ServiceName>().is_ok() {
+                services.push(MergedService {
+                    name: member.name.clone(),
+                    nickname: member.name.clone(),
+                    fingerprint: member.fingerprint.clone().unwrap_or_default(),
+                    ..MergedService::default()
+                });
+                found.push(services.len() - 1);
+                by_name.entry(member.name.clone()).or_default().push(services.len() - 1);
+            }
+            if found.len() > 1 {
+                ambiguous.push(member.name.as_str());
+            }
+            without_data.extend(found.iter().copied().filter(|index| services[*index].samples.is_empty()));
+            indices.extend(found);
+        }
+        indices.sort_unstable();
+        indices.dedup();
+        members.push(indices);
+    }
+    without_data.sort_unstable();
+    without_data.dedup();
+    if !without_data.is_empty() {
+        let names = without_data.iter().map(|index| services[*index].name.as_str());
+        notes.push(format!(
+            "members of lists that were never measured: {} ({})",
+            without_data.len(),
+            some_of(names)
+        ));
+    }
+    if !ambiguous.is_empty() {
+        let names = some_of(ambiguous.iter().copied());
+        notes.push(format!(
+            "nicknames in the lists that stand for several services, all of which were taken: {names}"
+        ));
+    }
+    members
+}
+
+/// Leaves out the services that are in no list.
+pub(super) fn only_grouped(
+    services: Vec<MergedService>,
+    members: Vec<Vec<usize>>,
+    wanted: &Wanted,
+    notes: &mut Vec<String>,
+) -> (Vec<MergedService>, Vec<ImportedList>, usize) {
+    let mut lists_of = vec![0usize; services.len()];
+    for (list, members) in wanted.lists.iter().zip(&members) {
+        for index in members {
+            lists_of[*index] += if list.earlier_list_of.is_some() { 1 } else { 1_000_000 };
+        }
+    }
+    let mut position = vec![None; services.len()];
+    let mut kept = Vec::new();
+    let mut ungrouped = Vec::new();
+    for (index, service) in services.into_iter().enumerate() {
+        if lists_of[index] > 0 {
+            position[index] = Some(kept.len());
+            kept.push(service);
+        } else {
+            ungrouped.push(service.name);
+        }
+    }
+    if !ungrouped.is_empty() {
+        let names = some_of(ungrouped.iter().map(String::as_str));
+        notes.push(format!("services in no list, left out: {} ({names})", ungrouped.len()));
+    }
+    let in_two = lists_of.iter().filter(|lists| **lists >= 2_000_000).count();
+    if in_two > 0 {
+        notes.push(format!("services in two or more arms: {in_two}"));
+    }
+    let lists = wanted.lists.iter().zip(members).map(|(list, members)| ImportedList {
+        arm: list.arm.clone(),
+        earlier_list_of: list.earlier_list_of,
+        members: members.into_iter().filter_map(|index| position[index]).collect(),
+        source: list.source.clone(),
+    });
+    (kept, lists.collect(), ungrouped.len())
+}
+
+/// The arms whose events are about a service: those of its present lists; of one that is only in earlier lists, the
+/// arms that these were.
+pub(super) fn arms_of(lists: &[ImportedList], services: usize) -> Vec<Vec<usize>> {
+    let mut present = vec![Vec::new(); services];
+    let mut earlier = vec![Vec::new(); services];
+    for (index, list) in lists.iter().enumerate() {
+        for member in &list.members {
+            match list.earlier_list_of {
+                None => present[*member].push(index),
+                Some(of) => earlier[*member].push(of),
+            }
+        }
+    }
+    present
+        .into_iter()
+        .zip(earlier)
+        .map(|(present, earlier)| if present.is_empty() { earlier } else { present })
+        .collect()
+}

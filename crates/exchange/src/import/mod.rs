@@ -1,0 +1,139 @@
+//! Importing the files of the TorUtils scripts into the database.
+
+mod assemble;
+mod event;
+mod files;
+mod hidden;
+mod lists;
+mod membership;
+mod merge;
+mod stored;
+mod summary;
+
+use std::path::PathBuf;
+
+use heaptrial_store::{ImportedTrial, Store};
+use jiff::civil::Date;
+
+pub use summary::{ArmSummary, ImportSummary, TimezoneSource};
+
+use crate::ImportError;
+use crate::problem::Problems;
+use crate::torutils::Timezone;
+use assemble::Assembled;
+use files::Files;
+
+/// The kind of the trials made here, as `trial.kind` of the database has it.
+pub const KIND: &str = "import_torutils";
+
+/// What to import, and how.
+#[derive(Debug, Clone, Default)]
+pub struct TorUtilsImport {
+    /// Files with memory measurements; at least one.
+    pub memory: Vec<PathBuf>,
+    /// Lists of services, one file an arm; the file's stem names the arm.
+    pub groups: Vec<PathBuf>,
+    /// `relay_config.csv`.
+    pub config: Option<PathBuf>,
+    /// `events.csv`.
+    pub events: Option<PathBuf>,
+    /// `diagnostics.csv`.
+    pub diagnostics: Option<PathBuf>,
+    /// How times without an offset are read. `None` takes the one offset that other times in the files have,
+    /// else `host_timezone`.
+    pub timezone: Option<Timezone>,
+    /// The timezone of the host on which it is imported; `None` is UTC.
+    pub host_timezone: Option<Timezone>,
+    /// The date of the column `day0`, for the format with a column per day.
+    pub first_day: Option<Date>,
+    /// Whether the first malformed row or conflicting reading is an error.
+    pub strict: bool,
+    /// The trial's name; `None` takes the stem of the first memory file.
+    pub name: Option<String>,
+    /// The name of the control arm; `None` takes the first whose name contains `glibc`, else `control`, else the first.
+    pub control: Option<String>,
+    /// Version of Heaptrial.
+    pub tool_version: String,
+    /// The command that repeats the import.
+    pub command: String,
+}
+
+/// Imports measurements, and merges them with what was imported before under the same name.
+///
+/// Readings that are there already are not added again, so that the same files change nothing and a longer file adds
+/// what is new. Lives are inferred anew from all readings.
+pub fn import_torutils(store: &mut Store, request: &TorUtilsImport) -> Result<ImportSummary, ImportError> {
+    let mut problems = Problems::new(request.strict);
+    let files = Files::read(request, &mut problems)?;
+    let wanted = lists::Wanted::of(&files, request)?;
+    let (name, stored, renamed) = place(store, &files, &wanted, request)?;
+    let Assembled { trial, mut summary, changed } = assemble::assemble(
+        &name,
+        files,
+        wanted,
+        stored.as_ref().map(|(_, trial)| trial),
+        request,
+        &mut problems,
+    )?;
+    if let Some(instead_of) = renamed {
+        summary.notes.insert(
+            0,
+            format!("a trial `{instead_of}` exists with other arms or members: this one is called `{name}`"),
+        );
+    }
+    summary.trial_id = match stored {
+        Some((trial_id, _)) if !changed => trial_id,
+        _ => store.write_imported(&trial)?,
+    };
+    summary.problems = problems;
+    Ok(summary)
+}
+
+type Place = (String, Option<(i64, ImportedTrial)>, Option<String>);
+
+/// The trial's name, what is stored under it, and the name that would have been taken if it were free.
+fn place(
+    store: &Store,
+    files: &Files,
+    wanted: &lists::Wanted,
+    request: &TorUtilsImport,
+) -> Result<Place, ImportError> {
+    let base = match &request.name {
+        Some(name) => name.clone(),
+        None => files.default_name(),
+    };
+    check_name(&base)?;
+    let taken: Vec<(String, String)> =
+        store.trials()?.into_iter().map(|trial| (trial.plan.name, trial.plan.kind)).collect();
+    for number in 1u32.. {
+        let name = if number == 1 { base.clone() } else { format!("{base}-{number}") };
+        let renamed = (number > 1).then(|| base.clone());
+        let of_other_kind = taken.iter().any(|(other, kind)| *other == name && kind != KIND);
+        let stored = if of_other_kind { None } else { store.read_imported(&name)? };
+        let difference = match &stored {
+            _ if of_other_kind => "it was not imported from these scripts".to_owned(),
+            None => return Ok((name, None, renamed)),
+            Some((_, trial)) => match wanted.difference(trial) {
+                None => return Ok((name, stored, renamed)),
+                Some(difference) => difference,
+            },
+        };
+        if request.name.is_some() {
+            return Err(match of_other_kind {
+                true => ImportError::NameTaken(name),
+                false => ImportError::OtherLists { name, difference },
+            });
+        }
+    }
+    Err(ImportError::NameTaken(base))
+}
+
+/// The rule of arms' names, for trials as well.
+fn check_name(name: &str) -> Result<(), ImportError> {
+    let fits = (1..=120).contains(&name.chars().count()) && name.trim() == name;
+    if fits && !name.chars().any(char::is_control) {
+        Ok(())
+    } else {
+        Err(ImportError::Name(crate::problem::escape(name.as_bytes())))
+    }
+}

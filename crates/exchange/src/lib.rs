@@ -1,0 +1,17 @@
+//! Data in from the Tor operators' scripts, data out as CSV, Parquet and OpenMetrics.
+
+mod claimed;
+mod error;
+mod export;
+mod import;
+pub mod lives;
+mod measured;
+mod problem;
+pub mod torutils;
+
+pub use error::{ExportError, ImportError};
+pub use export::{ExportFormat, export};
+pub use import::{ArmSummary, ImportSummary, KIND, TimezoneSource, TorUtilsImport, import_torutils};
+pub use measured::{MeasuredService, Measurements};
+pub use problem::{Column, DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
+pub use torutils::Timezone;

@@ -1,0 +1,112 @@
+//! `events.csv`: what the operators did, when, and to which group.
+
+use csv::ByteRecord;
+
+use super::table::Table;
+use super::time::Clock;
+use super::unified::TimeColumns;
+use crate::ImportError;
+use crate::problem::Problems;
+
+/// Longer texts are cut: they end up in a report.
+const LONGEST_TEXT: usize = 1_000;
+
+/// Something that was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorEvent {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Kind, such as `restart`.
+    pub kind: String,
+    /// In words.
+    pub text: String,
+    /// The group as written; `all` and nothing mean everything.
+    pub group: String,
+}
+
+/// Reads the file: the events in order of time, how many rows there were, and how many were malformed.
+pub(crate) fn read(
+    file: &str,
+    bytes: &[u8],
+    clock: &mut Clock<'_>,
+    problems: &mut Problems,
+) -> Result<(Vec<OperatorEvent>, u64, u64), ImportError> {
+    let mut table = Table::open(file, bytes, "`timestamp,event_type,description,group`")?;
+    let time = TimeColumns::of(&table)?;
+    let kind = table.require(&["event_type", "event", "type", "kind"])?;
+    let description = table.column(&["description", "text", "notes"]);
+    let group = table.column(&["group"]);
+    let mut events = Vec::new();
+    let mut record = ByteRecord::new();
+    while table.next(&mut record, problems)? {
+        let Some(wall_us) = time.read(&mut table, &record, clock, problems)? else { continue };
+        let text = |column: usize| {
+            let text = String::from_utf8_lossy(record[column].trim_ascii());
+            text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect::<String>()
+        };
+        if !is_kind(&record[kind]) {
+            let what = "expected a kind of event such as `restart`: letters, digits, `_` and `-`";
+            table.skip(&record, kind, what, problems)?;
+            continue;
+        }
+        events.push(OperatorEvent {
+            wall_us,
+            kind: text(kind),
+            text: description.map(text).unwrap_or_default(),
+            group: group.map(text).unwrap_or_default(),
+        });
+    }
+    events.sort_by_key(|event| event.wall_us);
+    Ok((events, table.rows, table.skipped))
+}
+
+fn is_kind(field: &[u8]) -> bool {
+    let field = field.trim_ascii();
+    (1..=60).contains(&field.len())
+        && field.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte))
+}
+
+impl OperatorEvent {
+    /// Whether it is about everything.
+    pub fn is_about_all(&self) -> bool {
+        self.group.is_empty() || self.group == "all"
+    }
+
+    /// Whether it is about this arm: its group is `all`, the arm's name, or the start of it before a `_` or `-`.
+    ///
+    /// Letters are not folded: operators use `group_c` and `group_C` for different things.
+    pub fn is_about(&self, arm: &str) -> bool {
+        let rest = arm.strip_prefix(self.group.as_str());
+        self.is_about_all() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '-']))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Timezone;
+
+    #[test]
+    fn events_are_read_and_matched_to_arms() {
+        let zone: Timezone = "-08:00".parse().unwrap();
+        let mut clock = Clock::new(&zone);
+        let mut problems = Problems::new(false);
+        let text = "timestamp,event_type,description,group\n2026-01-05T10:58:00,restart,all of them,all\n\
+                    2026-01-05T10:47:43-08:00,migration,60 relays 3.0.1 → 2.0.9,group_B\n\
+                    soon,restart,x,all\n2026-01-05T10:58:00,re start,x,all\n";
+        let (events, rows, skipped) = read("e.csv", text.as_bytes(), &mut clock, &mut problems).unwrap();
+        assert_eq!((events.len(), rows, skipped), (2, 4, 2));
+        assert_eq!((events[0].kind.as_str(), clock.local), ("migration", 2));
+        assert_eq!(clock.offsets.iter().collect::<Vec<_>>(), [&-28_800]);
+        assert!(events[1].is_about("group_A_x"));
+        for (arm, about) in [
+            ("group_B", true),
+            ("group_B_mimalloc209", true),
+            ("group_B-x", true),
+            ("group_BB", false),
+            ("group_b", false),
+        ] {
+            assert_eq!(events[0].is_about(arm), about, "{arm}");
+        }
+    }
+}

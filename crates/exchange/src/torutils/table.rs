@@ -1,0 +1,156 @@
+//! A table with a header, read row by row.
+
+use csv::{ByteRecord, Reader, ReaderBuilder};
+
+use crate::ImportError;
+use crate::problem::{Place, ProblemKind, Problems, escape};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Without the mark that some editors put at the start of a text.
+pub(crate) fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
+}
+
+/// Rows of a CSV file. Lines that start with `#` are comments, empty lines are passed over.
+pub(crate) struct Table<'a> {
+    pub file: &'a str,
+    bytes: &'a [u8],
+    reader: Reader<&'a [u8]>,
+    /// Names of the columns in lower case.
+    pub header: Vec<String>,
+    header_line: u64,
+    /// Rows read, malformed ones included.
+    pub rows: u64,
+    /// Malformed rows.
+    pub skipped: u64,
+}
+
+impl<'a> Table<'a> {
+    /// Reads the header. `expected` tells what it should have.
+    pub fn open(file: &'a str, bytes: &'a [u8], expected: &str) -> Result<Self, ImportError> {
+        let bytes = without_mark(bytes);
+        let mut reader = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .comment(Some(b'#'))
+            .buffer_capacity(64 * 1024)
+            .from_reader(bytes);
+        let mut record = ByteRecord::new();
+        if !next(&mut reader, &mut record) {
+            return Err(ImportError::Empty { file: file.to_owned(), expected: expected.to_owned() });
+        }
+        let name = |field: &[u8]| String::from_utf8_lossy(field.trim_ascii()).to_ascii_lowercase();
+        let header = record.iter().map(name).collect();
+        let header_line = line(bytes, &record);
+        Ok(Self { file, bytes, reader, header, header_line, rows: 0, skipped: 0 })
+    }
+
+    /// The position of the first column that has one of these names.
+    pub fn column(&self, names: &[&str]) -> Option<usize> {
+        self.header.iter().position(|column| names.contains(&column.as_str()))
+    }
+
+    /// The same, an error where there is none.
+    pub fn require(&self, names: &[&str]) -> Result<usize, ImportError> {
+        self.column(names).ok_or_else(|| {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            ImportError::MissingColumn {
+                file: self.file.to_owned(),
+                line: self.header_line,
+                needed: names.join(" or "),
+                found: self.found(),
+            }
+        })
+    }
+
+    /// The columns as an error tells them.
+    pub fn found(&self) -> String {
+        let mut shown: Vec<String> =
+            self.header.iter().take(40).map(|name| escape(name.as_bytes())).collect();
+        if self.header.len() > shown.len() {
+            shown.push(format!("… ({} columns)", self.header.len()));
+        }
+        shown.join(",")
+    }
+
+    pub fn unknown_format(&self) -> ImportError {
+        ImportError::UnknownFormat { file: self.file.to_owned(), line: self.header_line, found: self.found() }
+    }
+
+    /// The next row that has as many fields as the header; `false` at the end.
+    pub fn next(&mut self, record: &mut ByteRecord, problems: &mut Problems) -> Result<bool, ImportError> {
+        loop {
+            if !next(&mut self.reader, record) {
+                return Ok(false);
+            }
+            self.rows += 1;
+            if record.len() == self.header.len() {
+                return Ok(true);
+            }
+            let mut what = format!("{} fields where the header has {}", record.len(), self.header.len());
+            // A quote that is not closed takes all the lines after it in.
+            if record.iter().any(|field| field.contains(&b'\n')) {
+                what.push_str("; a quote opens here and closes on a later line or never");
+            }
+            let value = record.as_slice();
+            let place = Place { file: self.file, line: self.line(record), column: None, value };
+            self.skipped += 1;
+            problems.report(place, ProblemKind::MalformedRow, &what)?;
+        }
+    }
+
+    /// Counts this row as malformed because of one field.
+    pub fn skip(
+        &mut self,
+        record: &ByteRecord,
+        column: usize,
+        what: &str,
+        problems: &mut Problems,
+    ) -> Result<(), ImportError> {
+        self.skipped += 1;
+        problems.report(self.place(record, column), ProblemKind::MalformedRow, what)
+    }
+
+    /// The line on which a row starts, counted from 1.
+    pub fn line(&self, record: &ByteRecord) -> u64 {
+        line(self.bytes, record)
+    }
+
+    /// Where a field stands.
+    pub fn place<'r>(&'r self, record: &'r ByteRecord, column: usize) -> Place<'r> {
+        let name = self.header.get(column).map_or("", String::as_str);
+        Place {
+            file: self.file,
+            line: self.line(record),
+            column: Some((column, name)),
+            value: record.get(column).unwrap_or_default(),
+        }
+    }
+}
+
+/// Where a row starts. The reader tells where it began to look for it, before comments and empty lines.
+fn line(bytes: &[u8], record: &ByteRecord) -> u64 {
+    let Some(position) = record.position() else { return 0 };
+    let mut line = position.line();
+    let mut rest =
+        usize::try_from(position.byte()).ok().and_then(|byte| bytes.get(byte..)).unwrap_or_default();
+    loop {
+        match rest.first() {
+            Some(b'\n') => line += 1,
+            Some(b'\r') => {}
+            Some(b'#') => {
+                let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len() - 1);
+                rest = &rest[end..];
+                line += 1;
+            }
+            _ => return line,
+        }
+        rest = &rest[1..];
+    }
+}
+
+/// Bytes in memory cannot fail to be read, and with `flexible` no row is an error.
+fn next(reader: &mut Reader<&[u8]>, record: &mut ByteRecord) -> bool {
+    reader.read_byte_record(record).unwrap_or(false)
+}

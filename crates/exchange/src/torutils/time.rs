@@ -1,0 +1,280 @@
+//! Times as scripts write them: with an offset, or local without one.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+
+use crate::ImportError;
+
+/// How times without an offset are to be read: a fixed offset, or a zone of the tz database.
+#[derive(Debug, Clone)]
+pub struct Timezone {
+    zone: TimeZone,
+    name: String,
+}
+
+impl Timezone {
+    /// Coordinated universal time.
+    pub fn utc() -> Self {
+        Self { zone: TimeZone::UTC, name: "UTC".to_owned() }
+    }
+
+    /// The timezone of this host, where it tells one.
+    pub fn of_host() -> Option<Self> {
+        let zone = TimeZone::try_system().ok()?;
+        let name = match zone.iana_name() {
+            Some(name) => name.to_owned(),
+            None => "the host's timezone".to_owned(),
+        };
+        Some(Self { zone, name })
+    }
+
+    pub(crate) fn fixed(seconds: i32) -> Option<Self> {
+        let offset = Offset::from_seconds(seconds).ok()?;
+        let (sign, minutes) = (if seconds < 0 { '-' } else { '+' }, seconds.unsigned_abs() / 60);
+        let name = format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60);
+        Some(Self { zone: offset.to_time_zone(), name })
+    }
+
+    pub(crate) fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+}
+
+impl fmt::Display for Timezone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl FromStr for Timezone {
+    type Err = ImportError;
+
+    /// `UTC`, `Z`, `-08:00`, `-0800`, `-08`, or a name such as `America/Los_Angeles`.
+    fn from_str(text: &str) -> Result<Self, ImportError> {
+        if text.eq_ignore_ascii_case("utc") || text.eq_ignore_ascii_case("z") {
+            return Ok(Self::utc());
+        }
+        let error = || ImportError::Timezone(crate::problem::escape(text.as_bytes()));
+        if text.starts_with(['+', '-']) {
+            return offset_seconds(text.as_bytes()).and_then(Self::fixed).ok_or_else(error);
+        }
+        let zone = TimeZone::get(text).map_err(|_| error())?;
+        let name = zone.iana_name().unwrap_or(text).to_owned();
+        Ok(Self { zone, name })
+    }
+}
+
+/// `-08:00`, `-0800` or `-08`, in seconds east of Greenwich.
+fn offset_seconds(text: &[u8]) -> Option<i32> {
+    let (sign, digits) = match text.split_first()? {
+        (b'+', digits) => (1, digits),
+        (b'-', digits) => (-1, digits),
+        _ => return None,
+    };
+    let (hours, minutes) = match digits {
+        [a, b] => (two(*a, *b)?, 0),
+        [a, b, c, d] | [a, b, b':', c, d] => (two(*a, *b)?, two(*c, *d)?),
+        _ => return None,
+    };
+    // Zones reach from -12 to +14 hours.
+    (hours <= 14 && minutes < 60).then(|| sign * i32::from(hours * 60 + minutes) * 60)
+}
+
+fn two(tens: u8, ones: u8) -> Option<i16> {
+    (tens.is_ascii_digit() && ones.is_ascii_digit()).then(|| i16::from((tens - b'0') * 10 + (ones - b'0')))
+}
+
+/// Why a field is not a time.
+pub(crate) const NOT_A_TIME: &str =
+    "expected a time from 2000 to 2199 such as 2026-01-05T10:47:43, with or without an offset such as -08:00";
+
+/// A time, and whether the clocks were changed around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// What had to be decided, told once for a time that is repeated.
+    pub note: Option<&'static str>,
+}
+
+/// Reads times in a timezone. Rows of one collection repeat their time, so the last one is kept.
+#[derive(Debug)]
+pub(crate) struct Clock<'a> {
+    timezone: &'a Timezone,
+    last_text: Vec<u8>,
+    last_wall_us: i64,
+    /// Times that were read without an offset.
+    pub local: u64,
+    /// Offsets in seconds of times that had one.
+    pub offsets: BTreeSet<i32>,
+}
+
+impl<'a> Clock<'a> {
+    pub fn new(timezone: &'a Timezone) -> Self {
+        Self { timezone, last_text: Vec::new(), last_wall_us: 0, local: 0, offsets: BTreeSet::new() }
+    }
+
+    /// Reads one time.
+    pub fn read(&mut self, text: &[u8]) -> Option<Moment> {
+        if text == self.last_text && !text.is_empty() {
+            return Some(Moment { wall_us: self.last_wall_us, note: None });
+        }
+        let moment = self.read_anew(text.trim_ascii())?;
+        self.last_text.clear();
+        self.last_text.extend_from_slice(text);
+        self.last_wall_us = moment.wall_us;
+        Some(moment)
+    }
+
+    /// Reads a date and a time of day from two columns.
+    pub fn read_parts(&mut self, date: &[u8], time: &[u8]) -> Option<Moment> {
+        let (date, time) = (date.trim_ascii(), time.trim_ascii());
+        // Texts of this length are no times; joining them would only cost.
+        if date.is_empty() || time.is_empty() || date.len() + time.len() > 64 {
+            return None;
+        }
+        self.read(&[date, b"T", time].concat())
+    }
+
+    fn read_anew(&mut self, text: &[u8]) -> Option<Moment> {
+        let (civil, rest) = match text.split_at_checked(19) {
+            Some((head, rest)) => (usual(head), rest),
+            None => (None, &b""[..]),
+        };
+        let moment = match (civil, rest) {
+            (Some(civil), b"") => self.local_time(civil),
+            (Some(civil), b"Z" | b"z") => self.with_offset(civil, 0),
+            (Some(civil), _) => match offset_seconds(rest) {
+                Some(seconds) => self.with_offset(civil, seconds),
+                None => self.unusual(text),
+            },
+            _ => self.unusual(text),
+        }?;
+        // Outside of these years a clock was not set.
+        (946_684_800_000_000..7_258_118_400_000_000).contains(&moment.wall_us).then_some(moment)
+    }
+
+    fn with_offset(&mut self, civil: DateTime, seconds: i32) -> Option<Moment> {
+        let timestamp = Offset::from_seconds(seconds).ok()?.to_timestamp(civil).ok()?;
+        self.offsets.insert(seconds);
+        Some(Moment { wall_us: timestamp.as_microsecond(), note: None })
+    }
+
+    fn local_time(&mut self, civil: DateTime) -> Option<Moment> {
+        let ambiguous = self.timezone.zone().to_ambiguous_timestamp(civil);
+        let note = match ambiguous.offset() {
+            AmbiguousOffset::Unambiguous { .. } => None,
+            AmbiguousOffset::Gap { .. } => Some(
+                "this local time was skipped when the clocks were put forward; read as if they had not been",
+            ),
+            AmbiguousOffset::Fold { .. } => {
+                Some("this local time occurred twice when the clocks were put back; read as the earlier one")
+            }
+        };
+        let timestamp = ambiguous.compatible().ok()?;
+        self.local += 1;
+        Some(Moment { wall_us: timestamp.as_microsecond(), note })
+    }
+
+    /// Whatever else RFC 9557 and ISO 8601 allow.
+    fn unusual(&mut self, text: &[u8]) -> Option<Moment> {
+        if text.len() > 64 {
+            return None;
+        }
+        let text = std::str::from_utf8(text).ok()?;
+        if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
+            return Some(Moment { wall_us: timestamp.as_microsecond(), note: None });
+        }
+        self.local_time(text.parse().ok()?)
+    }
+}
+
+/// `2026-01-05T10:47:43` or with a space; exactly 19 bytes.
+fn usual(text: &[u8]) -> Option<DateTime> {
+    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T' | b't' | b' ', h1, h2, b':', n1, n2, b':', s1, s2] =
+        *text
+    else {
+        return None;
+    };
+    let year = two(y1, y2)? * 100 + two(y3, y4)?;
+    let small = |tens, ones| two(tens, ones).map(|number| number as i8);
+    DateTime::new(year, small(m1, m2)?, small(d1, d2)?, small(h1, h2)?, small(n1, n2)?, small(s1, s2)?, 0)
+        .ok()
+}
+
+/// Reads one time in a timezone; microseconds since 1970.
+#[doc(hidden)]
+pub fn read_time(text: &[u8], timezone: &Timezone) -> Option<i64> {
+    Clock::new(timezone).read(text).map(|moment| moment.wall_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, zone: &str) -> Option<String> {
+        let wall_us = read_time(text.as_bytes(), &zone.parse().unwrap())?;
+        Some(jiff::Timestamp::from_microsecond(wall_us).unwrap().to_string())
+    }
+
+    #[test]
+    fn offsets_and_zones() {
+        for (text, zone, utc) in [
+            ("2026-01-05T10:47:43-08:00", "UTC", "2026-01-05T18:47:43Z"),
+            ("2026-01-05T10:47:43Z", "-08:00", "2026-01-05T10:47:43Z"),
+            ("2026-01-05T10:47:43", "-08:00", "2026-01-05T18:47:43Z"),
+            ("2026-01-05 10:47:43", "-08", "2026-01-05T18:47:43Z"),
+            ("2026-01-05 10:47:43", "-0830", "2026-01-05T19:17:43Z"),
+            ("2026-01-05T10:47:43", "America/Los_Angeles", "2026-01-05T18:47:43Z"),
+            ("2026-07-05T10:47:43", "America/Los_Angeles", "2026-07-05T17:47:43Z"),
+            ("2026-01-05T10:47:43.25", "utc", "2026-01-05T10:47:43.25Z"),
+            ("2026-01-05T10:47", "utc", "2026-01-05T10:47:00Z"),
+            ("2026-01-05T10:47:43-0800", "utc", "2026-01-05T18:47:43Z"),
+            ("2026-01-05", "utc", "2026-01-05T00:00:00Z"),
+        ] {
+            assert_eq!(read(text, zone).as_deref(), Some(utc), "{text} in {zone}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time() {
+        for text in [
+            "",
+            "now",
+            "2026-13-01T00:00:00",
+            "2026-02-30T00:00:00",
+            "2026-01-05T25:00:00",
+            "1970-01-01T00:00:10",
+            "9999-12-31T23:59:59",
+            "2026-01-05T10:47:43+99:00",
+            "2026-01-05T10:47:43\0",
+            "２０２６-01-05T10:47:43",
+        ] {
+            assert_eq!(read(text, "UTC"), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn clock_changes_are_decided_and_told_once() {
+        let zone: Timezone = "America/Los_Angeles".parse().unwrap();
+        let mut clock = Clock::new(&zone);
+        let fold = clock.read(b"2026-11-01T01:30:00").unwrap();
+        assert!(fold.note.is_some_and(|note| note.contains("twice")));
+        assert_eq!(clock.read(b"2026-11-01T01:30:00").unwrap(), Moment { note: None, ..fold });
+        let gap = clock.read(b"2026-03-08T02:30:00").unwrap();
+        assert!(gap.note.is_some_and(|note| note.contains("skipped")));
+        assert_eq!(gap.wall_us, read_time(b"2026-03-08T03:30:00", &zone).unwrap());
+    }
+
+    #[test]
+    fn timezones_that_are_none() {
+        for text in ["", "Mars/Base", "-25:00", "+1", "08:00", "../etc/passwd", "-08:0x"] {
+            assert!(text.parse::<Timezone>().is_err(), "{text}");
+        }
+        assert_eq!("-08".parse::<Timezone>().unwrap().to_string(), "-08:00");
+    }
+}

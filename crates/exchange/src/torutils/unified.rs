@@ -1,0 +1,222 @@
+//! The unified format: a row per relay and collection, and a row of sums per collection.
+
+use csv::ByteRecord;
+use heaptrial_store::{AggregateRow, ImportedSample};
+
+use super::number::{kib, whole};
+use super::table::Table;
+use super::time::{Clock, NOT_A_TIME};
+use crate::ImportError;
+use crate::measured::{BadKey, Gatherer, NOT_A_FINGERPRINT, NOT_A_NICKNAME, NOT_A_SERVER, ServiceKey};
+use crate::problem::{ProblemKind, Problems};
+
+const NICKNAME: [&str; 3] = ["nickname", "relay", "name"];
+const RSS: [&str; 2] = ["rss_kb", "vmrss_kb"];
+
+struct Columns {
+    time: TimeColumns,
+    server: Option<usize>,
+    kind: Option<usize>,
+    fingerprint: Option<usize>,
+    nickname: usize,
+    group: Option<usize>,
+    rss: usize,
+    vsize: Option<usize>,
+    hwm: Option<usize>,
+    /// `count`, `total_kb`, `avg_kb`, `min_kb`, `max_kb`, where all are there.
+    sums: Option<[usize; 5]>,
+}
+
+/// One column with date and time, or two.
+#[derive(Clone, Copy)]
+pub(super) enum TimeColumns {
+    One(usize),
+    Two(usize, usize),
+}
+
+impl TimeColumns {
+    pub fn of(table: &Table<'_>) -> Result<Self, ImportError> {
+        if let (Some(date), Some(time)) = (table.column(&["date"]), table.column(&["time"])) {
+            return Ok(Self::Two(date, time));
+        }
+        table.require(&["timestamp", "datetime", "time"]).map(Self::One)
+    }
+
+    /// The time of a row; a malformed one is reported and gives `None`.
+    pub fn read(
+        self,
+        table: &mut Table<'_>,
+        record: &ByteRecord,
+        clock: &mut Clock<'_>,
+        problems: &mut Problems,
+    ) -> Result<Option<i64>, ImportError> {
+        let (column, moment) = match self {
+            Self::One(column) => (column, clock.read(&record[column])),
+            Self::Two(date, time) => (date, clock.read_parts(&record[date], &record[time])),
+        };
+        let Some(moment) = moment else {
+            table.skip(record, column, NOT_A_TIME, problems)?;
+            return Ok(None);
+        };
+        if let Some(note) = moment.note {
+            problems.report(table.place(record, column), ProblemKind::Note, note)?;
+        }
+        Ok(Some(moment.wall_us))
+    }
+}
+
+/// Whether a header is of this format.
+pub(super) fn is_unified(table: &Table<'_>) -> bool {
+    table.column(&NICKNAME).is_some() && table.column(&RSS).is_some()
+}
+
+/// Reads all rows.
+pub(super) fn read(
+    table: &mut Table<'_>,
+    clock: &mut Clock<'_>,
+    gatherer: &mut Gatherer,
+    problems: &mut Problems,
+) -> Result<(), ImportError> {
+    let columns = Columns {
+        time: TimeColumns::of(table)?,
+        server: table.column(&["server", "hostname", "host"]),
+        kind: table.column(&["type"]),
+        fingerprint: table.column(&["fingerprint"]),
+        nickname: table.require(&NICKNAME)?,
+        group: table.column(&["group"]),
+        rss: table.require(&RSS)?,
+        vsize: table.column(&["vmsize_kb", "vsize_kb"]),
+        hwm: table.column(&["hwm_kb", "vmhwm_kb"]),
+        sums: sums(table),
+    };
+    let mut record = ByteRecord::new();
+    while table.next(&mut record, problems)? {
+        match columns.kind.map_or(&b"relay"[..], |column| &record[column]) {
+            b"relay" => relay(table, &record, &columns, clock, gatherer, problems)?,
+            b"aggregate" => aggregate(table, &record, &columns, clock, gatherer, problems)?,
+            _ => {
+                let column = columns.kind.unwrap_or_default();
+                table.skip(&record, column, "expected `relay` or `aggregate`", problems)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn relay(
+    table: &mut Table<'_>,
+    record: &ByteRecord,
+    columns: &Columns,
+    clock: &mut Clock<'_>,
+    gatherer: &mut Gatherer,
+    problems: &mut Problems,
+) -> Result<(), ImportError> {
+    let Some(wall_us) = columns.time.read(table, record, clock, problems)? else { return Ok(()) };
+    let rss_bytes = match kib(&record[columns.rss]) {
+        Ok(Some(bytes)) if bytes > 0 => bytes,
+        Ok(Some(_)) => return table.skip(record, columns.rss, "0 KiB: there was no process", problems),
+        Ok(None) => return table.skip(record, columns.rss, "no value", problems),
+        Err(what) => return table.skip(record, columns.rss, what, problems),
+    };
+    let mut optional = [None; 2];
+    for (bytes, column) in optional.iter_mut().zip([columns.vsize, columns.hwm]) {
+        let Some(column) = column else { continue };
+        match kib(&record[column]) {
+            // No process has a size of 0: the script could not read it.
+            Ok(read) => *bytes = read.filter(|bytes| *bytes > 0),
+            Err(what) => return table.skip(record, column, what, problems),
+        }
+    }
+    let field = |column: Option<usize>| column.map_or(&b""[..], |column| &record[column]);
+    let key = ServiceKey {
+        server: field(columns.server),
+        nickname: &record[columns.nickname],
+        fingerprint: field(columns.fingerprint),
+    };
+    let series = match gatherer.series(key) {
+        Ok(series) => series,
+        Err(bad) => {
+            let (column, what) = match bad {
+                BadKey::Nickname => (Some(columns.nickname), NOT_A_NICKNAME),
+                BadKey::Server => (columns.server, NOT_A_SERVER),
+                BadKey::Fingerprint => (columns.fingerprint, NOT_A_FINGERPRINT),
+            };
+            return table.skip(record, column.unwrap_or_default(), what, problems);
+        }
+    };
+    if let Some(column) = columns.group {
+        gatherer.group(series, wall_us, record[column].trim_ascii());
+    }
+    let sample = ImportedSample { wall_us, rss_bytes, vsize_bytes: optional[0], hwm_bytes: optional[1] };
+    gatherer.push(series, sample, table.line(record));
+    Ok(())
+}
+
+fn aggregate(
+    table: &mut Table<'_>,
+    record: &ByteRecord,
+    columns: &Columns,
+    clock: &mut Clock<'_>,
+    gatherer: &mut Gatherer,
+    problems: &mut Problems,
+) -> Result<(), ImportError> {
+    let Some(sums) = columns.sums else {
+        let column = columns.kind.unwrap_or_default();
+        return table.skip(
+            record,
+            column,
+            "an aggregate row in a file without the columns of sums",
+            problems,
+        );
+    };
+    let Some(wall_us) = columns.time.read(table, record, clock, problems)? else { return Ok(()) };
+    let server = columns
+        .server
+        .map_or_else(String::new, |column| String::from_utf8_lossy(record[column].trim_ascii()).into_owned());
+    if let Some(row) = sums_row(table, record, sums, wall_us, server, problems)? {
+        gatherer.aggregate(row);
+    }
+    Ok(())
+}
+
+/// Positions of `count`, `total_kb`, `avg_kb`, `min_kb`, `max_kb`.
+pub(super) fn sums(table: &Table<'_>) -> Option<[usize; 5]> {
+    Some([
+        table.column(&["count", "num_relays"])?,
+        table.column(&["total_kb"])?,
+        table.column(&["avg_kb"])?,
+        table.column(&["min_kb"])?,
+        table.column(&["max_kb"])?,
+    ])
+}
+
+/// A row of sums; a malformed one is reported and gives `None`.
+pub(super) fn sums_row(
+    table: &mut Table<'_>,
+    record: &ByteRecord,
+    sums: [usize; 5],
+    wall_us: i64,
+    server: String,
+    problems: &mut Problems,
+) -> Result<Option<AggregateRow>, ImportError> {
+    let Some(count) = whole(&record[sums[0]]).filter(|count| *count <= i64::MAX as u64) else {
+        table.skip(record, sums[0], "expected the number of relays", problems)?;
+        return Ok(None);
+    };
+    let mut bytes = [0; 4];
+    for (bytes, column) in bytes.iter_mut().zip(&sums[1..]) {
+        match kib(&record[*column]) {
+            Ok(Some(read)) => *bytes = read,
+            Ok(None) => {
+                table.skip(record, *column, "no value", problems)?;
+                return Ok(None);
+            }
+            Err(what) => {
+                table.skip(record, *column, what, problems)?;
+                return Ok(None);
+            }
+        }
+    }
+    let [total_bytes, mean_bytes, min_bytes, max_bytes] = bytes;
+    Ok(Some(AggregateRow { wall_us, server, count, total_bytes, mean_bytes, min_bytes, max_bytes }))
+}

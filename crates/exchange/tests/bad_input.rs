@@ -1,0 +1,183 @@
+//! Damaged and hostile files: every part has a defined outcome, and nothing panics.
+
+use heaptrial_exchange::torutils::{Content, Timezone, read_config, read_events, read_group, read_memory};
+use heaptrial_exchange::{ImportError, Measurements, ProblemKind, Problems};
+use proptest::prelude::*;
+
+const HEADER: &str = "timestamp,server,type,fingerprint,nickname,rss_kb,vmsize_kb,hwm_kb,frag_ratio,count,total_kb,avg_kb,min_kb,max_kb";
+
+fn read(bytes: &[u8]) -> Result<(Measurements, Problems), ImportError> {
+    let mut problems = Problems::new(false);
+    let contents = [Content { file: "m.csv", bytes }];
+    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), None, &mut problems)?;
+    Ok((measurements, problems))
+}
+
+/// Rows below the header: how many readings there are, and the first problem.
+fn rows(rows: &str) -> (usize, Option<String>) {
+    let (measurements, problems) = read(format!("{HEADER}\n{rows}").as_bytes()).unwrap();
+    let readings = measurements.services.iter().map(|service| service.samples.len()).sum();
+    (readings, problems.details.first().map(ToString::to_string))
+}
+
+fn problem_of(row: &str) -> String {
+    let (readings, problem) = rows(row);
+    assert_eq!(readings, 0, "{row}");
+    problem.unwrap_or_default()
+}
+
+#[test]
+fn files_without_rows() {
+    assert!(matches!(read(b""), Err(ImportError::Empty { .. })));
+    assert!(matches!(read(b"\xef\xbb\xbf"), Err(ImportError::Empty { .. })));
+    assert!(matches!(read(b"\n\n# nothing\n"), Err(ImportError::Empty { .. })));
+    let (measurements, problems) = read(HEADER.as_bytes()).unwrap();
+    assert!(measurements.services.is_empty() && problems.counts.is_empty());
+}
+
+#[test]
+fn headers_that_lack_a_column_are_shown() {
+    let error = read(b"nickname,rss_kb\na,1\n").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "m.csv:1: no column `timestamp` or `datetime` or `time`; the header has: nickname,rss_kb"
+    );
+    let error = read(b"# relays\nrelay,pid,rss_gb\n").unwrap_err().to_string();
+    assert!(
+        error.starts_with("m.csv:2: none of the known formats") && error.contains("relay,pid,rss_gb"),
+        "{error}"
+    );
+    let error = read(&b"x,".repeat(100_000)).unwrap_err().to_string();
+    assert!(error.len() < 2_000, "{}", error.len());
+}
+
+#[test]
+fn marks_line_ends_order_and_further_columns_do_not_matter() {
+    let text = "\u{feff}Nickname , rss_kb,extra,timestamp\r\none,5,x,2026-01-05T00:00:00\r\n\r\n\"two\",6,\"a,b\",2026-01-05T00:00:00";
+    let (measurements, problems) = read(text.as_bytes()).unwrap();
+    assert!(problems.counts.is_empty(), "{problems:?}");
+    let names: Vec<&str> = measurements.services.iter().map(|service| service.name.as_str()).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert_eq!(measurements.services[1].samples[0].rss_bytes, 6 * 1024);
+}
+
+#[test]
+fn malformed_rows_are_told_with_their_place() {
+    let row = |field: &str| format!("2026-01-05T00:00:00,go,relay,,one,{field},,,,,,,,\n");
+    assert_eq!(
+        problem_of(&row("-5")),
+        "m.csv:2, column 6 (`rss_kb`): expected a whole number of KiB, 0 or more: `-5`"
+    );
+    assert!(problem_of(&row("99999999999999999999")).contains("column 6 (`rss_kb`)"));
+    assert!(problem_of(&row("9007199254740992")).contains("whole number of KiB"));
+    assert_eq!(problem_of(&row("0")), "m.csv:2, column 6 (`rss_kb`): 0 KiB: there was no process: `0`");
+    assert_eq!(problem_of(&row("")), "m.csv:2, column 6 (`rss_kb`): no value");
+    assert!(problem_of("x,go,relay,,one,5,,,,,,,,\n").contains("column 1 (`timestamp`): expected a time"));
+    assert!(
+        problem_of("2026-01-05T00:00:00,go,other,,one,5,,,,,,,,\n")
+            .contains("expected `relay` or `aggregate`")
+    );
+    assert!(problem_of("2026-01-05T00:00:00,go,relay,,a b,5,,,,,,,,\n").contains("column 5 (`nickname`)"));
+    assert!(problem_of("2026-01-05T00:00:00,go,relay,,,5,,,,,,,,\n").contains("column 5 (`nickname`)"));
+    assert!(problem_of("2026-01-05T00:00:00,go,relay,XYZ,one,5,,,,,,,,\n").contains("40 hexadecimal digits"));
+    assert!(problem_of("2026-01-05T00:00:00,go,relay,,one,5,-1,,,,,,,\n").contains("column 7 (`vmsize_kb`)"));
+    assert!(
+        problem_of("2026-01-05T00:00:00,go,aggregate,,,,,,,1,2,3,4,\n")
+            .contains("column 14 (`max_kb`): no value")
+    );
+    assert_eq!(
+        problem_of("2026-01-05T00:00:00,go,relay,,one,5\n").split(": `").next(),
+        Some("m.csv:2: 6 fields where the header has 14")
+    );
+}
+
+#[test]
+fn sizes_of_zero_are_not_known() {
+    let (measurements, _) =
+        read(format!("{HEADER}\n2026-01-05T00:00:00,go,relay,,one,5,0,,,,,,,\n").as_bytes()).unwrap();
+    let sample = measurements.services[0].samples[0];
+    assert_eq!((sample.vsize_bytes, sample.hwm_bytes), (None, None));
+}
+
+#[test]
+fn a_quote_that_is_not_closed_is_named_as_the_cause() {
+    let (readings, problem) = rows(
+        "2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n2026-01-05T00:00:00,go,relay,,\"two,5,,,,,,,,\n2026-01-06T00:00:00,go,relay,,one,5,,,,,,,,\n",
+    );
+    assert_eq!(readings, 1);
+    assert!(
+        problem.is_some_and(|problem| problem.contains(":3: ") && problem.contains("a quote opens here"))
+    );
+}
+
+#[test]
+fn repeated_rows_are_dropped_and_contradicting_ones_told() {
+    let text = format!(
+        "{HEADER}\n2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n\
+         2026-01-05T00:00:00,go,relay,,one,6,,,,,,,,\n2026-01-04T00:00:00,go,relay,,one,4,,,,,,,,\n"
+    );
+    let (measurements, problems) = read(text.as_bytes()).unwrap();
+    let rss: Vec<u64> =
+        measurements.services[0].samples.iter().map(|sample| sample.rss_bytes / 1024).collect();
+    assert_eq!((rss, measurements.duplicates), (vec![4, 5], 1));
+    assert_eq!(problems.count(ProblemKind::ConflictingReading), 1);
+    assert!(
+        problems.details[0].to_string().starts_with("m.csv:4: a second reading"),
+        "{}",
+        problems.details[0]
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_are_escaped() {
+    let mut bytes = format!("{HEADER}\n2026-01-05T00:00:00,go,relay,,").into_bytes();
+    bytes.extend(b"\xff\x00\x1b[31m,5,,,,,,,,\n");
+    let (_, problems) = read(&bytes).unwrap();
+    assert_eq!(problems.details[0].value, "\u{fffd}\\u{0}\\u{1b}[31m");
+}
+
+#[test]
+fn huge_fields_are_shortened() {
+    let (readings, problem) =
+        rows(&format!("2026-01-05T00:00:00,go,relay,,{},5,,,,,,,,\n", "x".repeat(10_000_000)));
+    assert_eq!(readings, 0);
+    assert!(problem.is_some_and(|problem| problem.len() < 400));
+}
+
+#[test]
+fn many_services_of_one_nickname_take_no_longer_than_others() {
+    let text: String = (0..50_000)
+        .map(|number| format!("2026-01-05T00:00:00,go,relay,{number:040X},one,5,,,,,,,,\n"))
+        .collect();
+    let begun = std::time::Instant::now();
+    let (measurements, _) = read(format!("{HEADER}\n{text}").as_bytes()).unwrap();
+    assert_eq!(measurements.services.len(), 50_000);
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), known in any::<bool>()) {
+        let mut whole = if known { format!("{HEADER}\n").into_bytes() } else { Vec::new() };
+        whole.extend(&bytes);
+        let _ = read(&whole);
+        let mut problems = Problems::new(false);
+        let _ = read_config("c", &whole, &mut problems);
+        let _ = read_group("g", &whole, &mut problems);
+        let _ = read_events(Content { file: "e", bytes: &whole }, &Timezone::utc(), &mut problems);
+    }
+
+    #[test]
+    fn every_row_is_read_or_told(rows in prop::collection::vec("[0-9a-z,\"T:Z-]{0,60}", 0..30)) {
+        let text = format!("{HEADER}\n{}", rows.join("\n"));
+        let mut problems = Problems::new(false);
+        let contents = [Content { file: "m", bytes: text.as_bytes() }];
+        let (measurements, counts, _) = read_memory(&contents, &Timezone::utc(), None, &mut problems).unwrap();
+        let readings: usize = measurements.services.iter().map(|service| service.samples.len()).sum();
+        let told = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
+        let kept = readings as u64 + measurements.aggregates.len() as u64 + measurements.duplicates;
+        prop_assert_eq!(kept + told, counts[0].read);
+    }
+}

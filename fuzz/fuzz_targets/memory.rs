@@ -1,0 +1,36 @@
+//! What holds for every file with measurements, shared by the targets of its three formats.
+
+use heaptrial_exchange::torutils::{Content, Timezone, read_memory};
+use heaptrial_exchange::{ProblemKind, Problems};
+
+/// Reads `bytes` as a file below the header, and as a whole file.
+pub fn check(header: &str, bytes: &[u8]) {
+    read(&[header.as_bytes(), bytes].concat());
+    read(bytes);
+}
+
+fn read(bytes: &[u8]) {
+    let timezone: Timezone = "America/Los_Angeles".parse().unwrap();
+    let mut problems = Problems::new(false);
+    let contents = [Content { file: "fuzz", bytes }];
+    let first_day = Some(jiff::civil::date(2025, 9, 9));
+    let Ok((measurements, rows, _)) = read_memory(&contents, &timezone, first_day, &mut problems) else {
+        return;
+    };
+    let mut names = std::collections::HashSet::new();
+    for service in &measurements.services {
+        assert!(service.name.parse::<heaptrial_model::ServiceName>().is_ok(), "{}", service.name);
+        assert!(names.insert(&service.name), "{} twice", service.name);
+        assert!(service.samples.windows(2).all(|pair| pair[0].wall_us < pair[1].wall_us));
+        assert!(
+            service.samples.iter().all(|sample| sample.rss_bytes > 0 && sample.rss_bytes <= i64::MAX as u64)
+        );
+        assert!(service.samples.iter().all(|sample| sample.hwm_bytes != Some(0)));
+    }
+    assert!(problems.details.iter().all(|problem| problem.value.chars().count() <= 400));
+    assert!(problems.count(ProblemKind::MalformedRow) == rows[0].skipped);
+    // Strict mode refuses exactly the files that have problems.
+    let refused = read_memory(&contents, &timezone, first_day, &mut Problems::new(true)).is_err();
+    let found = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
+    assert_eq!(refused, found > 0);
+}
