@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use heaptrial_model::Identity;
-use heaptrial_stats::{Block, IntervalMethod, median, ratio_to_control};
+use heaptrial_stats::{Block, IntervalMethod, holm, median, ratio_to_control};
 use heaptrial_store::ArmRecord;
 
 use crate::document::{Analysis, Arm, ConsensusAge, ExcludedService, Memory, Ratio, Service};
@@ -49,7 +49,7 @@ pub(crate) fn figures(
     seed: u64,
 ) -> Vec<Arm> {
     let control = groups.iter().find(|group| group.record.arm.control).map(|group| group.counted(services));
-    groups
+    let mut arms: Vec<Arm> = groups
         .iter()
         .map(|group| {
             let counted = group.counted(services);
@@ -59,7 +59,15 @@ pub(crate) fn figures(
             };
             arm(group, services, &counted, analysis, ratio_to_control)
         })
-        .collect()
+        .collect();
+    let p_values: Vec<Option<f64>> =
+        arms.iter().map(|arm| arm.ratio_to_control.as_ref().and_then(|ratio| ratio.p_value)).collect();
+    for (arm, adjusted) in arms.iter_mut().zip(holm(&p_values)) {
+        if let Some(ratio) = &mut arm.ratio_to_control {
+            ratio.p_value_adjusted = adjusted;
+        }
+    }
+    arms
 }
 
 fn arm(
@@ -92,6 +100,18 @@ fn arm(
         cpu_seconds: mean(counted, |service| service.cpu_seconds),
         consensus_age: consensus_age(counted),
         warnings: Vec::new(),
+        earlier_list_of: None,
+        list: None,
+        age_seconds: None,
+        as_treated: None,
+        verdict: None,
+        verdict_reason: None,
+        growth: None,
+        days_until_full: None,
+        days_needed: None,
+        by_day: Vec::new(),
+        level_changes: Vec::new(),
+        sawtooth: None,
     };
     figures.warnings = warnings(group, &figures);
     figures
@@ -134,6 +154,7 @@ fn ratio(control: &[&Service], treated: &[&Service], analysis: &Analysis, seed: 
         high: found.interval.map(|interval| interval.1),
         method: found.method.as_str().to_owned(),
         p_value: found.p_value,
+        p_value_adjusted: None,
         note: note.map(str::to_owned),
     })
 }

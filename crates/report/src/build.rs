@@ -1,7 +1,9 @@
 //! From the rows of the database to the report.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+pub use heaptrial_analysis::Settings;
 use heaptrial_model::Metric;
 use heaptrial_store::{ArmRecord, EventRecord, LifeRecord, Store, TickSummary, TrialRecord};
 use jiff::Timestamp;
@@ -10,7 +12,7 @@ use crate::arm::{self, Group};
 use crate::document::{Analysis, Event, Host, Kind, Outcome, Report, SCHEMA_VERSION, Sampler, Service};
 use crate::ledger::{self, LedgerEntry};
 use crate::trajectory::Trajectories;
-use crate::{ReportError, figures, findings};
+use crate::{ReportError, field, figures, findings};
 
 /// Of all intervals.
 const CONFIDENCE_LEVEL: f64 = 0.95;
@@ -20,9 +22,13 @@ const WARM_UP_SHARE: f64 = 1.0 / 3.0;
 /// Choices of whoever asks for a report.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Readings at a younger age are left out of medians and slopes; `None` is the first third of the
-    /// planned length of a life.
+    /// In a lab run, readings at a younger age are left out of medians and slopes; `None` is the first third of
+    /// the planned length of a life. Field trials have [`Settings::warm_up_share`].
     pub warm_up: Option<Duration>,
+    /// In a field trial, the memory that each service may use (MemoryMax).
+    pub memory_limit_bytes: Option<u64>,
+    /// How a field trial is analysed.
+    pub settings: Settings,
 }
 
 impl Report {
@@ -40,6 +46,9 @@ impl Report {
     ) -> Result<(Self, Trajectories), ReportError> {
         let trial = find_trial(store, trial_id)?;
         let kind = kind_of(store, &trial)?;
+        if !kind.is_lab() {
+            return field::report(store, &trial, kind, options);
+        }
         let rows = Rows {
             arms: store.arms(trial_id)?,
             lives: store.lives(trial_id)?,
@@ -81,10 +90,15 @@ impl Report {
             host: host(&trial),
             parameters: trial.plan.parameters.clone(),
             analysis,
+            assignment: None,
             arms,
             samples: rows.ticks.samples,
-            sampler: sampler(&rows.ticks),
+            sampling_interval_seconds: None,
+            sampler: Some(sampler(&rows.ticks)),
             cpu_share: None,
+            findings: None,
+            self_check: None,
+            sources: Vec::new(),
             warnings: Vec::new(),
             unmeasured: Vec::new(),
             notes: Vec::new(),
@@ -104,7 +118,7 @@ struct Rows {
     ticks: TickSummary,
 }
 
-fn find_trial(store: &Store, trial_id: i64) -> Result<TrialRecord, ReportError> {
+pub(crate) fn find_trial(store: &Store, trial_id: i64) -> Result<TrialRecord, ReportError> {
     let mut trials = store.trials()?;
     match trials.iter().position(|trial| trial.id == trial_id) {
         Some(index) => Ok(trials.swap_remove(index)),
@@ -120,6 +134,7 @@ fn kind_of(store: &Store, trial: &TrialRecord) -> Result<Kind, ReportError> {
     match trial.plan.kind.as_str() {
         "lab_command" => Ok(Kind::LabCommand),
         "lab_tor" => Ok(Kind::LabTor),
+        "import_torutils" => Ok(Kind::ImportTorutils),
         other => Err(ReportError::Kind {
             path: store.path().to_owned(),
             trial_id: trial.id,
@@ -128,7 +143,7 @@ fn kind_of(store: &Store, trial: &TrialRecord) -> Result<Kind, ReportError> {
     }
 }
 
-fn outcome(text: Option<&str>) -> Outcome {
+pub(crate) fn outcome(text: Option<&str>) -> Outcome {
     match text {
         Some("completed") => Outcome::Completed,
         Some("interrupted") => Outcome::Interrupted,
@@ -157,6 +172,11 @@ fn analysis(
         warm_up_seconds,
         matched_age_seconds: if youngest.is_finite() { youngest } else { 0.0 },
         confidence_level: CONFIDENCE_LEVEL,
+        window_seconds: None,
+        ages_are_lower_bounds: None,
+        stable_margin_per_day: None,
+        horizon_days: None,
+        memory_limit: None,
     }
 }
 
@@ -171,7 +191,7 @@ fn duration_seconds(trial: &TrialRecord, entries: &[LedgerEntry<'_>]) -> f64 {
     entries.iter().filter_map(last).fold(0.0, f64::max)
 }
 
-fn host(trial: &TrialRecord) -> Host {
+pub(crate) fn host(trial: &TrialRecord) -> Host {
     let fact = |name: &str| trial.plan.host_facts.get(name);
     let text = |name: &str| fact(name)?.as_str().filter(|text| *text != "unknown").map(str::to_owned);
     let number = |name: &str| fact(name)?.as_u64().filter(|number| *number > 0);
@@ -205,12 +225,14 @@ fn cpu_share(services: &[Service], duration_seconds: f64, cpu_count: Option<u32>
     (offered > 0.0).then(|| used / offered)
 }
 
-fn events(
+pub(crate) fn events(
     store: &Store,
     events: &[EventRecord],
     services: &[heaptrial_store::ServiceRecord],
 ) -> Result<Vec<Event>, ReportError> {
-    let name = |id: i64| services.iter().find(|service| service.id == id).map(|service| service.name.clone());
+    let names: HashMap<i64, &str> =
+        services.iter().map(|service| (service.id, service.name.as_str())).collect();
+    let name = |id: i64| names.get(&id).map(|name| (*name).to_owned());
     events
         .iter()
         .map(|event| {
@@ -225,7 +247,7 @@ fn events(
 }
 
 /// Whole milliseconds: what a reader can use, and stable to compare.
-fn rfc3339(store: &Store, what: &'static str, microseconds: i64) -> Result<String, ReportError> {
+pub(crate) fn rfc3339(store: &Store, what: &'static str, microseconds: i64) -> Result<String, ReportError> {
     Timestamp::from_millisecond(microseconds.div_euclid(1000))
         .map(|time| time.to_string())
         .map_err(|_| ReportError::Time { path: store.path().to_owned(), what, microseconds })

@@ -1,5 +1,7 @@
 //! Texts from outside, made harmless for the form they go into.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{Report, ReportError};
@@ -8,11 +10,16 @@ use crate::{Report, ReportError};
 /// them, so that nothing in a name can act on a terminal or disguise itself. In the command, line ends
 /// and tabs stay.
 pub(crate) fn printable_report(report: &Report) -> Result<Report, ReportError> {
-    let mut value = serde_json::to_value(report)?;
-    make_printable(&mut value);
-    let mut copy: Report = serde_json::from_value(value)?;
+    let mut copy = printable_copy(report)?;
     copy.command = report.command.split('\n').map(printable).collect::<Vec<_>>().join("\n");
     Ok(copy)
+}
+
+/// Any other document made printable.
+pub(crate) fn printable_copy<T: Serialize + DeserializeOwned>(document: &T) -> Result<T, ReportError> {
+    let mut value = serde_json::to_value(document)?;
+    make_printable(&mut value);
+    Ok(serde_json::from_value(value)?)
 }
 
 fn make_printable(value: &mut Value) {

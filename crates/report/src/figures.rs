@@ -47,6 +47,12 @@ pub(crate) fn of_service(
         cpu_seconds: last.map(|point| point.cpu_us as f64 / 1e6),
         consensus_age: consensus_age(store, entry, analysis, events)?,
         smaps,
+        start: None,
+        restarts: None,
+        growth_share_per_day: None,
+        time_average_bytes: None,
+        like: None,
+        no_level: None,
     })
 }
 

@@ -2,8 +2,8 @@
 
 use heaptrial_model::Metric;
 
-use crate::document::{Event, Kind, Outcome, Report, Service};
-use crate::summary::capitalised;
+use crate::document::{Arm, Event, Kind, Outcome, Report, Service};
+use crate::summary::{ended, sentence};
 use crate::units;
 
 /// From this share of all CPUs on, services wait for each other.
@@ -29,6 +29,49 @@ pub(crate) fn add(report: &mut Report) {
     report.notes = notes;
 }
 
+/// What a field trial's report says beside its figures and the findings of its analysis.
+pub(crate) fn add_field(report: &mut Report) {
+    let lost = report.sources.iter().filter(|source| source.skipped > 0);
+    report.warnings = lost
+        .map(|source| {
+            let rows = if source.skipped == 1 { "row was" } else { "rows were" };
+            let number = units::count(source.skipped);
+            format!("{number} malformed {rows} left out of {}.", source.file)
+        })
+        .chain(TOLD.iter().flat_map(|kind| told(report, kind)))
+        .collect();
+    let host = &report.host;
+    let unknown: Vec<&str> = [
+        ("operating system", host.os.is_none()),
+        ("kernel", host.kernel.is_none()),
+        ("number of CPUs", host.cpu_count.is_none()),
+        ("memory", host.ram_bytes.is_none()),
+        ("mode of transparent huge pages", host.thp_mode.is_none()),
+    ]
+    .into_iter()
+    .filter_map(|(name, missing)| missing.then_some(name))
+    .collect();
+    if !unknown.is_empty() {
+        report.unmeasured.push(format!("Of the host: {}.", crate::summary::names(&unknown, unknown.len())));
+    }
+    if report.services.iter().all(|service| service.anon_bytes_final.is_none()) {
+        report.unmeasured.push(
+            "RssAnon, swap and CPU time of the services: what an arm's memory costs in CPU time is not known.".to_owned(),
+        );
+    }
+    if report.analysis.matched_age_seconds <= 0.0 {
+        report
+            .unmeasured
+            .push("Levels and ratios: there is no age that the services of all arms reached.".to_owned());
+    }
+    let no_interval = |arm: &Arm| arm.ratio_as_treated().is_some_and(|ratio| ratio.low.is_none());
+    if report.arms.iter().any(no_interval) {
+        report.unmeasured.push("Intervals of arms with too few services.".to_owned());
+    }
+    let told = report.events.iter().filter(|event| event.kind == "note");
+    report.notes = told.map(|event| about(report, event)).collect();
+}
+
 fn warnings(report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     match report.outcome {
@@ -45,7 +88,7 @@ fn warnings(report: &Report) -> Vec<String> {
     }
     warnings.extend(saturation(report));
     warnings.extend(unequal_age(report));
-    let sampling = report.sampler.cpu_seconds / report.duration_seconds;
+    let sampling = report.sampler.map_or(0.0, |sampler| sampler.cpu_seconds / report.duration_seconds);
     if sampling > COSTLY_SAMPLING_SHARE {
         warnings.push(format!("Sampling took {} of one CPU.", units::share(sampling)));
     }
@@ -64,9 +107,8 @@ fn told(report: &Report, kind: &str) -> Vec<String> {
     // Each round tells of its processors; one of them is enough here, the others are among the events.
     if let ("cpu_saturated", Some(first)) = (kind, events.first()) {
         let rounds = events.len();
-        let text = capitalised(&sentence(&first.text));
-        let more =
-            format!("{rounds} rounds had saturated processors; of the first: {}", sentence(&first.text));
+        let text = sentence(&first.text);
+        let more = format!("{rounds} rounds had saturated processors; of the first: {}", ended(&first.text));
         return vec![if rounds == 1 { text } else { more }];
     }
     let mut warnings: Vec<String> =
@@ -79,11 +121,11 @@ fn told(report: &Report, kind: &str) -> Vec<String> {
 
 /// What happened, and to which service of which arm.
 fn about(report: &Report, event: &Event) -> String {
-    let Some(name) = &event.service else { return capitalised(&sentence(&event.text)) };
+    let Some(name) = &event.service else { return sentence(&event.text) };
     let service = report.services.iter().find(|service| service.name == *name);
     let arm = service.filter(|service| !service.name.contains(&service.arm));
     let arm = arm.map_or_else(String::new, |service| format!(" ({})", service.arm));
-    format!("{name}{arm}: {}", sentence(&event.text))
+    format!("{name}{arm}: {}", ended(&event.text))
 }
 
 fn saturation(report: &Report) -> Option<String> {
@@ -200,9 +242,4 @@ fn notes(report: &Report) -> Vec<String> {
     let told = report.events.iter().filter(|event| event.kind == "note");
     notes.extend(told.map(|event| about(report, event)));
     notes
-}
-
-fn sentence(text: &str) -> String {
-    let text = text.trim_end();
-    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }

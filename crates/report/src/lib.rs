@@ -6,11 +6,14 @@
 mod arm;
 mod build;
 mod chart;
+mod comparison;
 mod document;
 mod error;
 mod escape;
+mod field;
 mod figures;
 mod findings;
+mod fleet;
 mod html;
 mod ledger;
 mod markdown;
@@ -19,13 +22,18 @@ mod summary;
 mod table;
 mod terminal;
 mod trajectory;
-pub mod units;
+mod verdict;
 mod write;
 
-pub use build::Options;
+pub use build::{Options, Settings};
 pub use chart::Chart;
+pub use comparison::{
+    ArmInTrial, COMPARISON_SCHEMA_VERSION, ComparedTreatment, ComparedTrial, Comparison, compare,
+};
 pub use document::*;
 pub use error::ReportError;
+pub use fleet::read_fleet;
+pub use heaptrial_model::units;
 pub use terminal::terminal;
 pub use trajectory::{Point, Trajectories, Trajectory};
-pub use write::{Written, write};
+pub use write::{Written, write, write_comparison};

@@ -1,16 +1,28 @@
 //! The series of the services, thinned to what a chart can show.
 
-use heaptrial_stats::median;
+use heaptrial_analysis::Fleet;
+use heaptrial_model::Reading;
+use heaptrial_stats::{median, median_interval};
 use heaptrial_store::SeriesPoint;
+use rayon::prelude::*;
 
-/// Bins of a service's line; each gives its lowest and its highest reading.
+/// Bins of a service's line in a lab run; each gives its lowest and its highest reading.
 const LINE_BINS: usize = 150;
+/// The same in a field trial, of which there are many more services.
+const FLEET_LINE_BINS: usize = 36;
 /// Bins of the grid on which medians over services are taken.
 const GRID_BINS: usize = 200;
+/// The same in a field trial.
+const FLEET_GRID_BINS: usize = 120;
+/// Services of an arm of a field trial that have a line, beside its strangers.
+const LINES_PER_ARM: usize = 30;
 /// Readings further apart than this many times the usual distance have a gap between them.
 const GAP_FACTOR: f64 = 5.0;
 /// Empty bins of the grid that a line bridges.
 const BRIDGED_BINS: usize = 2;
+/// A line over services of a field trial ends where fewer than this share of them have readings: from there on it
+/// would be that of others.
+const SHARE_OF_SERVICES: f64 = 0.5;
 
 /// Age and memory: seconds and bytes.
 pub type Point = (f64, f64);
@@ -29,10 +41,44 @@ pub struct Trajectories {
 pub struct Trajectory {
     /// Position of its arm in the report.
     pub arm: usize,
-    /// At most 300 readings, the extremes among them, split where readings are missing.
+    /// At most 300 readings, the extremes among them, split where readings are missing. Empty where the service has
+    /// no line of its own.
     pub segments: Vec<Vec<Point>>,
     /// Median reading of each bin of age, from age 0.
     pub levels: Vec<Option<f64>>,
+}
+
+/// A reading that has an age and memory.
+pub(crate) trait Aged {
+    fn age_seconds(&self) -> f64;
+    fn bytes(&self) -> f64;
+}
+
+impl Aged for SeriesPoint {
+    fn age_seconds(&self) -> f64 {
+        self.age_seconds
+    }
+    fn bytes(&self) -> f64 {
+        self.metric_bytes as f64
+    }
+}
+
+impl Aged for Reading {
+    fn age_seconds(&self) -> f64 {
+        f64::from(self.age_seconds)
+    }
+    fn bytes(&self) -> f64 {
+        f64::from(self.kib) * 1024.0
+    }
+}
+
+impl Aged for Point {
+    fn age_seconds(&self) -> f64 {
+        self.0
+    }
+    fn bytes(&self) -> f64 {
+        self.1
+    }
 }
 
 impl Trajectories {
@@ -42,16 +88,94 @@ impl Trajectories {
         let horizon = horizon.fold(0.0, f64::max);
         let longest = series.clone().map(|(_, points)| points.len()).max().unwrap_or(0);
         // No bin of a short series holds readings of two ages: their median would be that of neither.
-        let bins = longest.clamp(1, GRID_BINS);
-        let bin_seconds = if horizon > 0.0 { horizon / bins as f64 } else { 1.0 };
+        let grid = Grid::new(horizon, longest.clamp(1, GRID_BINS));
         let services = series
             .map(|(arm, points)| Trajectory {
                 arm,
-                segments: split_at_gaps(points).map(extremes).collect(),
-                levels: levels(points, bins, bin_seconds),
+                segments: split_at_gaps(points).map(|run| extremes(run, LINE_BINS)).collect(),
+                levels: grid.levels(points),
             })
             .collect();
-        Self { services, bin_seconds }
+        Self { services, bin_seconds: grid.bin_seconds }
+    }
+
+    /// Thins the services of a fleet: `shown` are positions of a service and an arm, in the order of the report, and
+    /// whether the service is a stranger there. A service that is restarted on purpose has its lives one after the
+    /// other.
+    pub(crate) fn thin_fleet(fleet: &Fleet, shown: &[(usize, usize, bool)]) -> Self {
+        let restarted = |index: usize| {
+            let arms = &fleet.services[index].arms;
+            arms.iter().any(|arm| fleet.arms.get(*arm).is_some_and(|arm| arm.restarted))
+        };
+        let last_age = |index: usize| {
+            let service = &fleet.services[index];
+            if !restarted(index) {
+                return service.current().and_then(|life| life.last_age()).unwrap_or(0.0);
+            }
+            let first = service.lives.first().map_or(0.0, |life| life.started_at);
+            service.lives.last().map_or(0.0, |life| life.started_at - first + life.last_age().unwrap_or(0.0))
+        };
+        let horizon = (0..fleet.services.len()).map(last_age).fold(0.0, f64::max);
+        let lives = fleet.services.iter().flat_map(|service| &service.lives);
+        let longest = lives.map(|life| life.readings.len()).max().unwrap_or(0);
+        let grid = Grid::new(horizon, longest.clamp(1, FLEET_GRID_BINS));
+        let drawn = drawn(fleet, shown);
+        let services = shown
+            .par_iter()
+            .zip(&drawn)
+            .map(|((index, arm, _), drawn)| {
+                let service = &fleet.services[*index];
+                if restarted(*index) {
+                    return grid.trajectory(*arm, &end_to_end(service), *drawn);
+                }
+                let readings = service.current().map_or(&[][..], |life| &life.readings);
+                grid.trajectory(*arm, readings, *drawn)
+            })
+            .collect();
+        Self { services, bin_seconds: grid.bin_seconds }
+    }
+
+    /// The interval of the median over `services` (positions) for each bin of age: runs of age, lower and upper end.
+    pub(crate) fn median_band(&self, services: &[usize], level: f64) -> Vec<Vec<(f64, f64, f64)>> {
+        let mut runs: Vec<Vec<(f64, f64, f64)>> = Vec::new();
+        let mut open = false;
+        for (age, values) in self.by_bin(services) {
+            let enough = values.len() as f64 >= SHARE_OF_SERVICES * services.len() as f64;
+            let interval =
+                median_interval(&values, level).filter(|_| enough).and_then(|median| median.interval);
+            match (interval, open) {
+                (Some((low, high)), true) => {
+                    if let Some(run) = runs.last_mut() {
+                        run.push((age, low, high));
+                    }
+                }
+                (Some((low, high)), false) => runs.push(vec![(age, low, high)]),
+                (None, _) => {}
+            }
+            open = interval.is_some();
+        }
+        runs
+    }
+
+    /// The median line of [`Self::median_line`], which ends where fewer than half of `services` have readings.
+    pub(crate) fn fleet_median_line(&self, services: &[usize]) -> Vec<Vec<Point>> {
+        let needed = SHARE_OF_SERVICES * services.len() as f64;
+        let enough = self.by_bin(services).map(|(age, values)| (age, values.len() as f64 >= needed));
+        let enough: Vec<f64> = enough.filter(|(_, enough)| *enough).map(|(age, _)| age).collect();
+        let kept = |point: &Point| enough.binary_search_by(|age| age.total_cmp(&point.0)).is_ok();
+        let lines = self.median_line(services).into_iter();
+        lines
+            .map(|line| line.into_iter().filter(kept).collect::<Vec<_>>())
+            .filter(|line| !line.is_empty())
+            .collect()
+    }
+
+    fn by_bin(&self, services: &[usize]) -> impl Iterator<Item = (f64, Vec<f64>)> {
+        let bins = self.services.iter().map(|service| service.levels.len()).max().unwrap_or(0);
+        (0..bins).map(move |bin| {
+            let level = |index: &usize| self.services.get(*index)?.levels.get(bin).copied().flatten();
+            ((bin as f64 + 0.5) * self.bin_seconds, services.iter().filter_map(level).collect())
+        })
     }
 
     /// The median over `services` (positions) for each bin of age, split where no service has readings.
@@ -87,43 +211,85 @@ impl Trajectory {
     }
 }
 
-fn split_at_gaps(points: &[SeriesPoint]) -> impl Iterator<Item = &[SeriesPoint]> {
+/// Which of `shown` have a line of their own: the strangers of each arm, and services evenly spaced in its list.
+fn drawn(fleet: &Fleet, shown: &[(usize, usize, bool)]) -> Vec<bool> {
+    let mut drawn: Vec<bool> = shown.iter().map(|(_, _, stranger)| *stranger).collect();
+    for arm in 0..fleet.arms.len() {
+        let own: Vec<usize> = (0..shown.len()).filter(|i| shown[*i].1 == arm && !shown[*i].2).collect();
+        let lines = own.len().min(LINES_PER_ARM);
+        for line in 0..lines {
+            drawn[own[line * own.len() / lines]] = true;
+        }
+    }
+    drawn
+}
+
+/// The lives of a service on one axis, from its first start.
+fn end_to_end(service: &heaptrial_analysis::FleetService) -> Vec<Point> {
+    let first = service.lives.first().map_or(0.0, |life| life.started_at);
+    let lives = service.lives.iter();
+    lives
+        .flat_map(|life| {
+            let offset = life.started_at - first;
+            life.readings.iter().map(move |reading| (offset + reading.age_seconds(), reading.bytes()))
+        })
+        .collect()
+}
+
+/// Bins of age.
+#[derive(Debug, Clone, Copy)]
+struct Grid {
+    bins: usize,
+    bin_seconds: f64,
+}
+
+impl Grid {
+    fn new(horizon: f64, bins: usize) -> Self {
+        Self { bins, bin_seconds: if horizon > 0.0 { horizon / bins as f64 } else { 1.0 } }
+    }
+
+    fn trajectory(self, arm: usize, points: &[impl Aged], drawn: bool) -> Trajectory {
+        let lines = |run| extremes(run, FLEET_LINE_BINS);
+        let segments = if drawn { split_at_gaps(points).map(lines).collect() } else { Vec::new() };
+        Trajectory { arm, segments, levels: self.levels(points) }
+    }
+
+    fn levels(self, points: &[impl Aged]) -> Vec<Option<f64>> {
+        let bin = |age: f64| ((age.max(0.0) / self.bin_seconds) as usize).min(self.bins - 1);
+        let mut levels = vec![None; self.bins];
+        for chunk in points.chunk_by(|a, b| bin(a.age_seconds()) == bin(b.age_seconds())) {
+            let values: Vec<f64> = chunk.iter().map(Aged::bytes).collect();
+            levels[bin(chunk[0].age_seconds())] = median(&values);
+        }
+        levels
+    }
+}
+
+fn split_at_gaps<P: Aged>(points: &[P]) -> impl Iterator<Item = &[P]> {
     let mut distances: Vec<f64> =
-        points.windows(2).map(|pair| pair[1].age_seconds - pair[0].age_seconds).collect();
+        points.windows(2).map(|pair| pair[1].age_seconds() - pair[0].age_seconds()).collect();
     let middle = distances.len() / 2;
     let usual = match distances.get(middle) {
         Some(_) => *distances.select_nth_unstable_by(middle, f64::total_cmp).1,
         None => 0.0,
     };
-    points.chunk_by(move |a, b| b.age_seconds - a.age_seconds <= GAP_FACTOR * usual)
+    points.chunk_by(move |a, b| b.age_seconds() - a.age_seconds() <= GAP_FACTOR * usual)
 }
 
 /// The lowest and the highest reading of each bin, in order of age; all readings where they are few.
-fn extremes(points: &[SeriesPoint]) -> Vec<Point> {
-    let point = |p: &SeriesPoint| (p.age_seconds, p.metric_bytes as f64);
-    if points.len() <= 2 * LINE_BINS {
+fn extremes<P: Aged>(points: &[P], bins: usize) -> Vec<Point> {
+    let point = |p: &P| (p.age_seconds(), p.bytes());
+    if points.len() <= 2 * bins {
         return points.iter().map(point).collect();
     }
-    points
-        .chunks(points.len().div_ceil(LINE_BINS))
-        .flat_map(|chunk| {
-            let low = chunk.iter().min_by_key(|p| p.metric_bytes);
-            let high = chunk.iter().max_by_key(|p| p.metric_bytes);
-            let mut pair: Vec<Point> = low.into_iter().chain(high).map(point).collect();
-            pair.sort_by(|a, b| a.0.total_cmp(&b.0));
-            pair
-        })
-        .collect()
-}
-
-fn levels(points: &[SeriesPoint], bins: usize, bin_seconds: f64) -> Vec<Option<f64>> {
-    let bin = |point: &SeriesPoint| ((point.age_seconds.max(0.0) / bin_seconds) as usize).min(bins - 1);
-    let mut levels = vec![None; bins];
-    for chunk in points.chunk_by(|a, b| bin(a) == bin(b)) {
-        let values: Vec<f64> = chunk.iter().map(|point| point.metric_bytes as f64).collect();
-        levels[bin(&chunk[0])] = median(&values);
-    }
-    levels
+    let pairs = points.chunks(points.len().div_ceil(bins)).flat_map(|chunk| {
+        let low = chunk.iter().min_by(|a, b| a.bytes().total_cmp(&b.bytes()));
+        let high = chunk.iter().max_by(|a, b| a.bytes().total_cmp(&b.bytes()));
+        let mut pair: Vec<Point> = low.into_iter().chain(high).map(point).collect();
+        pair.sort_by(|a, b| a.0.total_cmp(&b.0));
+        pair
+    });
+    pairs.collect()
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::chart::{self, Layout};
+use rayon::prelude::*;
+
+use crate::chart::{self, Chart, Layout};
 use crate::png::Painter;
-use crate::{Report, ReportError, Trajectories, escape, html, markdown};
+use crate::{Comparison, Report, ReportError, Trajectories, escape, html, markdown};
 
 /// Where the files of a report are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,17 +61,37 @@ pub fn write(report: &Report, trajectories: &Trajectories, folder: &Path) -> Res
         json: folder.join("report.json"),
         charts: Vec::with_capacity(2 * charts.len()),
     };
-    for chart in &charts {
+    let paint = |chart: &Chart| painter.paint(chart);
+    let pictures: Vec<Vec<u8>> = charts.par_iter().map(paint).collect::<Result<_, _>>()?;
+    for (chart, picture) in charts.iter().zip(&pictures) {
         let svg = charts_folder.join(format!("{}.svg", chart.name));
         let png = charts_folder.join(format!("{}.png", chart.name));
         replace(&svg, chart.file().as_bytes())?;
-        replace(&png, &painter.paint(chart)?)?;
+        replace(&png, picture)?;
         written.charts.extend([svg, png]);
     }
     replace(&written.json, report.json()?.as_bytes())?;
     replace(&written.markdown, markdown::page(&printable, &charts).as_bytes())?;
     replace(&written.html, html::page(&printable, trajectories).as_bytes())?;
     Ok(written)
+}
+
+/// Writes `comparison.html`, `comparison.md` and `comparison.json` into `folder`, creating it where it is missing.
+pub fn write_comparison(comparison: &Comparison, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    fs::create_dir_all(folder).map_err(ReportError::write(folder))?;
+    let forms = [
+        ("comparison.html", comparison.html()?),
+        ("comparison.md", comparison.markdown()?),
+        ("comparison.json", comparison.json()?),
+    ];
+    forms
+        .into_iter()
+        .map(|(name, content)| {
+            let path = folder.join(name);
+            replace(&path, content.as_bytes())?;
+            Ok(path)
+        })
+        .collect()
 }
 
 fn replace(path: &Path, content: &[u8]) -> Result<(), ReportError> {

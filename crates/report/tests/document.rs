@@ -152,11 +152,11 @@ fn a_saturated_machine_is_told() {
 fn the_warm_up_can_be_chosen() {
     let folder = tempfile::tempdir().unwrap();
     let (store, trial) = fixture::command(1).write(&folder.path().join("trial.db"));
-    let options = Options { warm_up: Some(std::time::Duration::from_secs(45)) };
+    let options = Options { warm_up: Some(std::time::Duration::from_secs(45)), ..Options::default() };
     let report = Report::from_store(&store, trial, &options).unwrap();
     assert_eq!(report.analysis.warm_up_seconds, 45.0);
     // Later than every reading: no medians, no ratios, and that is told.
-    let options = Options { warm_up: Some(std::time::Duration::from_secs(600)) };
+    let options = Options { warm_up: Some(std::time::Duration::from_secs(600)), ..Options::default() };
     let report = Report::from_store(&store, trial, &options).unwrap();
     assert_eq!(report.arms[1].ratio_to_control, None);
     assert!(report.unmeasured.iter().any(|text| text.contains("no readings after warm-up")));

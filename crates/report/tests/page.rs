@@ -3,6 +3,7 @@
 #[allow(dead_code)] // each test file uses a part of it
 mod chromium;
 mod fixture;
+mod fleet;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,12 @@ fn html(fixture: &Fixture) -> String {
 fn write_report(fixture: &Fixture, folder: &Path) -> PathBuf {
     let (store, trial) = fixture.write(&folder.join("trial.db"));
     let (report, trajectories) = Report::with_trajectories(&store, trial, &Options::default()).unwrap();
+    write(&report, &trajectories, folder).unwrap().html
+}
+
+fn write_field_report(trial: &heaptrial_store::ImportedTrial, folder: &Path) -> PathBuf {
+    let (store, id) = fleet::write(trial, &folder.join("fleet.db"));
+    let (report, trajectories) = Report::with_trajectories(&store, id, &Options::default()).unwrap();
     write(&report, &trajectories, folder).unwrap().html
 }
 
@@ -66,7 +73,14 @@ fn hostile_names_stay_text_in_the_other_forms() {
 
 #[test]
 fn the_page_refers_to_nothing_outside() {
-    let html = html(&fixture::tor());
+    let folder = tempfile::tempdir().unwrap();
+    let field = fs::read_to_string(write_field_report(&fleet::contaminated(), folder.path())).unwrap();
+    for html in [html(&fixture::tor()), field] {
+        refers_to_nothing_outside(&html);
+    }
+}
+
+fn refers_to_nothing_outside(html: &str) {
     let rest = html.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
     for outside in
         ["http://", "https://", "//fonts", "url(", "@import", "src=", "<link", "<script", "javascript:"]
@@ -130,12 +144,19 @@ fn browser() -> Option<Chromium> {
 fn a_browser_shows_it_light_and_dark_wide_and_narrow_without_a_complaint() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
-    for (name, fixture) in
-        [("tor", fixture::tor()), ("command", fixture::command(8)), ("hostile", fixture::hostile())]
-    {
+    let out = |name: &str| {
         let out = folder.path().join(name);
         fs::create_dir(&out).unwrap();
-        let page = write_report(&fixture, &out);
+        out
+    };
+    let pages = [
+        ("tor", write_report(&fixture::tor(), &out("tor"))),
+        ("command", write_report(&fixture::command(8), &out("command"))),
+        ("hostile", write_report(&fixture::hostile(), &out("hostile"))),
+        ("field", write_field_report(&fleet::contaminated(), &out("field"))),
+        ("field-hostile", write_field_report(&fleet::hostile(), &out("field-hostile"))),
+    ];
+    for (name, page) in pages {
         let mut grounds = Vec::new();
         for (dark, width) in [(false, 1280), (true, 1280), (false, 390), (true, 390)] {
             browser.open(&page, dark, width, 900);
@@ -159,6 +180,26 @@ fn a_browser_shows_it_light_and_dark_wide_and_narrow_without_a_complaint() {
             grounds[0] != grounds[1] && grounds[0] == grounds[2] && grounds[1] == grounds[3],
             "{grounds:?}"
         );
+    }
+}
+
+#[test]
+fn a_browser_shows_a_comparison_without_a_complaint() {
+    let Some(mut browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (store, trial) = fixture::tor().write(&folder.path().join("trial.db"));
+    let lab = Report::from_store(&store, trial, &Options::default()).unwrap();
+    let (store, trial) = fleet::write(&fleet::contaminated(), &folder.path().join("fleet.db"));
+    let field = Report::from_store(&store, trial, &Options::default()).unwrap();
+    let page = folder.path().join("comparison.html");
+    fs::write(&page, heaptrial_report::compare(&[lab, field]).html().unwrap()).unwrap();
+    for width in [1280, 390] {
+        browser.open(&page, false, width, 900);
+        assert_eq!(browser.complaints(), [""; 0]);
+        assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
+        let overflow = browser.evaluate("document.documentElement.scrollWidth - innerWidth");
+        assert!(overflow.as_f64().unwrap() <= 0.0, "{width}: {overflow} px too wide");
+        keep_screenshot(&mut browser, &format!("comparison-{width}"));
     }
 }
 

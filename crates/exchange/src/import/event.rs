@@ -7,19 +7,19 @@ use super::merge::MergedService;
 use crate::lives::{StartEvent, Weight};
 use crate::torutils::OperatorEvent;
 
-/// Ends the text of an event whose group is no arm; it is about nobody.
-const NO_ARM: &str = ", which is no arm]";
+/// The kind of an event whose group is no arm, so that it is about nobody: it must not be taken for one about all.
+const UNATTRIBUTED: &str = "unattributed";
 
 /// The events of the files: one per arm that it is about, one without an arm if it is about all or about none.
 pub(super) fn attribute(events: &[OperatorEvent], lists: &[WantedList]) -> Vec<ImportedEvent> {
     let mut attributed = Vec::new();
     for event in events {
-        let mut add = |arm: Option<usize>, text: String| {
-            let kind = event.kind.clone();
+        let mut add = |arm: Option<usize>, kind: &str, text: String| {
+            let kind = kind.to_owned();
             attributed.push(ImportedEvent { wall_us: event.wall_us, service: None, arm, kind, text });
         };
         if event.is_about_all() {
-            add(None, event.text.clone());
+            add(None, &event.kind, event.text.clone());
             continue;
         }
         let arms: Vec<usize> = lists
@@ -28,9 +28,11 @@ pub(super) fn attribute(events: &[OperatorEvent], lists: &[WantedList]) -> Vec<I
             .filter(|(_, list)| list.earlier_list_of.is_none() && event.is_about(&list.arm.name))
             .map(|(index, _)| index)
             .collect();
-        match arms.is_empty() {
-            true => add(None, format!("{} [of `{}`{NO_ARM}", event.text, event.group)),
-            false => arms.into_iter().for_each(|arm| add(Some(arm), event.text.clone())),
+        if arms.is_empty() {
+            add(None, UNATTRIBUTED, format!("{} of `{}`: {}", event.kind, event.group, event.text));
+        }
+        for arm in arms {
+            add(Some(arm), &event.kind, event.text.clone());
         }
     }
     attributed
@@ -93,7 +95,7 @@ pub(super) fn carried_over(
 
 /// Whether it is about nobody.
 pub(super) fn is_unattributed(event: &ImportedEvent) -> bool {
-    event.service.is_none() && event.arm.is_none() && event.text.ends_with(NO_ARM)
+    event.kind == UNATTRIBUTED
 }
 
 /// The events that may tell starts of a service in these arms.

@@ -9,16 +9,10 @@ use crate::lives::{self, Weight};
 
 /// Tells of events that are about nobody.
 pub(super) fn note_events(events: &[ImportedEvent], notes: &mut Vec<String>) {
-    let unattributed: Vec<&str> = events
-        .iter()
-        .filter(|event| event::is_unattributed(event))
-        .map(|event| event.text.as_str())
-        .collect();
-    if !unattributed.is_empty() {
-        let texts = some_of(unattributed.iter().copied());
+    let unattributed = events.iter().filter(|event| event::is_unattributed(event)).count();
+    if unattributed > 0 {
         notes.push(format!(
-            "events about groups that are no arms, which tell no starts: {} ({texts})",
-            unattributed.len()
+            "events about groups that are no arms: {unattributed}; they tell no starts, and stand in the report's list of events"
         ));
     }
 }

@@ -21,7 +21,7 @@ pub struct HostAtLast {
     pub wall_us: Option<i64>,
     /// Facts by name: `os`, `kernel`, `hostname`, `tor_version`.
     pub facts: Vec<(&'static str, String)>,
-    /// Amounts in bytes by name: `ram_bytes`, `mem_available_bytes`, `swap_bytes`, `swap_free_bytes`.
+    /// Amounts in bytes by name: `ram_bytes`, `available_bytes`, `swap_bytes`, `swap_free_bytes`.
     pub bytes: Vec<(&'static str, u64)>,
     /// How many relays there were.
     pub relay_count: Option<u64>,
@@ -32,7 +32,7 @@ const FACTS: [(&str, &str); 4] =
 
 const AMOUNTS: [(&str, &str); 4] = [
     ("mem_total_mb", "ram_bytes"),
-    ("mem_available_mb", "mem_available_bytes"),
+    ("mem_available_mb", "available_bytes"),
     ("swap_total_mb", "swap_bytes"),
     ("swap_free_mb", "swap_free_bytes"),
 ];

@@ -3,12 +3,14 @@
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, rectangle, text};
 use super::{Canvas, Chart, metric_name, named_value, text_width};
+use crate::document::Arm;
 use crate::{table, units};
 
 pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let arms = canvas.ranked_arms();
-    let highest = arms.iter().filter_map(|arm| canvas.report.arms[*arm].final_bytes()).max()?;
-    let control = canvas.report.control().and_then(|control| control.final_bytes());
+    let both = |arm: &usize| canvas.report.arms[*arm].final_bytes().max(treated(&canvas.report.arms[*arm]));
+    let highest = arms.iter().filter_map(both).max()?;
+    let control = canvas.report.control().and_then(|control| treated(control).or(control.final_bytes()));
     let metric = metric_name(canvas.report.analysis.metric);
 
     let (left, right, row) = if canvas.is_wide() { (240.0, 232.0, 32.0) } else { (12.0, 12.0, 46.0) };
@@ -25,9 +27,19 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
             )
         })
         .collect();
+    let ratio =
+        if canvas.report.kind.is_lab() { "the control's median" } else { "the control at the matched age" };
+    let strangers = canvas.report.arms.iter().any(|arm| treated(arm).is_some());
     let caption = format!(
-        "Last {metric} reading, mean over the services of an arm; beside it the ratio to the control's median{}.",
-        if control.is_some() { ". The dashed line is the control" } else { "" }
+        "Last {metric} reading, mean over the services of an arm{}; beside it the ratio to {ratio}{}.",
+        if strangers { " as listed (bar), and upright across it without strangers" } else { "" },
+        if control.is_some() && strangers {
+            ". The dashed line is the control, without strangers"
+        } else if control.is_some() {
+            ". The dashed line is the control"
+        } else {
+            ""
+        }
     );
     let mut chart = canvas.chart("final-memory", "Memory at the end", caption, bottom + 46.0);
     chart.description = format!("{}.", values.join(", "));
@@ -65,12 +77,23 @@ fn bar(canvas: Canvas<'_>, arm: usize, base: f64, x: &Scale) -> Vec<Element> {
     let (top, depth) = if canvas.is_wide() { (base, 20.0) } else { (base + 18.0, 18.0) };
     let hover = element("title").text(&named_value(&figures.name, bytes));
     let area = rectangle(&look.fill_class(), (x.range.0, top), x.at(bytes) - x.range.0, depth);
-    let value = units::memory(bytes);
+    let treated = treated(figures);
+    let value = match treated {
+        Some(treated) if canvas.is_wide() => {
+            format!("{} ({} without)", units::memory(bytes), units::memory(treated as f64))
+        }
+        _ => units::memory(bytes),
+    };
     let ratio = table::ratio(figures);
     let middle = top + depth / 2.0;
-    if canvas.is_wide() {
+    let mark = treated.map(|treated| {
+        let at = x.at(treated as f64);
+        line("treated", (at, top - 3.0), (at, top + depth + 3.0))
+    });
+    let furthest = x.at(treated.map_or(bytes, |treated| bytes.max(treated as f64)));
+    let mut elements = if canvas.is_wide() {
         let name = text("end", (x.range.0 - 28.0, middle + 4.0), &canvas.arm_name(arm, 28));
-        let end = x.at(bytes) + 8.0;
+        let end = furthest + 8.0;
         let written = text_width(&value, 12.0) + text_width(&ratio, 12.0) + 8.0;
         vec![
             look.marker((x.range.0 - 14.0, middle), 4.5),
@@ -85,12 +108,24 @@ fn bar(canvas: Canvas<'_>, arm: usize, base: f64, x: &Scale) -> Vec<Element> {
                 .child(element("tspan").class("quiet").attribute("dx", "8").text(&ratio)),
         ]
     } else {
+        let end = canvas.width() - 12.0;
+        let fits = furthest + 6.0 + text_width(&ratio, 11.0) <= end;
+        let (class, at) =
+            if fits { ("halo quiet small", furthest + 6.0) } else { ("halo quiet small end", end) };
         vec![
             look.marker((x.range.0 + 5.0, base + 7.0), 4.5),
             text("", (x.range.0 + 16.0, base + 11.0), &canvas.arm_name(arm, 26)),
             text("halo bold end", (canvas.width() - 12.0, base + 11.0), &value),
             area.child(hover),
-            text("halo quiet small", (x.at(bytes) + 6.0, middle + 4.0), &ratio),
+            text(class, (at, middle + 4.0), &ratio),
         ]
-    }
+    };
+    elements.extend(mark);
+    elements
+}
+
+/// The mean without strangers, where there are any.
+fn treated(arm: &Arm) -> Option<u64> {
+    let treated = arm.as_treated.as_ref()?.final_bytes;
+    treated.filter(|_| !arm.services_excluded.is_empty())
 }

@@ -7,14 +7,26 @@ use super::{Canvas, Chart, metric_name, named_value};
 const RADIUS: f64 = 4.5;
 /// Where an arm has so many services that their marks would reach further, they overlap.
 const REACH_AT_MOST: f64 = 60.0;
+/// Marks of an arm, beside its strangers.
+const MARKS_AT_MOST: usize = 120;
 
 pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let arms = canvas.ranked_arms();
+    let lab = canvas.report.kind.is_lab();
+    let last = |i: usize| Some((i, canvas.report.services[i].memory.as_ref()?.final_bytes as f64));
+    let all: Vec<Vec<(usize, f64)>> = (0..canvas.report.arms.len())
+        .map(|arm| canvas.counted(arm).into_iter().filter_map(last).collect())
+        .collect();
+    let strangers: Vec<Vec<(usize, f64)>> = (0..canvas.report.arms.len())
+        .map(
+            |arm| {
+                if lab { Vec::new() } else { canvas.strangers(arm).into_iter().filter_map(last).collect() }
+            },
+        )
+        .collect();
     let finals = |arm: usize| -> Vec<(usize, f64)> {
-        let counted = canvas.counted(arm).into_iter();
-        counted
-            .filter_map(|i| Some((i, canvas.report.services[i].memory.as_ref()?.final_bytes as f64)))
-            .collect()
+        let own = evenly(&all[arm], MARKS_AT_MOST);
+        own.into_iter().chain(strangers[arm].iter().copied()).collect()
     };
     let highest = arms.iter().flat_map(|arm| finals(*arm)).map(|(_, bytes)| bytes).fold(0.0, f64::max);
     if arms.is_empty() {
@@ -41,8 +53,19 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         top += depth;
     }
     let bottom = top + 2.0;
+    let some = if all.iter().any(|own| own.len() > MARKS_AT_MOST) {
+        format!(" Of large arms {MARKS_AT_MOST} services are drawn, evenly chosen by memory.")
+    } else {
+        String::new()
+    };
+    let hollow = if strangers.iter().any(|arm| !arm.is_empty()) {
+        " Hollow marks are strangers, which the median leaves out."
+    } else {
+        ""
+    };
+    let counted = if lab { "every service that counts" } else { "every service" };
     let caption = format!(
-        "Last {metric} reading of every service that counts, one mark each; the line across a row is the arm's median."
+        "Last {metric} reading of {counted}, one mark each; the line across a row is the arm's median.{hollow}{some}"
     );
     let mut chart =
         canvas.chart("distribution-at-the-end", "Every service at the end", caption, bottom + 46.0);
@@ -67,7 +90,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
             text("halo", (left + 7.0, top + 16.0), &name)
         };
         body.push(label.child(element("title").text(&canvas.report.arms[*arm].name)));
-        let values: Vec<f64> = services.iter().map(|(_, bytes)| *bytes).collect();
+        let values: Vec<f64> = all[*arm].iter().map(|(_, bytes)| *bytes).collect();
         if let (Some(median), true) = (heaptrial_stats::median(&values), values.len() > 1) {
             let half = (depth - name_above) / 2.0 - 4.0;
             let at = x.at(median);
@@ -76,12 +99,31 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         }
         for ((index, bytes), offset) in services.iter().zip(offsets) {
             let hover = named_value(&canvas.report.services[*index].name, *bytes);
-            let dot = look.marker((x.at(*bytes), middle + offset), RADIUS);
+            let at = (x.at(*bytes), middle + offset);
+            let dot = if canvas.report.services[*index].counts {
+                look.marker(at, RADIUS)
+            } else {
+                element("circle")
+                    .class("stranger")
+                    .number("cx", at.0)
+                    .number("cy", at.1)
+                    .number("r", RADIUS - 0.7)
+            };
             body.push(group("dot").child(element("title").text(&hover)).child(dot));
         }
     }
     chart.body = body.to_string();
     Some(chart)
+}
+
+/// At most `limit` of `services`, evenly spaced by memory with both ends.
+fn evenly(services: &[(usize, f64)], limit: usize) -> Vec<(usize, f64)> {
+    if services.len() <= limit {
+        return services.to_vec();
+    }
+    let mut sorted = services.to_vec();
+    sorted.sort_by(|a, b| a.1.total_cmp(&b.1));
+    (0..limit).map(|mark| sorted[mark * (sorted.len() - 1) / (limit - 1)]).collect()
 }
 
 /// Offsets across the axis that keep marks at `places` at least `distance` apart: each mark goes to the

@@ -1,5 +1,6 @@
 //! The charts of a report as SVG.
 
+mod arms;
 mod bars;
 mod distribution;
 mod palette;
@@ -12,8 +13,10 @@ pub(crate) use palette::{Look, Sheet, style_sheet, variables};
 pub(crate) use svg::element;
 
 use heaptrial_model::Metric;
+use scale::Scale;
 use svg::{Element, coordinate, rectangle, text};
 
+use crate::trajectory::Point;
 use crate::{Report, Trajectories, units};
 
 /// Height of title and subtitle of a chart in a file of its own.
@@ -67,7 +70,8 @@ struct Canvas<'a> {
 /// All charts of a report that has a figure to show. `report` must be printable.
 pub(crate) fn all(report: &Report, trajectories: &Trajectories, layout: Layout) -> Vec<Chart> {
     let canvas = Canvas { report, trajectories, layout };
-    [bars::draw(canvas), timeline::draw(canvas), distribution::draw(canvas), panels::draw(canvas)]
+    let multiples = if report.kind.is_lab() { panels::draw(canvas) } else { arms::draw(canvas) };
+    [bars::draw(canvas), timeline::draw(canvas), distribution::draw(canvas), multiples]
         .into_iter()
         .flatten()
         .collect()
@@ -159,22 +163,52 @@ impl Canvas<'_> {
             .collect()
     }
 
+    /// Positions of the services of an arm that do not count.
+    fn strangers(self, arm: usize) -> Vec<usize> {
+        let services = self.trajectories.services.iter().zip(&self.report.services).enumerate();
+        let strangers = services.filter(|(_, (line, service))| line.arm == arm && !service.counts);
+        strangers.map(|(index, _)| index).collect()
+    }
+
     /// Arms that have a figure, least memory first.
     fn ranked_arms(self) -> Vec<usize> {
         let order = self.report.ranking().into_iter();
         order.filter(|arm| self.report.arms[*arm].memory.is_some()).collect()
     }
 
+    /// The arm's median over its services that count.
+    fn median_line(self, arm: usize) -> Vec<Vec<Point>> {
+        let counted = self.counted(arm);
+        if self.report.kind.is_lab() {
+            self.trajectories.median_line(&counted)
+        } else {
+            self.trajectories.fleet_median_line(&counted)
+        }
+    }
+
+    /// The interval of the arm's median as an area.
+    fn interval_area(self, arm: usize, (x, y): (&Scale, &Scale)) -> Element {
+        let level = self.report.analysis.confidence_level;
+        let runs = self.trajectories.median_band(&self.counted(arm), level);
+        let outlines = runs.iter().filter(|run| run.len() > 1).map(|run| {
+            let upper = run.iter().map(|(age, _, high)| (x.at(*age), y.at(*high)));
+            let lower = run.iter().rev().map(|(age, low, _)| (x.at(*age), y.at(*low)));
+            upper.chain(lower).collect::<Vec<_>>()
+        });
+        let class = format!("interval {}", self.look(arm).fill_class());
+        element("path").class(&class).attribute("d", &svg::path_data(outlines))
+    }
+
     fn chart(self, name: &'static str, title: &str, caption: String, height: f64) -> Chart {
         let Self { report, .. } = self;
         let allocators = if report.arms.len() == 1 { "arm" } else { "arms" };
+        let seed = if report.kind.is_lab() { format!(", seed {}", report.seed) } else { String::new() };
         let subtitle = format!(
-            "{}: {}, {} {allocators}, {}, seed {}",
+            "{}: {}, {} {allocators}, {}{seed}",
             shorten(&report.name, 40),
             report.kind.describe(),
             report.arms.len(),
             report.started_at.get(..10).unwrap_or_default(),
-            report.seed
         );
         Chart {
             name,

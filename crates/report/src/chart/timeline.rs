@@ -36,18 +36,23 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let lines: Vec<ArmLine> = canvas
         .ranked_arms()
         .into_iter()
-        .map(|arm| ArmLine { arm, median: canvas.trajectories.median_line(&canvas.counted(arm)) })
+        .filter(|arm| canvas.report.arms[*arm].earlier_list_of.is_none())
+        .map(|arm| ArmLine { arm, median: canvas.median_line(arm) })
         .filter(|line| line.last().is_some())
         .collect();
     if lines.is_empty() {
         return None;
     }
+    let lab = canvas.report.kind.is_lab();
     let points = || {
         let counted = lines.iter().flat_map(|line| canvas.counted(line.arm));
         counted.flat_map(|index| canvas.trajectories.services[index].segments.iter().flatten().copied())
     };
-    let longest = points().map(|point| point.0).fold(0.0, f64::max);
-    let highest = points().map(|point| point.1).fold(0.0, f64::max);
+    // The services of a field trial are in panels by arm; here are only their medians.
+    let medians = || lines.iter().flat_map(|line| line.median.iter().flatten().copied());
+    let limits = |limits: (f64, f64), point: Point| (limits.0.max(point.0), limits.1.max(point.1));
+    let (longest, highest) =
+        if lab { points().fold((0.0, 0.0), limits) } else { medians().fold((0.0, 0.0), limits) };
 
     let plot = plot(canvas, &lines);
     let x = Scale::time(longest, if canvas.is_wide() { 8 } else { 5 }, (plot.left, plot.right));
@@ -56,11 +61,14 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let metric = metric_name(canvas.report.analysis.metric);
     let ends: Vec<String> = lines
         .iter()
-        .filter_map(|line| {
-            Some(named_value(&canvas.report.arms[line.arm].name, canvas.final_bytes(line.arm)?))
-        })
+        .filter_map(|line| Some(named_value(&canvas.report.arms[line.arm].name, end_value(canvas, line)?)))
         .collect();
-    let caption = format!(
+    let field_caption = format!(
+        "{metric} over age: median over the services that belong to an arm, shaded its 95% interval (order \
+         statistics), where at least half of them have readings. Grey: warm-up, left out of growth. Dashed upright: \
+         the matched age.",
+    );
+    let lab_caption = format!(
         "{metric} of the services over their age{}. Shaded: warm-up, left out of medians and slopes.",
         if several {
             "; thin lines are services, thick lines the median of an arm"
@@ -68,6 +76,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
             ", one service per arm"
         }
     );
+    let caption = if lab { lab_caption } else { field_caption };
     let height = plot.bottom + 44.0 + if canvas.is_wide() { 0.0 } else { legend_height(lines.len()) };
     let mut chart = canvas.chart("memory-over-time", "Memory over time", caption, height);
     chart.description = format!("At the end: {}.", ends.join(", "));
@@ -78,7 +87,9 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     for line in lines.iter().rev() {
         let look = canvas.look(line.arm);
         let counted = canvas.counted(line.arm);
-        if counted.len() > 1 {
+        if !lab {
+            body.push(canvas.interval_area(line.arm, (&x, &y)));
+        } else if counted.len() > 1 {
             for index in &counted {
                 let segments = &canvas.trajectories.services[*index].segments;
                 let data = path_data(segments.iter().map(|segment| segment.iter().map(place)));
@@ -88,6 +99,11 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
                 body.push(path.child(element("title").text(name)));
             }
         }
+    }
+    let matched = canvas.report.analysis.matched_age_seconds;
+    if !lab && matched > 0.0 {
+        let at = x.at(matched);
+        body.push(line("control", (at, plot.top), (at, plot.bottom)));
     }
     for line in lines.iter().rev() {
         let data = path_data(line.median.iter().map(|segment| segment.iter().map(place)));
@@ -110,6 +126,12 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         chart.overlay = overlay(canvas, &plot, (&x, &y), &lines);
     }
     Some(chart)
+}
+
+/// What stands beside an arm's line: in a lab run the mean of the last readings, in a field trial, where strangers
+/// may be among them, the end of the line.
+fn end_value(canvas: Canvas<'_>, line: &ArmLine) -> Option<f64> {
+    if canvas.report.kind.is_lab() { canvas.final_bytes(line.arm) } else { line.last().map(|end| end.1) }
 }
 
 fn plot(canvas: Canvas<'_>, arms: &[ArmLine]) -> Plot {
@@ -154,17 +176,18 @@ fn axes(
 
 /// Names and values at the right of the lines' ends, moved apart where they would collide.
 fn labels(canvas: Canvas<'_>, plot: &Plot, lines: &[ArmLine], y: &Scale) -> Vec<super::svg::Element> {
-    let mut ends: Vec<(usize, f64, Point)> =
-        lines.iter().filter_map(|line| line.last().map(|end| (line.arm, y.at(end.1), end))).collect();
+    let mut ends: Vec<(&ArmLine, f64, Point)> =
+        lines.iter().filter_map(|line| line.last().map(|end| (line, y.at(end.1), end))).collect();
     ends.sort_by(|a, b| a.1.total_cmp(&b.1));
     let wanted: Vec<f64> = ends.iter().map(|end| end.1).collect();
     let places = spread(&wanted, LABEL_DISTANCE, (plot.top + 4.0, plot.bottom - 2.0));
     let left = plot.right + 26.0;
     let mut elements = Vec::new();
-    for ((arm, at, end), place) in ends.iter().zip(places) {
+    for ((line, at, end), place) in ends.iter().zip(places) {
+        let arm = &line.arm;
         let leader = [[(plot.right + 6.0, *at), (plot.right + 14.0, *at), (left - 5.0, place)]];
         elements.push(element("path").class("leader").attribute("d", &path_data(leader)));
-        let value = units::memory(canvas.final_bytes(*arm).unwrap_or(end.1));
+        let value = units::memory(end_value(canvas, line).unwrap_or(end.1));
         let room = canvas.width() - left - 6.0 - text_width(&value, 12.0) - 20.0;
         let name = canvas.arm_name(*arm, (room / (12.0 * 0.62)) as usize);
         elements.push(canvas.look(*arm).marker((left + 4.0, place), 4.5));
@@ -216,7 +239,7 @@ fn legend(body: &mut super::svg::Element, canvas: Canvas<'_>, top: f64, lines: &
         body.push(look.line("thick", &path_data([[(10.0, at), (38.0, at)]])));
         body.push(look.marker((24.0, at), 4.5));
         body.push(text("", (48.0, at + 4.0), &canvas.arm_name(line.arm, 36)));
-        if let Some(bytes) = canvas.final_bytes(line.arm) {
+        if let Some(bytes) = end_value(canvas, line) {
             body.push(text("bold end", (canvas.width() - 12.0, at + 4.0), &units::memory(bytes)));
         }
     }

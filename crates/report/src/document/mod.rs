@@ -1,15 +1,21 @@
 //! The report as a document: what `report.json` holds and all other forms are made from.
 
-use heaptrial_model::{Ending, Identity, Metric, SlowSample, Treatment};
+mod field;
+
+pub use field::{AsTreated, Finding, LevelChange, MemoryLimit, Source};
+pub use heaptrial_analysis::{DayLevel, Estimate, FindingKind, Growth, Sawtooth, SelfCheck, Severity, Shape};
+
+use heaptrial_model::{Ending, Identity, LifeStart, Metric, SlowSample, Treatment};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The form of [`Report`] as JSON that this version writes; described in `docs/report.schema.json`.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Everything a report says about one trial. A pure function of the rows of the database.
 ///
-/// Memory is in bytes, times are in seconds, CPU time is in CPU seconds.
+/// Memory is in bytes, times are in seconds, CPU time is in CPU seconds. Since version 2 there are field trials:
+/// what only they have is absent from a lab run's report, and the reverse.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA_VERSION`].
@@ -24,7 +30,7 @@ pub struct Report {
     pub duration_seconds: f64,
     /// How it ended.
     pub outcome: Outcome,
-    /// Planned length of one life.
+    /// Planned length of one life; 0 where nothing was planned.
     pub planned_seconds: f64,
     /// Seed of everything random.
     pub seed: u64,
@@ -40,16 +46,31 @@ pub struct Report {
     pub parameters: Value,
     /// What the figures are computed from.
     pub analysis: Analysis,
+    /// How services came into arms: `random within blocks`, or `as listed, not drawn at random`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignment: Option<String>,
     /// The arms in the order given.
     pub arms: Vec<Arm>,
-    /// The services in the order of starting.
+    /// The services in the order of starting. One that was put into several arms comes once for each.
     pub services: Vec<Service>,
     /// Samples of the whole trial.
     pub samples: u64,
-    /// What sampling cost.
-    pub sampler: Sampler,
+    /// Usual time between two samples of a service, where it was not chosen by Heaptrial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_interval_seconds: Option<f64>,
+    /// What sampling cost; `None` where others sampled.
+    pub sampler: Option<Sampler>,
     /// The services' CPU time over the duration, as a share of all CPUs (1 is all of them).
     pub cpu_share: Option<f64>,
+    /// What is odd about the data of a field trial, gravest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub findings: Option<Vec<Finding>>,
+    /// The procedure of a field trial applied to its control alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub self_check: Option<SelfCheck>,
+    /// The files that the data were imported from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<Source>,
     /// What may have distorted the result.
     pub warnings: Vec<String>,
     /// What could not be measured.
@@ -68,6 +89,8 @@ pub enum Kind {
     LabCommand,
     /// Relays in a private Tor network.
     LabTor,
+    /// Services of a fleet, as the scripts of Tor operators measured them.
+    ImportTorutils,
 }
 
 /// How a trial ended.
@@ -119,9 +142,26 @@ pub struct Analysis {
     pub matched_age_seconds: f64,
     /// Of the intervals, such as 0.95.
     pub confidence_level: f64,
+    /// In a field trial a service's level is the median of its readings in a window of this length that ends at
+    /// the matched age.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_seconds: Option<f64>,
+    /// In a field trial, whether ages count from first readings because most starts are unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ages_are_lower_bounds: Option<bool>,
+    /// `stable` means that growth is within plus and minus this share a day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stable_margin_per_day: Option<f64>,
+    /// `bloating` means that memory runs out within this many days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon_days: Option<f64>,
+    /// The memory that can run out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<MemoryLimit>,
 }
 
-/// An arm and its figures over the services that count.
+/// An arm and its figures: in a lab run over the services that count, in a field trial over all that were put into
+/// it (as assigned), with [`Arm::as_treated`] beside them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
     /// Its name.
@@ -136,9 +176,9 @@ pub struct Arm {
     pub identity: Option<Identity>,
     /// The build that was prepared for it, as the allocator crate describes it.
     pub obtained: Option<Value>,
-    /// How many services count.
+    /// How many services its figures are over.
     pub services: u32,
-    /// The services that do not count, and why.
+    /// The services that do not count, and why. In a field trial these are the strangers.
     pub services_excluded: Vec<ExcludedService>,
     /// Figures of the metric; `None` where no service counts.
     pub memory: Option<Memory>,
@@ -157,6 +197,42 @@ pub struct Arm {
     pub consensus_age: Option<ConsensusAge>,
     /// What may have distorted its figures.
     pub warnings: Vec<String>,
+    /// The arm of which this is an earlier list of services. Such an arm is compared to nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_list_of: Option<String>,
+    /// The file that its list of services was read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<String>,
+    /// Median over its services of the age at the last reading.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<f64>,
+    /// The figures without strangers; `None` where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_treated: Option<AsTreated>,
+    /// `stable`, `growing`, `bloating` or `inconclusive`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
+    /// The numbers behind the verdict, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict_reason: Option<String>,
+    /// Growth after warm-up, without strangers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<Growth>,
+    /// Days until memory runs out, if it goes on so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub days_until_full: Option<Estimate>,
+    /// Days of further observation that are expected to decide an `inconclusive` verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub days_needed: Option<f64>,
+    /// Memory by day of age, without strangers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_day: Vec<DayLevel>,
+    /// Sudden changes of level common to its services.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub level_changes: Vec<LevelChange>,
+    /// For an arm that is restarted at intervals: its memory averaged over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sawtooth: Option<Sawtooth>,
 }
 
 /// A service that does not count.
@@ -175,7 +251,8 @@ pub struct Memory {
     pub metric: Metric,
     /// Last reading; of an arm the arithmetic mean over its services.
     pub final_bytes: u64,
-    /// Median from warm-up to the matched age; of an arm the median over its services.
+    /// In a lab run the median from warm-up to the matched age; of an arm the median over its services. In a field
+    /// trial the level at the matched age; of an arm the geometric mean over its services.
     pub median_bytes: Option<u64>,
     /// Highest reading; of an arm the highest of any service.
     pub peak_bytes: u64,
@@ -194,6 +271,9 @@ pub struct Ratio {
     pub method: String,
     /// Two-sided p-value of no difference, where there is a test; not corrected for several arms.
     pub p_value: Option<f64>,
+    /// The same, adjusted for the number of arms (Holm).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_value_adjusted: Option<f64>,
     /// What to know about the interval.
     pub note: Option<String>,
 }
@@ -244,6 +324,24 @@ pub struct Service {
     pub consensus_age: Option<ConsensusAge>,
     /// The last expensive reading (`smaps_rollup`).
     pub smaps: Option<SlowSample>,
+    /// How the start of that life is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<LifeStart>,
+    /// How often the service was restarted between its first and its last reading.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
+    /// Growth after warm-up as a share a day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth_share_per_day: Option<f64>,
+    /// Memory averaged over all observed time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_average_bytes: Option<u64>,
+    /// Of a stranger the arm whose services it is like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
+    /// Why it has no level at the matched age.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_level: Option<String>,
 }
 
 /// What sampling cost over the whole trial.
@@ -280,6 +378,7 @@ impl Kind {
         match self {
             Self::LabCommand => "lab run of a command",
             Self::LabTor => "lab run of Tor relays in a private network",
+            Self::ImportTorutils => "field data imported from torutils files",
         }
     }
 
@@ -307,9 +406,13 @@ impl Report {
         self.arms.iter().find(|arm| arm.control)
     }
 
-    /// Positions in `arms`, least median memory first; arms without a figure come last.
+    /// Positions in `arms`, least memory first (median or level at matched age, without strangers); arms without
+    /// a figure come last, and after them earlier lists.
     pub fn ranking(&self) -> Vec<usize> {
-        let memory = |index: &usize| self.arms[*index].typical_bytes().unwrap_or(u64::MAX);
+        let memory = |index: &usize| {
+            let arm = &self.arms[*index];
+            (arm.earlier_list_of.is_some(), arm.typical_bytes().unwrap_or(u64::MAX))
+        };
         let mut order: Vec<usize> = (0..self.arms.len()).collect();
         order.sort_by_key(memory);
         order
@@ -322,8 +425,25 @@ impl Arm {
         self.memory.as_ref().map(|memory| memory.final_bytes)
     }
 
-    /// The median after warm-up; the last reading where a run was too short for one.
+    /// What the arm needs: without strangers the median after warm-up or the level at the matched age; the last
+    /// reading where there is neither.
     pub fn typical_bytes(&self) -> Option<u64> {
-        self.memory.as_ref().map(|memory| memory.median_bytes.unwrap_or(memory.final_bytes))
+        let treated = self.as_treated.as_ref();
+        treated
+            .and_then(|treated| treated.level_bytes.or(treated.final_bytes))
+            .or_else(|| self.memory.as_ref().map(|memory| memory.median_bytes.unwrap_or(memory.final_bytes)))
+    }
+
+    /// The ratio to the control without strangers.
+    pub fn ratio_as_treated(&self) -> Option<&Ratio> {
+        match &self.as_treated {
+            Some(treated) => treated.ratio_to_control.as_ref(),
+            None => self.ratio_to_control.as_ref(),
+        }
+    }
+
+    /// How many of its services belong to it.
+    pub fn services_belonging(&self) -> u32 {
+        self.as_treated.as_ref().map_or(self.services, |treated| treated.services)
     }
 }

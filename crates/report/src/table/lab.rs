@@ -1,56 +1,10 @@
-//! The tables of a report as texts: terminal, Markdown and HTML show the same ones.
+//! The tables of a lab run.
 
 use heaptrial_model::{Identity, Metric};
 
-use crate::document::{Arm, ConsensusAge, Report, Service};
+use super::{Detail, Emphasis, Row, Table, figure, optional, p_value, p_values, ratio, text, treatment};
+use crate::document::{ConsensusAge, Report, Service};
 use crate::units::{self, Pace};
-
-/// Shown where there is no figure.
-pub(crate) const NOTHING: &str = "–";
-
-/// A table whose rows are about arms or services.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Table {
-    pub(crate) columns: Vec<Column>,
-    pub(crate) rows: Vec<Row>,
-}
-
-/// A column.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) title: String,
-    /// Whether its cells are figures, which are aligned right.
-    pub(crate) figures: bool,
-}
-
-/// A row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
-    /// Position of the arm that it is about.
-    pub(crate) arm: usize,
-    pub(crate) emphasis: Emphasis,
-    pub(crate) cells: Vec<String>,
-}
-
-/// How a row stands out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Emphasis {
-    /// Not at all.
-    None,
-    /// As the control.
-    Control,
-    /// As one without a figure.
-    Lost,
-}
-
-/// How much a table of results shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Detail {
-    /// What fits a terminal.
-    Brief,
-    /// Everything.
-    Full,
-}
 
 /// The arms' figures, least memory first.
 pub(crate) fn results(report: &Report, detail: Detail) -> Table {
@@ -71,6 +25,8 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
         (false, true) => "Ratio (95%)",
         (false, false) => "Ratio",
     }));
+    let with_test = full && p_values(report);
+    columns.extend(with_test.then(|| figure("Adjusted p")));
     columns.extend([figure("Growth"), figure("CPU"), figure("Services")]);
     if with_consensus {
         columns.push(figure(if full { "Consensus age (median, highest)" } else { "Consensus age" }));
@@ -89,6 +45,7 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
             cells.push(bytes(if metric == Metric::Rss { arm.anon_bytes_final } else { arm.rss_bytes_final }));
         }
         cells.push(ratio(arm));
+        cells.extend(with_test.then(|| p_value(arm.ratio_to_control.as_ref())));
         cells.push(optional(arm.slope_bytes_per_hour, |slope| units::growth(slope, pace)));
         cells.push(optional(arm.cpu_seconds, units::cpu));
         let all = arm.services as usize + arm.services_excluded.len();
@@ -104,7 +61,7 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
             (_, true) => Emphasis::Control,
             _ => Emphasis::None,
         };
-        Row { arm: index, emphasis, cells }
+        Row { arm: Some(index), emphasis, cells }
     });
     Table { rows: rows.collect(), columns }
 }
@@ -112,19 +69,6 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
 /// The reading that stands beside the one that is compared.
 fn other_reading(metric: Metric) -> &'static str {
     if metric == Metric::Rss { "RssAnon at end" } else { "RSS at end" }
-}
-
-/// An arm's ratio with its interval: `0.47 (0.44–0.51)`.
-pub(crate) fn ratio(arm: &Arm) -> String {
-    if arm.control {
-        return "control".to_owned();
-    }
-    optional(arm.ratio_to_control.as_ref(), |ratio| match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) => {
-            format!("{} ({}–{})", units::ratio(ratio.estimate), units::ratio(low), units::ratio(high))
-        }
-        _ => units::ratio(ratio.estimate),
-    })
 }
 
 fn consensus_age(age: &ConsensusAge) -> String {
@@ -160,7 +104,7 @@ pub(crate) fn identities(report: &Report) -> Table {
             settings.unwrap_or_else(|| "defaults".to_owned()),
         ]);
         let emphasis = if identity.is_none() { Emphasis::Lost } else { Emphasis::None };
-        Row { arm: index, emphasis, cells }
+        Row { arm: Some(index), emphasis, cells }
     });
     Table { rows: rows.collect(), columns: columns.map(text).collect() }
 }
@@ -168,14 +112,6 @@ pub(crate) fn identities(report: &Report) -> Table {
 fn settings(identity: &Identity) -> String {
     let settings = identity.settings.iter().map(|(name, value)| format!("{name}={value}"));
     settings.collect::<Vec<_>>().join(" ")
-}
-
-/// An arm's treatment in a line: `glibc, DirCache 0`.
-pub(crate) fn treatment(arm: &Arm) -> String {
-    let torrc = arm.treatment.torrc.iter().map(|(option, value)| format!("{option} {value}"));
-    let restart = arm.treatment.restart_every.map(|every| format!("restart every {every}"));
-    let parts = std::iter::once(arm.allocator.clone()).chain(torrc).chain(restart);
-    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// Every service, in the order of starting.
@@ -190,7 +126,7 @@ pub(crate) fn services(report: &Report) -> Table {
     let rows = report.services.iter().map(|service| {
         let arm = report.arms.iter().position(|arm| arm.name == service.arm).unwrap_or(0);
         let emphasis = if service.counts { Emphasis::None } else { Emphasis::Lost };
-        Row { arm, emphasis, cells: service_cells(report, service, smaps) }
+        Row { arm: Some(arm), emphasis, cells: service_cells(report, service, smaps) }
     });
     Table { rows: rows.collect(), columns }
 }
@@ -229,16 +165,4 @@ fn service_cells(report: &Report, service: &Service, smaps: bool) -> Vec<String>
         ]);
     }
     cells
-}
-
-fn optional<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
-    value.map_or_else(|| NOTHING.to_owned(), show)
-}
-
-fn text(title: &str) -> Column {
-    Column { title: title.to_owned(), figures: false }
-}
-
-fn figure(title: &str) -> Column {
-    Column { title: title.to_owned(), figures: true }
 }

@@ -1,5 +1,8 @@
 //! The report as one self-contained page: no outside resource, no script, a policy that allows neither.
 
+mod field;
+mod lab;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -8,20 +11,64 @@ use sha2::{Digest, Sha256};
 use crate::chart::{self, Chart, Layout, Look, Sheet, element};
 use crate::document::{Outcome, Report};
 use crate::markdown::EVENTS_SHOWN;
-use crate::table::{self, Detail, Emphasis, Table};
+use crate::table::{self, Emphasis, Table};
 use crate::{Trajectories, summary, units};
 
 /// The page. `report` must be printable.
 pub(crate) fn page(report: &Report, trajectories: &Trajectories) -> String {
+    let charts = Figures {
+        wide: chart::all(report, trajectories, Layout::Wide),
+        narrow: chart::all(report, trajectories, Layout::Narrow),
+    };
+    let title = format!("{} – Heaptrial report", report.name);
+    let content = html! {
+        a class="skip" href="#result" { "Skip to the result" }
+        (header(report))
+        main {
+            @if report.kind.is_lab() { (lab::body(report, &charts)) } @else { (field::body(report, &charts)) }
+        }
+    };
+    frame(&title, &report.tool_version, &content)
+}
+
+/// The page of a comparison of trials; all texts must be printable.
+pub(crate) fn comparison(
+    title: &str,
+    result: &[String],
+    rule: &str,
+    results: &Table,
+    caveats: &[String],
+    trials: &Table,
+) -> String {
+    let content = html! {
+        header { h1 { (title) } }
+        main {
+            section id="result" {
+                h2 { "Result" }
+                p class="lead" { (result.join(" ")) }
+                p class="brief" { (rule) }
+                (table_markup("Treatments", results, |_| html! {}))
+            }
+            section id="caveats" {
+                h2 { "What differed" }
+                ul { @for caveat in caveats { li { (caveat) } } }
+            }
+            section id="trials" {
+                h2 { "Trials" }
+                (table_markup("Trials", trials, |_| html! {}))
+            }
+        }
+    };
+    frame(title, env!("CARGO_PKG_VERSION"), &content)
+}
+
+/// A whole page around `content`.
+fn frame(title: &str, tool_version: &str, content: &Markup) -> String {
     let style = style();
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
         STANDARD.encode(Sha256::digest(style.as_bytes()))
     );
-    let charts = Figures {
-        wide: chart::all(report, trajectories, Layout::Wide),
-        narrow: chart::all(report, trajectories, Layout::Narrow),
-    };
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -30,24 +77,14 @@ pub(crate) fn page(report: &Report, trajectories: &Trajectories) -> String {
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta name="generator" content={ "heaptrial " (report.tool_version) };
-                title { (report.name) " – Heaptrial report" }
+                meta name="generator" content={ "heaptrial " (tool_version) };
+                title { (title) }
                 style { (PreEscaped(style)) }
             }
             body {
-                a class="skip" href="#result" { "Skip to the result" }
-                (header(report))
-                main {
-                    (result(report, &charts))
-                    (over_time(&charts))
-                    (identities(report))
-                    (services(report, &charts))
-                    (setup(report))
-                    (method(report))
-                    (events(report))
-                }
+                (content)
                 footer {
-                    p { "Made by Heaptrial " (report.tool_version) ". " (units::LEGEND) }
+                    p { "Made by Heaptrial " (tool_version) ". " (units::LEGEND) }
                 }
             }
         }
@@ -91,6 +128,7 @@ impl Figures {
 }
 
 fn header(report: &Report) -> Markup {
+    let sections: &[(&str, &str)] = if report.kind.is_lab() { &lab::SECTIONS } else { &field::SECTIONS };
     let state = if report.outcome == Outcome::Completed { "badge good" } else { "badge bad" };
     html! {
         header {
@@ -98,15 +136,12 @@ fn header(report: &Report) -> Markup {
             p class="meta" {
                 span { (summary::capitalised(report.kind.describe())) }
                 " " span class=(state) { (report.outcome.as_str()) }
-                " " time datetime=(report.started_at) { (date_and_time(&report.started_at)) }
+                " " time datetime=(report.started_at) { (summary::date_and_time(&report.started_at)) }
                 " " span { (units::duration(report.duration_seconds)) }
-                " " span { "seed " (report.seed) }
+                @if report.kind.is_lab() { " " span { "seed " (report.seed) } }
             }
             nav aria-label="Sections" {
-                @for (id, name) in [
-                    ("result", "Result"), ("over-time", "Over time"), ("identities", "What ran"),
-                    ("services", "Services"), ("setup", "Setup"), ("method", "Method"),
-                ] {
+                @for (id, name) in sections {
                     a href={ "#" (id) } { (name) } " "
                 }
             }
@@ -114,123 +149,14 @@ fn header(report: &Report) -> Markup {
     }
 }
 
-/// `2026-01-02T03:04:05.678Z` as `2026-01-02 03:04 UTC`.
-fn date_and_time(rfc3339: &str) -> String {
-    match (rfc3339.get(..10), rfc3339.get(11..16)) {
-        (Some(date), Some(time)) => format!("{date} {time} UTC"),
-        _ => rfc3339.to_owned(),
-    }
-}
-
-fn result(report: &Report, charts: &Figures) -> Markup {
-    let sentences = summary::result(report);
+fn warnings(report: &Report) -> Markup {
     let warnings = summary::warnings(report);
     html! {
-        section id="result" {
-            h2 { "Result" }
-            @if let Some((first, rest)) = sentences.split_first() {
-                p class="lead" { (first) }
-                @if !rest.is_empty() {
-                    p { (rest.join(" ")) }
-                }
+        @if !warnings.is_empty() {
+            aside class="warnings" aria-label="Warnings" {
+                h3 { (if warnings.len() == 1 { "Warning" } else { "Warnings" }) }
+                ul { @for warning in &warnings { li { (warning) } } }
             }
-            @if !warnings.is_empty() {
-                aside class="warnings" aria-label="Warnings" {
-                    h3 { (if warnings.len() == 1 { "Warning" } else { "Warnings" }) }
-                    ul { @for warning in &warnings { li { (warning) } } }
-                }
-            }
-            p class="brief" { (summary::figures_in_brief(report)) }
-            (data_table("Results by arm", &table::results(report, Detail::Full), report))
-            (charts.show("final-memory"))
-            @if !report.notes.is_empty() {
-                aside class="notes" aria-label="Notes" {
-                    ul { @for note in &report.notes { li { (note) } } }
-                }
-            }
-        }
-    }
-}
-
-fn over_time(charts: &Figures) -> Markup {
-    html! {
-        section id="over-time" {
-            h2 { "Over time" }
-            (charts.show("memory-over-time"))
-            (charts.show("distribution-at-the-end"))
-        }
-    }
-}
-
-fn identities(report: &Report) -> Markup {
-    html! {
-        section id="identities" {
-            h2 { "What really ran" }
-            p { "The allocator as proved in the running processes, beside what was asked for." }
-            (data_table("Identities by arm", &table::identities(report), report))
-            details {
-                summary { "The evidence" }
-                @for arm in &report.arms {
-                    h3 { (arm.name) }
-                    @if let Some(identity) = &arm.identity {
-                        ul {
-                            @for finding in &identity.evidence { li { (finding) } }
-                            @if let Some(sha256) = &identity.sha256 { li { "SHA-256 of the file: " code { (sha256) } } }
-                        }
-                    } @else {
-                        p { "No service counts." }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn services(report: &Report, charts: &Figures) -> Markup {
-    html! {
-        section id="services" {
-            h2 { "Services" }
-            (charts.show("trajectories"))
-            (data_table("Every service", &table::services(report), report))
-        }
-    }
-}
-
-fn setup(report: &Report) -> Markup {
-    let parameters = summary::parameters(report);
-    html! {
-        section id="setup" {
-            h2 { "Setup" }
-            dl {
-                @for (name, value) in summary::setup(report) {
-                    div { dt { (name) } dd { (value) } }
-                }
-            }
-            @if !parameters.is_empty() {
-                h3 { "Parameters of the workload" }
-                dl {
-                    @for (name, value) in parameters {
-                        div { dt { (name) } dd { (value) } }
-                    }
-                }
-            }
-            h3 { "The command that repeats it" }
-            pre tabindex="0" { code { (report.command) } }
-            h3 { "What could not be measured" }
-            @if report.unmeasured.is_empty() {
-                p { "Nothing that was asked for." }
-            } @else {
-                ul { @for missing in &report.unmeasured { li { (missing) } } }
-            }
-        }
-    }
-}
-
-fn method(report: &Report) -> Markup {
-    html! {
-        section id="method" {
-            h2 { "How the figures were made" }
-            ul { @for paragraph in summary::method(report) { li { (paragraph) } } }
         }
     }
 }
@@ -262,6 +188,10 @@ fn events(report: &Report) -> Markup {
 }
 
 fn data_table(name: &str, table: &Table, report: &Report) -> Markup {
+    table_markup(name, table, |arm| swatch(report, arm))
+}
+
+fn table_markup(name: &str, table: &Table, swatch: impl Fn(Option<usize>) -> Markup) -> Markup {
     let class = |emphasis: Emphasis| match emphasis {
         Emphasis::None => None,
         Emphasis::Control => Some("control-row"),
@@ -282,7 +212,7 @@ fn data_table(name: &str, table: &Table, report: &Report) -> Markup {
                         tr class=[class(row.emphasis)] {
                             @for (index, (cell, column)) in row.cells.iter().zip(&table.columns).enumerate() {
                                 @if index == 0 {
-                                    th scope="row" { (swatch(report, row.arm)) (cell) }
+                                    th scope="row" class=[row.arm.is_none().then_some("plain")] { (swatch(row.arm)) (breakable(cell)) }
                                 } @else if column.figures {
                                     td class="figure" { (cell) }
                                 } @else {
@@ -297,8 +227,14 @@ fn data_table(name: &str, table: &Table, report: &Report) -> Markup {
     }
 }
 
+/// A name that may be broken where its parts meet.
+fn breakable(name: &str) -> Markup {
+    html! { @for part in name.split_inclusive(['_', '@', '?', '&', '/']) { (part) wbr; } }
+}
+
 /// The arm's marker, as in the charts.
-fn swatch(report: &Report, arm: usize) -> Markup {
+fn swatch(report: &Report, arm: Option<usize>) -> Markup {
+    let Some(arm) = arm else { return html! {} };
     let marker = Look::of(report, arm).marker((7.0, 7.0), 5.0);
     let drawing =
         element("svg").class("swatch").attribute("viewBox", "0 0 14 14").attribute("aria-hidden", "true");

@@ -1,44 +1,41 @@
-//! The report for a terminal.
+//! A lab run for a terminal.
 
 use std::fmt::Write;
 
 use unicode_width::UnicodeWidthStr;
 
+use super::{GUTTER, LONGEST_NAME, Paint, pad, table_lines};
 use crate::chart::shorten;
-use crate::table::{self, Detail, Emphasis, Table};
-use crate::{Report, ReportError, escape, summary, units};
+use crate::table::{self, Detail};
+use crate::{Report, summary, units};
 
-const LONGEST_NAME: usize = 44;
 /// Enough to tell builds apart; the whole id is in the other forms.
 const BUILD_ID_DIGITS: usize = 12;
-const GUTTER: &str = "  ";
 
-/// The report as lines for a terminal, in colour if `colored`: the result, the table, what really ran,
+/// The result, the table, what really ran,
 /// warnings, and the command that repeats it.
-pub fn terminal(report: &Report, colored: bool) -> Result<String, ReportError> {
-    let report = escape::printable_report(report)?;
-    let paint = Paint { colored };
+pub(super) fn lines(report: &Report, paint: Paint) -> String {
     let mut out = String::new();
     let mut put = |line: &str| {
         let _ = writeln!(out, "{}", line.trim_end());
     };
     put(&paint.bold(&format!("{}: {}, {}", report.name, report.kind.describe(), report.outcome.as_str())));
-    put(&paint.dim(&circumstances(&report)));
+    put(&paint.dim(&circumstances(report)));
     put("");
-    for sentence in summary::result(&report) {
+    for sentence in summary::lab::result(report) {
         put(&sentence);
     }
     put("");
-    for line in table_lines(&table::results(&report, Detail::Brief), paint) {
+    for line in table_lines(&table::lab::results(report, Detail::Brief), LONGEST_NAME, paint) {
         put(&line);
     }
     put("");
     put(&paint.bold("What really ran"));
-    for line in identities(&report, paint) {
+    for line in identities(report, paint) {
         put(&line);
     }
     for (title, lines, code) in [
-        ("Warnings", &summary::warnings(&report), Paint::YELLOW),
+        ("Warnings", &summary::warnings(report), Paint::YELLOW),
         ("Not measured", &report.unmeasured, Paint::DIM),
         ("Notes", &report.notes, Paint::DIM),
     ] {
@@ -51,9 +48,9 @@ pub fn terminal(report: &Report, colored: bool) -> Result<String, ReportError> {
         }
     }
     put("");
-    put(&paint.dim(&format!("{} {}", summary::figures_in_brief(&report), units::LEGEND)));
+    put(&paint.dim(&format!("{} {}", summary::lab::figures_in_brief(report), units::LEGEND)));
     put(&format!("Repeat it: {}", report.command));
-    Ok(out)
+    out
 }
 
 fn circumstances(report: &Report) -> String {
@@ -99,73 +96,4 @@ fn identities(report: &Report, paint: Paint) -> Vec<String> {
         format!("{name}{GUTTER}{}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     });
     lines.collect()
-}
-
-fn table_lines(table: &Table, paint: Paint) -> Vec<String> {
-    let shown: Vec<Vec<String>> = table
-        .rows
-        .iter()
-        .map(|row| {
-            row.cells
-                .iter()
-                .enumerate()
-                .map(|(i, cell)| if i == 0 { shorten(cell, LONGEST_NAME) } else { cell.clone() })
-                .collect()
-        })
-        .collect();
-    let widths: Vec<usize> = (0..table.columns.len())
-        .map(|i| {
-            shown
-                .iter()
-                .map(|cells| cells[i].width())
-                .chain([table.columns[i].title.width()])
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let join = |cells: &[String]| -> String {
-        let padded = cells.iter().zip(&widths).zip(&table.columns);
-        padded
-            .map(|((cell, width), column)| pad(cell, *width, column.figures))
-            .collect::<Vec<_>>()
-            .join(GUTTER)
-    };
-    let titles: Vec<String> = table.columns.iter().map(|column| column.title.clone()).collect();
-    let mut lines = vec![paint.dim(&join(&titles))];
-    for (row, cells) in table.rows.iter().zip(&shown) {
-        let line = join(cells);
-        lines.push(match row.emphasis {
-            Emphasis::Control => paint.bold(&line),
-            Emphasis::Lost => paint.with(Paint::YELLOW, &line),
-            Emphasis::None => line,
-        });
-    }
-    lines
-}
-
-fn pad(text: &str, width: usize, right: bool) -> String {
-    let space = " ".repeat(width.saturating_sub(text.width()));
-    if right { format!("{space}{text}") } else { format!("{text}{space}") }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Paint {
-    colored: bool,
-}
-
-impl Paint {
-    const DIM: &'static str = "2";
-    const YELLOW: &'static str = "33";
-
-    fn with(self, code: &str, text: &str) -> String {
-        if self.colored { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-
-    fn bold(self, text: &str) -> String {
-        self.with("1", text)
-    }
-
-    fn dim(self, text: &str) -> String {
-        self.with(Self::DIM, text)
-    }
 }

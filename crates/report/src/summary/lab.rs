@@ -1,7 +1,8 @@
-//! The result in sentences, and what was run in pairs of a name and a value.
+//! A lab run in sentences.
 
+use super::host;
 use crate::chart::metric_name;
-use crate::document::{Arm, Report};
+use crate::document::{Arm, Report, Sampler};
 use crate::units;
 
 /// The result: who needs how much.
@@ -85,15 +86,6 @@ fn compared(arm: &Arm) -> Option<String> {
     })
 }
 
-/// All warnings, those of arms with the arm's name.
-pub(crate) fn warnings(report: &Report) -> Vec<String> {
-    let of_arms = report
-        .arms
-        .iter()
-        .flat_map(|arm| arm.warnings.iter().map(move |text| format!("{}: {text}.", arm.name)));
-    report.warnings.iter().cloned().chain(of_arms).collect()
-}
-
 /// What the figures of the table of results are, in two sentences.
 pub(crate) fn figures_in_brief(report: &Report) -> String {
     let analysis = &report.analysis;
@@ -107,17 +99,6 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
 
 /// What was run and where: names and values for a list.
 pub(crate) fn setup(report: &Report) -> Vec<(&'static str, String)> {
-    let host = &report.host;
-    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
-    let cpus = match (host.cpu_count, &host.cpu_model) {
-        (Some(count), Some(model)) => format!("{count} × {model}"),
-        (Some(count), None) => count.to_string(),
-        (None, _) => "unknown".to_owned(),
-    };
-    let kernel = match &host.architecture {
-        Some(architecture) => format!("{} ({architecture})", known(&host.kernel)),
-        None => known(&host.kernel),
-    };
     let mut setup = vec![
         ("Run", format!("{} ({})", report.name, report.kind.describe())),
         ("Started", report.started_at.clone()),
@@ -132,26 +113,17 @@ pub(crate) fn setup(report: &Report) -> Vec<(&'static str, String)> {
         ),
         ("Seed", report.seed.to_string()),
         ("Repeats", report.repeats.to_string()),
-        ("Operating system", known(&host.os)),
-        ("Kernel", kernel),
-        ("CPUs", cpus),
-        ("Memory", host.ram_bytes.map_or_else(|| "unknown".to_owned(), |bytes| units::memory(bytes as f64))),
-        ("Transparent huge pages", known(&host.thp_mode)),
-        ("Control groups", known(&host.cgroup_version)),
     ];
-    if let Some(overcommit) = &host.overcommit_memory {
-        setup.push(("vm.overcommit_memory", overcommit.clone()));
-    }
+    setup.extend(host(report));
     if let Some(share) = report.cpu_share {
         setup.push(("CPU use of the services", format!("{} of all CPUs", units::share(share))));
     }
-    setup.push(("Samples", sampling(report)));
+    setup.extend(report.sampler.map(|sampler| ("Samples", sampling(report, sampler))));
     setup.push(("Heaptrial", report.tool_version.clone()));
     setup
 }
 
-fn sampling(report: &Report) -> String {
-    let sampler = report.sampler;
+fn sampling(report: &Report, sampler: Sampler) -> String {
     let share =
         if report.duration_seconds > 0.0 { sampler.cpu_seconds / report.duration_seconds } else { 0.0 };
     format!(
@@ -179,8 +151,9 @@ pub(crate) fn method(report: &Report) -> Vec<String> {
         ),
         "Ratio to control: geometric mean over services of their medians, arm over control. The interval comes from \
          the permutations of the assignment within repeats, or from Student's t on the logarithms where there are \
-         too few of them; the unit is the service, never the single sample. Intervals and p-values are not corrected \
-         for the number of arms."
+         too few of them; the unit is the service, never the single sample. Each interval is of \
+         95% by itself; p-values are also given adjusted for the number of arms (S. Holm, \"A Simple Sequentially \
+         Rejective Multiple Test Procedure\", 1979)."
             .to_owned(),
         "Growth: Theil-Sen slope of each service after warm-up, median over services. In a short run it tells \
          settling from growing, not what happens in days. CPU: user and system time since start, mean over services."
@@ -190,31 +163,4 @@ pub(crate) fn method(report: &Report) -> Vec<String> {
             .to_owned(),
         units::LEGEND.to_owned(),
     ]
-}
-
-/// The parameters of the workload: names and values, nested ones by dotted names.
-pub(crate) fn parameters(report: &Report) -> Vec<(String, String)> {
-    let mut pairs = Vec::new();
-    collect_parameters("", &report.parameters, &mut pairs);
-    pairs
-}
-
-fn collect_parameters(name: &str, value: &serde_json::Value, pairs: &mut Vec<(String, String)>) {
-    match value {
-        serde_json::Value::Null => {}
-        serde_json::Value::Object(members) => {
-            for (member, value) in members {
-                let name = if name.is_empty() { member.clone() } else { format!("{name}.{member}") };
-                collect_parameters(&name, value, pairs);
-            }
-        }
-        serde_json::Value::String(text) => pairs.push((name.to_owned(), text.clone())),
-        other => pairs.push((name.to_owned(), other.to_string())),
-    }
-}
-
-/// With a capital letter at the start.
-pub(crate) fn capitalised(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
 }

@@ -1,0 +1,59 @@
+//! What differed between trials.
+
+use super::{ComparedTreatment, ComparedTrial};
+use crate::chart::metric_name;
+use crate::units;
+
+/// Times that differ by less than this share are the same to a reader.
+const SAME_TIME: f64 = 0.1;
+
+pub(super) fn of(trials: &[ComparedTrial], treatments: &[ComparedTreatment]) -> Vec<String> {
+    let mut caveats = Vec::new();
+    let mut told = |what: &str, value: &dyn Fn(&ComparedTrial) -> Option<String>| {
+        let values: Vec<Option<String>> = trials.iter().map(value).collect();
+        if values.windows(2).any(|pair| pair[0] != pair[1]) {
+            let each = trials.iter().zip(&values).map(|(trial, value)| {
+                format!("{} ({})", value.as_deref().unwrap_or("not known"), trial.name)
+            });
+            caveats.push(format!("{what}: {}.", each.collect::<Vec<_>>().join("; ")));
+        }
+    };
+    told("The kind of trial differs", &|trial| Some(trial.kind.describe().to_owned()));
+    told("The controls differ, and with them what a ratio means", &|trial| trial.control.clone());
+    told("The metric differs", &|trial| Some(metric_name(trial.metric).to_owned()));
+    let ages: Vec<f64> = trials.iter().map(|trial| trial.matched_age_seconds).collect();
+    if apart(&ages) {
+        told("Services are compared at different ages", &|trial| {
+            Some(units::duration(trial.matched_age_seconds))
+        });
+    }
+    let lengths: Vec<f64> = trials.iter().map(|trial| trial.duration_seconds).collect();
+    if apart(&lengths) {
+        told("The length differs", &|trial| Some(units::duration(trial.duration_seconds)));
+    }
+    told("The assignment differs", &|trial| {
+        Some(trial.assignment.clone().unwrap_or_else(|| "drawn within repeats".to_owned()))
+    });
+    told("The memory of the host differs", &|trial| {
+        trial.host.ram_bytes.map(|bytes| units::memory(bytes as f64))
+    });
+    told("The operating system differs", &|trial| trial.host.os.clone());
+    told("The kernel differs", &|trial| trial.host.kernel.clone());
+    told("Transparent huge pages differ", &|trial| trial.host.thp_mode.clone());
+    told("The version of Heaptrial differs", &|trial| Some(trial.tool_version.clone()));
+    let once = treatments.iter().filter(|treatment| treatment.results.iter().flatten().count() == 1).count();
+    if once > 0 && trials.len() > 1 {
+        let of = treatments.len();
+        let verb = if once == 1 { "was" } else { "were" };
+        caveats.push(format!(
+            "{once} of {of} treatments {verb} in one trial only: nothing there repeats the result."
+        ));
+    }
+    caveats
+}
+
+fn apart(seconds: &[f64]) -> bool {
+    let longest = seconds.iter().copied().fold(0.0, f64::max);
+    let shortest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    shortest < (1.0 - SAME_TIME) * longest
+}

@@ -1,0 +1,180 @@
+//! A comparison for the terminal, as Markdown and as a page.
+
+use std::fmt::Write;
+
+use super::{ArmInTrial, ComparedTrial, Comparison};
+use crate::table::{self, Emphasis, NOTHING, Row, Table, figure, optional, text};
+use crate::terminal::{Paint, WIDTH, table_lines, wrap};
+use crate::units::{self, Pace};
+use crate::{ReportError, escape, html, markdown, summary};
+
+const TITLE: &str = "Comparison of trials";
+const LONGEST_NAME: usize = 30;
+const RULE: &str = "Treatments are in the order of the highest ratio to the control that each has in any trial; each \
+                    ratio is to the control of its own trial, and nothing is pooled over trials.";
+
+impl Comparison {
+    /// The comparison as lines for a terminal, in colour if `colored`.
+    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
+        let comparison = escape::printable_copy(self)?;
+        let paint = Paint { colored };
+        let mut out = String::new();
+        let mut put = |line: &str| {
+            let _ = writeln!(out, "{}", line.trim_end());
+        };
+        put(&paint.bold(TITLE));
+        for sentence in comparison.result() {
+            wrap(&sentence, WIDTH, 0).iter().for_each(|line| put(line));
+        }
+        for (title, table) in [("Treatments", comparison.results()), ("Trials", comparison.settings())] {
+            put("");
+            put(&paint.bold(title));
+            table_lines(&table, LONGEST_NAME, paint).iter().for_each(|line| put(line));
+        }
+        put("");
+        put(&paint.bold("What differed"));
+        for caveat in comparison.differences() {
+            wrap(&format!("- {caveat}"), WIDTH, 2).iter().for_each(|line| put(line));
+        }
+        put("");
+        wrap(RULE, WIDTH, 0).iter().for_each(|line| put(&paint.dim(line)));
+        Ok(out)
+    }
+
+    /// The comparison as Markdown.
+    pub fn markdown(&self) -> Result<String, ReportError> {
+        let comparison = escape::printable_copy(self)?;
+        let blocks = [
+            format!("# {TITLE}"),
+            escape::markdown(&comparison.result().join(" ")),
+            "## Treatments".to_owned(),
+            markdown::table_block(&comparison.results()),
+            escape::markdown(RULE),
+            "## What differed".to_owned(),
+            markdown::list(&comparison.differences()),
+            "## Trials".to_owned(),
+            markdown::table_block(&comparison.settings()),
+        ];
+        Ok(blocks.join("\n\n") + "\n")
+    }
+
+    /// The comparison as a self-contained page.
+    pub fn html(&self) -> Result<String, ReportError> {
+        let comparison = escape::printable_copy(self)?;
+        let (results, settings) = (comparison.results(), comparison.settings());
+        Ok(html::comparison(
+            TITLE,
+            &comparison.result(),
+            RULE,
+            &results,
+            &comparison.differences(),
+            &settings,
+        ))
+    }
+
+    /// Who is best, and whether the trials agree on it.
+    fn result(&self) -> Vec<String> {
+        let mut firsts: Vec<(&str, &str)> = Vec::new();
+        for (index, trial) in self.trials.iter().enumerate() {
+            let first = self.treatments.iter().find(|treatment| {
+                treatment.results[index].as_ref().is_some_and(|result| result.place == Some(1))
+            });
+            firsts.extend(first.map(|treatment| (trial.name.as_str(), treatment.treatment.as_str())));
+        }
+        match firsts.split_first() {
+            None => vec!["No trial has a figure to compare.".to_owned()],
+            Some((first, others)) if others.iter().all(|other| other.1 == first.1) => {
+                vec![match others.len() {
+                    0 => format!("{} needs the least in {}.", first.1, first.0),
+                    1 => format!("{} needs the least in both trials.", first.1),
+                    more => format!("{} needs the least in all {} trials.", first.1, more + 1),
+                }]
+            }
+            Some(_) => {
+                let each = firsts.iter().map(|(trial, best)| format!("{best} ({trial})"));
+                let each = each.collect::<Vec<_>>().join("; ");
+                let told = format!("The trials do not agree on who needs the least: {each}.");
+                std::iter::once(told).chain(self.among_shared()).collect()
+            }
+        }
+    }
+
+    /// Who needs least among the treatments that all trials have, where several are.
+    fn among_shared(&self) -> Option<String> {
+        let shared: Vec<_> = self
+            .treatments
+            .iter()
+            .filter(|treatment| treatment.results.iter().all(Option::is_some))
+            .collect();
+        let best = |trial: usize| {
+            let place =
+                |index: &usize| shared[*index].results[trial].as_ref().and_then(|result| result.place);
+            (0..shared.len()).filter(|index| place(index).is_some()).min_by_key(place)
+        };
+        let bests: Vec<usize> = (0..self.trials.len()).map(best).collect::<Option<_>>()?;
+        let agreed = shared.len() > 1 && bests.windows(2).all(|pair| pair[0] == pair[1]);
+        let name = &shared[*bests.first()?].treatment;
+        agreed.then(|| {
+            format!("Of the {} treatments in every trial, {name} needs the least in each.", shared.len())
+        })
+    }
+
+    fn differences(&self) -> Vec<String> {
+        let nothing = || vec!["Nothing that is recorded, beside the treatments.".to_owned()];
+        if self.caveats.is_empty() { nothing() } else { self.caveats.clone() }
+    }
+
+    fn results(&self) -> Table {
+        let columns =
+            [text("Treatment"), text("Trial"), figure("Place"), figure("Ratio to own control (95%)")];
+        let columns = columns.into_iter().chain([figure("Level"), figure("Growth"), text("Verdict")]);
+        let rows = self.treatments.iter().flat_map(|treatment| {
+            let present = treatment.results.iter().zip(&self.trials);
+            present.filter_map(|(result, trial)| Some(row(&treatment.treatment, result.as_ref()?, trial)))
+        });
+        Table { rows: rows.collect(), columns: columns.chain([figure("Services")]).collect() }
+    }
+
+    fn settings(&self) -> Table {
+        let columns = [text("Trial"), text("Kind"), text("Started"), figure("Length"), figure("Matched age")];
+        let columns = columns.into_iter().chain([text("Control"), figure("Services")]).collect();
+        let rows = self.trials.iter().map(|trial| Row {
+            arm: None,
+            emphasis: Emphasis::None,
+            cells: vec![
+                trial.name.clone(),
+                if trial.kind.is_lab() { "lab" } else { "field" }.to_owned(),
+                summary::date_and_time(&trial.started_at),
+                units::duration(trial.duration_seconds),
+                units::duration(trial.matched_age_seconds),
+                trial.control.clone().unwrap_or_else(|| NOTHING.to_owned()),
+                trial.services.to_string(),
+            ],
+        });
+        Table { rows: rows.collect(), columns }
+    }
+}
+
+fn row(treatment: &str, result: &ArmInTrial, trial: &ComparedTrial) -> Row {
+    let ratio = table::ratio_with_interval(result.ratio_to_control.as_ref());
+    let pace = if trial.kind.is_lab() { Pace::for_length(trial.matched_age_seconds) } else { Pace::Day };
+    let bytes = optional(result.slope_bytes_per_hour, |slope| units::growth(slope, pace));
+    let growth = match &result.growth_share_per_day {
+        Some(share) => format!("{} ({bytes})", units::signed_percent(share.value)),
+        None => bytes,
+    };
+    Row {
+        arm: None,
+        emphasis: if result.control { Emphasis::Control } else { Emphasis::None },
+        cells: vec![
+            treatment.to_owned(),
+            trial.name.clone(),
+            optional(result.place, |place| place.to_string()),
+            if result.control { "control".to_owned() } else { ratio },
+            optional(result.level_bytes, |bytes| units::memory(bytes as f64)),
+            growth,
+            optional(result.verdict.clone(), |verdict| verdict),
+            result.services.to_string(),
+        ],
+    }
+}

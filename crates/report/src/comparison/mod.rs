@@ -1,0 +1,184 @@
+//! Several trials side by side. Numbers of different trials are never pooled into one.
+
+mod caveats;
+mod forms;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ReportError;
+use crate::document::{Arm, Estimate, Host, Kind, Ratio, Report};
+use crate::table;
+use heaptrial_model::Metric;
+
+/// The form of [`Comparison`] as JSON.
+pub const COMPARISON_SCHEMA_VERSION: u32 = 1;
+
+/// Several trials side by side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// [`COMPARISON_SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The trials in the order given.
+    pub trials: Vec<ComparedTrial>,
+    /// The treatments, best first: by the highest ratio to the control that a treatment has in any trial. Those
+    /// without a ratio come last.
+    pub treatments: Vec<ComparedTreatment>,
+    /// What differed between the trials, beside the treatments.
+    pub caveats: Vec<String>,
+}
+
+/// A trial of a comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComparedTrial {
+    /// Its name.
+    pub name: String,
+    /// What was run.
+    pub kind: Kind,
+    /// Start, RFC 3339 in UTC.
+    pub started_at: String,
+    /// From start to end.
+    pub duration_seconds: f64,
+    /// Treatment of the control.
+    pub control: Option<String>,
+    /// The reading that is compared.
+    pub metric: Metric,
+    /// Age at which services are compared.
+    pub matched_age_seconds: f64,
+    /// How services came into arms; lab runs have it drawn.
+    pub assignment: Option<String>,
+    /// Services with figures.
+    pub services: u32,
+    /// Where it ran.
+    pub host: Host,
+    /// Version of Heaptrial.
+    pub tool_version: String,
+}
+
+/// A treatment with its result in each trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComparedTreatment {
+    /// What was applied: allocator spec, options; the arm's name where a trial does not tell.
+    pub treatment: String,
+    /// Its arm in each trial, in the order of the trials; `None` where a trial has none.
+    pub results: Vec<Option<ArmInTrial>>,
+}
+
+/// An arm of one of the trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmInTrial {
+    /// Its name.
+    pub arm: String,
+    /// Whether it is its trial's control.
+    pub control: bool,
+    /// Its place in its trial by memory, from 1.
+    pub place: Option<u32>,
+    /// Services with figures that belong to it.
+    pub services: u32,
+    /// Median after warm-up (lab run) or level at the matched age (field trial), without strangers.
+    pub level_bytes: Option<u64>,
+    /// Memory in proportion to its own control's.
+    pub ratio_to_control: Option<Ratio>,
+    /// Growth as a share a day, in a field trial.
+    pub growth_share_per_day: Option<Estimate>,
+    /// Growth in bytes an hour.
+    pub slope_bytes_per_hour: Option<f64>,
+    /// Its verdict, in a field trial.
+    pub verdict: Option<String>,
+}
+
+/// Puts reports side by side. Arms are matched by their treatment, or by name where it is not told; earlier lists are
+/// left out.
+pub fn compare(reports: &[Report]) -> Comparison {
+    let mut treatments: Vec<ComparedTreatment> = Vec::new();
+    for (trial, report) in reports.iter().enumerate() {
+        let order = report.ranking();
+        for (index, arm) in report.arms.iter().enumerate().filter(|(_, arm)| arm.earlier_list_of.is_none()) {
+            let place = order.iter().position(|ranked| *ranked == index).filter(|_| arm.memory.is_some());
+            let treatment = treatment(arm);
+            // A second arm of the same treatment in one trial is one by itself.
+            let free = |known: &&mut ComparedTreatment| {
+                known.treatment == treatment && known.results[trial].is_none()
+            };
+            let result = Some(in_trial(arm, place.map(|place| place as u32 + 1)));
+            match treatments.iter_mut().find(free) {
+                Some(known) => known.results[trial] = result,
+                None => {
+                    let mut results = vec![None; reports.len()];
+                    results[trial] = result;
+                    treatments.push(ComparedTreatment { treatment, results });
+                }
+            }
+        }
+    }
+    treatments.sort_by(|a, b| a.worst().total_cmp(&b.worst()));
+    let mut trials: Vec<ComparedTrial> = reports.iter().map(trial).collect();
+    for later in 1..trials.len() {
+        let same = reports[..later].iter().filter(|earlier| earlier.name == reports[later].name).count();
+        if same > 0 {
+            trials[later].name = format!("{} ({})", reports[later].name, same + 1);
+        }
+    }
+    let caveats = caveats::of(&trials, &treatments);
+    Comparison { schema_version: COMPARISON_SCHEMA_VERSION, trials, treatments, caveats }
+}
+
+impl ComparedTreatment {
+    /// The highest ratio to a control in any trial.
+    fn worst(&self) -> f64 {
+        let results = || self.results.iter().flatten();
+        let ratios = results().filter_map(|result| match &result.ratio_to_control {
+            Some(ratio) => Some(ratio.estimate),
+            None => result.control.then_some(1.0),
+        });
+        ratios
+            .fold(None, |worst: Option<f64>, ratio| Some(worst.map_or(ratio, |worst| worst.max(ratio))))
+            .unwrap_or(f64::INFINITY)
+    }
+}
+
+impl Comparison {
+    /// The comparison as JSON.
+    pub fn json(&self) -> Result<String, ReportError> {
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        Ok(text)
+    }
+}
+
+fn treatment(arm: &Arm) -> String {
+    Some(table::treatment(arm)).filter(|text| !text.is_empty()).unwrap_or_else(|| arm.name.clone())
+}
+
+fn in_trial(arm: &Arm, place: Option<u32>) -> ArmInTrial {
+    ArmInTrial {
+        arm: arm.name.clone(),
+        control: arm.control,
+        place,
+        services: arm.services_belonging(),
+        level_bytes: arm.typical_bytes(),
+        ratio_to_control: arm.ratio_as_treated().cloned(),
+        growth_share_per_day: arm.growth.as_ref().map(|growth| growth.share_per_day),
+        slope_bytes_per_hour: match &arm.growth {
+            Some(growth) => Some(growth.bytes_per_day.value / 24.0),
+            None => arm.slope_bytes_per_hour,
+        },
+        verdict: arm.verdict.clone(),
+    }
+}
+
+fn trial(report: &Report) -> ComparedTrial {
+    let compared = report.arms.iter().filter(|arm| arm.earlier_list_of.is_none());
+    ComparedTrial {
+        name: report.name.clone(),
+        kind: report.kind,
+        started_at: report.started_at.clone(),
+        duration_seconds: report.duration_seconds,
+        control: report.control().map(treatment),
+        metric: report.analysis.metric,
+        matched_age_seconds: report.analysis.matched_age_seconds,
+        assignment: report.assignment.clone(),
+        services: compared.map(Arm::services_belonging).sum(),
+        host: report.host.clone(),
+        tool_version: report.tool_version.clone(),
+    }
+}

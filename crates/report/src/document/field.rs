@@ -1,0 +1,80 @@
+//! What only the report of a field trial has.
+
+use serde::{Deserialize, Serialize};
+
+use super::{FindingKind, Ratio, Severity};
+
+/// An arm's figures over the services that belong to it, without strangers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AsTreated {
+    /// Services.
+    pub services: u32,
+    /// Arithmetic mean of the last readings of the metric.
+    pub final_bytes: Option<u64>,
+    /// The same where the metric is RSS.
+    pub rss_bytes_final: Option<u64>,
+    /// Geometric mean of the levels at the matched age.
+    pub level_bytes: Option<u64>,
+    /// The arm's memory in proportion to the control's, both without strangers.
+    pub ratio_to_control: Option<Ratio>,
+}
+
+/// Something odd about the data, and what it does to the result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was looked for.
+    pub kind: FindingKind,
+    /// How grave.
+    pub severity: Severity,
+    /// Names of the arms that it is about.
+    pub arms: Vec<String>,
+    /// Names of the services that it is about.
+    pub services: Vec<String>,
+    /// What was found.
+    pub evidence: String,
+    /// What it does to the result.
+    pub effect: String,
+}
+
+/// A sudden change of level common to the services of an arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LevelChange {
+    /// When, RFC 3339 in UTC.
+    pub at: String,
+    /// Median age of the services then, in days.
+    pub age_days: f64,
+    /// Level after over level before.
+    pub factor: f64,
+    /// Services that agree.
+    pub services_agreeing: u32,
+    /// Services that have readings on both sides.
+    pub services: u32,
+    /// p-value, adjusted for all times that were looked at (Holm).
+    pub p_value: f64,
+}
+
+/// A file that data were imported from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Its name as given.
+    pub file: String,
+    /// `memory`, `groups`, `config`, `events` or `diagnostics`.
+    pub role: String,
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    /// Rows that were read.
+    pub rows: u64,
+    /// Malformed rows that were left out.
+    pub skipped: u64,
+}
+
+/// The memory that services can use before something breaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    /// Of each service (MemoryMax).
+    pub service_bytes: Option<u64>,
+    /// Memory of the host.
+    pub host_bytes: Option<u64>,
+    /// Of the host's memory, what was available at the last reading.
+    pub host_available_bytes: Option<u64>,
+}

@@ -1,0 +1,179 @@
+//! The fleet of a field trial, from the rows of the database.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use heaptrial_analysis::{Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
+use heaptrial_model::Reading;
+use heaptrial_store::{
+    ArmRecord, EventRecord, ImportSource, LifeRecord, Readings, ServiceRecord, Store, StoreError, TrialRecord,
+};
+
+use crate::{Options, ReportError, build};
+
+/// Kinds of events after which a service runs something else.
+const TREATMENT_CHANGES: [&str; 4] = ["migration", "config_change", "config_activated", "experiment"];
+/// Lives that a thread takes at a time.
+const LIVES_AT_A_TIME: usize = 4;
+/// More readers than these wait for each other.
+const READERS_AT_MOST: usize = 8;
+/// Where SQLite keeps `user_version` in a file (<https://www.sqlite.org/fileformat.html>, section 1.3).
+const USER_VERSION_OFFSET: usize = 60;
+
+/// What a field trial's report is made from, beside its [`Fleet`].
+#[derive(Debug)]
+pub(crate) struct FleetRows {
+    pub(crate) arms: Vec<ArmRecord>,
+    pub(crate) services: Vec<ServiceRecord>,
+    pub(crate) lives: Vec<LifeRecord>,
+    pub(crate) events: Vec<EventRecord>,
+    pub(crate) sources: Vec<ImportSource>,
+}
+
+/// Reads the fleet of a trial: what [`heaptrial_analysis`] starts from.
+pub fn read_fleet(store: &Store, trial_id: i64, options: &Options) -> Result<Fleet, ReportError> {
+    let trial = build::find_trial(store, trial_id)?;
+    FleetRows::read(store, trial_id)?.fleet(store, &trial, false, options)
+}
+
+impl FleetRows {
+    pub(crate) fn read(store: &Store, trial_id: i64) -> Result<Self, ReportError> {
+        Ok(Self {
+            arms: store.arms(trial_id)?,
+            services: store.services(trial_id)?,
+            lives: store.lives(trial_id)?,
+            events: store.events(trial_id)?,
+            sources: store.import_sources(trial_id)?,
+        })
+    }
+
+    /// Reads all samples of the trial.
+    pub(crate) fn fleet(
+        &self,
+        store: &Store,
+        trial: &TrialRecord,
+        randomised: bool,
+        options: &Options,
+    ) -> Result<Fleet, ReportError> {
+        let readings = Readings::of_trial(store, trial.id, trial.plan.metric)?;
+        let by_life = read_lives(store, &readings, &self.lives)?;
+        let position: HashMap<i64, usize> =
+            self.services.iter().enumerate().map(|(index, service)| (service.id, index)).collect();
+        let mut services: Vec<FleetService> =
+            self.services.iter().map(|service| self.service(service)).collect();
+        for (life, readings) in self.lives.iter().zip(by_life) {
+            let Some(index) = position.get(&life.service_id) else { continue };
+            services[*index].lives.push(FleetLife {
+                started_at: life.started_wall_us as f64 / 1e6,
+                start: life.start,
+                contamination: life.contamination.clone(),
+                readings,
+            });
+        }
+        let fact = |name: &str| trial.plan.host_facts.get(name)?.as_f64().filter(|bytes| *bytes > 0.0);
+        Ok(Fleet {
+            arms: self.arms.iter().map(|record| self.arm(record)).collect(),
+            services,
+            events: self.events.iter().map(|event| self.event(event)).collect(),
+            limit: MemoryLimit {
+                service_bytes: options.memory_limit_bytes.map(|bytes| bytes as f64),
+                host_bytes: fact("ram_bytes"),
+                host_available_bytes: fact("available_bytes"),
+            },
+            randomised,
+            seed: trial.plan.seed,
+        })
+    }
+
+    /// Position of the arm with this row id.
+    pub(crate) fn arm_position(&self, id: i64) -> Option<usize> {
+        self.arms.iter().position(|record| record.id == id)
+    }
+
+    fn arm(&self, record: &ArmRecord) -> FleetArm {
+        FleetArm {
+            name: record.arm.name.clone(),
+            control: record.arm.control,
+            restarted: record.arm.treatment.restart_every.is_some(),
+            earlier_list_of: record.earlier_list_of.and_then(|id| self.arm_position(id)),
+        }
+    }
+
+    fn service(&self, record: &ServiceRecord) -> FleetService {
+        let arms = std::iter::once(&record.arm_id).chain(&record.also_in);
+        FleetService {
+            name: record.name.clone(),
+            arms: arms.filter_map(|id| self.arm_position(*id)).collect(),
+            block: record.block,
+            lives: Vec::new(),
+        }
+    }
+
+    fn event(&self, record: &EventRecord) -> FleetEvent {
+        FleetEvent {
+            at: record.wall_us as f64 / 1e6,
+            arm: record.arm_id.and_then(|id| self.arm_position(id)),
+            changes_treatment: TREATMENT_CHANGES.contains(&record.kind.as_str()),
+            text: format!("{}: {}", record.kind, record.text),
+        }
+    }
+}
+
+/// The readings of each life, in the order of `lives`. Shared among threads that each have a connection of their own;
+/// a thread that gets none leaves its share to the others.
+fn read_lives(
+    store: &Store,
+    readings: &Readings,
+    lives: &[LifeRecord],
+) -> Result<Vec<Vec<Reading>>, ReportError> {
+    let next = AtomicUsize::new(0);
+    let work = |store: &Store| -> Result<Vec<(usize, Vec<Reading>)>, StoreError> {
+        let mut done = Vec::new();
+        loop {
+            let first = next.fetch_add(LIVES_AT_A_TIME, Ordering::Relaxed);
+            let share = lives.iter().enumerate().skip(first).take(LIVES_AT_A_TIME);
+            if share.len() == 0 {
+                return Ok(done);
+            }
+            for (index, life) in share {
+                let mut read = readings.of_life(store, life.id, life.started_boottime_us)?;
+                read.shrink_to_fit();
+                done.push((index, read));
+            }
+        }
+    };
+    let path = store.path();
+    let helpers = if can_be_opened_again(path) { helpers(lives.len()) } else { 0 };
+    let parts: Result<Vec<_>, StoreError> = thread::scope(|scope| {
+        let help = || Store::open(path).map_or_else(|_| Ok(Vec::new()), |own| work(&own));
+        let started: Vec<_> = (0..helpers).map(|_| scope.spawn(help)).collect();
+        let own = work(store);
+        let others = started.into_iter().map(|helper| match helper.join() {
+            Ok(part) => part,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        std::iter::once(own).chain(others.collect::<Vec<_>>()).collect()
+    });
+    let mut by_life = vec![Vec::new(); lives.len()];
+    for (index, read) in parts?.into_iter().flatten() {
+        by_life[index] = read;
+    }
+    Ok(by_life)
+}
+
+fn helpers(lives: usize) -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    processors.min(READERS_AT_MOST).min(lives / LIVES_AT_A_TIME).saturating_sub(1)
+}
+
+/// A database of an older schema is opened as a copy in memory: a second one would cost as much again.
+fn can_be_opened_again(path: &Path) -> bool {
+    let mut header = [0; USER_VERSION_OFFSET + 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    let version = header[USER_VERSION_OFFSET..].iter().fold(0, |number, byte| number << 8 | i64::from(*byte));
+    read.is_ok() && version == heaptrial_store::SCHEMA_VERSION
+}

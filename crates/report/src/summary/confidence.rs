@@ -1,0 +1,112 @@
+//! What limits the conclusion of a field trial.
+
+use heaptrial_analysis::{FindingKind, Severity};
+
+use super::names;
+use super::odd::{about_strangers, findings};
+use crate::document::{Arm, Finding, Ratio, Report};
+use crate::table::field::level;
+use crate::units;
+
+/// A share of halvings further above 5% than this many standard errors is no accident.
+const ERRORS_APART: f64 = 3.0;
+
+/// What limits the conclusion.
+pub(super) fn confidence(report: &Report) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let not_drawn = report.assignment.as_deref().is_some_and(|how| how.starts_with("as listed"));
+    let unproved =
+        is(report, FindingKind::IdentityNotProved) || report.arms.iter().all(|arm| arm.identity.is_none());
+    if not_drawn {
+        sentences.push(
+            "Services were not assigned at random: intervals hold only as far as services could have been \
+             exchanged between arms."
+                .to_owned(),
+        );
+    }
+    if unproved {
+        sentences.push("What ran in each service is as the lists claim, not proved.".to_owned());
+    }
+    if report.analysis.ages_are_lower_bounds == Some(true) {
+        sentences.push("Most starts are unknown, so ages count from the first reading.".to_owned());
+    }
+    sentences.extend(same_conclusion(report));
+    let other: Vec<&Finding> = findings(report)
+        .iter()
+        .filter(|finding| finding.severity == Severity::Grave && !about_strangers(finding.kind))
+        .collect();
+    if !other.is_empty() {
+        let mut kinds: Vec<String> =
+            other.iter().map(|finding| finding.kind.describe().to_lowercase()).collect();
+        kinds.dedup();
+        sentences.push(format!("Other grave findings: {}.", names(&kinds, kinds.len())));
+    }
+    sentences.extend(self_check(report));
+    sentences
+}
+
+fn is(report: &Report, kind: FindingKind) -> bool {
+    findings(report).iter().any(|finding| finding.kind == kind)
+}
+
+/// What is concluded from a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Conclusion {
+    Less,
+    More,
+    Open,
+}
+
+fn conclusion(ratio: Option<&Ratio>) -> Conclusion {
+    match ratio.map(|ratio| (ratio.low, ratio.high)) {
+        Some((_, Some(high))) if high < 1.0 => Conclusion::Less,
+        Some((Some(low), _)) if low > 1.0 => Conclusion::More,
+        _ => Conclusion::Open,
+    }
+}
+
+/// Whether strangers change what is concluded; nothing where there are none among the arms compared.
+fn same_conclusion(report: &Report) -> Option<String> {
+    let compared = || report.arms.iter().filter(|arm| arm.earlier_list_of.is_none());
+    if !compared().any(|arm| arm.as_treated.is_some()) {
+        return None;
+    }
+    let least = |bytes: fn(&Arm) -> Option<u64>| {
+        compared().filter_map(|arm| Some((bytes(arm)?, &arm.name))).min().map(|(_, name)| name)
+    };
+    let changed: Vec<&str> = compared()
+        .filter(|arm| conclusion(arm.ratio_to_control.as_ref()) != conclusion(arm.ratio_as_treated()))
+        .map(|arm| arm.name.as_str())
+        .collect();
+    let listed = least(|arm| arm.memory.as_ref()?.median_bytes);
+    let treated = least(level);
+    Some(match (listed == treated, changed.is_empty()) {
+        (true, true) => "The conclusion is the same with and without the strangers.".to_owned(),
+        (false, _) => format!(
+            "The strangers change the conclusion: as listed {} needs the least, without them {}.",
+            listed.map_or("none", String::as_str),
+            treated.map_or("none", String::as_str)
+        ),
+        (true, false) => format!(
+            "The strangers change what is concluded of {}; the figures here are without them.",
+            names(&changed, changed.len())
+        ),
+    })
+}
+
+/// The A/A check in a sentence.
+fn self_check(report: &Report) -> Option<String> {
+    let check = report.self_check?;
+    let judged = if check.found_share > 0.05 + ERRORS_APART * check.standard_error {
+        "more than the 5% it should be, so intervals here are too narrow"
+    } else {
+        "as it should be (at most about 5%)"
+    };
+    Some(format!(
+        "Self-check: between random halves of the control a difference was found in {} of {} halvings, {judged}; \
+         ratios below {} are noise.",
+        units::share(check.found_share),
+        units::count(u64::from(check.halvings)),
+        units::ratio(check.noise_ratio)
+    ))
+}

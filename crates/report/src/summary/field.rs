@@ -1,0 +1,185 @@
+//! The summary of a field trial.
+
+use super::confidence::confidence;
+use super::{advice, names};
+use crate::chart::metric_name;
+use crate::document::{Arm, Ratio, Report};
+use crate::table::field::level;
+use crate::units;
+use crate::verdict::days_text;
+
+/// Names of services in a sentence.
+const NAMED: usize = 6;
+
+/// A paragraph of the summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Paragraph {
+    pub(crate) title: &'static str,
+    pub(crate) sentences: Vec<String>,
+}
+
+/// The summary: problem, result, recommendation, lists that are wrong, confidence.
+pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
+    let paragraph = |title, sentences: Vec<String>| Paragraph { title, sentences };
+    let all = [
+        paragraph("Problem", problem(report)),
+        paragraph("Result", result(report)),
+        paragraph("Recommendation", advice::recommendation(report)),
+        paragraph("Wrong lists", contaminated(report)),
+        paragraph("Confidence", confidence(report)),
+    ];
+    all.into_iter().filter(|paragraph| !paragraph.sentences.is_empty()).collect()
+}
+
+/// What the control needs, and what it does over time.
+fn problem(report: &Report) -> Vec<String> {
+    let Some(control) = report.control() else {
+        return vec!["The trial has no control.".to_owned()];
+    };
+    let metric = metric_name(report.analysis.metric);
+    let Some(needs) = level(control).or(control.typical_bytes()) else {
+        return vec![format!("The control, {}, has no service with readings.", control.name)];
+    };
+    let age = match level(control) {
+        Some(_) => format!("at an age of {}", units::duration(report.analysis.matched_age_seconds)),
+        None => "at the end".to_owned(),
+    };
+    let needs = units::memory(needs as f64);
+    let mut sentences =
+        vec![format!("Under the control, {}, a service needs {needs} of {metric} {age}.", control.name)];
+    sentences.extend(verdict(control));
+    sentences
+}
+
+/// `Its memory is growing: it grows by ...`.
+fn verdict(arm: &Arm) -> Option<String> {
+    let (word, reason) = (arm.verdict.as_ref()?, arm.verdict_reason.as_ref()?);
+    Some(format!("Its memory is {}: {reason}", said(word)))
+}
+
+fn said(word: &str) -> &str {
+    if word == "inconclusive" { "neither shown to be stable nor to grow" } else { word }
+}
+
+/// Arms that are compared and have a figure, least memory first.
+pub(crate) fn ranked(report: &Report) -> Vec<&Arm> {
+    let order = report.ranking().into_iter().map(|index| &report.arms[index]);
+    order.filter(|arm| arm.earlier_list_of.is_none() && level(arm).is_some()).collect()
+}
+
+/// Who needs least and most, and who grows.
+fn result(report: &Report) -> Vec<String> {
+    let ranked = ranked(report);
+    let (Some(least), Some(most)) = (ranked.first(), ranked.last()) else {
+        return vec![
+            "No arm has services with readings at an equal age, so nothing can be compared.".to_owned(),
+        ];
+    };
+    let needs = |arm: &Arm| level(arm).map_or_else(String::new, |bytes| units::memory(bytes as f64));
+    let mut sentences = Vec::new();
+    if least.control {
+        sentences.push(format!("No arm needs less than the control, {}: {}.", least.name, needs(least)));
+    } else {
+        let times =
+            least.ratio_as_treated().map_or_else(String::new, |ratio| format!(", {}", compared(ratio)));
+        sentences.push(format!("{} needs the least: {}{times}.", least.name, needs(least)));
+    }
+    if ranked.len() > 1 && !most.control {
+        let times =
+            most.ratio_as_treated().map_or_else(String::new, |ratio| format!(", {}", compared(ratio)));
+        sentences.push(format!("{} needs the most: {}{times}.", most.name, needs(most)));
+    }
+    for word in ["bloating", "growing"] {
+        let told = |arm: &&&Arm| arm.verdict.as_deref() == Some(word) && !arm.control;
+        let arms: Vec<String> = ranked.iter().filter(told).map(|arm| with_pace(arm)).collect();
+        if !arms.is_empty() {
+            let verb = if arms.len() == 1 { "is" } else { "are" };
+            sentences.push(format!("{} {verb} {word}.", names(&arms, arms.len())));
+        }
+    }
+    sentences
+}
+
+/// `mimalloc-3.0.1 (+9.1% a day, full in 12 days)`.
+fn with_pace(arm: &Arm) -> String {
+    let Some(growth) = &arm.growth else { return arm.name.clone() };
+    let bytes = units::growth(growth.bytes_per_day.value / 24.0, units::Pace::Day);
+    let full = arm.days_until_full.as_ref().map_or_else(String::new, |full| match arm.verdict.as_deref() {
+        Some("bloating") => format!(", {} left", days_text(full)),
+        _ => String::new(),
+    });
+    let within = if arm.sawtooth.is_some() { " between restarts" } else { "" };
+    format!("{} ({}, {bytes}{within}{full})", arm.name, units::signed_percent(growth.share_per_day.value))
+}
+
+/// `0.21 times the control (95% interval 0.20 to 0.22); the control needs 4.8 times as much`.
+fn compared(ratio: &Ratio) -> String {
+    let interval = match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => {
+            let unclear = if low <= 1.0 && 1.0 <= high { ", so a difference is not shown" } else { "" };
+            format!(" (95% interval {} to {}{unclear})", units::ratio(low), units::ratio(high))
+        }
+        _ => " (too few services for an interval)".to_owned(),
+    };
+    let inverse = match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) if high < 1.0 && low > 0.0 => format!(
+            "; the control needs {} times as much ({} to {})",
+            units::ratio(1.0 / ratio.estimate),
+            units::ratio(1.0 / high),
+            units::ratio(1.0 / low)
+        ),
+        _ => String::new(),
+    };
+    format!("{} times the control{interval}{inverse}", units::ratio(ratio.estimate))
+}
+
+/// Lists that hold strangers: the figure with and without them, and who they are.
+fn contaminated(report: &Report) -> Vec<String> {
+    let arms = report.arms.iter().filter(|arm| !arm.services_excluded.is_empty());
+    arms.map(|arm| {
+        let treated = arm.as_treated.as_ref();
+        let memory = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), |b| units::memory(b as f64));
+        let strangers: Vec<&str> =
+            arm.services_excluded.iter().map(|service| service.name.as_str()).collect();
+        let without = treated.map_or_else(String::new, |treated| {
+            let verb = if treated.services == 1 { "belongs" } else { "belong" };
+            format!(", {} over the {} that {verb}", memory(treated.final_bytes), treated.services)
+        });
+        let are = if strangers.len() == 1 { "is a stranger" } else { "are strangers" };
+        let earlier = arm.earlier_list_of.as_ref().map_or_else(String::new, |of| {
+            format!(" (an earlier list of {of}, which the result does not use)")
+        });
+        format!(
+            "{}{earlier}: {} over {} services as listed{without}. {} {are}: {}.",
+            arm.name,
+            memory(arm.final_bytes()),
+            arm.services,
+            strangers.len(),
+            by_likeness(report, arm)
+        )
+    })
+    .collect()
+}
+
+/// `6 like b (x, y and z), 3 like d (v, w and x)`.
+fn by_likeness(report: &Report, arm: &Arm) -> String {
+    let own = report.services.iter().filter(|service| service.arm == arm.name && !service.counts);
+    let mut groups: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
+    for service in own {
+        let like = service.like.as_deref();
+        match groups.iter_mut().find(|group| group.0 == like) {
+            Some((_, members)) => members.push(&service.name),
+            None => groups.push((like, vec![&service.name])),
+        }
+    }
+    let several = groups.len() > 1;
+    let told: Vec<String> = groups
+        .iter()
+        .map(|(like, members)| {
+            let number = if several { format!("{} ", members.len()) } else { String::new() };
+            let members = names(members, NAMED);
+            like.map_or_else(|| members.clone(), |like| format!("{number}like {like} ({members})"))
+        })
+        .collect();
+    told.join(", ")
+}

@@ -1,0 +1,77 @@
+//! What is odd about the data of a field trial, in sentences.
+
+use heaptrial_analysis::{FindingKind, Severity};
+
+use super::{names, sentence};
+use crate::document::{Finding, Report};
+use crate::units;
+
+/// Names of arms in a heading.
+const ARMS_NAMED: usize = 4;
+
+/// All of them, gravest first.
+pub(crate) fn findings(report: &Report) -> &[Finding] {
+    report.findings.as_deref().unwrap_or_default()
+}
+
+/// Findings of one kind about the same arms, which follow each other and say much the same.
+pub(crate) fn alike(report: &Report) -> Vec<&[Finding]> {
+    findings(report).chunk_by(|a, b| a.kind == b.kind && a.arms == b.arms).collect()
+}
+
+/// What a run of [`alike`] findings says, nothing twice: evidence, effect and services by turns.
+pub(crate) fn told(run: &[Finding], limit: usize) -> Vec<Told> {
+    let services = |finding: &Finding| {
+        let number = finding.services.len();
+        let word = if number == 1 { "service" } else { "services" };
+        let number = units::count(number as u64);
+        (!finding.services.is_empty())
+            .then(|| format!("{number} {word}: {}.", names(&finding.services, limit)))
+    };
+    let mut told: Vec<Told> = Vec::new();
+    for (index, finding) in run.iter().enumerate() {
+        told.push(Told::Text(sentence(&finding.evidence)));
+        let next = run.get(index + 1);
+        if next.is_none_or(|next| next.effect != finding.effect || next.services != finding.services) {
+            told.push(Told::Text(sentence(&finding.effect)));
+            told.extend(services(finding).map(Told::Services));
+        }
+    }
+    told
+}
+
+/// A part of what a finding says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Evidence or effect.
+    Text(String),
+    /// The services that it is about.
+    Services(String),
+}
+
+/// Findings that the paragraph on wrong lists tells.
+pub(crate) fn about_strangers(kind: FindingKind) -> bool {
+    matches!(
+        kind,
+        FindingKind::Contaminated
+            | FindingKind::InTwoArms
+            | FindingKind::SeparateClusters
+            | FindingKind::NearerToAnotherArm
+    )
+}
+
+/// The word for a severity.
+pub(crate) fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Grave => "grave",
+        Severity::Caution => "caution",
+        Severity::Note => "note",
+    }
+}
+
+/// The arms of a finding; none where it is about all.
+pub(crate) fn arms_of(report: &Report, finding: &Finding) -> String {
+    let compared = report.arms.iter().filter(|arm| arm.earlier_list_of.is_none()).count();
+    let all = finding.arms.len() >= compared && compared > 2;
+    if all { String::new() } else { names(&finding.arms, ARMS_NAMED) }
+}

@@ -1,0 +1,101 @@
+//! The tables of a report as texts: terminal, Markdown and HTML show the same ones.
+
+pub(crate) mod field;
+pub(crate) mod lab;
+
+use crate::document::{Arm, Ratio, Report};
+use crate::units;
+
+/// Shown where there is no figure.
+pub(crate) const NOTHING: &str = "–";
+
+/// A table whose rows are about arms or services.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Table {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) title: String,
+    /// Whether its cells are figures, which are aligned right.
+    pub(crate) figures: bool,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// Position of the arm that it is about.
+    pub(crate) arm: Option<usize>,
+    pub(crate) emphasis: Emphasis,
+    pub(crate) cells: Vec<String>,
+}
+
+/// How a row stands out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emphasis {
+    /// Not at all.
+    None,
+    /// As the control.
+    Control,
+    /// As one without a figure.
+    Lost,
+}
+
+/// How much a table of results shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// What fits a terminal.
+    Brief,
+    /// Everything.
+    Full,
+}
+
+/// An arm's ratio with its interval: `0.47 (0.44–0.51)`.
+pub(crate) fn ratio(arm: &Arm) -> String {
+    if arm.control {
+        return "control".to_owned();
+    }
+    ratio_with_interval(arm.ratio_as_treated())
+}
+
+pub(crate) fn ratio_with_interval(ratio: Option<&Ratio>) -> String {
+    optional(ratio, |ratio| match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => {
+            format!("{} ({}–{})", units::ratio(ratio.estimate), units::ratio(low), units::ratio(high))
+        }
+        _ => units::ratio(ratio.estimate),
+    })
+}
+
+/// Whether any arm was tested against the control.
+fn p_values(report: &Report) -> bool {
+    report.arms.iter().any(|arm| arm.ratio_as_treated().is_some_and(|ratio| ratio.p_value_adjusted.is_some()))
+}
+
+fn p_value(ratio: Option<&Ratio>) -> String {
+    optional(ratio.and_then(|ratio| ratio.p_value_adjusted), units::p_value)
+}
+
+/// An arm's treatment in a line: `glibc, DirCache 0`.
+pub(crate) fn treatment(arm: &Arm) -> String {
+    let torrc = arm.treatment.torrc.iter().map(|(option, value)| format!("{option} {value}"));
+    let restart = arm.treatment.restart_every.map(|every| format!("restart every {every}"));
+    let allocator = Some(arm.allocator.clone()).filter(|allocator| !allocator.is_empty());
+    let parts = allocator.into_iter().chain(torrc).chain(restart);
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn optional<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), show)
+}
+
+pub(crate) fn text(title: &str) -> Column {
+    Column { title: title.to_owned(), figures: false }
+}
+
+pub(crate) fn figure(title: &str) -> Column {
+    Column { title: title.to_owned(), figures: true }
+}

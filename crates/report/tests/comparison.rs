@@ -1,0 +1,89 @@
+//! Several trials side by side.
+
+mod fixture;
+mod fleet;
+
+use fixture::Fixture;
+use heaptrial_report::{Comparison, Options, Report, compare};
+use heaptrial_store::ImportedTrial;
+
+fn lab(fixture: &Fixture) -> Report {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, trial) = fixture.write(&folder.path().join("trial.db"));
+    Report::from_store(&store, trial, &Options::default()).unwrap()
+}
+
+fn field(trial: &ImportedTrial) -> Report {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, id) = fleet::write(trial, &folder.path().join("fleet.db"));
+    Report::from_store(&store, id, &Options::default()).unwrap()
+}
+
+#[test]
+fn a_lab_run_and_a_field_trial_on_the_terminal() {
+    let comparison = compare(&[lab(&fixture::tor()), field(&fleet::contaminated())]);
+    insta::assert_snapshot!(comparison.terminal(false).unwrap());
+}
+
+#[test]
+fn a_lab_run_and_a_field_trial_as_markdown() {
+    let comparison = compare(&[lab(&fixture::tor()), field(&fleet::contaminated())]);
+    insta::assert_snapshot!(comparison.markdown().unwrap());
+}
+
+#[test]
+fn arms_are_matched_by_treatment_and_nothing_is_pooled() {
+    let reports = [lab(&fixture::tor()), field(&fleet::contaminated())];
+    let comparison = compare(&reports);
+    let same =
+        comparison.treatments.iter().find(|treatment| treatment.treatment == "mimalloc@2.0.9").unwrap();
+    let names: Vec<&str> = same.results.iter().flatten().map(|result| result.arm.as_str()).collect();
+    assert_eq!(names, ["mimalloc@2.0.9", "group_mimalloc209"]);
+    for (result, report) in same.results.iter().flatten().zip(&reports) {
+        let own = report.arms.iter().find(|arm| arm.name == result.arm).unwrap();
+        assert_eq!(result.ratio_to_control.as_ref(), own.ratio_as_treated());
+    }
+    let earlier = |result: &heaptrial_report::ArmInTrial| result.arm.contains("historical");
+    assert!(!comparison.treatments.iter().any(|t| t.results.iter().flatten().any(earlier)));
+    for caveat in ["kind of trial", "metric", "ages", "assignment", "memory of the host"] {
+        assert!(
+            comparison.caveats.iter().any(|text| text.contains(caveat)),
+            "{caveat}: {:#?}",
+            comparison.caveats
+        );
+    }
+    let back: Comparison = serde_json::from_str(&comparison.json().unwrap()).unwrap();
+    assert_eq!(back.json().unwrap(), comparison.json().unwrap());
+}
+
+#[test]
+fn all_forms_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let comparison = compare(&[lab(&fixture::tor()), field(&fleet::contaminated())]);
+    let out = folder.path().join("comparison");
+    let written = heaptrial_report::write_comparison(&comparison, &out).unwrap();
+    assert_eq!(written, ["comparison.html", "comparison.md", "comparison.json"].map(|name| out.join(name)));
+    assert!(written.iter().all(|path| path.is_file()));
+}
+
+#[test]
+fn a_trial_beside_itself_differs_in_nothing() {
+    let report = lab(&fixture::command(4));
+    let comparison = compare(&[report.clone(), report]);
+    assert_eq!(comparison.caveats, [""; 0]);
+    assert_eq!(comparison.trials[1].name, "redis fill and delete (2)");
+    let text = comparison.terminal(false).unwrap();
+    assert!(text.contains("jemalloc@5.3.0 needs the least in both trials."), "{text}");
+    assert!(compare(&[]).terminal(false).unwrap().contains("No trial has a figure"));
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let comparison = compare(&[lab(&fixture::hostile()), field(&fleet::hostile())]);
+    let html = comparison.html().unwrap();
+    for markup in ["<script", "<img", "<b>", "\u{1b}", "\u{202e}"] {
+        assert!(!html.contains(markup), "{markup:?}");
+    }
+    assert!(!comparison.terminal(false).unwrap().chars().any(|c| c.is_control() && c != '\n'));
+    assert!(!comparison.markdown().unwrap().contains('<'));
+}

@@ -1,0 +1,219 @@
+//! The report of a field trial over a synthetic fleet.
+
+mod fleet;
+
+use fleet::{GIB, LISTS, STRANGERS};
+use heaptrial_model::LifeStart;
+use heaptrial_report::{Arm, FindingKind, Options, Report, Severity, Trajectories, terminal};
+use heaptrial_store::ImportedTrial;
+
+fn report_with(trial: &ImportedTrial, options: &Options) -> (Report, Trajectories) {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, id) = fleet::write(trial, &folder.path().join("fleet.db"));
+    Report::with_trajectories(&store, id, options).unwrap()
+}
+
+fn report(trial: &ImportedTrial) -> (Report, Trajectories) {
+    report_with(trial, &Options::default())
+}
+
+fn arm<'a>(report: &'a Report, name: &str) -> &'a Arm {
+    report.arms.iter().find(|arm| arm.name == name).unwrap()
+}
+
+/// Mean of the last readings of services, straight from what was written.
+fn mean_at_end(trial: &ImportedTrial, members: &[usize]) -> f64 {
+    let last =
+        |index: &usize| trial.services[*index].lives.last().unwrap().samples.last().unwrap().rss_bytes as f64;
+    members.iter().map(last).sum::<f64>() / members.len() as f64
+}
+
+#[test]
+fn an_arm_is_shown_as_assigned_and_as_treated() {
+    let trial = fleet::contaminated();
+    let (report, _) = report(&trial);
+    let control = arm(&report, "group_glibc");
+    let members = &trial.lists[0].members;
+    assert_eq!(control.services as usize, members.len());
+    let assigned = mean_at_end(&trial, members);
+    assert!((control.rss_bytes_final.unwrap() as f64 - assigned).abs() < 1.0);
+    let treated = control.as_treated.as_ref().unwrap();
+    assert_eq!(treated.services as usize, LISTS[0].3);
+    let belonging = mean_at_end(&trial, &members[..LISTS[0].3]);
+    assert!((treated.rss_bytes_final.unwrap() as f64 - belonging).abs() < 1.0);
+    let mut strangers: Vec<&str> =
+        control.services_excluded.iter().map(|service| service.name.as_str()).collect();
+    strangers.sort_unstable();
+    assert_eq!(strangers, ["jemalloc00", "jemalloc01", "jemalloc02", "jemalloc03"]);
+    // In both lists, once for each.
+    let twice: Vec<_> = report.services.iter().filter(|service| service.name == "jemalloc00").collect();
+    assert_eq!(twice.len(), 2);
+    assert_eq!(twice.iter().filter(|service| service.counts).count(), 1);
+    assert_eq!(report.assignment.as_deref(), Some("as listed, not drawn at random"));
+}
+
+#[test]
+fn a_field_trial_has_verdicts_findings_and_adjusted_p_values() {
+    let (report, _) = report(&fleet::contaminated());
+    let bloating = arm(&report, "group_mimalloc301");
+    assert_eq!(bloating.verdict.as_deref(), Some("bloating"));
+    assert!(bloating.verdict_reason.as_ref().unwrap().contains("a day"));
+    assert!(bloating.days_until_full.is_some());
+    assert_eq!(arm(&report, "group_mimalloc209").verdict.as_deref(), Some("stable"));
+    let growth = bloating.growth.as_ref().unwrap().bytes_per_day.value / GIB;
+    assert!((growth - 0.9).abs() < 0.05, "{growth}");
+    let small = arm(&report, "group_mimalloc209").ratio_as_treated().unwrap();
+    assert!((small.estimate - 0.2).abs() < 0.02 && small.high.unwrap() < 0.3, "{small:?}");
+    assert!(small.p_value_adjusted.unwrap() >= small.p_value.unwrap());
+    let historical = arm(&report, "group_glibc_historical");
+    assert_eq!(historical.earlier_list_of.as_deref(), Some("group_glibc"));
+    assert_eq!((&historical.verdict, &historical.ratio_to_control), (&None, &None));
+    let sawtooth = arm(&report, "group_restarted").sawtooth.unwrap();
+    assert_eq!(sawtooth.restarts as usize, 3 * LISTS[5].3);
+    let findings = report.findings.as_ref().unwrap();
+    let grave = findings.iter().find(|finding| {
+        finding.severity == Severity::Grave && finding.arms.contains(&"group_glibc".to_owned())
+    });
+    assert!(grave.is_some_and(|finding| finding.services.len() >= STRANGERS), "{findings:#?}");
+    assert!(findings.iter().any(|finding| finding.kind == FindingKind::InTwoArms));
+    assert!(report.self_check.is_some());
+    assert_eq!(report.sources.len(), 2);
+    assert_eq!(report.sampling_interval_seconds, Some(7200.0));
+    assert_eq!((&report.sampler, report.cpu_share), (&None, None));
+}
+
+#[test]
+fn nothing_is_shown_that_was_not_measured() {
+    let (report, trajectories) = report(&fleet::contaminated());
+    let markdown = report.markdown(&trajectories).unwrap();
+    for absent in ["CPU |", "Consensus", "ticks", "Repeats", "RssAnon at end", "null", "NaN", "inf"] {
+        assert!(!markdown.contains(absent), "{absent}");
+    }
+}
+
+#[test]
+fn a_growing_arm_is_named_and_a_bloating_one_never_recommended() {
+    let (report, _) = report(&fleet::contaminated());
+    let text = terminal(&report, false).unwrap();
+    let advice = text.split("Recommendation\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    assert!(advice.starts_with("group_mimalloc209: it needs clearly less"), "{advice}");
+    assert!(advice.contains("Do not leave services on group_mimalloc301"), "{advice}");
+    assert!(advice.contains("grave finding"), "{advice}");
+    // Where only the one that runs away is smaller, none is recommended.
+    let mut trial = fleet::contaminated();
+    trial.lists.retain(|list| ["group_glibc", "group_mimalloc301"].contains(&list.arm.name.as_str()));
+    trial.events.clear();
+    let (report, _) = self::report(&trial);
+    let text = terminal(&report, false).unwrap();
+    assert!(text.contains("Recommendation\nNone:"), "{text}");
+}
+
+#[test]
+fn a_memory_limit_can_be_given() {
+    let options = Options { memory_limit_bytes: Some((12.0 * GIB) as u64), ..Options::default() };
+    let (report, _) = report_with(&fleet::contaminated(), &options);
+    assert_eq!(report.analysis.memory_limit.unwrap().service_bytes, Some((12.0 * GIB) as u64));
+    let days = arm(&report, "group_mimalloc301").days_until_full.unwrap().value;
+    assert!((2.0..6.0).contains(&days), "{days}");
+    validate(&report);
+}
+
+#[test]
+fn a_fleet_without_comparable_services_is_reported_all_the_same() {
+    let mut trial = fleet::contaminated();
+    for service in &mut trial.services {
+        service.lives.truncate(1);
+        for life in &mut service.lives {
+            life.samples.truncate(1);
+            life.start = LifeStart::Unknown;
+        }
+    }
+    let (one_reading, trajectories) = report(&trial);
+    validate(&one_reading);
+    assert!(!one_reading.html(&trajectories).unwrap().contains("NaN"));
+    terminal(&one_reading, false).unwrap();
+    trial.services.iter_mut().for_each(|service| service.lives.clear());
+    let (empty, trajectories) = report(&trial);
+    validate(&empty);
+    assert_eq!(empty.samples, 0);
+    empty.html(&trajectories).unwrap();
+    empty.markdown(&trajectories).unwrap();
+    assert!(terminal(&empty, false).unwrap().contains("nothing can be compared"));
+}
+
+#[test]
+fn the_same_rows_give_the_same_bytes() {
+    let trial = fleet::contaminated();
+    let (first, again) = (report(&trial), report(&trial));
+    assert_eq!(first.0.json().unwrap(), again.0.json().unwrap());
+    assert_eq!(first.0.html(&first.1).unwrap(), again.0.html(&again.1).unwrap());
+}
+
+#[test]
+fn json_follows_the_schema_and_is_read_back() {
+    for trial in [fleet::contaminated(), fleet::hostile()] {
+        let (report, _) = report(&trial);
+        validate(&report);
+        let back: Report = serde_json::from_str(&report.json().unwrap()).unwrap();
+        assert_eq!(back.json().unwrap(), report.json().unwrap());
+    }
+}
+
+fn validate(report: &Report) {
+    let schema =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json"))
+            .unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let json = serde_json::from_str(&report.json().unwrap()).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&json).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+#[test]
+fn a_field_trial_on_the_terminal() {
+    let text = terminal(&report(&fleet::contaminated()).0, false).unwrap();
+    let widest =
+        text.lines().filter(|line| !line.starts_with("Repeat it")).map(|line| line.chars().count()).max();
+    assert!(widest.unwrap() <= 108, "{widest:?}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_field_trial_as_markdown() {
+    let (report, trajectories) = report(&fleet::contaminated());
+    insta::assert_snapshot!(report.markdown(&trajectories).unwrap());
+}
+
+/// Every service by itself would be 75 times the same.
+#[test]
+fn a_field_trial_as_json() {
+    let (mut report, _) = report(&fleet::contaminated());
+    report
+        .services
+        .retain(|service| ["glibc00", "jemalloc00", "restarted00"].contains(&service.name.as_str()));
+    insta::assert_snapshot!(report.json().unwrap());
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let (report, trajectories) = report(&fleet::hostile());
+    let html = report.html(&trajectories).unwrap();
+    for markup in ["<script", "</script", "<img", "onerror=alert(1)>", "<b>", "\u{1b}", "\u{202e}"] {
+        assert!(!html.contains(markup), "{markup:?}");
+    }
+    assert_eq!(html.matches("<style").count(), 1);
+    assert_eq!(html.matches("</svg>").count(), html.matches("<svg").count());
+    let terminal = terminal(&report, false).unwrap();
+    assert!(!terminal.chars().any(|c| c.is_control() && c != '\n'));
+    let markdown = report.markdown(&trajectories).unwrap();
+    let outside_code = markdown.split("````").step_by(2).collect::<String>();
+    let folded = ["<details>", "</details>", "<summary>", "</summary>"];
+    let rest = folded.iter().fold(outside_code, |text, tag| text.replace(tag, ""));
+    assert!(!rest.contains('<'), "{rest}");
+    for chart in report.charts(&trajectories).unwrap() {
+        let svg = chart.file();
+        assert!(!svg.contains("<script") && !svg.contains("</svg><"), "{svg}");
+    }
+}

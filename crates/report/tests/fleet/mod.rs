@@ -1,0 +1,184 @@
+//! A synthetic fleet, written through the store as an import writes it.
+#![allow(dead_code)]
+
+use std::path::Path;
+
+use heaptrial_model::{Arm, LifeStart, Metric, Treatment};
+use heaptrial_store::{
+    ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
+    NewTrial, Store,
+};
+use serde_json::json;
+
+pub const GIB: f64 = 1_073_741_824.0;
+const START_US: i64 = 1_767_323_045_000_000;
+const HOUR_US: i64 = 3_600_000_000;
+const DAY_HOURS: i64 = 24;
+
+/// What a service needs, by age in days.
+#[derive(Debug, Clone, Copy)]
+pub struct Curve {
+    pub level_gib: f64,
+    pub growth_gib_per_day: f64,
+}
+
+impl Curve {
+    fn at(self, days: f64, service: usize) -> f64 {
+        let own = 1.0 + 0.05 * (noise(service, 0) - 0.5);
+        let rise = 1.0 - 0.6 * (-days / 0.3).exp();
+        let wave = 1.0 + 0.02 * (noise(service, (days * 24.0) as usize + 1) - 0.5);
+        (self.level_gib * own * rise + self.growth_gib_per_day * days) * wave * GIB
+    }
+}
+
+/// A number in 0..1 that looks random and is always the same.
+fn noise(a: usize, b: usize) -> f64 {
+    let mut x = (b as u32).wrapping_add(7) ^ (a as u32 + 1).wrapping_mul(0x9e37_79b9);
+    x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
+    x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
+    f64::from(x ^ (x >> 16)) / f64::from(u32::MAX)
+}
+
+/// A list of the fleet: the name, what its services need, how many it has.
+pub const LISTS: [(&str, &str, Curve, usize); 6] = [
+    ("group_glibc", "glibc", Curve { level_gib: 6.0, growth_gib_per_day: 0.06 }, 14),
+    ("group_mimalloc209", "mimalloc@2.0.9", Curve { level_gib: 1.25, growth_gib_per_day: 0.0005 }, 16),
+    ("group_mimalloc217", "mimalloc@2.1.7", Curve { level_gib: 1.7, growth_gib_per_day: 0.03 }, 12),
+    ("group_jemalloc", "jemalloc@5.3.0", Curve { level_gib: 2.7, growth_gib_per_day: 0.001 }, 12),
+    ("group_mimalloc301", "mimalloc@3.0.1", Curve { level_gib: 1.5, growth_gib_per_day: 0.9 }, 12),
+    ("group_restarted", "glibc", Curve { level_gib: 5.5, growth_gib_per_day: 0.06 }, 8),
+];
+/// Services of `group_jemalloc` that the list of the control holds too.
+pub const STRANGERS: usize = 4;
+
+/// The whole fleet: a contaminated control, an arm that runs away, one that is restarted, an earlier list.
+pub fn contaminated() -> ImportedTrial {
+    let mut services = Vec::new();
+    let mut lists: Vec<ImportedList> = Vec::new();
+    for (index, (name, allocator, curve, count)) in LISTS.iter().enumerate() {
+        let restarted = *name == "group_restarted";
+        let first = services.len();
+        for number in 0..*count {
+            let seed = first + number;
+            let lives = if restarted {
+                (0..4).map(|life| life_of(*curve, seed, life * 2 * DAY_HOURS, 2 * DAY_HOURS - 1)).collect()
+            } else {
+                vec![life_of(*curve, seed, 0, 8 * DAY_HOURS)]
+            };
+            let short = name.trim_start_matches("group_");
+            services.push(ImportedService {
+                name: format!("{short}{number:02}"),
+                attributes: json!({}),
+                lives,
+            });
+        }
+        let treatment = Treatment {
+            allocator: allocator.parse().ok(),
+            restart_every: restarted.then(|| "48h".parse().unwrap()),
+            ..Treatment::default()
+        };
+        lists.push(ImportedList {
+            arm: Arm { name: (*name).to_owned(), control: index == 0, treatment },
+            earlier_list_of: None,
+            members: (first..services.len()).collect(),
+            source: format!("groups/{name}.txt"),
+        });
+    }
+    let jemalloc = lists[3].members.clone();
+    lists[0].members.extend(&jemalloc[..STRANGERS]);
+    let mut earlier = lists[0].clone();
+    earlier.arm.name = "group_glibc_historical".to_owned();
+    earlier.arm.control = false;
+    earlier.earlier_list_of = Some(0);
+    earlier.source = "groups/group_glibc_historical.txt".to_owned();
+    earlier.members = (0..8).chain(lists[1].members[..5].iter().copied()).collect();
+    lists.push(earlier);
+    let events = vec![
+        event(0, Some(4), "config_change", "mimalloc 3.0.1 enabled"),
+        event(30, None, "note", "a server was rebooted elsewhere"),
+    ];
+    trial("five allocators and a timer", lists, services, events)
+}
+
+/// Names and texts that try to be markup, terminal codes and table cells.
+pub fn hostile() -> ImportedTrial {
+    const EVIL: &str = "<script>alert(1)</script>\"'`|[x](javascript:y)&lt;";
+    let mut trial = contaminated();
+    trial.plan.name = "a|b <img src=x onerror=alert(1)>".to_owned();
+    trial.lists[0].arm.name = EVIL.to_owned();
+    trial.lists[3].arm.name = "\u{202e}evil\u{1b}[31m".to_owned();
+    trial.lists[1].source = "</title><script>alert(2)</script>".to_owned();
+    trial.services[0].name = "<b>|bold|</b>\u{1b}]0;title\u{7}".to_owned();
+    let stranger = trial.lists[3].members[0];
+    trial.services[stranger].name = "</svg><style>*{display:none}</style>".to_owned();
+    trial.sources[0].file = "</table><script>alert(3)</script>".to_owned();
+    trial.events.push(event(20, None, "warning", "</svg><script>alert(4)</script>\u{1b}[2J"));
+    trial.plan.parameters = json!({"<script>": "</dd><script>alert(5)</script>"});
+    trial.plan.command = "heaptrial import torutils '```\n<b>\u{1b}[2J'".to_owned();
+    trial
+}
+
+fn life_of(curve: Curve, seed: usize, start_hours: i64, hours: i64) -> ImportedLife {
+    let started_wall_us = START_US + start_hours * HOUR_US;
+    let sample = |hour: i64| {
+        let bytes = curve.at(hour as f64 / 24.0, seed);
+        let rss_bytes = (bytes / 1024.0).round() as u64 * 1024;
+        ImportedSample {
+            wall_us: started_wall_us + hour * HOUR_US,
+            rss_bytes,
+            vsize_bytes: Some(2 * rss_bytes),
+            hwm_bytes: Some(rss_bytes),
+        }
+    };
+    ImportedLife {
+        started_wall_us,
+        start: LifeStart::Inferred { uncertainty_us: HOUR_US },
+        samples: (1..=hours).step_by(2).map(sample).collect(),
+    }
+}
+
+fn event(hours: i64, arm: Option<usize>, kind: &str, text: &str) -> ImportedEvent {
+    let wall_us = START_US + hours * HOUR_US;
+    ImportedEvent { wall_us, service: None, arm, kind: kind.to_owned(), text: text.to_owned() }
+}
+
+fn trial(
+    name: &str,
+    lists: Vec<ImportedList>,
+    services: Vec<ImportedService>,
+    events: Vec<ImportedEvent>,
+) -> ImportedTrial {
+    let source = |file: &str, role: &str, rows, skipped| ImportSource {
+        file: file.to_owned(),
+        role: role.to_owned(),
+        sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".to_owned(),
+        rows,
+        skipped,
+    };
+    let plan = NewTrial {
+        name: name.to_owned(),
+        kind: "import_torutils".to_owned(),
+        boot_id: "import".to_owned(),
+        host_facts: json!({"ram_bytes": 270_582_939_648_u64, "kernel": "6.1.0-28-amd64"}),
+        metric: Metric::Rss,
+        seed: 7,
+        repeats: 0,
+        planned_us: 0,
+        arms: Vec::new(),
+        parameters: json!({"timezone": "-08:00"}),
+        command: "heaptrial import torutils memory.csv --groups groups/*.txt --timezone -08:00".to_owned(),
+        tool_version: "0.1.0".to_owned(),
+        started_wall_us: START_US,
+    };
+    let sources =
+        vec![source("memory.csv", "memory", 7_104, 2), source("groups/group_glibc.txt", "groups", 18, 0)];
+    ImportedTrial { plan, lists, services, events, aggregates: Vec::new(), sources }
+}
+
+/// Writes a trial into a new database at `path`; gives its row id.
+pub fn write(trial: &ImportedTrial, path: &Path) -> (Store, i64) {
+    let mut store = Store::create(path).unwrap();
+    let id = store.write_imported(trial).unwrap();
+    drop(store);
+    (Store::open(path).unwrap(), id)
+}
