@@ -5,6 +5,7 @@ mod exit;
 mod options;
 mod progress;
 mod run_folder;
+mod target;
 
 use std::process::ExitCode;
 

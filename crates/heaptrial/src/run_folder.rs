@@ -52,7 +52,14 @@ pub fn database(named: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(if path.is_dir() { path.join("heaptrial.db") } else { path })
 }
 
+/// The run whose database was written to last.
 fn newest(runs: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(runs).ok()?.flatten().map(|entry| entry.path());
-    entries.filter(|folder| folder.join("heaptrial.db").is_file()).max()
+    let written = |folder: &PathBuf| {
+        let times = ["heaptrial.db", "heaptrial.db-wal"]
+            .map(|name| fs::metadata(folder.join(name)).ok()?.modified().ok());
+        times.into_iter().flatten().max()
+    };
+    let runs = entries.filter(|folder| folder.join("heaptrial.db").is_file());
+    runs.max_by_key(|folder| (written(folder), folder.clone()))
 }

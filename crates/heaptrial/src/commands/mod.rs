@@ -1,9 +1,12 @@
 //! The commands: each parses its options, calls a library crate and prints.
 
 mod allocators;
+mod export;
 mod generate;
+mod import;
 mod lab;
 mod report;
+mod trial;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +25,15 @@ pub enum Command {
     /// List, get, verify and identify allocators
     #[command(subcommand)]
     Allocators(allocators::AllocatorsCommand),
-    /// Print a run's report and write it anew
+    /// Take in measurements that were made with other tools
+    #[command(subcommand)]
+    Import(import::ImportCommand),
+    /// Write a trial's samples as CSV, Parquet or OpenMetrics
+    Export(export::ExportOptions),
+    /// Plan a trial on a fleet
+    #[command(subcommand)]
+    Trial(trial::TrialCommand),
+    /// Print a trial's report and write it anew, or compare several trials
     Report(report::ReportOptions),
     /// Print completions for a shell
     Completions {
@@ -54,6 +65,9 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
     match command {
         Command::Lab(command) => lab::run(command, global),
         Command::Allocators(command) => Ok(allocators::run(command, global)?),
+        Command::Import(command) => import::run(command, global),
+        Command::Export(options) => export::run(&options, global),
+        Command::Trial(command) => trial::run(command, global),
         Command::Report(options) => report::run(&options, global),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man_pages(&folder),

@@ -1,49 +1,106 @@
-//! `heaptrial report`: a run's report, from its database.
+//! `heaptrial report`: a trial's report from its database, or a comparison of several.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use heaptrial_model::HumanDuration;
-use heaptrial_report::{Options, Report, Written};
+use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
 use heaptrial_store::Store;
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::run_folder;
+use crate::run_folder::RUNS;
+use crate::target::Target;
 
-/// Which run, and how it is read.
+/// Which trials, and how they are read.
 #[derive(Debug, Args)]
 pub struct ReportOptions {
-    /// A run's folder or database; without it the newest run below this folder
-    run: Option<PathBuf>,
-    /// Leave readings below this age out of medians and slopes [default: a third of the duration]
+    /// Runs' folders, databases, or trials of the database by name; without one the newest run below this folder.
+    /// Several are compared
+    #[arg(value_name = "RUN|TRIAL")]
+    trials: Vec<String>,
+    /// In a lab run: leave readings below this age out of medians and slopes [default: a third of the duration]
     #[arg(long, value_name = "DURATION")]
     warm_up: Option<HumanDuration>,
+    /// In a field trial: compare the median of this last stretch before the matched age
+    #[arg(long, value_name = "DURATION", default_value = "1d")]
+    window: HumanDuration,
+    /// In a field trial: what each service may use at most, such as 8G; tells when memory runs out
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory_limit: Option<u64>,
+    /// In a field trial: `stable` means growth within plus and minus this many percent a day
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.5, value_parser = percent)]
+    stable_margin: f64,
 }
 
-/// Writes the report of a run anew and prints it.
+/// Writes the report of a trial anew and prints it, or compares several.
 pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let database = run_folder::database(options.run.as_deref().or(global.db.as_deref()))?;
-    let store = Store::open(&database).map_err(Failure::refused)?;
-    let trials = store.trials().map_err(Failure::failed)?;
-    let trial =
-        trials.last().ok_or_else(|| Failure::refused(format!("{} holds no trial", database.display())))?;
-    let folder = match &global.out {
-        Some(folder) => folder.clone(),
-        None => database.parent().unwrap_or(Path::new(".")).to_owned(),
-    };
-    let planned = Duration::from_micros(trial.plan.planned_us.max(0) as u64);
+    if options.trials.len() > 1 {
+        return compare_trials(options, global);
+    }
+    let target = Target::find(options.trials.first().map(String::as_str), global)?;
+    let how = how(options, &target)?;
+    write_and_print(&target.store, target.trial.id, &target.folder, &how, global)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The options as the report takes them.
+fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
+    let planned = Duration::from_micros(target.trial.plan.planned_us.max(0) as u64);
     if let Some(warm_up) = options.warm_up.filter(|warm_up| warm_up.0 >= planned) {
         return Err(Failure::usage(format!(
             "--warm-up {warm_up} leaves no readings: each service was observed for {}",
             HumanDuration(planned)
         )));
     }
-    let options = Options { warm_up: options.warm_up.map(|duration| duration.0) };
-    write_and_print(&store, trial.id, &folder, &options, global)?;
+    Ok(Options {
+        warm_up: options.warm_up.map(|duration| duration.0),
+        memory_limit_bytes: options.memory_limit,
+        settings: Settings {
+            window_seconds: options.window.0.as_secs_f64(),
+            stable_margin_per_day: options.stable_margin / 100.0,
+            ..Settings::default()
+        },
+    })
+}
+
+fn compare_trials(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let mut reports = Vec::with_capacity(options.trials.len());
+    for name in &options.trials {
+        let target = Target::find(Some(name), global)?;
+        let how = how(options, &target)?;
+        reports.push(Report::from_store(&target.store, target.trial.id, &how).map_err(Failure::failed)?);
+    }
+    let comparison: Comparison = compare(&reports);
+    let folder = global.out.clone().unwrap_or_else(|| Path::new(RUNS).join("comparison"));
+    let written = heaptrial_report::write_comparison(&comparison, &folder).map_err(Failure::failed)?;
+    if global.json {
+        print!("{}", comparison.json().map_err(Failure::failed)?);
+    } else {
+        print!("{}", comparison.terminal(global.colored_stdout()).map_err(Failure::failed)?);
+        println!();
+        for path in written {
+            println!("{}", path.display());
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A size as systemd writes it: K, M, G and T are powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    parse_size::Config::new()
+        .with_binary()
+        .parse_size(text)
+        .map_err(|error| format!("{error}; expected a size such as 8G"))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value < 100.0 => Ok(value),
+        _ => Err("expected a number of percent such as 0.5".to_owned()),
+    }
 }
 
 /// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.

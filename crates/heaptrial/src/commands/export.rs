@@ -1,0 +1,82 @@
+//! `heaptrial export`: a trial's samples in formats of other tools.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use heaptrial_exchange::{ExportFormat, export};
+
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::target::Target;
+
+/// Which trial, in which form, and where to.
+#[derive(Debug, Args)]
+pub struct ExportOptions {
+    /// A run's folder, a database, or a trial of the database; without it the newest
+    trial: Option<String>,
+    /// In which form
+    #[arg(long, value_enum)]
+    format: Format,
+    /// Into this file in place of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    /// The CSV of the Tor operators' scripts: RSS, virtual size and peak of each service
+    Torutils,
+    /// Apache Parquet: a row per sample with every reading
+    Parquet,
+    /// OpenMetrics text with time stamps
+    Openmetrics,
+}
+
+/// Writes the samples.
+pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let target = Target::find(options.trial.as_deref(), global)?;
+    let format = match options.format {
+        Format::Torutils => ExportFormat::TorUtils,
+        Format::Parquet => ExportFormat::Parquet,
+        Format::Openmetrics => ExportFormat::OpenMetrics,
+    };
+    let write = |writer: &mut (dyn Write + Send)| -> Result<u64, Failure> {
+        export(&target.store, target.trial.id, format, writer).map_err(Failure::failed)
+    };
+    let Some(path) = &options.output else {
+        let stdout = io::stdout();
+        if matches!(options.format, Format::Parquet) && stdout.is_terminal() {
+            return Err(Failure::usage("Parquet is binary; name a file with --output, or redirect"));
+        }
+        write(&mut BufWriter::new(stdout))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let samples = whole_file(path, write)?;
+    eprintln!("{}: {samples} samples", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file appears whole or not at all.
+fn whole_file(
+    path: &Path,
+    write: impl Fn(&mut (dyn Write + Send)) -> Result<u64, Failure>,
+) -> Result<u64, Failure> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
+    let written = File::create(&beside).map_err(failed).and_then(|file| {
+        let mut writer = BufWriter::new(file);
+        let samples = write(&mut writer)?;
+        writer.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
+        std::fs::rename(&beside, path).map_err(failed)?;
+        Ok(samples)
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}

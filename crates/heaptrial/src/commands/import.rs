@@ -1,0 +1,211 @@
+//! `heaptrial import`: measurements that were made with other tools.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use heaptrial_exchange::{
+    ArmSummary, ImportSummary, ProblemKind, Timezone, TimezoneSource, TorUtilsImport, import_torutils,
+};
+use heaptrial_model::units;
+use heaptrial_store::Store;
+use jiff::civil::Date;
+
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::run_folder::RUNS;
+
+/// Problems that are printed; all of them are counted.
+const PROBLEMS_SHOWN: usize = 10;
+
+/// Which tool made the measurements.
+#[derive(Debug, Subcommand)]
+pub enum ImportCommand {
+    /// CSV files of the scripts with which operators of Tor relays measure (TorUtils)
+    Torutils(TorUtilsOptions),
+}
+
+/// The files.
+#[derive(Debug, Args)]
+pub struct TorUtilsOptions {
+    /// Memory measurements: the unified CSV, or one of the older formats
+    #[arg(required = true, value_name = "FILE")]
+    memory: Vec<PathBuf>,
+    /// Lists of relays, one per line; each file is an arm and names it
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    groups: Vec<PathBuf>,
+    /// Configuration of the relays (relay_config.csv)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What the operators did and when (events.csv): restarts date the starts of lives
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// State of the host (diagnostics.csv): how much memory there is
+    #[arg(long, value_name = "FILE")]
+    diagnostics: Option<PathBuf>,
+    /// Timezone of times without an offset, such as -08:00 or America/Los_Angeles [default: the offset of other times
+    /// in the events, if they have one, else the host's]
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
+    timezone: Option<Timezone>,
+    /// Date of the column day0, for the format with a column per day
+    #[arg(long, value_name = "DATE")]
+    first_day: Option<Date>,
+    /// Refuse the whole import at the first malformed row
+    #[arg(long)]
+    strict: bool,
+    /// Name of the trial [default: the memory file's, without extension]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The control arm [default: the first whose name has glibc in it, else the first]
+    #[arg(long, value_name = "ARM")]
+    control: Option<String>,
+}
+
+/// Runs one of the commands.
+pub fn run(command: ImportCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    match command {
+        ImportCommand::Torutils(options) => torutils(options, global),
+    }
+}
+
+fn torutils(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let database = database(&options, global);
+    let request = TorUtilsImport {
+        memory: options.memory,
+        groups: options.groups,
+        config: options.config,
+        events: options.events,
+        diagnostics: options.diagnostics,
+        timezone: options.timezone,
+        host_timezone: Timezone::of_host(),
+        first_day: options.first_day,
+        strict: options.strict,
+        name: options.name,
+        control: options.control,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: own_command(),
+    };
+    let existed = database.exists();
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let missing_folder = folder.filter(|folder| !folder.exists());
+    if let Some(folder) = missing_folder {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::refused(format!("cannot create {}: {error}", folder.display())))?;
+    }
+    let mut store = Store::create(&database).map_err(Failure::refused)?;
+    let imported = import_torutils(&mut store, &request);
+    drop(store);
+    let summary = imported.map_err(|error| {
+        if !existed {
+            remove_empty(&database, missing_folder);
+        }
+        Failure::refused(error)
+    })?;
+    if global.json {
+        let json = serde_json::json!({ "schema_version": 1, "database": database, "import": summary });
+        println!("{json:#}");
+    } else {
+        print_summary(&summary, &database, global);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `--db`, or a database in the folder `--out` or in one named after the trial.
+fn database(options: &TorUtilsOptions, global: &GlobalOptions) -> PathBuf {
+    if let Some(file) = &global.db {
+        return file.clone();
+    }
+    let folder = global.out.clone().unwrap_or_else(|| {
+        let stem = options.memory.first().and_then(|file| file.file_stem());
+        let name = options.name.clone().or_else(|| stem.map(|stem| stem.to_string_lossy().into_owned()));
+        Path::new(RUNS).join(name.unwrap_or_default().replace('/', "_"))
+    });
+    folder.join("heaptrial.db")
+}
+
+/// A refused import leaves neither an empty database nor the folder made for it.
+fn remove_empty(database: &Path, folder: Option<&Path>) {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut path = database.as_os_str().to_owned();
+        path.push(suffix);
+        let _ = std::fs::remove_file(path);
+    }
+    if let Some(folder) = folder {
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+/// The command as it was typed.
+fn own_command() -> String {
+    let words = std::env::args().skip(1);
+    std::iter::once("heaptrial".to_owned())
+        .chain(words.map(|word| shell_words::quote(&word).into_owned()))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOptions) {
+    let what = match (summary.updated, summary.new_samples) {
+        (true, 0) => "nothing new".to_owned(),
+        (true, new) => format!("{} new samples", units::count(new)),
+        (false, new) => format!("{} samples", units::count(new)),
+    };
+    println!("{}: {what} of {} services", summary.trial, units::count(summary.services as u64));
+    for arm in &summary.arms {
+        println!("  {}", arm_line(arm));
+    }
+    if summary.duplicate_samples > 0 {
+        println!("{} readings were there already.", units::count(summary.duplicate_samples));
+    }
+    println!(
+        "{} lives: the starts of {} are inferred, {} began before the first reading.",
+        units::count(summary.lives_inferred + summary.lives_unknown),
+        units::count(summary.lives_inferred),
+        units::count(summary.lives_unknown)
+    );
+    let source = match summary.timezone_source {
+        TimezoneSource::Given => "as given",
+        TimezoneSource::OtherTimes => "as other times in the files have it",
+        TimezoneSource::Host => "that of this host: no time in the files tells it; --timezone names another",
+        TimezoneSource::Assumed => "assumed: no time in the files tells it; --timezone names another",
+    };
+    println!("Times without an offset are read as {} ({source}).", summary.timezone);
+    for note in &summary.notes {
+        println!("- {note}");
+    }
+    let mut shown = 0;
+    for problem in summary.problems.details.iter().take(PROBLEMS_SHOWN) {
+        eprintln!("{problem}");
+        shown += 1;
+    }
+    let malformed = summary.problems.count(ProblemKind::MalformedRow);
+    let conflicting = summary.problems.count(ProblemKind::ConflictingReading);
+    if malformed + conflicting > 0 {
+        eprintln!(
+            "{} malformed rows were left out and {} conflicting readings kept as they came first{}.",
+            units::count(malformed),
+            units::count(conflicting),
+            if malformed + conflicting > shown { " (the first are shown, --json has more)" } else { "" }
+        );
+    }
+    println!();
+    println!("{}", database.display());
+    match &global.db {
+        Some(file) => println!("Next: heaptrial --db {} report", file.display()),
+        None => println!("Next: heaptrial report"),
+    }
+}
+
+fn arm_line(arm: &ArmSummary) -> String {
+    let mut line = format!("{}: {} services", arm.name, arm.services);
+    if let Some(claimed) = &arm.claimed_allocator {
+        line.push_str(&format!(", {claimed} by its name"));
+    }
+    if arm.control {
+        line.push_str(", the control");
+    }
+    if let Some(other) = &arm.earlier_list_of {
+        line.push_str(&format!(", an earlier list of {other}"));
+    }
+    line
+}

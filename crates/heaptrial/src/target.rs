@@ -1,0 +1,81 @@
+//! Which trial a command is about: a run's folder, a database, or a trial's name.
+
+use std::path::{Path, PathBuf};
+
+use heaptrial_store::{Store, TrialRecord};
+
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::run_folder;
+
+/// A trial in its database.
+#[derive(Debug)]
+pub struct Target {
+    /// The database, opened for reading.
+    pub store: Store,
+    /// The trial.
+    pub trial: TrialRecord,
+    /// Where its report goes.
+    pub folder: PathBuf,
+}
+
+impl Target {
+    /// Finds what `named` names: a folder or database, whose last trial it is, or a trial in the database of
+    /// `--db` or of the newest run. Without a name, the last trial of that database.
+    pub fn find(named: Option<&str>, global: &GlobalOptions) -> Result<Self, Failure> {
+        let path = named.map(Path::new).filter(|path| path.exists());
+        let name = named.filter(|_| path.is_none());
+        // A name with a slash can only be a path, and says what is missing better than a list of trials.
+        let is_path = name.is_some_and(|name| name.contains('/'));
+        let place = if is_path { named.map(Path::new) } else { path.or(global.db.as_deref()) };
+        let database = match (run_folder::database(place), name) {
+            (Err(failure), None) => return Err(failure),
+            (Err(_), Some(name)) => {
+                let said = format!("`{name}` is no folder, no database and, without --db, no trial");
+                return Err(Failure::refused(format!(
+                    "{said}; name a run's folder, or a database with --db FILE"
+                )));
+            }
+            (Ok(database), _) => database,
+        };
+        let store = Store::open(&database).map_err(Failure::refused)?;
+        let mut trials = store.trials().map_err(Failure::failed)?;
+        let several = trials.len() > 1;
+        let index = match name.filter(|_| !is_path) {
+            None => trials.len().checked_sub(1),
+            Some(name) => match trials.iter().rposition(|trial| trial.plan.name == name) {
+                None => return Err(unknown(name, &database, &trials)),
+                found => found,
+            },
+        };
+        let Some(index) = index else {
+            return Err(Failure::refused(format!("{} holds no trial", database.display())));
+        };
+        let trial = trials.swap_remove(index);
+        let folder = match &global.out {
+            Some(folder) => folder.clone(),
+            None => {
+                let beside = database.parent().unwrap_or(Path::new("."));
+                if several { beside.join(folder_name(&trial)) } else { beside.to_owned() }
+            }
+        };
+        Ok(Self { store, trial, folder })
+    }
+}
+
+/// A folder for one of several trials of a database. Names of trials are free text.
+fn folder_name(trial: &TrialRecord) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = trial.plan.name.chars().map(safe).collect();
+    let name = name.trim_start_matches('.');
+    if name.is_empty() { format!("trial-{}", trial.id) } else { name.to_owned() }
+}
+
+fn unknown(name: &str, database: &Path, trials: &[TrialRecord]) -> Failure {
+    let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
+    Failure::refused(format!(
+        "{} has no trial `{name}`; it has {}",
+        database.display(),
+        if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+    ))
+}
