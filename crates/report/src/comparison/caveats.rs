@@ -1,8 +1,8 @@
-//! What differed between trials.
+//! What to mind when trials are put side by side.
 
 use super::{ComparedTreatment, ComparedTrial};
 use crate::chart::metric_name;
-use crate::units;
+use crate::{Report, units};
 
 /// Times that differ by less than this share are the same to a reader.
 const SAME_TIME: f64 = 0.1;
@@ -50,6 +50,24 @@ pub(super) fn of(trials: &[ComparedTrial], treatments: &[ComparedTreatment]) -> 
         ));
     }
     caveats
+}
+
+/// Trials that were imported from the same file do not confirm each other.
+pub(super) fn same_measurements(reports: &[Report], trials: &[ComparedTrial]) -> Option<String> {
+    let measured = |report: &Report| -> Vec<String> {
+        let memory = report.sources.iter().filter(|source| source.role == "memory");
+        memory.map(|source| source.sha256.clone()).collect()
+    };
+    let files: Vec<Vec<String>> = reports.iter().map(measured).collect();
+    let shared = |index: usize| {
+        let others = files.iter().enumerate().filter(|(other, _)| *other != index);
+        others.flat_map(|(_, files)| files).any(|file| files[index].contains(file))
+    };
+    let names: Vec<&str> =
+        (0..trials.len()).filter(|index| shared(*index)).map(|index| trials[index].name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!("The same measurements are behind {}: they do not confirm each other.", names.join(" and "))
+    })
 }
 
 fn apart(seconds: &[f64]) -> bool {

@@ -32,7 +32,7 @@ impl Comparison {
             table_lines(&table, LONGEST_NAME, paint).iter().for_each(|line| put(line));
         }
         put("");
-        put(&paint.bold("What differed"));
+        put(&paint.bold("What to mind"));
         for caveat in comparison.differences() {
             wrap(&format!("- {caveat}"), WIDTH, 2).iter().for_each(|line| put(line));
         }
@@ -50,7 +50,7 @@ impl Comparison {
             "## Treatments".to_owned(),
             markdown::table_block(&comparison.results()),
             escape::markdown(RULE),
-            "## What differed".to_owned(),
+            "## What to mind".to_owned(),
             markdown::list(&comparison.differences()),
             "## Trials".to_owned(),
             markdown::table_block(&comparison.settings()),

@@ -23,7 +23,7 @@ pub struct Comparison {
     /// The treatments, best first: by the highest ratio to the control that a treatment has in any trial. Those
     /// without a ratio come last.
     pub treatments: Vec<ComparedTreatment>,
-    /// What differed between the trials, beside the treatments.
+    /// What differed between the trials beside the treatments, and what else to mind.
     pub caveats: Vec<String>,
 }
 
@@ -118,7 +118,8 @@ pub fn compare(reports: &[Report]) -> Comparison {
             trials[later].name = format!("{} ({})", reports[later].name, same + 1);
         }
     }
-    let caveats = caveats::of(&trials, &treatments);
+    let mut caveats = Vec::from_iter(caveats::same_measurements(reports, &trials));
+    caveats.extend(caveats::of(&trials, &treatments));
     Comparison { schema_version: COMPARISON_SCHEMA_VERSION, trials, treatments, caveats }
 }
 

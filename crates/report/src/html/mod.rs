@@ -50,7 +50,7 @@ pub(crate) fn comparison(
                 (table_markup("Treatments", results, |_| html! {}))
             }
             section id="caveats" {
-                h2 { "What differed" }
+                h2 { "What to mind" }
                 ul { @for caveat in caveats { li { (caveat) } } }
             }
             section id="trials" {
