@@ -9,8 +9,13 @@ use crate::outcome::Settings;
 
 /// Services of an arm that may be too young to be compared, as a share.
 const TOO_YOUNG_SHARE: f64 = 0.1;
+/// In an arm of this many services or more one may be, if it is younger than this share of the median age.
+const FEWEST_TO_LEAVE_ONE_OUT: usize = 5;
+const FAR_YOUNGER: f64 = 0.5;
 /// Starts are inferred from readings; ages closer than this share are taken as equal.
 const TOLERANCE_SHARE: f64 = 0.001;
+/// A life that began anew needs as long a warm-up as the others: as these, the oldest tenth of an arm left out.
+const OLDEST_SHARE: f64 = 0.1;
 /// Growth is measured over days common to all arms if that leaves this share of each arm's time after warm-up.
 const COMMON_SHARE: f64 = 0.4;
 /// Lives of about equal length, and so many of them, are restarts on purpose.
@@ -26,6 +31,9 @@ pub(crate) struct Ages {
     pub(crate) sawtooth: Vec<bool>,
     /// The age at which services are compared, in seconds.
     pub(crate) matched: Option<f64>,
+    /// The least age in seconds from which growth is measured: the warm-up of the arm whose lives are shortest. A life
+    /// of some hours after an unplanned restart still settles when its own share of warm-up is over.
+    pub(crate) warm_up: f64,
     /// From when on every arm is past its warm-up, in seconds since 1970: growth is measured over the same days of
     /// load in all arms. `None` where that would leave too little.
     pub(crate) growth_from: Option<f64>,
@@ -37,11 +45,15 @@ impl Ages {
         let unknown = current().filter(|life| !life.age_known()).count();
         let lower_bounds = 2 * unknown > current().count();
         let sawtooth: Vec<bool> = (0..fleet.arms.len()).map(|arm| is_sawtooth(fleet, arm)).collect();
-        let mut ages = Self { lower_bounds, sawtooth, matched: None, growth_from: None };
+        let mut ages = Self { lower_bounds, sawtooth, matched: None, warm_up: 0.0, growth_from: None };
         let compared = |arm: &usize| fleet.arms[*arm].earlier_list_of.is_none() && !ages.sawtooth[*arm];
         let arms: Vec<usize> = (0..fleet.arms.len()).filter(compared).collect();
-        let reached = arms.iter().filter_map(|arm| ages.reached_by_most(fleet, *arm));
+        let sorted: Vec<Vec<f64>> = arms.iter().map(|arm| ages.sorted(fleet, *arm)).collect();
+        let reached = sorted.iter().filter_map(|ages| reached_by_most(ages));
         ages.matched = reached.min_by(f64::total_cmp);
+        let place = |of: &[f64]| (of.len() as f64 * (1.0 - OLDEST_SHARE)) as usize;
+        let long = sorted.iter().filter_map(|ages| ages.get(place(ages)).copied());
+        ages.warm_up = settings.warm_up_share * long.min_by(f64::total_cmp).unwrap_or(0.0);
         ages.growth_from = growth_from(fleet, settings, &arms);
         ages
     }
@@ -59,14 +71,23 @@ impl Ages {
         }
     }
 
-    /// The age that all but a tenth of the services of an arm reached.
-    fn reached_by_most(&self, fleet: &Fleet, arm: usize) -> Option<f64> {
+    /// The known ages of the services of an arm.
+    fn sorted(&self, fleet: &Fleet, arm: usize) -> Vec<f64> {
         let lives = members(fleet, arm).filter_map(|service| service.current());
         let mut ages: Vec<f64> =
             lives.filter(|life| self.usable(life)).filter_map(|life| life.last_age()).collect();
         ages.sort_unstable_by(f64::total_cmp);
-        ages.get((ages.len() as f64 * TOO_YOUNG_SHARE) as usize).copied()
+        ages
     }
+}
+
+/// The age that all but a tenth of an arm's services reached. In a small arm that is all of them; there one that was
+/// just restarted is left out in place of bringing the others to its age.
+fn reached_by_most(sorted: &[f64]) -> Option<f64> {
+    let left_out = (sorted.len() as f64 * TOO_YOUNG_SHARE) as usize;
+    let far_younger = sorted.first()? < &(FAR_YOUNGER * median(sorted)?);
+    let may_be_left_out = sorted.len() >= FEWEST_TO_LEAVE_ONE_OUT && far_younger;
+    sorted.get(left_out.max(usize::from(may_be_left_out))).copied()
 }
 
 /// The latest end of an arm's warm-up, if enough of every arm's time is left after it.
@@ -106,6 +127,11 @@ fn is_sawtooth(fleet: &Fleet, arm: usize) -> bool {
     let count = members(fleet, arm).count();
     let periodic = members(fleet, arm).filter(|service| is_periodic(service)).count();
     fleet.arms[arm].restarted || (count > 0 && 2 * periodic > count)
+}
+
+/// Whether a service belongs to an arm that is restarted at intervals.
+pub(crate) fn in_sawtooth(service: &FleetService, ages: &Ages) -> bool {
+    service.arms.first().is_some_and(|arm| ages.sawtooth[*arm])
 }
 
 /// Whether a service's complete lives are many and of about equal length.

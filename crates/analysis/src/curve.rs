@@ -43,10 +43,14 @@ impl Curves {
         Self { longest_gap: 4.0 * horizon / GRID as f64, ages: grid, services }
     }
 
+    /// Whether a service would pull the median of so many.
+    pub(crate) fn pulls(services: usize) -> bool {
+        services <= LEAVE_ONE_OUT_AT_MOST
+    }
+
     /// The median of `services`, without `left_out`.
     pub(crate) fn median_of(&self, services: &[usize], left_out: Option<usize>) -> Curve {
-        let keep_all = services.len() > LEAVE_ONE_OUT_AT_MOST;
-        let kept = || services.iter().filter(|index| keep_all || Some(**index) != left_out);
+        let kept = || services.iter().filter(|index| Some(**index) != left_out);
         self.ages
             .iter()
             .enumerate()

@@ -3,17 +3,18 @@
 use heaptrial_model::units;
 use heaptrial_stats::{
     GrowthShape, Standing, arm_shape, days_needed, first_passage, growth_shape, median, median_interval,
-    standing,
+    standing, theil_sen_slope,
 };
 use rayon::prelude::*;
 
-use crate::age::Ages;
+use crate::age::{Ages, in_sawtooth};
+use crate::common_load;
 use crate::fleet::Fleet;
 use crate::outcome::{
-    ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
-    Shape, Verdict,
+    ArmResult, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity, Shape,
+    Verdict,
 };
-use crate::service::{after_warm_up, points, slope};
+use crate::service::{after_warm_up, growth_points, logs};
 
 /// Level of the test whether most services of an arm saturate.
 const SHAPE_ALPHA: f64 = 0.05;
@@ -32,23 +33,29 @@ pub(crate) fn of_arm(
         members.iter().filter_map(|index| of(&services[*index])).collect()
     };
     let bytes = slopes(|service| service.growth_bytes_per_day);
-    let logs = slopes(|service| service.growth_log_per_day);
+    let shares = slopes(|service| service.growth_log_per_day);
     let shapes: Vec<GrowthShape> = members
         .par_iter()
-        .filter_map(|index| fleet.services[*index].current())
-        .filter_map(|life| growth_shape(&points(after_warm_up(life, ages, settings, 1.0), |bytes| bytes)))
+        .filter_map(|index| growth_shape(&growth_points(&fleet.services[*index], ages, settings, 1.0)))
         .collect();
     let shape = arm_shape(&shapes, SHAPE_ALPHA);
     let late: Vec<f64> = shapes.iter().filter_map(|shape| shape.late_to_early).collect();
     let first_age = |index: &usize| {
-        let first = after_warm_up(fleet.services[*index].current()?, ages, settings, 1.0).first()?;
-        Some(f64::from(first.age_seconds))
+        let service = &fleet.services[*index];
+        if in_sawtooth(service, ages) {
+            return Some(0.0);
+        }
+        Some(f64::from(after_warm_up(service.current()?, ages, settings, 1.0).first()?.age_seconds))
     };
     let warm_up: Vec<f64> = members.iter().filter_map(first_age).collect();
+    let shared = common_load::half_width(fleet, settings, ages, services, members);
+    let share_per_day = estimate(&shares, settings.confidence_level)?;
+    let bytes_per_day = estimate(&bytes, settings.confidence_level)?;
+    let last = median(&slopes(|service| service.final_bytes)).unwrap_or(0.0);
     Some(Growth {
-        services: logs.len() as u32,
-        bytes_per_day: estimate(&bytes, settings.confidence_level)?,
-        share_per_day: estimate(&logs, settings.confidence_level)?,
+        services: shares.len() as u32,
+        bytes_per_day: at_least(bytes_per_day, shared.map(|share| share * last)),
+        share_per_day: at_least(share_per_day, shared),
         shape: match shape.shape {
             heaptrial_stats::Shape::Linear => Shape::Linear,
             heaptrial_stats::Shape::Saturating => Shape::Saturating,
@@ -67,6 +74,17 @@ fn estimate(values: &[f64], level: f64) -> Option<Estimate> {
         low: found.interval.map(|interval| interval.0),
         high: found.interval.map(|interval| interval.1),
     })
+}
+
+/// An interval that is at least so wide on either side.
+fn at_least(estimate: Estimate, half_width: Option<f64>) -> Estimate {
+    let Some(half) = half_width else { return estimate };
+    let value = estimate.value;
+    Estimate {
+        low: estimate.low.map(|low| low.min(value - half)),
+        high: estimate.high.map(|high| high.max(value + half)),
+        ..estimate
+    }
 }
 
 /// The verdict on an arm whose services end at `final_bytes` (median).
@@ -164,8 +182,17 @@ fn until_full(
     }
     let (limit, kind) = known.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let slope = &growth.bytes_per_day;
-    let days = first_passage(final_bytes, slope.value, slope.interval(), limit)?;
+    let now = slowing(growth);
+    let interval = slope.interval().map(|(low, high)| (now * low, now * high));
+    let days = first_passage(final_bytes, now * slope.value, interval, limit)?;
     Some((Estimate { value: days.estimate, low: days.earliest, high: days.latest }, kind))
+}
+
+/// Growth in the second half over growth altogether, at most 1: what slows down is not carried on as a straight
+/// line, and what seems to speed up may be chance.
+fn slowing(growth: &Growth) -> f64 {
+    // The slope of the whole is about the mean of those of its halves.
+    growth.late_over_early.map_or(1.0, |late| (2.0 * late / (1.0 + late)).clamp(0.0, 1.0))
 }
 
 /// Days until the interval of growth is expected to decide, from how it shrank so far.
@@ -176,21 +203,19 @@ fn more_days(
     members: &[usize],
     growth: &Growth,
 ) -> Option<f64> {
-    let lives: Vec<_> = members.iter().filter_map(|index| fleet.services[*index].current()).collect();
-    let spans: Vec<f64> = lives
-        .iter()
-        .filter_map(|life| {
-            Some(life.last_age()? - f64::from(after_warm_up(life, ages, settings, 1.0).first()?.age_seconds))
-        })
-        .collect();
-    let observed = median(&spans)? / DAY;
+    let points = |share: f64| -> Vec<Vec<(f64, f64)>> {
+        members
+            .par_iter()
+            .map(|index| growth_points(&fleet.services[*index], ages, settings, share))
+            .collect()
+    };
+    let span = |points: &Vec<(f64, f64)>| Some(points.last()?.0 - points.first()?.0);
+    let observed = median(&points(1.0).iter().filter_map(span).collect::<Vec<_>>())?;
     let widths: Vec<(f64, f64)> = DURATION_SHARES
         .iter()
         .filter_map(|share| {
-            let slopes: Vec<f64> = lives
-                .par_iter()
-                .filter_map(|life| slope(after_warm_up(life, ages, settings, *share), f64::ln))
-                .collect();
+            let slopes: Vec<f64> =
+                points(*share).par_iter().filter_map(|points| theil_sen_slope(&logs(points))).collect();
             let (low, high) = median_interval(&slopes, settings.confidence_level)?.interval?;
             Some((observed * share, (high - low) / 2.0))
         })

@@ -4,6 +4,7 @@
 
 mod age;
 mod checks;
+mod common_load;
 mod curve;
 mod figures;
 mod fleet;

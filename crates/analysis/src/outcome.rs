@@ -49,7 +49,8 @@ pub struct Estimate {
 pub struct Analysis {
     /// What was chosen.
     pub settings: Settings,
-    /// The age at which services are compared, in seconds: at least nine in ten services of every arm reached it.
+    /// The age at which services are compared, in seconds: at least nine in ten services of every arm reached it, of
+    /// small arms all but one that was restarted.
     pub matched_age_seconds: Option<f64>,
     /// Whether ages count from first readings because most starts are unknown.
     pub ages_are_lower_bounds: bool,

@@ -1,5 +1,7 @@
 //! The procedure: what is done in which order.
 
+use std::collections::BTreeMap;
+
 use heaptrial_stats::{aa_check, median};
 use rayon::prelude::*;
 
@@ -22,8 +24,11 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
         fleet.services.par_iter().map(|service| service::figures(service, &ages, settings)).collect();
     let mut members = vec![Vec::new(); fleet.arms.len()];
     for (index, service) in fleet.services.iter().enumerate() {
-        for arm in &service.arms {
-            members[*arm].push(index);
+        for (place, arm) in service.arms.iter().enumerate() {
+            // A list may name a service twice.
+            if !service.arms[..place].contains(arm) {
+                members[*arm].push(index);
+            }
         }
     }
     let search = strangers::search(fleet, &services, &members, &Curves::of(fleet, &ages));
@@ -100,7 +105,7 @@ fn by_day(fleet: &Fleet, members: &[usize]) -> Vec<DayLevel> {
         .par_iter()
         .filter_map(|index| fleet.services[*index].current())
         .map(|life| {
-            let day = |age: f32| (f64::from(age) / DAY) as u32 + 1;
+            let day = |age: f32| ((f64::from(age) / DAY) as u32).saturating_add(1);
             life.readings
                 .chunk_by(|a, b| day(a.age_seconds) == day(b.age_seconds))
                 .filter_map(|chunk| {
@@ -110,15 +115,14 @@ fn by_day(fleet: &Fleet, members: &[usize]) -> Vec<DayLevel> {
                 .collect()
         })
         .collect();
-    let last = of_services.iter().flatten().map(|day| day.0).max().unwrap_or(0);
-    let mut days = vec![Vec::new(); last as usize + 1];
+    let mut days: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for (day, level) in of_services.iter().flatten() {
-        days[*day as usize].push(*level);
+        days.entry(*day).or_default().push(*level);
     }
-    let level = |(day, levels): (usize, &Vec<f64>)| {
-        Some(DayLevel { day: day as u32, services: levels.len() as u32, median_bytes: median(levels)? })
+    let level = |(day, levels): (&u32, &Vec<f64>)| {
+        Some(DayLevel { day: *day, services: levels.len() as u32, median_bytes: median(levels)? })
     };
-    days.iter().enumerate().filter_map(level).collect()
+    days.iter().filter_map(level).collect()
 }
 
 fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Option<Sawtooth> {

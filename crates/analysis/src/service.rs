@@ -3,13 +3,13 @@
 use heaptrial_model::{Reading, units};
 use heaptrial_stats::{median, theil_sen_slope, thin, time_average};
 
-use crate::age::{Ages, tolerance};
+use crate::age::{Ages, in_sawtooth, tolerance};
 use crate::fleet::{FleetLife, FleetService, bytes};
 use crate::outcome::{DAY, ServiceResult, Settings};
 
 /// Points that a slope is computed from: medians of equally long runs of readings.
 pub(crate) const SLOPE_POINTS: usize = 150;
-/// Fewer readings after warm-up make no slope.
+/// Fewer readings after warm-up, or lives, make no slope.
 pub(crate) const SLOPE_READINGS: usize = 5;
 /// Readings further apart than this many times the usual distance have a gap between them.
 const GAP_FACTOR: f64 = 5.0;
@@ -17,16 +17,15 @@ const GAP_FACTOR: f64 = 5.0;
 /// The figures of a service, but for whether it is a stranger in its arms.
 pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) -> ServiceResult {
     let life = service.current();
-    let sawtooth = service.arms.first().is_some_and(|arm| ages.sawtooth[*arm]);
+    let sawtooth = in_sawtooth(service, ages);
     let time_average_bytes = average_over_time(service);
     let (level_bytes, no_level) = match life.map(|life| level(life, ages, settings)) {
-        _ if sawtooth => (time_average_bytes, None),
+        _ if sawtooth => (time_average_bytes.filter(|bytes| *bytes > 0.0), None),
         Some(Ok(level)) => (Some(level), None),
         Some(Err(why)) => (None, Some(why)),
         None => (None, Some("it has no readings".to_owned())),
     };
-    let growth = life.map(|life| after_warm_up(life, ages, settings, 1.0));
-    let slope = |of: fn(f64) -> f64| growth.as_ref().and_then(|readings| slope(readings, of));
+    let growth = growth_points(service, ages, settings, 1.0);
     ServiceResult {
         name: service.name.clone(),
         arms: service.arms.clone(),
@@ -41,8 +40,8 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
             .map(|kib| f64::from(kib) * 1024.0),
         level_bytes,
         no_level,
-        growth_bytes_per_day: slope(|bytes| bytes),
-        growth_log_per_day: slope(f64::ln),
+        growth_bytes_per_day: theil_sen_slope(&growth),
+        growth_log_per_day: theil_sen_slope(&logs(&growth)),
         time_average_bytes,
         stranger_in: Vec::new(),
     }
@@ -83,7 +82,7 @@ pub(crate) fn after_warm_up<'l>(
     let first = life.readings.first().map_or(0.0, |reading| f64::from(reading.age_seconds));
     // Where the start is unknown the first reading may be of any age.
     let first = if life.age_known() { 0.0 } else { first };
-    let own = first + settings.warm_up_share * (last - first);
+    let own = first + (settings.warm_up_share * (last - first)).max(ages.warm_up);
     let start = ages.growth_from.map_or(own, |from| own.max(from - life.started_at));
     let end = start + share * (last - start);
     let from = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < start);
@@ -91,21 +90,43 @@ pub(crate) fn after_warm_up<'l>(
     life.readings.get(from..to).unwrap_or(&[])
 }
 
-/// (age in days, value) of readings, thinned; empty where a value is not finite, as the logarithm of 0.
-pub(crate) fn points(readings: &[Reading], value: fn(f64) -> f64) -> Vec<(f64, f64)> {
-    let all: Vec<(f64, f64)> = readings
-        .iter()
-        .map(|reading| (f64::from(reading.age_seconds) / DAY, value(bytes(reading))))
-        .collect();
-    if all.iter().any(|point| !point.1.is_finite()) { Vec::new() } else { thin(&all, SLOPE_POINTS) }
+/// What growth of a service is measured from: (days, bytes), up to a share of the time after warm-up. Of a life,
+/// age and medians of runs of readings; of a service that is restarted at intervals, start and median of each of
+/// its complete lives, because what grows between two restarts is lost at the next. Empty where there is too
+/// little.
+pub(crate) fn growth_points(
+    service: &FleetService,
+    ages: &Ages,
+    settings: &Settings,
+    share: f64,
+) -> Vec<(f64, f64)> {
+    let points = if in_sawtooth(service, ages) {
+        let mut lives = lives_as_points(service);
+        lives.truncate((share * lives.len() as f64).ceil() as usize);
+        lives
+    } else {
+        let readings = service.current().map_or(&[][..], |life| after_warm_up(life, ages, settings, share));
+        readings.iter().map(|reading| (f64::from(reading.age_seconds) / DAY, bytes(reading))).collect()
+    };
+    if points.len() < SLOPE_READINGS { Vec::new() } else { thin(&points, SLOPE_POINTS) }
 }
 
-/// Slope in value per day.
-pub(crate) fn slope(readings: &[Reading], value: fn(f64) -> f64) -> Option<f64> {
-    if readings.len() < SLOPE_READINGS {
-        return None;
+/// Start in days since the first one and median bytes of the lives of a service but the last, which goes on.
+fn lives_as_points(service: &FleetService) -> Vec<(f64, f64)> {
+    let lives: Vec<&FleetLife> = service.lives.iter().filter(|life| !life.readings.is_empty()).collect();
+    let Some((_, complete)) = lives.split_last() else { return Vec::new() };
+    let Some(first) = complete.first().map(|life| life.started_at) else { return Vec::new() };
+    let middle = |life: &FleetLife| median(&life.readings.iter().map(bytes).collect::<Vec<_>>());
+    let known = complete.iter().filter(|life| life.age_known());
+    known.filter_map(|life| Some(((life.started_at - first) / DAY, middle(life)?))).collect()
+}
+
+/// The same on the log scale; empty where a value has no logarithm.
+pub(crate) fn logs(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.iter().any(|point| point.1 <= 0.0) {
+        return Vec::new();
     }
-    theil_sen_slope(&points(readings, value))
+    points.iter().map(|(days, bytes)| (*days, bytes.ln())).collect()
 }
 
 /// The usual distance between readings of a life in seconds: the median.

@@ -70,7 +70,7 @@ pub(super) fn unequal(
         services: Vec::new(),
         evidence: format!("median ages at the last reading: {}", told.join(", ")),
         effect: "Last readings compare memory of unequal age and should not be set against each other; levels and ratios \
-                 are at the matched age."
+                 are at the matched age. Arms that started on other days met that age under other load."
             .to_owned(),
     })
 }

@@ -1,37 +1,48 @@
 //! Services that appear, vanish or lack samples.
 
-use heaptrial_stats::median;
+use heaptrial_stats::{median, quantile};
 
 use super::{several, span};
-use crate::fleet::{Fleet, FleetService};
+use crate::fleet::{Fleet, FleetLife, FleetService};
 use crate::outcome::{DAY, Finding, FindingKind, Severity};
 use crate::service::usual_distance;
 
-/// A service that starts late or ends early by this many usual distances between readings is told.
+/// A service that starts late or ends early by this many usual distances between readings is told,
 const MISSED_READINGS: f64 = 3.0;
-/// A service with a smaller share of its arm's usual number of readings lacks samples.
+/// if that is this many times longer than gaps are that a service in ten has anyway.
+const GAP_FACTOR: f64 = 1.5;
+const GAP_SHARE: f64 = 0.9;
+/// A service with a smaller share of its arm's usual number of readings lacks samples,
 const FEWEST_SHARE: f64 = 0.7;
+/// if that is fewer by so many roots of the usual number: of few readings some are missing by chance.
+const FEWER_ROOTS: f64 = 1.5;
 
 /// First and last reading of a service, in seconds since 1970.
 pub(super) fn observed(service: &FleetService) -> Option<(f64, f64)> {
     let mut lives = service.lives.iter().filter(|life| !life.readings.is_empty());
     let first = lives.next()?;
     let last = lives.next_back().unwrap_or(first);
-    let at = |life: &crate::FleetLife, age: Option<f64>| age.map(|age| life.started_at + age);
+    let at = |life: &FleetLife, age: Option<f64>| age.map(|age| life.started_at + age);
     let first_age = first.readings.first().map(|reading| f64::from(reading.age_seconds));
     Some((at(first, first_age)?, at(last, last.last_age())?))
 }
 
-/// The usual distance between readings over all services.
-fn usual(fleet: &Fleet) -> Option<f64> {
-    let distances: Vec<f64> =
-        fleet.services.iter().filter_map(|service| usual_distance(service.current()?)).collect();
-    median(&distances)
+/// How long a service may be silent.
+fn silence(fleet: &Fleet) -> Option<f64> {
+    let lives = || fleet.services.iter().filter_map(FleetService::current);
+    let usual = median(&lives().filter_map(usual_distance).collect::<Vec<_>>())?;
+    let longest = quantile(&lives().filter_map(longest_gap).collect::<Vec<_>>(), GAP_SHARE)?;
+    Some((MISSED_READINGS * usual).max(GAP_FACTOR * longest))
+}
+
+fn longest_gap(life: &FleetLife) -> Option<f64> {
+    let gaps = life.readings.windows(2).map(|pair| f64::from(pair[1].age_seconds - pair[0].age_seconds));
+    gaps.max_by(f64::total_cmp)
 }
 
 pub(super) fn appeared(fleet: &Fleet) -> Option<Finding> {
     let (first, _) = span(fleet)?;
-    let late = first + MISSED_READINGS * usual(fleet)?;
+    let late = first + silence(fleet)?;
     let found: Vec<(&FleetService, f64)> = fleet
         .services
         .iter()
@@ -59,27 +70,24 @@ pub(super) fn appeared(fleet: &Fleet) -> Option<Finding> {
 }
 
 pub(super) fn vanished(fleet: &Fleet) -> Option<Finding> {
-    let (_, last) = span(fleet)?;
-    let early = last - MISSED_READINGS * usual(fleet)?;
-    let found: Vec<&FleetService> = fleet
-        .services
+    let early =
+        span(fleet).zip(silence(fleet)).map_or(f64::NEG_INFINITY, |((_, last), silence)| last - silence);
+    let gone = |service: &&FleetService| observed(service).is_none_or(|span| span.1 < early);
+    let found: Vec<&FleetService> = fleet.services.iter().filter(gone).collect();
+    let never = found.iter().filter(|service| observed(service).is_none()).count();
+    let were = |count: usize| format!("{} {}", several(count), if count == 1 { "was" } else { "were" });
+    let told = [(found.len() - never, "read no more before the end"), (never, "never read")];
+    let told: Vec<String> = told
         .iter()
-        .filter(|service| observed(service).is_some_and(|span| span.1 < early))
+        .filter(|part| part.0 > 0)
+        .map(|(count, what)| format!("{} {what}", were(*count)))
         .collect();
-    let without = fleet.services.iter().filter(|service| observed(service).is_none());
-    let names = found.iter().copied().chain(without.clone()).map(|service| service.name.clone());
-    let services: Vec<String> = names.collect();
-    let never = without.count();
-    (!services.is_empty()).then(|| Finding {
+    (!found.is_empty()).then(|| Finding {
         kind: FindingKind::Vanished,
         severity: Severity::Caution,
         arms: arms_of(found.iter().copied()),
-        evidence: format!(
-            "{} read no more before the end{}",
-            if found.len() == 1 { "1 service was".to_owned() } else { format!("{} were", several(found.len())) },
-            if never == 0 { String::new() } else { format!(", and {} never", several(never)) }
-        ),
-        services,
+        evidence: told.join(", "),
+        services: found.iter().map(|service| service.name.clone()).collect(),
         effect: "Their last readings are older than the others', and if memory is why they vanished, the arm looks better \
                  than it is."
             .to_owned(),
@@ -94,16 +102,23 @@ pub(super) fn lacking(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
             let life = fleet.services[*index].current()?;
             let first = f64::from(life.readings.first()?.age_seconds);
             let time = life.last_age()? - first;
-            (time > 0.0).then(|| life.readings.len() as f64 / time)
+            // The first reading is where time begins.
+            (time > 0.0).then(|| (time, (life.readings.len() - 1) as f64 / time))
         };
-        let rates: Vec<(usize, f64)> =
+        let rates: Vec<(usize, (f64, f64))> =
             members.iter().filter_map(|index| Some((*index, rate(index)?))).collect();
-        let Some(usual) = median(&rates.iter().map(|rate| rate.1).collect::<Vec<_>>()) else { continue };
-        let found: Vec<&(usize, f64)> = rates.iter().filter(|rate| rate.1 < FEWEST_SHARE * usual).collect();
+        let Some(usual) = median(&rates.iter().map(|(_, (_, rate))| *rate).collect::<Vec<_>>()) else {
+            continue;
+        };
+        let lacks = |(time, rate): (f64, f64)| {
+            let expected = time * usual;
+            rate < FEWEST_SHARE * usual && time * rate < expected - FEWER_ROOTS * expected.sqrt()
+        };
+        let found: Vec<&(usize, (f64, f64))> = rates.iter().filter(|(_, of)| lacks(*of)).collect();
         if found.is_empty() || fleet.arms[arm].earlier_list_of.is_some() {
             continue;
         }
-        let least = found.iter().map(|rate| rate.1 / usual).fold(1.0, f64::min);
+        let least = found.iter().map(|rate| rate.1.1 / usual).fold(1.0, f64::min);
         findings.push(Finding {
             kind: FindingKind::LacksSamples,
             severity: Severity::Note,

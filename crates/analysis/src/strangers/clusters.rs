@@ -1,4 +1,4 @@
-//! Last values that form separate clusters.
+//! Levels or last values that form separate clusters.
 
 use heaptrial_stats::{Clusters, find_clusters, median};
 
@@ -11,9 +11,11 @@ use crate::outcome::{Finding, FindingKind, ServiceResult, Severity, Stranger};
 const ALPHA: f64 = 0.01;
 /// Clusters must be a factor of 1.15 apart: smaller differences do not come from another allocator.
 const LEAST_SEPARATION: f64 = 0.14;
+/// Levels are looked at where at least this share of an arm's services have one.
+const WITH_LEVEL_SHARE: f64 = 0.9;
 /// A service younger than this share of its arm's median age is low because it is young.
 const COMPARABLE_AGE_SHARE: f64 = 0.5;
-/// A cluster is told to be as another arm if their last values are within this factor.
+/// A cluster is told to be as another arm if their values are within this factor.
 const ALIKE: f64 = 0.25;
 
 pub(super) fn search(
@@ -24,24 +26,71 @@ pub(super) fn search(
     search: &mut Search,
 ) {
     for (arm, members) in members.iter().enumerate() {
-        let comparable = comparable(services, members);
+        let (comparable, what) = comparable(services, members);
         let logs: Vec<f64> = comparable.iter().map(|(_, log)| *log).collect();
+        if !could_separate(&logs) {
+            continue;
+        }
         let Some(found) = find_clusters(&logs, ALPHA, LEAST_SEPARATION, fleet.seed) else { continue };
         if found.clusters.len() > 1 {
-            tell(fleet, services, near, search, (arm, &comparable, &found));
+            tell(fleet, services, near, search, (arm, &comparable, &found), what);
         }
     }
 }
 
-/// Positions and logarithms of last values of the services that are old enough.
-fn comparable(services: &[ServiceResult], members: &[usize]) -> Vec<(usize, f64)> {
+/// Whether any cut leaves parts whose means are far enough apart. Most arms have none, and the test costs thousands of
+/// random samples.
+fn could_separate(logs: &[f64]) -> bool {
+    let mut sorted = logs.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let (all, total) = (sorted.len(), sorted.iter().sum::<f64>());
+    let mut below = 0.0;
+    sorted.iter().enumerate().take(all.saturating_sub(1)).any(|(place, log)| {
+        below += log;
+        let count = (place + 1) as f64;
+        // A hair less, for what summing in another order may change.
+        (total - below) / (all as f64 - count) - below / count >= LEAST_SEPARATION - 1e-9
+    })
+}
+
+/// Positions and logarithms of levels; where many services have none, of the last values of those that are old
+/// enough. Of services that started at two times and grow, last values form clusters.
+fn comparable(services: &[ServiceResult], members: &[usize]) -> (Vec<(usize, f64)>, Value) {
+    let logs = |members: &mut dyn Iterator<Item = usize>, value: Value| -> Vec<(usize, f64)> {
+        members.filter_map(|index| Some((index, value.log(&services[index])?))).collect()
+    };
+    let levels = logs(&mut members.iter().copied(), Value::Level);
+    if levels.len() as f64 >= WITH_LEVEL_SHARE * members.len() as f64 {
+        return (levels, Value::Level);
+    }
     let ages: Vec<f64> = members.iter().filter_map(|index| services[*index].age_seconds).collect();
-    let usual = median(&ages).unwrap_or(0.0);
-    members
-        .iter()
-        .filter(|index| services[**index].age_seconds.is_some_and(|age| age >= COMPARABLE_AGE_SHARE * usual))
-        .filter_map(|index| Some((*index, services[*index].final_bytes.filter(|bytes| *bytes > 0.0)?.ln())))
-        .collect()
+    let least = COMPARABLE_AGE_SHARE * median(&ages).unwrap_or(0.0);
+    let old = |index: &usize| services[*index].age_seconds.is_some_and(|age| age >= least);
+    (logs(&mut members.iter().copied().filter(old), Value::Last), Value::Last)
+}
+
+/// Which value of a service is looked at.
+#[derive(Clone, Copy)]
+enum Value {
+    Level,
+    Last,
+}
+
+impl Value {
+    fn log(self, service: &ServiceResult) -> Option<f64> {
+        let bytes = match self {
+            Self::Level => service.level_bytes,
+            Self::Last => service.final_bytes,
+        };
+        bytes.filter(|bytes| *bytes > 0.0).map(f64::ln)
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Level => ("level at the matched age", "levels at the matched age"),
+            Self::Last => ("last value", "last values"),
+        }
+    }
 }
 
 fn tell(
@@ -50,8 +99,10 @@ fn tell(
     near: &Nearest,
     search: &mut Search,
     (arm, comparable, found): (usize, &[(usize, f64)], &Clusters),
+    what: Value,
 ) {
-    let own = home(near, arm, comparable, found);
+    let own = home(comparable, found);
+    let (one, all) = what.words();
     let sizes: Vec<String> = found
         .clusters
         .iter()
@@ -78,7 +129,7 @@ fn tell(
             .filter(|(_, of)| **of == number)
             .map(|((index, _), _)| *index)
             .collect();
-        let like = alike(fleet, services, near, arm, cluster.mean, &group);
+        let like = alike(fleet, services, near, arm, (cluster.mean, what), &group);
         if let Some(like) = like {
             told.push(format!(
                 "the {} at {} as in {}",
@@ -91,7 +142,7 @@ fn tell(
             names.push(services[*index].name.clone());
             if own.is_some() {
                 let why = format!(
-                    "its last value belongs to a separate cluster of {} services at {}",
+                    "its {one} belongs to a separate cluster of {} services at {}",
                     cluster.size,
                     memory(cluster.mean)
                 );
@@ -106,7 +157,7 @@ fn tell(
         arms: vec![arm],
         services: names,
         evidence: format!(
-            "the last values of {} form {} clusters: {} (p <= {p_value:.4}; Engelman-Hartigan test at {ALPHA}){like}",
+            "the {all} of {} form {} clusters: {} (p <= {p_value:.4}; Engelman-Hartigan test at {ALPHA}){like}",
             fleet.arms[arm].name,
             found.clusters.len(),
             sizes.join(", ")
@@ -123,17 +174,17 @@ fn tell(
 }
 
 /// The cluster that the arm is: the one with more than half of its services.
-fn home(_near: &Nearest, _arm: usize, comparable: &[(usize, f64)], found: &Clusters) -> Option<usize> {
+fn home(comparable: &[(usize, f64)], found: &Clusters) -> Option<usize> {
     found.clusters.iter().position(|cluster| 2 * cluster.size > comparable.len())
 }
 
-/// The arm whose last values or whole trajectories a cluster is like.
+/// The arm whose values or whole trajectories a cluster is like.
 fn alike(
     fleet: &Fleet,
     services: &[ServiceResult],
     near: &Nearest,
     arm: usize,
-    mean: f64,
+    (mean, what): (f64, Value),
     group: &[usize],
 ) -> Option<usize> {
     let by_memory: Vec<usize> =
@@ -142,10 +193,9 @@ fn alike(
         .iter()
         .copied()
         .max_by_key(|like| by_memory.iter().filter(|other| *other == like).count())?;
-    let last = |index: usize| services[index].final_bytes.map(f64::ln);
     let own: Vec<f64> = (0..services.len())
         .filter(|index| services[*index].arms.first() == Some(&most) && !group.contains(index))
-        .filter_map(last)
+        .filter_map(|index| what.log(&services[index]))
         .collect();
     ((median(&own)? - mean).abs() < ALIKE).then_some(most)
 }

@@ -1,6 +1,6 @@
 //! Whose memory goes as that of another arm.
 
-use heaptrial_stats::median;
+use heaptrial_stats::{median, quantile};
 use rayon::prelude::*;
 
 use super::{Search, counted};
@@ -10,8 +10,13 @@ use crate::outcome::{Finding, FindingKind, ServiceResult, Severity, Stranger};
 
 /// A stranger is this many times nearer to another arm than to its own,
 const NEARER: f64 = 3.0;
-/// and from its own further than this many times the distance that is usual in it,
-const UNUSUAL: f64 = 4.0;
+/// and from its own further than this many times the distance that is usual in it: 4 standard deviations, which of
+/// 200 services whose levels are normal one reaches in 80 fleets,
+const UNUSUAL: f64 = 6.0;
+/// and further than this many times the distance that one in ten of those exceeds that are nearest to their own arm,
+/// where levels have heavier tails,
+const BEYOND: f64 = 2.5;
+const TAIL_SHARE: f64 = 0.9;
 /// and further than a factor of 1.2.
 const FAR: f64 = 0.182;
 /// An arm of fewer services has no shape of its own.
@@ -22,7 +27,7 @@ const FEWEST_SERVICES: usize = 3;
 pub(crate) struct Nearest {
     /// By service and arm.
     distances: Vec<Vec<Option<f64>>>,
-    /// By arm: median distance of its services from it.
+    /// By arm: the distance of its services from it that is still usual.
     usual: Vec<Option<f64>>,
 }
 
@@ -40,22 +45,29 @@ impl Nearest {
             .map(|service| {
                 let to = |arm: usize| {
                     // Its own memory must not pull the curve that it is held against.
-                    let without = members[arm]
-                        .contains(&service)
-                        .then(|| curves.median_of(&members[arm], Some(service)));
+                    let pulls =
+                        fleet.services[service].arms.contains(&arm) && Curves::pulls(members[arm].len());
+                    let without = pulls.then(|| curves.median_of(&members[arm], Some(service)));
                     curves.distance(service, without.as_ref().unwrap_or(&whole[arm]))
                 };
                 (0..fleet.arms.len()).map(|arm| enough(arm).then(|| to(arm)).flatten()).collect()
             })
             .collect();
-        let usual = members
-            .iter()
-            .enumerate()
-            .map(|(arm, members)| {
-                median(&members.iter().filter_map(|index| distances[*index][arm]).collect::<Vec<_>>())
-            })
-            .collect();
-        Self { distances, usual }
+        let mut near = Self { distances, usual: Vec::new() };
+        near.usual =
+            members.iter().enumerate().map(|(arm, members)| near.usual(fleet, arm, members)).collect();
+        near
+    }
+
+    fn usual(&self, fleet: &Fleet, arm: usize, members: &[usize]) -> Option<f64> {
+        let own = |index: &usize| self.own(*index, arm);
+        let settled = |index: &&usize| {
+            let other = self.nearest(fleet, **index, arm).map_or(f64::INFINITY, |near| near.1);
+            own(index).is_some_and(|own| own <= other)
+        };
+        let all: Vec<f64> = members.iter().filter_map(own).collect();
+        let settled: Vec<f64> = members.iter().filter(settled).filter_map(own).collect();
+        Some((UNUSUAL * median(&all)?).max(BEYOND * quantile(&settled, TAIL_SHARE).unwrap_or(0.0)))
     }
 
     /// Which of two arms a service clearly fits.
@@ -141,6 +153,6 @@ impl Nearest {
         let own = self.own(service, arm)?;
         let usual = self.usual[arm]?;
         let (like, other) = self.nearest(fleet, service, arm)?;
-        (own >= NEARER * other && own >= UNUSUAL * usual && own >= FAR).then_some((like, own, other))
+        (own >= NEARER * other && own >= usual && own >= FAR).then_some((like, own, other))
     }
 }

@@ -1,0 +1,102 @@
+//! What services share when the load of a fleet rises and falls.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use heaptrial_stats::median;
+use rayon::prelude::*;
+
+use crate::age::{Ages, in_sawtooth};
+use crate::fleet::Fleet;
+use crate::outcome::{DAY, ServiceResult, Settings};
+use crate::service::{growth_points, logs};
+
+/// Stretches of equal length into which the time is cut: as many as services have readings, at most
+const STRETCHES: usize = 40;
+/// Fewer stretches with readings tell nothing about how one depends on the one before.
+const FEWEST: usize = 8;
+/// Correlation of neighbouring stretches at most: a random walk has no slope to be wrong about.
+const CORRELATION_AT_MOST: f64 = 0.97;
+/// Independent stretches that the data are worth at least.
+const FEWEST_FREE: f64 = 3.0;
+
+/// Half-width of the interval of an arm's growth by what its services have in common, as a share a day.
+///
+/// The interval over services takes them as independent; load that all of them share moves all slopes alike, and
+/// no number of services averages it out. So the arm's own course over time, the median over services of what their
+/// straight lines leave, is taken as an AR(1) process, and the error of a slope through such a process follows (G.
+/// C. Tiao et al., Journal of Geophysical Research 95 (1990); E. C. Weatherhead et al., the same, 103 (1998)). Its
+/// correlation is corrected for what a fitted line takes away, (2 + 4 rho) / n (M. G. Kendall, Biometrika 41
+/// (1954)). Where services share nothing this width is about that of the interval over services.
+///
+/// `None` for an arm that is restarted at intervals, or with too few readings.
+pub(crate) fn half_width(
+    fleet: &Fleet,
+    settings: &Settings,
+    ages: &Ages,
+    services: &[ServiceResult],
+    members: &[usize],
+) -> Option<f64> {
+    let residuals: Vec<Vec<(f64, f64)>> = members
+        .par_iter()
+        .filter(|index| !in_sawtooth(&fleet.services[**index], ages))
+        .filter_map(|index| {
+            let service = &fleet.services[*index];
+            let (start, slope) = (service.current()?.started_at / DAY, services[*index].growth_log_per_day?);
+            let left: Vec<(f64, f64)> = logs(&growth_points(service, ages, settings, 1.0))
+                .iter()
+                .map(|(age, log)| (start + age, log - slope * age))
+                .collect();
+            let middle = median(&left.iter().map(|point| point.1).collect::<Vec<_>>())?;
+            Some(left.iter().map(|(at, log)| (*at, log - middle)).collect())
+        })
+        .collect();
+    let times = || residuals.iter().flatten().map(|point| point.0);
+    let (first, last) = (times().min_by(f64::total_cmp)?, times().max_by(f64::total_cmp)?);
+    let readings = median(&residuals.iter().map(|service| service.len() as f64).collect::<Vec<_>>())?;
+    let stretches = (readings as usize).clamp(1, STRETCHES);
+    let length = (last - first) / stretches as f64;
+    let stretch = |at: f64| (((at - first) / length) as usize).min(stretches - 1);
+    let mut values = vec![Vec::new(); stretches];
+    for service in residuals.iter().filter(|_| length > 0.0) {
+        for chunk in service.chunk_by(|a, b| stretch(a.0) == stretch(b.0)) {
+            let mean = chunk.iter().map(|point| point.1).sum::<f64>() / chunk.len() as f64;
+            values[stretch(chunk[0].0)].push(mean);
+        }
+    }
+    let known = |of: &Vec<f64>| (2 * of.len() >= residuals.len()).then(|| median(of)).flatten();
+    let course: Vec<Option<f64>> = values.iter().map(known).collect();
+    error_of_slope(&course, settings.confidence_level).map(|error| error / length)
+}
+
+/// Half-width of the interval of a slope, per stretch, through a course with gaps.
+fn error_of_slope(course: &[Option<f64>], level: f64) -> Option<f64> {
+    let known: Vec<(f64, f64)> =
+        course.iter().enumerate().filter_map(|(place, value)| Some((place as f64, (*value)?))).collect();
+    let n = known.len() as f64;
+    if known.len() < FEWEST {
+        return None;
+    }
+    let middle = known.iter().map(|point| point.1).sum::<f64>() / n;
+    let squares: f64 = known.iter().map(|point| (point.1 - middle).powi(2)).sum();
+    let pairs: Vec<(f64, f64)> =
+        course.windows(2).filter_map(|pair| Some((pair[0]? - middle, pair[1]? - middle))).collect();
+    if squares <= 0.0 || pairs.len() < FEWEST / 2 {
+        return None;
+    }
+    let found = pairs.iter().map(|(a, b)| a * b).sum::<f64>() / pairs.len() as f64 / (squares / n);
+    let correlation = ((n * found + 2.0) / (n - 4.0)).clamp(0.0, CORRELATION_AT_MOST);
+    let steps: f64 = pairs.iter().map(|(a, b)| (b - correlation * a).powi(2)).sum();
+    let variance = steps / pairs.len() as f64 / (1.0 - correlation * correlation);
+    let centre = known.iter().map(|point| point.0).sum::<f64>() / n;
+    let lever: f64 = known.iter().map(|point| (point.0 - centre).powi(2)).sum();
+    // By distance in stretches.
+    let powers: Vec<f64> = (0..course.len()).map(|distance| correlation.powi(distance as i32)).collect();
+    let together: f64 = known
+        .iter()
+        .flat_map(|a| known.iter().map(move |b| (a.0, b.0)))
+        .map(|(a, b)| (a - centre) * (b - centre) * powers[(a - b).abs() as usize])
+        .sum();
+    let free = (n * (1.0 - correlation) / (1.0 + correlation)).max(FEWEST_FREE);
+    let reach = StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf((1.0 + level) / 2.0);
+    Some(reach * (variance * together.max(0.0)).sqrt() / lever)
+}

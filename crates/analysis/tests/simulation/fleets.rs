@@ -1,0 +1,184 @@
+//! Fleets by scenario.
+
+use heaptrial_analysis::{Fleet, FleetArm, FleetLife, FleetService, MemoryLimit};
+use heaptrial_model::{LifeStart, Reading};
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::random::{Wandering, standard};
+use super::scenario::{Scenario, Starts};
+
+const DAY: f64 = 86_400.0;
+/// The level of an arm of ratio 1 in KiB.
+const LEVEL_KIB: f64 = 1_048_576.0;
+/// When the first service starts: some day in seconds since 1970.
+const BEGIN: f64 = 1_760_000_000.0;
+
+/// A simulated fleet.
+#[derive(Debug, Clone)]
+pub struct Simulated {
+    /// The fleet.
+    pub fleet: Fleet,
+    /// The services with which something is wrong.
+    pub odd: Vec<usize>,
+}
+
+/// Simulates a fleet. The same scenario and seed give the same fleet.
+pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let (arms, blocks) = assign(scenario, &mut random);
+    let hours = scenario.every_hours;
+    let collections = (scenario.days * 24.0 / hours) as usize;
+    let mut shared = Wandering::start(&mut random, scenario.load.correlation, hours, false);
+    let load: Vec<f64> = (0..=collections).map(|_| scenario.load.sd * shared.step(&mut random)).collect();
+    let mut shift = vec![0.0; blocks.iter().max().map_or(0, |last| *last as usize + 1)];
+    shift.fill_with(|| scenario.blocks.map_or(0.0, |blocks| blocks.sd * standard(&mut random, false)));
+    let in_arm = places_in_arms(&arms, scenario.arms.len());
+    let odd: Vec<usize> = scenario.oddity.iter().flat_map(|oddity| oddity.services(&arms, &in_arm)).collect();
+    let services = (0..arms.len())
+        .map(|index| {
+            let runs = match (&scenario.oddity, odd.contains(&index)) {
+                (Some(oddity), true) => oddity.runs(arms[index]),
+                _ => arms[index],
+            };
+            let life = Life {
+                scenario,
+                runs,
+                own: shift[blocks[index] as usize]
+                    + scenario.spread
+                        * scenario.arms[arms[index]].spread_factor
+                        * standard(&mut random, scenario.spread_tails),
+                start: start(scenario, arms[index], in_arm[index], &mut random),
+            };
+            FleetService {
+                name: format!("s{index:03}"),
+                arms: vec![arms[index]],
+                block: blocks[index],
+                lives: life.lives(&load, &mut random),
+            }
+        })
+        .collect();
+    let mut fleet = Fleet {
+        arms: (0..scenario.arms.len()).map(arm).collect(),
+        services,
+        events: Vec::new(),
+        limit: MemoryLimit::default(),
+        randomised: true,
+        seed,
+    };
+    if let Some(oddity) = &scenario.oddity {
+        oddity.spoil(&mut fleet, &odd, &mut random);
+    }
+    Simulated { fleet, odd }
+}
+
+fn arm(index: usize) -> FleetArm {
+    FleetArm { name: format!("arm {index}"), control: index == 0, ..FleetArm::default() }
+}
+
+/// Arm and block of each service.
+fn assign(scenario: &Scenario, random: &mut ChaCha8Rng) -> (Vec<usize>, Vec<u32>) {
+    let mut arms: Vec<usize> =
+        scenario.arms.iter().enumerate().flat_map(|(arm, of)| vec![arm; of.services]).collect();
+    let Some(blocks) = scenario.blocks else {
+        arms.shuffle(random);
+        let none = vec![0; arms.len()];
+        return (arms, none);
+    };
+    // Each block holds every arm equally often.
+    let mut assigned = Vec::with_capacity(arms.len());
+    for _ in 0..arms.len() / blocks.services {
+        let mut block: Vec<usize> = (0..blocks.services).map(|place| place % scenario.arms.len()).collect();
+        block.shuffle(random);
+        assigned.extend(block);
+    }
+    let numbers = (0..assigned.len()).map(|index| (index / blocks.services) as u32).collect();
+    (assigned, numbers)
+}
+
+/// Of each service, how many of its arm come before it.
+fn places_in_arms(arms: &[usize], count: usize) -> Vec<usize> {
+    let mut seen = vec![0; count];
+    arms.iter()
+        .map(|arm| {
+            seen[*arm] += 1;
+            seen[*arm] - 1
+        })
+        .collect()
+}
+
+/// When a service starts, in days from the first.
+fn start(scenario: &Scenario, arm: usize, place: usize, random: &mut ChaCha8Rng) -> f64 {
+    match scenario.starts {
+        Starts::Together => 0.0,
+        Starts::Staggered(days) => random.random_range(0.0..days),
+        Starts::Batches(days) => days * (place % 2) as f64,
+        Starts::ByArm(days) => days * arm as f64,
+    }
+}
+
+/// What the lives of a service are drawn from.
+struct Life<'s> {
+    scenario: &'s Scenario,
+    /// The arm whose treatment it runs.
+    runs: usize,
+    /// Its own distance from the level of its arm.
+    own: f64,
+    /// First start in days.
+    start: f64,
+}
+
+impl Life<'_> {
+    fn lives(&self, load: &[f64], random: &mut ChaCha8Rng) -> Vec<FleetLife> {
+        let scenario = self.scenario;
+        let arm = &scenario.arms[self.runs];
+        let step = scenario.every_hours / 24.0;
+        let mut wandering =
+            Wandering::start(random, scenario.correlation, scenario.every_hours, scenario.wander_tails);
+        let mut lives = vec![life(self.start)];
+        let mut since = self.start;
+        for (place, load) in load.iter().enumerate() {
+            let now = place as f64 * step;
+            let wander = scenario.wander * wandering.step(random);
+            if now < self.start {
+                continue;
+            }
+            if scenario.restarts_per_day > 0.0
+                && now > since
+                && random.random_bool(-(-scenario.restarts_per_day * step).exp_m1())
+            {
+                since = now - step * random.random_range(0.0..1.0);
+                since = since.max(self.start);
+                lives.push(life(since));
+            }
+            if scenario.missing > 0.0 && random.random_bool(scenario.missing) {
+                continue;
+            }
+            let age = now - since;
+            let settled = (1.0 - scenario.settling * (-age / scenario.settling_days).exp()).ln();
+            let log = arm.ratio.ln()
+                + self.own
+                + settled
+                + arm.course.log_at(age)
+                + wander
+                + load
+                + scenario.noise * standard(random, false);
+            let reading =
+                Reading { age_seconds: (age * DAY) as f32, kib: (LEVEL_KIB * log.exp()).round() as u32 };
+            if let Some(life) = lives.last_mut() {
+                life.readings.push(reading);
+            }
+        }
+        lives
+    }
+}
+
+fn life(start_days: f64) -> FleetLife {
+    FleetLife {
+        started_at: BEGIN + start_days * DAY,
+        start: LifeStart::Observed,
+        contamination: None,
+        readings: Vec::new(),
+    }
+}

@@ -1,0 +1,86 @@
+//! What is counted of an analysis: shares from 0 to 1, `None` where a fleet does not count.
+
+use heaptrial_analysis::{Analysis, Finding, FindingKind, RatioToControl};
+
+use super::Simulated;
+
+fn yes(happened: bool) -> Option<f64> {
+    Some(f64::from(u8::from(happened)))
+}
+
+fn share(of: impl Iterator<Item = bool>) -> Option<f64> {
+    let (some, all) = of.fold((0.0, 0.0), |(some, all), is| (some + f64::from(u8::from(is)), all + 1.0));
+    (all > 0.0).then(|| some / all)
+}
+
+fn ratios(analysis: &Analysis) -> impl Iterator<Item = (usize, &RatioToControl)> {
+    analysis.arms.iter().enumerate().filter_map(|(arm, result)| Some((arm, result.treated().ratio.as_ref()?)))
+}
+
+/// Whether the procedure finds a difference of any arm to the control at 5%, strangers left out.
+pub fn any_difference(analysis: &Analysis) -> Option<f64> {
+    yes(ratios(analysis).any(|(_, ratio)| ratio.p_value_adjusted.is_some_and(|p| p <= 0.05)))
+}
+
+/// Share of arms of which it finds one.
+pub fn differences(analysis: &Analysis) -> Option<f64> {
+    share(ratios(analysis).map(|(_, ratio)| ratio.p_value_adjusted.is_some_and(|p| p <= 0.05)))
+}
+
+/// Share of 95% intervals of the ratio that hold the truth, of those that there are.
+pub fn ratios_covered(analysis: &Analysis, truth: &[f64]) -> Option<f64> {
+    share(ratios(analysis).filter_map(|(arm, ratio)| {
+        let (low, high) = ratio.estimate.interval()?;
+        Some(low <= truth[arm] && truth[arm] <= high)
+    }))
+}
+
+/// Whether the 95% interval of an arm's growth holds the truth.
+pub fn growth_covered(analysis: &Analysis, arm: usize, truth: f64) -> Option<f64> {
+    let (low, high) = analysis.arms[arm].growth.as_ref()?.share_per_day.interval()?;
+    yes(low <= truth && truth <= high)
+}
+
+/// Whether the verdict on an arm is this word.
+pub fn verdict(analysis: &Analysis, arm: usize, word: &str) -> Option<f64> {
+    yes(analysis.arms[arm].verdict.as_ref()?.as_str() == word)
+}
+
+/// The findings of a kind.
+pub fn of_kind(analysis: &Analysis, kind: FindingKind) -> impl Iterator<Item = &Finding> {
+    analysis.findings.iter().filter(move |finding| finding.kind == kind)
+}
+
+/// Whether there is a finding of a kind.
+pub fn found(analysis: &Analysis, kind: FindingKind) -> Option<f64> {
+    yes(of_kind(analysis, kind).next().is_some())
+}
+
+/// Of the services with which something is wrong, the share that findings of a kind name.
+pub fn named(simulated: &Simulated, analysis: &Analysis, kind: FindingKind) -> Option<f64> {
+    let names: Vec<&String> = of_kind(analysis, kind).flat_map(|finding| &finding.services).collect();
+    share(simulated.odd.iter().map(|index| names.contains(&&simulated.fleet.services[*index].name)))
+}
+
+/// Of the services with which something is wrong, the share that is told to be a stranger of the second arm.
+pub fn strangers(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
+    share(
+        simulated
+            .odd
+            .iter()
+            .map(|index| analysis.services[*index].stranger_in.iter().any(|stranger| stranger.arm == 1)),
+    )
+}
+
+/// Whether any service with which nothing is wrong is told to be a stranger.
+pub fn any_false_stranger(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
+    let mut services = analysis.services.iter().enumerate();
+    yes(services.any(|(index, service)| !simulated.odd.contains(&index) && !service.stranger_in.is_empty()))
+}
+
+/// Whether a change of level of an arm is found, near to the day if one is given.
+pub fn level_change(simulated: &Simulated, analysis: &Analysis, arm: usize, day: Option<f64>) -> Option<f64> {
+    let begin = simulated.fleet.services[0].lives[0].started_at;
+    let near = |at: f64| day.is_none_or(|day| ((at - begin) / 86_400.0 - day).abs() <= 0.5);
+    yes(analysis.arms[arm].level_changes.iter().any(|change| near(change.at)))
+}
