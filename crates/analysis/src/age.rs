@@ -7,26 +7,19 @@ use heaptrial_stats::median;
 use crate::fleet::{Fleet, FleetLife, FleetService};
 use crate::outcome::Settings;
 
-/// Services of an arm that may be too young to be compared, as a share.
-const TOO_YOUNG_SHARE: f64 = 0.1;
-/// In an arm of this many services or more one may be, if it is younger than this share of the median age.
-const FEWEST_TO_LEAVE_ONE_OUT: usize = 5;
-const FAR_YOUNGER: f64 = 0.5;
+/// At the age at which services are compared, at least this share of every arm's are old enough.
+const KEPT_SHARE: f64 = 0.5;
 /// Starts are inferred from readings; ages closer than this share are taken as equal.
 const TOLERANCE_SHARE: f64 = 0.001;
 /// A life that began anew needs as long a warm-up as the others: as these, the oldest tenth of an arm left out.
 const OLDEST_SHARE: f64 = 0.1;
 /// Growth is measured over days common to all arms if that leaves this share of each arm's time after warm-up.
 const COMMON_SHARE: f64 = 0.4;
-/// Lives of about equal length, and so many of them, are restarts on purpose.
-const PERIODIC_LIVES: usize = 4;
-const PERIODIC_SPREAD: f64 = 0.25;
-
 /// What is known of the ages of a fleet.
 #[derive(Debug, Clone)]
 pub(crate) struct Ages {
-    /// Most starts are unknown, so ages count from first readings for all.
-    pub(crate) lower_bounds: bool,
+    /// The arms most of whose starts are unknown: their ages count from first readings.
+    pub(crate) lower_bounds: Vec<bool>,
     /// The arms that are restarted at intervals.
     pub(crate) sawtooth: Vec<bool>,
     /// The age at which services are compared, in seconds.
@@ -37,20 +30,31 @@ pub(crate) struct Ages {
     /// From when on every arm is past its warm-up, in seconds since 1970: growth is measured over the same days of
     /// load in all arms. `None` where that would leave too little.
     pub(crate) growth_from: Option<f64>,
+    /// Where arms are restarted on purpose: from when on every arm ran its treatment, in seconds since 1970. Averages
+    /// over time begin there.
+    pub(crate) average_from: Option<f64>,
 }
 
 impl Ages {
     pub(crate) fn of(fleet: &Fleet, settings: &Settings) -> Self {
-        let current = || fleet.services.iter().filter_map(FleetService::current);
-        let unknown = current().filter(|life| !life.age_known()).count();
-        let lower_bounds = 2 * unknown > current().count();
-        let sawtooth: Vec<bool> = (0..fleet.arms.len()).map(|arm| is_sawtooth(fleet, arm)).collect();
-        let mut ages = Self { lower_bounds, sawtooth, matched: None, warm_up: 0.0, growth_from: None };
-        let compared = |arm: &usize| fleet.arms[*arm].earlier_list_of.is_none() && !ages.sawtooth[*arm];
-        let arms: Vec<usize> = (0..fleet.arms.len()).filter(compared).collect();
+        let unknown = |arm: usize| {
+            let lives: Vec<&FleetLife> = members(fleet, arm).filter_map(FleetService::current).collect();
+            2 * lives.iter().filter(|life| !life.age_known()).count() > lives.len()
+        };
+        let sawtooth: Vec<bool> = fleet.arms.iter().map(|arm| arm.restarted).collect();
+        let present: Vec<usize> =
+            (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none()).collect();
+        let arms: Vec<usize> = present.iter().copied().filter(|arm| !sawtooth[*arm]).collect();
+        let mut ages = Self {
+            lower_bounds: (0..fleet.arms.len()).map(unknown).collect(),
+            average_from: average_from(fleet, &sawtooth, &present),
+            sawtooth,
+            matched: None,
+            warm_up: 0.0,
+            growth_from: None,
+        };
         let sorted: Vec<Vec<f64>> = arms.iter().map(|arm| ages.sorted(fleet, *arm)).collect();
-        let reached = sorted.iter().filter_map(|ages| reached_by_most(ages));
-        ages.matched = reached.min_by(f64::total_cmp);
+        ages.matched = most_kept(&sorted);
         let place = |of: &[f64]| (of.len() as f64 * (1.0 - OLDEST_SHARE)) as usize;
         let long = sorted.iter().filter_map(|ages| ages.get(place(ages)).copied());
         ages.warm_up = settings.warm_up_share * long.min_by(f64::total_cmp).unwrap_or(0.0);
@@ -59,8 +63,8 @@ impl Ages {
     }
 
     /// Whether the life's age may be compared to others'.
-    pub(crate) fn usable(&self, life: &FleetLife) -> bool {
-        self.lower_bounds || life.age_known()
+    pub(crate) fn usable(&self, service: &FleetService, life: &FleetLife) -> bool {
+        life.age_known() || service.arms.iter().any(|arm| self.lower_bounds[*arm])
     }
 
     /// Whether the life reached the matched age.
@@ -73,21 +77,49 @@ impl Ages {
 
     /// The known ages of the services of an arm.
     fn sorted(&self, fleet: &Fleet, arm: usize) -> Vec<f64> {
-        let lives = members(fleet, arm).filter_map(|service| service.current());
-        let mut ages: Vec<f64> =
-            lives.filter(|life| self.usable(life)).filter_map(|life| life.last_age()).collect();
+        let age = |service: &FleetService| {
+            let life = service.current()?;
+            if self.usable(service, life) { life.last_age() } else { None }
+        };
+        let mut ages: Vec<f64> = members(fleet, arm).filter_map(age).collect();
         ages.sort_unstable_by(f64::total_cmp);
         ages
     }
 }
 
-/// The age that all but a tenth of an arm's services reached. In a small arm that is all of them; there one that was
-/// just restarted is left out in place of bringing the others to its age.
-fn reached_by_most(sorted: &[f64]) -> Option<f64> {
-    let left_out = (sorted.len() as f64 * TOO_YOUNG_SHARE) as usize;
-    let far_younger = sorted.first()? < &(FAR_YOUNGER * median(sorted)?);
-    let may_be_left_out = sorted.len() >= FEWEST_TO_LEAVE_ONE_OUT && far_younger;
-    sorted.get(left_out.max(usize::from(may_be_left_out))).copied()
+/// The age that keeps most: of all ages that half of every arm's services or more reached, the one whose product with
+/// the least such share is highest. A few services that were just restarted are left out in place of bringing all
+/// others to their age. `sorted` are the ages by arm, the youngest first; an arm without any is passed over.
+fn most_kept(sorted: &[Vec<f64>]) -> Option<f64> {
+    let arms: Vec<&Vec<f64>> = sorted.iter().filter(|ages| !ages.is_empty()).collect();
+    let kept = |age: f64| {
+        let share = |ages: &&Vec<f64>| {
+            let younger = ages.partition_point(|other| *other < age * (1.0 - TOLERANCE_SHARE));
+            (ages.len() - younger) as f64 / ages.len() as f64
+        };
+        arms.iter().map(share).fold(1.0, f64::min)
+    };
+    let candidates = arms.iter().flat_map(|ages| ages.iter().copied());
+    let scored = candidates.map(|age| (age, kept(age))).filter(|(_, share)| *share >= KEPT_SHARE);
+    scored.max_by(|a, b| (a.0 * a.1).total_cmp(&(b.0 * b.1))).map(|(age, _)| age)
+}
+
+/// Where some arm is restarted on purpose: when the last arm began, by medians over services. Of an arm that is
+/// restarted that is the first known start, of another that of the life that goes on.
+fn average_from(fleet: &Fleet, sawtooth: &[bool], arms: &[usize]) -> Option<f64> {
+    if !sawtooth.contains(&true) {
+        return None;
+    }
+    let began = |arm: usize| {
+        let start = |service: &FleetService| {
+            let first_known =
+                || service.lives.iter().find(|life| life.age_known()).map(|life| life.started_at);
+            let current = service.current().map(|life| life.started_at);
+            if sawtooth[arm] { first_known().or(current) } else { current }
+        };
+        median(&members(fleet, arm).filter_map(start).collect::<Vec<_>>())
+    };
+    arms.iter().filter_map(|arm| began(*arm)).max_by(f64::total_cmp)
 }
 
 /// The latest end of an arm's warm-up, if enough of every arm's time is left after it.
@@ -123,25 +155,7 @@ pub(crate) fn members(fleet: &Fleet, arm: usize) -> impl Iterator<Item = &FleetS
     fleet.services.iter().filter(move |service| service.arms.contains(&arm))
 }
 
-fn is_sawtooth(fleet: &Fleet, arm: usize) -> bool {
-    let count = members(fleet, arm).count();
-    let periodic = members(fleet, arm).filter(|service| is_periodic(service)).count();
-    fleet.arms[arm].restarted || (count > 0 && 2 * periodic > count)
-}
-
 /// Whether a service belongs to an arm that is restarted at intervals.
 pub(crate) fn in_sawtooth(service: &FleetService, ages: &Ages) -> bool {
     service.arms.first().is_some_and(|arm| ages.sawtooth[*arm])
-}
-
-/// Whether a service's complete lives are many and of about equal length.
-fn is_periodic(service: &FleetService) -> bool {
-    let known = service.lives.iter().filter(|life| life.age_known()).collect::<Vec<_>>();
-    let lengths: Vec<f64> = known.windows(2).map(|pair| pair[1].started_at - pair[0].started_at).collect();
-    if lengths.len() < PERIODIC_LIVES {
-        return false;
-    }
-    let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
-    let variance = lengths.iter().map(|length| (length - mean).powi(2)).sum::<f64>() / lengths.len() as f64;
-    variance.sqrt() < PERIODIC_SPREAD * mean
 }

@@ -25,8 +25,9 @@ const FEWEST_FREE: f64 = 3.0;
 /// no number of services averages it out. So the arm's own course over time, the median over services of what their
 /// straight lines leave, is taken as an AR(1) process, and the error of a slope through such a process follows (G.
 /// C. Tiao et al., Journal of Geophysical Research 95 (1990); E. C. Weatherhead et al., the same, 103 (1998)). Its
-/// correlation is corrected for what a fitted line takes away, (2 + 4 rho) / n (M. G. Kendall, Biometrika 41
-/// (1954)). Where services share nothing this width is about that of the interval over services.
+/// correlation is corrected for what a fitted trend takes away, (2 + 4 rho) / n (after M. G. Kendall, Biometrika 41
+/// (1954), who has it for a fitted mean). Where services share nothing this width is about that of the interval over
+/// services.
 ///
 /// `None` for an arm that is restarted at intervals, or with too few readings.
 pub(crate) fn half_width(

@@ -33,10 +33,11 @@ impl Curves {
         let grid: Vec<f64> = (0..GRID)
             .map(|i| horizon * (START_SHARE + (1.0 - START_SHARE) * i as f64 / (GRID - 1) as f64))
             .collect();
-        let services = current
+        let services = fleet
+            .services
             .par_iter()
-            .map(|life| match life {
-                Some(life) if ages.usable(life) => on_grid(life, &grid),
+            .map(|service| match service.current() {
+                Some(life) if ages.usable(service, life) => on_grid(life, &grid),
                 _ => vec![f32::NAN; GRID],
             })
             .collect();

@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 
 use heaptrial_stats::{Block, geometric_mean, holm, median, ratio_to_control};
 
+use crate::age::Ages;
 use crate::fleet::Fleet;
 use crate::outcome::{ArmFigures, Estimate, RatioToControl, ServiceResult, Settings};
+
+/// What of a service is compared, in bytes.
+type Value = fn(&ServiceResult) -> Option<f64>;
 
 /// Figures of all arms over `members` (positions of services by arm), with ratios to the control's members and
 /// p-values adjusted over the arms.
 pub(crate) fn of_arms(
     fleet: &Fleet,
     settings: &Settings,
+    ages: &Ages,
     services: &[ServiceResult],
     members: &[Vec<usize>],
 ) -> Vec<ArmFigures> {
@@ -19,7 +24,11 @@ pub(crate) fn of_arms(
     let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return arms };
     for (index, arm) in fleet.arms.iter().enumerate() {
         if index != control && arm.earlier_list_of.is_none() {
-            arms[index].ratio = ratio(fleet, settings, services, &members[control], &members[index]);
+            // An average over time is compared to an average over the same time, never to a level.
+            let averages = ages.sawtooth[control] || ages.sawtooth[index];
+            let value: Value =
+                if averages { |service| service.time_average_bytes } else { |service| service.level_bytes };
+            arms[index].ratio = ratio(fleet, settings, (services, value), &members[control], &members[index]);
         }
     }
     let p_values: Vec<Option<f64>> = arms.iter().map(|arm| arm.ratio.as_ref()?.p_value).collect();
@@ -52,17 +61,17 @@ fn of_services(services: &[ServiceResult], members: &[usize]) -> ArmFigures {
 fn ratio(
     fleet: &Fleet,
     settings: &Settings,
-    services: &[ServiceResult],
+    (services, value): (&[ServiceResult], Value),
     control: &[usize],
     treated: &[usize],
 ) -> Option<RatioToControl> {
     let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
     for index in control {
-        let levels = services[*index].level_bytes;
+        let levels = value(&services[*index]).filter(|bytes| *bytes > 0.0);
         blocks.entry(fleet.services[*index].block).or_default().control.extend(levels);
     }
     for index in treated {
-        let levels = services[*index].level_bytes;
+        let levels = value(&services[*index]).filter(|bytes| *bytes > 0.0);
         blocks.entry(fleet.services[*index].block).or_default().treated.extend(levels);
     }
     let blocks: Vec<Block> = blocks.into_values().collect();

@@ -64,8 +64,10 @@ pub struct FleetLife {
 pub struct FleetEvent {
     /// Seconds since 1970.
     pub at: f64,
-    /// Position of the arm that it is about; `None` where it is about all, or about something else.
+    /// Position of the arm that it is about; `None` where it is about all, or about one service.
     pub arm: Option<usize>,
+    /// Position of the service that it is about.
+    pub service: Option<usize>,
     /// Whether it changes what services run, so that a life that spans it is of two treatments.
     pub changes_treatment: bool,
     /// Kind and text as given.

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::age::{Ages, in_sawtooth};
 use crate::common_load;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, bytes};
 use crate::outcome::{
     ArmResult, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity, Shape,
     Verdict,
@@ -18,6 +18,10 @@ use crate::service::{after_warm_up, growth_points, logs};
 
 /// Level of the test whether most services of an arm saturate.
 const SHAPE_ALPHA: f64 = 0.05;
+/// A host that lasts longer is not told.
+const HOST_DAYS: f64 = 60.0;
+/// Of fewer readings a straight line and a curve cannot be told apart.
+const SHAPE_READINGS: f64 = 10.0;
 /// Shares of the observation for which the width of the interval is looked at, to tell how it shrinks.
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
 
@@ -34,11 +38,24 @@ pub(crate) fn of_arm(
     };
     let bytes = slopes(|service| service.growth_bytes_per_day);
     let shares = slopes(|service| service.growth_log_per_day);
-    let shapes: Vec<GrowthShape> = members
+    // The days that all arms have in common are few; whether growth slows down is looked at over all of each life.
+    let own = Ages { growth_from: None, ..ages.clone() };
+    let shapes: Vec<(usize, GrowthShape)> = members
         .par_iter()
-        .filter_map(|index| growth_shape(&growth_points(&fleet.services[*index], ages, settings, 1.0)))
+        .filter_map(|index| {
+            let points = growth_points(&fleet.services[*index], &own, settings, 1.0);
+            Some((points.len(), growth_shape(&points)?))
+        })
         .collect();
+    let shape_points: Vec<f64> = shapes.iter().map(|shape| shape.0 as f64).collect();
+    let shapes: Vec<GrowthShape> = shapes.into_iter().map(|shape| shape.1).collect();
     let shape = arm_shape(&shapes, SHAPE_ALPHA);
+    let too_few = median(&shape_points).is_none_or(|points| points < SHAPE_READINGS);
+    let extent: Vec<(f64, f64)> = members
+        .iter()
+        .map(|index| growth_points(&fleet.services[*index], ages, settings, 1.0))
+        .filter_map(|points| Some((points.len() as f64, points.last()?.0 - points.first()?.0)))
+        .collect();
     let late: Vec<f64> = shapes.iter().filter_map(|shape| shape.late_to_early).collect();
     let first_age = |index: &usize| {
         let service = &fleet.services[*index];
@@ -56,7 +73,10 @@ pub(crate) fn of_arm(
         services: shares.len() as u32,
         bytes_per_day: at_least(bytes_per_day, shared.map(|share| share * last)),
         share_per_day: at_least(share_per_day, shared),
+        readings: median(&extent.iter().map(|extent| extent.0).collect::<Vec<_>>()).unwrap_or(0.0) as u32,
+        days: median(&extent.iter().map(|extent| extent.1).collect::<Vec<_>>()).unwrap_or(0.0),
         shape: match shape.shape {
+            _ if too_few => Shape::Unclear,
             heaptrial_stats::Shape::Linear => Shape::Linear,
             heaptrial_stats::Shape::Saturating => Shape::Saturating,
             heaptrial_stats::Shape::Unclear => Shape::Unclear,
@@ -166,6 +186,32 @@ pub(crate) fn common(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     })
 }
 
+/// When the host runs out of memory if every arm goes on as it does.
+pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
+    let available = fleet.limit.host_available_bytes?;
+    let present = || (0..arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
+    let grows = |arm: usize| {
+        let growth = arms[arm].growth.as_ref()?;
+        Some(f64::from(arms[arm].as_assigned.services) * growth.bytes_per_day.value)
+    };
+    let together: f64 = present().filter_map(grows).sum();
+    let days = available / together;
+    (together > 0.0 && days <= HOST_DAYS).then(|| Finding {
+        kind: FindingKind::HostRunsFull,
+        severity: Severity::Caution,
+        arms: present().collect(),
+        services: Vec::new(),
+        evidence: format!(
+            "the services of all arms together grow by {} a day, and {} were available on the host at the last reading: \
+             {days:.0} days if it goes on so",
+            units::memory(together),
+            units::memory(available)
+        ),
+        effect: "Days until memory runs out that are told of an arm are those if only its services grew: this is sooner."
+            .to_owned(),
+    })
+}
+
 /// Days until the first known limit is reached by straight growth.
 fn until_full(
     fleet: &Fleet,
@@ -173,7 +219,13 @@ fn until_full(
     growth: &Growth,
     final_bytes: f64,
 ) -> Option<(Estimate, LimitKind)> {
-    let host = fleet.limit.host_available_bytes.map(|bytes| final_bytes + bytes / services.max(1) as f64);
+    // Where only the host's whole memory is known, what the services do not have of it.
+    let available = fleet.limit.host_available_bytes.or_else(|| {
+        let used: f64 =
+            fleet.services.iter().filter_map(|service| service.current()?.readings.last()).map(bytes).sum();
+        fleet.limit.host_bytes.map(|all| (all - used).max(0.0))
+    });
+    let host = available.map(|bytes| final_bytes + bytes / services.max(1) as f64);
     let limits = [(fleet.limit.service_bytes, LimitKind::Service), (host, LimitKind::Host)];
     let mut known: Vec<(f64, LimitKind)> =
         limits.iter().filter_map(|(bytes, kind)| Some((*bytes.as_ref()?, *kind))).collect();

@@ -49,10 +49,10 @@ pub struct Estimate {
 pub struct Analysis {
     /// What was chosen.
     pub settings: Settings,
-    /// The age at which services are compared, in seconds: at least nine in ten services of every arm reached it, of
-    /// small arms all but one that was restarted.
+    /// The age at which services are compared, in seconds: the one that keeps most of the observed time, with half
+    /// of every arm's services or more.
     pub matched_age_seconds: Option<f64>,
-    /// Whether ages count from first readings because most starts are unknown.
+    /// Whether in some arm most starts are unknown, so that its ages count from first readings.
     pub ages_are_lower_bounds: bool,
     /// Whether the assignment was drawn at random. If not, intervals and p-values hold only as far as services
     /// could have been exchanged between arms.
@@ -96,7 +96,8 @@ pub struct ServiceResult {
     pub growth_bytes_per_day: Option<f64>,
     /// Growth after warm-up of the logarithm of memory, a day: 0.01 is 1% a day.
     pub growth_log_per_day: Option<f64>,
-    /// Memory averaged over all observed time, in bytes.
+    /// Memory averaged over time, in bytes: over its last life or, in a fleet with arms that are restarted on purpose,
+    /// over the time in which all arms ran.
     pub time_average_bytes: Option<f64>,
     /// The arms of which it is a stranger.
     pub stranger_in: Vec<Stranger>,
@@ -126,6 +127,8 @@ pub struct ArmResult {
     pub growth: Option<Growth>,
     /// What follows for an operator; `None` for an earlier list.
     pub verdict: Option<Verdict>,
+    /// The verdict over every service that was put into it, where it is another.
+    pub verdict_as_assigned: Option<Verdict>,
     /// Memory by day of age, without strangers.
     pub by_day: Vec<DayLevel>,
     /// Sudden changes of level common to its services.
@@ -171,6 +174,10 @@ pub struct RatioToControl {
 pub struct Growth {
     /// Services with a slope.
     pub services: u32,
+    /// Median over services of the readings that it is measured from.
+    pub readings: u32,
+    /// Median over services of the days that it is measured over.
+    pub days: f64,
     /// Bytes a day: median over services.
     pub bytes_per_day: Estimate,
     /// Share a day (slope of the logarithm): median over services.
@@ -330,6 +337,14 @@ pub enum FindingKind {
     UnequalAge,
     /// Arms that never ran at the same time.
     NeverConcurrent,
+    /// Services that were restarted more often than the control's, which nobody planned.
+    RestartedMoreOften,
+    /// Services are compared at an age far below that of most.
+    ComparedYoung,
+    /// Nothing was read for long.
+    Gaps,
+    /// The host's memory runs out if all arms go on growing.
+    HostRunsFull,
     /// Every arm grows over the same days.
     AllArmsGrow,
     /// An arm with too few services.
@@ -378,6 +393,10 @@ impl FindingKind {
             Self::AgeUnknown => "Age is not known",
             Self::UnequalAge => "Arms of unequal age",
             Self::NeverConcurrent => "Arms never ran at the same time",
+            Self::RestartedMoreOften => "Restarted more often",
+            Self::ComparedYoung => "Compared at a young age",
+            Self::Gaps => "Gaps",
+            Self::HostRunsFull => "The host runs out of memory",
             Self::AllArmsGrow => "Every arm grows over the same days",
             Self::FewServices => "Few services",
             Self::IdentityNotProved => "What ran was not proved",

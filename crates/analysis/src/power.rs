@@ -18,6 +18,8 @@ const SERVICES_AT_MOST: usize = 2000;
 pub struct PowerRequest {
     /// Position of the arm whose services stand for those of the trial to come.
     pub arm: usize,
+    /// Positions of its services that do not belong to it, and so say nothing about the others' spread.
+    pub left_out: Vec<usize>,
     /// The ratio to control that is to be detected.
     pub ratio: f64,
     /// Arms of the trial to come, the control among them: with more arms each test is stricter (Holm).
@@ -76,9 +78,12 @@ pub fn power(fleet: &Fleet, settings: &Settings, request: &PowerRequest) -> Powe
     let lives: Vec<&FleetLife> = fleet
         .services
         .iter()
-        .filter(|service| service.arms.contains(&request.arm))
-        .filter_map(|service| service.current())
-        .filter(|life| ages.usable(life))
+        .enumerate()
+        .filter(|(index, service)| service.arms.contains(&request.arm) && !request.left_out.contains(index))
+        .map(|(_, service)| service)
+        .filter_map(|service| Some((service, service.current()?)))
+        .filter(|(service, life)| ages.usable(service, life))
+        .map(|(_, life)| life)
         .collect();
     let rows = request.days.iter().map(|days| {
         let levels = levels(&lives, days * DAY, settings);

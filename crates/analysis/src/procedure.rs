@@ -9,7 +9,8 @@ use crate::age::Ages;
 use crate::curve::Curves;
 use crate::fleet::{Fleet, bytes};
 use crate::outcome::{
-    Analysis, ArmFigures, ArmResult, DAY, DayLevel, Sawtooth, SelfCheck, ServiceResult, Settings,
+    Analysis, ArmFigures, ArmResult, DAY, DayLevel, Growth, Sawtooth, SelfCheck, ServiceResult, Settings,
+    Verdict,
 };
 use crate::{checks, figures, growth, level_change, service, strangers};
 
@@ -46,23 +47,26 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
         .collect();
     let mut findings = search.findings;
     findings.extend(checks::run(fleet, &services, &treated, &ages));
-    let as_assigned = figures::of_arms(fleet, settings, &services, &members);
+    let as_assigned = figures::of_arms(fleet, settings, &ages, &services, &members);
     // A ratio changes with strangers of the control too.
-    let as_treated = (treated != members).then(|| figures::of_arms(fleet, settings, &services, &treated));
+    let as_treated =
+        (treated != members).then(|| figures::of_arms(fleet, settings, &ages, &services, &treated));
     let arms: Vec<ArmResult> = as_assigned
         .into_iter()
         .enumerate()
         .map(|(arm, as_assigned)| {
             let as_treated = as_treated.as_ref().map(|figures| figures[arm].clone());
-            arm_result(fleet, settings, &services, &treated[arm], &ages, (arm, as_assigned, as_treated))
+            let who = (members[arm].as_slice(), treated[arm].as_slice());
+            arm_result(fleet, settings, &services, who, &ages, (arm, as_assigned, as_treated))
         })
         .collect();
     findings.extend(growth::common(fleet, &arms));
+    findings.extend(growth::host(fleet, &arms));
     findings.sort_by_key(|finding| finding.severity);
     Analysis {
         settings: *settings,
         matched_age_seconds: ages.matched,
-        ages_are_lower_bounds: ages.lower_bounds,
+        ages_are_lower_bounds: ages.lower_bounds.contains(&true),
         randomised: fleet.randomised,
         self_check: self_check(fleet, &services, &treated),
         services,
@@ -75,17 +79,29 @@ fn arm_result(
     fleet: &Fleet,
     settings: &Settings,
     services: &[ServiceResult],
-    treated: &[usize],
+    (members, treated): (&[usize], &[usize]),
     ages: &Ages,
     (arm, as_assigned, as_treated): (usize, ArmFigures, Option<ArmFigures>),
 ) -> ArmResult {
     let growth = growth::of_arm(fleet, settings, ages, services, treated);
-    let final_bytes = as_treated.as_ref().unwrap_or(&as_assigned).final_median_bytes;
     let earlier = fleet.arms[arm].earlier_list_of.is_some();
+    let verdict = |members: &[usize], growth: Option<&Growth>, figures: &ArmFigures| {
+        (!earlier)
+            .then(|| growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes))
+    };
+    let as_treated_verdict = verdict(treated, growth.as_ref(), as_treated.as_ref().unwrap_or(&as_assigned));
+    // Who leaves services out must see what they did.
+    let as_assigned_verdict = (members != treated)
+        .then(|| {
+            verdict(members, growth::of_arm(fleet, settings, ages, services, members).as_ref(), &as_assigned)
+        })
+        .flatten();
+    let word = |verdict: &Option<Verdict>| verdict.as_ref().map(Verdict::as_str);
     ArmResult {
-        verdict: (!earlier)
-            .then(|| growth::verdict(fleet, settings, ages, treated, growth.as_ref(), final_bytes)),
-        by_day: by_day(fleet, treated),
+        verdict_as_assigned: as_assigned_verdict
+            .filter(|verdict| word(&as_treated_verdict) != Some(verdict.as_str())),
+        verdict: as_treated_verdict,
+        by_day: by_day(fleet, ages, treated),
         level_changes: if earlier {
             Vec::new()
         } else {
@@ -100,11 +116,12 @@ fn arm_result(
 }
 
 /// Memory by day of age.
-fn by_day(fleet: &Fleet, members: &[usize]) -> Vec<DayLevel> {
+fn by_day(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<DayLevel> {
     let of_services: Vec<Vec<(u32, f64)>> = members
         .par_iter()
-        .filter_map(|index| fleet.services[*index].current())
-        .map(|life| {
+        .filter_map(|index| Some((&fleet.services[*index], fleet.services[*index].current()?)))
+        .filter(|(service, life)| ages.usable(service, life))
+        .map(|(_, life)| {
             let day = |age: f32| ((f64::from(age) / DAY) as u32).saturating_add(1);
             life.readings
                 .chunk_by(|a, b| day(a.age_seconds) == day(b.age_seconds))

@@ -14,12 +14,17 @@ pub(crate) const SLOPE_READINGS: usize = 5;
 /// Readings further apart than this many times the usual distance have a gap between them.
 const GAP_FACTOR: f64 = 5.0;
 
+/// Ages of the window at which memory is taken where readings are fewer,
+const LEVEL_AGES: usize = 24;
+/// and readings further apart than this many times the usual distance, between which it is not taken.
+const LEVEL_GAP: f64 = 3.0;
+
 /// The figures of a service, but for whether it is a stranger in its arms.
 pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) -> ServiceResult {
     let life = service.current();
     let sawtooth = in_sawtooth(service, ages);
-    let time_average_bytes = average_over_time(service);
-    let (level_bytes, no_level) = match life.map(|life| level(life, ages, settings)) {
+    let time_average_bytes = average_over_time(service, ages.average_from);
+    let (level_bytes, no_level) = match life.map(|life| level(service, life, ages, settings)) {
         _ if sawtooth => (time_average_bytes.filter(|bytes| *bytes > 0.0), None),
         Some(Ok(level)) => (Some(level), None),
         Some(Err(why)) => (None, Some(why)),
@@ -48,9 +53,9 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
 }
 
 /// Median of the readings in the window that ends at the matched age.
-fn level(life: &FleetLife, ages: &Ages, settings: &Settings) -> Result<f64, String> {
+fn level(service: &FleetService, life: &FleetLife, ages: &Ages, settings: &Settings) -> Result<f64, String> {
     let Some(matched) = ages.matched else { return Err("no age was reached by enough services".to_owned()) };
-    if !ages.usable(life) {
+    if !ages.usable(service, life) {
         return Err("its start is not known, so its age is not".to_owned());
     }
     if !ages.reached(life) {
@@ -58,17 +63,48 @@ fn level(life: &FleetLife, ages: &Ages, settings: &Settings) -> Result<f64, Stri
         return Err(format!("too young to compare: it reached {age} of {matched}"));
     }
     level_at(life, matched, settings.window_seconds)
-        .ok_or_else(|| "it has no reading in the window".to_owned())
+        .ok_or_else(|| "its readings do not cover the window before the matched age".to_owned())
 }
 
-/// Median of the readings in a window that ends at `age`.
+/// Median of memory in a window that ends at `age`.
+///
+/// Where readings are few, the moments at which they happen to be taken would decide at which age a service is
+/// compared. Then memory is taken between neighbouring readings, on the log scale, at the same ages for all services;
+/// not across a gap. `None` where less than half of the window is covered.
 pub(crate) fn level_at(life: &FleetLife, age: f64, window_seconds: f64) -> Option<f64> {
     let end = age + tolerance(life, age);
     // A short trial is not compared by its first minutes.
     let start = age - window_seconds.min(age / 2.0);
     let in_window = |reading: &&Reading| (start..=end).contains(&f64::from(reading.age_seconds));
     let values: Vec<f64> = life.readings.iter().filter(in_window).map(bytes).collect();
-    median(&values).filter(|level| *level > 0.0)
+    let Some(usual) = usual_distance(life).filter(|_| values.len() < LEVEL_AGES) else {
+        return median(&values).filter(|level| *level > 0.0);
+    };
+    let step = (age - start) / LEVEL_AGES as f64;
+    let ages = (1..=LEVEL_AGES).map(|place| start + step * place as f64);
+    let taken: Vec<f64> = ages
+        .filter_map(|at| memory_at(life, at, LEVEL_GAP * usual, end - age))
+        .filter(|bytes| *bytes > 0.0)
+        .collect();
+    if 2 * taken.len() < LEVEL_AGES { None } else { median(&taken) }
+}
+
+/// Memory at an age, between two readings that are at most `longest_gap` apart; up to `after` seconds past the last
+/// reading, that reading.
+fn memory_at(life: &FleetLife, age: f64, longest_gap: f64, after: f64) -> Option<f64> {
+    let next = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < age);
+    let left = next.checked_sub(1).and_then(|place| life.readings.get(place));
+    match (left, life.readings.get(next)) {
+        (_, Some(right)) if f64::from(right.age_seconds) == age => Some(bytes(right)),
+        (Some(left), Some(right)) => {
+            let (from, to) = (f64::from(left.age_seconds), f64::from(right.age_seconds));
+            let part = (age - from) / (to - from);
+            let log = bytes(left).ln() * (1.0 - part) + bytes(right).ln() * part;
+            (to - from <= longest_gap).then(|| log.exp())
+        }
+        (Some(left), None) => (age - f64::from(left.age_seconds) <= after).then(|| bytes(left)),
+        (None, _) => None,
+    }
 }
 
 /// The readings of a life after its warm-up and that of all arms, up to a share of what follows.
@@ -136,14 +172,25 @@ pub(crate) fn usual_distance(life: &FleetLife) -> Option<f64> {
     median(&distances)
 }
 
-/// Memory averaged over the observed time of all lives.
-fn average_over_time(service: &FleetService) -> Option<f64> {
+/// Memory averaged over the observed time: of the last life, or of all lives since `from`. The life during which a
+/// service was first seen began before the trial and is left out, unless it is the only one.
+fn average_over_time(service: &FleetService, from: Option<f64>) -> Option<f64> {
     let mut observed = 0.0;
     let mut sum = 0.0;
-    for life in &service.lives {
+    let lives: Vec<&FleetLife> = match from {
+        Some(_) if service.lives.len() > 1 => service.lives.iter().filter(|life| life.age_known()).collect(),
+        Some(_) => service.lives.iter().collect(),
+        None => service.current().into_iter().collect(),
+    };
+    for life in lives {
         let Some(usual) = usual_distance(life) else { continue };
-        let all: Vec<(f64, f64)> =
-            life.readings.iter().map(|reading| (f64::from(reading.age_seconds), bytes(reading))).collect();
+        let begun = from.map_or(0.0, |from| from - life.started_at);
+        let all: Vec<(f64, f64)> = life
+            .readings
+            .iter()
+            .map(|reading| (f64::from(reading.age_seconds), bytes(reading)))
+            .filter(|point| point.0 >= begun)
+            .collect();
         let longest = GAP_FACTOR * usual;
         let time: f64 = all.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|gap| *gap <= longest).sum();
         if let Some(average) = time_average(&all, longest) {

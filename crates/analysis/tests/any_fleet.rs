@@ -72,7 +72,8 @@ prop_compose! {
             events: events
                 .into_iter()
                 .map(|(at, arm)| FleetEvent {
-                    at: BEGIN + at,
+                    service: None,
+                at: BEGIN + at,
                     arm: arm.map(|arm| arm % arms),
                     changes_treatment: true,
                     text: "event".to_owned(),

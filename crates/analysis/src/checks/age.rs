@@ -3,11 +3,14 @@
 use heaptrial_model::units;
 use heaptrial_stats::median;
 
+use super::presence::observed;
 use super::several;
 use crate::age::Ages;
-use crate::fleet::{Fleet, FleetLife, FleetService};
+use crate::fleet::{Fleet, FleetService};
 use crate::outcome::{Finding, FindingKind, ServiceResult, Severity};
 
+/// A matched age below this share of the oldest arm's median is young.
+const YOUNG_SHARE: f64 = 0.5;
 /// Arms whose median ages differ by more than this share are of unequal age.
 const UNEQUAL_SHARE: f64 = 0.1;
 
@@ -20,9 +23,10 @@ pub(super) fn unknown(fleet: &Fleet, services: &[ServiceResult], ages: &Ages) ->
     let mut arms: Vec<usize> = found.iter().flat_map(|service| service.arms.iter().copied()).collect();
     arms.sort_unstable();
     arms.dedup();
+    let lower_bounds = ages.lower_bounds.contains(&true);
     (!found.is_empty()).then(|| Finding {
         kind: FindingKind::AgeUnknown,
-        severity: if ages.lower_bounds { Severity::Caution } else { Severity::Note },
+        severity: if lower_bounds { Severity::Caution } else { Severity::Note },
         arms,
         services: found.iter().map(|service| service.name.clone()).collect(),
         evidence: format!(
@@ -30,9 +34,9 @@ pub(super) fn unknown(fleet: &Fleet, services: &[ServiceResult], ages: &Ages) ->
             several(found.len()),
             services.len()
         ),
-        effect: if ages.lower_bounds {
-            "Ages count from the first reading for all, so that services are compared at equal time since then, not at \
-             equal age."
+        effect: if lower_bounds {
+            "Where most of an arm began so, its ages count from the first reading: it is older than it is taken for, and is \
+             compared at less than its age."
         } else {
             "They have no level at the matched age; last readings and growth hold them."
         }
@@ -52,7 +56,8 @@ pub(super) fn unequal(
         .filter_map(|arm| {
             let known = members[arm].iter().filter_map(|index| {
                 let life = fleet.services[*index].current()?;
-                ages.usable(life).then_some(services[*index].age_seconds?)
+                let usable = ages.usable(&fleet.services[*index], life);
+                usable.then_some(services[*index].age_seconds?)
             });
             Some((arm, median(&known.collect::<Vec<_>>())?))
         })
@@ -86,7 +91,7 @@ pub(super) fn never_concurrent(
         for (second, b) in spans.iter().enumerate().skip(first + 1) {
             let (Some(a), Some(b)) = (a, b) else { continue };
             let same = |arm: usize| fleet.arms[arm].earlier_list_of.is_some();
-            if same(first) || same(second) || (a.0 < b.1 && b.0 < a.1) {
+            if same(first) || same(second) || (a.0 <= b.1 && b.0 <= a.1) {
                 continue;
             }
             let (earlier, later) = if a.1 <= b.0 { (first, second) } else { (second, first) };
@@ -96,7 +101,7 @@ pub(super) fn never_concurrent(
                 arms: vec![earlier, later],
                 services: members[later].iter().map(|index| services[*index].name.clone()).collect(),
                 evidence: format!(
-                    "the last life of every service of {} began after the last reading of {}",
+                    "every service of {} was first read after the last reading of {}",
                     fleet.arms[later].name, fleet.arms[earlier].name
                 ),
                 effect: "Anything that changed in between, such as load, is told as an effect of the arm."
@@ -107,13 +112,44 @@ pub(super) fn never_concurrent(
     findings
 }
 
-/// From the first reading to the last one of the lives that stand for an arm's services.
+/// From the first reading to the last one of an arm's services.
 fn span(fleet: &Fleet, members: &[usize]) -> Option<(f64, f64)> {
-    let lives = || members.iter().filter_map(|index| fleet.services[*index].current());
-    let first = |life: &FleetLife| Some(life.started_at + f64::from(life.readings.first()?.age_seconds));
-    let last = |life: &FleetLife| Some(life.started_at + life.last_age()?);
+    let spans = || members.iter().filter_map(|index| observed(&fleet.services[*index]));
     Some((
-        lives().filter_map(first).min_by(f64::total_cmp)?,
-        lives().filter_map(last).max_by(f64::total_cmp)?,
+        spans().map(|span| span.0).min_by(f64::total_cmp)?,
+        spans().map(|span| span.1).max_by(f64::total_cmp)?,
     ))
+}
+
+/// Compared at an age far below that of most: much of what was observed is not used.
+pub(super) fn compared_young(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    members: &[Vec<usize>],
+    ages: &Ages,
+) -> Option<Finding> {
+    let matched = ages.matched?;
+    let by_arm: Vec<(usize, f64)> = (0..fleet.arms.len())
+        .filter(|arm| fleet.arms[*arm].earlier_list_of.is_none() && !ages.sawtooth[*arm])
+        .filter_map(|arm| {
+            let known = members[arm].iter().filter_map(|index| services[*index].age_seconds);
+            Some((arm, median(&known.collect::<Vec<_>>())?))
+        })
+        .collect();
+    let (youngest, _) = by_arm.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let oldest = by_arm.iter().map(|arm| arm.1).fold(0.0, f64::max);
+    (matched < YOUNG_SHARE * oldest).then(|| Finding {
+        kind: FindingKind::ComparedYoung,
+        severity: Severity::Grave,
+        arms: by_arm.iter().map(|arm| arm.0).collect(),
+        services: Vec::new(),
+        evidence: format!(
+            "services are compared at an age of {}, because {} is no older, while others reached {}",
+            units::duration(matched),
+            fleet.arms[youngest].name,
+            units::duration(oldest)
+        ),
+        effect: "What memory does later is not compared. Wait until the young arm is as old as the others."
+            .to_owned(),
+    })
 }

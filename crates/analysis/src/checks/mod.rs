@@ -1,7 +1,9 @@
 //! What is odd about the data beside strangers.
 
 mod age;
+mod gaps;
 mod presence;
+mod restarts;
 mod treatment;
 
 use heaptrial_model::units;
@@ -28,6 +30,9 @@ pub(crate) fn run(
     findings.extend(presence::appeared(fleet));
     findings.extend(presence::vanished(fleet));
     findings.extend(presence::lacking(fleet, members));
+    findings.extend(age::compared_young(fleet, services, members, ages));
+    findings.extend(restarts::more_often(fleet, services, members));
+    findings.extend(gaps::of_arms(fleet, members));
     findings.extend(few(fleet, services, members));
     findings
 }

@@ -14,12 +14,14 @@ pub(super) fn spanned(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
     for event in fleet.events.iter().filter(|event| event.changes_treatment) {
         for (arm, members) in members.iter().enumerate() {
             let about_it = event.arm.is_none_or(|about| about == arm);
+            let about = |index: &usize| event.service.is_none_or(|service| service == *index);
             if !about_it || fleet.arms[arm].earlier_list_of.is_some() {
                 continue;
             }
             let found: Vec<usize> = members
                 .iter()
                 .copied()
+                .filter(about)
                 .filter(|index| fleet.services[*index].current().is_some_and(|life| spans(life, event.at)))
                 .collect();
             let ages = found
@@ -29,13 +31,21 @@ pub(super) fn spanned(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
             if found.is_empty() {
                 continue;
             }
+            let began = |index: &&usize| {
+                fleet.services[**index]
+                    .current()
+                    .is_some_and(|life| (life.started_at - event.at).abs() <= SLACK_SECONDS)
+            };
+            let restarted = members.iter().filter(began).count();
             findings.push(Finding {
                 kind: FindingKind::SpansTreatmentChange,
-                severity: Severity::Caution,
+                // Where others of the arm were restarted, the event was about those.
+                severity: if restarted > 0 { Severity::Note } else { Severity::Caution },
                 arms: vec![arm],
                 services: found.iter().map(|index| fleet.services[*index].name.clone()).collect(),
                 evidence: format!(
-                    "{} of {} {} not restarted at the event \"{}\", up to {} after their start",
+                    "{}{} of {} {} not restarted at the event \"{}\", up to {} after their start",
+                    if restarted > 0 { format!("{} restarted; ", several(restarted)) } else { String::new() },
                     several(found.len()),
                     fleet.arms[arm].name,
                     if found.len() == 1 { "was" } else { "were" },

@@ -140,7 +140,8 @@ fn tell(
         }
         for index in &group {
             names.push(services[*index].name.clone());
-            if own.is_some() {
+            // What is like no other arm may be an effect of the treatment.
+            if let (Some(_), Some(_)) = (own, like) {
                 let why = format!(
                     "its {one} belongs to a separate cluster of {} services at {}",
                     cluster.size,
@@ -150,6 +151,7 @@ fn tell(
             }
         }
     }
+    let explained = !told.is_empty();
     let like = if told.is_empty() { String::new() } else { format!("; {}", told.join(", ")) };
     search.findings.push(Finding {
         kind: FindingKind::SeparateClusters,
@@ -163,7 +165,13 @@ fn tell(
             sizes.join(", ")
         ),
         effect: match own {
-            Some(_) => "A mean over clusters describes none of its services. As treated only the largest cluster counts.",
+            Some(_) if explained => {
+                "A mean over clusters describes none of its services. As treated those that are as another arm are left out."
+            }
+            Some(_) => {
+                "A mean over clusters describes none of its services. Those apart are as no other arm: it may be what the \
+                 treatment does to some, so nothing is left out."
+            }
             None => {
                 "A mean over clusters describes none of its services. No cluster holds most of them, so it is not told which \
                  ones belong: nothing is left out."

@@ -57,6 +57,7 @@ impl Oddity {
         if let Self::Spanned { day } = self {
             let text = "experiment: another allocator".to_owned();
             fleet.events.push(FleetEvent {
+                service: None,
                 at: begin + day * DAY,
                 arm: Some(1),
                 changes_treatment: true,

@@ -1,0 +1,131 @@
+//! Fleets on which a careless procedure goes wrong.
+
+mod build;
+
+use build::*;
+use heaptrial_analysis::{FindingKind, Fleet, FleetEvent, MemoryLimit, Severity};
+
+fn settling(level: f64) -> impl Fn(f64) -> f64 {
+    move |age| level * (1.0 - 0.6 * (-age / 0.3).exp())
+}
+
+#[test]
+fn services_that_bloat_are_no_strangers_unless_they_are_as_another_arm() {
+    let mut fleet = fleet(&[(10, &settling(6.0))]);
+    let arm = add_arm(&mut fleet, 20, |seed| {
+        let bloats = seed % 4 == 0;
+        vec![life(seed, 0.0, 8.0, |age| own(seed) * (1.9 + if bloats { 3.0 * age } else { 0.0 }))]
+    });
+    let analysis = run(&fleet);
+    assert!(find(&analysis, FindingKind::SeparateClusters).is_some());
+    assert!(analysis.services.iter().all(|service| service.stranger_in.is_empty()));
+    assert_eq!(analysis.arms[arm].as_treated, None);
+}
+
+#[test]
+fn a_few_late_restarts_do_not_bring_all_others_to_their_age() {
+    for restarted in [1, 2] {
+        let mut fleet = fleet(&[]);
+        for level in [6.0, 1.5] {
+            add_arm(&mut fleet, 9, |seed| {
+                let again = level > 2.0 && seed < restarted;
+                let whole =
+                    life(seed, 0.0, if again { 7.75 } else { 8.0 }, |age| own(seed) * settling(level)(age));
+                let young = life(seed, 7.75, 8.0, |age| own(seed) * settling(level)(age));
+                if again { vec![whole, young] } else { vec![whole] }
+            });
+        }
+        let analysis = run(&fleet);
+        assert_eq!(analysis.matched_age_seconds, Some(8.0 * DAY), "{restarted}");
+        let ratio = analysis.arms[1].as_assigned.ratio.as_ref().unwrap().estimate.value;
+        assert!((ratio - 0.25).abs() < 0.02, "{ratio}");
+    }
+}
+
+#[test]
+fn an_arm_that_is_young_as_a_whole_is_a_grave_finding() {
+    let mut fleet = fleet(&[(8, &settling(6.0))]);
+    add_arm(&mut fleet, 8, |seed| vec![life(seed, 7.0, 8.0, |age| own(seed) * settling(1.5)(age))]);
+    let found = run(&fleet);
+    assert_eq!(find(&found, FindingKind::ComparedYoung).unwrap().severity, Severity::Grave);
+    let even = run(&build::fleet(&[(8, &settling(6.0)), (8, &settling(1.5))]));
+    assert!(find(&even, FindingKind::ComparedYoung).is_none());
+}
+
+#[test]
+fn a_crash_loop_is_no_treatment() {
+    let mut fleet = fleet(&[(8, &settling(6.0))]);
+    add_arm(&mut fleet, 8, |seed| {
+        let day = |day: u32| life(seed, f64::from(day), f64::from(day) + 0.75, |age| own(seed) * (2.0 + age));
+        (0..8).map(day).collect()
+    });
+    let analysis = run(&fleet);
+    let found = find(&analysis, FindingKind::RestartedMoreOften).unwrap();
+    assert_eq!((found.severity, found.services.len()), (Severity::Grave, 8));
+    assert!(analysis.arms[1].sawtooth.is_none());
+    fleet.arms[1].restarted = true;
+    assert!(find(&run(&fleet), FindingKind::RestartedMoreOften).is_none());
+}
+
+/// Keeps one reading a day, at this hour of age.
+fn once_a_day(fleet: &mut Fleet, arm: usize, hour: f64) {
+    for service in fleet.services.iter_mut().filter(|service| service.arms == [arm]) {
+        let life = &mut service.lives[0];
+        let last = life.readings.len() - 1;
+        let wanted = |age: f32| (f64::from(age) / 3600.0 - hour).rem_euclid(24.0) < 0.5;
+        let kept = life.readings.iter().enumerate();
+        let kept = kept.filter(|(place, reading)| *place == last || wanted(reading.age_seconds));
+        life.readings = kept.map(|(_, reading)| *reading).collect();
+    }
+}
+
+#[test]
+fn the_moments_of_few_readings_do_not_decide_the_age_of_a_level() {
+    // Both arms grow alike, by a tenth of a doubling each day; readings are once a day at different hours.
+    let grows = |age: f64| 2.0 * (0.07 * age).exp();
+    let mut fleet = fleet(&[(10, &grows), (10, &grows)]);
+    once_a_day(&mut fleet, 0, 0.0);
+    once_a_day(&mut fleet, 1, 12.0);
+    let ratio = run(&fleet).arms[1].as_assigned.ratio.clone().unwrap().estimate;
+    assert!((ratio.value - 1.0).abs() < 0.02, "{ratio:?}");
+}
+
+#[test]
+fn an_event_about_one_service_is_told_of_no_other() {
+    let mut fleet = fleet(&[(6, &settling(6.0)), (6, &settling(2.0))]);
+    fleet.events.push(FleetEvent {
+        at: BEGIN + 3.0 * DAY,
+        arm: None,
+        service: Some(8),
+        changes_treatment: true,
+        text: "migration".into(),
+    });
+    let analysis = run(&fleet);
+    assert_eq!(names(find(&analysis, FindingKind::SpansTreatmentChange).unwrap()), ["s8"]);
+}
+
+#[test]
+fn the_host_runs_out_sooner_than_any_arm_alone() {
+    let grows = |age: f64| 2.0 + 0.2 * age;
+    let mut fleet = fleet(&[(6, &grows), (6, &grows)]);
+    fleet.limit = MemoryLimit { host_available_bytes: Some(48.0 * GIB), ..MemoryLimit::default() };
+    let found = run(&fleet);
+    let told = find(&found, FindingKind::HostRunsFull).unwrap();
+    assert!(told.evidence.contains("20 days"), "{}", told.evidence);
+}
+
+#[test]
+fn a_long_gap_is_told_and_a_level_inside_it_is_not_made_up() {
+    let mut fleet = fleet(&[(6, &settling(6.0)), (6, &settling(2.0))]);
+    for service in fleet.services.iter_mut().filter(|service| service.arms == [1]) {
+        let life = &mut service.lives[0];
+        let last = life.readings.len() - 1;
+        let kept = life.readings.iter().enumerate();
+        let kept =
+            kept.filter(|(place, reading)| *place == last || f64::from(reading.age_seconds) < 2.0 * DAY);
+        life.readings = kept.map(|(_, reading)| *reading).collect();
+    }
+    let analysis = run(&fleet);
+    assert_eq!(find(&analysis, FindingKind::Gaps).unwrap().arms, [1]);
+    assert_eq!(analysis.arms[1].as_assigned.services_compared, 0);
+}
