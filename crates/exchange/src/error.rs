@@ -77,6 +77,39 @@ pub enum ImportError {
         /// How many malformed rows there are.
         problems: u64,
     },
+    /// A list most of whose lines name no service.
+    #[error(
+        "{file}: no list of services: {skipped} of {rows} lines are no nickname; expected one nickname a line"
+    )]
+    NotAList {
+        /// Which file.
+        file: String,
+        /// Lines that name no service.
+        skipped: u64,
+        /// All lines.
+        rows: u64,
+    },
+    /// No service of any list was measured.
+    #[error("no service of the lists is in the measurements, which have {measured} others, such as {some}")]
+    NobodyMeasured {
+        /// Services in the measurements.
+        measured: usize,
+        /// Some of them.
+        some: String,
+    },
+    /// The trial was imported with times read in another timezone.
+    #[error(
+        "the trial `{name}` was imported with times read as {stored}, now they would be read as {given}: the same \
+         readings would come twice; give --timezone {stored}, or another --name"
+    )]
+    OtherTimezone {
+        /// The trial.
+        name: String,
+        /// How its times were read.
+        stored: String,
+        /// How they would be read now.
+        given: String,
+    },
     /// Two lists of one name.
     #[error("two lists of services are called `{0}`; give each list (arm) a name of its own")]
     DuplicateList(String),

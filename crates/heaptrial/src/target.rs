@@ -6,7 +6,7 @@ use heaptrial_store::{Store, TrialRecord};
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::run_folder;
+use crate::run_folder::{self, RUNS};
 
 /// A trial in its database.
 #[derive(Debug)]
@@ -23,11 +23,15 @@ impl Target {
     /// Finds what `named` names: a folder or database, whose last trial it is, or a trial in the database of
     /// `--db` or of the newest run. Without a name, the last trial of that database.
     pub fn find(named: Option<&str>, global: &GlobalOptions) -> Result<Self, Failure> {
-        let path = named.map(Path::new).filter(|path| path.exists());
+        let path = named.map(Path::new).filter(|path| path.is_file() || path.join("heaptrial.db").is_file());
+        // A run of this name below the usual folder, whose last trial or trial of this name it is.
+        let run = named.map(|name| Path::new(RUNS).join(name)).filter(|run| path.is_none() && run.exists());
+        let of_run = global.db.is_none() && run.is_some();
         let name = named.filter(|_| path.is_none());
         // A name with a slash can only be a path, and says what is missing better than a list of trials.
         let is_path = name.is_some_and(|name| name.contains('/'));
         let place = if is_path { named.map(Path::new) } else { path.or(global.db.as_deref()) };
+        let place = if of_run { run.as_deref() } else { place };
         let database = match (run_folder::database(place), name) {
             (Err(failure), None) => return Err(failure),
             (Err(_), Some(name)) => {
@@ -44,6 +48,7 @@ impl Target {
         let index = match name.filter(|_| !is_path) {
             None => trials.len().checked_sub(1),
             Some(name) => match trials.iter().rposition(|trial| trial.plan.name == name) {
+                None if of_run => trials.len().checked_sub(1),
                 None => return Err(unknown(name, &database, &trials)),
                 found => found,
             },

@@ -180,6 +180,7 @@ fn other_lists_of_the_same_data_are_another_trial_of_the_database() {
     let compared = run(folder.path(), "--db fleet.db --out compared report memory memory-2");
     imported(&compared);
     assert!(stdout(&compared).contains("memory-2"), "{}", stdout(&compared));
+    assert!(stdout(&compared).contains("same measurements"), "{}", stdout(&compared));
     for file in ["comparison.html", "comparison.md", "comparison.json"] {
         assert!(folder.path().join("compared").join(file).is_file(), "{file}");
     }
@@ -222,6 +223,57 @@ fn the_timezone_moves_every_time_and_is_told() {
     let refused = run(folder.path(), "--db b.db import torutils memory.csv --timezone Mars/Olympus");
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("Mars/Olympus"));
+}
+
+#[test]
+fn the_same_readings_at_another_hour_are_refused() {
+    let folder = files();
+    imported(&import(folder.path(), &PRESENT, "--timezone -08:00"));
+    let before = fs::read(folder.path().join("fleet.db")).unwrap();
+    let refused = import(folder.path(), &PRESENT, "--timezone -07:00");
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(stderr(&refused).contains("--timezone -08:00"), "{}", stderr(&refused));
+    assert_eq!(fs::read(folder.path().join("fleet.db")).unwrap(), before);
+    let warned = import(folder.path(), &PRESENT, "--timezone +08:00 --name other");
+    assert!(stdout(&warned).contains("carry the offset -08:00"), "{}", stdout(&warned));
+}
+
+#[test]
+fn files_in_the_wrong_place_and_readings_of_times_to_come_are_told() {
+    let folder = files();
+    let events = run(
+        folder.path(),
+        "--db a.db import torutils memory.csv --events memory.csv --groups groups/group_E_glibc.txt",
+    );
+    assert_eq!(events.status.code(), Some(3), "{}", stdout(&events));
+    assert!(stderr(&events).contains("event_type"), "{}", stderr(&events));
+    let lists = run(folder.path(), "--db a.db import torutils memory.csv --groups memory.csv");
+    assert_eq!(lists.status.code(), Some(3), "{}", stdout(&lists));
+    assert!(stderr(&lists).contains("no list of services"), "{}", stderr(&lists));
+    let path = folder.path().join("memory.csv");
+    let text = fs::read_to_string(&path).unwrap();
+    let last = text.lines().last().unwrap();
+    let later = format!("{text}{}\n", last.replacen("2026-", "2066-", 1));
+    fs::write(&path, later).unwrap();
+    let output = import(folder.path(), &PRESENT, "--json");
+    assert_eq!(json(&output)["import"]["new_samples"], 60 * fleet::days().len());
+    assert_eq!(json(&output)["import"]["problems"]["counts"]["malformed_row"], 1);
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_early_is_no_error() {
+    let folder = files();
+    imported(&import(folder.path(), &PRESENT, ""));
+    let command = format!(
+        "{} --db fleet.db export --format torutils | head -n 1; exit ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_heaptrial")
+    );
+    let output = std::process::Command::new("bash")
+        .args(["-c", &command])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::lists::{ListsFrom, Wanted};
 use super::membership::{arms_of, members, only_grouped};
 use super::merge::{MergedService, merge};
 use super::stored::{differs, join_aggregates, join_sources};
-use super::summary::{ArmSummary, ImportSummary, TimezoneSource};
+use super::summary::{ArmSummary, ImportSummary, TimezoneSource, some_of};
 use super::{KIND, TorUtilsImport, event};
 use crate::ImportError;
 use crate::lives::{self, StartEvent};
@@ -35,6 +35,8 @@ pub(super) fn assemble(
     let mut notes = Vec::new();
     let relays = files.config.as_ref().map_or(&[][..], |(_, relays)| relays);
     let duplicates_in_files = files.measurements.duplicates;
+    let measured: Vec<String> =
+        files.measurements.services.iter().map(|service| service.name.clone()).collect();
     let mut services = merge(files.measurements.services, stored, relays, problems)?;
     let mut lists_from = wanted.from.as_str().to_owned();
     if wanted.from == ListsFrom::Nothing {
@@ -49,6 +51,11 @@ pub(super) fn assemble(
     }
     let members = members(&wanted, &mut services, &mut notes);
     let (mut services, lists, ungrouped) = only_grouped(services, members, &wanted, &mut notes);
+
+    if services.is_empty() && !measured.is_empty() {
+        let some = some_of(measured.iter().map(String::as_str));
+        return Err(ImportError::NobodyMeasured { measured: measured.len(), some });
+    }
 
     let mut events = match &files.events {
         Some(events) => event::attribute(events, &wanted.lists),
@@ -88,6 +95,15 @@ pub(super) fn assemble(
                 .to_owned(),
         );
     }
+    if let (TimezoneSource::Given, Some(other)) = (files.timezone_source, &files.other_timezone) {
+        notes.insert(
+            0,
+            format!(
+                "times in the events carry the offset {other}, but times without one are read as {}: one of them may be wrong",
+                files.timezone
+            ),
+        );
+    }
     if files.local_times > 0 && files.timezone_source != TimezoneSource::Given {
         notes.insert(
             0,
@@ -113,6 +129,7 @@ pub(super) fn assemble(
         trial: name.to_owned(),
         trial_id: 0,
         updated: stored.is_some(),
+        changed: false,
         arms: wanted
             .lists
             .iter()
@@ -134,6 +151,7 @@ pub(super) fn assemble(
         lives_unknown: count(true),
         events: events.len(),
         timezone: files.timezone.to_string(),
+        local_times: files.local_times,
         timezone_source: files.timezone_source,
         problems: Problems::default(),
         notes,

@@ -8,11 +8,14 @@ use sha2::{Digest, Sha256};
 use super::{TimezoneSource, TorUtilsImport};
 use crate::ImportError;
 use crate::measured::Measurements;
-use crate::problem::Problems;
+use crate::problem::{Place, ProblemKind, Problems};
 use crate::torutils::{
     Content, GroupFile, HostAtLast, OperatorEvent, RelayConfig, Rows, Timezone, read_config,
     read_diagnostics, read_events, read_group, read_memory,
 };
+
+/// Microseconds of a day: clocks of others may be ahead by less.
+const DAY_US: i64 = 86_400_000_000;
 
 /// What the files of an import tell.
 pub(super) struct Files {
@@ -24,6 +27,8 @@ pub(super) struct Files {
     pub host: Option<HostAtLast>,
     pub timezone: Timezone,
     pub timezone_source: TimezoneSource,
+    /// The offset of other times in the events, where it is another one.
+    pub other_timezone: Option<String>,
     /// How many times were read in that timezone; the rows of a collection share one.
     pub local_times: u64,
     pub sources: Vec<ImportSource>,
@@ -54,7 +59,9 @@ impl Files {
         };
 
         let events_file = request.events.as_deref().map(File::read).transpose()?;
-        let (timezone, timezone_source) = timezone(request, events_file.as_ref());
+        let told = events_file.as_ref().and_then(offset_of);
+        let (timezone, timezone_source) = timezone(request, told.clone());
+        let other_timezone = told.map(|told| told.to_string()).filter(|told| *told != timezone.to_string());
         let mut local_times = 0;
         let events = match events_file {
             None => None,
@@ -77,8 +84,11 @@ impl Files {
 
         let memory = request.memory.iter().map(|path| File::read(path)).collect::<Result<Vec<_>, _>>()?;
         let contents: Vec<Content<'_>> = memory.iter().map(File::content).collect();
-        let (measurements, rows, times) = read_memory(&contents, &timezone, request.first_day, problems)?;
+        let (mut measurements, rows, times) = read_memory(&contents, &timezone, request.first_day, problems)?;
         local_times += times.local;
+        if let Some(now_wall_us) = request.now_wall_us {
+            drop_future(&mut measurements, &memory[0].name, now_wall_us, problems)?;
+        }
         if measurements.services.is_empty() && measurements.aggregates.is_empty() {
             let files: Vec<&str> = memory.iter().map(|file| file.name.as_str()).collect();
             return Err(ImportError::NoMeasurement {
@@ -95,6 +105,7 @@ impl Files {
             host,
             timezone,
             timezone_source,
+            other_timezone,
             local_times,
             sources,
             first_stem: stem(first),
@@ -143,27 +154,45 @@ fn stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// A clock that was set wrong writes readings of times to come, which would stretch every chart.
+fn drop_future(
+    measurements: &mut Measurements,
+    file: &str,
+    now_wall_us: i64,
+    problems: &mut Problems,
+) -> Result<(), ImportError> {
+    let latest = now_wall_us.saturating_add(DAY_US);
+    for service in &mut measurements.services {
+        let before = service.samples.len();
+        service.samples.retain(|sample| sample.wall_us <= latest);
+        for _ in service.samples.len()..before {
+            let place = Place { file, line: 0, column: None, value: service.name.as_bytes() };
+            problems.report(place, ProblemKind::MalformedRow, "a reading of a time to come")?;
+        }
+    }
+    measurements.services.retain(|service| !service.samples.is_empty());
+    measurements.aggregates.retain(|row| row.wall_us <= latest);
+    Ok(())
+}
+
+/// The one offset that times in the events have.
+fn offset_of(events: &File) -> Option<Timezone> {
+    let (_, _, times) = read_events(events.content(), &Timezone::utc(), &mut Problems::new(false)).ok()?;
+    match Vec::from_iter(times.offsets).as_slice() {
+        [offset] => Timezone::fixed(*offset),
+        _ => None,
+    }
+}
+
 /// The timezone of times without an offset.
 ///
 /// Operators write some times with an offset into the same files; if these agree, the others were taken on the same
 /// clock.
-fn timezone(request: &TorUtilsImport, events: Option<&File>) -> (Timezone, TimezoneSource) {
-    if let Some(timezone) = &request.timezone {
-        return (timezone.clone(), TimezoneSource::Given);
-    }
-    let utc = Timezone::utc();
-    let otherwise = || match &request.host_timezone {
-        Some(timezone) => (timezone.clone(), TimezoneSource::Host),
-        None => (utc.clone(), TimezoneSource::Assumed),
-    };
-    let offsets = events
-        .and_then(|file| read_events(file.content(), &utc, &mut Problems::new(false)).ok())
-        .map(|(_, _, times)| times.offsets.into_iter().collect::<Vec<_>>());
-    match offsets.as_deref() {
-        Some([offset]) => match Timezone::fixed(*offset) {
-            Some(timezone) => (timezone, TimezoneSource::OtherTimes),
-            None => otherwise(),
-        },
-        _ => otherwise(),
+fn timezone(request: &TorUtilsImport, told: Option<Timezone>) -> (Timezone, TimezoneSource) {
+    match (&request.timezone, told, &request.host_timezone) {
+        (Some(given), _, _) => (given.clone(), TimezoneSource::Given),
+        (None, Some(told), _) => (told, TimezoneSource::OtherTimes),
+        (None, None, Some(host)) => (host.clone(), TimezoneSource::Host),
+        (None, None, None) => (Timezone::utc(), TimezoneSource::Assumed),
     }
 }

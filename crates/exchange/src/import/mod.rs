@@ -44,6 +44,8 @@ pub struct TorUtilsImport {
     pub timezone: Option<Timezone>,
     /// The timezone of the host on which it is imported; `None` is UTC.
     pub host_timezone: Option<Timezone>,
+    /// Now, in microseconds since 1970: readings that are later by more than a day are left out. `None` keeps all.
+    pub now_wall_us: Option<i64>,
     /// The date of the column `day0`, for the format with a column per day.
     pub first_day: Option<Date>,
     /// Whether the first malformed row or conflicting reading is an error.
@@ -67,6 +69,13 @@ pub fn import_torutils(store: &mut Store, request: &TorUtilsImport) -> Result<Im
     let files = Files::read(request, &mut problems)?;
     let wanted = lists::Wanted::of(&files, request)?;
     let (name, stored, renamed) = place(store, &files, &wanted, request)?;
+    if let Some((_, trial)) = stored.as_ref().filter(|_| files.local_times > 0) {
+        let before = trial.plan.parameters.get("timezone").and_then(serde_json::Value::as_str);
+        let given = files.timezone.to_string();
+        if let Some(stored) = before.filter(|before| *before != given) {
+            return Err(ImportError::OtherTimezone { name, stored: stored.to_owned(), given });
+        }
+    }
     let Assembled { trial, mut summary, changed } = assemble::assemble(
         &name,
         files,
@@ -85,6 +94,7 @@ pub fn import_torutils(store: &mut Store, request: &TorUtilsImport) -> Result<Im
         Some((trial_id, _)) if !changed => trial_id,
         _ => store.write_imported(&trial)?,
     };
+    summary.changed = changed;
     summary.problems = problems;
     Ok(summary)
 }

@@ -42,6 +42,8 @@ pub struct ImportSummary {
     pub trial_id: i64,
     /// Whether a trial of this name was there and was added to.
     pub updated: bool,
+    /// Whether anything in the database was changed.
+    pub changed: bool,
     /// Its arms.
     pub arms: Vec<ArmSummary>,
     /// Services in the arms.
@@ -62,6 +64,8 @@ pub struct ImportSummary {
     pub events: usize,
     /// The timezone of times without an offset.
     pub timezone: String,
+    /// Times without an offset that were read so; the rows of a collection share one.
+    pub local_times: u64,
     /// Where it came from.
     pub timezone_source: TimezoneSource,
     /// What was wrong with parts of the files.

@@ -33,7 +33,7 @@ pub(crate) fn read(
 ) -> Result<(Vec<OperatorEvent>, u64, u64), ImportError> {
     let mut table = Table::open(file, bytes, "`timestamp,event_type,description,group`")?;
     let time = TimeColumns::of(&table)?;
-    let kind = table.require(&["event_type", "event", "type", "kind"])?;
+    let kind = table.require(&["event_type", "event", "kind"])?;
     let description = table.column(&["description", "text", "notes"]);
     let group = table.column(&["group"]);
     let mut events = Vec::new();

@@ -39,6 +39,14 @@ pub fn read_group(file: &str, bytes: &[u8], problems: &mut Problems) -> Result<G
             Some(_) => problems.report(place, ProblemKind::Note, "named twice in this list; counted once")?,
         }
     }
+    // A table in place of a list has commas in every line.
+    if 2 * group.skipped > group.rows {
+        return Err(ImportError::NotAList {
+            file: file.to_owned(),
+            skipped: group.skipped,
+            rows: group.rows,
+        });
+    }
     Ok(group)
 }
 

@@ -171,11 +171,15 @@ impl<'a> Clock<'a> {
             AmbiguousOffset::Gap { .. } => Some(
                 "this local time was skipped when the clocks were put forward; read as if they had not been",
             ),
-            AmbiguousOffset::Fold { .. } => {
-                Some("this local time occurred twice when the clocks were put back; read as the earlier one")
-            }
+            AmbiguousOffset::Fold { .. } => Some(
+                "this local time occurred twice when the clocks were put back; read by the order of the rows",
+            ),
         };
-        let timestamp = ambiguous.compatible().ok()?;
+        let mut timestamp = ambiguous.compatible().ok()?;
+        // Rows are in order of time: one that would step back is of the second occurrence.
+        if note.is_some() && timestamp.as_microsecond() < self.last_wall_us {
+            timestamp = ambiguous.later().ok()?;
+        }
         self.local += 1;
         Some(Moment { wall_us: timestamp.as_microsecond(), note })
     }

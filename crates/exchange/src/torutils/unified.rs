@@ -8,7 +8,12 @@ use super::table::Table;
 use super::time::{Clock, NOT_A_TIME};
 use crate::ImportError;
 use crate::measured::{BadKey, Gatherer, NOT_A_FINGERPRINT, NOT_A_NICKNAME, NOT_A_SERVER, ServiceKey};
-use crate::problem::{ProblemKind, Problems};
+use crate::problem::{Place, ProblemKind, Problems};
+
+/// An RSS beyond this is a misreading.
+const RSS_AT_MOST: u64 = 4 << 40;
+/// A peak below this share of the present RSS is a misreading.
+const PEAK_SHARE: f64 = 0.9;
 
 const NICKNAME: [&str; 3] = ["nickname", "relay", "name"];
 const RSS: [&str; 2] = ["rss_kb", "vmrss_kb"];
@@ -126,6 +131,30 @@ fn relay(
             Ok(read) => *bytes = read.filter(|bytes| *bytes > 0),
             Err(what) => return table.skip(record, column, what, problems),
         }
+    }
+    if rss_bytes > RSS_AT_MOST {
+        return table.skip(record, columns.rss, "more than 4 TiB in one process", problems);
+    }
+    if optional[0].is_some_and(|vsize_bytes| vsize_bytes < rss_bytes) {
+        return table.skip(
+            record,
+            columns.rss,
+            "more than the virtual size: one of the two is wrong",
+            problems,
+        );
+    }
+    // The kernel counts both a little apart; a peak far below the present is no peak, and would look like a restart.
+    if let Some(hwm_bytes) =
+        optional[1].filter(|hwm_bytes| (*hwm_bytes as f64) < PEAK_SHARE * rss_bytes as f64)
+    {
+        let told = hwm_bytes.to_string();
+        let place = Place { value: told.as_bytes(), ..table.place(record, columns.hwm.unwrap_or_default()) };
+        problems.report(
+            place,
+            ProblemKind::Note,
+            "a peak below the present RSS, in bytes; taken as not known",
+        )?;
+        optional[1] = None;
     }
     let field = |column: Option<usize>| column.map_or(&b""[..], |column| &record[column]);
     let key = ServiceKey {

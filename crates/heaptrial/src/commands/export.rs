@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use heaptrial_exchange::{ExportFormat, export};
+use heaptrial_exchange::{ExportError, ExportFormat, export};
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -43,26 +43,41 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
         Format::Parquet => ExportFormat::Parquet,
         Format::Openmetrics => ExportFormat::OpenMetrics,
     };
-    let write = |writer: &mut (dyn Write + Send)| -> Result<u64, Failure> {
-        export(&target.store, target.trial.id, format, writer).map_err(Failure::failed)
+    if global.json && options.output.is_none() {
+        return Err(Failure::usage("--json tells what was written; name the file with --output"));
+    }
+    let write = |writer: &mut (dyn Write + Send)| -> Result<u64, ExportError> {
+        export(&target.store, target.trial.id, format, writer)
     };
     let Some(path) = &options.output else {
         let stdout = io::stdout();
         if matches!(options.format, Format::Parquet) && stdout.is_terminal() {
             return Err(Failure::usage("Parquet is binary; name a file with --output, or redirect"));
         }
-        write(&mut BufWriter::new(stdout))?;
-        return Ok(ExitCode::SUCCESS);
+        let mut writer = BufWriter::new(stdout);
+        let written = write(&mut writer).and_then(|_| Ok(writer.flush()?));
+        return match written {
+            // A reader that closes the pipe early (`heaptrial export ... | head`) is no error.
+            Err(ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(ExitCode::SUCCESS)
+            }
+            written => written.map(|()| ExitCode::SUCCESS).map_err(Failure::failed),
+        };
     };
     let samples = whole_file(path, write)?;
-    eprintln!("{}: {samples} samples", path.display());
+    if global.json {
+        let json = serde_json::json!({ "schema_version": 1, "file": path, "samples": samples });
+        println!("{json:#}");
+    } else {
+        eprintln!("{}: {samples} samples", path.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The file appears whole or not at all.
 fn whole_file(
     path: &Path,
-    write: impl Fn(&mut (dyn Write + Send)) -> Result<u64, Failure>,
+    write: impl Fn(&mut (dyn Write + Send)) -> Result<u64, ExportError>,
 ) -> Result<u64, Failure> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
@@ -70,7 +85,7 @@ fn whole_file(
     let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
     let written = File::create(&beside).map_err(failed).and_then(|file| {
         let mut writer = BufWriter::new(file);
-        let samples = write(&mut writer)?;
+        let samples = write(&mut writer).map_err(Failure::failed)?;
         writer.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
         std::fs::rename(&beside, path).map_err(failed)?;
         Ok(samples)

@@ -78,6 +78,7 @@ fn torutils(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode
         diagnostics: options.diagnostics,
         timezone: options.timezone,
         host_timezone: Timezone::of_host(),
+        now_wall_us: Some(jiff::Timestamp::now().as_microsecond()),
         first_day: options.first_day,
         strict: options.strict,
         name: options.name,
@@ -146,6 +147,7 @@ fn own_command() -> String {
 
 fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOptions) {
     let what = match (summary.updated, summary.new_samples) {
+        (true, 0) if summary.changed => "no new samples, but other facts about them,".to_owned(),
         (true, 0) => "nothing new".to_owned(),
         (true, new) => format!("{} new samples", units::count(new)),
         (false, new) => format!("{} samples", units::count(new)),
@@ -158,18 +160,23 @@ fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOption
         println!("{} readings were there already.", units::count(summary.duplicate_samples));
     }
     println!(
-        "{} lives: the starts of {} are inferred, {} began before the first reading.",
+        "{} lives: the starts of {} are inferred, the others ({}, one of each service) began before its first reading.",
         units::count(summary.lives_inferred + summary.lives_unknown),
         units::count(summary.lives_inferred),
         units::count(summary.lives_unknown)
     );
+    if summary.services == 0 {
+        println!("The files hold sums over services only: a report has nothing to compare.");
+    }
     let source = match summary.timezone_source {
         TimezoneSource::Given => "as given",
         TimezoneSource::OtherTimes => "as other times in the files have it",
         TimezoneSource::Host => "that of this host: no time in the files tells it; --timezone names another",
         TimezoneSource::Assumed => "assumed: no time in the files tells it; --timezone names another",
     };
-    println!("Times without an offset are read as {} ({source}).", summary.timezone);
+    if summary.local_times > 0 {
+        println!("Times without an offset are read as {} ({source}).", summary.timezone);
+    }
     for note in &summary.notes {
         println!("- {note}");
     }
@@ -190,9 +197,11 @@ fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOption
     }
     println!();
     println!("{}", database.display());
+    let name = shell_words::quote(&summary.trial);
     match &global.db {
-        Some(file) => println!("Next: heaptrial --db {} report", file.display()),
-        None => println!("Next: heaptrial report"),
+        Some(file) => println!("Next: heaptrial --db {} report {name}", file.display()),
+        None if global.out.is_some() => println!("Next: heaptrial report {}", database.display()),
+        None => println!("Next: heaptrial report {name}"),
     }
 }
 

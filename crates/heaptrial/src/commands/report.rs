@@ -27,7 +27,7 @@ pub struct ReportOptions {
     /// In a field trial: compare the median of this last stretch before the matched age
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     window: HumanDuration,
-    /// In a field trial: what each service may use at most, such as 8G; tells when memory runs out
+    /// In a field trial: what each service may use at most, such as 8G (GiB); tells when memory runs out
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory_limit: Option<u64>,
     /// In a field trial: `stable` means growth within plus and minus this many percent a day
@@ -54,6 +54,9 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
             "--warm-up {warm_up} leaves no readings: each service was observed for {}",
             HumanDuration(planned)
         )));
+    }
+    if options.window.0.is_zero() {
+        return Err(Failure::usage("--window 0s leaves no readings to compare"));
     }
     Ok(Options {
         warm_up: options.warm_up.map(|duration| duration.0),
@@ -90,10 +93,14 @@ fn compare_trials(options: &ReportOptions, global: &GlobalOptions) -> Result<Exi
 
 /// A size as systemd writes it: K, M, G and T are powers of 1024.
 fn size(text: &str) -> Result<u64, String> {
-    parse_size::Config::new()
+    let bytes = parse_size::Config::new()
         .with_binary()
         .parse_size(text)
-        .map_err(|error| format!("{error}; expected a size such as 8G"))
+        .map_err(|error| format!("{error}; expected a size such as 8G"));
+    match bytes {
+        Ok(0) => Err("expected a size above 0, such as 8G".to_owned()),
+        bytes => bytes,
+    }
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -3,13 +3,16 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use heaptrial_analysis::{Fleet, PowerRequest, PowerRow, PowerTable, Settings, power};
+use heaptrial_analysis::{Fleet, PowerRequest, PowerRow, PowerTable, Settings, analyse, power};
 use heaptrial_model::{HumanDuration, units};
 use heaptrial_report::{Options, read_fleet};
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::target::Target;
+
+/// Fewer services leave their spread uncertain by a quarter and more.
+const FEW_PAST_SERVICES: usize = 15;
 
 /// What to do with trials.
 #[derive(Debug, Subcommand)]
@@ -74,8 +77,13 @@ fn plan_power(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode
             "the past data hold no readings of that arm, so nothing can be simulated",
         ));
     }
+    let analysis = analyse(&fleet, &Settings::default());
+    let strangers: Vec<usize> = (0..fleet.services.len())
+        .filter(|index| analysis.services[*index].stranger_in.iter().any(|stranger| stranger.arm == arm))
+        .collect();
     let request = PowerRequest {
         arm,
+        left_out: strangers.clone(),
         ratio: options.ratio,
         arms: usize::from(options.arms),
         services: options.services.clone(),
@@ -85,10 +93,11 @@ fn plan_power(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode
     };
     let table = power(&fleet, &Settings::default(), &request);
     if global.json {
-        let json = serde_json::json!({ "schema_version": 1, "power": table });
+        let names: Vec<&str> = strangers.iter().map(|index| fleet.services[*index].name.as_str()).collect();
+        let json = serde_json::json!({ "schema_version": 1, "power": table, "strangers_left_out": names });
         println!("{json:#}");
     } else {
-        print!("{}", text(&table, &target.trial.plan.name));
+        print!("{}", text(&table, &target.trial.plan.name, strangers.len()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -106,7 +115,7 @@ fn days_reached(fleet: &Fleet, arm: usize) -> Vec<f64> {
     [1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 21.0, 30.0].into_iter().filter(|days| *days <= reached).collect()
 }
 
-fn text(table: &PowerTable, data: &str) -> String {
+fn text(table: &PowerTable, data: &str, strangers: usize) -> String {
     let comparisons = table.arms - 1;
     let mut text = format!(
         "Power to detect a ratio of {} with {} arms, by {} simulated trials each\n\
@@ -129,8 +138,21 @@ fn text(table: &PowerTable, data: &str) -> String {
     for row in &table.rows {
         text.push_str(&line(row));
     }
+    text.push('\n');
+    if strangers > 0 {
+        text.push_str(&format!(
+            "{strangers} services of {} are left out: their memory goes as another arm's (see heaptrial report).\n",
+            table.arm
+        ));
+    }
+    let population = table.rows.iter().map(|row| row.population).max().unwrap_or(0);
+    if population < FEW_PAST_SERVICES {
+        text.push_str(&format!(
+            "{population} past services tell their spread only roughly: take more than the table says.\n"
+        ));
+    }
     text.push_str(
-        "\nSpread is the standard deviation of the logarithm of memory between services at that age.\n\
+        "Spread is the standard deviation of the logarithm of memory between services at that age.\n\
          Power has an error of simulation of at most 1.6 percentage points (1,000 trials). It holds for services as\n\
          alike as these and for trials whose services all run what they are assigned.\n",
     );
@@ -152,8 +174,8 @@ fn line(row: &PowerRow) -> String {
 
 fn ratio(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value.is_finite() && value != 1.0 => Ok(value),
-        _ => Err("expected a positive number other than 1, such as 0.8 for 20% less memory".to_owned()),
+        Ok(value) if (0.02..=50.0).contains(&value) && value != 1.0 => Ok(value),
+        _ => Err("expected a ratio from 0.02 to 50 other than 1, such as 0.8 for 20% less memory".to_owned()),
     }
 }
 

@@ -81,15 +81,15 @@ pub fn write(folder: &Path, until_day: f64) {
         let mut total = 0;
         let mut rows = String::new();
         for (arm, shape) in ARMS.iter().enumerate() {
-            for number in 0..shape.relays {
+            for (number, peak) in peak[arm].iter_mut().enumerate().take(shape.relays) {
                 let rss = rss_kib(arm, number, day);
                 if before < RESTART_DAY && day >= RESTART_DAY {
-                    peak[arm][number] = 0;
+                    *peak = 0;
                 }
-                peak[arm][number] = peak[arm][number].max(rss);
+                *peak = rss.max(*peak);
                 total += rss;
                 let vsize = if day < RESTART_DAY { 10_000_000 } else { 5_000_000 + rss };
-                let hwm = peak[arm][number];
+                let hwm = *peak;
                 let name = relay(arm, number);
                 writeln!(rows, "{},go,relay,,{name},{rss},{vsize},{hwm},1.5,,,,,", timestamp(day)).unwrap();
             }
