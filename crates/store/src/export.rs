@@ -46,7 +46,12 @@ impl Store {
         life: &LifeRecord,
         each: impl FnMut(&StoredSample) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.each_sample("CROSS JOIN tick t ON t.id = s.tick_id", "s.life_id = ?1 ORDER BY s.tick_id", life.id, each)
+        self.each_sample(
+            "CROSS JOIN tick t ON t.id = s.tick_id",
+            "s.life_id = ?1 ORDER BY s.tick_id",
+            life.id,
+            each,
+        )
     }
 
     /// Hands over all samples of a trial in order of time. SQLite sorts them, in temporary files if there are many.
