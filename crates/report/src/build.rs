@@ -170,7 +170,7 @@ fn analysis(
     Analysis {
         metric,
         warm_up_seconds,
-        matched_age_seconds: if youngest.is_finite() { youngest } else { 0.0 },
+        matched_age_seconds: youngest.is_finite().then_some(youngest),
         confidence_level: CONFIDENCE_LEVEL,
         window_seconds: None,
         ages_are_lower_bounds: None,

@@ -1,6 +1,8 @@
 //! From a fleet and its analysis to the report of a field trial.
 
-use heaptrial_analysis::{Analysis as Outcomes, ArmFigures, ArmResult, DAY, Fleet, RatioToControl, Verdict};
+use heaptrial_analysis::{
+    Analysis as Outcomes, ArmFigures, ArmResult, Fleet, LimitKind, RatioToControl, Verdict,
+};
 use heaptrial_model::Metric;
 use heaptrial_stats::median;
 use heaptrial_store::{Store, TrialRecord};
@@ -11,7 +13,7 @@ use crate::document::{
     MemoryLimit, Ratio, Report, SCHEMA_VERSION, Service, Source,
 };
 use crate::fleet::FleetRows;
-use crate::verdict;
+use crate::verdict::{self, RunsOut};
 use crate::{Options, ReportError, Trajectories, findings};
 
 /// Services of which the time between readings is looked at.
@@ -31,7 +33,7 @@ pub(crate) fn report(
     let outcomes = heaptrial_analysis::analyse(&fleet, &options.settings);
     let parts = Parts { store, trial, rows: &rows, fleet: &fleet, outcomes: &outcomes };
     let shown = parts.shown();
-    let trajectories = Trajectories::thin_fleet(&fleet, &shown);
+    let trajectories = Trajectories::thin_fleet(&fleet, &shown, outcomes.ages_are_lower_bounds);
     Ok((parts.report(kind, &shown)?, trajectories))
 }
 
@@ -151,7 +153,7 @@ impl Parts<'_> {
         Analysis {
             metric: self.trial.plan.metric,
             warm_up_seconds: median(&warm_ups).unwrap_or(0.0),
-            matched_age_seconds: self.outcomes.matched_age_seconds.unwrap_or(0.0),
+            matched_age_seconds: self.outcomes.matched_age_seconds,
             confidence_level: settings.confidence_level,
             window_seconds: Some(settings.window_seconds),
             ages_are_lower_bounds: Some(self.outcomes.ages_are_lower_bounds),
@@ -243,6 +245,17 @@ impl Parts<'_> {
             })
         });
         let verdict = result.verdict.as_ref();
+        let (days_until_full, limit) = match verdict {
+            Some(Verdict::Growing { days_until_full: Some(days) }) => (finite(*days), self.limit(result)),
+            Some(Verdict::Bloating { days_until_full, limit }) => (finite(*days_until_full), Some(*limit)),
+            _ => (None, None),
+        };
+        let doubles = limit == Some(LimitKind::Doubling);
+        let last_reading_at = self
+            .last_reading(index)
+            .map(|at| rfc3339(self.store, "the last reading of an arm", (at * 1e6) as i64))
+            .transpose()?;
+        let runs_out = RunsOut { limit, last_reading_at: last_reading_at.as_deref() };
         Ok(Arm {
             name: fleet_arm.name.clone(),
             control: fleet_arm.control,
@@ -265,14 +278,18 @@ impl Parts<'_> {
             age_seconds: figures.age_seconds,
             as_treated: result.as_treated.as_ref().map(|treated| self.as_treated(treated)),
             verdict: verdict.map(|verdict| verdict.as_str().to_owned()),
-            verdict_reason: verdict
-                .map(|verdict| verdict::reason(verdict, result.growth.as_ref(), &self.outcomes.settings)),
+            verdict_reason: verdict.map(|verdict| {
+                verdict::reason(verdict, result.growth.as_ref(), &self.outcomes.settings, runs_out)
+            }),
+            verdict_as_assigned: result
+                .verdict_as_assigned
+                .as_ref()
+                .map(|verdict| verdict.as_str().to_owned()),
             growth: result.growth.clone().and_then(finite_growth),
-            days_until_full: match verdict {
-                Some(Verdict::Growing { days_until_full }) => days_until_full.and_then(finite),
-                Some(Verdict::Bloating { days_until_full, .. }) => finite(*days_until_full),
-                _ => None,
-            },
+            days_until_full: days_until_full.filter(|_| !doubles),
+            days_until_doubled: days_until_full.filter(|_| doubles),
+            limit: days_until_full.and(limit),
+            last_reading_at,
             days_needed: match verdict {
                 Some(Verdict::Inconclusive { days_needed, .. }) => {
                     days_needed.filter(|days| days.is_finite())
@@ -283,6 +300,37 @@ impl Parts<'_> {
             level_changes: level_changes.collect::<Result<_, ReportError>>()?,
             sawtooth: result.sawtooth,
         })
+    }
+
+    /// The limit that an arm comes to first.
+    fn limit(&self, result: &ArmResult) -> Option<LimitKind> {
+        let figures = result.treated();
+        let each = 1.0 / f64::from(figures.services.max(1));
+        // As the analysis does: where only the host's whole memory is known, what the services do not have of it.
+        let available = self.fleet.limit.host_available_bytes.or_else(|| {
+            let used: f64 = self.outcomes.services.iter().filter_map(|service| service.final_bytes).sum();
+            self.fleet.limit.host_bytes.map(|all| (all - used).max(0.0))
+        });
+        let host = available.zip(figures.final_median_bytes);
+        let host = host.map(|(available, now)| now + available * each);
+        match (self.fleet.limit.service_bytes, host) {
+            (Some(service), Some(host)) if host < service => Some(LimitKind::Host),
+            (Some(_), _) => Some(LimitKind::Service),
+            (None, host) => host.map(|_| LimitKind::Host),
+        }
+    }
+
+    /// When a service that belongs to an arm was read last, in seconds since 1970.
+    fn last_reading(&self, arm: usize) -> Option<f64> {
+        let services = self.outcomes.services.iter().zip(&self.fleet.services);
+        let own = services.filter(|(found, _)| {
+            found.arms.contains(&arm) && !found.stranger_in.iter().any(|stranger| stranger.arm == arm)
+        });
+        let last = own.filter_map(|(_, service)| {
+            let life = service.current()?;
+            Some(life.started_at + life.last_age()?)
+        });
+        last.max_by(f64::total_cmp)
     }
 
     fn as_treated(&self, figures: &ArmFigures) -> AsTreated {
@@ -344,10 +392,6 @@ fn finite_growth(growth: Growth) -> Option<Growth> {
     let share_per_day = finite(growth.share_per_day)?;
     let bytes_per_day = finite(growth.bytes_per_day)?;
     let late_over_early = growth.late_over_early.filter(|ratio| ratio.is_finite());
-    Some(Growth { share_per_day, bytes_per_day, late_over_early, ..growth })
-}
-
-/// Age in days.
-pub(crate) fn days(seconds: f64) -> f64 {
-    seconds / DAY
+    let days = if growth.days.is_finite() { growth.days } else { 0.0 };
+    Some(Growth { share_per_day, bytes_per_day, late_over_early, days, ..growth })
 }

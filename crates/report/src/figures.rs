@@ -25,7 +25,10 @@ pub(crate) fn of_service(
     let in_window: Vec<(f64, f64)> = series
         .iter()
         .filter(|point| point.age_seconds >= analysis.warm_up_seconds)
-        .filter(|point| !entry.counts() || point.age_seconds <= analysis.matched_age_seconds)
+        .filter(|point| {
+            let matched = analysis.matched_age_seconds;
+            !entry.counts() || matched.is_none_or(|age| point.age_seconds <= age)
+        })
         .map(|point| (point.age_seconds, point.metric_bytes as f64))
         .collect();
     let smaps = entry.life.map_or(Ok(None), |life| store.last_slow_sample(life.id))?;

@@ -3,7 +3,7 @@
 use heaptrial_model::Metric;
 
 use crate::document::{Arm, Event, Kind, Outcome, Report, Service};
-use crate::summary::{ended, sentence};
+use crate::summary::{cut, ended, sentence};
 use crate::units;
 
 /// From this share of all CPUs on, services wait for each other.
@@ -59,7 +59,7 @@ pub(crate) fn add_field(report: &mut Report) {
             "RssAnon, swap and CPU time of the services: what an arm's memory costs in CPU time is not known.".to_owned(),
         );
     }
-    if report.analysis.matched_age_seconds <= 0.0 {
+    if report.analysis.matched_age_seconds.is_none() {
         report
             .unmeasured
             .push("Levels and ratios: there is no age that the services of all arms reached.".to_owned());
@@ -107,8 +107,9 @@ fn told(report: &Report, kind: &str) -> Vec<String> {
     // Each round tells of its processors; one of them is enough here, the others are among the events.
     if let ("cpu_saturated", Some(first)) = (kind, events.first()) {
         let rounds = events.len();
-        let text = sentence(&first.text);
-        let more = format!("{rounds} rounds had saturated processors; of the first: {}", ended(&first.text));
+        let text = sentence(&cut(&first.text));
+        let more =
+            format!("{rounds} rounds had saturated processors; of the first: {}", ended(&cut(&first.text)));
         return vec![if rounds == 1 { text } else { more }];
     }
     let mut warnings: Vec<String> =
@@ -121,11 +122,12 @@ fn told(report: &Report, kind: &str) -> Vec<String> {
 
 /// What happened, and to which service of which arm.
 fn about(report: &Report, event: &Event) -> String {
-    let Some(name) = &event.service else { return sentence(&event.text) };
+    let text = cut(&event.text);
+    let Some(name) = &event.service else { return sentence(&text) };
     let service = report.services.iter().find(|service| service.name == *name);
     let arm = service.filter(|service| !service.name.contains(&service.arm));
     let arm = arm.map_or_else(String::new, |service| format!(" ({})", service.arm));
-    format!("{name}{arm}: {}", ended(&event.text))
+    format!("{name}{arm}: {}", ended(&text))
 }
 
 fn saturation(report: &Report) -> Option<String> {

@@ -13,10 +13,13 @@ use heaptrial_store::{
     ArmRecord, EventRecord, ImportSource, LifeRecord, Readings, ServiceRecord, Store, StoreError, TrialRecord,
 };
 
+use crate::summary::cut;
 use crate::{Options, ReportError, build};
 
 /// Kinds of events after which a service runs something else.
 const TREATMENT_CHANGES: [&str; 4] = ["migration", "config_change", "config_activated", "experiment"];
+/// Kind of events of which nobody knows whom they are about.
+const UNATTRIBUTED: &str = "unattributed";
 /// Lives that a thread takes at a time.
 const LIVES_AT_A_TIME: usize = 4;
 /// More readers than these wait for each other.
@@ -114,11 +117,14 @@ impl FleetRows {
     }
 
     fn event(&self, record: &EventRecord) -> FleetEvent {
+        let about_nobody = record.kind == UNATTRIBUTED;
+        let service = |id: &i64| self.services.iter().position(|service| service.id == *id);
         FleetEvent {
             at: record.wall_us as f64 / 1e6,
-            arm: record.arm_id.and_then(|id| self.arm_position(id)),
+            arm: record.arm_id.filter(|_| !about_nobody).and_then(|id| self.arm_position(id)),
+            service: record.service_id.filter(|_| !about_nobody).as_ref().and_then(service),
             changes_treatment: TREATMENT_CHANGES.contains(&record.kind.as_str()),
-            text: format!("{}: {}", record.kind, record.text),
+            text: cut(&format!("{}: {}", record.kind, record.text)),
         }
     }
 }

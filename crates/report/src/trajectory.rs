@@ -44,8 +44,8 @@ pub struct Trajectory {
     /// At most 300 readings, the extremes among them, split where readings are missing. Empty where the service has
     /// no line of its own.
     pub segments: Vec<Vec<Point>>,
-    /// Median reading of each bin of age, from age 0.
-    pub levels: Vec<Option<f64>>,
+    /// Of each bin of age, from age 0, the mean age of its readings and their median.
+    pub levels: Vec<Option<Point>>,
 }
 
 /// A reading that has an age and memory.
@@ -101,16 +101,24 @@ impl Trajectories {
 
     /// Thins the services of a fleet: `shown` are positions of a service and an arm, in the order of the report, and
     /// whether the service is a stranger there. A service that is restarted on purpose has its lives one after the
-    /// other.
-    pub(crate) fn thin_fleet(fleet: &Fleet, shown: &[(usize, usize, bool)]) -> Self {
+    /// other. A service whose start is unknown has no age, and no line, unless all ages are lower bounds.
+    pub(crate) fn thin_fleet(
+        fleet: &Fleet,
+        shown: &[(usize, usize, bool)],
+        ages_are_lower_bounds: bool,
+    ) -> Self {
         let restarted = |index: usize| {
             let arms = &fleet.services[index].arms;
             arms.iter().any(|arm| fleet.arms.get(*arm).is_some_and(|arm| arm.restarted))
         };
+        let current = |index: usize| {
+            let life = fleet.services[index].current();
+            life.filter(|life| ages_are_lower_bounds || life.age_known())
+        };
         let last_age = |index: usize| {
             let service = &fleet.services[index];
             if !restarted(index) {
-                return service.current().and_then(|life| life.last_age()).unwrap_or(0.0);
+                return current(index).and_then(|life| life.last_age()).unwrap_or(0.0);
             }
             let first = service.lives.first().map_or(0.0, |life| life.started_at);
             service.lives.last().map_or(0.0, |life| life.started_at - first + life.last_age().unwrap_or(0.0))
@@ -119,7 +127,8 @@ impl Trajectories {
         let lives = fleet.services.iter().flat_map(|service| &service.lives);
         let longest = lives.map(|life| life.readings.len()).max().unwrap_or(0);
         let grid = Grid::new(horizon, longest.clamp(1, FLEET_GRID_BINS));
-        let drawn = drawn(fleet, shown);
+        let aged = |index: usize| restarted(index) || current(index).is_some();
+        let drawn = drawn(fleet, shown, aged);
         let services = shown
             .par_iter()
             .zip(&drawn)
@@ -128,7 +137,7 @@ impl Trajectories {
                 if restarted(*index) {
                     return grid.trajectory(*arm, &end_to_end(service), *drawn);
                 }
-                let readings = service.current().map_or(&[][..], |life| &life.readings);
+                let readings = current(*index).map_or(&[][..], |life| &life.readings);
                 grid.trajectory(*arm, readings, *drawn)
             })
             .collect();
@@ -139,10 +148,15 @@ impl Trajectories {
     pub(crate) fn median_band(&self, services: &[usize], level: f64) -> Vec<Vec<(f64, f64, f64)>> {
         let mut runs: Vec<Vec<(f64, f64, f64)>> = Vec::new();
         let mut open = false;
-        for (age, values) in self.by_bin(services) {
-            let enough = values.len() as f64 >= SHARE_OF_SERVICES * services.len() as f64;
-            let interval =
-                median_interval(&values, level).filter(|_| enough).and_then(|median| median.interval);
+        let needed = self.share_of(services);
+        for bin in self.by_bin(services) {
+            let Some((age, values)) = bin else {
+                open = false;
+                continue;
+            };
+            let interval = median_interval(&values, level)
+                .filter(|_| values.len() as f64 >= needed)
+                .and_then(|median| median.interval);
             match (interval, open) {
                 (Some((low, high)), true) => {
                     if let Some(run) = runs.last_mut() {
@@ -159,36 +173,20 @@ impl Trajectories {
 
     /// The median line of [`Self::median_line`], which ends where fewer than half of `services` have readings.
     pub(crate) fn fleet_median_line(&self, services: &[usize]) -> Vec<Vec<Point>> {
-        let needed = SHARE_OF_SERVICES * services.len() as f64;
-        let enough = self.by_bin(services).map(|(age, values)| (age, values.len() as f64 >= needed));
-        let enough: Vec<f64> = enough.filter(|(_, enough)| *enough).map(|(age, _)| age).collect();
-        let kept = |point: &Point| enough.binary_search_by(|age| age.total_cmp(&point.0)).is_ok();
-        let lines = self.median_line(services).into_iter();
-        lines
-            .map(|line| line.into_iter().filter(kept).collect::<Vec<_>>())
-            .filter(|line| !line.is_empty())
-            .collect()
-    }
-
-    fn by_bin(&self, services: &[usize]) -> impl Iterator<Item = (f64, Vec<f64>)> {
-        let bins = self.services.iter().map(|service| service.levels.len()).max().unwrap_or(0);
-        (0..bins).map(move |bin| {
-            let level = |index: &usize| self.services.get(*index)?.levels.get(bin).copied().flatten();
-            ((bin as f64 + 0.5) * self.bin_seconds, services.iter().filter_map(level).collect())
-        })
+        self.line(services, self.share_of(services))
     }
 
     /// The median over `services` (positions) for each bin of age, split where no service has readings.
     pub fn median_line(&self, services: &[usize]) -> Vec<Vec<Point>> {
-        let bins = self.services.iter().map(|service| service.levels.len()).max().unwrap_or(0);
+        self.line(services, 0.0)
+    }
+
+    /// Medians of bins in which at least `needed` services have readings, split where none has.
+    fn line(&self, services: &[usize], needed: f64) -> Vec<Vec<Point>> {
         let mut segments: Vec<Vec<Point>> = Vec::new();
         let mut empty = usize::MAX;
-        for bin in 0..bins {
-            let values: Vec<f64> = services
-                .iter()
-                .filter_map(|index| self.services.get(*index)?.levels.get(bin).copied().flatten())
-                .collect();
-            let Some(level) = median(&values) else {
+        for bin in self.by_bin(services) {
+            let Some((age, values)) = bin else {
                 empty = empty.saturating_add(1);
                 continue;
             };
@@ -196,11 +194,32 @@ impl Trajectories {
                 segments.push(Vec::new());
             }
             empty = 0;
-            if let Some(segment) = segments.last_mut() {
-                segment.push(((bin as f64 + 0.5) * self.bin_seconds, level));
+            let level = median(&values).filter(|_| values.len() as f64 >= needed);
+            if let Some((segment, level)) = segments.last_mut().zip(level) {
+                segment.push((age, level));
             }
         }
+        segments.retain(|segment| !segment.is_empty());
         segments
+    }
+
+    /// How many of `services` have to have readings: those without an age have none anywhere.
+    fn share_of(&self, services: &[usize]) -> f64 {
+        let aged = |index: &&usize| {
+            self.services.get(**index).is_some_and(|service| service.levels.iter().any(Option::is_some))
+        };
+        SHARE_OF_SERVICES * services.iter().filter(aged).count() as f64
+    }
+
+    /// Of each bin of age the mean age of the readings of `services`, and the level of each service there.
+    fn by_bin(&self, services: &[usize]) -> impl Iterator<Item = Option<(f64, Vec<f64>)>> {
+        let bins = self.services.iter().map(|service| service.levels.len()).max().unwrap_or(0);
+        (0..bins).map(move |bin| {
+            let level = |index: &usize| self.services.get(*index)?.levels.get(bin).copied().flatten();
+            let points: Vec<Point> = services.iter().filter_map(level).collect();
+            let age = points.iter().map(|point| point.0).sum::<f64>() / points.len() as f64;
+            (!points.is_empty()).then(|| (age, points.iter().map(|point| point.1).collect()))
+        })
     }
 }
 
@@ -212,10 +231,11 @@ impl Trajectory {
 }
 
 /// Which of `shown` have a line of their own: the strangers of each arm, and services evenly spaced in its list.
-fn drawn(fleet: &Fleet, shown: &[(usize, usize, bool)]) -> Vec<bool> {
+fn drawn(fleet: &Fleet, shown: &[(usize, usize, bool)], aged: impl Fn(usize) -> bool) -> Vec<bool> {
     let mut drawn: Vec<bool> = shown.iter().map(|(_, _, stranger)| *stranger).collect();
     for arm in 0..fleet.arms.len() {
-        let own: Vec<usize> = (0..shown.len()).filter(|i| shown[*i].1 == arm && !shown[*i].2).collect();
+        let of_arm = |i: &usize| shown[*i].1 == arm && !shown[*i].2 && aged(shown[*i].0);
+        let own: Vec<usize> = (0..shown.len()).filter(of_arm).collect();
         let lines = own.len().min(LINES_PER_ARM);
         for line in 0..lines {
             drawn[own[line * own.len() / lines]] = true;
@@ -254,12 +274,13 @@ impl Grid {
         Trajectory { arm, segments, levels: self.levels(points) }
     }
 
-    fn levels(self, points: &[impl Aged]) -> Vec<Option<f64>> {
+    fn levels(self, points: &[impl Aged]) -> Vec<Option<Point>> {
         let bin = |age: f64| ((age.max(0.0) / self.bin_seconds) as usize).min(self.bins - 1);
         let mut levels = vec![None; self.bins];
         for chunk in points.chunk_by(|a, b| bin(a.age_seconds()) == bin(b.age_seconds())) {
             let values: Vec<f64> = chunk.iter().map(Aged::bytes).collect();
-            levels[bin(chunk[0].age_seconds())] = median(&values);
+            let age = chunk.iter().map(Aged::age_seconds).sum::<f64>() / chunk.len() as f64;
+            levels[bin(chunk[0].age_seconds())] = median(&values).map(|level| (age, level));
         }
         levels
     }
@@ -325,6 +346,43 @@ mod tests {
         assert_eq!(line.len(), 1);
         assert!(line[0].iter().all(|point| point.1 == 20.0), "{line:?}");
         assert!(thin.median_line(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_median_line_ends_where_its_services_end() {
+        // Bins are wider than the distance of readings: their middles would lie beyond the last ones.
+        let points: Vec<(f64, u64)> = (0..1000).map(|i| (f64::from(i), 7)).collect();
+        let all = [series(&points), series(&points[..501])];
+        let thin = Trajectories::thin(all.iter().map(|points| (0, points.as_slice())));
+        let line = thin.median_line(&[1]);
+        assert!(line[0].last().unwrap().0 <= 500.0, "{line:?}");
+    }
+
+    #[test]
+    fn a_service_of_unknown_start_is_not_drawn_by_age() {
+        use heaptrial_analysis::{FleetArm, FleetLife, FleetService};
+        use heaptrial_model::LifeStart;
+        let service = |start, age_seconds| FleetService {
+            arms: vec![0],
+            lives: vec![FleetLife {
+                started_at: 0.0,
+                start,
+                contamination: None,
+                readings: vec![Reading { age_seconds, kib: 4 }],
+            }],
+            ..FleetService::default()
+        };
+        let known = service(LifeStart::Inferred { uncertainty_us: 0 }, 100.0);
+        let fleet = Fleet {
+            arms: vec![FleetArm::default()],
+            services: vec![known, service(LifeStart::Unknown, 900.0)],
+            ..Fleet::default()
+        };
+        let drawn = |bounds| {
+            let thin = Trajectories::thin_fleet(&fleet, &[(0, 0, false), (1, 0, false)], bounds);
+            thin.services.iter().map(|service| service.segments.len()).collect::<Vec<_>>()
+        };
+        assert_eq!((drawn(false), drawn(true)), (vec![1, 0], vec![1, 1]));
     }
 
     proptest! {

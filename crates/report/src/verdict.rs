@@ -2,32 +2,42 @@
 
 use heaptrial_analysis::{Estimate, Growth, LimitKind, Settings, Shape, Verdict};
 
+use crate::summary::number;
 use crate::units::{self, Pace};
 
+/// Fewer readings than these do not tell a straight line from one that bends.
+const READINGS_FOR_SHAPE: u32 = 12;
+/// What to do where no limit of memory is known.
+pub(crate) const NO_LIMIT: &str = "no memory limit is known: give --memory-limit or import --diagnostics";
+
+/// When memory runs out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunsOut<'a> {
+    /// Which memory.
+    pub(crate) limit: Option<LimitKind>,
+    /// Time of the last reading, RFC 3339, from which days count.
+    pub(crate) last_reading_at: Option<&'a str>,
+}
+
 /// Why an arm has its verdict: a sentence that begins with "it".
-pub(crate) fn reason(verdict: &Verdict, growth: Option<&Growth>, settings: &Settings) -> String {
+pub(crate) fn reason(
+    verdict: &Verdict,
+    growth: Option<&Growth>,
+    settings: &Settings,
+    runs_out: RunsOut<'_>,
+) -> String {
     let margin = units::share(settings.stable_margin_per_day);
     let level = units::share(settings.confidence_level);
     let grows = growth.map_or_else(|| "its growth is not known".to_owned(), |growth| pace(growth, &level));
-    let shape = match growth.map(|growth| growth.shape) {
-        Some(Shape::Saturating) => ", and it slows down",
-        Some(Shape::Linear) => ", without slowing down",
-        _ => "",
-    };
+    let shape = growth.map_or("", shape);
     match verdict {
         Verdict::Stable => format!("{grows}: the interval lies inside ±{margin} a day."),
         Verdict::Growing { days_until_full: Some(days) } => {
-            format!("{grows}{shape}. If it goes on so, memory runs out in {}.", days_text(days))
+            format!("{grows}{shape}. {}", runs_out.sentence(days))
         }
         Verdict::Growing { days_until_full: None } => format!("{grows}{shape}."),
-        Verdict::Bloating { days_until_full, limit } => {
-            let days = days_text(days_until_full);
-            let what = match limit {
-                LimitKind::Service => format!("a service reaches its memory limit in {days}"),
-                LimitKind::Host => format!("the host's memory runs out in {days}"),
-                LimitKind::Doubling => format!("memory doubles in {days} (no limit of memory is known)"),
-            };
-            format!("{grows}{shape}, and {what}.")
+        Verdict::Bloating { days_until_full, .. } => {
+            format!("{grows}{shape}. {}", runs_out.sentence(days_until_full))
         }
         Verdict::Inconclusive { days_needed, why } => {
             let more = match days_needed {
@@ -45,7 +55,54 @@ pub(crate) fn reason(verdict: &Verdict, growth: Option<&Growth>, settings: &Sett
     }
 }
 
-/// `it grows by 1.2% a day (95% interval 0.9 to 1.4), +14.1 MiB a day`.
+impl RunsOut<'_> {
+    fn sentence(self, days: &Estimate) -> String {
+        if days.value <= 0.0 {
+            let full = if self.limit == Some(LimitKind::Host) { " (the host's memory is full)" } else { "" };
+            return format!("It is above its limit already{full}.");
+        }
+        let after = self.last_reading_at.and_then(|time| time.get(..10));
+        let after = after.map_or_else(String::new, |date| format!(" from the last reading ({date})"));
+        let days = format!("{}{after}", days_text(days));
+        match self.limit {
+            Some(LimitKind::Service) => {
+                format!("If it goes on so, a service reaches its memory limit in {days}.")
+            }
+            Some(LimitKind::Host) => {
+                format!("If only this arm's services grew, the host's memory would run out in {days}.")
+            }
+            Some(LimitKind::Doubling) => format!("If it goes on so, it doubles in {days} ({NO_LIMIT})."),
+            None => format!("If it goes on so, memory runs out in {days}."),
+        }
+    }
+}
+
+/// The same in a few words: `doubles in 9.7 days (8.2 to 12)`.
+pub(crate) fn runs_out_briefly(days: &Estimate, limit: Option<LimitKind>) -> String {
+    if days.value <= 0.0 {
+        return "is above its limit already".to_owned();
+    }
+    let days = days_text(days);
+    match limit {
+        Some(LimitKind::Service) => format!("reaches its memory limit in {days}"),
+        Some(LimitKind::Host) => format!("fills the host in {days} if only this arm's services grew"),
+        Some(LimitKind::Doubling) => format!("doubles in {days}"),
+        None => format!("memory runs out in {days}"),
+    }
+}
+
+fn shape(growth: &Growth) -> &'static str {
+    match growth.shape {
+        Shape::Saturating => ", and it slows down",
+        _ if growth.readings < READINGS_FOR_SHAPE => {
+            "; whether it slows down cannot be told from so few readings"
+        }
+        Shape::Linear => ", without slowing down",
+        Shape::Unclear => "; whether it slows down cannot be told from these readings",
+    }
+}
+
+/// `it grows by 1.2% a day (95% interval 0.9 to 1.4), +14.1 MiB a day, over the last 3.0 days, 6 readings`.
 fn pace(growth: &Growth, level: &str) -> String {
     let bytes = units::growth(growth.bytes_per_day.value / 24.0, Pace::Day);
     let bytes = bytes.trim_end_matches("/d");
@@ -54,7 +111,18 @@ fn pace(growth: &Growth, level: &str) -> String {
     let interval = share.interval().map_or_else(String::new, |(low, high)| {
         format!(" ({level} interval {} to {})", units::signed_percent(low), units::signed_percent(high))
     });
-    format!("{verb} {} a day{interval}, {bytes} a day", units::percent(share.value.abs()))
+    let share = units::percent(share.value.abs());
+    format!("{verb} {share} a day{interval}, {bytes} a day, {}", measured_over(growth))
+}
+
+/// `over the last 3.0 days, 6 readings`: what the growth of a service rests on.
+pub(crate) fn measured_over(growth: &Growth) -> String {
+    let readings = number(u64::from(growth.readings), "reading");
+    let length = match growth.days {
+        days if days < 0.95 => units::duration((days * 86_400.0).max(0.0)),
+        days => format!("{days:.1} days"),
+    };
+    format!("over the last {length}, {readings}")
 }
 
 /// `12 days (10 to 15)`.

@@ -4,7 +4,9 @@ mod fleet;
 
 use fleet::{GIB, LISTS, STRANGERS};
 use heaptrial_model::LifeStart;
-use heaptrial_report::{Arm, FindingKind, Options, Report, Severity, Trajectories, terminal};
+use heaptrial_report::{
+    Arm, Finding, FindingKind, LimitKind, Options, Report, SelfCheck, Severity, Trajectories, terminal,
+};
 use heaptrial_store::ImportedTrial;
 
 fn report_with(trial: &ImportedTrial, options: &Options) -> (Report, Trajectories) {
@@ -216,4 +218,170 @@ fn hostile_names_stay_text() {
         let svg = chart.file();
         assert!(!svg.contains("<script") && !svg.contains("</svg><"), "{svg}");
     }
+}
+
+fn recommendation(report: &Report) -> String {
+    let text = terminal(report, false).unwrap();
+    let advice = text.split("Recommendation\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    advice.replace('\n', " ")
+}
+
+fn arm_mut<'a>(report: &'a mut Report, name: &str) -> &'a mut Arm {
+    report.arms.iter_mut().find(|arm| arm.name == name).unwrap()
+}
+
+fn grave(kind: FindingKind, arms: &[&str]) -> Finding {
+    Finding {
+        kind,
+        severity: Severity::Grave,
+        arms: arms.iter().map(|arm| (*arm).to_owned()).collect(),
+        services: Vec::new(),
+        evidence: "so it is".to_owned(),
+        effect: "figures mislead".to_owned(),
+    }
+}
+
+const BEST: &str = "group_mimalloc209";
+const CONTROL: &str = "group_glibc";
+
+#[test]
+fn an_arm_is_recommended_only_where_its_p_value_holds_for_several_arms() {
+    let (mut report, _) = report(&fleet::contaminated());
+    let mut ratio = |change: &dyn Fn(&mut heaptrial_report::Ratio)| {
+        change(arm_mut(&mut report, BEST).as_treated.as_mut().unwrap().ratio_to_control.as_mut().unwrap());
+        recommendation(&report)
+    };
+    let weak = ratio(&|ratio| ratio.p_value_adjusted = Some(0.08));
+    assert!(weak.starts_with("group_mimalloc217: it needs clearly less"), "{weak}");
+    assert!(weak.contains("group_mimalloc209 seems to need less, but that may be chance"), "{weak}");
+    let assumed = ratio(&|ratio| {
+        (ratio.p_value, ratio.p_value_adjusted) = (None, None);
+        ratio.method = "student_t".to_owned();
+    });
+    assert!(assumed.starts_with("group_mimalloc209: it needs less than"), "{assumed}");
+    assert!(assumed.contains("normally distributed"), "{assumed}");
+}
+
+#[test]
+fn nothing_is_recommended_where_arms_cannot_be_compared() {
+    let (whole, _) = report(&fleet::contaminated());
+    let with = |change: &dyn Fn(&mut Report)| {
+        let mut report = whole.clone();
+        change(&mut report);
+        validate(&report);
+        recommendation(&report)
+    };
+    let one = with(&|report| report.arms.retain(|arm| arm.control));
+    assert!(one.starts_with("None: only one arm: nothing to compare; import with --groups."), "{one}");
+    let no_age = with(&|report| report.analysis.matched_age_seconds = None);
+    assert!(no_age.starts_with("None: there is no age"), "{no_age}");
+    let young = with(&|report| report.analysis.matched_age_seconds = Some(1800.0));
+    assert!(young.starts_with("None: services are compared at an age of 30 min"), "{young}");
+    let no_control = with(&|report| {
+        let control = arm_mut(report, CONTROL);
+        control.as_treated.as_mut().unwrap().level_bytes = None;
+        control.memory.as_mut().unwrap().median_bytes = None;
+    });
+    assert!(no_control.starts_with("None: the control, group_glibc, has no figures"), "{no_control}");
+    for kind in [FindingKind::NeverConcurrent, FindingKind::ComparedYoung, FindingKind::RestartedMoreOften] {
+        let about = |arms: &[&str]| with(&|report| report.findings.as_mut().unwrap().push(grave(kind, arms)));
+        let control = about(&[CONTROL]);
+        assert!(control.starts_with("None: the control, group_glibc,"), "{control}");
+        let best = about(&[BEST]);
+        assert!(best.starts_with("group_mimalloc217: it needs clearly less"), "{best}");
+        assert!(best.contains("group_mimalloc209 needs less at this age, but"), "{best}");
+    }
+}
+
+#[test]
+fn an_arm_that_is_stable_only_without_its_strangers_is_not_recommended() {
+    let (mut report, _) = report(&fleet::contaminated());
+    arm_mut(&mut report, BEST).verdict_as_assigned = Some("bloating".to_owned());
+    validate(&report);
+    let advice = recommendation(&report);
+    assert!(advice.starts_with("group_mimalloc217:"), "{advice}");
+    assert!(advice.contains("it is stable only without its strangers, and bloating over all"), "{advice}");
+}
+
+#[test]
+fn a_bloating_control_is_never_kept() {
+    let (mut report, _) = report(&fleet::contaminated());
+    for arm in report.arms.iter_mut().filter(|arm| !arm.control) {
+        arm.as_treated = None;
+        arm.ratio_to_control = None;
+    }
+    assert!(recommendation(&report).contains("Keep it, or observe longer"));
+    arm_mut(&mut report, CONTROL).verdict = Some("bloating".to_owned());
+    let advice = recommendation(&report);
+    assert!(advice.starts_with("None:") && !advice.contains("Keep"), "{advice}");
+    assert!(advice.contains("Do not leave services on group_glibc"), "{advice}");
+}
+
+#[test]
+fn without_a_limit_memory_doubles_and_days_count_from_the_last_reading() {
+    let mut trial = fleet::contaminated();
+    trial.plan.host_facts = serde_json::json!({});
+    let (unlimited, _) = report(&trial);
+    validate(&unlimited);
+    let bloating = arm(&unlimited, "group_mimalloc301");
+    assert_eq!((bloating.days_until_full, bloating.limit), (None, Some(LimitKind::Doubling)));
+    let reason = bloating.verdict_reason.as_ref().unwrap();
+    assert!(reason.contains("it doubles in") && reason.contains("--memory-limit"), "{reason}");
+    let text = terminal(&unlimited, false).unwrap();
+    assert!(text.contains("doubles in") && !text.contains(" left)"), "{text}");
+    assert!(text.contains("last reading, 2026-01-10"), "{text}");
+    let (of_host, _) = report(&fleet::contaminated());
+    let reason = arm(&of_host, "group_mimalloc301").verdict_reason.as_ref().unwrap();
+    assert!(reason.contains("If only this arm's services grew"), "{reason}");
+    assert!(reason.contains("from the last reading (2026-01-10)"), "{reason}");
+    let options = Options { memory_limit_bytes: Some((2.0 * GIB) as u64), ..Options::default() };
+    let (passed, _) = report_with(&fleet::contaminated(), &options);
+    let reason = arm(&passed, "group_mimalloc301").verdict_reason.as_ref().unwrap();
+    assert!(reason.contains("above its limit already"), "{reason}");
+}
+
+#[test]
+fn few_readings_do_not_tell_whether_growth_slows_down() {
+    let mut trial = fleet::contaminated();
+    for life in trial.services.iter_mut().flat_map(|service| &mut service.lives) {
+        let mut index = 0;
+        life.samples.retain(|_| {
+            index += 1;
+            index % 12 == 1
+        });
+    }
+    let (report, _) = report(&trial);
+    let arm = arm(&report, "group_mimalloc301");
+    assert!(arm.growth.as_ref().unwrap().readings < 12);
+    let reason = arm.verdict_reason.as_ref().unwrap();
+    assert!(reason.contains("cannot be told from so few readings"), "{reason}");
+    assert!(reason.contains("over the last") && !reason.contains("without slowing down"), "{reason}");
+}
+
+#[test]
+fn the_self_check_gives_noise_as_an_interval_and_tells_when_it_fails() {
+    let (mut report, _) = report(&fleet::contaminated());
+    let mut told = |found_share| {
+        report.self_check =
+            Some(SelfCheck { halvings: 1000, found_share, standard_error: 0.007, noise_ratio: 1.03 });
+        terminal(&report, false).unwrap().replace('\n', " ")
+    };
+    let fine = told(0.06);
+    assert!(
+        fine.contains("as it should be") && fine.contains("ratios between 0.97 and 1.03 are noise"),
+        "{fine}"
+    );
+    assert!(told(0.066).contains("intervals here are too narrow"));
+}
+
+#[test]
+fn an_import_without_services_says_so_in_one_sentence() {
+    let mut trial = fleet::contaminated();
+    trial.services.clear();
+    trial.lists.iter_mut().for_each(|list| list.members.clear());
+    let (report, trajectories) = report(&trial);
+    validate(&report);
+    let text = terminal(&report, false).unwrap();
+    assert!(text.contains("nothing can be compared") && !text.contains("Recommendation"), "{text}");
+    assert!(!report.markdown(&trajectories).unwrap().contains("age of 0 s"));
 }

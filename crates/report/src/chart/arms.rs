@@ -3,6 +3,7 @@
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, path_data, rectangle, text};
 use super::{Canvas, Chart, metric_name, shorten};
+use crate::trajectory::Trajectory;
 use crate::units;
 
 const PANEL_HEIGHT: f64 = 170.0;
@@ -29,15 +30,17 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     } else {
         ""
     };
-    let drawn = canvas.trajectories.services.iter().filter(|service| !service.segments.is_empty()).count();
-    let some = if drawn < canvas.trajectories.services.len() {
+    let undrawn =
+        |service: &Trajectory| service.segments.is_empty() && service.levels.iter().any(Option::is_some);
+    let some = if canvas.trajectories.services.iter().any(undrawn) {
         " Of large arms some services are drawn, evenly chosen."
     } else {
         ""
     };
     let caption = format!(
         "{metric} ({unit}) over age, all panels on the same axes: services thin, their median thick, shaded the 95% \
-         interval of the median (order statistics), where at least half of the services have readings.{strangers}{some}"
+         interval of the median (order statistics), where at least half of the services have readings.{strangers}{some}{}",
+        canvas.without_age()
     );
     let pitch = HEADING + PANEL_HEIGHT + FOOT;
     let rows = arms.len().div_ceil(columns);

@@ -12,7 +12,7 @@ mod timeline;
 pub(crate) use palette::{Look, Sheet, style_sheet, variables};
 pub(crate) use svg::element;
 
-use heaptrial_model::Metric;
+use heaptrial_model::{LifeStart, Metric};
 use scale::Scale;
 use svg::{Element, coordinate, rectangle, text};
 
@@ -147,6 +147,17 @@ impl Canvas<'_> {
     /// An arm's name in at most `limit` characters.
     fn arm_name(self, arm: usize, limit: usize) -> String {
         self.report.arms.get(arm).map_or(String::new(), |arm| shorten(&arm.name, limit))
+    }
+
+    /// What a chart over age says of services that have none.
+    fn without_age(self) -> &'static str {
+        let unknown = |service: &crate::Service| service.start == Some(LifeStart::Unknown);
+        let left_out = self.report.analysis.ages_are_lower_bounds == Some(false);
+        if left_out && self.report.services.iter().any(unknown) {
+            " Services whose start is unknown are left out."
+        } else {
+            ""
+        }
     }
 
     /// Mean of the last readings of an arm.

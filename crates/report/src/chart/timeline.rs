@@ -65,8 +65,8 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         .collect();
     let field_caption = format!(
         "{metric} over age: median over the services that belong to an arm, shaded its 95% interval (order \
-         statistics), where at least half of them have readings. Grey: warm-up, left out of growth. Dashed upright: \
-         the matched age.",
+         statistics), where at least half of them have readings. Dashed upright: the matched age.{}",
+        canvas.without_age()
     );
     let lab_caption = format!(
         "{metric} of the services over their age{}. Shaded: warm-up, left out of medians and slopes.",
@@ -100,8 +100,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
             }
         }
     }
-    let matched = canvas.report.analysis.matched_age_seconds;
-    if !lab && matched > 0.0 {
+    if let (false, Some(matched)) = (lab, canvas.report.analysis.matched_age_seconds) {
         let at = x.at(matched);
         body.push(line("control", (at, plot.top), (at, plot.bottom)));
     }
@@ -154,7 +153,9 @@ fn axes(
     (x, y): (&Scale, &Scale),
     title: &str,
 ) {
-    let warm_up = x.at(canvas.report.analysis.warm_up_seconds);
+    // In a field trial each arm has a warm-up of its own.
+    let warm_up = if canvas.report.kind.is_lab() { canvas.report.analysis.warm_up_seconds } else { 0.0 };
+    let warm_up = x.at(warm_up);
     body.push(rectangle("warm", (plot.left, plot.top), warm_up - plot.left, plot.bottom - plot.top));
     if warm_up - plot.left > text_width("warm-up", 11.0) + 8.0 {
         body.push(text("quiet small middle", ((plot.left + warm_up) / 2.0, plot.top + 14.0), "warm-up"));

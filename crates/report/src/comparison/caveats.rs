@@ -2,6 +2,9 @@
 
 use super::{ComparedTreatment, ComparedTrial};
 use crate::chart::metric_name;
+use crate::document::Severity;
+use crate::summary::odd::findings;
+use crate::summary::{names, number};
 use crate::{Report, units};
 
 /// Times that differ by less than this share are the same to a reader.
@@ -21,10 +24,10 @@ pub(super) fn of(trials: &[ComparedTrial], treatments: &[ComparedTreatment]) -> 
     told("The kind of trial differs", &|trial| Some(trial.kind.describe().to_owned()));
     told("The controls differ, and with them what a ratio means", &|trial| trial.control.clone());
     told("The metric differs", &|trial| Some(metric_name(trial.metric).to_owned()));
-    let ages: Vec<f64> = trials.iter().map(|trial| trial.matched_age_seconds).collect();
-    if apart(&ages) {
+    let ages: Vec<f64> = trials.iter().filter_map(|trial| trial.matched_age_seconds).collect();
+    if ages.len() < trials.len() || apart(&ages) {
         told("Services are compared at different ages", &|trial| {
-            Some(units::duration(trial.matched_age_seconds))
+            Some(trial.matched_age_seconds.map_or_else(|| "no equal age".to_owned(), units::duration))
         });
     }
     let lengths: Vec<f64> = trials.iter().map(|trial| trial.duration_seconds).collect();
@@ -53,7 +56,16 @@ pub(super) fn of(trials: &[ComparedTrial], treatments: &[ComparedTreatment]) -> 
 }
 
 /// Trials that were imported from the same file do not confirm each other.
-pub(super) fn same_measurements(reports: &[Report], trials: &[ComparedTrial]) -> Option<String> {
+pub(super) fn same_measurements(trials: &[ComparedTrial]) -> Option<String> {
+    let shared = trials.iter().filter(|trial| trial.shares_measurements);
+    let names: Vec<&str> = shared.map(|trial| trial.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!("The same measurements are behind {}: they do not confirm each other.", names.join(" and "))
+    })
+}
+
+/// Of each trial, whether it was imported from a file that another one was imported from too.
+pub(super) fn shared_measurements(reports: &[Report]) -> Vec<bool> {
     let measured = |report: &Report| -> Vec<String> {
         let memory = report.sources.iter().filter(|source| source.role == "memory");
         memory.map(|source| source.sha256.clone()).collect()
@@ -63,11 +75,22 @@ pub(super) fn same_measurements(reports: &[Report], trials: &[ComparedTrial]) ->
         let others = files.iter().enumerate().filter(|(other, _)| *other != index);
         others.flat_map(|(_, files)| files).any(|file| files[index].contains(file))
     };
-    let names: Vec<&str> =
-        (0..trials.len()).filter(|index| shared(*index)).map(|index| trials[index].name.as_str()).collect();
-    (!names.is_empty()).then(|| {
-        format!("The same measurements are behind {}: they do not confirm each other.", names.join(" and "))
-    })
+    (0..files.len()).map(shared).collect()
+}
+
+/// The grave findings of each trial: how many, and of which kinds.
+pub(super) fn grave_findings(reports: &[Report], trials: &[ComparedTrial]) -> Vec<String> {
+    let told = reports.iter().zip(trials).filter_map(|(report, trial)| {
+        let grave = findings(report).iter().filter(|finding| finding.severity == Severity::Grave);
+        let mut kinds: Vec<String> =
+            grave.clone().map(|finding| finding.kind.describe().to_lowercase()).collect();
+        let number = number(kinds.len() as u64, "grave finding");
+        kinds.sort_unstable();
+        kinds.dedup();
+        let kinds = names(&kinds, kinds.len());
+        (!kinds.is_empty()).then(|| format!("{} has {number} about its data: {kinds}.", trial.name))
+    });
+    told.collect()
 }
 
 fn apart(seconds: &[f64]) -> bool {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{ArmInTrial, ComparedTrial, Comparison};
+use super::{ArmInTrial, ComparedTreatment, ComparedTrial, Comparison};
+use crate::summary::{names, number};
 use crate::table::{self, Emphasis, NOTHING, Row, Table, figure, optional, text};
 use crate::terminal::{Paint, WIDTH, table_lines, wrap};
 use crate::units::{self, Pace};
@@ -84,11 +85,7 @@ impl Comparison {
         match firsts.split_first() {
             None => vec!["No trial has a figure to compare.".to_owned()],
             Some((first, others)) if others.iter().all(|other| other.1 == first.1) => {
-                vec![match others.len() {
-                    0 => format!("{} needs the least in {}.", first.1, first.0),
-                    1 => format!("{} needs the least in both trials.", first.1),
-                    more => format!("{} needs the least in all {} trials.", first.1, more + 1),
-                }]
+                vec![self.agreed(first.1, &firsts)]
             }
             Some(_) => {
                 let each = firsts.iter().map(|(trial, best)| format!("{best} ({trial})"));
@@ -96,6 +93,49 @@ impl Comparison {
                 let told = format!("The trials do not agree on who needs the least: {each}.");
                 std::iter::once(told).chain(self.among_shared()).collect()
             }
+        }
+    }
+
+    /// How far trials that have the same treatment first agree: one without an interval tells nothing of it, and
+    /// trials that share measurements are one.
+    fn agreed(&self, best: &str, firsts: &[(&str, &str)]) -> String {
+        let [(only, _)] = firsts else {
+            let first = |trial: &&ComparedTrial| firsts.iter().any(|first| first.0 == trial.name);
+            let trials: Vec<&ComparedTrial> = self.trials.iter().filter(first).collect();
+            if trials.iter().any(|trial| trial.shares_measurements) {
+                return format!(
+                    "{best} has the least in {}, behind some of which are the same measurements.",
+                    number(firsts.len() as u64, "trial")
+                );
+            }
+            let shown = self.trials.iter().enumerate().filter(|(index, _)| self.has_interval(best, *index));
+            let shown: Vec<&str> = shown.map(|(_, trial)| trial.name.as_str()).collect();
+            return match shown.len() {
+                0 => format!("{best} has the least in every trial, but none has an interval to show it."),
+                all if all == firsts.len() && all == 2 => format!("{best} needs the least in both trials."),
+                all if all == firsts.len() => format!("{best} needs the least in all {all} trials."),
+                _ => format!(
+                    "{best} needs the least in {}; elsewhere it has the least too, without an interval to show it.",
+                    names(&shown, shown.len())
+                ),
+            };
+        };
+        format!("{best} needs the least in {only}.")
+    }
+
+    /// Whether a trial has an interval of a treatment's ratio; of its control, of any ratio to it.
+    fn has_interval(&self, treatment: &str, trial: usize) -> bool {
+        let interval = |result: &ArmInTrial| {
+            result.ratio_to_control.as_ref().is_some_and(|ratio| ratio.low.is_some() && ratio.high.is_some())
+        };
+        let in_trial = |known: &ComparedTreatment| known.results[trial].clone();
+        let own = self.treatments.iter().filter(|known| known.treatment == treatment).find_map(in_trial);
+        match own {
+            Some(result) if result.control => {
+                self.treatments.iter().filter_map(in_trial).any(|r| interval(&r))
+            }
+            Some(result) => interval(&result),
+            None => false,
         }
     }
 
@@ -112,9 +152,11 @@ impl Comparison {
             (0..shared.len()).filter(|index| place(index).is_some()).min_by_key(place)
         };
         let bests: Vec<usize> = (0..self.trials.len()).map(best).collect::<Option<_>>()?;
-        let agreed = shared.len() > 1 && bests.windows(2).all(|pair| pair[0] == pair[1]);
+        let independent = !self.trials.iter().any(|trial| trial.shares_measurements);
+        let agreed = independent && shared.len() > 1 && bests.windows(2).all(|pair| pair[0] == pair[1]);
         let name = &shared[*bests.first()?].treatment;
-        agreed.then(|| {
+        let shown = (0..self.trials.len()).all(|trial| self.has_interval(name, trial));
+        (agreed && shown).then(|| {
             format!("Of the {} treatments in every trial, {name} needs the least in each.", shared.len())
         })
     }
@@ -146,7 +188,7 @@ impl Comparison {
                 if trial.kind.is_lab() { "lab" } else { "field" }.to_owned(),
                 summary::date_and_time(&trial.started_at),
                 units::duration(trial.duration_seconds),
-                units::duration(trial.matched_age_seconds),
+                optional(trial.matched_age_seconds, units::duration),
                 trial.control.clone().unwrap_or_else(|| NOTHING.to_owned()),
                 trial.services.to_string(),
             ],
@@ -157,7 +199,11 @@ impl Comparison {
 
 fn row(treatment: &str, result: &ArmInTrial, trial: &ComparedTrial) -> Row {
     let ratio = table::ratio_with_interval(result.ratio_to_control.as_ref());
-    let pace = if trial.kind.is_lab() { Pace::for_length(trial.matched_age_seconds) } else { Pace::Day };
+    let pace = if trial.kind.is_lab() {
+        Pace::for_length(trial.matched_age_seconds.unwrap_or(0.0))
+    } else {
+        Pace::Day
+    };
     let bytes = optional(result.slope_bytes_per_hour, |slope| units::growth(slope, pace));
     let growth = match &result.growth_share_per_day {
         Some(share) => format!("{} ({bytes})", units::signed_percent(share.value)),

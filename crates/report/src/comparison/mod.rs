@@ -42,12 +42,15 @@ pub struct ComparedTrial {
     pub control: Option<String>,
     /// The reading that is compared.
     pub metric: Metric,
-    /// Age at which services are compared.
-    pub matched_age_seconds: f64,
+    /// Age at which services are compared; `None` where there is none.
+    pub matched_age_seconds: Option<f64>,
     /// How services came into arms; lab runs have it drawn.
     pub assignment: Option<String>,
-    /// Services with figures.
+    /// Its services, each counted once.
     pub services: u32,
+    /// Whether it was imported from a file that another of the trials was imported from too.
+    #[serde(default)]
+    pub shares_measurements: bool,
     /// Where it ran.
     pub host: Host,
     /// Version of Heaptrial.
@@ -118,7 +121,11 @@ pub fn compare(reports: &[Report]) -> Comparison {
             trials[later].name = format!("{} ({})", reports[later].name, same + 1);
         }
     }
-    let mut caveats = Vec::from_iter(caveats::same_measurements(reports, &trials));
+    for (trial, shared) in trials.iter_mut().zip(caveats::shared_measurements(reports)) {
+        trial.shares_measurements = shared;
+    }
+    let mut caveats = Vec::from_iter(caveats::same_measurements(&trials));
+    caveats.extend(caveats::grave_findings(reports, &trials));
     caveats.extend(caveats::of(&trials, &treatments));
     Comparison { schema_version: COMPARISON_SCHEMA_VERSION, trials, treatments, caveats }
 }
@@ -168,7 +175,9 @@ fn in_trial(arm: &Arm, place: Option<u32>) -> ArmInTrial {
 }
 
 fn trial(report: &Report) -> ComparedTrial {
-    let compared = report.arms.iter().filter(|arm| arm.earlier_list_of.is_none());
+    let mut services: Vec<&str> = report.services.iter().map(|service| service.name.as_str()).collect();
+    services.sort_unstable();
+    services.dedup();
     ComparedTrial {
         name: report.name.clone(),
         kind: report.kind,
@@ -178,7 +187,8 @@ fn trial(report: &Report) -> ComparedTrial {
         metric: report.analysis.metric,
         matched_age_seconds: report.analysis.matched_age_seconds,
         assignment: report.assignment.clone(),
-        services: compared.map(Arm::services_belonging).sum(),
+        services: services.len() as u32,
+        shares_measurements: false,
         host: report.host.clone(),
         tool_version: report.tool_version.clone(),
     }

@@ -3,7 +3,9 @@
 mod field;
 
 pub use field::{AsTreated, Finding, LevelChange, MemoryLimit, Source};
-pub use heaptrial_analysis::{DayLevel, Estimate, FindingKind, Growth, Sawtooth, SelfCheck, Severity, Shape};
+pub use heaptrial_analysis::{
+    DayLevel, Estimate, FindingKind, Growth, LimitKind, Sawtooth, SelfCheck, Severity, Shape,
+};
 
 use heaptrial_model::{Ending, Identity, LifeStart, Metric, SlowSample, Treatment};
 use serde::{Deserialize, Serialize};
@@ -135,11 +137,12 @@ pub struct Host {
 pub struct Analysis {
     /// The reading that is compared.
     pub metric: Metric,
-    /// Readings at a younger age are left out of medians and slopes.
+    /// Readings at a younger age are left out of medians and slopes; in a field trial the middle of what
+    /// [`Growth::warm_up_seconds`] is for each arm.
     pub warm_up_seconds: f64,
     /// Medians and slopes end at this age, which all counted services reached: services are compared
-    /// at equal age.
-    pub matched_age_seconds: f64,
+    /// at equal age. `None` where there is no such age.
+    pub matched_age_seconds: Option<f64>,
     /// Of the intervals, such as 0.95.
     pub confidence_level: f64,
     /// In a field trial a service's level is the median of its readings in a window of this length that ends at
@@ -215,12 +218,25 @@ pub struct Arm {
     /// The numbers behind the verdict, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict_reason: Option<String>,
+    /// The verdict over all services as listed, where it is another word than [`Arm::verdict`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict_as_assigned: Option<String>,
     /// Growth after warm-up, without strangers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<Growth>,
-    /// Days until memory runs out, if it goes on so.
+    /// Days from [`Arm::last_reading_at`] until memory runs out, if it goes on so; 0 where it is above its limit
+    /// already, `None` where no limit is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days_until_full: Option<Estimate>,
+    /// Days from [`Arm::last_reading_at`] until memory has doubled, of a bloating arm without a known limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub days_until_doubled: Option<Estimate>,
+    /// Which memory runs out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<LimitKind>,
+    /// When a service that belongs to it was read last, RFC 3339 in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_reading_at: Option<String>,
     /// Days of further observation that are expected to decide an `inconclusive` verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days_needed: Option<f64>,

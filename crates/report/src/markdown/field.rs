@@ -22,10 +22,10 @@ pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
     };
     put(&format!("# {}", escaped(&report.name)));
     put(&format!(
-        "{}, {}, {} readings.",
+        "{}, {}, {}.",
         summary::capitalised(report.kind.describe()),
         escaped(report.started_at.get(..10).unwrap_or_default()),
-        units::count(report.samples)
+        summary::number(report.samples, "reading")
     ));
     put("## Summary");
     for paragraph in summary::field::paragraphs(report) {

@@ -1,66 +1,190 @@
 //! What to do after a field trial.
 
-use heaptrial_analysis::Severity;
+use heaptrial_analysis::{FindingKind, Severity};
 
 use super::field::ranked;
-use super::names;
 use super::odd::findings;
-use crate::document::{Arm, Report};
+use super::{ended, names};
+use crate::document::{Arm, Finding, Ratio, Report};
+use crate::table::field::level;
 use crate::units;
+
+/// Services younger than this have not shown what their allocator makes of memory.
+const YOUNGEST_SECONDS: f64 = 3600.0;
+/// p-values above this, adjusted for the number of arms, show nothing.
+const LEVEL: f64 = 0.05;
+/// Arms of which is told what speaks against them.
+const ARMS_TOLD: usize = 4;
 
 /// Which arm to take, or none, and why.
 pub(crate) fn recommendation(report: &Report) -> Vec<String> {
-    let Some(control) = report.control() else {
-        return vec!["None: without a control nothing can be compared.".to_owned()];
+    let mut sentences = match impossible(report) {
+        Some(why) => vec![format!("None: {}", ended(&why))],
+        None => among_arms(report),
     };
-    let ranked = ranked(report);
-    let clearly_less = |arm: &&Arm| {
-        let high = arm.ratio_as_treated().and_then(|ratio| ratio.high);
-        !arm.control && high.is_some_and(|high| high < 1.0)
-    };
-    let smaller: Vec<&Arm> = ranked.iter().copied().filter(clearly_less).collect();
-    let chosen = smaller.iter().copied().find(|arm| holds(arm, control));
-    let mut sentences = Vec::new();
-    match chosen {
-        Some(arm) => sentences.extend(choice(report, arm, control, &ranked)),
-        None if smaller.is_empty() => sentences.push(format!(
-            "None: no arm is shown to need less than the control, {}. Keep it, or observe longer with more services.",
-            control.name
-        )),
-        None => sentences.push(format!(
-            "None: every arm that needs less than the control, {}, runs away or grows faster than it.",
-            control.name
-        )),
-    }
-    let passed: Vec<&str> = smaller
-        .iter()
-        .take_while(|arm| Some(arm.name.as_str()) != chosen.map(|chosen| chosen.name.as_str()))
-        .map(|arm| arm.name.as_str())
-        .collect();
-    if chosen.is_some() && !passed.is_empty() {
-        let (verb, they) = if passed.len() == 1 { ("needs", "it grows") } else { ("need", "they grow") };
-        sentences.push(format!(
-            "{} {verb} less at this age, but {they} faster than the control or until memory is full.",
-            names(&passed, passed.len())
-        ));
-    }
-    let bloating: Vec<&str> = ranked
-        .iter()
-        .filter(|arm| arm.verdict.as_deref() == Some("bloating"))
-        .map(|arm| arm.name.as_str())
-        .collect();
+    let compared = report.arms.iter().filter(|arm| arm.earlier_list_of.is_none());
+    let bloating: Vec<&str> = compared.filter(|arm| bloats(arm)).map(|arm| arm.name.as_str()).collect();
     if !bloating.is_empty() {
         sentences.push(format!("Do not leave services on {}.", names(&bloating, bloating.len())));
     }
     sentences
 }
 
-/// Whether an arm keeps what it promises: it is not bloating, and does not grow faster than the control.
-fn holds(arm: &Arm, control: &Arm) -> bool {
-    match arm.verdict.as_deref() {
-        Some("bloating") => false,
-        Some("growing") => grows_slower(arm, control),
-        _ => true,
+/// Why no arm can be recommended whatever its figures, and what to do about it.
+fn impossible(report: &Report) -> Option<String> {
+    let Some(control) = report.control() else {
+        return Some("without a control nothing can be compared".to_owned());
+    };
+    if report.arms.iter().filter(|arm| arm.earlier_list_of.is_none()).count() < 2 {
+        return Some("only one arm: nothing to compare; import with --groups".to_owned());
+    }
+    let Some(matched) = report.analysis.matched_age_seconds else {
+        return Some(
+            "there is no age that services of all arms reached, so they cannot be compared at an equal age; observe \
+             them longer, or import events that date their starts (--events)"
+                .to_owned(),
+        );
+    };
+    if level(control).is_none() {
+        return Some(format!(
+            "the control, {}, has no figures to compare with; choose another one (--control), or observe it longer",
+            control.name
+        ));
+    }
+    if ranked(report).len() < 2 {
+        return Some(format!(
+            "only {} has figures, so there is nothing to compare; observe the other arms longer",
+            control.name
+        ));
+    }
+    if matched < YOUNGEST_SECONDS {
+        return Some(format!(
+            "services are compared at an age of {}, which is too young to tell what an arm comes to need; observe \
+             them for days",
+            units::duration(matched)
+        ));
+    }
+    let finding = prohibitive(report, control)?;
+    let (what, remedy) = in_words(finding.kind)?;
+    Some(format!("the control, {}, {what}, so ratios to it mislead; {remedy}", control.name))
+}
+
+/// The arm that is recommended among those that can be compared, and what speaks against those that need less still.
+fn among_arms(report: &Report) -> Vec<String> {
+    let Some(control) = report.control() else { return Vec::new() };
+    let ranked = ranked(report);
+    let others = || ranked.iter().copied().filter(|arm| !arm.control);
+    let smaller: Vec<&Arm> = others().filter(|arm| needs_less(arm.ratio_as_treated())).collect();
+    let chosen = smaller.iter().position(|arm| obstacle(report, arm, control).is_none());
+    let mut sentences = Vec::new();
+    match chosen {
+        Some(position) => sentences.extend(choice(report, smaller[position], control, &ranked)),
+        None if smaller.is_empty() => {
+            let stay = if bloats(control) || worse_as_assigned(control).is_some() {
+                "Observe longer with more services, or try other arms."
+            } else {
+                "Keep it, or observe longer with more services."
+            };
+            sentences.push(format!(
+                "None: no arm is shown to need less than the control, {}. {stay}",
+                control.name
+            ));
+        }
+        None => sentences.push(format!(
+            "None: something speaks against every arm that needs less than the control, {}.",
+            control.name
+        )),
+    }
+    let passed = &smaller[..chosen.unwrap_or(smaller.len())];
+    for arm in passed.iter().take(ARMS_TOLD) {
+        let why = obstacle(report, arm, control).unwrap_or_default();
+        sentences.push(format!("{} needs less at this age, but {why}.", arm.name));
+    }
+    let chosen = chosen.map(|position| smaller[position].name.as_str());
+    let before = others().take_while(|arm| Some(arm.name.as_str()) != chosen);
+    sentences.extend(before.filter_map(not_shown).take(ARMS_TOLD));
+    sentences
+}
+
+fn bloats(arm: &Arm) -> bool {
+    arm.verdict.as_deref() == Some("bloating")
+}
+
+/// Whether a ratio is shown to be below 1, by its interval and for as many arms as there are.
+fn needs_less(ratio: Option<&Ratio>) -> bool {
+    ratio.is_some_and(|ratio| ratio.high.is_some_and(|high| high < 1.0) && holds_for_several_arms(ratio))
+}
+
+/// Whether a difference stays shown when the number of arms is taken into account; true where nothing was tested.
+pub(super) fn holds_for_several_arms(ratio: &Ratio) -> bool {
+    ratio.p_value_adjusted.or(ratio.p_value).is_none_or(|p| p <= LEVEL)
+}
+
+/// An arm whose interval alone would say that it needs less.
+fn not_shown(arm: &Arm) -> Option<String> {
+    let ratio = arm.ratio_as_treated()?;
+    let p = ratio.p_value_adjusted.or(ratio.p_value)?;
+    (ratio.high? < 1.0 && p > LEVEL).then(|| {
+        format!(
+            "{} seems to need less, but that may be chance: with its number of arms taken into account p is {}.",
+            arm.name,
+            units::p_value(p)
+        )
+    })
+}
+
+/// What speaks against an arm that needs less at the matched age.
+fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
+    if let Some((what, remedy)) = prohibitive(report, arm).and_then(|finding| in_words(finding.kind)) {
+        return Some(format!("{what}: {remedy}"));
+    }
+    if bloats(arm) {
+        return Some("it is bloating".to_owned());
+    }
+    if arm.verdict.as_deref() == Some("growing") && !grows_slower(arm, control) {
+        return Some("it grows faster than the control".to_owned());
+    }
+    let assigned = worse_as_assigned(arm)?;
+    Some(format!(
+        "it is {} only without its strangers, and {assigned} over all services as listed: settle first which of them \
+         run it",
+        arm.verdict.as_deref().unwrap_or("without a verdict")
+    ))
+}
+
+/// The verdict over all services as listed, where it is worse than that without strangers.
+fn worse_as_assigned(arm: &Arm) -> Option<&str> {
+    let rank = |word: Option<&str>| match word {
+        Some("bloating") => 2,
+        Some("growing") => 1,
+        _ => 0,
+    };
+    let assigned = arm.verdict_as_assigned.as_deref();
+    assigned.filter(|_| rank(assigned) > rank(arm.verdict.as_deref()))
+}
+
+/// A grave finding about an arm (or about all) that no comparison of it survives.
+fn prohibitive<'a>(report: &'a Report, arm: &Arm) -> Option<&'a Finding> {
+    findings(report).iter().find(|finding| {
+        finding.severity == Severity::Grave
+            && in_words(finding.kind).is_some()
+            && (finding.arms.is_empty() || finding.arms.contains(&arm.name))
+    })
+}
+
+/// What such a finding says of an arm, and what to do about it.
+fn in_words(kind: FindingKind) -> Option<(&'static str, &'static str)> {
+    match kind {
+        FindingKind::NeverConcurrent => {
+            Some(("never ran at the same time as another arm", "observe the arms over the same days"))
+        }
+        FindingKind::ComparedYoung => {
+            Some(("is compared at a young age", "observe its services longer without restarts"))
+        }
+        FindingKind::RestartedMoreOften => {
+            Some(("was restarted more often than others", "find out why, and compare lives of equal length"))
+        }
+        _ => None,
     }
 }
 
@@ -77,23 +201,32 @@ fn choice(report: &Report, arm: &Arm, control: &Arm, ranked: &[&Arm]) -> Vec<Str
     let pace = arm.growth.as_ref().map_or_else(String::new, |growth| {
         format!(" ({} a day)", units::signed_percent(growth.share_per_day.value))
     });
+    let assumed = arm.ratio_as_treated().is_some_and(|ratio| ratio.method == "student_t");
+    let less = if assumed { "needs less than the control" } else { "needs clearly less than the control" };
     let why = match arm.verdict.as_deref() {
-        Some("stable") => "it needs clearly less than the control and is stable".to_owned(),
-        Some("growing") => format!(
-            "it needs clearly less than the control; it is growing{pace}, though by fewer bytes a day than the control"
-        ),
-        _ => format!(
-            "it needs clearly less than the control; whether it is stable is not decided{pace}, so keep watching it"
-        ),
+        Some("stable") => format!("it {less} and is stable"),
+        Some("growing") => {
+            format!("it {less}; it is growing{pace}, though by fewer bytes a day than the control")
+        }
+        _ => format!("it {less}; whether it is stable is not decided{pace}, so keep watching it"),
     };
     let mut sentences = vec![format!("{}: {why}.", arm.name)];
-    let high = arm.ratio_as_treated().and_then(|ratio| ratio.high);
+    if assumed {
+        sentences.push(
+            "That assumes that the logarithms of memory are normally distributed over services (Student's t): there \
+             are too few services for a test without it."
+                .to_owned(),
+        );
+    }
+    let interval = |arm: &Arm| arm.ratio_as_treated().and_then(|ratio| ratio.low.zip(ratio.high));
     let close: Vec<&str> = ranked
         .iter()
-        .filter(|other| other.name != arm.name && !other.control && holds(other, control))
         .filter(|other| {
-            let low = other.ratio_as_treated().and_then(|ratio| ratio.low);
-            low.zip(high).is_some_and(|(low, high)| low <= high)
+            other.name != arm.name && !other.control && obstacle(report, other, control).is_none()
+        })
+        .filter(|other| {
+            let overlap = |(own, other): ((f64, f64), (f64, f64))| other.0 <= own.1 && own.0 <= other.1;
+            interval(arm).zip(interval(other)).is_some_and(overlap)
         })
         .map(|other| other.name.as_str())
         .collect();

@@ -2,14 +2,14 @@
 
 use heaptrial_analysis::{FindingKind, Severity};
 
-use super::names;
 use super::odd::{about_strangers, findings};
+use super::{advice, names};
 use crate::document::{Arm, Finding, Ratio, Report};
 use crate::table::field::level;
 use crate::units;
 
 /// A share of halvings further above 5% than this many standard errors is no accident.
-const ERRORS_APART: f64 = 3.0;
+const ERRORS_APART: f64 = 2.0;
 
 /// What limits the conclusion.
 pub(super) fn confidence(report: &Report) -> Vec<String> {
@@ -58,9 +58,10 @@ enum Conclusion {
 }
 
 fn conclusion(ratio: Option<&Ratio>) -> Conclusion {
+    let adjusted = ratio.is_some_and(advice::holds_for_several_arms);
     match ratio.map(|ratio| (ratio.low, ratio.high)) {
-        Some((_, Some(high))) if high < 1.0 => Conclusion::Less,
-        Some((Some(low), _)) if low > 1.0 => Conclusion::More,
+        Some((_, Some(high))) if high < 1.0 && adjusted => Conclusion::Less,
+        Some((Some(low), _)) if low > 1.0 && adjusted => Conclusion::More,
         _ => Conclusion::Open,
     }
 }
@@ -102,11 +103,15 @@ fn self_check(report: &Report) -> Option<String> {
     } else {
         "as it should be (at most about 5%)"
     };
+    let noise = check.noise_ratio.max(1.0);
+    // Two decimals would call a narrow interval none.
+    let ratio = |ratio: f64| if noise < 1.015 { format!("{ratio:.3}") } else { units::ratio(ratio) };
     Some(format!(
         "Self-check: between random halves of the control a difference was found in {} of {} halvings, {judged}; \
-         ratios below {} are noise.",
+         ratios between {} and {} are noise.",
         units::share(check.found_share),
         units::count(u64::from(check.halvings)),
-        units::ratio(check.noise_ratio)
+        ratio(1.0 / noise),
+        ratio(noise)
     ))
 }

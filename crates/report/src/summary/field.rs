@@ -1,12 +1,12 @@
 //! The summary of a field trial.
 
 use super::confidence::confidence;
-use super::{advice, names};
+use super::{advice, capitalised, names, number};
 use crate::chart::metric_name;
-use crate::document::{Arm, Ratio, Report};
+use crate::document::{Arm, LimitKind, Ratio, Report};
 use crate::table::field::level;
 use crate::units;
-use crate::verdict::days_text;
+use crate::verdict::{NO_LIMIT, measured_over, runs_out_briefly};
 
 /// Names of services in a sentence.
 const NAMED: usize = 6;
@@ -21,6 +21,11 @@ pub(crate) struct Paragraph {
 /// The summary: problem, result, recommendation, lists that are wrong, confidence.
 pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
     let paragraph = |title, sentences: Vec<String>| Paragraph { title, sentences };
+    if report.samples == 0 {
+        let nothing = "No service has readings, so nothing can be compared: sums over services do not tell what a \
+                       service needs. Import measurements of each service.";
+        return vec![paragraph("Result", vec![nothing.to_owned()])];
+    }
     let all = [
         paragraph("Problem", problem(report)),
         paragraph("Result", result(report)),
@@ -40,9 +45,10 @@ fn problem(report: &Report) -> Vec<String> {
     let Some(needs) = level(control).or(control.typical_bytes()) else {
         return vec![format!("The control, {}, has no service with readings.", control.name)];
     };
-    let age = match level(control) {
-        Some(_) => format!("at an age of {}", units::duration(report.analysis.matched_age_seconds)),
-        None => "at the end".to_owned(),
+    let age = match (level(control), control.sawtooth, report.analysis.matched_age_seconds) {
+        (Some(_), None, Some(age)) => format!("at an age of {}", units::duration(age)),
+        (Some(_), _, _) => "averaged over time".to_owned(),
+        (None, _, _) => "at the end".to_owned(),
     };
     let needs = units::memory(needs as f64);
     let mut sentences =
@@ -97,19 +103,41 @@ fn result(report: &Report) -> Vec<String> {
             sentences.push(format!("{} {verb} {word}.", names(&arms, arms.len())));
         }
     }
+    sentences.extend(how_days_count(ranked.iter().copied().filter(|arm| !arm.control)));
     sentences
 }
 
-/// `mimalloc-3.0.1 (+9.1% a day, full in 12 days)`.
+/// From when the days until memory is full count, and why it may be of doubling only.
+fn how_days_count<'a>(arms: impl Iterator<Item = &'a Arm> + Clone) -> Vec<String> {
+    let bloating = arms.filter(|arm| arm.verdict.as_deref() == Some("bloating"));
+    let days =
+        |arm: &&Arm| arm.days_until_full.or(arm.days_until_doubled).is_some_and(|days| days.value > 0.0);
+    let dates = bloating.clone().filter(days).filter_map(|arm| arm.last_reading_at.as_deref()?.get(..10));
+    let mut dates: Vec<&str> = dates.collect();
+    dates.sort_unstable();
+    dates.dedup();
+    let mut sentences = Vec::new();
+    match dates[..] {
+        [] => {}
+        [date] => sentences.push(format!("Days count from the last reading, {date}.")),
+        _ => sentences.push(format!("Days count from each arm's last reading, {}.", names(&dates, NAMED))),
+    }
+    if bloating.clone().any(|arm| arm.limit == Some(LimitKind::Doubling)) {
+        sentences.push(format!("{}.", capitalised(NO_LIMIT)));
+    }
+    sentences
+}
+
+/// `mimalloc-3.0.1 (+9.1%, +80 MiB/d over the last 5.0 days, 60 readings; it doubles in 12 days)`.
 fn with_pace(arm: &Arm) -> String {
     let Some(growth) = &arm.growth else { return arm.name.clone() };
     let bytes = units::growth(growth.bytes_per_day.value / 24.0, units::Pace::Day);
-    let full = arm.days_until_full.as_ref().map_or_else(String::new, |full| match arm.verdict.as_deref() {
-        Some("bloating") => format!(", {} left", days_text(full)),
-        _ => String::new(),
-    });
+    let bloating = arm.verdict.as_deref() == Some("bloating");
+    let days = arm.days_until_full.or(arm.days_until_doubled).filter(|_| bloating);
+    let full = days.map_or_else(String::new, |days| format!("; it {}", runs_out_briefly(&days, arm.limit)));
     let within = if arm.sawtooth.is_some() { " between restarts" } else { "" };
-    format!("{} ({}, {bytes}{within}{full})", arm.name, units::signed_percent(growth.share_per_day.value))
+    let share = units::signed_percent(growth.share_per_day.value);
+    format!("{} ({share}, {bytes}{within} {}{full})", arm.name, measured_over(growth))
 }
 
 /// `0.21 times the control (95% interval 0.20 to 0.22); the control needs 4.8 times as much`.
@@ -150,10 +178,10 @@ fn contaminated(report: &Report) -> Vec<String> {
             format!(" (an earlier list of {of}, which the result does not use)")
         });
         format!(
-            "{}{earlier}: {} over {} services as listed{without}. {} {are}: {}.",
+            "{}{earlier}: {} over {} as listed{without}. {} {are}: {}.",
             arm.name,
             memory(arm.final_bytes()),
-            arm.services,
+            number(u64::from(arm.services), "service"),
             strangers.len(),
             by_likeness(report, arm)
         )

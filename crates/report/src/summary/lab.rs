@@ -93,7 +93,7 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
         "Memory is {}; medians are from an age of {} to {}, least first.",
         metric_name(analysis.metric),
         units::duration(analysis.warm_up_seconds),
-        units::duration(analysis.matched_age_seconds)
+        analysis.matched_age_seconds.map_or_else(|| "the end".to_owned(), units::duration)
     )
 }
 
@@ -141,7 +141,7 @@ fn sampling(report: &Report, sampler: Sampler) -> String {
 pub(crate) fn method(report: &Report) -> Vec<String> {
     let analysis = &report.analysis;
     let warm_up = units::duration(analysis.warm_up_seconds);
-    let matched = units::duration(analysis.matched_age_seconds);
+    let matched = analysis.matched_age_seconds.map_or_else(|| "the end".to_owned(), units::duration);
     let metric = analysis.metric.describe();
     vec![
         format!(

@@ -3,7 +3,6 @@
 use super::host;
 use crate::chart::metric_name;
 use crate::document::Report;
-use crate::field::days;
 use crate::units;
 
 /// What the figures of the table of results are.
@@ -15,12 +14,17 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
     } else {
         ""
     };
-    format!(
-        "Memory is {}. Level: median of the last {} up to an age of {}, at which services are compared.{strangers}",
-        metric_name(analysis.metric),
-        units::duration(analysis.window_seconds.unwrap_or(0.0)),
-        units::duration(analysis.matched_age_seconds),
-    )
+    let metric = metric_name(analysis.metric);
+    let window = units::duration(analysis.window_seconds.unwrap_or(0.0));
+    match analysis.matched_age_seconds.map(units::duration) {
+        Some(age) => format!(
+            "Memory is {metric}. Level: median of the last {window} up to an age of {age}, at which services are \
+             compared.{strangers}"
+        ),
+        None => format!(
+            "Memory is {metric}. There is no age at which services of all arms can be compared.{strangers}"
+        ),
+    }
 }
 
 /// What was observed and where: names and values for a list.
@@ -53,7 +57,8 @@ pub(crate) fn setup(report: &Report) -> Vec<(&'static str, String)> {
             format!("{} to {}, middle {}{bound}", range[0], range[2], range[1]),
         ));
     }
-    setup.push(("Matched age", units::duration(report.analysis.matched_age_seconds)));
+    let matched = report.analysis.matched_age_seconds.map(units::duration);
+    setup.push(("Matched age", matched.unwrap_or_else(|| "none that all arms reached".to_owned())));
     let limit = report.analysis.memory_limit.unwrap_or_default();
     let memory = |bytes: u64| units::memory(bytes as f64);
     setup.extend(limit.service_bytes.map(|bytes| ("Memory limit of a service", memory(bytes))));
@@ -70,7 +75,6 @@ pub(crate) fn method(report: &Report) -> Vec<String> {
     let margin = units::share(analysis.stable_margin_per_day.unwrap_or(0.0));
     let horizon = analysis.horizon_days.unwrap_or(0.0);
     let window = units::duration(analysis.window_seconds.unwrap_or(0.0));
-    let warm_up = days(analysis.warm_up_seconds);
     let lines = [
         format!(
             "Unit: the service, never the single sample; pooled samples of one process are not independent. Memory is \
@@ -91,12 +95,11 @@ pub(crate) fn method(report: &Report) -> Vec<String> {
         "Several arms: each interval is of 95% by itself; p-values are adjusted for the number of arms (S. Holm, \"A \
          Simple Sequentially Rejective Multiple Test Procedure\", Scandinavian Journal of Statistics 6, 1979)."
             .to_owned(),
-        format!(
-            "Growth: slope of each service after warm-up (about {warm_up:.1} d) by H. Theil (1950) and P. K. Sen, \
-             \"Estimates of the Regression Coefficient Based on Kendall's Tau\" (1968); of an arm the median over \
-             services with its interval between order statistics (W. J. Conover, \"Practical Nonparametric \
-             Statistics\", 1999, section 3.2)."
-        ),
+        "Growth: slope of each service after warm-up, over the days that all arms have behind theirs, by H. Theil \
+         (1950) and P. K. Sen, \"Estimates of the Regression Coefficient Based on Kendall's Tau\" (1968); of an arm \
+         the median over services with its interval between order statistics (W. J. Conover, \"Practical \
+         Nonparametric Statistics\", 1999, section 3.2)."
+            .to_owned(),
         format!(
             "Stable: the interval of growth lies inside ±{margin} a day, an equivalence claim (D. J. Schuirmann, \"A \
              Comparison of the Two One-Sided Tests Procedure and the Power Approach\", 1987). Growing: it lies above 0. \

@@ -2,9 +2,8 @@
 
 use heaptrial_analysis::{FindingKind, Severity};
 
-use super::{names, sentence};
+use super::{names, number, sentence};
 use crate::document::{Finding, Report};
-use crate::units;
 
 /// Names of arms in a heading.
 const ARMS_NAMED: usize = 4;
@@ -22,11 +21,8 @@ pub(crate) fn alike(report: &Report) -> Vec<&[Finding]> {
 /// What a run of [`alike`] findings says, nothing twice: evidence, effect and services by turns.
 pub(crate) fn told(run: &[Finding], limit: usize) -> Vec<Told> {
     let services = |finding: &Finding| {
-        let number = finding.services.len();
-        let word = if number == 1 { "service" } else { "services" };
-        let number = units::count(number as u64);
-        (!finding.services.is_empty())
-            .then(|| format!("{number} {word}: {}.", names(&finding.services, limit)))
+        let number = number(finding.services.len() as u64, "service");
+        (!finding.services.is_empty()).then(|| format!("{number}: {}.", names(&finding.services, limit)))
     };
     let mut told: Vec<Told> = Vec::new();
     for (index, finding) in run.iter().enumerate() {

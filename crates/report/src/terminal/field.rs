@@ -93,9 +93,9 @@ fn circumstances(report: &Report) -> String {
     names.sort_unstable();
     names.dedup();
     format!(
-        "{} services, {} readings from {}, {}",
-        units::count(names.len() as u64),
-        units::count(report.samples),
+        "{}, {} from {}, {}",
+        summary::number(names.len() as u64, "service"),
+        summary::number(report.samples, "reading"),
         summary::date_and_time(&report.started_at),
         units::duration(report.duration_seconds)
     )

@@ -159,7 +159,7 @@ fn trial(
         name: name.to_owned(),
         kind: "import_torutils".to_owned(),
         boot_id: "import".to_owned(),
-        host_facts: json!({"ram_bytes": 270_582_939_648_u64, "kernel": "6.1.0-28-amd64"}),
+        host_facts: json!({"ram_bytes": 429_496_729_600_u64, "kernel": "6.1.0-28-amd64"}),
         metric: Metric::Rss,
         seed: 7,
         repeats: 0,
