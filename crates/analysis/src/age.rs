@@ -88,7 +88,7 @@ impl Ages {
 }
 
 /// The age that keeps most: of all ages that half of every arm's services or more reached, the one whose product with
-/// the least such share is highest. A few services that were just restarted are left out in place of bringing all
+/// the square of the least such share is highest. A few services that were just restarted are left out in place of bringing all
 /// others to their age. `sorted` are the ages by arm, the youngest first; an arm without any is passed over.
 fn most_kept(sorted: &[Vec<f64>]) -> Option<f64> {
     let arms: Vec<&Vec<f64>> = sorted.iter().filter(|ages| !ages.is_empty()).collect();
@@ -101,7 +101,8 @@ fn most_kept(sorted: &[Vec<f64>]) -> Option<f64> {
     };
     let candidates = arms.iter().flat_map(|ages| ages.iter().copied());
     let scored = candidates.map(|age| (age, kept(age))).filter(|(_, share)| *share >= KEPT_SHARE);
-    scored.max_by(|a, b| (a.0 * a.1).total_cmp(&(b.0 * b.1))).map(|(age, _)| age)
+    let score = |(age, share): &(f64, f64)| age * share * share;
+    scored.max_by(|a, b| score(a).total_cmp(&score(b))).map(|(age, _)| age)
 }
 
 /// Where some arm is restarted on purpose: when the last arm began, by medians over services. Of an arm that is

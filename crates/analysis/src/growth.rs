@@ -11,8 +11,8 @@ use crate::age::{Ages, in_sawtooth};
 use crate::common_load;
 use crate::fleet::{Fleet, bytes};
 use crate::outcome::{
-    ArmResult, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity, Shape,
-    Verdict,
+    ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
+    Shape, Verdict,
 };
 use crate::service::{after_warm_up, growth_points, logs};
 
@@ -53,8 +53,12 @@ pub(crate) fn of_arm(
     let too_few = median(&shape_points).is_none_or(|points| points < SHAPE_READINGS);
     let extent: Vec<(f64, f64)> = members
         .iter()
-        .map(|index| growth_points(&fleet.services[*index], ages, settings, 1.0))
-        .filter_map(|points| Some((points.len() as f64, points.last()?.0 - points.first()?.0)))
+        .filter_map(|index| fleet.services[*index].current())
+        .map(|life| after_warm_up(life, ages, settings, 1.0))
+        .filter_map(|readings| {
+            let seconds = readings.last()?.age_seconds - readings.first()?.age_seconds;
+            Some((readings.len() as f64, f64::from(seconds) / DAY))
+        })
         .collect();
     let late: Vec<f64> = shapes.iter().filter_map(|shape| shape.late_to_early).collect();
     let first_age = |index: &usize| {

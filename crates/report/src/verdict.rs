@@ -5,8 +5,8 @@ use heaptrial_analysis::{Estimate, Growth, LimitKind, Settings, Shape, Verdict};
 use crate::summary::number;
 use crate::units::{self, Pace};
 
-/// Fewer readings than these do not tell a straight line from one that bends.
-const READINGS_FOR_SHAPE: u32 = 12;
+/// Fewer readings than these are named as the reason why a straight line and one that bends are not told apart.
+const FEW_READINGS: u32 = 12;
 /// What to do where no limit of memory is known.
 pub(crate) const NO_LIMIT: &str = "no memory limit is known: give --memory-limit or import --diagnostics";
 
@@ -94,10 +94,11 @@ pub(crate) fn runs_out_briefly(days: &Estimate, limit: Option<LimitKind>) -> Str
 fn shape(growth: &Growth) -> &'static str {
     match growth.shape {
         Shape::Saturating => ", and it slows down",
-        _ if growth.readings < READINGS_FOR_SHAPE => {
+        // Looked at over all of a life after its warm-up, of which growth may be only the last days.
+        Shape::Linear => ", and over its life it does not slow down",
+        Shape::Unclear if growth.readings < FEW_READINGS => {
             "; whether it slows down cannot be told from so few readings"
         }
-        Shape::Linear => ", without slowing down",
         Shape::Unclear => "; whether it slows down cannot be told from these readings",
     }
 }
