@@ -1,124 +1,12 @@
-//! Trials that others measured, written whole.
+//! Writing an import, whole.
 
-use heaptrial_model::{Arm, LifeStart};
+use std::collections::{HashMap, HashSet};
+
+use heaptrial_model::Arm;
 use rusqlite::{Transaction, params};
-use serde_json::Value;
 
-use crate::{NewTrial, Store, StoreError};
-
-/// A trial as imported: everything that is known of it.
-#[derive(Debug, Clone)]
-pub struct ImportedTrial {
-    /// What stands for its plan. `arms` is ignored: they are in `lists`.
-    pub plan: NewTrial,
-    /// Which services are in which arm.
-    pub lists: Vec<ImportedList>,
-    /// The services.
-    pub services: Vec<ImportedService>,
-    /// What happened.
-    pub events: Vec<ImportedEvent>,
-    /// Sums over all services.
-    pub aggregates: Vec<AggregateRow>,
-    /// The files it came from.
-    pub sources: Vec<ImportSource>,
-}
-
-/// An arm and the services that a list puts into it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImportedList {
-    /// The arm.
-    pub arm: Arm,
-    /// Position of the list of which this is an earlier one.
-    pub earlier_list_of: Option<usize>,
-    /// Positions of its services. A service may be in several lists.
-    pub members: Vec<usize>,
-    /// The file that it was read from.
-    pub source: String,
-}
-
-/// A service with its lives.
-#[derive(Debug, Clone)]
-pub struct ImportedService {
-    /// Its name.
-    pub name: String,
-    /// What else is known of it, as a JSON object.
-    pub attributes: Value,
-    /// Its lives in order.
-    pub lives: Vec<ImportedLife>,
-}
-
-/// A life with its samples.
-#[derive(Debug, Clone)]
-pub struct ImportedLife {
-    /// Start in microseconds since 1970; for [`LifeStart::Unknown`] the first reading.
-    pub started_wall_us: i64,
-    /// How the start is known.
-    pub start: LifeStart,
-    /// Its samples in order of time.
-    pub samples: Vec<ImportedSample>,
-}
-
-/// A reading as others' scripts take it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ImportedSample {
-    /// Microseconds since 1970.
-    pub wall_us: i64,
-    /// Resident set size.
-    pub rss_bytes: u64,
-    /// Virtual size.
-    pub vsize_bytes: Option<u64>,
-    /// Peak resident set size.
-    pub hwm_bytes: Option<u64>,
-}
-
-/// An event of an import.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImportedEvent {
-    /// Microseconds since 1970.
-    pub wall_us: i64,
-    /// Position of the service that it is about.
-    pub service: Option<usize>,
-    /// Position of the list that it is about.
-    pub arm: Option<usize>,
-    /// Kind, such as `restart` or `migration`.
-    pub kind: String,
-    /// What happened.
-    pub text: String,
-}
-
-/// A sum over all services of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AggregateRow {
-    /// Microseconds since 1970.
-    pub wall_us: i64,
-    /// Which server.
-    pub server: String,
-    /// How many services.
-    pub count: u64,
-    /// Sum of their RSS.
-    pub total_bytes: u64,
-    /// Mean of their RSS.
-    pub mean_bytes: u64,
-    /// Least RSS.
-    pub min_bytes: u64,
-    /// Greatest RSS.
-    pub max_bytes: u64,
-}
-
-/// A file that data was imported from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImportSource {
-    /// Its name as given.
-    pub file: String,
-    /// `memory`, `groups`, `config`, `events` or `diagnostics`.
-    pub role: String,
-    /// SHA-256 of its content, in hexadecimal.
-    pub sha256: String,
-    /// Rows that were read.
-    pub rows: u64,
-    /// Malformed rows that were left out.
-    pub skipped: u64,
-}
+use super::ImportedTrial;
+use crate::{Store, StoreError};
 
 impl Store {
     /// Writes a trial that was imported, in place of an earlier import of the same name. One transaction; gives
@@ -141,115 +29,6 @@ impl Store {
         });
         set(true).map_err(StoreError::query(&path, doing))?;
         result.map_err(StoreError::query(&path, doing))
-    }
-
-    /// An import that was written before under this name.
-    pub fn read_imported(&self, name: &str) -> Result<Option<(i64, ImportedTrial)>, StoreError> {
-        let Some(trial_id) = self.imported_id(name)? else { return Ok(None) };
-        let Some(plan) = self.trials()?.into_iter().find(|trial| trial.id == trial_id) else {
-            return Ok(None);
-        };
-        let arms = self.arms(trial_id)?;
-        let rows = self.services(trial_id)?;
-        let mut services: Vec<ImportedService> = rows
-            .iter()
-            .map(|row| ImportedService {
-                name: row.name.clone(),
-                attributes: row.attributes.clone().unwrap_or(Value::Null),
-                lives: Vec::new(),
-            })
-            .collect();
-        let position = |id: i64| rows.iter().position(|row| row.id == id);
-        let by_id: std::collections::HashMap<i64, usize> =
-            rows.iter().enumerate().map(|(index, row)| (row.id, index)).collect();
-        for life in self.lives(trial_id)? {
-            let samples = self.imported_samples(life.id)?;
-            if let Some(index) = by_id.get(&life.service_id) {
-                let started_wall_us = life.started_wall_us;
-                services[*index].lives.push(ImportedLife { started_wall_us, start: life.start, samples });
-            }
-        }
-        let lists = arms.iter().map(|record| ImportedList {
-            arm: record.arm.clone(),
-            earlier_list_of: record.earlier_list_of.and_then(|id| arms.iter().position(|arm| arm.id == id)),
-            members: rows
-                .iter()
-                .enumerate()
-                .filter(|(_, row)| row.arm_id == record.id || row.also_in.contains(&record.id))
-                .map(|(index, _)| index)
-                .collect(),
-            source: record.source.clone().unwrap_or_default(),
-        });
-        let lists = lists.collect();
-        let events = self.events(trial_id)?.into_iter().map(|event| ImportedEvent {
-            wall_us: event.wall_us,
-            service: event.service_id.and_then(position),
-            arm: event.arm_id.and_then(|id| arms.iter().position(|arm| arm.id == id)),
-            kind: event.kind,
-            text: event.text,
-        });
-        let trial = ImportedTrial {
-            plan: plan.plan,
-            lists,
-            services,
-            events: events.collect(),
-            aggregates: self.aggregates(trial_id)?,
-            sources: self.import_sources(trial_id)?,
-        };
-        Ok(Some((trial_id, trial)))
-    }
-
-    /// Sums over all services that a trial's source told, in order of time.
-    pub fn aggregates(&self, trial_id: i64) -> Result<Vec<AggregateRow>, StoreError> {
-        let sql = "SELECT wall_us, server, count, total_bytes, mean_bytes, min_bytes, max_bytes
-                   FROM aggregate WHERE trial_id = ?1 ORDER BY wall_us, server";
-        self.rows("reading sums over services", sql, params![trial_id], |row| {
-            let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
-            Ok(AggregateRow {
-                wall_us: row.get(0)?,
-                server: row.get(1)?,
-                count: number(2)?,
-                total_bytes: number(3)?,
-                mean_bytes: number(4)?,
-                min_bytes: number(5)?,
-                max_bytes: number(6)?,
-            })
-        })
-    }
-
-    /// The files that a trial was imported from.
-    pub fn import_sources(&self, trial_id: i64) -> Result<Vec<ImportSource>, StoreError> {
-        let sql =
-            "SELECT file, role, sha256, rows, skipped FROM import_source WHERE trial_id = ?1 ORDER BY rowid";
-        self.rows("reading the sources of an import", sql, params![trial_id], |row| {
-            Ok(ImportSource {
-                file: row.get(0)?,
-                role: row.get(1)?,
-                sha256: row.get(2)?,
-                rows: row.get::<_, i64>(3)? as u64,
-                skipped: row.get::<_, i64>(4)? as u64,
-            })
-        })
-    }
-
-    fn imported_id(&self, name: &str) -> Result<Option<i64>, StoreError> {
-        let sql = "SELECT id FROM trial WHERE name = ?1 AND kind LIKE 'import_%' ORDER BY id LIMIT 1";
-        let ids = self.rows("looking for an import", sql, params![name], |row| row.get(0))?;
-        Ok(ids.into_iter().next())
-    }
-
-    fn imported_samples(&self, life_id: i64) -> Result<Vec<ImportedSample>, StoreError> {
-        let sql = "SELECT t.wall_us, s.rss_bytes, s.vsize_bytes, s.hwm_bytes
-                   FROM sample s CROSS JOIN tick t ON t.id = s.tick_id WHERE s.life_id = ?1 ORDER BY s.tick_id";
-        self.rows("reading imported samples", sql, params![life_id], |row| {
-            let optional = |index| row.get::<_, Option<i64>>(index).map(|n| n.map(|bytes| bytes as u64));
-            Ok(ImportedSample {
-                wall_us: row.get(0)?,
-                rss_bytes: row.get::<_, i64>(1)? as u64,
-                vsize_bytes: optional(2)?,
-                hwm_bytes: optional(3)?,
-            })
-        })
     }
 }
 
@@ -382,10 +161,10 @@ fn write_ticks(
     transaction: &Transaction<'_>,
     trial: &ImportedTrial,
     trial_id: i64,
-) -> rusqlite::Result<std::collections::HashMap<i64, i64>> {
+) -> rusqlite::Result<HashMap<i64, i64>> {
     let samples = trial.services.iter().flat_map(|service| &service.lives).flat_map(|life| &life.samples);
     let mut times: Vec<i64> = Vec::new();
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     times.extend(samples.map(|sample| sample.wall_us).filter(|time| seen.insert(*time)));
     times.sort_unstable();
     let mut insert = transaction.prepare("INSERT INTO tick VALUES (NULL, ?1, ?2, ?3, ?3, 0, 0)")?;
@@ -402,7 +181,7 @@ fn write_services(
     trial: &ImportedTrial,
     trial_id: i64,
     arm_ids: &[i64],
-    ticks: &std::collections::HashMap<i64, i64>,
+    ticks: &HashMap<i64, i64>,
 ) -> rusqlite::Result<Vec<Option<i64>>> {
     let mut arms_of: Vec<Vec<usize>> = vec![Vec::new(); trial.services.len()];
     for (index, list) in trial.lists.iter().enumerate() {

@@ -1,0 +1,123 @@
+//! Trials that others measured.
+
+mod read;
+mod write;
+
+use heaptrial_model::{Arm, LifeStart};
+use serde_json::Value;
+
+use crate::NewTrial;
+
+/// A trial as imported: everything that is known of it.
+#[derive(Debug, Clone)]
+pub struct ImportedTrial {
+    /// What stands for its plan. `arms` is ignored: they are in `lists`.
+    pub plan: NewTrial,
+    /// Which services are in which arm.
+    pub lists: Vec<ImportedList>,
+    /// The services.
+    pub services: Vec<ImportedService>,
+    /// What happened.
+    pub events: Vec<ImportedEvent>,
+    /// Sums over all services.
+    pub aggregates: Vec<AggregateRow>,
+    /// The files it came from.
+    pub sources: Vec<ImportSource>,
+}
+
+/// An arm and the services that a list puts into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedList {
+    /// The arm.
+    pub arm: Arm,
+    /// Position of the list of which this is an earlier one.
+    pub earlier_list_of: Option<usize>,
+    /// Positions of its services. A service may be in several lists.
+    pub members: Vec<usize>,
+    /// The file that it was read from.
+    pub source: String,
+}
+
+/// A service with its lives.
+#[derive(Debug, Clone)]
+pub struct ImportedService {
+    /// Its name.
+    pub name: String,
+    /// What else is known of it, as a JSON object.
+    pub attributes: Value,
+    /// Its lives in order.
+    pub lives: Vec<ImportedLife>,
+}
+
+/// A life with its samples.
+#[derive(Debug, Clone)]
+pub struct ImportedLife {
+    /// Start in microseconds since 1970; for [`LifeStart::Unknown`] the first reading.
+    pub started_wall_us: i64,
+    /// How the start is known.
+    pub start: LifeStart,
+    /// Its samples in order of time.
+    pub samples: Vec<ImportedSample>,
+}
+
+/// A reading as others' scripts take it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportedSample {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Resident set size.
+    pub rss_bytes: u64,
+    /// Virtual size.
+    pub vsize_bytes: Option<u64>,
+    /// Peak resident set size.
+    pub hwm_bytes: Option<u64>,
+}
+
+/// An event of an import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedEvent {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Position of the service that it is about.
+    pub service: Option<usize>,
+    /// Position of the list that it is about.
+    pub arm: Option<usize>,
+    /// Kind, such as `restart` or `migration`.
+    pub kind: String,
+    /// What happened.
+    pub text: String,
+}
+
+/// A sum over all services of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AggregateRow {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Which server.
+    pub server: String,
+    /// How many services.
+    pub count: u64,
+    /// Sum of their RSS.
+    pub total_bytes: u64,
+    /// Mean of their RSS.
+    pub mean_bytes: u64,
+    /// Least RSS.
+    pub min_bytes: u64,
+    /// Greatest RSS.
+    pub max_bytes: u64,
+}
+
+/// A file that data was imported from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportSource {
+    /// Its name as given.
+    pub file: String,
+    /// `memory`, `groups`, `config`, `events` or `diagnostics`.
+    pub role: String,
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    /// Rows that were read.
+    pub rows: u64,
+    /// Malformed rows that were left out.
+    pub skipped: u64,
+}

@@ -1,0 +1,123 @@
+//! Reading an import, whole.
+
+use std::collections::HashMap;
+
+use rusqlite::params;
+use serde_json::Value;
+
+use super::{
+    AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
+    ImportedTrial,
+};
+use crate::{Store, StoreError};
+
+impl Store {
+    /// An import that was written before under this name.
+    pub fn read_imported(&self, name: &str) -> Result<Option<(i64, ImportedTrial)>, StoreError> {
+        let Some(trial_id) = self.imported_id(name)? else { return Ok(None) };
+        let Some(plan) = self.trials()?.into_iter().find(|trial| trial.id == trial_id) else {
+            return Ok(None);
+        };
+        let arms = self.arms(trial_id)?;
+        let rows = self.services(trial_id)?;
+        let mut services: Vec<ImportedService> = rows
+            .iter()
+            .map(|row| ImportedService {
+                name: row.name.clone(),
+                attributes: row.attributes.clone().unwrap_or(Value::Null),
+                lives: Vec::new(),
+            })
+            .collect();
+        let position = |id: i64| rows.iter().position(|row| row.id == id);
+        let by_id: HashMap<i64, usize> =
+            rows.iter().enumerate().map(|(index, row)| (row.id, index)).collect();
+        for life in self.lives(trial_id)? {
+            let samples = self.imported_samples(life.id)?;
+            if let Some(index) = by_id.get(&life.service_id) {
+                let started_wall_us = life.started_wall_us;
+                services[*index].lives.push(ImportedLife { started_wall_us, start: life.start, samples });
+            }
+        }
+        let lists = arms.iter().map(|record| ImportedList {
+            arm: record.arm.clone(),
+            earlier_list_of: record.earlier_list_of.and_then(|id| arms.iter().position(|arm| arm.id == id)),
+            members: rows
+                .iter()
+                .enumerate()
+                .filter(|(_, row)| row.arm_id == record.id || row.also_in.contains(&record.id))
+                .map(|(index, _)| index)
+                .collect(),
+            source: record.source.clone().unwrap_or_default(),
+        });
+        let lists = lists.collect();
+        let events = self.events(trial_id)?.into_iter().map(|event| ImportedEvent {
+            wall_us: event.wall_us,
+            service: event.service_id.and_then(position),
+            arm: event.arm_id.and_then(|id| arms.iter().position(|arm| arm.id == id)),
+            kind: event.kind,
+            text: event.text,
+        });
+        let trial = ImportedTrial {
+            plan: plan.plan,
+            lists,
+            services,
+            events: events.collect(),
+            aggregates: self.aggregates(trial_id)?,
+            sources: self.import_sources(trial_id)?,
+        };
+        Ok(Some((trial_id, trial)))
+    }
+
+    /// Sums over all services that a trial's source told, in order of time.
+    pub fn aggregates(&self, trial_id: i64) -> Result<Vec<AggregateRow>, StoreError> {
+        let sql = "SELECT wall_us, server, count, total_bytes, mean_bytes, min_bytes, max_bytes
+                   FROM aggregate WHERE trial_id = ?1 ORDER BY wall_us, server";
+        self.rows("reading sums over services", sql, params![trial_id], |row| {
+            let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
+            Ok(AggregateRow {
+                wall_us: row.get(0)?,
+                server: row.get(1)?,
+                count: number(2)?,
+                total_bytes: number(3)?,
+                mean_bytes: number(4)?,
+                min_bytes: number(5)?,
+                max_bytes: number(6)?,
+            })
+        })
+    }
+
+    /// The files that a trial was imported from.
+    pub fn import_sources(&self, trial_id: i64) -> Result<Vec<ImportSource>, StoreError> {
+        let sql =
+            "SELECT file, role, sha256, rows, skipped FROM import_source WHERE trial_id = ?1 ORDER BY rowid";
+        self.rows("reading the sources of an import", sql, params![trial_id], |row| {
+            Ok(ImportSource {
+                file: row.get(0)?,
+                role: row.get(1)?,
+                sha256: row.get(2)?,
+                rows: row.get::<_, i64>(3)? as u64,
+                skipped: row.get::<_, i64>(4)? as u64,
+            })
+        })
+    }
+
+    pub(super) fn imported_id(&self, name: &str) -> Result<Option<i64>, StoreError> {
+        let sql = "SELECT id FROM trial WHERE name = ?1 AND kind LIKE 'import_%' ORDER BY id LIMIT 1";
+        let ids = self.rows("looking for an import", sql, params![name], |row| row.get(0))?;
+        Ok(ids.into_iter().next())
+    }
+
+    fn imported_samples(&self, life_id: i64) -> Result<Vec<ImportedSample>, StoreError> {
+        let sql = "SELECT t.wall_us, s.rss_bytes, s.vsize_bytes, s.hwm_bytes
+                   FROM sample s CROSS JOIN tick t ON t.id = s.tick_id WHERE s.life_id = ?1 ORDER BY s.tick_id";
+        self.rows("reading imported samples", sql, params![life_id], |row| {
+            let optional = |index| row.get::<_, Option<i64>>(index).map(|n| n.map(|bytes| bytes as u64));
+            Ok(ImportedSample {
+                wall_us: row.get(0)?,
+                rss_bytes: row.get::<_, i64>(1)? as u64,
+                vsize_bytes: optional(2)?,
+                hwm_bytes: optional(3)?,
+            })
+        })
+    }
+}
