@@ -6,6 +6,7 @@ cargo build --locked --release -p heaptrial-host --example sample_cost
 cargo build --locked --release -p heaptrial-report --example report_million
 cargo build --locked --release -p heaptrial-allocator --example identify_cost
 cargo build --locked --release -p heaptrial-exchange --example million
+cargo build --locked --release -p heaptrial-stats --example speed
 cargo build --locked --release -p heaptrial-analysis --examples
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
@@ -21,5 +22,6 @@ target/release/examples/identify_cost
 target/release/examples/report_million
 target/release/examples/million
 python3 bench/fleet.py target/release/heaptrial $python
+target/release/examples/speed
 target/release/examples/analyse_speed
 target/release/examples/calibrate

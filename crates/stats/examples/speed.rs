@@ -1,33 +1,39 @@
-//! Times of what is costly. Not run by default: a time is a fact about a machine, not about the code.
+//! Times of what is costly: facts about a machine, best of five.
 //!
-//! `cargo test --release -p heaptrial-stats --test speed -- --ignored --nocapture`
+//! `cargo run --release -p heaptrial-stats --example speed`
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use heaptrial_stats::{
     Block, LevelChangeSettings, aa_check, find_clusters, growth_shape, level_changes, median_interval,
     power_of_ratio, ratio_to_control, services_needed, theil_sen, theil_sen_slope,
 };
 
+fn main() {
+    ratios_of_large_arms();
+    slopes_of_200_points();
+    power_of_a_grid();
+    checks_of_groups();
+    series();
+}
+
 /// Services of one size each, spread over about 30%.
 fn services(count: usize) -> Vec<f64> {
     (0..count).map(|i| 1e9 * (1.0 + 0.3 * ((i * 7919 % 1009) as f64 / 1009.0))).collect()
 }
 
-fn fastest(what: &str, mut work: impl FnMut()) -> Duration {
+fn fastest(what: &str, mut work: impl FnMut()) {
     let time = |()| {
         let start = Instant::now();
         work();
         start.elapsed()
     };
-    let best = [(); 5].map(time).into_iter().min().unwrap();
-    println!("{what}: {best:?}");
-    best
+    if let Some(best) = [(); 5].map(time).into_iter().min() {
+        println!("{what}: {best:?}");
+    }
 }
 
-#[test]
-#[ignore = "times need an idle machine and a release build"]
 fn ratios_of_large_arms() {
     for (control, treated) in [(2_000, 2_000), (80, 20), (20, 20)] {
         let block = [Block { control: services(control), treated: services(treated) }];
@@ -37,8 +43,6 @@ fn ratios_of_large_arms() {
     }
 }
 
-#[test]
-#[ignore = "times need an idle machine and a release build"]
 fn slopes_of_200_points() {
     let points: Vec<(f64, f64)> = services(200).into_iter().enumerate().map(|(i, y)| (i as f64, y)).collect();
     fastest("theil_sen 200", || {
@@ -49,8 +53,6 @@ fn slopes_of_200_points() {
     });
 }
 
-#[test]
-#[ignore = "times need an idle machine and a release build"]
 fn power_of_a_grid() {
     let levels = services(40);
     fastest("power, 8 sizes x 6 durations x 1,000 simulations", || {
@@ -65,8 +67,6 @@ fn power_of_a_grid() {
     });
 }
 
-#[test]
-#[ignore = "times need an idle machine and a release build"]
 fn checks_of_groups() {
     for count in [20, 2_000] {
         let values = services(count);
@@ -86,8 +86,6 @@ fn checks_of_groups() {
     });
 }
 
-#[test]
-#[ignore = "times need an idle machine and a release build"]
 fn series() {
     let points: Vec<(f64, f64)> =
         services(200).into_iter().enumerate().map(|(i, y)| (i as f64, y * (i + 1) as f64)).collect();
