@@ -155,16 +155,17 @@ fn growing(
     final_bytes: f64,
 ) -> Verdict {
     if growth.shape == Shape::Saturating {
-        return Verdict::Growing { days_until_full: None };
+        return Verdict::Growing { days_until_full: None, limit: None };
     }
     let Some((days, limit)) = until_full(fleet, services, growth, final_bytes) else {
-        return Verdict::Growing { days_until_full: None };
+        return Verdict::Growing { days_until_full: None, limit: None };
     };
     if days.value <= settings.horizon_days {
         Verdict::Bloating { days_until_full: days, limit }
     } else {
         // Twice the present memory is no limit of anything: it only stands for one where growth is fast.
-        Verdict::Growing { days_until_full: (limit != LimitKind::Doubling).then_some(days) }
+        let known = limit != LimitKind::Doubling;
+        Verdict::Growing { days_until_full: known.then_some(days), limit: known.then_some(limit) }
     }
 }
 

@@ -214,6 +214,8 @@ pub enum Verdict {
     Growing {
         /// Days until memory runs out if it goes on so.
         days_until_full: Option<Estimate>,
+        /// Which memory; `None` without days.
+        limit: Option<LimitKind>,
     },
     /// It grows without saturation, and memory runs out within the horizon.
     Bloating {

@@ -22,11 +22,11 @@ fn flat_memory_is_stable() {
 #[test]
 fn slow_growth_is_growing_and_a_far_limit_is_dated() {
     let mut fleet = growing(0.02);
-    assert_eq!(verdict(&run(&fleet)), &Verdict::Growing { days_until_full: None });
+    assert_eq!(verdict(&run(&fleet)), &Verdict::Growing { days_until_full: None, limit: None });
     // 1.16 GiB by now: 2.84 GiB are left, for 142 days.
     fleet.limit.service_bytes = Some(4.0 * GIB);
     let analysis = run(&fleet);
-    let Verdict::Growing { days_until_full: Some(days) } = verdict(&analysis) else {
+    let Verdict::Growing { days_until_full: Some(days), .. } = verdict(&analysis) else {
         panic!("{:?}", verdict(&analysis))
     };
     assert!((130.0..155.0).contains(&days.value), "{days:?}");

@@ -246,7 +246,7 @@ impl Parts<'_> {
         });
         let verdict = result.verdict.as_ref();
         let (days_until_full, limit) = match verdict {
-            Some(Verdict::Growing { days_until_full: Some(days) }) => (finite(*days), self.limit(result)),
+            Some(Verdict::Growing { days_until_full: Some(days), limit }) => (finite(*days), *limit),
             Some(Verdict::Bloating { days_until_full, limit }) => (finite(*days_until_full), Some(*limit)),
             _ => (None, None),
         };
@@ -300,24 +300,6 @@ impl Parts<'_> {
             level_changes: level_changes.collect::<Result<_, ReportError>>()?,
             sawtooth: result.sawtooth,
         })
-    }
-
-    /// The limit that an arm comes to first.
-    fn limit(&self, result: &ArmResult) -> Option<LimitKind> {
-        let figures = result.treated();
-        let each = 1.0 / f64::from(figures.services.max(1));
-        // As the analysis does: where only the host's whole memory is known, what the services do not have of it.
-        let available = self.fleet.limit.host_available_bytes.or_else(|| {
-            let used: f64 = self.outcomes.services.iter().filter_map(|service| service.final_bytes).sum();
-            self.fleet.limit.host_bytes.map(|all| (all - used).max(0.0))
-        });
-        let host = available.zip(figures.final_median_bytes);
-        let host = host.map(|(available, now)| now + available * each);
-        match (self.fleet.limit.service_bytes, host) {
-            (Some(service), Some(host)) if host < service => Some(LimitKind::Host),
-            (Some(_), _) => Some(LimitKind::Service),
-            (None, host) => host.map(|_| LimitKind::Host),
-        }
     }
 
     /// When a service that belongs to an arm was read last, in seconds since 1970.

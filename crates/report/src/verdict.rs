@@ -32,10 +32,10 @@ pub(crate) fn reason(
     let shape = growth.map_or("", shape);
     match verdict {
         Verdict::Stable => format!("{grows}: the interval lies inside ±{margin} a day."),
-        Verdict::Growing { days_until_full: Some(days) } => {
+        Verdict::Growing { days_until_full: Some(days), .. } => {
             format!("{grows}{shape}. {}", runs_out.sentence(days))
         }
-        Verdict::Growing { days_until_full: None } => format!("{grows}{shape}."),
+        Verdict::Growing { days_until_full: None, .. } => format!("{grows}{shape}."),
         Verdict::Bloating { days_until_full, .. } => {
             format!("{grows}{shape}. {}", runs_out.sentence(days_until_full))
         }
