@@ -9,6 +9,7 @@ mod life;
 mod sample;
 mod spec;
 mod trial;
+mod trial_name;
 pub mod units;
 
 pub use duration::{DurationError, HumanDuration};
@@ -16,4 +17,5 @@ pub use identity::{Identity, Linkage};
 pub use life::{Ending, LifeKey, LifeStart};
 pub use sample::{Metric, Reading, Sample, SlowSample};
 pub use spec::{AllocatorSpec, Setting, SpecError, Version};
-pub use trial::{Arm, ArmError, ServiceName, ServiceNameError, Treatment, TrialPlan, TrialPlanError};
+pub use trial::{Arm, ArmError, Pace, ServiceName, ServiceNameError, Treatment, TrialPlan, TrialPlanError};
+pub use trial_name::{ServicePattern, ServicePatternError, TrialName, TrialNameError};

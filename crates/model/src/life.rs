@@ -44,6 +44,9 @@ pub enum Ending {
     Signaled(i32),
     /// The main process ended but processes that it started live on (it forked away).
     ForkedAway,
+    /// The service manager stopped it, outside of any plan, or it ended by itself with success; which of them is not
+    /// known.
+    Stopped,
 }
 
 impl Ending {
@@ -61,6 +64,7 @@ impl fmt::Display for Ending {
             Self::Exited(code) => write!(f, "exited early with code {code}"),
             Self::Signaled(number) => write!(f, "killed by {}", signal_name(*number)),
             Self::ForkedAway => f.write_str("forked away: its main process ended and left others running"),
+            Self::Stopped => f.write_str("stopped"),
         }
     }
 }

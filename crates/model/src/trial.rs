@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AllocatorSpec, HumanDuration, Metric};
+use crate::{AllocatorSpec, HumanDuration, Metric, ServicePattern, ServicePatternError};
 
 /// The name of a service: a systemd unit, or a name that a lab run gave.
 ///
@@ -107,17 +107,51 @@ impl Arm {
     }
 }
 
+/// How services of a fleet are restarted while a trial or a rollout changes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pace {
+    /// Services that are down or not yet healthy at any time, at most. Two services of one family never are.
+    pub at_once: u32,
+    /// From one service's restart to the next one's, at least.
+    pub pause: HumanDuration,
+    /// A service that is not healthy this long after its restart has failed.
+    pub health_timeout: HumanDuration,
+    /// A healthy service must stay so, in the same life, for this long before it is committed.
+    pub settle: HumanDuration,
+    /// Failed services over the whole run after which it stops; the failed ones are put back one by one.
+    pub failure_budget: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let seconds = |seconds| HumanDuration(std::time::Duration::from_secs(seconds));
+        Self {
+            at_once: 1,
+            pause: seconds(30),
+            health_timeout: seconds(600),
+            settle: seconds(3),
+            failure_budget: 1,
+        }
+    }
+}
+
 /// A trial as described in TOML (design: one table `[[arm]]` per arm).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TrialPlan {
     /// The trial's name.
     pub name: String,
-    /// Which services, as a systemd unit pattern; unused in a lab run.
+    /// Which services, as systemd unit patterns separated by spaces; unused in a lab run.
     pub services: Option<String>,
     /// How long.
     pub duration: Option<HumanDuration>,
     /// Which reading is compared.
     pub metric: Option<Metric>,
+    /// Looks at the running trial, as times since its start, ascending; unused in a lab run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub looks: Vec<HumanDuration>,
+    /// How services of a fleet are restarted; unused in a lab run.
+    pub pace: Pace,
     /// The arms; exactly one is the control.
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
@@ -148,6 +182,12 @@ pub enum TrialPlanError {
     /// A name that cannot be used.
     #[error(transparent)]
     ArmName(#[from] ArmError),
+    /// Looks that are not in order, or after the end.
+    #[error("looks must ascend and lie within the duration: {0}")]
+    Looks(String),
+    /// A pace that makes no restart.
+    #[error("[pace]: {0}")]
+    Pace(&'static str),
     /// A torrc option that is not one.
     #[error("arm `{arm}`: `{option}` is not a torrc option (letters, digits and _) with a value on one line")]
     Torrc {
@@ -166,10 +206,14 @@ struct PlanFile {
     duration: Option<HumanDuration>,
     metric: Option<Metric>,
     #[serde(default)]
-    arm: Vec<ArmTable>,
+    looks: Vec<HumanDuration>,
+    #[serde(default)]
+    pace: Pace,
+    #[serde(default)]
+    arm: Vec<Arm>,
 }
 
-/// The keys of `[[arm]]`. Flattening `Treatment` would lose the unknown-key check.
+/// The keys of an arm. Flattening `Treatment` would lose the unknown-key check.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ArmTable {
@@ -182,30 +226,34 @@ struct ArmTable {
     restart_every: Option<HumanDuration>,
 }
 
+impl<'de> Deserialize<'de> for Arm {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let table = ArmTable::deserialize(deserializer)?;
+        Ok(Self {
+            name: table.name,
+            control: table.control,
+            treatment: Treatment {
+                allocator: table.allocator,
+                torrc: table.torrc,
+                restart_every: table.restart_every,
+            },
+        })
+    }
+}
+
 impl TrialPlan {
     /// Reads a plan from TOML and checks that its arms make a trial.
     pub fn from_toml(text: &str) -> Result<Self, TrialPlanError> {
         let file: PlanFile =
             toml::from_str(text).map_err(|error| TrialPlanError::Syntax(error.to_string()))?;
-        let arms = file
-            .arm
-            .into_iter()
-            .map(|table| Arm {
-                name: table.name,
-                control: table.control,
-                treatment: Treatment {
-                    allocator: table.allocator,
-                    torrc: table.torrc,
-                    restart_every: table.restart_every,
-                },
-            })
-            .collect();
         let plan = Self {
             name: file.name,
             services: file.services,
             duration: file.duration,
             metric: file.metric,
-            arms,
+            looks: file.looks,
+            pace: file.pace,
+            arms: file.arm,
         };
         plan.check()?;
         Ok(plan)
@@ -219,6 +267,8 @@ impl TrialPlan {
             services: None,
             duration: None,
             metric: None,
+            looks: Vec::new(),
+            pace: Pace::default(),
             arms: arms.collect(),
         };
         plan.check()?;
@@ -231,7 +281,27 @@ impl TrialPlan {
         self.arms.iter().find(|arm| arm.control).unwrap_or(&self.arms[0])
     }
 
-    fn check(&self) -> Result<(), TrialPlanError> {
+    fn check_looks(&self) -> Result<(), TrialPlanError> {
+        let ascend = self.looks.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let first_ok = self.looks.first().is_none_or(|first| !first.0.is_zero());
+        let last_ok = match (self.looks.last(), self.duration) {
+            (Some(last), Some(duration)) => last.0 <= duration.0,
+            _ => true,
+        };
+        if ascend && first_ok && last_ok {
+            return Ok(());
+        }
+        let told: Vec<String> = self.looks.iter().map(ToString::to_string).collect();
+        Err(TrialPlanError::Looks(told.join(", ")))
+    }
+
+    /// The patterns of `services`.
+    pub fn service_patterns(&self) -> Result<Vec<ServicePattern>, ServicePatternError> {
+        self.services.as_deref().unwrap_or_default().split_whitespace().map(str::parse).collect()
+    }
+
+    /// Checks that the arms make a trial, and looks and pace.
+    pub fn check(&self) -> Result<(), TrialPlanError> {
         if self.arms.is_empty() {
             return Err(TrialPlanError::NoArms);
         }
@@ -240,6 +310,13 @@ impl TrialPlan {
         if controls.len() != 1 {
             let names = if controls.is_empty() { "none".to_owned() } else { controls.join(", ") };
             return Err(TrialPlanError::Control { count: controls.len(), names });
+        }
+        self.check_looks()?;
+        if self.pace.at_once == 0 {
+            return Err(TrialPlanError::Pace("at_once must be 1 or more"));
+        }
+        if self.pace.health_timeout.0.is_zero() {
+            return Err(TrialPlanError::Pace("health_timeout must be more than 0s"));
         }
         let mut seen = BTreeSet::new();
         for arm in &self.arms {

@@ -111,6 +111,11 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// A number of things: `1 service`, `200 services`.
+pub fn counted(number: usize, noun: &str) -> String {
+    format!("{} {noun}{}", count(number as u64), if number == 1 { "" } else { "s" })
+}
+
 /// A share such as `97%`, `0.4%` or `<0.1%`.
 pub fn share(value: f64) -> String {
     let percent = value * 100.0;

@@ -1,0 +1,129 @@
+//! Names that become file names, parts of unit names, and patterns of units.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of a trial on a fleet, safe as the name of a file and as a part of a unit's name.
+///
+/// Letters, digits and `- _ .`, 1 to 64 of them, not starting with `-` or `.`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct TrialName(String);
+
+/// Why a text is not the name of a trial on a fleet.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` cannot name a trial on a fleet; expected 1 to 64 of the characters a-z A-Z 0-9 - _ ., not starting with `-` or `.`"
+)]
+pub struct TrialNameError(String);
+
+/// Which units, as in `systemctl list-units`: a unit's name, in which `*`, `?` and `[...]` stand for others (glob(7)).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ServicePattern(String);
+
+/// Why a text is not a pattern of services.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a pattern of services; expected a unit's name such as tor@relay1.service, with *, ? or [...] for others, such as tor@*"
+)]
+pub struct ServicePatternError(String);
+
+impl TrialName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ServicePattern {
+    /// The pattern as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it names one unit.
+    pub fn is_exact(&self) -> bool {
+        !self.0.contains(['*', '?', '['])
+    }
+}
+
+impl FromStr for TrialName {
+    type Err = TrialNameError;
+
+    fn from_str(text: &str) -> Result<Self, TrialNameError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let valid =
+            (1..=64).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.']);
+        if valid { Ok(Self(text.to_owned())) } else { Err(TrialNameError(text.to_owned())) }
+    }
+}
+
+impl FromStr for ServicePattern {
+    type Err = ServicePatternError;
+
+    fn from_str(text: &str) -> Result<Self, ServicePatternError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.@\\*?[]!^".contains(c);
+        let valid =
+            (1..=255).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.']);
+        if valid { Ok(Self(text.to_owned())) } else { Err(ServicePatternError(text.to_owned())) }
+    }
+}
+
+impl fmt::Display for TrialName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for ServicePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for TrialName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for ServicePattern {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_trials_are_safe_as_file_names() {
+        for good in ["five-way", "a", "2025_tor.v2", &"x".repeat(64)] {
+            assert_eq!(good.parse::<TrialName>().unwrap().to_string(), good);
+        }
+        for bad in ["", ".", "..", "-x", "a/b", "a b", "ü", "a@b", "a\n", &"x".repeat(65)] {
+            assert!(bad.parse::<TrialName>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_names_with_wildcards() {
+        for (good, exact) in [
+            ("tor@*", false),
+            ("tor@relay?.service", false),
+            ("web-[12].service", false),
+            ("tor@a.service", true),
+        ] {
+            assert_eq!(good.parse::<ServicePattern>().unwrap().is_exact(), exact, "{good}");
+        }
+        for bad in ["", "-H", "tor@*;reboot", "a b", "/etc/passwd", "{a,b}"] {
+            assert!(bad.parse::<ServicePattern>().is_err(), "{bad}");
+        }
+    }
+}
