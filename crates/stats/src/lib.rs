@@ -4,10 +4,12 @@
 //! Memory is compared on the log scale, so that effects are ratios.
 
 mod aa;
+mod alpha_spending;
 mod binomial;
 mod clusters;
 mod equivalence;
 mod first_passage;
+mod fisher;
 mod growth_shape;
 mod holm;
 mod level_change;
@@ -27,16 +29,22 @@ mod trajectory_distance;
 mod welch;
 
 pub use aa::{AaCheck, aa_check};
+pub use alpha_spending::{look_alphas, spent};
 pub use clusters::{Cluster, Clusters, Split, find_clusters};
 pub use equivalence::{Standing, standing};
 pub use first_passage::{FirstPassage, first_passage};
+pub use fisher::fisher_fewer;
 pub use growth_shape::{ArmShape, GrowthShape, Shape, arm_shape, growth_shape};
 pub use holm::holm;
 pub use level_change::{LevelChange, LevelChangeSettings, level_changes};
 pub use median_interval::{MedianEstimate, median_interval};
+pub use permutation::ENUMERATED_AT_MOST;
 pub use power::{Power, PowerTest, power_of_ratio, services_needed};
 pub use quantile::{median, quantile};
-pub use ratio::{Block, IntervalMethod, RatioEstimate, geometric_mean, ratio_to_control};
+pub use ratio::{
+    Block, IntervalMethod, RatioEstimate, assignments_are_drawn, geometric_mean, ratio_to_control,
+    student_p_value,
+};
 pub use theil_sen::{TheilSen, theil_sen, theil_sen_slope, thin};
 pub use time_average::time_average;
 pub use time_needed::days_needed;

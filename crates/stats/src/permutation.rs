@@ -8,9 +8,9 @@ use crate::moments::mean;
 /// Logs of one block: `(control, treated)`.
 pub(crate) type LogBlock = (Vec<f64>, Vec<f64>);
 
-/// Assignments enumerated one by one; beyond that, as many are drawn.
-const ENUMERATED_AT_MOST: f64 = 20_000.0;
-const DRAWN: usize = 19_999;
+/// Assignments enumerated one by one; beyond that, as many are looked at: a draw, and the observed one.
+pub const ENUMERATED_AT_MOST: u32 = 20_000;
+const DRAWN: usize = ENUMERATED_AT_MOST as usize - 1;
 
 /// What one reassignment of labels within blocks makes of the data, if a constant shift d is the
 /// treatment's effect on the log scale: its difference of means is `difference - d * kept` where the
@@ -35,11 +35,8 @@ impl PermutationDistribution {
         let treated_total: usize = blocks.iter().map(|(_, treated)| treated.len()).sum();
         let weight = |block: &LogBlock| block.1.len() as f64 / treated_total as f64;
         let observed = blocks.iter().map(|block| weight(block) * (mean(&block.1) - mean(&block.0))).sum();
-        let count: f64 = blocks
-            .iter()
-            .map(|(control, treated)| choose(control.len() + treated.len(), treated.len()))
-            .product();
-        let reassignments = if count <= ENUMERATED_AT_MOST {
+        let sizes = blocks.iter().map(|(control, treated)| (control.len(), treated.len()));
+        let reassignments = if !are_drawn(sizes) {
             blocks.iter().fold(vec![Reassignment { difference: 0.0, kept: 0.0 }], |partial, block| {
                 let own = enumerate_block(block, weight(block));
                 partial.iter().flat_map(|a| own.iter().map(|b| a.plus(*b))).collect()
@@ -222,6 +219,12 @@ fn below(range: usize, bits: &mut u64) -> usize {
     let product = u128::from(*bits) * range as u128;
     *bits = product as u64;
     (product >> 64) as usize
+}
+
+/// Whether blocks of so many control and treated services have too many assignments to enumerate them.
+pub(crate) fn are_drawn(blocks: impl Iterator<Item = (usize, usize)>) -> bool {
+    let count: f64 = blocks.map(|(control, treated)| choose(control + treated, treated)).product();
+    count > f64::from(ENUMERATED_AT_MOST)
 }
 
 fn choose(n: usize, k: usize) -> f64 {

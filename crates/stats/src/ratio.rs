@@ -91,7 +91,32 @@ pub fn ratio_to_control(blocks: &[Block], level: f64, seed: u64) -> Option<Ratio
     Some(RatioEstimate { estimate, interval, method, p_value })
 }
 
+/// Two-sided p-value of Student's t, as its interval in [`ratio_to_control`]: for comparisons with too few services for
+/// a permutation test at the level that is asked for. It assumes that logs are normally distributed. `None` where there
+/// is no such interval.
+pub fn student_p_value(blocks: &[Block]) -> Option<f64> {
+    let logs: Vec<LogBlock> = blocks
+        .iter()
+        .filter(|block| !block.control.is_empty() && !block.treated.is_empty())
+        .map(|block| Some((logs(&block.control)?, logs(&block.treated)?)))
+        .collect::<Option<_>>()?;
+    let (shift, error, freedom) = student(&logs)?;
+    Some(2.0 * StudentsT::new(0.0, 1.0, freedom).ok()?.cdf(-(shift / error).abs()))
+}
+
+/// Whether there are so many assignments within the blocks that [`ratio_to_control`] looks at a draw of them.
+pub fn assignments_are_drawn(blocks: &[Block]) -> bool {
+    crate::permutation::are_drawn(blocks.iter().map(|block| (block.control.len(), block.treated.len())))
+}
+
 fn student_interval(blocks: &[LogBlock], level: f64) -> Option<(f64, f64)> {
+    let (shift, error, freedom) = student(blocks)?;
+    let reach = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf((1.0 + level) / 2.0) * error;
+    Some((shift - reach, shift + reach))
+}
+
+/// Shift, its standard error and degrees of freedom.
+fn student(blocks: &[LogBlock]) -> Option<(f64, f64, f64)> {
     let (shift, error, freedom) = if let [(control, treated)] = blocks {
         let (error, freedom) = welch_error(control, treated)?;
         (mean(treated) - mean(control), error, freedom)
@@ -101,11 +126,7 @@ fn student_interval(blocks: &[LogBlock], level: f64) -> Option<(f64, f64)> {
         (mean(&differences), error, (differences.len() - 1) as f64)
     };
     // Services that agree to the byte tell nothing about how far others would be apart.
-    if error == 0.0 {
-        return None;
-    }
-    let reach = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf((1.0 + level) / 2.0) * error;
-    Some((shift - reach, shift + reach))
+    (error > 0.0).then_some((shift, error, freedom))
 }
 
 /// Natural logarithms; `None` for a value that is not positive and finite.
