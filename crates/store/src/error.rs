@@ -37,6 +37,14 @@ pub enum StoreError {
         /// Which file.
         path: PathBuf,
     },
+    /// A trial of this name runs already.
+    #[error("{path}: a trial called `{name}` is running; stop it first, or give the new one another name")]
+    NameTaken {
+        /// Which file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// Any other failure while reading or writing.
     #[error("{path}: {doing}: {source}")]
     Query {
@@ -60,6 +68,30 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the same may succeed later: the disk is full, the file is locked, or the disk has a fault.
+    pub fn is_passing(&self) -> bool {
+        use rusqlite::ErrorCode::{
+            CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, FileLockingProtocolFailed, ReadOnly,
+            SystemIoFailure,
+        };
+        match self {
+            Self::DiskFull { .. } => true,
+            Self::Open { source, .. } | Self::Query { source, .. } => matches!(
+                source.sqlite_error_code(),
+                Some(
+                    CannotOpen
+                        | DatabaseBusy
+                        | DatabaseLocked
+                        | DiskFull
+                        | FileLockingProtocolFailed
+                        | ReadOnly
+                        | SystemIoFailure
+                )
+            ),
+            _ => false,
+        }
+    }
+
     pub(crate) fn open(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
         move |source| match source.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull { path: path.to_owned() },

@@ -1,15 +1,20 @@
 //! The SQLite database of a lab run or a host.
 //!
-//! One writer, one transaction per tick (`synchronous=FULL`, WAL): after a kill at any moment the
-//! database holds everything up to the last committed tick.
+//! One transaction per tick (`synchronous=FULL`, WAL): after a kill at any moment the database holds everything up to
+//! the last committed tick. Of a host's database there are several writers, which wait for each other: the agent writes
+//! ticks and lives, commands write trials, events and looks.
 
+mod begin;
 mod error;
 mod export;
 mod import;
 mod migrate;
 mod read;
 mod readings;
+mod recent;
 mod records;
+mod rollup;
+mod running;
 mod write;
 
 pub use error::StoreError;
@@ -19,30 +24,59 @@ pub use import::{
     ImportedTrial,
 };
 pub use readings::Readings;
+pub use recent::TickRecord;
 pub use records::{
-    ArmRecord, EventRecord, LifeRecord, NewTrial, SeriesPoint, ServiceRecord, TickInput, TickSummary,
+    AgentCost, AgentCostSummary, ArmRecord, EventRecord, LastTick, LatestObservation, LatestSample,
+    LifeRecord, LookRecord, NewService, NewTrial, SeriesPoint, ServiceRecord, TickInput, TickSummary,
     TrialRecord,
 };
+pub use rollup::{ROLLUP_BUCKET, RollupHorizon, RollupStep};
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 /// The schema this version of Heaptrial writes, kept in SQLite's `user_version`.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 
 /// An open database.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    access: Access,
 }
+
+/// How a database is held open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Together with others: what they commit is seen.
+    Shared,
+    /// Nobody else can write to it meanwhile.
+    Exclusive,
+    /// As a file that does not change: what is written afterwards does not show, and may be seen in part.
+    Immutable,
+    /// A copy in memory of a database of an older schema: what is written to the file afterwards does not show.
+    Copy,
+}
+
+impl Access {
+    /// Whether what others write afterwards shows; if not, the database must be opened again to see it.
+    pub fn shows_changes(self) -> bool {
+        match self {
+            Self::Shared | Self::Exclusive => true,
+            Self::Immutable | Self::Copy => false,
+        }
+    }
+}
+
+type Attempt = fn(&Path) -> rusqlite::Result<(Connection, Access)>;
 
 impl Store {
     /// Opens the database for writing, creating it where it is missing and migrating an older one.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open(path).map_err(StoreError::open(path))?;
-        let store = Self { connection, path: path.to_owned() };
+        let mut store = Self { connection, path: path.to_owned(), access: Access::Shared };
         // Looked at before anything is set: a newer database is not touched.
         let found = store.schema_version()?;
         if !(0..=SCHEMA_VERSION).contains(&found) {
@@ -54,20 +88,34 @@ impl Store {
     }
 
     /// Opens an existing database for reading only. Leftovers of a killed writer are no obstacle.
+    ///
+    /// Where the disk is full, writers are kept out as long as it is open; what stays open is opened with
+    /// [`Store::open_to_stay`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        if !path.is_file() {
-            return Err(StoreError::Missing { path: path.to_owned() });
-        }
         // A reader of a WAL database writes a shared-memory index beside it. Where the disk is full, the
         // index is kept in memory with an exclusive lock; where the folder cannot be written at all, the
         // file is read as immutable, which misses what still stands in a WAL and is not done then.
-        let attempts: [fn(&Path) -> rusqlite::Result<Connection>; 3] =
-            [open_shared, open_exclusive, open_immutable];
+        Self::open_by(&[open_shared, open_exclusive, open_immutable], path)
+    }
+
+    /// Opens an existing database for reading only, for a process that stays: no writer is kept out. Where
+    /// [`Store::access`] does not show changes, the reader looks at the file for them, and opens it again.
+    pub fn open_to_stay(path: &Path) -> Result<Self, StoreError> {
+        Self::open_by(&[open_shared, open_immutable], path)
+    }
+
+    fn open_by(attempts: &[Attempt], path: &Path) -> Result<Self, StoreError> {
+        if !path.is_file() {
+            return Err(StoreError::Missing { path: path.to_owned() });
+        }
         let mut last_error = None;
         for attempt in attempts {
-            match attempt(path).and_then(|connection| Ok((user_version(&connection)?, connection))) {
-                Ok((SCHEMA_VERSION, connection)) => return Ok(Self { connection, path: path.to_owned() }),
-                Ok((found @ 1..SCHEMA_VERSION, connection)) => {
+            let opened = attempt(path).and_then(|opened| Ok((user_version(&opened.0)?, opened)));
+            match opened {
+                Ok((SCHEMA_VERSION, (connection, access))) => {
+                    return Ok(Self { connection, path: path.to_owned(), access });
+                }
+                Ok((found @ 1..SCHEMA_VERSION, (connection, _))) => {
                     return Self::migrated_copy(connection, path, found);
                 }
                 // The pages of a database that was never checkpointed are all in its WAL.
@@ -89,11 +137,26 @@ impl Store {
         &self.path
     }
 
-    fn prepare(&self) -> rusqlite::Result<()> {
+    /// How it is held open.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Limits what SQLite keeps of the file in memory, for a process that stays.
+    pub fn limit_cache(&self, kib: u32) -> Result<(), StoreError> {
+        // A negative number is in KiB.
+        let set = self.connection.pragma_update(None, "cache_size", -i64::from(kib));
+        set.map_err(StoreError::query(&self.path, "limiting the cache"))
+    }
+
+    fn prepare(&mut self) -> rusqlite::Result<()> {
+        // Before anything else: another writer may hold the database now.
+        self.connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        // One that reads first and then writes would fail where another has written in between.
+        self.connection.set_transaction_behavior(TransactionBehavior::Immediate);
         self.connection.pragma_update(None, "journal_mode", "WAL")?;
         self.connection.pragma_update(None, "synchronous", "FULL")?;
-        self.connection.pragma_update(None, "foreign_keys", true)?;
-        self.connection.busy_timeout(std::time::Duration::from_secs(5))
+        self.connection.pragma_update(None, "foreign_keys", true)
     }
 
     fn schema_version(&self) -> Result<i64, StoreError> {
@@ -105,21 +168,21 @@ fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
+fn open_shared(path: &Path) -> rusqlite::Result<(Connection, Access)> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     connection.pragma_update(None, "query_only", true)?;
-    Ok(connection)
+    Ok((connection, Access::Shared))
 }
 
-fn open_exclusive(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = open_shared(path)?;
+fn open_exclusive(path: &Path) -> rusqlite::Result<(Connection, Access)> {
+    let (connection, _) = open_shared(path)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-    Ok(connection)
+    Ok((connection, Access::Exclusive))
 }
 
-fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
+fn open_immutable(path: &Path) -> rusqlite::Result<(Connection, Access)> {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
     if std::fs::metadata(wal).is_ok_and(|found| found.len() > 0) {
@@ -127,5 +190,6 @@ fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     }
     let name = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)
+    let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?;
+    Ok((connection, Access::Immutable))
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 use rusqlite::Connection;
 use rusqlite::backup::Backup;
 
-use crate::{SCHEMA_VERSION, Store, StoreError};
+use crate::{Access, SCHEMA_VERSION, Store, StoreError};
 
 /// Steps from each version to the next; the first is from version 1.
-const STEPS: [&str; 1] = [include_str!("migrate_1_to_2.sql")];
+const STEPS: [&str; 2] = [include_str!("migrate_1_to_2.sql"), include_str!("migrate_2_to_3.sql")];
 
 impl Store {
     /// Brings the database from version `found` to [`SCHEMA_VERSION`]; 0 is an empty one. All or nothing.
@@ -22,11 +22,22 @@ impl Store {
             older => STEPS[older as usize - 1..].concat(),
         };
         // Tables that others refer to are made anew; whether a transaction is open decides if this takes effect.
-        let script = format!(
-            "PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;
-             PRAGMA foreign_keys = ON;"
-        );
-        self.connection.execute_batch(&script).map_err(StoreError::open(&self.path))
+        let migrate = || -> rusqlite::Result<()> {
+            self.connection.execute_batch("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE")?;
+            // Another process may have done it since `found` was read.
+            let result = match crate::user_version(&self.connection)? {
+                version if version == found => self
+                    .connection
+                    .execute_batch(&format!("{steps} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT")),
+                _ => self.connection.execute_batch("ROLLBACK"),
+            };
+            if result.is_err() && !self.connection.is_autocommit() {
+                self.connection.execute_batch("ROLLBACK")?;
+            }
+            self.connection.execute_batch("PRAGMA foreign_keys = ON")?;
+            result
+        };
+        migrate().map_err(StoreError::open(&self.path))
     }
 
     /// An older database opened for reading: a copy of it in memory is brought up to date, the file stays as it is.
@@ -36,7 +47,8 @@ impl Store {
             Backup::new(&from, &mut connection)?.step(-1)?;
             Ok(connection)
         };
-        let store = Self { connection: copy().map_err(StoreError::open(path))?, path: path.to_owned() };
+        let connection = copy().map_err(StoreError::open(path))?;
+        let store = Self { connection, path: path.to_owned(), access: Access::Copy };
         store.migrate(found)?;
         Ok(store)
     }

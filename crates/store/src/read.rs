@@ -115,12 +115,28 @@ impl Store {
 
     /// The ledger of a trial, in the order of starting.
     pub fn lives(&self, trial_id: i64) -> Result<Vec<LifeRecord>, StoreError> {
+        self.lives_where("s.trial_id = ?1", trial_id)
+    }
+
+    /// One row of the ledger.
+    pub fn life(&self, life_id: i64) -> Result<Option<LifeRecord>, StoreError> {
+        Ok(self.lives_where("l.id = ?1", life_id)?.pop())
+    }
+
+    /// Lives of a service that have not ended, in the order of starting.
+    pub fn open_lives(&self, service_id: i64) -> Result<Vec<LifeRecord>, StoreError> {
+        self.lives_where("s.id = ?1 AND l.ending_json IS NULL", service_id)
+    }
+
+    fn lives_where(&self, which: &str, id: i64) -> Result<Vec<LifeRecord>, StoreError> {
         let doing = "reading the ledger";
-        let sql = "SELECT l.id, l.service_id, l.boot_id, l.pid, l.start_ticks, l.started_wall_us,
+        let sql = format!(
+            "SELECT l.id, l.service_id, l.boot_id, l.pid, l.start_ticks, l.started_wall_us,
                           l.started_boottime_us, l.identity_json, l.contamination, l.ended_boottime_us, l.ending_json, l.start_json
-                   FROM life l JOIN service s ON s.id = l.service_id WHERE s.trial_id = ?1 ORDER BY l.id";
+                   FROM life l JOIN service s ON s.id = l.service_id WHERE {which} ORDER BY l.id"
+        );
         let rows: Vec<(LifeRecord, Option<String>, Option<String>, String)> =
-            self.rows(doing, sql, params![trial_id], |row| {
+            self.rows(doing, &sql, params![id], |row| {
                 let life = LifeRecord {
                     id: row.get(0)?,
                     service_id: row.get(1)?,
@@ -204,15 +220,7 @@ impl Store {
     /// Events of a trial in order.
     pub fn events(&self, trial_id: i64) -> Result<Vec<EventRecord>, StoreError> {
         let sql = "SELECT service_id, wall_us, kind, text, arm_id FROM event WHERE trial_id = ?1 ORDER BY id";
-        self.rows("reading events", sql, params![trial_id], |row| {
-            Ok(EventRecord {
-                service_id: row.get(0)?,
-                wall_us: row.get(1)?,
-                kind: row.get(2)?,
-                text: row.get(3)?,
-                arm_id: row.get(4)?,
-            })
-        })
+        self.rows("reading events", sql, params![trial_id], crate::running::event)
     }
 
     /// What sampling a trial cost.

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub struct NewTrial {
     /// Its name.
     pub name: String,
-    /// `lab_command`, `lab_tor` or `import_torutils`.
+    /// `lab_command`, `lab_tor`, `import_torutils`, `field` or `host`.
     pub kind: String,
     /// The kernel's boot id.
     pub boot_id: String,
@@ -20,11 +20,11 @@ pub struct NewTrial {
     pub seed: u64,
     /// Repeats of each arm.
     pub repeats: u32,
-    /// Planned length of one life, in microseconds.
+    /// Planned length of one life, of a field trial of the whole trial, in microseconds.
     pub planned_us: i64,
     /// The arms, in the order given.
     pub arms: Vec<Arm>,
-    /// Parameters of the workload, as JSON.
+    /// Parameters of the workload, as JSON; of a field trial `plan` holds the plan as drawn.
     pub parameters: Value,
     /// The command that repeats the run.
     pub command: String,
@@ -77,7 +77,7 @@ pub struct ServiceRecord {
     pub position: u32,
     /// Row ids of further arms into which imported lists put it.
     pub also_in: Vec<i64>,
-    /// What else an import tells of it.
+    /// What else is known of it.
     pub attributes: Option<Value>,
 }
 
@@ -135,6 +135,130 @@ pub struct TickInput {
     pub slow_samples: Vec<(i64, SlowSample)>,
     /// Observations of the workload: row id of the life, name, value.
     pub observations: Vec<(i64, &'static str, f64)>,
+    /// Row id of the boot that `boottime_us` is of; `None` is that of the trial's start.
+    pub host_id: Option<i64>,
+    /// What the agent's process took.
+    pub agent: Option<AgentCost>,
+}
+
+/// What the whole process of the agent took since the tick before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AgentCost {
+    /// Elapsed microseconds.
+    pub elapsed_us: u64,
+    /// CPU microseconds.
+    pub cpu_us: u64,
+    /// Its resident memory now.
+    pub rss_bytes: u64,
+}
+
+/// When a tick was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastTick {
+    /// Its number.
+    pub sequence: i64,
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Microseconds since boot.
+    pub boottime_us: i64,
+    /// Row id of that boot; `None` is that of the trial's start.
+    pub host_id: Option<i64>,
+}
+
+/// What the agent's process took over a trial.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AgentCostSummary {
+    /// Ticks that tell it.
+    pub ticks: u64,
+    /// Elapsed microseconds that they cover.
+    pub elapsed_us: u64,
+    /// CPU microseconds within.
+    pub cpu_us: u64,
+    /// Most resident memory at a tick.
+    pub rss_max_bytes: u64,
+}
+
+impl AgentCostSummary {
+    /// Its share of one core; `None` before the second tick.
+    pub fn cpu_share(&self) -> Option<f64> {
+        (self.elapsed_us > 0).then(|| self.cpu_us as f64 / self.elapsed_us as f64)
+    }
+}
+
+/// A service of a trial that begins.
+#[derive(Debug, Clone)]
+pub struct NewService {
+    /// Its name: of a field trial the unit's.
+    pub name: String,
+    /// Position of its arm.
+    pub arm: usize,
+    /// Its block.
+    pub block: u32,
+    /// When it is restarted, counted from 0 over the trial.
+    pub position: u32,
+    /// What else is known of it, as a JSON object, or null.
+    pub attributes: Value,
+}
+
+/// An analysis of a running trial at a time fixed in advance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LookRecord {
+    /// Counted from 1.
+    pub number: u32,
+    /// When it was planned, in microseconds since the trial's start.
+    pub planned_us: i64,
+    /// When it was taken, in microseconds since 1970.
+    pub taken_wall_us: i64,
+    /// What it may spend of the error probability.
+    pub alpha: f64,
+    /// What it found.
+    pub outcome: Value,
+}
+
+/// The newest life of a service with its last sample; `None` where the life has none yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatestSample {
+    /// Row id of the service.
+    pub service_id: i64,
+    /// Row id of the life.
+    pub life_id: i64,
+    /// When it was taken, in microseconds since 1970; without a sample the start of the life.
+    pub wall_us: i64,
+    /// When it was taken, in microseconds since boot; without a sample the start of the life.
+    pub boottime_us: i64,
+    /// Start of the life, in microseconds since 1970.
+    pub started_wall_us: i64,
+    /// Age of the life then, in seconds.
+    pub age_seconds: f64,
+    /// Resident memory.
+    pub rss_bytes: Option<u64>,
+    /// Resident anonymous memory.
+    pub anon_bytes: Option<u64>,
+    /// Anonymous memory in swap.
+    pub swap_bytes: Option<u64>,
+    /// Memory of the control group.
+    pub cgroup_current_bytes: Option<u64>,
+    /// Why the identity is not the arm's treatment; `None` where it is, or is not known yet.
+    pub contamination: Option<String>,
+    /// Family and version of the allocator; `None` where it is not proved.
+    pub identity: Option<String>,
+    /// How the life ended; `None` while it lives.
+    pub ending: Option<Ending>,
+}
+
+/// The last observation of one name of a service's newest life.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatestObservation {
+    /// Row id of the service.
+    pub service_id: i64,
+    /// Row id of the life.
+    pub life_id: i64,
+    /// What was observed.
+    pub name: String,
+    /// When, in microseconds since 1970.
+    pub wall_us: i64,
+    /// The value.
+    pub value: f64,
 }
 
 /// One point of a life's series.

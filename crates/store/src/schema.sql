@@ -1,4 +1,4 @@
--- Version 2. Bytes, microseconds and seconds as the names say; times are both wall (since 1970, UTC)
+-- Version 3. Bytes, microseconds and seconds as the names say; times are both wall (since 1970, UTC)
 -- and boottime (since boot), because the wall clock may be set.
 
 CREATE TABLE host (
@@ -10,20 +10,23 @@ CREATE TABLE host (
 CREATE TABLE trial (
     id              INTEGER PRIMARY KEY,
     name            TEXT    NOT NULL,
-    kind            TEXT    NOT NULL,           -- lab_command, lab_tor, import_torutils
+    kind            TEXT    NOT NULL,           -- lab_command, lab_tor, import_torutils, field, host
     host_id         INTEGER NOT NULL REFERENCES host (id),
     metric          TEXT    NOT NULL,
     seed            INTEGER NOT NULL,
     repeats         INTEGER NOT NULL,
-    planned_us      INTEGER NOT NULL,           -- planned length of one life
+    planned_us      INTEGER NOT NULL,           -- planned length of one life; of a field trial, of the trial
     plan_json       TEXT    NOT NULL,           -- arms and treatments
-    parameters_json TEXT    NOT NULL,           -- of the workload
+    parameters_json TEXT    NOT NULL,           -- of the workload; of a field trial, the plan as drawn
     command         TEXT    NOT NULL,           -- repeats the run
     tool_version    TEXT    NOT NULL,
     started_wall_us INTEGER NOT NULL,
     ended_wall_us   INTEGER,
-    outcome         TEXT                        -- completed, interrupted, failed; NULL while it runs
+    outcome         TEXT,                       -- completed, interrupted, failed; NULL while it runs
+    rolled_up_tick_id INTEGER                   -- samples up to this tick are medians of 15 minutes
 ) STRICT;
+
+CREATE UNIQUE INDEX running_field_trial ON trial (name) WHERE kind = 'field' AND ended_wall_us IS NULL;
 
 CREATE TABLE arm (
     id             INTEGER PRIMARY KEY,
@@ -32,7 +35,7 @@ CREATE TABLE arm (
     name           TEXT    NOT NULL,
     control        INTEGER NOT NULL,
     treatment_json TEXT    NOT NULL,
-    obtained_json  TEXT,                        -- the build that was prepared for the arm
+    obtained_json  TEXT,                        -- the build that was prepared for the arm; of a field trial, what its services must run
     source         TEXT,                        -- the list that an imported arm was read from
     earlier_list_of INTEGER REFERENCES arm (id), -- an earlier list of that arm's services
     UNIQUE (trial_id, name)
@@ -45,7 +48,7 @@ CREATE TABLE service (
     name     TEXT    NOT NULL,
     block    INTEGER NOT NULL,                  -- repeat of a lab run, counted from 0
     position INTEGER NOT NULL,                  -- order of starting within the run
-    attributes_json TEXT,                       -- what else an import tells of it
+    attributes_json TEXT,                       -- what else is known of it
     UNIQUE (trial_id, name)
 ) STRICT;
 
@@ -71,7 +74,7 @@ CREATE TABLE life (
     ended_wall_us       INTEGER,
     ended_boottime_us   INTEGER,
     ending_json         TEXT,
-    UNIQUE (boot_id, pid, start_ticks)
+    UNIQUE (service_id, boot_id, pid, start_ticks) -- a process may live through one trial into the next
 ) STRICT;
 
 CREATE TABLE tick (
@@ -82,6 +85,7 @@ CREATE TABLE tick (
     boottime_us  INTEGER NOT NULL,
     cost_wall_us INTEGER NOT NULL,              -- what sampling cost the sampler
     cost_cpu_us  INTEGER NOT NULL,
+    host_id      INTEGER REFERENCES host (id),  -- the boot that boottime_us is of; NULL is the trial's
     UNIQUE (trial_id, sequence)
 ) STRICT;
 
@@ -136,6 +140,8 @@ CREATE TABLE event (
     text       TEXT    NOT NULL
 ) STRICT;
 
+CREATE INDEX event_of_trial ON event (trial_id);
+
 -- Where imported data came from.
 CREATE TABLE import_source (
     trial_id INTEGER NOT NULL REFERENCES trial (id),
@@ -158,3 +164,34 @@ CREATE TABLE aggregate (
     max_bytes   INTEGER NOT NULL,
     PRIMARY KEY (trial_id, wall_us, server)
 ) STRICT, WITHOUT ROWID;
+
+-- Analyses of a running trial at times fixed in advance.
+CREATE TABLE look (
+    trial_id      INTEGER NOT NULL REFERENCES trial (id),
+    number        INTEGER NOT NULL,             -- counted from 1
+    planned_us    INTEGER NOT NULL,             -- since the start of the trial
+    taken_wall_us INTEGER NOT NULL,
+    alpha         REAL    NOT NULL,             -- what this look may spend
+    outcome_json  TEXT    NOT NULL,
+    PRIMARY KEY (trial_id, number)
+) STRICT, WITHOUT ROWID;
+
+-- Of a sample that is the median of several: how many, and their maxima.
+CREATE TABLE rollup (
+    life_id                  INTEGER NOT NULL REFERENCES life (id),
+    tick_id                  INTEGER NOT NULL REFERENCES tick (id),
+    samples                  INTEGER NOT NULL,
+    rss_max_bytes            INTEGER NOT NULL,
+    anon_max_bytes           INTEGER,           -- of RssAnon
+    anon_swap_max_bytes      INTEGER,           -- of the sum of RssAnon and VmSwap, the metric `anon`
+    cgroup_current_max_bytes INTEGER,
+    PRIMARY KEY (life_id, tick_id)
+) STRICT, WITHOUT ROWID;
+
+-- What the whole process of the agent took since the tick before.
+CREATE TABLE agent (
+    tick_id    INTEGER PRIMARY KEY REFERENCES tick (id),
+    elapsed_us INTEGER NOT NULL,
+    cpu_us     INTEGER NOT NULL,
+    rss_bytes  INTEGER NOT NULL
+) STRICT;

@@ -4,57 +4,9 @@ use heaptrial_model::{Ending, Identity, LifeKey};
 use rusqlite::{params, types::ToSql};
 use serde_json::Value;
 
-use crate::{NewTrial, Store, StoreError, TickInput};
+use crate::{Store, StoreError, TickInput};
 
 impl Store {
-    /// Records a trial with its arms; gives its row id and those of the arms in order.
-    pub fn begin_trial(&mut self, trial: &NewTrial) -> Result<(i64, Vec<i64>), StoreError> {
-        let path = self.path.clone();
-        let doing = "recording the trial";
-        let plan_json = serde_json::to_string(&trial.arms).map_err(StoreError::json(&path, doing))?;
-        let transaction = self.connection.transaction().map_err(StoreError::query(&path, doing))?;
-        let result = (|| {
-            transaction.execute(
-                "INSERT INTO host (boot_id, facts_json) VALUES (?1, ?2) ON CONFLICT (boot_id) DO UPDATE SET facts_json = ?2",
-                params![trial.boot_id, trial.host_facts.to_string()],
-            )?;
-            transaction.execute(
-                "INSERT INTO trial (name, kind, host_id, metric, seed, repeats, planned_us, plan_json,
-                                    parameters_json, command, tool_version, started_wall_us)
-                 VALUES (?1, ?2, (SELECT id FROM host WHERE boot_id = ?3), ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-                params![
-                    trial.name,
-                    trial.kind,
-                    trial.boot_id,
-                    trial.metric.as_str(),
-                    // SQLite's integers are signed; the bits are kept.
-                    trial.seed as i64,
-                    trial.repeats,
-                    trial.planned_us,
-                    plan_json,
-                    trial.parameters.to_string(),
-                    trial.command,
-                    trial.tool_version,
-                    trial.started_wall_us,
-                ],
-            )?;
-            let trial_id = transaction.last_insert_rowid();
-            let mut arm_ids = Vec::new();
-            for (position, arm) in trial.arms.iter().enumerate() {
-                let treatment = serde_json::to_string(&arm.treatment)
-                    .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-                transaction.execute(
-                    "INSERT INTO arm (trial_id, position, name, control, treatment_json) VALUES (?1, ?2, ?3, ?4, ?5)",
-                    params![trial_id, position as i64, arm.name, arm.control, treatment],
-                )?;
-                arm_ids.push(transaction.last_insert_rowid());
-            }
-            transaction.commit()?;
-            Ok((trial_id, arm_ids))
-        })();
-        result.map_err(StoreError::query(&path, doing))
-    }
-
     /// Records the build that was prepared for an arm.
     pub fn set_obtained(&mut self, arm_id: i64, obtained: &Value) -> Result<(), StoreError> {
         let sql = "UPDATE arm SET obtained_json = ?2 WHERE id = ?1";
@@ -108,6 +60,38 @@ impl Store {
         )
     }
 
+    /// Enters a life into the ledger, or finds it there; gives its row id and whether it was there.
+    pub fn enter_life(
+        &mut self,
+        service_id: i64,
+        key: &LifeKey,
+        started: (i64, i64),
+        contamination: Option<&str>,
+    ) -> Result<(i64, bool), StoreError> {
+        let sql =
+            "SELECT id FROM life WHERE service_id = ?1 AND boot_id = ?2 AND pid = ?3 AND start_ticks = ?4";
+        let known = params![service_id, key.boot_id, key.pid, key.start_ticks as i64];
+        let found = self.rows("looking for a life", sql, known, |row| row.get(0))?;
+        match found.first() {
+            Some(id) => Ok((*id, true)),
+            None => Ok((self.add_life(service_id, key, started, None, contamination)?, false)),
+        }
+    }
+
+    /// Records what was proved of a life after it was entered into the ledger.
+    pub fn set_identity(
+        &mut self,
+        life_id: i64,
+        identity: Option<&Identity>,
+        contamination: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let doing = "recording an identity";
+        let identity =
+            identity.map(serde_json::to_string).transpose().map_err(StoreError::json(&self.path, doing))?;
+        let sql = "UPDATE life SET identity_json = ?2, contamination = ?3 WHERE id = ?1";
+        self.execute(doing, sql, params![life_id, identity, contamination]).map(drop)
+    }
+
     /// Records that a life's identity is not (any more) its arm's treatment.
     pub fn contaminate(&mut self, life_id: i64, why: &str) -> Result<(), StoreError> {
         let sql = "UPDATE life SET contamination = ?2 WHERE id = ?1";
@@ -123,6 +107,12 @@ impl Store {
         self.execute(doing, sql, params![life_id, at.0, at.1, ending]).map(drop)
     }
 
+    /// Takes the end of a life back: it lives, and is sampled again.
+    pub fn resume_life(&mut self, life_id: i64) -> Result<(), StoreError> {
+        let sql = "UPDATE life SET ended_wall_us = NULL, ended_boottime_us = NULL, ending_json = NULL WHERE id = ?1";
+        self.execute("resuming a life", sql, params![life_id]).map(drop)
+    }
+
     /// Writes a tick, all or nothing.
     pub fn write_tick(&mut self, trial_id: i64, tick: &TickInput) -> Result<(), StoreError> {
         let path = self.path.clone();
@@ -130,8 +120,8 @@ impl Store {
             let transaction = self.connection.transaction()?;
             {
                 let mut insert_tick = transaction.prepare_cached(
-                    "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                    "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us, host_id)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 )?;
                 let tick_id = insert_tick.insert(params![
                     trial_id,
@@ -139,8 +129,15 @@ impl Store {
                     tick.wall_us,
                     tick.boottime_us,
                     tick.cost_wall_us as i64,
-                    tick.cost_cpu_us as i64
+                    tick.cost_cpu_us as i64,
+                    tick.host_id
                 ])?;
+                if let Some(agent) = &tick.agent {
+                    let cost = [agent.elapsed_us, agent.cpu_us, agent.rss_bytes].map(|number| number as i64);
+                    transaction
+                        .prepare_cached("INSERT INTO agent VALUES (?1, ?2, ?3, ?4)")?
+                        .execute(params![tick_id, cost[0], cost[1], cost[2]])?;
+                }
                 let mut insert_sample = transaction.prepare_cached(
                     "INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
                 )?;
@@ -199,6 +196,12 @@ impl Store {
     ) -> Result<(), StoreError> {
         let sql = "INSERT INTO event (trial_id, service_id, wall_us, kind, text) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute("recording an event", sql, params![trial_id, service_id, wall_us, kind, text]).map(drop)
+    }
+
+    /// Takes the end of a trial back: it was stopped and goes on.
+    pub fn reopen_trial(&mut self, trial_id: i64) -> Result<(), StoreError> {
+        let sql = "UPDATE trial SET ended_wall_us = NULL, outcome = NULL WHERE id = ?1";
+        self.execute("reopening the trial", sql, params![trial_id]).map(drop)
     }
 
     /// Records the end of a trial.

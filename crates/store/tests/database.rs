@@ -1,7 +1,7 @@
 //! What is written is read back, and a killed writer loses nothing that was committed.
 
 use heaptrial_model::{Ending, Identity, LifeKey, Linkage, Metric, Sample, SlowSample, TrialPlan};
-use heaptrial_store::{NewTrial, Store, StoreError, TickInput};
+use heaptrial_store::{Access, NewTrial, Store, StoreError, TickInput};
 
 fn trial() -> NewTrial {
     let specs = ["glibc".parse().unwrap(), "mimalloc@2.0.9".parse().unwrap()];
@@ -48,6 +48,7 @@ fn tick(life_id: i64, sequence: i64) -> TickInput {
         samples: vec![(life_id, sample)],
         slow_samples: vec![(life_id, SlowSample { pss_bytes: 90, ..SlowSample::default() })],
         observations: vec![(life_id, "consensus_age_seconds", 3.5)],
+        ..TickInput::default()
     }
 }
 
@@ -101,6 +102,28 @@ fn lives_that_crashed_or_ran_something_else_do_not_count() {
     store.end_life(life_id, (2, 8), &Ending::Planned).unwrap();
     store.contaminate(life_id, "jemalloc is mapped").unwrap();
     assert!(!store.lives(trial_id).unwrap()[0].counts());
+}
+
+/// A reader that stays must not hold what it opened where it cannot share: the agent would be locked out.
+#[test]
+fn a_reader_that_stays_keeps_no_writer_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("heaptrial.db");
+    begin(&mut Store::create(&path).unwrap());
+    // In place of the index that readers share, which cannot be made then.
+    let index = dir.path().join("heaptrial.db-shm");
+    std::os::unix::fs::symlink(dir.path().join("nowhere/index"), &index).unwrap();
+    let exclusive = Store::open(&path).unwrap();
+    assert_eq!(exclusive.access(), Access::Exclusive);
+    drop(exclusive);
+    let reader = Store::open_to_stay(&path).unwrap();
+    assert_eq!(reader.access(), Access::Immutable);
+    assert!(!reader.access().shows_changes());
+    assert_eq!(reader.trials().unwrap().len(), 1);
+    std::fs::remove_file(&index).unwrap();
+    let mut store = Store::create(&path).unwrap();
+    store.end_trial(1, 9, "completed").unwrap();
+    assert_eq!(Store::open_to_stay(&path).unwrap().access(), Access::Shared);
 }
 
 /// The writer is another process that is killed with SIGKILL while it writes as fast as it can.

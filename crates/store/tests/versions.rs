@@ -28,6 +28,30 @@ fn version_1(path: &std::path::Path) {
         .unwrap();
 }
 
+/// The same as version 2 wrote it.
+fn version_2(path: &std::path::Path) {
+    let connection = Connection::open(path).unwrap();
+    connection.execute_batch(include_str!("schema_v2.sql")).unwrap();
+    connection
+        .execute_batch(
+            r#"INSERT INTO host VALUES (1, 'boot', '{}');
+               INSERT INTO trial VALUES (1, 'old', 'lab_command', 1, 'anon', 7, 1, 60000000, '[]', '{}', 'heaptrial lab run',
+                                         '0.1.0', 1000, 2000, 'completed');
+               INSERT INTO arm VALUES (1, 1, 0, 'glibc', 1, '{}', NULL, NULL, NULL);
+               INSERT INTO service VALUES (1, 1, 1, 'glibc-1', 0, 0, NULL);
+               INSERT INTO life VALUES (1, 1, 'boot', 42, 77, '"observed"', 1000, 5000000, NULL, NULL, 2000, 6000000, '"planned"');
+               INSERT INTO tick VALUES (1, 1, 0, 1500, 5500000, 10, 8);
+               INSERT INTO sample VALUES (1, 1, 4096, 2048, 0, 0, 1024, 9999, 4096, 1, 0, 5, 1, 1, NULL, NULL);
+               INSERT INTO slow_sample VALUES (1, 1, 3000, 2000, 0, 0, 9);
+               INSERT INTO event VALUES (1, 1, 1, NULL, 1600, 'note', 'something');
+               PRAGMA user_version = 2;"#,
+        )
+        .unwrap();
+}
+
+/// Writers of all older versions.
+const OLD: [fn(&std::path::Path); 2] = [version_1, version_2];
+
 fn check_old_run(store: &Store) {
     let life = &store.lives(1).unwrap()[0];
     assert_eq!(life.start, LifeStart::Observed);
@@ -40,45 +64,71 @@ fn check_old_run(store: &Store) {
 }
 
 #[test]
-fn a_database_of_version_1_is_read_without_being_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("heaptrial.db");
-    version_1(&path);
-    let before = std::fs::read(&path).unwrap();
-    check_old_run(&Store::open(&path).unwrap());
-    assert_eq!(std::fs::read(&path).unwrap(), before);
+fn an_older_database_is_read_without_being_changed() {
+    for write in OLD {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heaptrial.db");
+        write(&path);
+        let before = std::fs::read(&path).unwrap();
+        check_old_run(&Store::open(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
 }
 
 #[test]
-fn a_database_of_version_1_is_brought_up_to_date_when_it_is_written_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("heaptrial.db");
-    version_1(&path);
-    drop(Store::create(&path).unwrap());
-    let connection = Connection::open(&path).unwrap();
-    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
-    assert_eq!(version, SCHEMA_VERSION);
-    let broken: Option<String> = connection.query_row("PRAGMA foreign_key_check", [], |row| row.get(0)).ok();
-    assert_eq!(broken, None);
-    check_old_run(&Store::open(&path).unwrap());
+fn an_older_database_is_brought_up_to_date_when_it_is_written_to() {
+    for write in OLD {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heaptrial.db");
+        write(&path);
+        drop(Store::create(&path).unwrap());
+        let connection = Connection::open(&path).unwrap();
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+        assert_eq!(version, SCHEMA_VERSION);
+        let broken: Option<String> =
+            connection.query_row("PRAGMA foreign_key_check", [], |row| row.get(0)).ok();
+        assert_eq!(broken, None);
+        check_old_run(&Store::open(&path).unwrap());
+    }
 }
 
 #[test]
-fn a_migrated_database_has_the_tables_of_a_new_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let (old, new) = (folder.path().join("old.db"), folder.path().join("new.db"));
-    version_1(&old);
-    let columns = |path: &std::path::Path| -> Vec<(String, String, String, bool, i64)> {
-        drop(Store::create(path).unwrap());
-        let connection = Connection::open(path).unwrap();
-        let sql = "SELECT m.name, c.name, c.type, c.\"notnull\", c.pk FROM sqlite_schema m, pragma_table_info(m.name) c
-                   WHERE m.type = 'table' ORDER BY 1, 2";
-        let mut statement = connection.prepare(sql).unwrap();
-        let row =
-            |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
-        statement.query_map([], row).unwrap().map(Result::unwrap).collect()
-    };
-    assert_eq!(columns(&old), columns(&new));
+fn a_migrated_database_has_the_tables_and_indexes_of_a_new_one() {
+    for write in OLD {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old.db"), folder.path().join("new.db"));
+        write(&old);
+        let columns = |path: &std::path::Path| -> Vec<(String, String, String, bool, i64)> {
+            drop(Store::create(path).unwrap());
+            let connection = Connection::open(path).unwrap();
+            let sql = "SELECT m.name, c.name, c.type, c.\"notnull\", c.pk
+                       FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table'
+                       UNION ALL
+                       SELECT m.name || ' ' || i.name, coalesce(c.name, ''), m.tbl_name, i.\"unique\", c.seqno
+                       FROM sqlite_schema m, pragma_index_list(m.name) i, pragma_index_info(i.name) c
+                       WHERE m.type = 'table' ORDER BY 1, 2";
+            let mut statement = connection.prepare(sql).unwrap();
+            let row = |row: &rusqlite::Row<'_>| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            };
+            statement.query_map([], row).unwrap().map(Result::unwrap).collect()
+        };
+        assert_eq!(columns(&old), columns(&new));
+    }
+}
+
+#[test]
+fn two_writers_may_open_an_older_database_at_the_same_time() {
+    for write in OLD {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heaptrial.db");
+        write(&path);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..8).map(|_| scope.spawn(|| Store::create(&path).map(drop))).collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+        });
+        check_old_run(&Store::open(&path).unwrap());
+    }
 }
 
 fn import(samples: &[(i64, u64)]) -> ImportedTrial {

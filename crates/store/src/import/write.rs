@@ -167,7 +167,10 @@ fn write_ticks(
     let mut seen = HashSet::new();
     times.extend(samples.map(|sample| sample.wall_us).filter(|time| seen.insert(*time)));
     times.sort_unstable();
-    let mut insert = transaction.prepare("INSERT INTO tick VALUES (NULL, ?1, ?2, ?3, ?3, 0, 0)")?;
+    let mut insert = transaction.prepare(
+        "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us)
+         VALUES (?1, ?2, ?3, ?3, 0, 0)",
+    )?;
     times
         .into_iter()
         .enumerate()

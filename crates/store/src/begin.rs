@@ -1,0 +1,144 @@
+//! The start of a trial: its plan, arms and services.
+
+use rusqlite::{Transaction, params};
+use serde_json::Value;
+
+use crate::{NewService, NewTrial, Store, StoreError};
+
+impl Store {
+    /// Records a trial with its arms; gives its row id and those of the arms in order.
+    pub fn begin_trial(&mut self, trial: &NewTrial) -> Result<(i64, Vec<i64>), StoreError> {
+        let doing = "recording the trial";
+        let path = self.path.clone();
+        let result = self.connection.transaction().and_then(|transaction| {
+            let trial_id = insert_trial(&transaction, trial)?;
+            let arm_ids = insert_arms(&transaction, trial_id, trial, &[])?;
+            transaction.commit()?;
+            Ok((trial_id, arm_ids))
+        });
+        result.map_err(StoreError::query(&path, doing))
+    }
+
+    /// Records a trial on services that Heaptrial does not start itself (kind `field`, or `host`), with what the services
+    /// of each arm must run and with its services: all or nothing. Gives its row id.
+    ///
+    /// `obtained` is by position of the arm; of a field trial it holds what a life must be proved to run. The trial
+    /// must begin before its first service is restarted: a life older than the trial is none of its own.
+    pub fn begin_field_trial(
+        &mut self,
+        trial: &NewTrial,
+        obtained: &[Option<Value>],
+        services: &[NewService],
+    ) -> Result<i64, StoreError> {
+        let doing = "recording the trial";
+        let path = self.path.clone();
+        let result = self.connection.transaction().and_then(|transaction| {
+            let sql =
+                "SELECT EXISTS (SELECT 1 FROM trial WHERE kind = ?1 AND name = ?2 AND ended_wall_us IS NULL)";
+            if transaction.query_row(sql, params![trial.kind, trial.name], |row| row.get(0))? {
+                return Ok(None);
+            }
+            let trial_id = insert_trial(&transaction, trial)?;
+            let arm_ids = insert_arms(&transaction, trial_id, trial, obtained)?;
+            for service in services {
+                let arm_id = arm_ids.get(service.arm).ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+                insert_service(&transaction, trial_id, *arm_id, service)?;
+            }
+            transaction.commit()?;
+            Ok(Some(trial_id))
+        });
+        result
+            .map_err(StoreError::query(&path, doing))?
+            .ok_or_else(|| StoreError::NameTaken { path, name: trial.name.clone() })
+    }
+
+    /// Adds a service to a trial that is under way, such as one of kind `host`; gives its row id.
+    pub fn add_new_service(
+        &mut self,
+        trial_id: i64,
+        arm_id: i64,
+        service: &NewService,
+    ) -> Result<i64, StoreError> {
+        let path = self.path.clone();
+        let result = self.connection.transaction().and_then(|transaction| {
+            let id = insert_service(&transaction, trial_id, arm_id, service)?;
+            transaction.commit()?;
+            Ok(id)
+        });
+        result.map_err(StoreError::query(&path, "recording a service"))
+    }
+
+    /// Records a boot of this host; gives its row id, which is the same for the same boot.
+    pub fn add_host(&mut self, boot_id: &str, facts: &Value) -> Result<i64, StoreError> {
+        let sql = "INSERT INTO host (boot_id, facts_json) VALUES (?1, ?2)
+                   ON CONFLICT (boot_id) DO UPDATE SET facts_json = ?2 RETURNING id";
+        self.connection
+            .query_row(sql, params![boot_id, facts.to_string()], |row| row.get(0))
+            .map_err(StoreError::query(&self.path, "recording the host"))
+    }
+}
+
+fn insert_trial(transaction: &Transaction<'_>, trial: &NewTrial) -> rusqlite::Result<i64> {
+    let plan_json = serde_json::to_string(&trial.arms)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    transaction.execute(
+        "INSERT INTO host (boot_id, facts_json) VALUES (?1, ?2) ON CONFLICT (boot_id) DO UPDATE SET facts_json = ?2",
+        params![trial.boot_id, trial.host_facts.to_string()],
+    )?;
+    transaction.execute(
+        "INSERT INTO trial (name, kind, host_id, metric, seed, repeats, planned_us, plan_json,
+                            parameters_json, command, tool_version, started_wall_us)
+         VALUES (?1, ?2, (SELECT id FROM host WHERE boot_id = ?3), ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        params![
+            trial.name,
+            trial.kind,
+            trial.boot_id,
+            trial.metric.as_str(),
+            // SQLite's integers are signed; the bits are kept.
+            trial.seed as i64,
+            trial.repeats,
+            trial.planned_us,
+            plan_json,
+            trial.parameters.to_string(),
+            trial.command,
+            trial.tool_version,
+            trial.started_wall_us,
+        ],
+    )?;
+    Ok(transaction.last_insert_rowid())
+}
+
+fn insert_arms(
+    transaction: &Transaction<'_>,
+    trial_id: i64,
+    trial: &NewTrial,
+    obtained: &[Option<Value>],
+) -> rusqlite::Result<Vec<i64>> {
+    let mut insert = transaction.prepare(
+        "INSERT INTO arm (trial_id, position, name, control, treatment_json, obtained_json)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    let arms = trial.arms.iter().enumerate();
+    arms.map(|(position, arm)| {
+        let treatment = serde_json::to_string(&arm.treatment)
+            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+        let obtained = obtained.get(position).and_then(Option::as_ref).map(Value::to_string);
+        insert.insert(params![trial_id, position as i64, arm.name, arm.control, treatment, obtained])
+    })
+    .collect()
+}
+
+fn insert_service(
+    transaction: &Transaction<'_>,
+    trial_id: i64,
+    arm_id: i64,
+    service: &NewService,
+) -> rusqlite::Result<i64> {
+    let attributes = (!service.attributes.is_null()).then(|| service.attributes.to_string());
+    transaction
+        .prepare_cached(
+            "INSERT INTO service (trial_id, arm_id, name, block, position, attributes_json)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .insert(params![trial_id, arm_id, service.name, service.block, service.position, attributes])
+}

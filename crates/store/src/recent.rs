@@ -1,0 +1,54 @@
+//! What happened last, for a page that is shown again and again.
+
+use rusqlite::params;
+
+use crate::{EventRecord, Store, StoreError};
+
+/// A tick without its samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TickRecord {
+    /// Number of the tick in its trial, counted from 0.
+    pub sequence: i64,
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// What sampling cost: elapsed microseconds.
+    pub cost_wall_us: u64,
+    /// What sampling cost: CPU microseconds.
+    pub cost_cpu_us: u64,
+}
+
+impl Store {
+    /// The last ticks of a trial, newest first.
+    pub fn recent_ticks(&self, trial_id: i64, count: u32) -> Result<Vec<TickRecord>, StoreError> {
+        let sql = "SELECT sequence, wall_us, cost_wall_us, cost_cpu_us FROM tick WHERE trial_id = ?1
+                   ORDER BY sequence DESC LIMIT ?2";
+        self.rows("reading the last ticks", sql, params![trial_id, count], |row| {
+            Ok(TickRecord {
+                sequence: row.get(0)?,
+                wall_us: row.get(1)?,
+                cost_wall_us: row.get::<_, i64>(2)? as u64,
+                cost_cpu_us: row.get::<_, i64>(3)? as u64,
+            })
+        })
+    }
+
+    /// The last events of a trial, newest first.
+    pub fn recent_events(&self, trial_id: i64, count: u32) -> Result<Vec<EventRecord>, StoreError> {
+        let sql = "SELECT service_id, wall_us, kind, text, arm_id FROM event WHERE trial_id = ?1
+                   ORDER BY id DESC LIMIT ?2";
+        self.rows("reading the last events", sql, params![trial_id, count], crate::running::event)
+    }
+
+    /// When a life ended, in microseconds since 1970; `None` while it lives.
+    pub fn life_ended_wall_us(&self, life_id: i64) -> Result<Option<i64>, StoreError> {
+        let sql = "SELECT ended_wall_us FROM life WHERE id = ?1";
+        let rows = self.rows("reading a life's end", sql, params![life_id], |row| row.get(0))?;
+        Ok(rows.into_iter().next().flatten())
+    }
+
+    /// Whether the database is of an older schema, of which a copy in memory was brought up to date when it was opened:
+    /// what is written to the file afterwards does not show.
+    pub fn is_copy(&self) -> bool {
+        self.access == crate::Access::Copy
+    }
+}

@@ -1,0 +1,240 @@
+//! Trials under way: what was taken last, what happened since, and the looks.
+
+use heaptrial_model::{Ending, Identity};
+use rusqlite::{Row, params};
+use serde_json::Value;
+
+use crate::{
+    AgentCostSummary, EventRecord, LastTick, LatestObservation, LatestSample, LookRecord, Store, StoreError,
+    TrialRecord,
+};
+
+/// Of each service the life that began last, with its last sample. Every step is a search in an index.
+const LATEST: &str = "
+    SELECT v.id, l.id, coalesce(t.wall_us, l.started_wall_us), coalesce(t.boottime_us, l.started_boottime_us),
+           l.started_boottime_us, s.rss_bytes, s.anon_bytes, s.swap_bytes, s.cgroup_current_bytes, l.contamination,
+           l.identity_json, l.ending_json, l.started_wall_us
+    FROM service v
+    JOIN life l ON l.id = (SELECT max(id) FROM life WHERE service_id = v.id)
+    LEFT JOIN sample s ON s.life_id = l.id AND s.tick_id = (SELECT max(tick_id) FROM sample WHERE life_id = l.id)
+    LEFT JOIN tick t ON t.id = s.tick_id
+    WHERE v.trial_id = ?1 ORDER BY v.position, v.id";
+
+/// Goes from name to name in the index, because a life may have tens of thousands of observations of each.
+const LATEST_OBSERVATIONS: &str = "
+    WITH RECURSIVE newest (service_id, life_id) AS (
+        SELECT v.id, (SELECT max(id) FROM life WHERE service_id = v.id) FROM service v WHERE v.trial_id = ?1
+    ),
+    named (service_id, life_id, name) AS (
+        SELECT service_id, life_id, (SELECT min(name) FROM observation WHERE life_id = newest.life_id) FROM newest
+        UNION ALL
+        SELECT service_id, life_id,
+               (SELECT min(name) FROM observation WHERE life_id = named.life_id AND name > named.name)
+        FROM named WHERE name IS NOT NULL
+    )
+    SELECT n.service_id, n.life_id, n.name, t.wall_us, o.value
+    FROM named n
+    JOIN observation o ON o.life_id = n.life_id AND o.name = n.name
+         AND o.tick_id = (SELECT max(tick_id) FROM observation WHERE life_id = n.life_id AND name = n.name)
+    JOIN tick t ON t.id = o.tick_id
+    WHERE n.name IS NOT NULL ORDER BY n.service_id, n.name";
+
+impl Store {
+    /// Trials of kind `field` and `host` that have not ended, oldest first.
+    pub fn running_trials(&self) -> Result<Vec<TrialRecord>, StoreError> {
+        let on_services = |trial: &TrialRecord| matches!(trial.plan.kind.as_str(), "field" | "host");
+        let mut trials = self.trials()?;
+        trials.retain(|trial| on_services(trial) && trial.ended_wall_us.is_none());
+        Ok(trials)
+    }
+
+    /// Row ids of all trials of kind `field` and `host`, also of those that have ended.
+    pub fn trials_on_services(&self) -> Result<Vec<i64>, StoreError> {
+        let sql = "SELECT id FROM trial WHERE kind IN ('field', 'host') ORDER BY id";
+        self.rows("reading the trials", sql, [], |row| row.get(0))
+    }
+
+    /// The newest life of each service with its last sample, in the order of services. A service without any life is
+    /// left out.
+    pub fn latest(&self, trial_id: i64) -> Result<Vec<LatestSample>, StoreError> {
+        let doing = "reading the latest samples";
+        let rows: Vec<(LatestSample, Option<String>, Option<String>)> =
+            self.rows(doing, LATEST, params![trial_id], |row| {
+                let bytes =
+                    |index| row.get::<_, Option<i64>>(index).map(|number| number.map(|number| number as u64));
+                let (boottime_us, started): (i64, i64) = (row.get(3)?, row.get(4)?);
+                let latest = LatestSample {
+                    service_id: row.get(0)?,
+                    life_id: row.get(1)?,
+                    wall_us: row.get(2)?,
+                    boottime_us,
+                    started_wall_us: row.get(12)?,
+                    age_seconds: (boottime_us - started) as f64 / 1e6,
+                    rss_bytes: bytes(5)?,
+                    anon_bytes: bytes(6)?,
+                    swap_bytes: bytes(7)?,
+                    cgroup_current_bytes: bytes(8)?,
+                    contamination: row.get(9)?,
+                    identity: None,
+                    ending: None,
+                };
+                Ok((latest, row.get(10)?, row.get(11)?))
+            })?;
+        rows.into_iter()
+            .map(|(mut latest, identity, ending)| {
+                let identity: Option<Identity> = identity.map(|text| self.json(doing, &text)).transpose()?;
+                latest.identity = identity.map(|identity| identity.label());
+                latest.ending = ending.map(|text| self.json::<Ending>(doing, &text)).transpose()?;
+                Ok(latest)
+            })
+            .collect()
+    }
+
+    /// The last observation of each name of the newest life of each service.
+    pub fn latest_observations(&self, trial_id: i64) -> Result<Vec<LatestObservation>, StoreError> {
+        self.rows("reading the latest observations", LATEST_OBSERVATIONS, params![trial_id], |row| {
+            Ok(LatestObservation {
+                service_id: row.get(0)?,
+                life_id: row.get(1)?,
+                name: row.get(2)?,
+                wall_us: row.get(3)?,
+                value: row.get(4)?,
+            })
+        })
+    }
+
+    /// Events of a trial with row ids above `id`, in order, each with its row id.
+    pub fn events_since(&self, trial_id: i64, id: i64) -> Result<Vec<(i64, EventRecord)>, StoreError> {
+        let sql = "SELECT service_id, wall_us, kind, text, arm_id, id FROM event
+                   WHERE trial_id = ?1 AND id > ?2 ORDER BY id";
+        self.rows("reading events", sql, params![trial_id, id], |row| Ok((row.get(5)?, event(row)?)))
+    }
+
+    /// The last tick of a trial.
+    pub fn last_tick(&self, trial_id: i64) -> Result<Option<LastTick>, StoreError> {
+        let sql = "SELECT sequence, wall_us, boottime_us, host_id FROM tick
+                   WHERE trial_id = ?1 ORDER BY sequence DESC LIMIT 1";
+        let rows = self.rows("reading the last tick", sql, params![trial_id], last_tick)?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// The tick of a life's last sample.
+    pub fn last_tick_of_life(&self, life_id: i64) -> Result<Option<LastTick>, StoreError> {
+        let sql = "SELECT t.sequence, t.wall_us, t.boottime_us, t.host_id FROM tick t
+                   WHERE t.id = (SELECT max(tick_id) FROM sample WHERE life_id = ?1)";
+        let rows = self.rows("reading a life's last tick", sql, params![life_id], last_tick)?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// The wall time of the last event of one kind about a service.
+    pub fn last_event(&self, service_id: i64, kind: &str) -> Result<Option<i64>, StoreError> {
+        let sql = "SELECT e.wall_us FROM service v JOIN event e ON e.trial_id = v.trial_id
+                   WHERE v.id = ?1 AND e.service_id = ?1 AND e.kind = ?2 ORDER BY e.id DESC LIMIT 1";
+        let rows = self.rows("reading events", sql, params![service_id, kind], |row| row.get(0))?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// The looks that were taken, in order.
+    pub fn looks(&self, trial_id: i64) -> Result<Vec<LookRecord>, StoreError> {
+        let doing = "reading the looks";
+        let sql = "SELECT number, planned_us, taken_wall_us, alpha, outcome_json FROM look
+                   WHERE trial_id = ?1 ORDER BY number";
+        let rows: Vec<(LookRecord, String)> = self.rows(doing, sql, params![trial_id], |row| {
+            let look = LookRecord {
+                number: row.get(0)?,
+                planned_us: row.get(1)?,
+                taken_wall_us: row.get(2)?,
+                alpha: row.get(3)?,
+                outcome: Value::Null,
+            };
+            Ok((look, row.get(4)?))
+        })?;
+        rows.into_iter()
+            .map(|(mut look, outcome)| {
+                look.outcome = self.json(doing, &outcome)?;
+                Ok(look)
+            })
+            .collect()
+    }
+
+    /// Records a look. Its number must be new: what was looked at is not changed afterwards.
+    pub fn add_look(&mut self, trial_id: i64, look: &LookRecord) -> Result<(), StoreError> {
+        let sql = "INSERT INTO look (trial_id, number, planned_us, taken_wall_us, alpha, outcome_json)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let outcome = look.outcome.to_string();
+        self.connection
+            .execute(
+                sql,
+                params![trial_id, look.number, look.planned_us, look.taken_wall_us, look.alpha, outcome],
+            )
+            .map(drop)
+            .map_err(StoreError::query(&self.path, "recording a look"))
+    }
+
+    /// A number that changes when another connection has written, for pollers (`PRAGMA data_version`).
+    pub fn data_version(&self) -> Result<i64, StoreError> {
+        self.connection
+            .query_row("PRAGMA data_version", [], |row| row.get(0))
+            .map_err(StoreError::query(&self.path, "looking for changes"))
+    }
+
+    /// What the agent's process took over a trial.
+    pub fn agent_cost(&self, trial_id: i64) -> Result<AgentCostSummary, StoreError> {
+        let sql = "SELECT count(*), total(a.elapsed_us), total(a.cpu_us), coalesce(max(a.rss_bytes), 0)
+                   FROM tick t JOIN agent a ON a.tick_id = t.id WHERE t.trial_id = ?1";
+        let rows = self.rows("reading the agent's cost", sql, params![trial_id], |row| {
+            Ok(AgentCostSummary {
+                ticks: row.get::<_, i64>(0)? as u64,
+                elapsed_us: row.get::<_, f64>(1)? as u64,
+                cpu_us: row.get::<_, f64>(2)? as u64,
+                rss_max_bytes: row.get::<_, i64>(3)? as u64,
+            })
+        })?;
+        Ok(rows.into_iter().next().unwrap_or_default())
+    }
+}
+
+fn last_tick(row: &Row<'_>) -> rusqlite::Result<LastTick> {
+    Ok(LastTick {
+        sequence: row.get(0)?,
+        wall_us: row.get(1)?,
+        boottime_us: row.get(2)?,
+        host_id: row.get(3)?,
+    })
+}
+
+/// The columns service, time, kind, text, arm.
+pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
+    Ok(EventRecord {
+        service_id: row.get(0)?,
+        wall_us: row.get(1)?,
+        kind: row.get(2)?,
+        text: row.get(3)?,
+        arm_id: row.get(4)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever grows with time is searched and never read through.
+    #[test]
+    fn the_latest_is_found_without_reading_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(&folder.path().join("db")).unwrap();
+        for sql in [LATEST, LATEST_OBSERVATIONS] {
+            let plan: Vec<String> = store
+                .rows("planning", &format!("EXPLAIN QUERY PLAN {sql}"), params![1], |row| row.get(3))
+                .unwrap();
+            let text = plan.join("\n");
+            assert!(text.contains("SEARCH"), "{text}");
+            let scans: Vec<&String> = plan.iter().filter(|step| step.starts_with("SCAN")).collect();
+            // The names and services that the query itself has made.
+            let own = |step: &&&String| {
+                ["newest", "named", "n"].iter().any(|name| step.as_str() == format!("SCAN {name}"))
+            };
+            assert_eq!(scans.iter().filter(own).count(), scans.len(), "{text}");
+        }
+    }
+}
