@@ -8,8 +8,8 @@ use crate::age::Ages;
 use crate::fleet::Fleet;
 use crate::outcome::{ArmFigures, Estimate, RatioToControl, ServiceResult, Settings};
 
-/// What of a service is compared, in bytes.
-type Value = fn(&ServiceResult) -> Option<f64>;
+/// What of a service is compared.
+pub(crate) type Value = fn(&ServiceResult) -> Option<f64>;
 
 /// Figures of all arms over `members` (positions of services by arm), with ratios to the control's members and
 /// p-values adjusted over the arms.
@@ -24,10 +24,7 @@ pub(crate) fn of_arms(
     let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return arms };
     for (index, arm) in fleet.arms.iter().enumerate() {
         if index != control && arm.earlier_list_of.is_none() {
-            // An average over time is compared to an average over the same time, never to a level.
-            let averages = ages.sawtooth[control] || ages.sawtooth[index];
-            let value: Value =
-                if averages { |service| service.time_average_bytes } else { |service| service.level_bytes };
+            let value = compared(ages, control, index);
             arms[index].ratio = ratio(fleet, settings, (services, value), &members[control], &members[index]);
         }
     }
@@ -58,23 +55,15 @@ fn of_services(services: &[ServiceResult], members: &[usize]) -> ArmFigures {
     }
 }
 
-fn ratio(
+/// The ratio of a value of services, arm over control.
+pub(crate) fn ratio(
     fleet: &Fleet,
     settings: &Settings,
     (services, value): (&[ServiceResult], Value),
     control: &[usize],
     treated: &[usize],
 ) -> Option<RatioToControl> {
-    let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
-    for index in control {
-        let levels = value(&services[*index]).filter(|bytes| *bytes > 0.0);
-        blocks.entry(fleet.services[*index].block).or_default().control.extend(levels);
-    }
-    for index in treated {
-        let levels = value(&services[*index]).filter(|bytes| *bytes > 0.0);
-        blocks.entry(fleet.services[*index].block).or_default().treated.extend(levels);
-    }
-    let blocks: Vec<Block> = blocks.into_values().collect();
+    let blocks = blocks(fleet, (services, value), control, treated);
     let found = ratio_to_control(&blocks, settings.confidence_level, fleet.seed)?;
     Some(RatioToControl {
         estimate: Estimate {
@@ -86,4 +75,33 @@ fn ratio(
         p_value: found.p_value,
         p_value_adjusted: None,
     })
+}
+
+/// The values of control and arm by block.
+pub(crate) fn blocks(
+    fleet: &Fleet,
+    (services, value): (&[ServiceResult], Value),
+    control: &[usize],
+    treated: &[usize],
+) -> Vec<Block> {
+    let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
+    for index in control {
+        let values = value(&services[*index]).filter(|value| *value > 0.0);
+        blocks.entry(fleet.services[*index].block).or_default().control.extend(values);
+    }
+    for index in treated {
+        let values = value(&services[*index]).filter(|value| *value > 0.0);
+        blocks.entry(fleet.services[*index].block).or_default().treated.extend(values);
+    }
+    blocks.into_values().collect()
+}
+
+/// The memory by which an arm is compared to the control: an average over time is compared to an average over the same
+/// time, never to a level.
+pub(crate) fn compared(ages: &Ages, control: usize, arm: usize) -> Value {
+    if ages.sawtooth[control] || ages.sawtooth[arm] {
+        |service| service.time_average_bytes
+    } else {
+        |service| service.level_bytes
+    }
 }

@@ -2,6 +2,11 @@
 
 use heaptrial_model::{LifeStart, Reading};
 
+use crate::work::Work;
+
+/// Kinds of events that a life was found to run something else.
+const DATED: [&str; 2] = ["identity_change", "contaminated"];
+
 /// The services of a trial with their readings.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
@@ -15,6 +20,12 @@ pub struct Fleet {
     pub limit: MemoryLimit,
     /// Whether the assignment of services to arms was drawn at random.
     pub randomised: bool,
+    /// Whether a ledger tells what each life really ran. Then only proof takes a service out of its arm; without one,
+    /// memory that goes as another arm's does.
+    pub identities_proved: bool,
+    /// Readings of old days stand for so many seconds each, and are that far apart though nothing is missing; 0 where
+    /// all readings are as they were taken.
+    pub rolled_up_seconds: f64,
     /// Seed of everything random in the analysis.
     pub seed: u64,
 }
@@ -42,6 +53,8 @@ pub struct FleetService {
     pub arms: Vec<usize>,
     /// The block within which it was assigned.
     pub block: u32,
+    /// Memory that it may use at most (MemoryMax), in bytes.
+    pub limit_bytes: Option<f64>,
     /// Its lives, in order of time.
     pub lives: Vec<FleetLife>,
 }
@@ -55,8 +68,12 @@ pub struct FleetLife {
     pub start: LifeStart,
     /// What proves that it did not run its arm's treatment.
     pub contamination: Option<String>,
+    /// Whether it was proved what it ran.
+    pub proved: bool,
     /// Its readings in order of age.
     pub readings: Vec<Reading>,
+    /// What it did beside using memory.
+    pub work: Work,
 }
 
 /// Something that happened to the fleet.
@@ -68,6 +85,8 @@ pub struct FleetEvent {
     pub arm: Option<usize>,
     /// Position of the service that it is about.
     pub service: Option<usize>,
+    /// Kind, such as `crash`.
+    pub kind: String,
     /// Whether it changes what services run, so that a life that spans it is of two treatments.
     pub changes_treatment: bool,
     /// Kind and text as given.
@@ -83,6 +102,31 @@ pub struct MemoryLimit {
     pub host_bytes: Option<f64>,
     /// Of the host's memory, what was available at the last reading.
     pub host_available_bytes: Option<f64>,
+}
+
+impl Fleet {
+    /// Leaves out all that came after `at` (seconds since 1970), so that an analysis gives what it would have given
+    /// then. A contamination that an event dates after `at` is left out with it.
+    pub fn until(&mut self, at: f64) {
+        for (index, service) in self.services.iter_mut().enumerate() {
+            let changes = self.events.iter().filter(|event| event.service == Some(index));
+            let changes: Vec<f64> =
+                changes.filter(|event| DATED.contains(&event.kind.as_str())).map(|event| event.at).collect();
+            let ends: Vec<f64> =
+                service.lives.iter().skip(1).map(|life| life.started_at).chain([f64::INFINITY]).collect();
+            for (life, end) in service.lives.iter_mut().zip(ends) {
+                let own = || changes.iter().filter(|change| (life.started_at..end).contains(*change));
+                if own().next().is_some() && own().all(|change| *change > at) {
+                    life.contamination = None;
+                }
+                let age = (at - life.started_at) as f32;
+                life.readings.truncate(life.readings.partition_point(|reading| reading.age_seconds <= age));
+                life.work.until(age);
+            }
+            service.lives.retain(|life| life.started_at <= at);
+        }
+        self.events.retain(|event| event.at <= at);
+    }
 }
 
 impl FleetService {

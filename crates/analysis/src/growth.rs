@@ -132,7 +132,7 @@ pub(crate) fn verdict(
     };
     match standing(interval, settings.stable_margin_per_day) {
         Standing::Inside => Verdict::Stable,
-        Standing::AboveZero => growing(fleet, settings, members.len(), growth, final_bytes),
+        Standing::AboveZero => growing(fleet, settings, members, growth, final_bytes),
         Standing::BelowZero => Verdict::Inconclusive {
             days_needed: None,
             why: format!(
@@ -150,14 +150,14 @@ pub(crate) fn verdict(
 fn growing(
     fleet: &Fleet,
     settings: &Settings,
-    services: usize,
+    members: &[usize],
     growth: &Growth,
     final_bytes: f64,
 ) -> Verdict {
     if growth.shape == Shape::Saturating {
         return Verdict::Growing { days_until_full: None, limit: None };
     }
-    let Some((days, limit)) = until_full(fleet, services, growth, final_bytes) else {
+    let Some((days, limit)) = until_full(fleet, members, growth, final_bytes) else {
         return Verdict::Growing { days_until_full: None, limit: None };
     };
     if days.value <= settings.horizon_days {
@@ -220,7 +220,7 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
 /// Days until the first known limit is reached by straight growth.
 fn until_full(
     fleet: &Fleet,
-    services: usize,
+    members: &[usize],
     growth: &Growth,
     final_bytes: f64,
 ) -> Option<(Estimate, LimitKind)> {
@@ -230,8 +230,10 @@ fn until_full(
             fleet.services.iter().filter_map(|service| service.current()?.readings.last()).map(bytes).sum();
         fleet.limit.host_bytes.map(|all| (all - used).max(0.0))
     });
-    let host = available.map(|bytes| final_bytes + bytes / services.max(1) as f64);
-    let limits = [(fleet.limit.service_bytes, LimitKind::Service), (host, LimitKind::Host)];
+    let host = available.map(|bytes| final_bytes + bytes / members.len().max(1) as f64);
+    // The least of those that its services have.
+    let own = members.iter().filter_map(|index| fleet.services[*index].limit_bytes).min_by(f64::total_cmp);
+    let limits = [(fleet.limit.service_bytes.or(own), LimitKind::Service), (host, LimitKind::Host)];
     let mut known: Vec<(f64, LimitKind)> =
         limits.iter().filter_map(|(bytes, kind)| Some((*bytes.as_ref()?, *kind))).collect();
     if known.is_empty() {

@@ -3,6 +3,9 @@
 use heaptrial_model::LifeStart;
 use serde::{Deserialize, Serialize};
 
+use crate::failures::ArmEvents;
+use crate::work::ArmWork;
+
 /// Seconds of a day.
 pub const DAY: f64 = 86_400.0;
 
@@ -99,6 +102,9 @@ pub struct ServiceResult {
     /// Memory averaged over time, in bytes: over its last life or, in a fleet with arms that are restarted on purpose,
     /// over the time in which all arms ran.
     pub time_average_bytes: Option<f64>,
+    /// What it read and wrote, in bytes a second: in the window in which its level is taken or, in a fleet with arms
+    /// that are restarted on purpose, over the time in which all arms ran. `None` without readings of work.
+    pub work_bytes_per_second: Option<f64>,
     /// The arms of which it is a stranger.
     pub stranger_in: Vec<Stranger>,
 }
@@ -135,6 +141,10 @@ pub struct ArmResult {
     pub level_changes: Vec<ArmLevelChange>,
     /// For an arm that is restarted at intervals: its memory averaged over time.
     pub sawtooth: Option<Sawtooth>,
+    /// The work that its services did, without strangers; `None` without readings of work.
+    pub work: Option<ArmWork>,
+    /// What happened to its services.
+    pub events: ArmEvents,
 }
 
 /// An arm's memory over a set of its services.
@@ -351,8 +361,18 @@ pub enum FindingKind {
     AllArmsGrow,
     /// An arm with too few services.
     FewServices,
-    /// The identity of no service was proved.
+    /// The identity of services was not proved.
     IdentityNotProved,
+    /// Services in blocks without a service of the control, which no comparison uses.
+    UnpairedBlocks,
+    /// Services crash, are killed or restart by themselves, and more of them than of the control.
+    FailsMoreOften,
+    /// Services do less work than those of the control.
+    WorkBelowControl,
+    /// Services lost a flag of their network that those of the control have.
+    FlagLost,
+    /// The program's own out-of-memory handler freed memory.
+    OomHandler,
 }
 
 /// The procedure applied to random halves of the control, between which there is no difference.
@@ -402,6 +422,11 @@ impl FindingKind {
             Self::AllArmsGrow => "Every arm grows over the same days",
             Self::FewServices => "Few services",
             Self::IdentityNotProved => "What ran was not proved",
+            Self::UnpairedBlocks => "Blocks without the control",
+            Self::FailsMoreOften => "Fails more often",
+            Self::WorkBelowControl => "Does less work",
+            Self::FlagLost => "Lost a flag",
+            Self::OomHandler => "Freed memory in distress",
         }
     }
 }

@@ -7,12 +7,13 @@ use rayon::prelude::*;
 
 use crate::age::Ages;
 use crate::curve::Curves;
+use crate::failures::ArmEvents;
 use crate::fleet::{Fleet, bytes};
 use crate::outcome::{
     Analysis, ArmFigures, ArmResult, DAY, DayLevel, Growth, Sawtooth, SelfCheck, ServiceResult, Settings,
     Verdict,
 };
-use crate::{checks, figures, growth, level_change, service, strangers};
+use crate::{checks, failures, figures, growth, level_change, service, strangers, work};
 
 /// Random halvings of the control for the self-check.
 const HALVINGS: usize = 1000;
@@ -51,7 +52,7 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
     // A ratio changes with strangers of the control too.
     let as_treated =
         (treated != members).then(|| figures::of_arms(fleet, settings, &ages, &services, &treated));
-    let arms: Vec<ArmResult> = as_assigned
+    let mut arms: Vec<ArmResult> = as_assigned
         .into_iter()
         .enumerate()
         .map(|(arm, as_assigned)| {
@@ -60,6 +61,14 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
             arm_result(fleet, settings, &services, who, &ages, (arm, as_assigned, as_treated))
         })
         .collect();
+    for (arm, events) in arms.iter_mut().zip(failures::of_arms(fleet, &members)) {
+        arm.events = events;
+    }
+    for (arm, work) in arms.iter_mut().zip(work::of_arms(fleet, settings, &ages, &services, &treated)) {
+        arm.work = work;
+    }
+    findings.extend(work::findings(fleet, &services, &treated, &arms));
+    findings.extend(failures::findings(fleet, &members, &arms));
     findings.extend(growth::common(fleet, &arms));
     findings.extend(growth::host(fleet, &arms));
     findings.sort_by_key(|finding| finding.severity);
@@ -112,6 +121,8 @@ fn arm_result(
         as_treated: as_treated.filter(|figures| *figures != as_assigned),
         as_assigned,
         growth,
+        work: None,
+        events: ArmEvents::default(),
     }
 }
 
@@ -157,7 +168,12 @@ fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Opt
 /// The procedure on random halves of the control.
 fn self_check(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Option<SelfCheck> {
     let control = fleet.arms.iter().position(|arm| arm.control)?;
-    let levels: Vec<f64> = members[control].iter().filter_map(|index| services[*index].level_bytes).collect();
+    let drawn = fleet.randomised && fleet.identities_proved;
+    let levels: Vec<f64> = if drawn {
+        beside_block_mates(fleet, services, members, control)
+    } else {
+        members[control].iter().filter_map(|index| services[*index].level_bytes).collect()
+    };
     let found = aa_check(&levels, HALVINGS, fleet.seed)?;
     Some(SelfCheck {
         halvings: found.halvings as u32,
@@ -165,4 +181,29 @@ fn self_check(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>])
         standard_error: found.standard_error,
         noise_ratio: found.noise_floor,
     })
+}
+
+/// Levels of the control in proportion to what the other arms' services of the same block have, each in proportion to
+/// its arm: services are compared within blocks, so what blocks differ by is no noise.
+fn beside_block_mates(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    members: &[Vec<usize>],
+    control: usize,
+) -> Vec<f64> {
+    let log = |index: &usize| services[*index].level_bytes.filter(|bytes| *bytes > 0.0).map(f64::ln);
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (_, own) in members.iter().enumerate().filter(|(arm, _)| *arm != control) {
+        let middle = mean(&own.iter().filter_map(log).collect::<Vec<_>>());
+        for index in own {
+            let block = blocks.entry(fleet.services[*index].block).or_default();
+            block.extend(log(index).map(|level| level - middle));
+        }
+    }
+    let beside = |index: &usize| {
+        let block = blocks.get(&fleet.services[*index].block).filter(|block| !block.is_empty())?;
+        Some((log(index)? - mean(block)).exp())
+    };
+    members[control].iter().filter_map(beside).collect()
 }

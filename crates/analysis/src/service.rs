@@ -6,6 +6,7 @@ use heaptrial_stats::{median, theil_sen_slope, thin, time_average};
 use crate::age::{Ages, in_sawtooth, tolerance};
 use crate::fleet::{FleetLife, FleetService, bytes};
 use crate::outcome::{DAY, ServiceResult, Settings};
+use crate::work;
 
 /// Points that a slope is computed from: medians of equally long runs of readings.
 pub(crate) const SLOPE_POINTS: usize = 150;
@@ -13,6 +14,11 @@ pub(crate) const SLOPE_POINTS: usize = 150;
 pub(crate) const SLOPE_READINGS: usize = 5;
 /// Readings further apart than this many times the usual distance have a gap between them.
 const GAP_FACTOR: f64 = 5.0;
+/// What was rolled up has a gap where readings are further apart than this many spans: each stands anywhere in its own,
+/// so that two neighbours may be almost two spans apart.
+const ROLLED_UP_GAP: f64 = 2.5;
+/// Readings are thinned by time where more than this share of it is rolled up.
+const ROLLED_UP_SHARE: f64 = 0.05;
 
 /// Ages of the window at which memory is taken where readings are fewer,
 const LEVEL_AGES: usize = 24;
@@ -23,7 +29,7 @@ const LEVEL_GAP: f64 = 3.0;
 pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) -> ServiceResult {
     let life = service.current();
     let sawtooth = in_sawtooth(service, ages);
-    let time_average_bytes = average_over_time(service, ages.average_from);
+    let time_average_bytes = average_over_time(service, ages);
     let (level_bytes, no_level) = match life.map(|life| level(service, life, ages, settings)) {
         _ if sawtooth => (time_average_bytes.filter(|bytes| *bytes > 0.0), None),
         Some(Ok(level)) => (Some(level), None),
@@ -48,6 +54,7 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
         growth_bytes_per_day: theil_sen_slope(&growth),
         growth_log_per_day: theil_sen_slope(&logs(&growth)),
         time_average_bytes,
+        work_bytes_per_second: work::rate(service, ages, settings),
         stranger_in: Vec::new(),
     }
 }
@@ -144,7 +151,33 @@ pub(crate) fn growth_points(
         let readings = service.current().map_or(&[][..], |life| after_warm_up(life, ages, settings, share));
         readings.iter().map(|reading| (f64::from(reading.age_seconds) / DAY, bytes(reading))).collect()
     };
-    if points.len() < SLOPE_READINGS { Vec::new() } else { thin(&points, SLOPE_POINTS) }
+    if points.len() < SLOPE_READINGS {
+        Vec::new()
+    } else if !in_sawtooth(service, ages) && is_partly_rolled_up(&points, ages.rolled_up / DAY) {
+        thin_by_time(&points, SLOPE_POINTS)
+    } else {
+        thin(&points, SLOPE_POINTS)
+    }
+}
+
+/// Whether points (days, value) are of two kinds: as they were taken, and rolled up.
+fn is_partly_rolled_up(points: &[(f64, f64)], rolled_up: f64) -> bool {
+    let distances: Vec<f64> = points.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let Some(usual) = median(&distances) else { return false };
+    let far = |distance: &&f64| **distance > GAP_FACTOR * usual && **distance <= ROLLED_UP_GAP * rolled_up;
+    distances.iter().filter(far).sum::<f64>() > ROLLED_UP_SHARE * distances.iter().sum::<f64>()
+}
+
+/// Medians of the points in each of `limit` equal spans of time.
+fn thin_by_time(points: &[(f64, f64)], limit: usize) -> Vec<(f64, f64)> {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
+    let span = (last.0 - first.0) / limit as f64;
+    let place = |point: &(f64, f64)| (((point.0 - first.0) / span) as usize).min(limit - 1);
+    let middle = |chunk: &[(f64, f64)]| {
+        let of = |value: fn(&(f64, f64)) -> f64| median(&chunk.iter().map(value).collect::<Vec<_>>());
+        Some((of(|point| point.0)?, of(|point| point.1)?))
+    };
+    points.chunk_by(|a, b| place(a) == place(b)).filter_map(middle).collect()
 }
 
 /// Start in days since the first one and median bytes of the lives of a service but the last, which goes on.
@@ -174,7 +207,8 @@ pub(crate) fn usual_distance(life: &FleetLife) -> Option<f64> {
 
 /// Memory averaged over the observed time: of the last life, or of all lives since `from`. The life during which a
 /// service was first seen began before the trial and is left out, unless it is the only one.
-fn average_over_time(service: &FleetService, from: Option<f64>) -> Option<f64> {
+fn average_over_time(service: &FleetService, ages: &Ages) -> Option<f64> {
+    let from = ages.average_from;
     let mut observed = 0.0;
     let mut sum = 0.0;
     let lives: Vec<&FleetLife> = match from {
@@ -191,7 +225,7 @@ fn average_over_time(service: &FleetService, from: Option<f64>) -> Option<f64> {
             .map(|reading| (f64::from(reading.age_seconds), bytes(reading)))
             .filter(|point| point.0 >= begun)
             .collect();
-        let longest = GAP_FACTOR * usual;
+        let longest = (GAP_FACTOR * usual).max(ROLLED_UP_GAP * ages.rolled_up);
         let time: f64 = all.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|gap| *gap <= longest).sum();
         if let Some(average) = time_average(&all, longest) {
             observed += time;
@@ -199,4 +233,74 @@ fn average_over_time(service: &FleetService, from: Option<f64>) -> Option<f64> {
         }
     }
     (observed > 0.0).then(|| sum / observed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::{Fleet, FleetArm};
+    use heaptrial_model::LifeStart;
+
+    const ROLLED_UP: f64 = 900.0;
+
+    /// 30 days of a line, read each minute, of which the first `rolled_up` days are kept as medians of 15 minutes.
+    fn figures_of(rolled_up: f64) -> ServiceResult {
+        let kib = |days: f64| ((1.0 + days / 30.0) * 1_048_576.0) as u32;
+        let minutes = (0..30 * 1440).filter(|minute| {
+            let days = f64::from(*minute) / 1440.0;
+            days >= rolled_up || minute % 15 == 7
+        });
+        let readings = minutes.map(|minute| Reading {
+            age_seconds: minute as f32 * 60.0,
+            kib: kib(f64::from(minute) / 1440.0),
+        });
+        let service = FleetService {
+            arms: vec![0],
+            lives: vec![FleetLife {
+                started_at: 0.0,
+                start: LifeStart::Observed,
+                contamination: None,
+                proved: true,
+                readings: readings.collect(),
+                work: Default::default(),
+            }],
+            ..FleetService::default()
+        };
+        let fleet = Fleet {
+            arms: vec![FleetArm { control: true, ..FleetArm::default() }],
+            services: vec![service.clone()],
+            rolled_up_seconds: ROLLED_UP,
+            ..Fleet::default()
+        };
+        let settings = Settings::default();
+        figures(&service, &Ages::of(&fleet, &settings), &settings)
+    }
+
+    #[test]
+    fn what_was_rolled_up_is_averaged_over_as_long_a_time() {
+        let (raw, partly) = (figures_of(0.0), figures_of(16.0));
+        let ratio = partly.time_average_bytes.unwrap() / raw.time_average_bytes.unwrap();
+        assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+    }
+
+    #[test]
+    fn points_of_a_slope_are_spread_over_time_where_old_readings_were_rolled_up() {
+        let points: Vec<(f64, f64)> = (0..100)
+            .map(f64::from)
+            .chain((1000..3000).map(|i| 100.0 + f64::from(i - 1000) / 100.0))
+            .map(|x| (x / 96.0, x))
+            .collect();
+        assert!(is_partly_rolled_up(&points, ROLLED_UP / DAY));
+        assert!(!is_partly_rolled_up(&points[..100], ROLLED_UP / DAY));
+        let thinned = thin_by_time(&points, 12);
+        assert_eq!(thinned.len(), 12);
+        assert!(
+            thinned.windows(2).all(|pair| (0.05..0.15).contains(&(pair[1].0 - pair[0].0))),
+            "{thinned:?}"
+        );
+        assert_eq!(thin_by_time(&[(1.0, 2.0); 9], 3).len(), 1);
+        let slopes =
+            (figures_of(0.0).growth_log_per_day.unwrap(), figures_of(16.0).growth_log_per_day.unwrap());
+        assert!((slopes.0 / slopes.1 - 1.0).abs() < 0.02, "{slopes:?}");
+    }
 }

@@ -3,7 +3,7 @@
 mod build;
 
 use build::{BEGIN, run};
-use heaptrial_analysis::{Estimate, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
+use heaptrial_analysis::{Estimate, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
 use heaptrial_model::{LifeStart, Reading};
 use proptest::prelude::*;
 
@@ -30,7 +30,14 @@ fn life() -> impl Strategy<Value = FleetLife> {
                     Reading { age_seconds: age, kib }
                 })
                 .collect();
-            FleetLife { started_at: BEGIN + begin, start, contamination, readings }
+            FleetLife {
+                started_at: BEGIN + begin,
+                start,
+                proved: contamination.is_some(),
+                contamination,
+                readings,
+                work: Work::default(),
+            }
         },
     )
 }
@@ -44,6 +51,7 @@ prop_compose! {
             (prop::collection::vec(0_usize..4, 0..3), 0_u32..3, prop::collection::vec(life(), 0..4)), 0..14),
         events in prop::collection::vec((-1e6..1e6, prop::option::of(0_usize..4)), 0..3),
         limit in prop::option::of(0.0..1e12),
+        identities_proved in any::<bool>(),
         seed in any::<u64>(),
     ) -> Fleet {
         let arms = earlier.len();
@@ -65,6 +73,7 @@ prop_compose! {
                         name: format!("s{index}"),
                         arms: of.into_iter().map(|arm| arm % arms).collect(),
                         block,
+                        limit_bytes: None,
                         lives,
                     }
                 })
@@ -73,7 +82,8 @@ prop_compose! {
                 .into_iter()
                 .map(|(at, arm)| FleetEvent {
                     service: None,
-                at: BEGIN + at,
+                    kind: "experiment".to_owned(),
+                    at: BEGIN + at,
                     arm: arm.map(|arm| arm % arms),
                     changes_treatment: true,
                     text: "event".to_owned(),
@@ -81,6 +91,8 @@ prop_compose! {
                 .collect(),
             limit: MemoryLimit { service_bytes: limit, host_bytes: None, host_available_bytes: limit },
             randomised: true,
+            identities_proved,
+            rolled_up_seconds: if seed % 2 == 0 { 900.0 } else { 0.0 },
             seed,
         }
     }

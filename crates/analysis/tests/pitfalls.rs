@@ -97,6 +97,7 @@ fn an_event_about_one_service_is_told_of_no_other() {
         at: BEGIN + 3.0 * DAY,
         arm: None,
         service: Some(8),
+        kind: "migration".into(),
         changes_treatment: true,
         text: "migration".into(),
     });

@@ -108,6 +108,7 @@ fn a_life_spans_a_change_unless_it_began_with_it() {
     let text = "experiment: another allocator".to_owned();
     fleet.events.push(FleetEvent {
         service: None,
+        kind: "experiment".to_owned(),
         at: BEGIN + 3.0 * DAY + 600.0,
         arm: Some(1),
         changes_treatment: true,

@@ -2,6 +2,7 @@
 
 mod age;
 mod gaps;
+mod ledger;
 mod presence;
 mod restarts;
 mod treatment;
@@ -34,6 +35,9 @@ pub(crate) fn run(
     findings.extend(restarts::more_often(fleet, services, members));
     findings.extend(gaps::of_arms(fleet, members));
     findings.extend(few(fleet, services, members));
+    findings.extend(ledger::not_proved(fleet, members));
+    findings.extend(ledger::earlier_lives(fleet, members));
+    findings.extend(ledger::unpaired(fleet, services, members));
     findings
 }
 

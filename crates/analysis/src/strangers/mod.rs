@@ -29,6 +29,11 @@ pub(crate) fn search(
 ) -> Search {
     let mut search = Search::default();
     contaminated(fleet, members, &mut search);
+    // Who leaves a service out because of its memory leaves out what the trial is about. Only where nobody knows what
+    // ran is memory the best evidence there is.
+    if fleet.identities_proved {
+        return search;
+    }
     let near = nearest::Nearest::of(fleet, services, members, curves);
     listed_twice(fleet, services, &near, &mut search);
     clusters::search(fleet, services, members, &near, &mut search);
@@ -55,7 +60,11 @@ fn contaminated(fleet: &Fleet, members: &[Vec<usize>], search: &mut Search) {
         let mut reasons = Vec::new();
         for index in members {
             let service = &fleet.services[*index];
-            let Some(why) = service.current().and_then(|life| life.contamination.clone()) else { continue };
+            // An average over time holds all lives.
+            let averaged = fleet.arms.iter().any(|arm| arm.restarted);
+            let all = service.lives.iter().filter(|life| averaged && !life.readings.is_empty());
+            let mut lives = service.current().into_iter().chain(all);
+            let Some(why) = lives.find_map(|life| life.contamination.clone()) else { continue };
             services.push(service.name.clone());
             if !reasons.contains(&why) {
                 reasons.push(why.clone());

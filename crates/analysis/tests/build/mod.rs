@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "shared by several tests, each of which uses a part")]
 
 use heaptrial_analysis::{
-    Analysis, Finding, FindingKind, Fleet, FleetArm, FleetLife, FleetService, Settings, analyse,
+    Analysis, Finding, FindingKind, Fleet, FleetArm, FleetLife, FleetService, Settings, Work, analyse,
 };
 use heaptrial_model::{LifeStart, Reading};
 
@@ -24,7 +24,14 @@ pub fn life(seed: usize, start: f64, end: f64, gib: impl Fn(f64) -> f64) -> Flee
             }
         })
         .collect();
-    FleetLife { started_at: BEGIN + start * DAY, start: LifeStart::Observed, contamination: None, readings }
+    FleetLife {
+        started_at: BEGIN + start * DAY,
+        start: LifeStart::Observed,
+        contamination: None,
+        proved: false,
+        readings,
+        work: Work::default(),
+    }
 }
 
 /// A factor around 1 that differs between services, by 5% at most.
@@ -50,8 +57,8 @@ pub fn add_arm(fleet: &mut Fleet, services: usize, lives: impl Fn(usize) -> Vec<
         fleet.services.push(FleetService {
             name: format!("s{seed}"),
             arms: vec![arm],
-            block: 0,
             lives: lives(seed),
+            ..FleetService::default()
         });
     }
     arm

@@ -1,6 +1,6 @@
 //! Fleets by scenario.
 
-use heaptrial_analysis::{Fleet, FleetArm, FleetLife, FleetService, MemoryLimit};
+use heaptrial_analysis::{Fleet, FleetArm, FleetLife, FleetService, MemoryLimit, Work};
 use heaptrial_model::{LifeStart, Reading};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -55,6 +55,7 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
                 name: format!("s{index:03}"),
                 arms: vec![arms[index]],
                 block: blocks[index],
+                limit_bytes: None,
                 lives: life.lives(&load, &mut random),
             }
         })
@@ -65,6 +66,8 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
         events: Vec::new(),
         limit: MemoryLimit::default(),
         randomised: true,
+        identities_proved: false,
+        rolled_up_seconds: 0.0,
         seed,
     };
     if let Some(oddity) = &scenario.oddity {
@@ -179,6 +182,8 @@ fn life(start_days: f64) -> FleetLife {
         started_at: BEGIN + start_days * DAY,
         start: LifeStart::Observed,
         contamination: None,
+        proved: false,
         readings: Vec::new(),
+        work: Work::default(),
     }
 }

@@ -58,6 +58,7 @@ impl Oddity {
             let text = "experiment: another allocator".to_owned();
             fleet.events.push(FleetEvent {
                 service: None,
+                kind: "experiment".to_owned(),
                 at: begin + day * DAY,
                 arm: Some(1),
                 changes_treatment: true,

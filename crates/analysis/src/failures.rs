@@ -1,0 +1,127 @@
+//! What happened to services: crashes, kills, restarts.
+
+use heaptrial_stats::fisher_fewer;
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::{Fleet, FleetEvent};
+use crate::outcome::{ArmResult, Finding, FindingKind, Severity};
+
+/// An exact test up to this p-value is no accident.
+const ALPHA: f64 = 0.05;
+/// Kinds of events that are failures of a service.
+const FAILURES: [&str; 3] = ["crash", "oom_kill", "restart_unplanned"];
+
+/// Events of an arm's services, by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmEvents {
+    /// The main process ended by itself with a failure.
+    pub crashes: u32,
+    /// The kernel killed it for its memory.
+    pub oom_kills: u32,
+    /// It was restarted by something that is no part of the trial.
+    pub unplanned_restarts: u32,
+    /// It was restarted by the trial.
+    pub planned_restarts: u32,
+    /// It began to run something else.
+    pub identity_changes: u32,
+    /// Nothing was read of it for a while.
+    pub gaps: u32,
+    /// The wall clock was set.
+    pub clock_jumps: u32,
+    /// Services with a crash, a kill or an unplanned restart.
+    pub services_failed: u32,
+    /// Its lives.
+    pub lives: u32,
+    /// Of these, lives that were proved not to run its treatment.
+    pub contaminated_lives: u32,
+}
+
+/// Counts by arm. An event without a service or an arm is about none.
+pub(crate) fn of_arms(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<ArmEvents> {
+    let count = |(arm, members): (usize, &Vec<usize>)| {
+        let lives = || members.iter().flat_map(|index| &fleet.services[*index].lives);
+        let mut counts = ArmEvents {
+            lives: lives().count() as u32,
+            contaminated_lives: lives().filter(|life| life.contamination.is_some()).count() as u32,
+            services_failed: members.iter().filter(|index| failed(fleet, **index)).count() as u32,
+            ..ArmEvents::default()
+        };
+        for event in fleet.events.iter().filter(|event| about(event, arm, members)) {
+            let counter = match event.kind.as_str() {
+                "crash" => &mut counts.crashes,
+                "oom_kill" => &mut counts.oom_kills,
+                "restart_unplanned" => &mut counts.unplanned_restarts,
+                "restart_planned" => &mut counts.planned_restarts,
+                "identity_change" => &mut counts.identity_changes,
+                "gap" => &mut counts.gaps,
+                "clock_jump" => &mut counts.clock_jumps,
+                _ => continue,
+            };
+            *counter += 1;
+        }
+        counts
+    };
+    members.iter().enumerate().map(count).collect()
+}
+
+fn about(event: &FleetEvent, arm: usize, members: &[usize]) -> bool {
+    match event.service {
+        Some(service) => members.contains(&service),
+        None => event.arm == Some(arm),
+    }
+}
+
+fn failed(fleet: &Fleet, service: usize) -> bool {
+    fleet.events.iter().any(|event| event.service == Some(service) && FAILURES.contains(&event.kind.as_str()))
+}
+
+/// Arms of which more services fail than of the control. The service is the unit: one that crashes every hour crashes
+/// for one reason.
+pub(crate) fn findings(fleet: &Fleet, members: &[Vec<usize>], arms: &[ArmResult]) -> Vec<Finding> {
+    let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return Vec::new() };
+    let usual = &arms[control].events;
+    let all = members[control].len();
+    let share = |events: &ArmEvents, of: usize| f64::from(events.services_failed) / of.max(1) as f64;
+    let others = (0..arms.len()).filter(|arm| *arm != control && fleet.arms[*arm].earlier_list_of.is_none());
+    others
+        .filter(|arm| share(&arms[*arm].events, members[*arm].len()) > share(usual, all))
+        .map(|arm| {
+            let (events, of) = (&arms[arm].events, members[arm].len());
+            // Fewer of the control than chance would put there.
+            let p = fisher_fewer((usual.services_failed as usize, all), (events.services_failed as usize, of));
+            let who = members[arm].iter().filter(|index| failed(fleet, **index));
+            Finding {
+                kind: FindingKind::FailsMoreOften,
+                severity: if p <= ALPHA { Severity::Grave } else { Severity::Caution },
+                arms: vec![arm],
+                services: who.map(|index| fleet.services[*index].name.clone()).collect(),
+                evidence: format!(
+                    "{} of {of} services of {} failed ({}), of the control {} of {all} ({}); exact test, p {}",
+                    events.services_failed,
+                    fleet.arms[arm].name,
+                    told(events),
+                    usual.services_failed,
+                    told(usual),
+                    heaptrial_model::units::p_value(p)
+                ),
+                effect: "A service that fails begins anew with little memory, and its work was interrupted.".to_owned(),
+            }
+        })
+        .collect()
+}
+
+/// `2 crashes, 1 OOM kill, 3 unplanned restarts`.
+fn told(events: &ArmEvents) -> String {
+    let number = |count: u32, one: &str, more: &str| {
+        (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }))
+    };
+    let parts: Vec<String> = [
+        number(events.crashes, "crash", "crashes"),
+        number(events.oom_kills, "OOM kill", "OOM kills"),
+        number(events.unplanned_restarts, "unplanned restart", "unplanned restarts"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if parts.is_empty() { "no failures".to_owned() } else { parts.join(", ") }
+}
