@@ -88,6 +88,16 @@ impl Cgroup {
         })
     }
 
+    /// Processes of it that the kernel killed for want of memory, since it was made.
+    pub fn oom_kills(&self) -> Option<u64> {
+        let file = match self.version {
+            CgroupVersion::V1 => "memory.oom_control",
+            _ => "memory.events",
+        };
+        let text = fs::read_to_string(self.dir.join(file)).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+    }
+
     fn number(&self, file: &str) -> Option<u64> {
         fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
     }
@@ -115,9 +125,14 @@ mod tests {
             ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
             ("sys/fs/cgroup/system.slice/tor@a.service/memory.current", "4096\n"),
             ("sys/fs/cgroup/system.slice/tor@a.service/memory.peak", "8192\n"),
+            (
+                "sys/fs/cgroup/system.slice/tor@a.service/memory.events",
+                "oom 3\noom_kill 2\noom_group_kill 0\n",
+            ),
         ]);
         let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
         assert_eq!((cgroup.current_bytes(), cgroup.peak_bytes()), (Some(4096), Some(8192)));
+        assert_eq!(cgroup.oom_kills(), Some(2));
     }
 
     #[test]
@@ -126,9 +141,14 @@ mod tests {
             ("proc/7/cgroup", "5:cpu,cpuacct:/other\n3:memory:/system.slice/x.service\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
             ("sys/fs/cgroup/memory/system.slice/x.service/memory.usage_in_bytes", "4096\n"),
+            (
+                "sys/fs/cgroup/memory/system.slice/x.service/memory.oom_control",
+                "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+            ),
         ]);
         let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
         assert_eq!((cgroup.current_bytes(), cgroup.peak_bytes()), (Some(4096), None));
+        assert_eq!(cgroup.oom_kills(), Some(1));
     }
 
     #[test]

@@ -18,4 +18,24 @@ impl Instant {
         let boot = clock_gettime(ClockId::Boottime);
         Self { wall_us: wall.as_micros() as i64, boottime_us: boot.tv_sec * 1_000_000 + boot.tv_nsec / 1_000 }
     }
+
+    /// Seconds from the start of a process, in clock ticks since boot, to this moment.
+    pub fn age_seconds(&self, start_ticks: u64) -> f64 {
+        let started_us = start_ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64;
+        // The start is told in whole ticks, so that a process which just started may lie up to one ahead.
+        ((self.boottime_us as f64 - started_us) / 1e6).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_the_time_since_the_start_and_never_negative() {
+        let now = Instant { wall_us: 0, boottime_us: 90_000_000 };
+        let ticks = rustix::param::clock_ticks_per_second();
+        assert_eq!(now.age_seconds(30 * ticks), 60.0);
+        assert_eq!(now.age_seconds(91 * ticks), 0.0);
+    }
 }

@@ -65,6 +65,13 @@ impl HostFacts {
     }
 }
 
+/// The host's name, as `uname -n` tells it.
+pub fn host_name(root: &HostRoot) -> Result<String, HostError> {
+    let path = root.path("/proc/sys/kernel/hostname");
+    let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;
+    Ok(text.trim().to_owned())
+}
+
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key))
 }

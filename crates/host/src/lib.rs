@@ -12,13 +12,14 @@ mod process;
 mod reader;
 mod root;
 mod sampler;
+pub mod systemd;
 mod tree;
 
 pub use cgroup::{Cgroup, CgroupVersion};
 pub use clock::Instant;
 pub use cpu::CpuUsage;
 pub use error::HostError;
-pub use facts::HostFacts;
+pub use facts::{HostFacts, host_name};
 pub use process::{Mapping, Process, ProcessMemory};
 pub use reader::{ProcessReader, ProcessReading};
 pub use root::HostRoot;

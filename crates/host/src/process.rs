@@ -163,13 +163,17 @@ impl Process {
         let own = self.dir.join("map_files").join(format!("{:x}-{:x}", mapping.start, mapping.end));
         let mut candidates = vec![own];
         if !mapping.deleted {
-            let relative = Path::new(&mapping.name);
-            candidates.push(self.dir.join("root").join(relative.strip_prefix("/").unwrap_or(relative)));
+            candidates.push(self.seen_path(Path::new(&mapping.name)));
             if !self.root.is_live() {
                 candidates.push(self.root.path(&mapping.name));
             }
         }
         candidates
+    }
+
+    /// The place of an absolute path as the process sees it, in its own mounts. Needs ptrace-level permission.
+    pub fn seen_path(&self, absolute: &Path) -> PathBuf {
+        self.dir.join("root").join(absolute.strip_prefix("/").unwrap_or(absolute))
     }
 
     /// Opens the memory for reading. Needs ptrace-level permission; attaches to nothing.

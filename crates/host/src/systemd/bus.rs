@@ -1,0 +1,172 @@
+//! Calls over the system bus, many at once.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_io::Timer;
+use futures_util::future::{Either, join_all, select};
+use zbus::message::Body;
+use zbus::zvariant::{DynamicType, Value};
+use zbus::{Connection, Message, block_on, connection};
+
+use super::SystemdError;
+
+const SYSTEMD: &str = "org.freedesktop.systemd1";
+const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+
+/// dbus-daemon(1) refuses more than 128 calls without a reply on one connection (max_replies_per_connection), and
+/// several threads may use this one.
+const CALLS_AT_ONCE: usize = 32;
+
+/// Longer than systemd needs to read some thousands of unit files anew.
+pub(super) const CALL_LIMIT: Duration = Duration::from_secs(120);
+
+/// A bus greets within milliseconds.
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
+
+/// A connection to the system bus.
+#[derive(Debug)]
+pub(super) struct Bus {
+    connection: Connection,
+    call_limit: Duration,
+}
+
+impl Bus {
+    /// With calls that wait for their reply no longer than `call_limit`.
+    pub(super) fn connect(call_limit: Duration) -> Result<Self, SystemdError> {
+        let builder = connection::Builder::system()
+            .map(|builder| builder.method_timeout(call_limit))
+            .map_err(|error| SystemdError::Connect(error.to_string()))?;
+        let bus = Self { connection: greeted(builder, GREETING_LIMIT)?, call_limit };
+        // The bus may be there without systemd on it, as in a container with another init.
+        bus.get("reading systemd's version", MANAGER_PATH, MANAGER, "Version")
+            .map_err(|error| SystemdError::Connect(error.to_string()))?;
+        Ok(bus)
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Calls a method of the manager.
+    pub(super) fn manager<B>(&self, doing: &str, method: &str, body: &B) -> Result<Message, SystemdError>
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        block_on(self.connection.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, body))
+            .map_err(|error| self.told(doing, error))
+    }
+
+    fn get(&self, doing: &str, path: &str, interface: &str, name: &str) -> Result<Message, SystemdError> {
+        let body = (interface, name);
+        block_on(self.connection.call_method(Some(SYSTEMD), path, Some(PROPERTIES), "Get", &body))
+            .map_err(|error| self.told(doing, error))
+    }
+
+    /// An error with what was being done.
+    pub(super) fn told(&self, doing: &str, error: zbus::Error) -> SystemdError {
+        match &error {
+            zbus::Error::InputOutput(source) if source.kind() == std::io::ErrorKind::TimedOut => {
+                SystemdError::Timeout { doing: doing.to_owned(), limit: self.call_limit }
+            }
+            zbus::Error::InputOutput(source) => SystemdError::Connect(format!("{doing}: {source}")),
+            zbus::Error::MethodError(name, detail, _) => {
+                let detail = detail.as_deref().unwrap_or("no reason told").trim_end_matches('.');
+                let said = format!("{detail} ({name}){}", advice(name));
+                SystemdError::Call { doing: doing.to_owned(), said }
+            }
+            other => SystemdError::Call { doing: doing.to_owned(), said: other.to_string() },
+        }
+    }
+
+    /// All properties of several objects, in their order.
+    pub(super) fn all_properties(&self, paths: &[String]) -> Vec<zbus::Result<Message>> {
+        // No interface stands for all of them; `systemctl show` asks in the same way.
+        let call = async |path: &String| {
+            self.connection.call_method(Some(SYSTEMD), path.as_str(), Some(PROPERTIES), "GetAll", &"").await
+        };
+        self.in_turn(paths, call)
+    }
+
+    /// Single properties as (path, interface, name), in their order.
+    pub(super) fn single_properties(&self, wanted: &[(&str, &str, &str)]) -> Vec<zbus::Result<Message>> {
+        let call = async |(path, interface, name): &(&str, &str, &str)| {
+            self.connection
+                .call_method(Some(SYSTEMD), *path, Some(PROPERTIES), "Get", &(interface, name))
+                .await
+        };
+        self.in_turn(wanted, call)
+    }
+
+    /// Sends some calls, collects their replies, sends the next ones. After one that got no reply no more are sent, and
+    /// the rest fails with it: all together take no longer than one call may.
+    fn in_turn<'a, T>(
+        &self,
+        items: &'a [T],
+        call: impl AsyncFn(&'a T) -> zbus::Result<Message>,
+    ) -> Vec<zbus::Result<Message>> {
+        let call = &call;
+        let mut replies = Vec::with_capacity(items.len());
+        for chunk in items.chunks(CALLS_AT_ONCE) {
+            replies.extend(block_on(join_all(chunk.iter().map(|item| call(item)))));
+            let sent = replies.len() - chunk.len();
+            let unanswered = |reply: &zbus::Result<Message>| match reply {
+                Err(error @ zbus::Error::InputOutput(_)) => Some(error.clone()),
+                _ => None,
+            };
+            if let Some(error) = replies[sent..].iter().find_map(unanswered) {
+                replies.resize_with(items.len(), || Err(error.clone()));
+                break;
+            }
+        }
+        replies
+    }
+}
+
+/// A connection over which the bus has greeted; zbus would wait for that without end.
+fn greeted(builder: connection::Builder<'static>, limit: Duration) -> Result<Connection, SystemdError> {
+    match block_on(select(std::pin::pin!(builder.build()), Timer::after(limit))) {
+        Either::Left((connection, _)) => connection.map_err(|error| SystemdError::Connect(error.to_string())),
+        Either::Right(_) => {
+            let limit = heaptrial_model::HumanDuration(limit);
+            Err(SystemdError::Connect(format!("the bus did not answer within {limit}")))
+        }
+    }
+}
+
+/// The properties in a reply of GetAll.
+pub(super) fn properties(body: &Body) -> zbus::Result<HashMap<&str, Value<'_>>> {
+    body.deserialize()
+}
+
+fn advice(error_name: &str) -> &'static str {
+    match error_name {
+        "org.freedesktop.DBus.Error.AccessDenied"
+        | "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired" => {
+            "; run it as root, or let polkit allow your user `org.freedesktop.systemd1.manage-units`"
+        }
+        "org.freedesktop.systemd1.UnitMasked" => "; `systemctl unmask` lets it start again",
+        "org.freedesktop.DBus.Error.LimitsExceeded" => "; too many calls wait for a reply, try again",
+        "org.freedesktop.DBus.Error.Disconnected" => "; the connection is lost, connect again",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bus_that_says_nothing_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("bus");
+        // It accepts, and never greets.
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let address = format!("unix:path={}", socket.display());
+        let builder = connection::Builder::address(address.as_str()).unwrap();
+        let error = greeted(builder, Duration::from_millis(300)).unwrap_err();
+        assert!(error.to_string().contains("did not answer within 300ms"), "{error}");
+    }
+}

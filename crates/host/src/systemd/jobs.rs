@@ -1,0 +1,108 @@
+//! How jobs ended, from the signals that tell it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use zbus::zvariant::ObjectPath;
+use zbus::{Connection, MatchRule, MessageStream, Task, block_on, message};
+
+use super::{Job, JobResult};
+
+/// The results of so many jobs are kept; numbers of jobs only grow, so that the oldest goes first.
+const KEPT_RESULTS: usize = 4096;
+
+/// All jobs of the manager that ended since the watch began. The signal may come before the reply that names the job.
+#[derive(Debug)]
+pub(super) struct JobWatch {
+    seen: Arc<Seen>,
+    /// Dropping it ends the watch.
+    _task: Task<()>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    results: BTreeMap<u32, JobResult>,
+    /// Whether the connection is gone, so that nothing more will come.
+    ended: bool,
+}
+
+impl Seen {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why there is no result.
+pub(super) enum NoResult {
+    /// It did not come in time.
+    Timeout,
+    /// The connection ended.
+    Disconnected,
+}
+
+impl JobWatch {
+    /// Listens; the manager must have been asked to emit signals (Subscribe) afterwards.
+    pub(super) fn begin(connection: &Connection) -> zbus::Result<Self> {
+        let rule = MatchRule::builder()
+            .msg_type(message::Type::Signal)
+            .sender("org.freedesktop.systemd1")?
+            .path("/org/freedesktop/systemd1")?
+            .interface("org.freedesktop.systemd1.Manager")?
+            .member("JobRemoved")?
+            .build();
+        let mut signals = block_on(MessageStream::for_match_rule(rule, connection, None))?;
+        let seen = Arc::new(Seen::default());
+        let watcher = Arc::clone(&seen);
+        let watch = async move {
+            while let Some(signal) = signals.next().await {
+                let Ok(signal) = signal else { break };
+                let body = signal.body();
+                let Ok((id, _path, _unit, result)) = body.deserialize::<(u32, ObjectPath<'_>, &str, &str)>()
+                else {
+                    continue;
+                };
+                let mut state = watcher.state();
+                state.results.insert(id, JobResult(result.to_owned()));
+                if state.results.len() > KEPT_RESULTS {
+                    state.results.pop_first();
+                }
+                drop(state);
+                watcher.changed.notify_all();
+            }
+            watcher.state().ended = true;
+            watcher.changed.notify_all();
+        };
+        let task = connection.executor().spawn(watch, "results of jobs");
+        Ok(Self { seen, _task: task })
+    }
+
+    /// How a job ended, waiting as long as `limit`.
+    pub(super) fn result(&self, job: &Job, limit: Duration) -> Result<JobResult, NoResult> {
+        // A path that is not one of a job never gets a result.
+        let id =
+            job.path.rsplit('/').next().and_then(|id| id.parse::<u32>().ok()).ok_or(NoResult::Timeout)?;
+        let deadline = Instant::now() + limit;
+        let mut state = self.seen.state();
+        loop {
+            if let Some(result) = state.results.get(&id) {
+                return Ok(result.clone());
+            }
+            if state.ended {
+                return Err(NoResult::Disconnected);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(NoResult::Timeout);
+            }
+            state = self.seen.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! systemd over D-Bus (org.freedesktop.systemd1(5)): what its services are, and restarting them.
+
+mod bus;
+mod jobs;
+mod name;
+mod properties;
+mod unit;
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use heaptrial_model::ServiceName;
+use zbus::zvariant::{DynamicType, ObjectPath, Value};
+
+use bus::{Bus, CALL_LIMIT};
+use jobs::{JobWatch, NoResult};
+use properties::Properties;
+
+pub use name::{escape, is_glob, template_and_instance, unescape};
+pub use unit::{AppArmorProfile, Sandbox, Unit, UnitStatus};
+
+/// Why something could not be asked of systemd, or done by it.
+#[derive(Debug, thiserror::Error)]
+pub enum SystemdError {
+    /// There is no system bus, or systemd is not on it.
+    #[error(
+        "cannot reach systemd over D-Bus: {0}; this needs a host that runs systemd, and permission to use its bus"
+    )]
+    Connect(String),
+    /// systemd refused or failed.
+    #[error("systemd: {doing}: {said}")]
+    Call {
+        /// What was asked for, on which unit.
+        doing: String,
+        /// What it said.
+        said: String,
+    },
+    /// A job did not end in time.
+    #[error("systemd: {doing} did not end within {}", heaptrial_model::HumanDuration(*.limit))]
+    Timeout {
+        /// What was asked for, on which unit.
+        doing: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+}
+
+/// How a job of systemd ended: `done`, `failed`, `timeout`, `canceled`, `dependency`, `skipped`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobResult(pub String);
+
+impl JobResult {
+    /// Whether the job did what it was for.
+    pub fn is_done(&self) -> bool {
+        self.0 == "done"
+    }
+}
+
+/// A job that was queued and may not have ended yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Its object path.
+    pub path: String,
+    /// The unit.
+    pub unit: ServiceName,
+}
+
+/// A connection to the system's service manager. Several threads may use it at once. After an error of the kind
+/// [`SystemdError::Connect`] it is of no further use.
+#[derive(Debug)]
+pub struct Systemd {
+    bus: Bus,
+    jobs: OnceLock<JobWatch>,
+    /// Held while the watch over jobs begins: systemd refuses a second Subscribe.
+    beginning: Mutex<()>,
+}
+
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+const SERVICE: &str = "org.freedesktop.systemd1.Service";
+const TIMER: &str = "org.freedesktop.systemd1.Timer";
+
+/// What makes up a [`UnitStatus`].
+const STATUS_OF_UNIT: [&str; 3] = ["ActiveState", "SubState", "InvocationID"];
+const STATUS_OF_SERVICE: [&str; 6] =
+    ["MainPID", "ControlGroup", "NRestarts", "Result", "ExecMainCode", "ExecMainStatus"];
+const STATUS_OF_TIMER: [&str; 1] = ["Result"];
+
+impl Systemd {
+    /// Connects over the system bus.
+    pub fn connect() -> Result<Self, SystemdError> {
+        Self::connect_with_limit(CALL_LIMIT)
+    }
+
+    /// The same, with calls that wait for a reply no longer than `call_limit`: for who has other work to do. Connecting
+    /// takes some seconds more at most.
+    pub fn connect_with_limit(call_limit: Duration) -> Result<Self, SystemdError> {
+        let bus = Bus::connect(call_limit)?;
+        Ok(Self { bus, jobs: OnceLock::new(), beginning: Mutex::new(()) })
+    }
+
+    /// All services whose names match one of the patterns (glob(7), as `systemctl list-units`), in order of names, with
+    /// all facts. Loaded ones; `tor@*` is taken as `tor@*.service`.
+    pub fn services(&self, patterns: &[String]) -> Result<Vec<Unit>, SystemdError> {
+        let names = self.service_names(patterns)?;
+        let mut units = Vec::with_capacity(names.len());
+        for (name, unit) in names.iter().zip(self.units(&names)) {
+            // One that only others refer to is no service of this host; and what is gone by now was unloaded.
+            match unit {
+                Ok(unit) if unit.load_state == "not-found" && unit.status.active_state == "inactive" => {}
+                Ok(unit) => units.push(unit),
+                Err(zbus::Error::MethodError(..)) => {}
+                Err(error) => return Err(self.bus.told(&format!("reading the properties of {name}"), error)),
+            }
+        }
+        Ok(units)
+    }
+
+    /// The names of all loaded services that match one of the patterns, in order.
+    pub fn service_names(&self, patterns: &[String]) -> Result<Vec<ServiceName>, SystemdError> {
+        type Listed<'m> = (
+            &'m str,
+            &'m str,
+            &'m str,
+            &'m str,
+            &'m str,
+            &'m str,
+            ObjectPath<'m>,
+            u32,
+            &'m str,
+            ObjectPath<'m>,
+        );
+        if patterns.is_empty() {
+            // To systemd no pattern means everything.
+            return Ok(Vec::new());
+        }
+        let doing = format!("listing services that match {}", patterns.join(" "));
+        let patterns: Vec<String> = patterns.iter().map(|pattern| name::service_pattern(pattern)).collect();
+        let states: Vec<&str> = Vec::new();
+        let reply = self.bus.manager(&doing, "ListUnitsByPatterns", &(states, patterns))?;
+        let body = reply.body();
+        let listed: Vec<Listed<'_>> = body.deserialize().map_err(|error| self.bus.told(&doing, error))?;
+        let mut names: Vec<ServiceName> = listed
+            .iter()
+            .filter(|unit| unit.0.ends_with(".service"))
+            .filter_map(|unit| unit.0.parse().ok())
+            .collect();
+        names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        names.dedup();
+        Ok(names)
+    }
+
+    /// One service with all facts, loaded if need be; one that does not exist or is masked says so in its `load_state`.
+    pub fn service(&self, name: &ServiceName) -> Result<Unit, SystemdError> {
+        let doing = format!("loading {name}");
+        // Reading an object's properties would load it too, but not say why it cannot.
+        self.bus.manager(&doing, "LoadUnit", &name.as_str())?;
+        let unit = self.units(std::slice::from_ref(name)).pop();
+        unit.unwrap_or(Err(zbus::Error::InvalidReply))
+            .map_err(|error| self.bus.told(&format!("reading the properties of {name}"), error))
+    }
+
+    fn units(&self, names: &[ServiceName]) -> Vec<zbus::Result<Unit>> {
+        let paths: Vec<String> = names.iter().map(|name| name::object_path(name.as_str())).collect();
+        let replies = self.bus.all_properties(&paths);
+        let unit = |(reply, name): (zbus::Result<zbus::Message>, &ServiceName)| {
+            let body = reply?.body();
+            Ok(Properties(bus::properties(&body)?).unit(name))
+        };
+        replies.into_iter().zip(names).map(unit).collect()
+    }
+
+    /// What changes about a unit (service, timer), cheaply.
+    pub fn status(&self, name: &ServiceName) -> Result<UnitStatus, SystemdError> {
+        self.statuses(std::slice::from_ref(name)).pop().unwrap_or_else(|| {
+            Err(SystemdError::Call {
+                doing: format!("reading the state of {name}"),
+                said: "nothing".to_owned(),
+            })
+        })
+    }
+
+    /// What changes about several units, in their order; the calls are sent together.
+    pub fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>> {
+        let paths: Vec<String> = names.iter().map(|name| name::object_path(name.as_str())).collect();
+        let wanted: Vec<Vec<(&str, &str, &str)>> = paths
+            .iter()
+            .zip(names)
+            .map(|(path, name)| {
+                let of = |interface, names: &'static [&'static str]| {
+                    names.iter().map(move |name| (path.as_str(), interface, *name))
+                };
+                let own = match name.as_str().rsplit('.').next() {
+                    Some("timer") => of(TIMER, &STATUS_OF_TIMER),
+                    Some("service") => of(SERVICE, &STATUS_OF_SERVICE),
+                    _ => of(SERVICE, &[]),
+                };
+                of(UNIT, &STATUS_OF_UNIT).chain(own).collect()
+            })
+            .collect();
+        let mut replies = self.bus.single_properties(&wanted.concat()).into_iter();
+        wanted
+            .iter()
+            .zip(names)
+            .map(|(wanted, name)| {
+                let bodies: zbus::Result<Vec<_>> =
+                    replies.by_ref().take(wanted.len()).map(|reply| Ok(reply?.body())).collect();
+                let status = bodies.and_then(|bodies| {
+                    let values: zbus::Result<Vec<Value<'_>>> =
+                        bodies.iter().map(|body| body.deserialize()).collect();
+                    let named = wanted.iter().map(|(_, _, name)| *name).zip(values?);
+                    Ok(Properties(named.collect()).status())
+                });
+                status.map_err(|error| self.bus.told(&format!("reading the state of {name}"), error))
+            })
+            .collect()
+    }
+
+    /// Reads all unit files anew (`systemctl daemon-reload`).
+    pub fn reload(&self) -> Result<(), SystemdError> {
+        self.bus.manager("reading all unit files anew", "Reload", &()).map(drop)
+    }
+
+    /// Queues a restart (job mode `replace`).
+    pub fn queue_restart(&self, name: &ServiceName) -> Result<Job, SystemdError> {
+        self.queue("RestartUnit", "restarting", name)
+    }
+
+    /// Queues a start.
+    pub fn queue_start(&self, name: &ServiceName) -> Result<Job, SystemdError> {
+        self.queue("StartUnit", "starting", name)
+    }
+
+    /// Queues a stop.
+    pub fn queue_stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
+        self.queue("StopUnit", "stopping", name)
+    }
+
+    fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
+        self.jobs()?;
+        let doing = format!("{doing} {name}");
+        let reply = self.bus.manager(&doing, method, &(name.as_str(), "replace"))?;
+        let body = reply.body();
+        let path: ObjectPath<'_> = body.deserialize().map_err(|error| self.bus.told(&doing, error))?;
+        Ok(Job { path: path.as_str().to_owned(), unit: name.clone() })
+    }
+
+    /// The watch over jobs, which begins with the first one.
+    fn jobs(&self) -> Result<&JobWatch, SystemdError> {
+        if let Some(jobs) = self.jobs.get() {
+            return Ok(jobs);
+        }
+        let _beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(jobs) = self.jobs.get() {
+            return Ok(jobs);
+        }
+        let doing = "listening for results of jobs";
+        let watch = JobWatch::begin(self.bus.connection()).map_err(|error| self.bus.told(doing, error))?;
+        self.bus.manager(doing, "Subscribe", &())?;
+        Ok(self.jobs.get_or_init(|| watch))
+    }
+
+    /// How a job ended; `None` while it is queued or runs. Sees results of jobs queued over this connection.
+    pub fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError> {
+        match self.jobs()?.result(job, Duration::ZERO) {
+            Ok(result) => Ok(Some(result)),
+            Err(NoResult::Timeout) => Ok(None),
+            Err(NoResult::Disconnected) => Err(disconnected(job)),
+        }
+    }
+
+    /// Waits for a job, as long as `limit`.
+    pub fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError> {
+        self.jobs()?.result(job, limit).map_err(|why| match why {
+            NoResult::Timeout => SystemdError::Timeout { doing: format!("the job of {}", job.unit), limit },
+            NoResult::Disconnected => disconnected(job),
+        })
+    }
+
+    /// Forgets a unit's failed state and its count of starts.
+    pub fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
+        self.bus.manager(&format!("resetting {name}"), "ResetFailedUnit", &name.as_str()).map(drop)
+    }
+
+    /// Enables a unit file for the next boots (no start). systemd takes note with the next [`Systemd::reload`].
+    pub fn enable(&self, name: &ServiceName) -> Result<(), SystemdError> {
+        let (runtime, force) = (false, false);
+        self.unit_files(
+            &format!("enabling {name}"),
+            "EnableUnitFiles",
+            &([name.as_str()].as_slice(), runtime, force),
+        )
+    }
+
+    /// Disables a unit file.
+    pub fn disable(&self, name: &ServiceName) -> Result<(), SystemdError> {
+        let runtime = false;
+        self.unit_files(
+            &format!("disabling {name}"),
+            "DisableUnitFiles",
+            &([name.as_str()].as_slice(), runtime),
+        )
+    }
+
+    fn unit_files<B>(&self, doing: &str, method: &str, body: &B) -> Result<(), SystemdError>
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        self.bus.manager(doing, method, body).map(drop)
+    }
+}
+
+fn disconnected(job: &Job) -> SystemdError {
+    SystemdError::Connect(format!("the connection ended while a job of {} ran", job.unit))
+}

@@ -1,0 +1,128 @@
+//! Unit names as systemd writes them (systemd.unit(5), systemd-escape(1)).
+
+use std::fmt::Write as _;
+
+/// Ends of unit names that are no service.
+const OTHER_TYPES: [&str; 10] =
+    [".socket", ".device", ".mount", ".automount", ".swap", ".target", ".path", ".timer", ".slice", ".scope"];
+
+/// Escapes a text for use as an instance, as `systemd-escape` does: `a/b c` is `a-b\x20c`.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'/' => escaped.push('-'),
+            b'.' if at == 0 => push_hexadecimal(&mut escaped, "\\x", byte),
+            b':' | b'_' | b'.' => escaped.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => escaped.push(char::from(byte)),
+            _ => push_hexadecimal(&mut escaped, "\\x", byte),
+        }
+    }
+    escaped
+}
+
+/// The text that [`escape`] made this of. What is no valid escape is left as it is.
+pub fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        match (first, tail) {
+            (b'-', _) => bytes.push(b'/'),
+            (b'\\', [b'x', high, low, ..]) => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => {
+                    bytes.push(high << 4 | low);
+                    rest = &tail[3..];
+                }
+                _ => bytes.push(first),
+            },
+            _ => bytes.push(first),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The template and the instance, unescaped, of a unit's name; `None` for a plain unit.
+pub fn template_and_instance(name: &str) -> Option<(String, String)> {
+    let (stem, unit_type) = name.rsplit_once('.')?;
+    let (prefix, instance) = stem.split_once('@')?;
+    (!instance.is_empty()).then(|| (format!("{prefix}@.{unit_type}"), unescape(instance)))
+}
+
+/// The pattern of full names that somebody means by `pattern`: `tor@*` is `tor@*.service`.
+pub(super) fn service_pattern(pattern: &str) -> String {
+    let complete = pattern.ends_with(".service") || OTHER_TYPES.iter().any(|end| pattern.ends_with(end));
+    if complete { pattern.to_owned() } else { format!("{pattern}.service") }
+}
+
+/// Whether a pattern can match more than one name.
+pub fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '['])
+}
+
+/// Path of the unit's object on the bus (sd_bus_path_encode(3)).
+pub(super) fn object_path(name: &str) -> String {
+    let mut path = "/org/freedesktop/systemd1/unit/".to_owned();
+    for (at, byte) in name.bytes().enumerate() {
+        if byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit()) {
+            path.push(char::from(byte));
+        } else {
+            push_hexadecimal(&mut path, "_", byte);
+        }
+    }
+    path
+}
+
+fn push_hexadecimal(text: &mut String, mark: &str, byte: u8) {
+    // Writing to a String does not fail.
+    let _ = write!(text, "{mark}{byte:02x}");
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_as_by_systemd_escape() {
+        // Made with `systemd-escape`.
+        for (plain, escaped) in [
+            ("relay1", "relay1"),
+            ("a/b c", r"a-b\x20c"),
+            ("my-relay", r"my\x2drelay"),
+            (".hidden.x", r"\x2ehidden.x"),
+            ("ü:_@", r"\xc3\xbc:_\x40"),
+        ] {
+            assert_eq!(escape(plain), escaped);
+            assert_eq!(unescape(escaped), plain);
+        }
+        assert_eq!(unescape(r"a\xzz\x4"), r"a\xzz\x4");
+    }
+
+    #[test]
+    fn a_name_is_taken_apart_at_its_first_at_sign() {
+        let parts = |name| template_and_instance(name).map(|(template, instance)| template + " " + &instance);
+        assert_eq!(parts("tor@relay1.service").as_deref(), Some("tor@.service relay1"));
+        assert_eq!(parts(r"x@a\x2db.c.timer").as_deref(), Some("x@.timer a-b.c"));
+        assert_eq!(parts("tor@.service"), None);
+        assert_eq!(parts("tor.service"), None);
+    }
+
+    #[test]
+    fn a_pattern_without_a_type_means_services() {
+        assert_eq!(service_pattern("tor@*"), "tor@*.service");
+        assert_eq!(service_pattern("tor@a.b"), "tor@a.b.service");
+        assert_eq!(service_pattern("x.service"), "x.service");
+        assert_eq!(service_pattern("x.timer"), "x.timer");
+    }
+
+    #[test]
+    fn object_paths_are_those_of_systemd() {
+        let path = object_path(r"tor@relay-1.service");
+        assert_eq!(path, "/org/freedesktop/systemd1/unit/tor_40relay_2d1_2eservice");
+        assert!(object_path("1a.service").ends_with("/_31a_2eservice"));
+    }
+}

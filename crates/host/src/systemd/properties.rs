@@ -1,0 +1,165 @@
+//! From the properties of org.freedesktop.systemd1(5) to a [`Unit`].
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use heaptrial_model::ServiceName;
+use zbus::zvariant::{Array, Structure, Value};
+
+use super::{AppArmorProfile, Sandbox, Unit, UnitStatus, name};
+
+/// Properties of one object, name to value. What is missing, as with an older systemd, reads as empty.
+pub(super) struct Properties<'m>(pub(super) HashMap<&'m str, Value<'m>>);
+
+impl<'m> Properties<'m> {
+    fn value<T: TryFrom<&'m Value<'m>>>(&'m self, name: &str) -> Option<T> {
+        self.0.get(name).and_then(|value| T::try_from(value).ok())
+    }
+
+    fn text(&'m self, name: &str) -> String {
+        self.value::<&str>(name).unwrap_or_default().to_owned()
+    }
+
+    fn path(&'m self, name: &str) -> Option<PathBuf> {
+        self.value::<&str>(name).filter(|path| !path.is_empty()).map(PathBuf::from)
+    }
+
+    fn flag(&'m self, name: &str) -> bool {
+        self.value(name).unwrap_or_default()
+    }
+
+    fn items(&'m self, name: &str) -> &'m [Value<'m>] {
+        match self.0.get(name) {
+            Some(Value::Array(array)) => array.inner(),
+            _ => &[],
+        }
+    }
+
+    fn texts(&'m self, name: &str) -> Vec<String> {
+        texts(self.items(name))
+    }
+
+    fn paths(&'m self, name: &str) -> Vec<PathBuf> {
+        // `-` marks what may be missing, `+` what is meant below the root directory.
+        let bare = |path: &String| PathBuf::from(path.trim_start_matches(['-', '+']));
+        self.texts(name).iter().map(bare).collect()
+    }
+
+    /// First text of each of some structures.
+    fn first_texts(&'m self, name: &str) -> Vec<&'m str> {
+        self.items(name).iter().filter_map(|item| str_of(fields(item).first()?)).collect()
+    }
+
+    /// A pair of a flag and something else.
+    fn flagged(&'m self, name: &str) -> Option<(bool, &'m Value<'m>)> {
+        match fields(self.0.get(name)?) {
+            [Value::Bool(flag), value] => Some((*flag, value)),
+            _ => None,
+        }
+    }
+
+    /// A number of bytes, where the greatest one stands for no limit.
+    fn limit_bytes(&'m self, name: &str) -> Option<u64> {
+        self.value::<u64>(name).filter(|bytes| *bytes != u64::MAX)
+    }
+
+    /// The unit as a whole.
+    pub(super) fn unit(&'m self, unit: &ServiceName) -> Unit {
+        Unit {
+            name: unit.clone(),
+            description: self.text("Description"),
+            template: name::template_and_instance(unit.as_str()),
+            load_state: self.text("LoadState"),
+            unit_file: self.path("FragmentPath"),
+            drop_ins: self.texts("DropInPaths").into_iter().map(PathBuf::from).collect(),
+            service_type: self.text("Type"),
+            exec_start: self.items("ExecStart").iter().filter_map(command).collect(),
+            user: self.text("User"),
+            environment: self.texts("Environment").iter().filter_map(|entry| variable(entry)).collect(),
+            environment_files: self.first_texts("EnvironmentFiles").into_iter().map(PathBuf::from).collect(),
+            unset_environment: self.texts("UnsetEnvironment"),
+            // MemoryLimit is its name for control groups of version 1.
+            memory_max_bytes: [self.limit_bytes("MemoryMax"), self.limit_bytes("MemoryLimit")]
+                .into_iter()
+                .flatten()
+                .min(),
+            sandbox: self.sandbox(),
+            needs_reload: self.flag("NeedDaemonReload"),
+            status: self.status(),
+        }
+    }
+
+    /// What changes.
+    pub(super) fn status(&'m self) -> UnitStatus {
+        let id: Vec<u8> = self
+            .items("InvocationID")
+            .iter()
+            .filter_map(|byte| if let Value::U8(byte) = byte { Some(*byte) } else { None })
+            .collect();
+        UnitStatus {
+            active_state: self.text("ActiveState"),
+            sub_state: self.text("SubState"),
+            main_pid: self.value::<u32>("MainPID").filter(|pid| *pid > 0).and_then(|pid| pid.try_into().ok()),
+            control_group: self.text("ControlGroup"),
+            restarts: self.value("NRestarts").unwrap_or_default(),
+            result: self.text("Result"),
+            exec_main_code: self.value("ExecMainCode").unwrap_or_default(),
+            exec_main_status: self.value("ExecMainStatus").unwrap_or_default(),
+            invocation_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+
+    fn sandbox(&'m self) -> Sandbox {
+        let (allowed, calls) =
+            self.flagged("SystemCallFilter").map_or((false, Vec::new()), |(allow, list)| {
+                (allow, if let Value::Array(list) = list { texts(list.inner()) } else { Vec::new() })
+            });
+        let profile = self.flagged("AppArmorProfile").and_then(|(optional, name)| {
+            let name = str_of(name).filter(|name| !name.is_empty())?.to_owned();
+            Some(AppArmorProfile { name, optional })
+        });
+        Sandbox {
+            memory_deny_write_execute: self.flag("MemoryDenyWriteExecute"),
+            no_new_privileges: self.flag("NoNewPrivileges"),
+            private_tmp: self.flag("PrivateTmp"),
+            protect_home: self.text("ProtectHome"),
+            protect_system: self.text("ProtectSystem"),
+            root_directory: self.path("RootDirectory"),
+            root_image: self.path("RootImage"),
+            inaccessible_paths: self.paths("InaccessiblePaths"),
+            temporary_file_systems: self
+                .first_texts("TemporaryFileSystem")
+                .into_iter()
+                .map(PathBuf::from)
+                .collect(),
+            no_exec_paths: self.paths("NoExecPaths"),
+            exec_paths: self.paths("ExecPaths"),
+            apparmor_profile: profile,
+            system_calls_deny: !calls.is_empty() && !allowed,
+            system_calls: calls,
+        }
+    }
+}
+
+fn str_of<'m>(value: &'m Value<'m>) -> Option<&'m str> {
+    if let Value::Str(text) = value { Some(text.as_str()) } else { None }
+}
+
+fn texts(items: &[Value<'_>]) -> Vec<String> {
+    items.iter().filter_map(str_of).map(str::to_owned).collect()
+}
+
+fn fields<'m>(value: &'m Value<'m>) -> &'m [Value<'m>] {
+    if let Value::Structure(structure) = value { Structure::fields(structure) } else { &[] }
+}
+
+/// Program and arguments of an ExecStart, without the first argument, which is the program's name.
+fn command(item: &Value<'_>) -> Option<Vec<String>> {
+    let [program, Value::Array(arguments), ..] = fields(item) else { return None };
+    let arguments = texts(Array::inner(arguments));
+    Some(std::iter::once(str_of(program)?.to_owned()).chain(arguments.into_iter().skip(1)).collect())
+}
+
+fn variable(entry: &str) -> Option<(String, String)> {
+    entry.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+}

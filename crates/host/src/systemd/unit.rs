@@ -1,0 +1,125 @@
+//! What systemd tells of one of its units.
+
+use std::path::PathBuf;
+
+use heaptrial_model::ServiceName;
+use serde::{Deserialize, Serialize};
+
+/// A service unit as loaded. Names of properties: org.freedesktop.systemd1(5), systemd.exec(5).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unit {
+    /// Its full name, such as `tor@relay1.service`.
+    pub name: ServiceName,
+    /// Its description.
+    pub description: String,
+    /// The template and the instance (unescaped), such as `tor@.service` and `relay1`.
+    pub template: Option<(String, String)>,
+    /// `loaded`, `not-found`, `masked`, `bad-setting`, `error`.
+    pub load_state: String,
+    /// The unit file (FragmentPath).
+    pub unit_file: Option<PathBuf>,
+    /// Drop-ins in force, in the order in which they apply (DropInPaths).
+    pub drop_ins: Vec<PathBuf>,
+    /// `simple`, `exec`, `forking`, `oneshot`, `dbus`, `notify`, `idle` (Type).
+    pub service_type: String,
+    /// What runs at start, program and arguments, one for each ExecStart.
+    pub exec_start: Vec<Vec<String>>,
+    /// Its user; empty is root.
+    pub user: String,
+    /// Environment variables set by the unit and its drop-ins, in order (Environment).
+    pub environment: Vec<(String, String)>,
+    /// Files of further ones, `-` of optional ones left out (EnvironmentFiles).
+    pub environment_files: Vec<PathBuf>,
+    /// Variables removed last (UnsetEnvironment).
+    pub unset_environment: Vec<String>,
+    /// MemoryMax in bytes; `None` for no limit.
+    pub memory_max_bytes: Option<u64>,
+    /// What confines it.
+    pub sandbox: Sandbox,
+    /// Whether the files on disk differ from what is loaded (NeedDaemonReload; does not see a new drop-in folder).
+    pub needs_reload: bool,
+    /// What changes.
+    pub status: UnitStatus,
+}
+
+/// What changes about a unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitStatus {
+    /// `active`, `activating`, `deactivating`, `inactive`, `failed`, `reloading`.
+    pub active_state: String,
+    /// Such as `running`, `auto-restart`, `dead`.
+    pub sub_state: String,
+    /// The main process; `None` when there is none.
+    pub main_pid: Option<i32>,
+    /// Path in the hierarchy of control groups, such as `/system.slice/system-tor.slice/tor@relay1.service`.
+    pub control_group: String,
+    /// Restarts by systemd itself since the last start by hand (NRestarts).
+    pub restarts: u32,
+    /// `success`, `exit-code`, `signal`, `core-dump`, `oom-kill`, `timeout`, `watchdog`, `start-limit-hit`, ... (Result).
+    pub result: String,
+    /// How the last main process ended: `CLD_EXITED` 1, `CLD_KILLED` 2, `CLD_DUMPED` 3 (ExecMainCode); 0 while it runs.
+    pub exec_main_code: i32,
+    /// Exit status or signal of it (ExecMainStatus).
+    pub exec_main_status: i32,
+    /// Identifies this run of the unit, in hexadecimal (InvocationID).
+    pub invocation_id: String,
+}
+
+impl UnitStatus {
+    /// Whether it is active with a main process.
+    pub fn is_running(&self) -> bool {
+        self.active_state == "active" && self.main_pid.is_some()
+    }
+}
+
+impl Unit {
+    /// The value that a variable has by Environment=, where the last one counts.
+    pub fn environment_value(&self, name: &str) -> Option<&str> {
+        let found = self.environment.iter().rev().find(|(variable, _)| variable == name);
+        found
+            .map(|(_, value)| value.as_str())
+            .filter(|_| !self.unset_environment.iter().any(|unset| unset == name))
+    }
+}
+
+/// The confinement of a service that decides whether a library can be preloaded into it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// MemoryDenyWriteExecute.
+    pub memory_deny_write_execute: bool,
+    /// NoNewPrivileges.
+    pub no_new_privileges: bool,
+    /// PrivateTmp.
+    pub private_tmp: bool,
+    /// `no`, `yes`, `read-only`, `tmpfs` (ProtectHome).
+    pub protect_home: String,
+    /// `no`, `yes`, `full`, `strict` (ProtectSystem).
+    pub protect_system: String,
+    /// RootDirectory.
+    pub root_directory: Option<PathBuf>,
+    /// RootImage.
+    pub root_image: Option<PathBuf>,
+    /// InaccessiblePaths.
+    pub inaccessible_paths: Vec<PathBuf>,
+    /// Paths of TemporaryFileSystem.
+    pub temporary_file_systems: Vec<PathBuf>,
+    /// NoExecPaths.
+    pub no_exec_paths: Vec<PathBuf>,
+    /// ExecPaths.
+    pub exec_paths: Vec<PathBuf>,
+    /// AppArmorProfile.
+    pub apparmor_profile: Option<AppArmorProfile>,
+    /// System calls that are allowed, or with `deny` refused; empty without a filter (SystemCallFilter).
+    pub system_calls: Vec<String>,
+    /// Whether `system_calls` lists what is refused.
+    pub system_calls_deny: bool,
+}
+
+/// The AppArmor profile that a unit asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppArmorProfile {
+    /// Its name.
+    pub name: String,
+    /// Whether a profile that is not loaded is no error (the `-` before the name).
+    pub optional: bool,
+}
