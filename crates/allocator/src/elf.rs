@@ -1,6 +1,8 @@
 //! Reading what is needed of an ELF file, and no more: through its program headers and dynamic
 //! section, so that files without section headers are read as well. 64-bit files only.
 
+mod facts;
+
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,8 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _, Rela as _, Sym as _
 use object::{Endianness, ReadCache, ReadRef, elf};
 
 use crate::digest;
+
+pub use facts::{ObjectFacts, examine_object};
 
 /// Why a file cannot be read as an ELF file of this machine.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +93,12 @@ type Symbol = elf::Sym64<Endianness>;
 impl ElfFile {
     pub(crate) fn open(path: &Path) -> Result<Self, ElfError> {
         let file = File::open(path).map_err(|source| ElfError::Read { path: path.to_owned(), source })?;
-        Ok(Self { cache: ReadCache::new(file), path: path.to_owned() })
+        Ok(Self::of(file, path))
+    }
+
+    /// A file that is open; `path` is for messages.
+    pub(crate) fn of(file: File, path: &Path) -> Self {
+        Self { cache: ReadCache::new(file), path: path.to_owned() }
     }
 }
 

@@ -33,15 +33,15 @@ pub use catalog::{
     Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family, Recipe,
     Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
-pub use elf::{ElfError, LibraryFacts, check_library};
+pub use elf::{ElfError, LibraryFacts, ObjectFacts, check_library, examine_object};
 pub use heaptrial_model::{Identity, Linkage};
-pub use identify::{IdentifyError, identify};
+pub use identify::{Identifier, IdentifyError, identify};
 pub use manifest::{CachedFile, Manifest};
 pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};
 pub use obtain::{Attempt, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind};
 pub use obtained::{Loader, Obtained};
 pub use probe::{PROBE_COMMAND, ProbeAnswer, run_probe};
-pub use prove::{Mismatch, prove};
+pub use prove::{Expected, Mismatch, prove};
 pub use provenance::{Build, Provenance};
 pub use resolve::{ResolveError, Resolved};
 pub use tool::ToolError;

@@ -1,8 +1,49 @@
 //! Whether a running process really uses the allocator it was started under.
 
-use heaptrial_model::{Identity, Linkage};
+use std::path::PathBuf;
+
+use heaptrial_model::{AllocatorSpec, Identity, Linkage, Version};
+use serde::{Deserialize, Serialize};
 
 use crate::obtained::Obtained;
+
+/// What a process must run to be proved: an obtained allocator as far as a running process can show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// The spec as asked for.
+    pub spec: AllocatorSpec,
+    /// Version; `None` is not compared.
+    pub version: Option<Version>,
+    /// The file that holds its `malloc`; `None` for the C library that the service has anyway.
+    pub object: Option<PathBuf>,
+    /// SHA-256 of that file in hexadecimal.
+    pub sha256: String,
+    /// GNU build id of that file.
+    pub build_id: Option<String>,
+    /// Environment variables that carry the settings.
+    pub settings: Vec<(String, String)>,
+}
+
+impl Expected {
+    /// The service's own C library with these settings.
+    pub fn own_c_library(spec: AllocatorSpec, settings: Vec<(String, String)>) -> Self {
+        Self { spec, version: None, object: None, sha256: String::new(), build_id: None, settings }
+    }
+}
+
+impl Obtained {
+    /// What a process under it must run.
+    pub fn expected(&self) -> Expected {
+        Expected {
+            spec: self.spec.clone(),
+            version: self.version.clone(),
+            object: self.object(),
+            sha256: self.sha256.clone(),
+            build_id: self.build_id.clone(),
+            settings: self.settings.clone(),
+        }
+    }
+}
 
 /// A process that does not run what it was started under.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,9 +75,9 @@ impl Mismatch {
     }
 }
 
-/// Compares a process' identity with the allocator it was started under: family, version, the very
+/// Compares a process' identity with the allocator that it must run: family, version, the very
 /// file, and the settings.
-pub fn prove(expected: &Obtained, found: &Identity) -> Result<(), Mismatch> {
+pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
     let mismatch = |why: String| Mismatch {
         expected: expected.spec.to_string(),
         found: format!("{} ({})", found.label(), found.linkage.as_str()),
@@ -56,7 +97,7 @@ pub fn prove(expected: &Obtained, found: &Identity) -> Result<(), Mismatch> {
             return Err(mismatch(format!("the version is {version}")));
         }
     }
-    let same_file = match (&expected.object(), &found.sha256, &found.build_id, &expected.build_id) {
+    let same_file = match (&expected.object, &found.sha256, &found.build_id, &expected.build_id) {
         // The host's own C library is the one that is there.
         (None, ..) => true,
         (Some(_), Some(sha256), ..) => *sha256 == expected.sha256,
@@ -87,30 +128,16 @@ pub fn prove(expected: &Obtained, found: &Identity) -> Result<(), Mismatch> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::path::PathBuf;
-
-    use heaptrial_model::Version;
 
     use super::*;
-    use crate::provenance::Provenance;
-    use crate::verify::Verification;
 
-    fn expected() -> Obtained {
-        let library = PathBuf::from("/cache/libmimalloc.so");
-        Obtained {
+    fn expected() -> Expected {
+        Expected {
             spec: "mimalloc@3.0.1?purge_delay=0".parse().unwrap(),
             version: Some(Version::new("3.0.1")),
-            library: Some(library.clone()),
-            loader: None,
+            object: Some(PathBuf::from("/cache/libmimalloc.so")),
             sha256: "aa".to_owned(),
             build_id: Some("bb".to_owned()),
-            provenance: Provenance::Host { path: library.clone() },
-            verification: Verification {
-                version: None,
-                malloc_from: library,
-                evidence: Vec::new(),
-                options: BTreeMap::new(),
-            },
             settings: vec![("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())],
         }
     }

@@ -5,6 +5,7 @@
 //! libraries, then the C library. Where the process' memory may be read, the resolved slots of
 //! `malloc` in the mapped files prove it. What the evidence does not decide is `unknown`.
 
+mod files;
 mod markers;
 mod objects;
 mod program;
@@ -19,7 +20,9 @@ use heaptrial_model::{Identity, Linkage};
 
 use crate::catalog::{Catalog, Family};
 use crate::elf::{Elf, ElfError};
+use files::Files;
 use objects::{MappedObject, MappedObjects};
+pub(crate) use program::carried_families;
 
 /// Why a process cannot be examined.
 #[derive(Debug, thiserror::Error)]
@@ -71,13 +74,30 @@ struct Findings {
 
 /// Finds out which allocator a process uses.
 pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
+    Identifier::default().identify(process)
+}
+
+/// Identifies one process after the other, and reads a file that several of them map only once. It keeps what it read.
+#[derive(Default)]
+pub struct Identifier {
+    files: Files,
+}
+
+impl Identifier {
+    /// Finds out which allocator a process uses.
+    pub fn identify(&self, process: &Process) -> Result<Identity, IdentifyError> {
+        identify_with(process, &self.files)
+    }
+}
+
+fn identify_with(process: &Process, files: &Files) -> Result<Identity, IdentifyError> {
     let pid = process.pid();
     let host = |source| IdentifyError::Host { pid, source };
     let mappings = process.mappings().map_err(host)?;
     // The environment tells how the allocator came in and its settings, not which it is.
     let environ = process.environ().unwrap_or_default();
-    let objects =
-        MappedObjects::open(process, &mappings).map_err(|source| IdentifyError::Program { pid, source })?;
+    let objects = MappedObjects::open(process, &mappings, files)
+        .map_err(|source| IdentifyError::Program { pid, source })?;
     let parsed = objects.parse();
     let Some(program) = objects::program(&parsed) else {
         return Err(IdentifyError::NoProgram { pid });

@@ -1,11 +1,12 @@
 //! The files that a process has mapped with code in them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use heaptrial_host::{Mapping, Process};
 
-use crate::digest;
-use crate::elf::{Elf, ElfError, ElfFile};
+use super::files::{Files, SharedFile};
+use crate::elf::{Elf, ElfError};
 
 /// Files opened; parsed objects borrow from them.
 pub(super) struct MappedObjects {
@@ -18,7 +19,7 @@ struct Opened {
     /// Lowest address it is mapped at.
     start: u64,
     path: PathBuf,
-    file: ElfFile,
+    file: Rc<SharedFile>,
 }
 
 /// A mapped file with its headers.
@@ -28,15 +29,13 @@ pub(super) struct MappedObject<'d> {
     /// What to add to the file's addresses.
     pub(super) bias: u64,
     pub(super) elf: Elf<'d>,
-    path: PathBuf,
+    path: &'d Path,
+    file: &'d SharedFile,
 }
-
-/// A larger file is not digested: its build id has to do.
-const DIGEST_LIMIT_BYTES: u64 = 8 << 20;
 
 impl MappedObjects {
     /// Opens every file that is mapped executable.
-    pub(super) fn open(process: &Process, mappings: &[Mapping]) -> Result<Self, ElfError> {
+    pub(super) fn open(process: &Process, mappings: &[Mapping], files: &Files) -> Result<Self, ElfError> {
         let mut opened = Self { files: Vec::new(), unreadable: Vec::new() };
         for mapping in mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable()) {
             if opened.files.iter().any(|file| file.name == mapping.name)
@@ -50,10 +49,10 @@ impl MappedObjects {
             let file = process
                 .mapped_file_candidates(mapping)
                 .into_iter()
-                .find_map(|path| ElfFile::open(&path).ok().map(|file| (path, file)));
+                .find_map(|path| files.open(&path).ok().map(|file| (path, file)));
             match file {
                 Some((path, file)) => {
-                    opened.files.push(Opened { name: mapping.name.clone(), start, path, file })
+                    opened.files.push(Opened { name: mapping.name.clone(), start, path, file });
                 }
                 None => opened.unreadable.push(mapping.name.clone()),
             }
@@ -61,7 +60,7 @@ impl MappedObjects {
         if opened.files.is_empty() {
             // Without permission for `map_files`, the program itself can still be opened.
             let path = process.exe_file();
-            if let (Ok(file), Ok(name)) = (ElfFile::open(&path), process.exe()) {
+            if let (Ok(file), Ok(name)) = (files.open(&path), process.exe()) {
                 opened.files.push(Opened { name: name.display().to_string(), start: 0, path, file });
             }
         }
@@ -77,13 +76,19 @@ impl MappedObjects {
         self.files
             .iter()
             .filter_map(|opened| {
-                let elf = Elf::parse(&opened.file).ok()?;
+                let elf = Elf::parse(opened.file.elf()).ok()?;
                 let bias = if elf.is_position_dependent() {
                     0
                 } else {
                     opened.start.wrapping_sub(elf.base_address())
                 };
-                Some(MappedObject { name: opened.name.clone(), bias, elf, path: opened.path.clone() })
+                Some(MappedObject {
+                    name: opened.name.clone(),
+                    bias,
+                    elf,
+                    path: &opened.path,
+                    file: &opened.file,
+                })
             })
             .collect()
     }
@@ -108,11 +113,7 @@ impl MappedObject<'_> {
     }
 
     pub(super) fn sha256(&self) -> Option<String> {
-        let length = std::fs::metadata(&self.path).ok()?.len();
-        if length > DIGEST_LIMIT_BYTES {
-            return None;
-        }
-        digest::of_file(&self.path).ok()
+        self.file.sha256(self.path)
     }
 }
 

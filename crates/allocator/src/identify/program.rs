@@ -10,6 +10,7 @@ use super::markers::{Constants, SEARCH_LIMIT_BYTES};
 use super::objects::MappedObject;
 use super::{Findings, version};
 use crate::catalog::{Catalog, Family};
+use crate::elf::Elf;
 
 /// Functions by which an allocator inside a program is known, in an unstripped file.
 const FUNCTIONS: [(&str, &str); 12] = [
@@ -34,6 +35,12 @@ struct Carried {
     mi_version: Option<u64>,
 }
 
+/// Families whose code or marks are in a program's file, each with the evidence.
+pub(crate) fn carried_families(elf: &Elf<'_>) -> Vec<(String, String)> {
+    let found = carried(elf, &Constants::of(elf));
+    found.into_iter().map(|carried| (carried.family.name.clone(), carried.evidence)).collect()
+}
+
 /// A statically linked program.
 pub(super) fn examine_static(program: &MappedObject<'_>, findings: &mut Findings) {
     findings.evidence.push(format!("{} is linked statically", program.name));
@@ -46,7 +53,7 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Findings) {
     findings.path = Some(PathBuf::from(&program.name));
     findings.build_id = program.elf.build_id();
     let constants = Constants::of(&program.elf);
-    let found = carried(program, &constants);
+    let found = carried(&program.elf, &constants);
     match found.as_slice() {
         [only] => {
             findings.evidence.push(only.evidence.clone());
@@ -82,8 +89,10 @@ pub(super) fn carries_allocator(
     findings: &mut Findings,
 ) -> bool {
     let constants = Constants::of(&program.elf);
-    let own: Vec<Carried> =
-        carried(program, &constants).into_iter().filter(|carried| carried.family.name != "glibc").collect();
+    let own: Vec<Carried> = carried(&program.elf, &constants)
+        .into_iter()
+        .filter(|carried| carried.family.name != "glibc")
+        .collect();
     for carried in &own {
         findings.evidence.push(carried.evidence.clone());
     }
@@ -96,7 +105,7 @@ pub(super) fn carries_allocator(
     !own.is_empty()
 }
 
-fn carried(program: &MappedObject<'_>, constants: &Constants<'_>) -> Vec<Carried> {
+fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<Carried> {
     let catalog = Catalog::builtin();
     let mut found: Vec<Carried> = Vec::new();
     let mut mi_version = None;
@@ -107,7 +116,7 @@ fn carried(program: &MappedObject<'_>, constants: &Constants<'_>) -> Vec<Carried
             }
         }
     };
-    program.elf.symbol_table(|name, address| {
+    elf.symbol_table(|name, address| {
         if name == b"mi_version" {
             mi_version = Some(address);
         }
@@ -116,11 +125,11 @@ fn carried(program: &MappedObject<'_>, constants: &Constants<'_>) -> Vec<Carried
         }
     });
     for (function, family) in FUNCTIONS {
-        if program.elf.exported(function).is_some() {
+        if elf.exported(function).is_some() {
             add(family, format!("the program exports the function {function}"));
         }
     }
-    mi_version = mi_version.or_else(|| program.elf.exported("mi_version"));
+    mi_version = mi_version.or_else(|| elf.exported("mi_version"));
     if let Some(version) = constants.jemalloc_version() {
         add("jemalloc", format!("the program holds the version text of jemalloc {version}"));
     }
@@ -130,7 +139,7 @@ fn carried(program: &MappedObject<'_>, constants: &Constants<'_>) -> Vec<Carried
     if go_version(constants).is_some() {
         add("go", "the program holds the build information of Go".to_owned());
     }
-    if program.elf.is_static() && constants.glibc_malloc().is_some() {
+    if elf.is_static() && constants.glibc_malloc().is_some() {
         add("glibc", "the program holds the messages of glibc's malloc".to_owned());
     }
     for carried in &mut found {
