@@ -1,11 +1,11 @@
 //! The directory authority of the private network: it signs consensuses and serves them over HTTP from
 //! this process. There is no authority process: one with thousands of entries falls behind.
 
-use std::collections::{HashMap, VecDeque};
+mod keys;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
@@ -13,24 +13,27 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use rsa::RsaPrivateKey;
-use rsa::pkcs1::DecodeRsaPrivateKey;
-use rsa::pkcs8::DecodePrivateKey;
 use serde::{Deserialize, Serialize};
 
+pub use keys::AuthorityKeys;
+
 use crate::TorError;
-use crate::directory::{Consensus, ConsensusSigner, Flavor, Population, RsaKey, Validity};
+use crate::directory::{
+    Consensus, ConsensusSigner, Flavor, Population, SyntheticRelay, SyntheticRole, UploadedRelay, Validity,
+};
 
 /// Consensuses that clients may still ask diffs from.
 const HISTORY: usize = 6;
 /// Rounds for which replaced descriptors stay available.
 const KEPT_ROUNDS: u64 = 20;
+/// A descriptor with its extra-info document has a few kilobytes.
+const UPLOAD_BYTES: usize = 200_000;
 /// A consensus stays valid for this many intervals.
 const VALID_INTERVALS: i64 = 12;
 
@@ -45,12 +48,15 @@ pub struct DirectoryParameters {
     pub seed: u64,
 }
 
-/// The keys of the authority, made by `tor-gencert`.
-#[derive(Debug)]
-pub struct AuthorityKeys {
-    certificate: String,
-    identity: String,
-    signing_key: RsaKey,
+/// How an authority differs from that of a lab run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AuthorityOptions {
+    /// Port on loopback; 0 is a free one.
+    pub port: u16,
+    /// Whether relays that upload a descriptor are listed, as guards beside the synthetic relays, which then carry
+    /// no circuits. With four such relays each of them can build circuits, which is what Tor calls bootstrapped to
+    /// 100%. Otherwise uploads are thrown away, so that the relays never talk to each other.
+    pub lists_uploads: bool,
 }
 
 /// What a client knows of one consensus.
@@ -81,6 +87,8 @@ pub struct Authority {
 struct Directory {
     certificate: Bytes,
     consensus: Option<[Encoded; 2]>,
+    /// By identity; `None` if uploads are thrown away.
+    uploaded: Option<BTreeMap<[u8; 20], UploadedRelay>>,
     descriptors: HashMap<String, (u64, Bytes)>,
     microdescriptors: HashMap<String, (u64, Bytes)>,
     history: VecDeque<Arc<Snapshot>>,
@@ -95,59 +103,32 @@ struct Encoded {
     deflated: Bytes,
 }
 
-impl AuthorityKeys {
-    /// Makes keys in `folder` with `tor-gencert`.
-    pub fn generate(folder: &Path) -> Result<Self, TorError> {
-        const PROGRAM: &str = "tor-gencert";
-        let program = |source| TorError::Program { program: PROGRAM.to_owned(), source };
-        let (identity, signing, certificate) =
-            ("authority_identity_key", "authority_signing_key", "authority_certificate");
-        let mut child = Command::new(PROGRAM)
-            .args(["--create-identity-key", "--passphrase-fd", "0", "-m", "12", "-i", identity])
-            .args(["-s", signing, "-c", certificate])
-            .current_dir(folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(program)?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(b"lab\n").map_err(program)?;
-        }
-        let output = child.wait_with_output().map_err(program)?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(TorError::Failed { program: PROGRAM.to_owned(), said });
-        }
-        let path = folder.join(certificate);
-        let certificate = std::fs::read_to_string(&path).map_err(TorError::file(&path))?;
-        let identity = certificate
-            .lines()
-            .find_map(|line| line.strip_prefix("fingerprint "))
-            .ok_or_else(|| TorError::Content { path, problem: "has no fingerprint line".to_owned() })?
-            .to_owned();
-        let path = folder.join(signing);
-        let pem = std::fs::read_to_string(&path).map_err(TorError::file(&path))?;
-        let private = RsaPrivateKey::from_pkcs8_pem(&pem)
-            .or_else(|_| RsaPrivateKey::from_pkcs1_pem(&pem))
-            .map_err(|error| TorError::Content { path, problem: format!("is no RSA key in PEM: {error}") })?;
-        Ok(Self { identity, signing_key: RsaKey::new(private)?, certificate })
-    }
-}
-
 impl Authority {
     /// Makes the directory, signs the first consensus and serves it on a free port of loopback. Must be
     /// called inside a tokio runtime, whose threads serve it.
     pub fn start(parameters: &DirectoryParameters, keys: AuthorityKeys) -> Result<Self, TorError> {
-        let any = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
-        let socket = |source| TorError::Socket { address: any, source };
+        Self::start_with(parameters, keys, AuthorityOptions::default())
+    }
+
+    /// [`start`](Self::start) with options.
+    pub fn start_with(
+        parameters: &DirectoryParameters,
+        keys: AuthorityKeys,
+        options: AuthorityOptions,
+    ) -> Result<Self, TorError> {
+        let any = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, options.port));
+        let socket = |source| TorError::Socket { address: any.into(), source };
         let listener = std::net::TcpListener::bind(any).map_err(socket)?;
         listener.set_nonblocking(true).map_err(socket)?;
         let address = listener.local_addr().map_err(socket)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(socket)?;
 
         let population = Population::generate(parameters.entries, parameters.seed, unix_seconds())?;
-        let directory = Directory { certificate: keys.certificate.into(), ..Directory::default() };
+        let directory = Directory {
+            certificate: keys.certificate.into(),
+            uploaded: options.lists_uploads.then(BTreeMap::new),
+            ..Directory::default()
+        };
         let mut publisher = Publisher {
             population,
             signer: ConsensusSigner {
@@ -233,19 +214,31 @@ impl Publisher {
             fresh_until: valid_after + self.interval,
             valid_until: valid_after + self.interval * VALID_INTERVALS,
         };
-        let make = |flavor| Consensus::new(flavor, validity, self.population.present(), &self.signer);
+        let uploaded = self.shared.read().ok().and_then(|directory| directory.uploaded.clone());
+        let role = if uploaded.is_some() { SyntheticRole::Background } else { SyntheticRole::Network };
+        let uploaded = uploaded.unwrap_or_default();
+        let make = |flavor| {
+            let synthetic =
+                self.population.present().map(|relay| (relay.id(), relay.consensus_lines(flavor, role)));
+            let real = uploaded.iter().map(|(id, relay)| (*id, relay.consensus_lines(flavor)));
+            Consensus::new(flavor, validity, synthetic.chain(real).collect(), &self.signer)
+        };
         let (ns, microdesc) = (make(Flavor::Ns)?, make(Flavor::Microdesc)?);
         let snapshot = Snapshot {
             valid_after,
             descriptors: self
                 .population
                 .present()
-                .map(|relay| hex::encode_upper(relay.published().descriptor_digest))
+                .map(SyntheticRelay::published)
+                .chain(uploaded.values().map(UploadedRelay::published))
+                .map(|published| hex::encode_upper(published.descriptor_digest))
                 .collect(),
             microdescriptors: self
                 .population
                 .present()
-                .map(|relay| relay.published().microdescriptor_digest.clone())
+                .map(SyntheticRelay::published)
+                .chain(uploaded.values().map(UploadedRelay::published))
+                .map(|published| published.microdescriptor_digest.clone())
                 .collect(),
             signed_digests: [ns.signed_digest, microdesc.signed_digest],
         };
@@ -253,8 +246,8 @@ impl Publisher {
         let Ok(mut directory) = self.shared.write() else { return Ok(()) };
         directory.round += 1;
         let round = directory.round;
-        for relay in self.population.relays() {
-            let published = relay.published();
+        let synthetic = self.population.relays().iter().map(SyntheticRelay::published);
+        for published in synthetic.chain(uploaded.values().map(UploadedRelay::published)) {
             let key = hex::encode_upper(published.descriptor_digest);
             let entry = directory.descriptors.entry(key);
             entry.or_insert_with(|| (round, published.descriptor.clone().into())).0 = round;
@@ -311,8 +304,13 @@ async fn serve(listener: tokio::net::TcpListener, shared: Arc<RwLock<Directory>>
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
             let service = service_fn(move |request| {
-                let answer = answer(&shared, &request);
-                async move { answer }
+                let shared = Arc::clone(&shared);
+                async move {
+                    match *request.method() {
+                        Method::POST => receive(&shared, request).await,
+                        _ => answer(&shared, &request),
+                    }
+                }
             });
             // Tor compares the names of headers letter by letter. A client that hangs up is none of
             // the authority's business.
@@ -325,8 +323,23 @@ async fn serve(listener: tokio::net::TcpListener, shared: Arc<RwLock<Directory>>
     }
 }
 
-/// Answers a request as a directory authority does (dir-spec section 5). Uploads are accepted and
-/// thrown away: the relays under trial stay out of the consensus, so that they never talk to each other.
+/// Takes a relay's upload. One that cannot be listed is accepted as well: nobody could do anything about it.
+async fn receive(
+    shared: &RwLock<Directory>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, hyper::http::Error> {
+    if let Ok(body) = Limited::new(request.into_body(), UPLOAD_BYTES).collect().await {
+        let relay = UploadedRelay::parse(&String::from_utf8_lossy(&body.to_bytes()));
+        if let (Some(relay), Ok(mut directory)) = (relay, shared.write()) {
+            if let Some(uploaded) = &mut directory.uploaded {
+                uploaded.insert(relay.id(), relay);
+            }
+        }
+    }
+    Response::builder().header(CONTENT_TYPE, "text/plain").body(Full::default())
+}
+
+/// Answers a request as a directory authority does (dir-spec section 5).
 fn answer(
     shared: &RwLock<Directory>,
     request: &Request<Incoming>,
@@ -375,8 +388,7 @@ impl Directory {
         if let Some(digests) = path.strip_prefix("/tor/micro/d/") {
             return concatenate(digests.split('-').filter_map(|digest| self.microdescriptors.get(digest)));
         }
-        // The upload of a relay's own descriptor.
-        (path == "/tor/").then(|| Document::Plain(Bytes::new()))
+        None
     }
 }
 

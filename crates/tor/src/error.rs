@@ -1,6 +1,7 @@
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
+
+use crate::Endpoint;
 
 /// Why the private network could not be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +44,7 @@ pub enum TorError {
     #[error("{address}: {source}")]
     Socket {
         /// Which address.
-        address: SocketAddr,
+        address: Endpoint,
         /// Why.
         source: io::Error,
     },
@@ -51,9 +52,33 @@ pub enum TorError {
     #[error("the relay at {address} {problem}")]
     Protocol {
         /// Which relay.
-        address: SocketAddr,
+        address: Endpoint,
         /// What it did.
         problem: String,
+    },
+    /// A relay answered a request with an error.
+    #[error("the relay at {address} answered `{answer}`")]
+    Refused {
+        /// Which relay.
+        address: Endpoint,
+        /// Its answer, with the code of control-spec first.
+        answer: String,
+    },
+    /// A program of the Tor package did not end in time.
+    #[error("`{program}` did not end within {seconds} seconds and was killed")]
+    TimedOut {
+        /// Which program.
+        program: String,
+        /// How long it was given.
+        seconds: u64,
+    },
+    /// A relay has no place where it could be asked.
+    #[error("the relay of {torrc} has no {missing}")]
+    Unreachable {
+        /// Which relay.
+        torrc: PathBuf,
+        /// What its files lack.
+        missing: &'static str,
     },
     /// Keys could not be made or used.
     #[error("making keys: {0}")]

@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::program::Program;
 use crate::{Control, TorError};
 
 /// What all relays under trial have in common.
@@ -161,19 +161,9 @@ impl RelayInstance {
 
     /// Lets `tor` check the torrc.
     pub fn verify(&self, tor: &Path) -> Result<(), TorError> {
-        let program = || tor.display().to_string();
-        let output = Command::new(tor)
-            .args(self.arguments())
-            .arg("--verify-config")
-            .output()
-            .map_err(|source| TorError::Program { program: program(), source })?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stdout);
-        let told: Vec<&str> =
-            said.lines().filter(|line| line.contains("[warn]") || line.contains("[err]")).collect();
-        Err(TorError::Failed { program: format!("{} --verify-config", program()), said: told.join("; ") })
+        let mut arguments = self.arguments();
+        arguments.push("--verify-config".into());
+        Program { path: tor.to_owned(), arguments }.run(Duration::from_secs(60)).map(drop)
     }
 
     /// A control connection, once the relay listens.

@@ -6,7 +6,6 @@ use sha3::Sha3_256;
 
 use super::encode::{fingerprint, object, utc};
 use super::keys::RsaKey;
-use super::relay::SyntheticRelay;
 use crate::TorError;
 
 /// Which consensus.
@@ -53,11 +52,11 @@ pub struct Consensus {
 const REQUIRED: &str = "Cons=2 Desc=2 DirCache=2 HSDir=2 HSIntro=4 HSRend=2 Link=4-5 Microdesc=2 Relay=2-4";
 
 impl Consensus {
-    /// The consensus over `relays`, which are ordered by identity.
-    pub fn new<'a>(
+    /// The consensus over `relays`: identities and entries.
+    pub fn new(
         flavor: Flavor,
         validity: Validity,
-        relays: impl Iterator<Item = &'a SyntheticRelay>,
+        mut relays: Vec<([u8; 20], String)>,
         signer: &ConsensusSigner,
     ) -> Result<Self, TorError> {
         let microdesc = flavor == Flavor::Microdesc;
@@ -76,8 +75,10 @@ impl Consensus {
             signer.dir_port,
             "A".repeat(40),
         );
-        for relay in relays {
-            text.push_str(&relay.consensus_lines(microdesc));
+        // A consensus lists relays in the order of their identities.
+        relays.sort();
+        for (_, entry) in &relays {
+            text.push_str(entry);
         }
         text.push_str(
             "directory-footer\nbandwidth-weights Wbd=0 Wbe=0 Wbg=4096 Wbm=10000 Wdb=10000 Web=10000 \

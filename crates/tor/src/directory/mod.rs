@@ -8,7 +8,10 @@ mod encode;
 mod keys;
 mod population;
 mod relay;
+mod uploaded;
 
 pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity};
 pub use keys::RsaKey;
 pub use population::Population;
+pub use relay::{SyntheticRelay, SyntheticRole};
+pub use uploaded::UploadedRelay;

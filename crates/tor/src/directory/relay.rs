@@ -6,6 +6,7 @@ use rand::{Rng, RngCore};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
+use super::Flavor;
 use super::certificate::{OnionKey, signing_key_certificate};
 use super::encode::{base64, fingerprint, object, utc};
 use super::keys::RsaKey;
@@ -55,6 +56,15 @@ pub struct SyntheticRelay {
     /// Measured bandwidth in the consensus.
     pub(crate) bandwidth: u32,
     published: Published,
+}
+
+/// What synthetic relays claim to be good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyntheticRole {
+    /// The whole network, exits among them.
+    Network,
+    /// Entries that fill the directory and are hardly ever chosen for a circuit.
+    Background,
 }
 
 /// The descriptors of a relay as last published.
@@ -203,7 +213,9 @@ impl SyntheticRelay {
     }
 
     /// The entry's first lines in a consensus: nickname, id, address; then flags and version.
-    pub(crate) fn consensus_lines(&self, microdesc: bool) -> String {
+    pub(crate) fn consensus_lines(&self, flavor: Flavor, role: SyntheticRole) -> String {
+        let microdesc = flavor == Flavor::Microdesc;
+        let exit = self.exit && role == SyntheticRole::Network;
         let id = base64(&self.id());
         // The date is the constant that Tor writes since consensus method 33.
         let place = format!("2038-01-01 00:00:00 {} {} 0", self.address, self.or_port);
@@ -213,18 +225,22 @@ impl SyntheticRelay {
             format!("r {} {id} {} {place}\n", self.nickname, base64(&self.published.descriptor_digest))
         };
         // No Guard flag: relays would try to connect to guards, and nothing listens at synthetic ones.
-        let flags = if self.exit {
+        let flags = if exit {
             "Exit Fast HSDir Running Stable V2Dir Valid"
         } else {
             "Fast HSDir Running Stable V2Dir Valid"
         };
-        let policy = match (microdesc, self.exit) {
+        let policy = match (microdesc, exit) {
             (true, _) => String::new(),
             (false, true) => format!("p {EXIT_SUMMARY}\n"),
             (false, false) => "p reject 1-65535\n".to_owned(),
         };
+        let bandwidth = match role {
+            SyntheticRole::Network => self.bandwidth,
+            SyntheticRole::Background => 1,
+        };
         let version = self.platform.split_once(" on").map_or(self.platform, |(version, _)| version);
-        format!("{entry}s {flags}\nv {version}\npr {PROTOCOLS}\nw Bandwidth={}\n{policy}", self.bandwidth)
+        format!("{entry}s {flags}\nv {version}\npr {PROTOCOLS}\nw Bandwidth={bandwidth}\n{policy}")
     }
 }
 

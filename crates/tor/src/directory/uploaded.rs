@@ -1,0 +1,135 @@
+//! A real relay as its own descriptor describes it.
+
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+use super::Flavor;
+use super::encode::base64;
+use super::relay::Published;
+
+/// What is listed for each, so that circuits go through real relays and not through synthetic ones.
+const BANDWIDTH: u32 = 1_000_000;
+/// A `Guard` needs no more than to listen.
+const FLAGS: &str = "Fast Guard HSDir Running Stable V2Dir Valid";
+
+/// A relay that uploaded its descriptor. Signatures are not checked here; the relays that fetch it check them.
+#[derive(Debug, Clone)]
+pub struct UploadedRelay {
+    id: [u8; 20],
+    nickname: String,
+    address: String,
+    or_port: u16,
+    version: String,
+    protocols: String,
+    published: Published,
+}
+
+impl UploadedRelay {
+    /// From what a relay posts: its descriptor, and perhaps an extra-info document after it. `None` if a line is
+    /// missing that a consensus needs (dir-spec section 2.1.1).
+    pub fn parse(posted: &str) -> Option<Self> {
+        const SIGNATURE: &str = "\nrouter-signature\n";
+        const END: &str = "-----END SIGNATURE-----\n";
+        let start = if posted.starts_with("router ") { 0 } else { posted.find("\nrouter ")? + 1 };
+        let posted = &posted[start..];
+        let signed = posted.find(SIGNATURE)? + SIGNATURE.len();
+        let end = signed + posted[signed..].find(END)? + END.len();
+        let (descriptor, body) = (&posted[..end], &posted[..signed]);
+        let value = |keyword: &str| {
+            body.lines().find_map(|line| line.strip_prefix(keyword)?.strip_prefix(' ')).map(str::trim)
+        };
+        let mut router = value("router")?.split(' ');
+        let (nickname, address) = (router.next()?, router.next()?);
+        let or_port = router.next()?.parse().ok()?;
+        let id = hex::decode(value("fingerprint")?.replace(' ', "")).ok()?.try_into().ok()?;
+        let platform = value("platform")?;
+        let mut microdescriptor = format!("onion-key\nntor-onion-key {}\n", value("ntor-onion-key")?);
+        if let Some(family) = value("family") {
+            microdescriptor.push_str(&format!("family {family}\n"));
+        }
+        microdescriptor.push_str(&format!("id ed25519 {}\n", value("master-key-ed25519")?));
+        Some(Self {
+            id,
+            nickname: nickname.to_owned(),
+            address: address.to_owned(),
+            or_port,
+            version: platform.split_once(" on").map_or(platform, |(version, _)| version).to_owned(),
+            protocols: value("proto")?.to_owned(),
+            published: Published {
+                descriptor: descriptor.to_owned(),
+                descriptor_digest: Sha1::digest(body).into(),
+                microdescriptor_digest: base64(&Sha256::digest(&microdescriptor)),
+                microdescriptor,
+            },
+        })
+    }
+
+    /// SHA-1 of its identity key.
+    pub fn id(&self) -> [u8; 20] {
+        self.id
+    }
+
+    pub(crate) fn published(&self) -> &Published {
+        &self.published
+    }
+
+    /// Its entry in a consensus.
+    pub(crate) fn consensus_lines(&self, flavor: Flavor) -> String {
+        let Self { nickname, address, or_port, version, protocols, published, .. } = self;
+        let id = base64(&self.id);
+        let place = format!("2038-01-01 00:00:00 {address} {or_port} 0");
+        let (entry, policy) = match flavor {
+            Flavor::Microdesc => {
+                (format!("r {nickname} {id} {place}\nm {}\n", published.microdescriptor_digest), "")
+            }
+            Flavor::Ns => {
+                let digest = base64(&published.descriptor_digest);
+                (format!("r {nickname} {id} {digest} {place}\n"), "p reject 1-65535\n")
+            }
+        };
+        format!("{entry}s {FLAGS}\nv {version}\npr {protocols}\nw Bandwidth={BANDWIDTH}\n{policy}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::directory::Population;
+
+    /// What a synthetic relay would post.
+    fn posted() -> (String, [u8; 20], Published) {
+        let population = Population::generate(1, 7, 1_700_000_000).unwrap();
+        let relay = &population.relays()[0];
+        let posted = format!("{}extra-info x\nrouter-signature\n", relay.published().descriptor);
+        (posted, relay.id(), relay.published().clone())
+    }
+
+    #[test]
+    fn a_descriptor_gives_the_same_entry_as_its_relay() {
+        let (posted, id, published) = posted();
+        let relay = UploadedRelay::parse(&posted).unwrap();
+        assert_eq!(relay.id(), id);
+        assert_eq!(relay.published().descriptor, published.descriptor);
+        assert_eq!(relay.published().descriptor_digest, published.descriptor_digest);
+        assert!(relay.consensus_lines(Flavor::Ns).contains(&base64(&published.descriptor_digest)));
+        assert!(relay.consensus_lines(Flavor::Microdesc).starts_with("r syn0"));
+    }
+
+    #[test]
+    fn a_descriptor_without_a_needed_line_is_not_listed() {
+        let (posted, ..) = posted();
+        for keyword in ["fingerprint ", "ntor-onion-key ", "proto ", "platform ", "router-signature"] {
+            let cut = posted.replacen(&format!("\n{keyword}"), "\nx", 1);
+            assert!(UploadedRelay::parse(&cut).is_none(), "{keyword}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn anything_may_be_posted(text in "(router|fingerprint|\\PC|\n|router-signature\n){0,60}") {
+            let _ = UploadedRelay::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What tor itself says about a torrc.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use super::Relay;
+use crate::TorError;
+use crate::program::Program;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Relay {
+    /// Whether tor would start with `torrc` in place of the relay's own: `tor --verify-config` by the program, defaults
+    /// and arguments of the service, as its user. The error has tor's own words.
+    pub fn verify_config(&self, torrc: &Path) -> Result<(), TorError> {
+        let mut program = self.tor(torrc);
+        program.arguments.push("--verify-config".into());
+        program.run(TIMEOUT).map(drop)
+    }
+
+    /// The options that would be in force with `torrc` in place of the relay's own and differ from tor's defaults
+    /// (`tor --dump-config short`), by name in tor's spelling and in its writing, as [`super::RelayControl::conf`]
+    /// gives them.
+    pub fn effective_options(&self, torrc: &Path) -> Result<BTreeMap<String, Vec<String>>, TorError> {
+        self.dump_config(torrc, "short")
+    }
+
+    /// As [`Relay::effective_options`], with options at tor's default as well, where tor can tell them: 0.4.9.11 aborts
+    /// on `--dump-config full` with a torrc that has DirAuthority, and then they are missing here. To prove an option,
+    /// [`super::RelayControl::is_in_force`] needs none of them.
+    pub fn all_options(&self, torrc: &Path) -> Result<BTreeMap<String, Vec<String>>, TorError> {
+        self.dump_config(torrc, "full").or_else(|_| self.effective_options(torrc))
+    }
+
+    fn dump_config(&self, torrc: &Path, extent: &str) -> Result<BTreeMap<String, Vec<String>>, TorError> {
+        let mut program = self.tor(torrc);
+        program.arguments.extend(["--hush", "--dump-config", extent].map(OsString::from));
+        let mut options: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for line in program.run(TIMEOUT)?.lines() {
+            // Warnings go the same way, with a date first.
+            let (option, value) = line.split_once(' ').unwrap_or((line, ""));
+            if !value.contains("[warn]") && !value.is_empty() {
+                options.entry(option.to_owned()).or_default().push(value.to_owned());
+            }
+        }
+        Ok(options)
+    }
+
+    /// The service's program with what it reads, but `torrc`.
+    fn tor(&self, torrc: &Path) -> Program {
+        let mut arguments: Vec<OsString> = Vec::new();
+        if let Some(defaults) = &self.defaults_torrc {
+            arguments.extend(["--defaults-torrc".into(), defaults.into()]);
+        }
+        arguments.extend(["-f".into(), torrc.into()]);
+        arguments.extend(self.arguments.iter().map(OsString::from));
+        let program = Program { path: self.program.clone(), arguments };
+        // Of the users, only root may become another; all others already are the one.
+        match &self.unit_user {
+            Some(user) if rustix::process::geteuid().is_root() => program.by_user(user),
+            _ => program,
+        }
+    }
+}
