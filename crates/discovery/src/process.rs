@@ -1,0 +1,69 @@
+use std::path::PathBuf;
+
+use heaptrial_allocator::Identifier;
+use heaptrial_host::systemd::Unit;
+use heaptrial_host::{HostError, HostRoot, Instant, Process, ProcessTree, ServiceSampler};
+use heaptrial_model::{Identity, LifeKey, Sample};
+use serde::{Deserialize, Serialize};
+
+use crate::Preload;
+
+/// The main process of a service.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MainProcess {
+    /// Which life.
+    pub life: LifeKey,
+    /// Seconds since its start.
+    pub age_seconds: f64,
+    /// Its program; without permission to see it, what its command line names.
+    pub program: PathBuf,
+    /// Memory of the whole process tree now.
+    pub sample: Sample,
+    /// Its allocator; `None` where it cannot be told, with the reason in `unidentified`. Where the evidence does not
+    /// decide, the family is `unknown` and the reason is told too.
+    pub identity: Option<Identity>,
+    /// Why the allocator cannot be told.
+    pub unidentified: Option<String>,
+    /// Libraries that `LD_PRELOAD` asks for in its environment, or, where that may not be read, in its unit.
+    #[serde(default)]
+    pub preloads: Vec<Preload>,
+}
+
+impl MainProcess {
+    /// Reads the process `pid` of a unit. An error when it ended meanwhile.
+    pub(crate) fn read(
+        root: &HostRoot,
+        tree: &ProcessTree,
+        identifier: &Identifier,
+        unit: &Unit,
+        pid: i32,
+    ) -> Result<Self, HostError> {
+        let process = Process::new(root, pid);
+        let life = process.life_key()?;
+        let mut sampler = ServiceSampler::open(root, pid)?;
+        sampler.follow(tree);
+        let sample = sampler.read()?;
+        let (identity, unidentified) = match identifier.identify(&process) {
+            Ok(identity) if identity.family == "unknown" => {
+                let reason = identity.evidence.join("; ");
+                (Some(identity), Some(reason))
+            }
+            Ok(identity) => (Some(identity), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let named = || {
+            let first = process.cmdline().ok()?.into_iter().next().map(PathBuf::from);
+            first.filter(|path| path.is_absolute())
+        };
+        let started = || unit.exec_start.first()?.first().map(PathBuf::from);
+        Ok(Self {
+            age_seconds: Instant::now().age_seconds(life.start_ticks),
+            life,
+            program: process.exe().ok().or_else(named).or_else(started).unwrap_or_default(),
+            sample,
+            identity,
+            unidentified,
+            preloads: Preload::of(&process, unit),
+        })
+    }
+}
