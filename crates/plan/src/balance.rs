@@ -1,0 +1,191 @@
+//! Whether the arms were alike before the trial.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{Candidate, DrawnPlan};
+
+/// A difference beyond this is worth a word (D. B. Rubin, "Using propensity scores to help design observational
+/// studies", Health Services & Outcomes Research Methodology 2 (2001): a quarter of a standard deviation).
+pub const WORTH_A_WORD: f64 = 0.25;
+
+/// Services that spread less than this on the log scale, 1%, are alike.
+const ALIKE: f64 = 0.01;
+const DAY: f64 = 86_400.0;
+
+/// The arms before the trial, side by side.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Balance {
+    /// In the order of the plan.
+    pub arms: Vec<ArmBalance>,
+    /// Of every arm but the control, for everything that differs between services; largest first.
+    pub differences: Vec<Difference>,
+}
+
+/// The services of one arm before the trial.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmBalance {
+    /// The arm.
+    pub arm: String,
+    /// Whether it is the control.
+    pub control: bool,
+    /// How many services.
+    pub services: usize,
+    /// How many of each role.
+    pub roles: BTreeMap<String, usize>,
+    /// How many on each host.
+    pub hosts: BTreeMap<String, usize>,
+    /// Memory; `None` where it is known of none.
+    pub baseline_bytes: Option<Spread>,
+    /// Age.
+    pub age_seconds: Option<Spread>,
+}
+
+/// Geometric mean and range.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// Geometric mean.
+    pub mean: f64,
+    /// Least.
+    pub low: f64,
+    /// Greatest.
+    pub high: f64,
+}
+
+/// How far an arm is from the control, in standard deviations over all services of the trial (P. C. Austin, "Balance
+/// diagnostics for comparing the distribution of baseline covariates between treatment groups", Statistics in Medicine
+/// 28 (2009)). All services, since two or three of an arm hardly have a standard deviation of their own.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// The arm.
+    pub arm: String,
+    /// What differs: `memory` and `age` on the log scale, or the share of a role or host, such as `role exit`. Ages count
+    /// from a day on: memory of services of some minutes and of some hours tells equally little.
+    pub what: String,
+    /// Arm less control, in standard deviations.
+    pub standardised: f64,
+}
+
+/// The balance of a plan, by what was known of its services.
+pub fn balance(plan: &DrawnPlan, candidates: &[Candidate]) -> Balance {
+    let known: BTreeMap<_, _> =
+        candidates.iter().map(|candidate| ((&candidate.host, &candidate.service), candidate)).collect();
+    let members: Vec<Vec<&Candidate>> = plan
+        .arms
+        .iter()
+        .map(|arm| {
+            let own = plan.services.iter().filter(|assignment| assignment.arm == arm.name);
+            own.filter_map(|assignment| known.get(&(&assignment.host, &assignment.service)).copied())
+                .collect()
+        })
+        .collect();
+    let arms = plan
+        .arms
+        .iter()
+        .zip(&members)
+        .map(|(arm, members)| ArmBalance {
+            arm: arm.name.clone(),
+            control: arm.control,
+            services: members.len(),
+            roles: counts(members, |candidate| &candidate.role),
+            hosts: counts(members, |candidate| &candidate.host),
+            baseline_bytes: spread(members, memory),
+            age_seconds: spread(members, |candidate| candidate.age_seconds),
+        })
+        .collect();
+    Balance { arms, differences: differences(plan, &members) }
+}
+
+impl Balance {
+    /// The differences worth a word.
+    pub fn large(&self) -> impl Iterator<Item = &Difference> {
+        self.differences.iter().filter(|difference| difference.standardised.abs() > WORTH_A_WORD)
+    }
+}
+
+fn memory(candidate: &Candidate) -> Option<f64> {
+    candidate.baseline_bytes.map(|bytes| bytes as f64)
+}
+
+fn counts(members: &[&Candidate], of: impl Fn(&Candidate) -> &String) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    members.iter().for_each(|member| *counts.entry(of(member).clone()).or_insert(0) += 1);
+    counts
+}
+
+fn spread(members: &[&Candidate], of: impl Fn(&Candidate) -> Option<f64>) -> Option<Spread> {
+    let values: Vec<f64> = members.iter().filter_map(|member| of(member)).collect();
+    let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
+    (!logs.is_empty()).then(|| Spread {
+        mean: mean(&logs).exp(),
+        low: values.iter().copied().fold(f64::INFINITY, f64::min),
+        high: values.iter().copied().fold(0.0, f64::max),
+    })
+}
+
+/// Something known of services as a number.
+type Covariate<'a> = (String, Box<dyn Fn(&Candidate) -> Option<f64> + 'a>);
+
+fn differences(plan: &DrawnPlan, members: &[Vec<&Candidate>]) -> Vec<Difference> {
+    let all: Vec<&Candidate> = members.iter().flatten().copied().collect();
+    let Some(control) = plan.arms.iter().position(|arm| arm.control) else { return Vec::new() };
+    let mut found = Vec::new();
+    for (what, value) in covariates(&all) {
+        let values = |services: &[&Candidate]| -> Vec<f64> {
+            services.iter().filter_map(|service| value(service)).collect()
+        };
+        let (controls, deviation) = (values(&members[control]), deviation(&values(&all)));
+        if controls.is_empty() || deviation < ALIKE {
+            continue;
+        }
+        for (index, arm) in plan.arms.iter().enumerate().filter(|(index, _)| *index != control) {
+            let own = values(&members[index]);
+            if !own.is_empty() {
+                let standardised = (mean(&own) - mean(&controls)) / deviation;
+                found.push(Difference { arm: arm.name.clone(), what: what.clone(), standardised });
+            }
+        }
+    }
+    found.sort_by(|a, b| b.standardised.abs().total_cmp(&a.standardised.abs()));
+    found
+}
+
+fn covariates<'a>(all: &[&Candidate]) -> Vec<Covariate<'a>> {
+    let log = |value: Option<f64>| value.filter(|value| *value > 0.0).map(f64::ln);
+    let mut covariates: Vec<Covariate<'a>> = vec![
+        ("memory".to_owned(), Box::new(move |candidate| log(memory(candidate)))),
+        ("age".to_owned(), Box::new(move |candidate| log(candidate.age_seconds.map(|age| DAY + age)))),
+    ];
+    let is = |same: bool| Some(f64::from(u8::from(same)));
+    for role in shares(counts(all, |candidate| &candidate.role)) {
+        covariates.push((format!("role {role}"), Box::new(move |candidate| is(candidate.role == role))));
+    }
+    for host in shares(counts(all, |candidate| &candidate.host)) {
+        covariates.push((format!("host {host}"), Box::new(move |candidate| is(candidate.host == host))));
+    }
+    covariates
+}
+
+/// The shares to compare: of two, one tells the other.
+fn shares(counts: BTreeMap<String, usize>) -> Vec<String> {
+    let mut names: Vec<String> = counts.into_keys().collect();
+    if names.len() <= 2 {
+        names.truncate(1);
+    }
+    names
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// 0 for fewer than two values.
+fn deviation(values: &[f64]) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let middle = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
+    (squares / (values.len() - 1) as f64).sqrt()
+}

@@ -1,0 +1,122 @@
+//! Blocks of services that are alike, and who gets which arm within them.
+
+use std::collections::BTreeMap;
+
+use rand::Rng;
+use rand::seq::SliceRandom;
+
+use crate::Candidate;
+use crate::strata::{LEVELS, size_of, strata};
+
+/// Services that are alike, as indices of candidates, each with the index of its arm.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) stratum: String,
+    pub(crate) members: Vec<(usize, usize)>,
+}
+
+type Key = Vec<String>;
+
+/// Deals `arms` arms to the candidates.
+///
+/// Permuted blocks within strata (M. Zelen, "The randomization and stratification of patients to clinical trials",
+/// Journal of Chronic Diseases 27 (1974); W. F. Rosenberger and J. M. Lachin, "Randomization in Clinical Trials", 2nd
+/// edition 2016, chapters 3 and 7): a block holds every arm `rounds` times, in random order. What a stratum
+/// has beyond whole blocks goes, drawn at random, up to the stratum that it is a part of: age is given up first, then
+/// tercile, role, host. Within a stratum neighbours by size share a block (R. Greevy et al., "Optimal multivariate
+/// matching before randomization", Biostatistics 5 (2004)). What remains at the very end joins the block that is most
+/// like it, since a block without both the control and an arm tells nothing about that arm.
+///
+/// Blocks depend on what was known before and on chance, never on arms, and within a block every order of its arms is
+/// equally likely: that is what the permutation test within blocks takes for granted.
+pub(crate) fn deal(
+    candidates: &[Candidate],
+    arms: usize,
+    rounds: usize,
+    random: &mut impl Rng,
+) -> Vec<Block> {
+    let size = size_of(candidates);
+    let strata = strata(candidates);
+    let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+    for (index, stratum) in strata.iter().enumerate() {
+        groups.entry(stratum.to_vec()).or_default().push(index);
+    }
+    let mut blocks: Vec<(Key, Vec<usize>)> = Vec::new();
+    let mut rest = Vec::new();
+    for level in (0..=LEVELS).rev() {
+        let mut above: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for (key, mut members) in std::mem::take(&mut groups) {
+            members.shuffle(random);
+            let whole = members.len() / (arms * rounds) * arms * rounds;
+            // At the top a block of fewer rounds is better than none.
+            let whole = if level == 0 { members.len() / arms * arms } else { whole };
+            let left = members.split_off(whole);
+            members.sort_by(|a, b| by_size(&size, *a, *b));
+            blocks.extend(members.chunks(arms * rounds).map(|block| (key.clone(), block.to_vec())));
+            if level == 0 {
+                rest = left;
+            } else if !left.is_empty() {
+                above.entry(key[..level - 1].to_vec()).or_default().extend(left);
+            }
+        }
+        groups = above;
+    }
+    join_rest(&mut blocks, &strata, rest);
+    blocks
+        .into_iter()
+        .map(|(_, mut members)| {
+            members.sort_unstable();
+            let arms = arms_of(members.len(), arms, random);
+            Block { stratum: told(&strata, &members), members: members.into_iter().zip(arms).collect() }
+        })
+        .collect()
+}
+
+/// Smallest first; unknown sizes last; of equal ones the order of names decides.
+fn by_size(size: &[Option<f64>], a: usize, b: usize) -> std::cmp::Ordering {
+    let known = |index: usize| size[index].unwrap_or(f64::INFINITY);
+    known(a).total_cmp(&known(b)).then(a.cmp(&b))
+}
+
+/// Fewer services than arms join the block whose stratum is most like their own.
+fn join_rest(blocks: &mut [(Key, Vec<usize>)], strata: &[[String; LEVELS]], rest: Vec<usize>) {
+    let Some(first) = rest.first() else { return };
+    let common = rest.iter().fold(strata[*first].to_vec(), |key, index| prefix(&key, &strata[*index]));
+    let alike = blocks.iter_mut().max_by_key(|(key, _)| prefix(key, &common).len());
+    if let Some((key, members)) = alike {
+        *key = prefix(key, &common);
+        members.extend(rest);
+    }
+}
+
+fn prefix(a: &[String], b: &[String]) -> Key {
+    a.iter().zip(b).take_while(|(a, b)| a == b).map(|(a, _)| a.clone()).collect()
+}
+
+/// Every arm equally often, as far as that goes; which arms come once more is drawn. In random order.
+fn arms_of(services: usize, arms: usize, random: &mut impl Rng) -> Vec<usize> {
+    let mut dealt: Vec<usize> = (0..services / arms * arms).map(|place| place % arms).collect();
+    let mut further: Vec<usize> = (0..arms).collect();
+    further.shuffle(random);
+    dealt.extend(&further[..services % arms]);
+    dealt.shuffle(random);
+    dealt
+}
+
+/// What all services of a block have in common, and what they do not. A host that is the only one is not told.
+fn told(strata: &[[String; LEVELS]], members: &[usize]) -> String {
+    let first = &strata[members[0]];
+    let one_host = strata.iter().all(|stratum| stratum[0] == first[0]);
+    let (mut common, mut mixed) = (Vec::new(), Vec::new());
+    for (level, name) in ["hosts", "roles", "sizes", "ages"].into_iter().enumerate() {
+        if members.iter().any(|member| strata[*member][level] != first[level]) {
+            mixed.push(name);
+        } else if level > 0 || !one_host {
+            common.push(first[level].clone());
+        }
+    }
+    if !mixed.is_empty() {
+        common.push(format!("mixed {}", mixed.join(" and ")));
+    }
+    common.join(", ")
+}

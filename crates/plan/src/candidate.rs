@@ -1,0 +1,23 @@
+use heaptrial_model::ServiceName;
+use serde::{Deserialize, Serialize};
+
+/// A service that may take part, and what is known of it before the trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The service.
+    pub service: ServiceName,
+    /// The host it runs on, by its host name.
+    pub host: String,
+    /// What it does: `exit`, `relay`, ... of a Tor instance, else such as its unit's template.
+    pub role: String,
+    /// Services of one family are never restarted together; `None` has no family.
+    pub family: Option<String>,
+    /// Memory before the trial: the past median where there is one, else what it has now.
+    pub baseline_bytes: Option<u64>,
+    /// Work before the trial, such as bytes per second; makes the strata in place of memory where it is known of all.
+    pub bandwidth: Option<f64>,
+    /// Seconds since its start.
+    pub age_seconds: Option<f64>,
+    /// Seconds that a restart takes, from stop to ready.
+    pub restart_seconds: f64,
+}

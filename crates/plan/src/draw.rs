@@ -1,0 +1,181 @@
+//! Drawing a plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use heaptrial_model::{
+    Arm, HumanDuration, Metric, ServiceName, TrialName, TrialNameError, TrialPlan, TrialPlanError,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::blocks::deal;
+use crate::looks::with_end;
+use crate::order::{Restart, order};
+use crate::resolution::rounds_per_block;
+use crate::{Assignment, Build, Candidate, DrawnPlan};
+
+/// What a plan is drawn from.
+#[derive(Debug, Clone)]
+pub struct DrawRequest<'a> {
+    /// The trial as described.
+    pub trial: &'a TrialPlan,
+    /// The services that take part, in any order.
+    pub candidates: &'a [Candidate],
+    /// The build of each arm's allocator by the arm's name; arms on the services' own C library have none.
+    pub builds: &'a BTreeMap<String, Build>,
+    /// Decides everything random; at most [`MAX_SEED`].
+    pub seed: u64,
+    /// Version of Heaptrial.
+    pub tool_version: &'a str,
+}
+
+/// The largest seed: integers of TOML have a sign.
+pub const MAX_SEED: u64 = i64::MAX as u64;
+
+/// Why no plan can be drawn.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The trial's name cannot name files and units.
+    #[error(transparent)]
+    Name(#[from] TrialNameError),
+    /// The trial's description makes no trial.
+    #[error(transparent)]
+    Trial(#[from] TrialPlanError),
+    /// No length, and no look to take it from.
+    #[error("the trial has no duration; add one, such as duration = \"10d\"")]
+    NoDuration,
+    /// Nothing to compare the control to.
+    #[error("the trial has only its control; add an [[arm]] for what is to be compared to it")]
+    OneArm,
+    /// No services.
+    #[error("no services take part; check the patterns in `services`")]
+    NoServices,
+    /// An arm would stay empty.
+    #[error(
+        "{services} services cannot fill {arms} arms; each arm needs at least one, and an interval at least two: take more services or fewer arms (`heaptrial trial power` tells how many find what)"
+    )]
+    TooFewServices {
+        /// How many there are.
+        services: usize,
+        /// How many arms.
+        arms: usize,
+    },
+    /// The same service twice.
+    #[error("{service} of {host} is there twice")]
+    Twice {
+        /// The service.
+        service: ServiceName,
+        /// Its host.
+        host: String,
+    },
+    /// A restart interval that never comes, or always.
+    #[error("arm `{arm}`: restart_every must be from 1s to less than the trial's duration of {duration}")]
+    RestartEvery {
+        /// The arm.
+        arm: String,
+        /// The trial's length.
+        duration: HumanDuration,
+    },
+    /// A seed that TOML cannot hold.
+    #[error("the seed must be at most 9223372036854775807")]
+    Seed,
+}
+
+/// Draws a plan: the same for the same request, whatever the order of its candidates.
+///
+/// Services are dealt to arms in permuted blocks of alike services (`docs/trial-plan.md` tells how), the order of
+/// restarts is drawn in waves of one service per arm, and looks are fixed.
+pub fn draw(request: &DrawRequest<'_>) -> Result<DrawnPlan, PlanError> {
+    let trial = request.trial;
+    trial.name.parse::<TrialName>()?;
+    trial.check()?;
+    if request.seed > MAX_SEED {
+        return Err(PlanError::Seed);
+    }
+    let duration = trial.duration.or(trial.looks.last().copied()).filter(|duration| !duration.0.is_zero());
+    let duration = duration.ok_or(PlanError::NoDuration)?;
+    check_arms(&trial.arms, duration)?;
+    let candidates = sorted(request.candidates)?;
+    if candidates.len() < trial.arms.len() {
+        return Err(PlanError::TooFewServices { services: candidates.len(), arms: trial.arms.len() });
+    }
+    let mut plan = DrawnPlan {
+        name: trial.name.clone(),
+        id: String::new(),
+        tool_version: request.tool_version.to_owned(),
+        seed: request.seed,
+        metric: trial.metric.unwrap_or(Metric::Rss),
+        duration,
+        looks: with_end(&trial.looks, duration),
+        pace: trial.pace,
+        arms: trial.arms.clone(),
+        builds: request.builds.clone(),
+        services: assign(&candidates, &trial.arms, trial.pace.at_once, request.seed),
+    };
+    plan.id = plan.digest();
+    Ok(plan)
+}
+
+/// Refuses arms that make no trial of this length.
+pub(crate) fn check_arms(arms: &[Arm], duration: HumanDuration) -> Result<(), PlanError> {
+    if arms.len() < 2 {
+        return Err(PlanError::OneArm);
+    }
+    let fits = |every: HumanDuration| every >= HumanDuration::from_secs(1) && every < duration;
+    match arms.iter().find(|arm| !arm.treatment.restart_every.is_none_or(fits)) {
+        Some(arm) => Err(PlanError::RestartEvery { arm: arm.name.clone(), duration }),
+        None => Ok(()),
+    }
+}
+
+fn sorted(candidates: &[Candidate]) -> Result<Vec<Candidate>, PlanError> {
+    if candidates.is_empty() {
+        return Err(PlanError::NoServices);
+    }
+    let mut sorted = candidates.to_vec();
+    sorted.sort_by(|a, b| (&a.host, &a.service).cmp(&(&b.host, &b.service)));
+    let mut seen = BTreeSet::new();
+    match sorted.iter().find(|candidate| !seen.insert((&candidate.host, &candidate.service))) {
+        Some(twin) => Err(PlanError::Twice { service: twin.service.clone(), host: twin.host.clone() }),
+        None => Ok(sorted),
+    }
+}
+
+fn assign(candidates: &[Candidate], arms: &[Arm], at_once: u32, seed: u64) -> Vec<Assignment> {
+    // Streams of their own: the analysis draws its permutations from stream 0 of the same seed.
+    let random = |stream| {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(stream);
+        random
+    };
+    let rounds = rounds_per_block(candidates.len() / arms.len(), arms.len());
+    let blocks = deal(candidates, arms.len(), rounds, &mut random(1));
+    let mut dealt: Vec<(usize, usize, u32)> = Vec::with_capacity(candidates.len());
+    for (number, block) in blocks.iter().enumerate() {
+        dealt.extend(block.members.iter().map(|(index, arm)| (*index, *arm, number as u32)));
+    }
+    dealt.sort_unstable();
+    let restarts: Vec<Restart<'_>> = dealt
+        .iter()
+        .map(|(index, arm, _)| Restart {
+            arm: *arm,
+            host: &candidates[*index].host,
+            family: candidates[*index].family.as_deref(),
+        })
+        .collect();
+    order(&restarts, arms.len(), at_once as usize, &mut random(2))
+        .into_iter()
+        .map(|place| {
+            let (index, arm, block) = dealt[place];
+            let candidate = &candidates[index];
+            Assignment {
+                service: candidate.service.clone(),
+                host: candidate.host.clone(),
+                arm: arms[arm].name.clone(),
+                block,
+                stratum: blocks[block as usize].stratum.clone(),
+                family: candidate.family.clone(),
+            }
+        })
+        .collect()
+}

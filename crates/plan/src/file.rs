@@ -1,0 +1,326 @@
+//! The plan as a file.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use heaptrial_model::{HumanDuration, ServiceName, TrialName, TrialNameError, TrialPlan, TrialPlanError};
+use sha2::{Digest, Sha256};
+use toml::Value;
+
+use crate::draw::check_arms;
+use crate::{Build, DrawnPlan, PlanError};
+
+/// Why a file is not a plan, or no longer one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanFileError {
+    /// An id that no drawing made; it is written into unit files.
+    #[error(
+        "`{0}` is no id of a drawing; expected 16 hexadecimal digits, as `heaptrial trial plan` writes them"
+    )]
+    Id(String),
+    /// Not TOML, or not the fields of a plan.
+    #[error("the plan cannot be read: {0}")]
+    Syntax(String),
+    /// The name cannot name files and units.
+    #[error(transparent)]
+    Name(#[from] TrialNameError),
+    /// Arms, looks or pace that make no trial.
+    #[error(transparent)]
+    Trial(#[from] TrialPlanError),
+    /// Arms that make no trial of this length.
+    #[error(transparent)]
+    Arms(#[from] PlanError),
+    /// The last look is not the end.
+    #[error("the last look must be the trial's end, {duration}; the looks are: {looks}")]
+    LastLook {
+        /// The trial's length.
+        duration: HumanDuration,
+        /// The looks.
+        looks: String,
+    },
+    /// No services.
+    #[error("the plan has no services")]
+    NoServices,
+    /// A service in an arm that is not there.
+    #[error("{service} is assigned to `{arm}`, but the arms are {known}")]
+    UnknownArm {
+        /// The service.
+        service: ServiceName,
+        /// The arm named.
+        arm: String,
+        /// The arms that there are.
+        known: String,
+    },
+    /// An arm without services.
+    #[error("no service is assigned to the arm `{0}`; remove the arm, or assign services to it")]
+    EmptyArm(String),
+    /// The same service twice.
+    #[error("{service} of {host} is there twice; a service has one place and one arm")]
+    Twice {
+        /// The service.
+        service: ServiceName,
+        /// Its host.
+        host: String,
+    },
+    /// A text that cannot be.
+    #[error("{what} `{text}`: expected {expected}")]
+    Text {
+        /// Which text.
+        what: &'static str,
+        /// What it is.
+        text: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A build of an arm that is not there.
+    #[error("[builds] has `{arm}`, but the arms are {known}")]
+    UnknownBuild {
+        /// The arm named.
+        arm: String,
+        /// The arms that there are.
+        known: String,
+    },
+}
+
+/// A part of the file: what stands above it, its key, and its value.
+struct Part {
+    comment: &'static str,
+    key: &'static str,
+    value: String,
+}
+
+impl DrawnPlan {
+    /// The plan as TOML with comments.
+    pub fn to_toml(&self) -> String {
+        let mut text = format!(
+            "# The plan of the trial {}, as drawn by `heaptrial trial plan`.\n\
+             # Nothing is applied before `heaptrial trial start`. The file may be edited until then, as the comments\n\
+             # say; a plan that differs from what was drawn is called edited from then on.\n",
+            self.name
+        );
+        for part in self.parts() {
+            if !part.comment.is_empty() {
+                text.push('\n');
+                part.comment.lines().for_each(|line| {
+                    let _ = writeln!(text, "# {line}");
+                });
+            }
+            let _ = writeln!(text, "{} = {}", part.key, part.value);
+        }
+        text.push_str(
+            "\n# The very build of each arm's allocator. Must not be edited: services that run another file are\n\
+             # contaminated. Arms on the services' own C library have none.\n[builds]\n",
+        );
+        text + &self.builds_text()
+    }
+
+    /// Reads a plan and checks all that an edit may have broken. A plan that was edited and holds together is accepted;
+    /// [`DrawnPlan::is_edited`] tells.
+    pub fn from_toml(text: &str) -> Result<Self, PlanFileError> {
+        let plan: Self = toml::from_str(text).map_err(|error| PlanFileError::Syntax(error.to_string()))?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Whether this is no longer what was drawn.
+    pub fn is_edited(&self) -> bool {
+        self.id != self.digest()
+    }
+
+    /// The first 16 hexadecimal digits of the SHA-256 of all that the plan says, but its id.
+    pub fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for part in self.parts().iter().filter(|part| part.key != "id") {
+            digest.update(format!("{} = {}\n", part.key, part.value));
+        }
+        digest.update(self.builds_text());
+        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let looks: Vec<String> = self.looks.iter().map(|look| quoted(&look.to_string())).collect();
+        let arms: String = self.arms.iter().map(|arm| format!("    {},\n", arm_line(arm))).collect();
+        let part = |comment, key, value| Part { comment, key, value };
+        vec![
+            part("", "name", quoted(&self.name)),
+            part(
+                "What was drawn, by which version, from which seed. Must not be edited.",
+                "id",
+                quoted(&self.id),
+            ),
+            part("", "tool_version", quoted(&self.tool_version)),
+            part("", "seed", self.seed.to_string()),
+            part(
+                "Which reading is compared: rss, anon, pss or cgroup.",
+                "metric",
+                quoted(self.metric.as_str()),
+            ),
+            part(
+                "How long, from the last restart on, and when it is looked at. May be edited before the start; the last\n\
+                 look is the end. To add looks after the start makes false findings more likely.",
+                "duration",
+                quoted(&self.duration.to_string()),
+            ),
+            part("", "looks", format!("[{}]", looks.join(", "))),
+            part(
+                "How services are restarted: at_once are down or not yet healthy at any time, at most; pause is from one\n\
+                 restart to the next; a service that is not healthy within health_timeout has failed; it is committed\n\
+                 after settle; after failure_budget failures the run stops. May be edited.",
+                "pace",
+                format!(
+                    "{{ at_once = {}, pause = {}, health_timeout = {}, settle = {}, failure_budget = {} }}",
+                    self.pace.at_once,
+                    quoted(&self.pace.pause.to_string()),
+                    quoted(&self.pace.health_timeout.to_string()),
+                    quoted(&self.pace.settle.to_string()),
+                    self.pace.failure_budget
+                ),
+            ),
+            part(
+                "The arms; exactly one is the control. To change a treatment, draw a new plan: builds belong to it.",
+                "arms",
+                format!("[\n{arms}]"),
+            ),
+            part(
+                "The services in the order in which they are restarted. Lines may be removed (a service that shall not\n\
+                 take part), and moved as long as arms stay spread evenly; family may be set to keep services from being\n\
+                 restarted together. arm and block must not be edited: the analysis takes for granted that within a\n\
+                 block chance alone decided who got which arm.",
+                "services",
+                format!("[\n{}]", self.services_text()),
+            ),
+        ]
+    }
+
+    fn services_text(&self) -> String {
+        let lines = self.services.iter().map(|assignment| {
+            let mut line = format!(
+                "    {{ service = {}, host = {}, arm = {}, block = {}, stratum = {}",
+                quoted(assignment.service.as_str()),
+                quoted(&assignment.host),
+                quoted(&assignment.arm),
+                assignment.block,
+                quoted(&assignment.stratum)
+            );
+            if let Some(family) = &assignment.family {
+                let _ = write!(line, ", family = {}", quoted(family));
+            }
+            line + " },\n"
+        });
+        lines.collect()
+    }
+
+    fn builds_text(&self) -> String {
+        let lines = self.builds.iter().map(|(arm, build)| {
+            let version = build.version.as_ref();
+            let version = version.map_or(String::new(), |text| format!(", version = {}", quoted(text)));
+            let (file, sha256) = (quoted(&build.file), quoted(&build.sha256));
+            format!("{} = {{ file = {file}{version}, sha256 = {sha256} }}\n", quoted(arm))
+        });
+        lines.collect()
+    }
+
+    /// Checks what types do not.
+    fn check(&self) -> Result<(), PlanFileError> {
+        self.name.parse::<TrialName>()?;
+        let is_digest =
+            self.id.len() == 16 && self.id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_digest {
+            return Err(PlanFileError::Id(self.id.escape_debug().to_string()));
+        }
+        let trial = TrialPlan {
+            name: self.name.clone(),
+            services: None,
+            duration: Some(self.duration),
+            metric: Some(self.metric),
+            looks: self.looks.clone(),
+            pace: self.pace,
+            arms: self.arms.clone(),
+        };
+        trial.check()?;
+        check_arms(&self.arms, self.duration)?;
+        if self.looks.last() != Some(&self.duration) {
+            let looks: Vec<String> = self.looks.iter().map(ToString::to_string).collect();
+            return Err(PlanFileError::LastLook { duration: self.duration, looks: looks.join(", ") });
+        }
+        self.check_services()?;
+        self.builds.iter().try_for_each(|(arm, build)| self.check_build(arm, build))
+    }
+
+    fn known_arms(&self) -> String {
+        self.arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    fn check_services(&self) -> Result<(), PlanFileError> {
+        if self.services.is_empty() {
+            return Err(PlanFileError::NoServices);
+        }
+        let mut seen = BTreeSet::new();
+        for assignment in &self.services {
+            let service = assignment.service.clone();
+            if !seen.insert((&assignment.host, &assignment.service)) {
+                return Err(PlanFileError::Twice { service, host: assignment.host.clone() });
+            }
+            if self.arms.iter().all(|arm| arm.name != assignment.arm) {
+                let arm = assignment.arm.clone();
+                return Err(PlanFileError::UnknownArm { service, arm, known: self.known_arms() });
+            }
+            check_text("host", &assignment.host)?;
+            assignment.family.iter().try_for_each(|family| check_text("family", family))?;
+        }
+        let empty =
+            self.arms.iter().find(|arm| self.services.iter().all(|assigned| assigned.arm != arm.name));
+        empty.map_or(Ok(()), |arm| Err(PlanFileError::EmptyArm(arm.name.clone())))
+    }
+
+    /// The file's name becomes a part of a path.
+    fn check_build(&self, arm: &str, build: &Build) -> Result<(), PlanFileError> {
+        if self.arms.iter().all(|known| known.name != arm) {
+            return Err(PlanFileError::UnknownBuild { arm: arm.to_owned(), known: self.known_arms() });
+        }
+        let bad = |what, text: &str, expected| PlanFileError::Text { what, text: text.to_owned(), expected };
+        let digest = build.sha256.len() == 64
+            && build.sha256.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+        if !digest {
+            return Err(bad("sha256", &build.sha256, "64 hexadecimal digits"));
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+        let file =
+            !build.file.is_empty() && build.file.chars().all(plain) && !build.file.starts_with(['.', '-']);
+        if file { Ok(()) } else { Err(bad("file", &build.file, "the name of a library without a folder")) }
+    }
+}
+
+fn check_text(what: &'static str, text: &str) -> Result<(), PlanFileError> {
+    let fits = (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    let expected = "1 to 255 printable characters";
+    if fits { Ok(()) } else { Err(PlanFileError::Text { what, text: text.to_owned(), expected }) }
+}
+
+fn arm_line(arm: &heaptrial_model::Arm) -> String {
+    let mut line = format!("{{ name = {}", quoted(&arm.name));
+    if arm.control {
+        line.push_str(", control = true");
+    }
+    if let Some(allocator) = &arm.treatment.allocator {
+        let _ = write!(line, ", allocator = {}", quoted(&allocator.to_string()));
+    }
+    if !arm.treatment.torrc.is_empty() {
+        let options: Vec<String> = arm
+            .treatment
+            .torrc
+            .iter()
+            .map(|(name, value)| format!("{} = {}", quoted(name), quoted(value)))
+            .collect();
+        let _ = write!(line, ", torrc = {{ {} }}", options.join(", "));
+    }
+    if let Some(every) = arm.treatment.restart_every {
+        let _ = write!(line, ", restart_every = {}", quoted(&every.to_string()));
+    }
+    line + " }"
+}
+
+/// As a TOML string, also where it stands as a key. All texts of a plan are one line.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}

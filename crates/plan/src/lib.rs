@@ -1,0 +1,26 @@
+//! The plan of a field trial: random assignment within blocks, order and cost of restarts, looks. Pure: what is known
+//! of the services comes in, a plan goes out; the seed decides everything random.
+//!
+//! [`draw`] makes a [`DrawnPlan`] of a trial and its [`Candidate`]s; [`balance`] and [`restart_cost`] tell what it is
+//! like; [`DrawnPlan::to_toml`] and [`DrawnPlan::from_toml`] are its file.
+
+mod balance;
+mod blocks;
+mod candidate;
+mod cost;
+mod draw;
+mod drawn;
+mod file;
+mod looks;
+mod order;
+mod resolution;
+mod strata;
+
+pub use balance::{ArmBalance, Balance, Difference, Spread, WORTH_A_WORD, balance};
+pub use candidate::Candidate;
+pub use cost::{RestartCost, restart_cost};
+pub use draw::{DrawRequest, MAX_SEED, PlanError, draw};
+pub use drawn::{Assignment, Build, DrawnPlan};
+pub use file::PlanFileError;
+pub use looks::default_looks;
+pub use resolution::smallest_p_value;

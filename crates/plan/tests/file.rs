@@ -1,0 +1,96 @@
+//! The plan as a file, and edits of it.
+
+mod support;
+
+use heaptrial_model::TrialPlan;
+use heaptrial_plan::{Candidate, DrawRequest, DrawnPlan, PlanFileError, draw};
+use support::{build, fleet};
+
+const TRIAL: &str = r#"
+    name = "five-way"
+    duration = "10d"
+    [[arm]]
+    name = "glibc"
+    control = true
+    allocator = "glibc"
+    [[arm]]
+    name = "mimalloc \"2.0.9\", # = secure"
+    allocator = "mimalloc@2.0.9+secure?purge_delay=0"
+    [[arm]]
+    name = "dircache-0"
+    allocator = "glibc"
+    torrc = { DirCache = "0", ContactInfo = "a 'quoted' \"name\"" }
+    restart_every = "2d"
+"#;
+
+fn plan() -> DrawnPlan {
+    let trial = TrialPlan::from_toml(TRIAL).unwrap();
+    let builds = [(trial.arms[1].name.clone(), build("libmimalloc-secure.so.2.0"))].into();
+    let candidates: Vec<Candidate> = fleet(11)
+        .into_iter()
+        .enumerate()
+        .map(|(number, candidate)| Candidate { family: (number < 3).then(|| "f1".to_owned()), ..candidate })
+        .collect();
+    let request = DrawRequest {
+        trial: &trial,
+        candidates: &candidates,
+        builds: &builds,
+        seed: 7,
+        tool_version: "1.2.3",
+    };
+    draw(&request).unwrap()
+}
+
+#[test]
+fn the_file_reads_well() {
+    insta::assert_snapshot!(plan().to_toml());
+}
+
+#[test]
+fn allowed_edits_are_noticed_and_accepted() {
+    let drawn = plan();
+    let text = drawn.to_toml();
+    assert!(!DrawnPlan::from_toml(&text).unwrap().is_edited());
+    // Comments and spaces say nothing.
+    let respaced = text.replace("seed = 7", "seed   = 7 # mine");
+    assert!(!DrawnPlan::from_toml(&respaced).unwrap().is_edited());
+    let paced = DrawnPlan::from_toml(&text.replace("at_once = 1", "at_once = 2")).unwrap();
+    assert!(paced.is_edited() && paced.pace.at_once == 2);
+    let without = text.lines().filter(|line| !line.contains("tor@r004.service"));
+    let without = DrawnPlan::from_toml(&without.collect::<Vec<_>>().join("\n")).unwrap();
+    assert!(without.is_edited() && without.services.len() == 10);
+}
+
+#[test]
+fn edits_that_break_the_plan_are_refused() {
+    let text = plan().to_toml();
+    let refused = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        DrawnPlan::from_toml(&text.replacen(from, to, 1)).unwrap_err()
+    };
+    let message = |from: &str, to: &str| refused(from, to).to_string();
+    assert!(matches!(refused("tor@r000.service", "tor@r001.service"), PlanFileError::Twice { .. }));
+    assert!(message("\"tor@r004.service\"", "\"tor@r4;reboot\"").contains("not a service name"));
+    assert!(matches!(
+        refused("arm = \"dircache-0\"", "arm = \"dircache\""),
+        PlanFileError::UnknownArm { .. }
+    ));
+    assert!(message("arm = \"dircache-0\", ", "").contains("arm"));
+    assert!(message("family = ", "famliy = ").contains("famliy"));
+    assert!(message("looks = [\"3d\", \"7d\"", "looks = [\"7d\", \"3d\"").contains("ascend"));
+    assert!(matches!(refused("duration = \"10d\"", "duration = \"12d\""), PlanFileError::LastLook { .. }));
+    assert!(message(", control = true", "").contains("exactly one arm"));
+    assert!(message("at_once = 1", "at_once = 0").contains("at_once"));
+    assert!(matches!(refused("name = \"five-way\"", "name = \"../x\""), PlanFileError::Name(_)));
+    assert!(matches!(refused("libmimalloc-secure.so.2.0", "../../evil.so"), PlanFileError::Text { .. }));
+    assert!(matches!(refused("sha256 = \"ab", "sha256 = \"zz"), PlanFileError::Text { .. }));
+    assert!(message("restart_every = \"2d\"", "restart_every = \"20d\"").contains("restart_every"));
+    assert!(message("DirCache\" = \"0\"", "DirCache\" = \"0\\nORPort 1\"").contains("torrc option"));
+    let arm = "    { name = \"dircache-0\"";
+    let further = format!("    {{ name = \"further\" }},\n{arm}");
+    assert_eq!(refused(arm, &further), PlanFileError::EmptyArm("further".to_owned()));
+    let cut = &text[..text.find("services = [").unwrap()];
+    assert!(matches!(DrawnPlan::from_toml(cut), Err(PlanFileError::Syntax(_))));
+    let none = format!("{cut}services = []\n[builds]\n");
+    assert_eq!(DrawnPlan::from_toml(&none), Err(PlanFileError::NoServices));
+}
