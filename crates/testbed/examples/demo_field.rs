@@ -1,0 +1,144 @@
+//! The whole story of a field trial on a throw-away host: `demo_field BUILD_FOLDER REPORT_FOLDER [INSTANCES]`.
+//!
+//! Real relays as instances of `tor@.service` on a private network, a trial of five arms planned, started, sampled,
+//! looked at and reverted, each command as one types it. The host is gone at the end; the report stays.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use heaptrial_testbed::{Container, Options, PrivateDirectory, Snapshot, Testbed, TorInstances};
+
+type Failure = Box<dyn std::error::Error>;
+
+const LIMIT: Duration = Duration::from_secs(600);
+/// What a trial may change.
+const CHANGED: [&str; 2] = ["/etc", "/usr"];
+/// A tenth of a minute, so that minutes show what days do.
+const FAST_AGENT: &str =
+    "[Service]\nExecStart=\nExecStart=/usr/lib/heaptrial/bin/heaptrial agent --interval 2s\n";
+const TRIAL: &str = r#"name = "five-way"
+services = "tor@*"
+duration = "10m"
+looks = ["5m", "10m"]
+metric = "anon"
+
+[pace]
+at_once = 2
+pause = "1s"
+settle = "1s"
+
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+
+[[arm]]
+name = "jemalloc-5.3.0"
+allocator = "jemalloc@5.3.0"
+
+[[arm]]
+name = "mimalloc-2.0.9"
+allocator = "mimalloc@2.0.9"
+
+[[arm]]
+name = "dircache-0"
+allocator = "glibc"
+torrc = { DirCache = "0" }
+
+[[arm]]
+name = "restart-2m"
+allocator = "glibc"
+restart_every = "2m"
+"#;
+
+fn main() -> Result<(), Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let usage = "usage: demo_field BUILD_FOLDER REPORT_FOLDER [INSTANCES]";
+    let build = PathBuf::from(arguments.next().ok_or(usage)?).canonicalize()?;
+    let reports = PathBuf::from(arguments.next().ok_or(usage)?);
+    let instances: usize = arguments.next().map_or(Ok(10), |text| text.parse())?;
+
+    say(
+        "A throw-away host with a real systemd boots (the first time its files are installed, which takes a minute).",
+    )?;
+    let base = Testbed::prepare()?;
+    let host = Container::boot(&base, Options::new().bind(&build, "/ht"))?;
+    let torrc = host.install_private_directory(&PrivateDirectory {
+        loaded: instances,
+        ..PrivateDirectory::new(build.join("examples/private_directory"))
+    })?;
+    let relays = TorInstances::new(instances, torrc);
+    let units = host.install_tor_instances(&relays)?;
+    host.start(&units)?;
+    say(&format!("{instances} real relays start, as tor@NAME.service on a private network of their own."))?;
+    host.wait_for_bootstrap(&relays.names, LIMIT)?;
+    host.write("/etc/systemd/system/heaptrial-agent.service.d/demo.conf", FAST_AGENT, 0o644)?;
+    host.write("/root/five-way.toml", TRIAL, 0o644)?;
+    host.try_ok(&["ln", "-s", "/ht/heaptrial", "/usr/local/bin/heaptrial"])?;
+
+    show(&host, "services tor@relay*")?;
+    say(
+        "A trial is described in a file (`heaptrial trial new` writes one with comments); this one has five arms:",
+    )?;
+    println!("{TRIAL}");
+    show(&host, "trial plan five-way.toml --seed 7")?;
+    let before = Snapshot::of(&host, &CHANGED)?;
+    show(&host, "preflight tor@relay01.service --allocator mimalloc@2.0.9")?;
+    show(&host, "trial start five-way --yes")?;
+    say("The agent samples. Five minutes until the first look that was planned.")?;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(270) {
+        std::thread::sleep(Duration::from_secs(90));
+        show(&host, "trial status five-way")?;
+    }
+    show(&host, "trial look five-way")?;
+    show(&host, "trial stop five-way --revert --yes --pause 0s")?;
+    let changed = before.difference(&Snapshot::of(&host, &CHANGED)?);
+    if !changed.is_empty() {
+        return Err(format!("not everything is as before: {changed:?}").into());
+    }
+    say("Every file below /etc and /usr is byte by byte as it was before the trial.")?;
+    show(&host, "report five-way --out /root/report")?;
+    let copied = copy(&host.root().join("root/report"), &reports)?;
+    say(&format!(
+        "The report's {copied} files are in {}: open report.html. The host is gone.",
+        reports.display()
+    ))
+}
+
+/// Runs one command as one types it. Exit code 4 of a look is an answer, not a failure.
+fn show(host: &Container, arguments: &str) -> Result<(), Failure> {
+    println!("$ heaptrial {arguments}");
+    std::io::stdout().flush()?;
+    let mut command = host.try_command("/usr/bin/env")?;
+    command.args(["-C", "/root", "HOME=/root", "/ht/heaptrial"]).args(arguments.split_whitespace());
+    let status = command.stdin(Stdio::null()).status()?;
+    println!();
+    match status.code() {
+        Some(0 | 4) => Ok(()),
+        code => Err(format!("heaptrial {arguments} ended with {code:?}").into()),
+    }
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    println!("# {text}\n");
+    Ok(std::io::stdout().flush()?)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<usize, Failure> {
+    std::fs::create_dir_all(to)?;
+    let mut copied = 0;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copied += copy(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+            copied += 1;
+        }
+    }
+    Ok(copied)
+}

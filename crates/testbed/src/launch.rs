@@ -1,0 +1,94 @@
+//! Starting systemd-nspawn, and finding the systemd in it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::cgroup::{Cgroups, wait_for};
+use crate::state::State;
+use crate::{TestbedError, disk, recipe};
+
+/// Starts the container of `folder` and gives its supervisor and the process id of its systemd, which
+/// listens to `systemctl` by then.
+pub(crate) fn launch(folder: &Path, state: &State, limit: Duration) -> Result<(Child, u32), TestbedError> {
+    state.cgroups.create()?;
+    let console_path = folder.join("console");
+    let console = File::create(&console_path).map_err(TestbedError::file("cannot create", &console_path))?;
+    let errors = console.try_clone().map_err(TestbedError::file("cannot open", &console_path))?;
+    let mut command = command(folder, state);
+    command.stdin(Stdio::null()).stdout(console).stderr(errors).process_group(0);
+    let entrances = state.cgroups.entrances()?;
+    let enter = move || -> io::Result<()> {
+        for entrance in &entrances {
+            rustix::io::write(entrance, b"0")?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only write(2) is called, on files that are open already.
+    unsafe { command.pre_exec(enter) };
+    let mut supervisor = command.spawn().map_err(|source| TestbedError::Start {
+        program: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })?;
+    let said = || fs::read_to_string(&console_path).unwrap_or_default();
+    let found = wait_for("the start of systemd", limit, || {
+        if let Ok(Some(status)) = supervisor.try_wait() {
+            return Ok(Err(status));
+        }
+        leader(supervisor.id()).map(Ok).ok_or_else(said)
+    });
+    match found {
+        Ok(Ok(leader)) => Ok((supervisor, leader)),
+        Ok(Err(status)) => Err(TestbedError::Failed {
+            command: format!("systemd-nspawn for {}", state.name),
+            status: status.to_string(),
+            output: said(),
+        }),
+        Err(error) => {
+            // Its processes are killed by the caller, who knows the cgroups.
+            let _ = supervisor.kill();
+            let _ = supervisor.wait();
+            Err(error)
+        }
+    }
+}
+
+fn command(folder: &Path, state: &State) -> Command {
+    let mut command = match &state.cgroups {
+        Cgroups::Own(_) => Command::new("systemd-nspawn"),
+        Cgroups::Scope { unit, .. } => {
+            let mut command = Command::new("systemd-run");
+            command
+                .args(["--scope", "--quiet", "--collect", "--property=Delegate=yes"])
+                .arg(format!("--unit={unit}"))
+                .args(["--", "systemd-nspawn"]);
+            command
+        }
+    };
+    command
+        .args(["--quiet", "--register=no", "--keep-unit", "--link-journal=no", "--private-network"])
+        .args(["--console=read-only", "--resolv-conf=off", "--timezone=off"])
+        .arg("--directory")
+        .arg(disk::root(folder))
+        .arg(format!("--machine={}", state.name));
+    for (host, container) in &state.binds {
+        command.arg(format!("--bind-ro={}:{}", host.display(), container.display()));
+    }
+    command.arg(recipe::INIT_PATH);
+    command
+}
+
+/// The child of systemd-nspawn that is systemd, once it listens.
+fn leader(supervisor: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).ok()?;
+    children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).find(|child: &u32| {
+        let is_systemd =
+            fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|name| name.trim() == "systemd");
+        let socket = fs::symlink_metadata(format!("/proc/{child}/root/run/systemd/private"));
+        is_systemd && socket.is_ok_and(|socket| socket.file_type().is_socket())
+    })
+}

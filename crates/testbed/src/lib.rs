@@ -1,0 +1,40 @@
+//! Throw-away hosts with a real systemd, for tests, benchmarks and demonstrations.
+//!
+//! A [`Base`] is a root file system with systemd, Tor and the distribution's allocators, built once per cargo
+//! target folder. A [`Container`] boots it with a disk of its own, no network but loopback, and a cgroup of its
+//! own, in less than a second; power can be cut and the container booted again. Everything is removed on drop,
+//! and what a killed test process left behind is removed by the next [`Testbed::prepare`].
+//!
+//! ```no_run
+//! use heaptrial_testbed::{Container, Options, Snapshot, Testbed};
+//!
+//! let Some(base) = Testbed::for_test() else { return };
+//! let mut host = Container::boot(&base, Options::new().bind("target/debug", "/ht")).unwrap();
+//! let before = Snapshot::of(&host, &["/etc"]).unwrap();
+//! host.ok(&["systemctl", "is-system-running"]);
+//! host.power_cut().unwrap();
+//! host.boot_again().unwrap();
+//! assert_eq!(before.difference(&Snapshot::of(&host, &["/etc"]).unwrap()), Vec::<String>::new());
+//! ```
+
+mod base;
+mod cgroup;
+mod churn;
+mod container;
+mod disk;
+mod error;
+mod files;
+mod folder;
+mod launch;
+mod recipe;
+mod snapshot;
+mod state;
+mod tor;
+
+pub use base::{Base, Testbed};
+pub use churn::ChurnService;
+pub use container::{Container, Options};
+pub use error::{TestbedError, Unavailable};
+pub use folder::example_program;
+pub use snapshot::{Entry, Kind, Snapshot};
+pub use tor::{PrivateDirectory, TorInstances};

@@ -1,0 +1,162 @@
+//! What the root file system is made of.
+
+use std::fs;
+use std::process::Command;
+
+use sha2::{Digest, Sha256};
+
+use crate::Unavailable;
+
+/// Packages besides those that are essential.
+const PACKAGES: [&str; 11] = [
+    "adduser",
+    "apparmor",
+    "dbus",
+    "iproute2",
+    "libcap2-bin",
+    "libjemalloc2",
+    "procps",
+    "systemd",
+    "systemd-sysv",
+    "tor",
+    "util-linux",
+];
+
+/// First process of a container. systemd-nspawn mounts cgroup v1 controllers read-only, and systemd can then
+/// account nothing.
+const INIT: &str = "#!/bin/sh
+for controller in memory cpu cpuacct blkio pids; do
+    if [ -e /sys/fs/cgroup/$controller/cgroup.procs ]; then
+        mount -o remount,bind,rw /sys/fs/cgroup/$controller
+    fi
+done
+exec /lib/systemd/systemd
+";
+
+/// Path of [`INIT`] in a container.
+pub(crate) const INIT_PATH: &str = "/testbed-init";
+
+/// Files that are written over those of the packages: path, content, mode.
+const FILES: [(&str, &str, u32); 5] = [
+    ("etc/hostname", "testbed\n", 0o644),
+    ("etc/hosts", "127.0.0.1 localhost\n127.0.1.1 testbed\n::1 localhost\n", 0o644),
+    // Empty, so that the first boot gives the container an identity of its own.
+    ("etc/machine-id", "", 0o444),
+    // A container has no network; should anything ask for a name, it asks loopback.
+    ("etc/resolv.conf", "nameserver 127.0.0.1\n", 0o644),
+    ("testbed-init", INIT, 0o755),
+];
+
+/// Units that would wake up by themselves or start a Tor that nobody asked for, and how this host reaches its
+/// package mirror.
+const REMOVED: [&str; 3] = [
+    "etc/systemd/system/timers.target.wants",
+    "etc/systemd/system/multi-user.target.wants/tor.service",
+    "etc/apt/apt.conf.d/99mmdebstrap",
+];
+
+/// How the root file system is built.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    suite: String,
+    packages: Vec<&'static str>,
+}
+
+impl Recipe {
+    /// For this host's distribution, so that programs built here run there.
+    pub(crate) fn of_this_host() -> Result<Self, Unavailable> {
+        let path = "/etc/os-release";
+        let text =
+            fs::read_to_string(path).map_err(|error| Unavailable(format!("cannot read {path}: {error}")))?;
+        let suite = text
+            .lines()
+            .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+            .map(|name| name.trim_matches('"').to_owned())
+            .filter(|name| !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric()))
+            .ok_or_else(|| Unavailable(format!("{path} names no release (VERSION_CODENAME)")))?;
+        let mimalloc = match suite.as_str() {
+            "bookworm" | "jammy" | "noble" => Some("libmimalloc2.0"),
+            "trixie" => Some("libmimalloc3"),
+            _ => None,
+        };
+        Ok(Self { packages: PACKAGES.into_iter().chain(mimalloc).collect(), suite })
+    }
+
+    /// Short and different for each recipe.
+    pub(crate) fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(format!("{} {:?} {FILES:?} {REMOVED:?}", self.suite, self.packages));
+        hex::encode(&hash.finalize()[..6])
+    }
+
+    /// The program that unpacks the packages into `folder`.
+    pub(crate) fn command(&self, folder: &std::path::Path) -> Command {
+        let mut command = Command::new("mmdebstrap");
+        command
+            .args(["--quiet", "--variant=minbase"])
+            .arg(format!("--include={}", self.packages.join(",")))
+            .args(
+                ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"]
+                    .map(|unneeded| format!("--dpkgopt=path-exclude={unneeded}")),
+            )
+            .args(apt_options().iter().map(|option| format!("--aptopt={option}")))
+            .arg(&self.suite)
+            .arg(folder)
+            .args(mirrors(&self.suite));
+        command
+    }
+
+    /// Makes the unpacked packages a host.
+    pub(crate) fn finish(&self, root: &std::path::Path) -> std::io::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        for path in REMOVED {
+            let path = root.join(path);
+            match fs::symlink_metadata(&path) {
+                Ok(found) if found.is_dir() => fs::remove_dir_all(&path)?,
+                Ok(_) => fs::remove_file(&path)?,
+                Err(_) => {}
+            }
+        }
+        for (path, content, mode) in FILES {
+            let path = root.join(path);
+            if fs::symlink_metadata(&path).is_ok() {
+                fs::remove_file(&path)?;
+            }
+            fs::write(&path, content)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where this host gets the packages of its distribution from; none if it is not known, which means
+/// mmdebstrap's default.
+fn mirrors(suite: &str) -> Vec<String> {
+    let format = "$(ORIGIN)\t$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)";
+    let output =
+        Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]).output();
+    let Ok(output) = output else { return Vec::new() };
+    let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| {
+            let [origin, uri, release, component] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
+            let own = ["Debian", "Ubuntu"].contains(&origin) && release.starts_with(suite);
+            own.then(|| format!("deb {uri} {release} {component}"))
+        })
+        .collect();
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+/// How this host reaches its mirrors: proxies and the like.
+fn apt_options() -> Vec<String> {
+    const PASSED_ON: [&str; 4] =
+        ["Acquire::http::Proxy", "Acquire::https::", "Acquire::Check-", "Acquire::Retries"];
+    let Ok(output) = Command::new("apt-config").arg("dump").output() else { return Vec::new() };
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter(|line| PASSED_ON.iter().any(|prefix| line.starts_with(prefix)) && !line.ends_with("\"\";"))
+        .map(|line| line.trim_end_matches(';').to_owned())
+        .collect()
+}
