@@ -1,0 +1,111 @@
+//! The two clocks: ages and pauses are of the boot clock; the wall clock may be set.
+
+use heaptrial_host::Instant;
+use heaptrial_model::{HumanDuration, LifeKey};
+use heaptrial_store::NewTrial;
+use std::time::Duration;
+
+/// A smaller change from one tick to the next is the clock being disciplined, not set.
+const JUMP_US: i64 = 1_000_000;
+
+/// A duration in microseconds.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// For texts.
+pub(crate) fn human(us: i64) -> HumanDuration {
+    let rounded = if us >= 10_000_000 { us / 1_000_000 * 1_000_000 } else { us / 1_000 * 1_000 };
+    HumanDuration(Duration::from_micros(rounded.max(0) as u64))
+}
+
+/// When a life began.
+pub(crate) fn start_of(key: &LifeKey, now: Instant) -> Instant {
+    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+    let boottime_us = (u128::from(key.start_ticks) * 1_000_000 / u128::from(ticks_per_second)) as i64;
+    Instant { wall_us: now.wall_us - (now.boottime_us - boottime_us), boottime_us }
+}
+
+/// When a trial began.
+#[derive(Debug, Clone)]
+pub(crate) struct TrialStart {
+    boot_id: String,
+    wall_us: i64,
+    /// Only trials that noted it.
+    boottime_us: Option<i64>,
+}
+
+impl TrialStart {
+    pub(crate) fn of(plan: &NewTrial) -> Self {
+        Self {
+            boot_id: plan.boot_id.clone(),
+            wall_us: plan.started_wall_us,
+            boottime_us: plan.parameters["started_boottime_us"].as_i64(),
+        }
+    }
+
+    /// Whether it is after the start of a life that was met while the trial ran.
+    pub(crate) fn is_after(&self, boot_id: &str, life: Instant) -> bool {
+        if self.boot_id != boot_id {
+            // The host was started anew since; its wall clock may have begun anywhere.
+            return false;
+        }
+        match self.boottime_us {
+            Some(boottime_us) => life.boottime_us < boottime_us,
+            None => life.wall_us < self.wall_us,
+        }
+    }
+}
+
+/// Notices when the wall clock was set.
+#[derive(Debug, Default)]
+pub(crate) struct WallClock {
+    offset_us: Option<i64>,
+}
+
+impl WallClock {
+    /// By how much it was set since the last call, in microseconds.
+    pub(crate) fn jumped(&mut self, now: Instant) -> Option<i64> {
+        let offset_us = now.wall_us - now.boottime_us;
+        let before = self.offset_us.replace(offset_us)?;
+        let by = offset_us - before;
+        (by.abs() >= JUMP_US).then_some(by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_is_noticed_and_one_that_is_slewed_is_not() {
+        let mut clock = WallClock::default();
+        let at = |boottime_us, offset| Instant { wall_us: boottime_us + offset, boottime_us };
+        assert_eq!(clock.jumped(at(0, 5_000_000)), None);
+        assert_eq!(clock.jumped(at(60_000_000, 5_030_000)), None);
+        assert_eq!(clock.jumped(at(120_000_000, -3_594_970_000)), Some(-3_600_000_000));
+        assert_eq!(clock.jumped(at(180_000_000, -3_594_970_000)), None);
+    }
+
+    #[test]
+    fn setting_the_clock_makes_no_life_older_or_younger_than_its_trial() {
+        let start = TrialStart { boot_id: "boot".into(), wall_us: 900, boottime_us: Some(500) };
+        let life = |wall_us, boottime_us| Instant { wall_us, boottime_us };
+        // The clock was set back since the trial began, or forward.
+        assert!(!start.is_after("boot", life(100, 501)));
+        assert!(start.is_after("boot", life(2_000, 499)));
+        assert!(!start.is_after("a later boot", life(100, 1)));
+        let without = TrialStart { boottime_us: None, ..start };
+        assert!(without.is_after("boot", life(899, 501)) && !without.is_after("boot", life(900, 1)));
+        assert!(!without.is_after("a later boot", life(100, 1)));
+    }
+
+    #[test]
+    fn a_start_is_told_on_both_clocks() {
+        let key = LifeKey { boot_id: "boot".into(), pid: 1, start_ticks: 200 };
+        let hz = rustix::param::clock_ticks_per_second() as i64;
+        let start = start_of(&key, Instant { wall_us: 100_000_000, boottime_us: 50_000_000 });
+        assert_eq!(start.boottime_us, 200 * 1_000_000 / hz);
+        assert_eq!(start.wall_us - start.boottime_us, 50_000_000);
+    }
+}

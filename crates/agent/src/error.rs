@@ -1,0 +1,53 @@
+use std::path::PathBuf;
+
+use heaptrial_host::HostError;
+use heaptrial_host::systemd::SystemdError;
+use heaptrial_store::StoreError;
+
+/// Why the agent cannot start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The database cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// systemd cannot be asked.
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
+    /// `/proc` cannot be read.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Another agent is at work.
+    #[error("another agent samples into {database} already (it holds {lock}); stop it first")]
+    Running {
+        /// The database.
+        database: PathBuf,
+        /// The file that it has locked.
+        lock: PathBuf,
+    },
+    /// A file cannot be made or locked.
+    #[error("cannot {doing} {path}: {source}")]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// Metrics cannot be served.
+    #[error("cannot serve metrics at {address}: {source}")]
+    Metrics {
+        /// Where.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The system refuses what the agent needs.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,154 @@
+//! Services of the host that are in no trial, sampled as a trial of kind `host` with the one arm `as found`. Their past
+//! memory is what a later trial is planned with.
+
+use std::collections::{BTreeSet, HashMap};
+
+use heaptrial_host::Instant;
+use heaptrial_model::{Arm, Metric, ServiceName, Treatment};
+use heaptrial_store::{NewService, NewTrial, StoreError};
+
+use crate::session::Session;
+use crate::watched::Seat;
+
+/// New services are looked for this often.
+const EVERY_US: i64 = 600_000_000;
+/// And where systemd could not be asked, again after this long.
+const AGAIN_US: i64 = 10_000_000;
+const NAME: &str = "host";
+const ARM: &str = "as found";
+
+impl Session {
+    /// Looks for services of the host that match the patterns and are not sampled yet.
+    pub(crate) fn refresh_host(&mut self) {
+        let now = Instant::now();
+        self.due.host_us = now.boottime_us + EVERY_US;
+        if let Err(error) = self.begin_host_trial(now) {
+            return self.ledger.tell(&error);
+        }
+        let patterns = self.config.host_patterns.clone();
+        let Some(names) = self.ask(|systemd| systemd.service_names(&patterns)) else {
+            self.due.host_us = now.boottime_us + AGAIN_US;
+            return;
+        };
+        self.drop_absent(&names);
+        let new: Vec<ServiceName> =
+            names.into_iter().filter(|name| !self.watched.contains_key(name)).collect();
+        if new.is_empty() {
+            return;
+        }
+        if let Err(error) = self.seat_host_services(new, now) {
+            self.ledger.tell(&error);
+        }
+        self.due.tick_us = self.due.tick_us.min(now.boottime_us + 1_000_000);
+    }
+
+    /// Forgets services that were sampled for the host alone, are not listed any more, and do not run. Units that exist
+    /// for one run only would gather without end.
+    fn drop_absent(&mut self, listed: &[ServiceName]) {
+        let listed: BTreeSet<&ServiceName> = listed.iter().collect();
+        self.watched.retain(|name, watched| {
+            let runs = watched.main.is_some() || watched.ended.is_some();
+            runs || listed.contains(name) || watched.seats.iter().any(|seat| !seat.of_host)
+        });
+    }
+
+    fn begin_host_trial(&mut self, now: Instant) -> Result<(), StoreError> {
+        if self.trials.iter().any(|trial| trial.of_host) {
+            return Ok(());
+        }
+        let trial = NewTrial {
+            name: NAME.into(),
+            kind: "host".into(),
+            boot_id: self.boot_id.clone(),
+            host_facts: self.host_facts.clone(),
+            metric: Metric::Rss,
+            seed: 0,
+            repeats: 1,
+            planned_us: 0,
+            arms: vec![Arm { name: ARM.into(), control: true, treatment: Treatment::default() }],
+            parameters: serde_json::json!({}),
+            command: "heaptrial agent".into(),
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            started_wall_us: now.wall_us,
+        };
+        self.ledger.store.begin_field_trial(&trial, &[None], &[])?;
+        self.refresh_trials();
+        Ok(())
+    }
+
+    fn seat_host_services(&mut self, names: Vec<ServiceName>, now: Instant) -> Result<(), StoreError> {
+        let Some(trial_id) = self.trials.iter().find(|trial| trial.of_host).map(|trial| trial.id) else {
+            return Ok(());
+        };
+        let Some(arm_id) = self.ledger.store.arms(trial_id)?.first().map(|arm| arm.id) else { return Ok(()) };
+        let services = self.ledger.store.services(trial_id)?;
+        let known: HashMap<&str, i64> =
+            services.iter().map(|service| (service.name.as_str(), service.id)).collect();
+        let mut position = services.len() as u32;
+        for name in names {
+            let service_id = match known.get(name.as_str()) {
+                Some(id) => *id,
+                None => {
+                    position += 1;
+                    let service = NewService {
+                        name: name.to_string(),
+                        arm: 0,
+                        block: 0,
+                        position: position - 1,
+                        attributes: serde_json::Value::Null,
+                    };
+                    self.ledger.store.add_new_service(trial_id, arm_id, &service)?
+                }
+            };
+            self.seat(
+                name,
+                Seat {
+                    trial_id,
+                    service_id,
+                    arm: ARM.into(),
+                    trial: NAME.into(),
+                    of_host: true,
+                    expected: None,
+                    has_restart_timer: false,
+                    begins_after: None,
+                    earlier: None,
+                    life_id: None,
+                    older_than_trial: false,
+                    contamination: None,
+                    settled: false,
+                },
+                now,
+            );
+        }
+        self.look_for_mains();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ServiceName;
+    use crate::testing::{Fixture, UNIT, hours_ago};
+
+    #[test]
+    fn services_of_the_host_that_are_gone_are_forgotten() {
+        let name: ServiceName = UNIT.parse().unwrap();
+        for (kind, runs, listed, kept) in [
+            ("host", false, false, false),
+            ("host", false, true, true),
+            ("host", true, false, true),
+            ("field", false, false, true),
+        ] {
+            let mut fixture = Fixture::new();
+            fixture.session.config.host_patterns = vec!["heaptrial-test-*".into()];
+            fixture.begin(kind, None, hours_ago(1));
+            fixture.session.refresh_trials();
+            if runs {
+                fixture.find_main(hours_ago(1));
+            }
+            let names = if listed { vec![name.clone()] } else { Vec::new() };
+            fixture.session.drop_absent(&names);
+            assert_eq!(fixture.session.watched.contains_key(&name), kept, "{kind} {runs} {listed}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Writing into the database, also when it cannot be written to for a while.
+
+use std::collections::VecDeque;
+
+use heaptrial_model::{Ending, Identity};
+use heaptrial_store::{Store, StoreError};
+
+/// What waits for a database that cannot be written to, at most; later ones are dropped and counted.
+const PENDING_MOST: usize = 10_000;
+
+/// A small write that can wait.
+#[derive(Debug)]
+pub(crate) enum Write {
+    /// An event.
+    Event { trial_id: i64, service_id: Option<i64>, wall_us: i64, kind: &'static str, text: String },
+    /// The end of a life.
+    EndLife { life_id: i64, at: (i64, i64), ending: Ending },
+    /// What was found of a life.
+    Identity { life_id: i64, identity: Option<Box<Identity>>, contamination: Option<String> },
+}
+
+/// The database, with what could not be written yet, in order.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) store: Store,
+    pending: VecDeque<Write>,
+    dropped: u64,
+    told: bool,
+}
+
+impl Ledger {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store, pending: VecDeque::new(), dropped: 0, told: false }
+    }
+
+    /// Writes now, or as soon as that can be done.
+    pub(crate) fn submit(&mut self, write: Write) {
+        if self.pending.len() < PENDING_MOST {
+            self.pending.push_back(write);
+        } else {
+            self.dropped += 1;
+        }
+        self.flush();
+    }
+
+    /// Writes what waits.
+    pub(crate) fn flush(&mut self) {
+        while let Some(write) = self.pending.front() {
+            match apply(&mut self.store, write) {
+                Err(error) if error.is_passing() => return self.tell(&error),
+                // A trial that was removed meanwhile, say: it will never succeed.
+                Err(error) => eprintln!("{write:?} could not be recorded: {error}"),
+                Ok(()) => {}
+            }
+            self.pending.pop_front();
+        }
+        if self.dropped > 0 {
+            eprintln!("{} events were lost while the database could not be written to", self.dropped);
+            self.dropped = 0;
+        }
+        self.told = false;
+    }
+
+    /// Whether all is written.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Says once that the database cannot be written to.
+    pub(crate) fn tell(&mut self, error: &StoreError) {
+        if !self.told {
+            eprintln!("the database cannot be written to, which is tried again: {error}");
+            self.told = true;
+        }
+    }
+}
+
+fn apply(store: &mut Store, write: &Write) -> Result<(), StoreError> {
+    match write {
+        Write::Event { trial_id, service_id, wall_us, kind, text } => {
+            store.add_event(*trial_id, *service_id, *wall_us, kind, text)
+        }
+        Write::EndLife { life_id, at, ending } => store.end_life(*life_id, *at, ending),
+        Write::Identity { life_id, identity, contamination } => {
+            store.set_identity(*life_id, identity.as_deref(), contamination.as_deref())
+        }
+    }
+}

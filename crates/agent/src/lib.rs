@@ -1,0 +1,83 @@
+//! Samples the services of running trials on this host, keeps their ledger, and tells what happened to them.
+//!
+//! One thread does everything about time and the database: it waits for the end of main processes (pidfd), for the next
+//! tick, and for changes that commands make. What may take long has threads of its own: identifying processes, asking
+//! relays, serving metrics. Every tick of a trial is one transaction, so that a kill at any moment loses nothing that
+//! was committed; after a restart the ledger is continued, and what was missed is recorded as a gap.
+
+mod clock;
+mod ending;
+mod error;
+mod examine;
+mod host_trial;
+mod ledger;
+mod lives;
+mod manager;
+mod metrics;
+mod own;
+mod relays;
+mod session;
+#[cfg(test)]
+mod testing;
+mod tick;
+mod trials;
+mod unit_file;
+mod upkeep;
+mod watched;
+
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use error::AgentError;
+pub use metrics::{MetricsAddress, MetricsAddressError};
+pub use unit_file::{UNIT_FILE, UNIT_NAME, unit_file};
+
+use session::Session;
+
+/// What the agent does.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The host's database, created where it is missing.
+    pub database: PathBuf,
+    /// Time between two samples of a service.
+    pub interval: Duration,
+    /// Services of the host that are sampled too while they are in no trial, as patterns of unit names.
+    pub host_patterns: Vec<String>,
+    /// Where OpenMetrics are served, if at all.
+    pub metrics: Option<MetricsAddress>,
+    /// Samples are kept one by one for this long, then as medians and maxima of 15 minutes.
+    pub keep_raw: Duration,
+}
+
+impl Config {
+    /// The usual: once a minute, 14 days raw, no services but those of trials, no metrics.
+    pub fn new(database: PathBuf) -> Self {
+        Self {
+            database,
+            interval: Duration::from_secs(60),
+            host_patterns: Vec::new(),
+            metrics: None,
+            keep_raw: Duration::from_secs(14 * 86_400),
+        }
+    }
+}
+
+/// The agent, before it runs.
+#[derive(Debug)]
+pub struct Agent {
+    session: Session,
+}
+
+impl Agent {
+    /// Opens the database, connects to systemd, and listens for metrics where asked. Refuses where another agent writes
+    /// into the same database. Where systemd cannot be reached, that is tried again while it runs.
+    pub fn new(config: Config) -> Result<Self, AgentError> {
+        Ok(Self { session: Session::open(config)? })
+    }
+
+    /// Samples until `stop` can be read from, then ends with everything written.
+    pub fn run(self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
+        self.session.run(stop)
+    }
+}

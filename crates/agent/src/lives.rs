@@ -1,0 +1,376 @@
+//! Lives: main processes that are found, proved, and end.
+
+use heaptrial_host::Instant;
+use heaptrial_host::systemd::UnitStatus;
+use heaptrial_model::ServiceName;
+
+use crate::ending::{Circumstances, Verdict, is_after, judge, judge_missed};
+use crate::ledger::Write;
+use crate::session::Session;
+use crate::watched::{
+    Ended, LOOK_AT_ONCE_US, LOOK_CLOSELY_US, LOOK_EVERY_US, Main, Proof, VERDICT_PATIENCE_US,
+};
+
+/// A restart belongs to a command's announcement of at most this age.
+const ANNOUNCED_US: i64 = 600_000_000;
+/// Starts of processes are told in hundredths of a second, rounded down.
+const START_US: i64 = 10_000;
+/// After this long without a main process it is told that a service is down.
+const DOWN_AFTER_US: i64 = LOOK_CLOSELY_US;
+const OLDER: &str = "it was started before the trial began, so not under its arm's treatment";
+
+impl Session {
+    /// A main process ended: systemd will tell why, and start another or not.
+    pub(crate) fn main_ended(&mut self, name: &ServiceName) {
+        let now = Instant::now();
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        let Some(main) = watched.main.take() else { return };
+        // The control group is removed in a moment.
+        let oom = main.has_new_oom_kills();
+        watched.ended = Some(Ended { key: main.key, started: main.started, at: now, oom });
+        watched.missed_us = now.boottime_us;
+        watched.look_at_us = now.boottime_us;
+        watched.told_down = false;
+        self.look_for_mains();
+    }
+
+    /// Asks systemd about services whose main process is missing, those that are due.
+    pub(crate) fn look_for_mains(&mut self) {
+        let now = Instant::now();
+        let names: Vec<ServiceName> = self
+            .watched
+            .values()
+            .filter(|watched| watched.main.is_none() || watched.ended.is_some())
+            .filter(|watched| now.boottime_us >= watched.look_at_us)
+            .map(|watched| watched.name.clone())
+            .collect();
+        if names.is_empty() {
+            return;
+        }
+        let statuses = self.ask(|systemd| {
+            let statuses = systemd.statuses(&names);
+            // All fail together where the connection broke.
+            match statuses.iter().all(Result::is_err) {
+                true => statuses.into_iter().collect::<Result<Vec<_>, _>>().map(|_| Vec::new()),
+                false => Ok(statuses),
+            }
+        });
+        let statuses = statuses.unwrap_or_default();
+        for (index, name) in names.iter().enumerate() {
+            match statuses.get(index) {
+                Some(Ok(status)) => self.found(name, status),
+                _ => self.look_again(name, None),
+            }
+        }
+    }
+
+    /// Takes note of what systemd says of a service without a known main process.
+    fn found(&mut self, name: &ServiceName, status: &UnitStatus) {
+        let now = Instant::now();
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        if let Some(ended) = &watched.ended {
+            let waited = now.boottime_us - ended.at.boottime_us;
+            if !is_after(status, ended.key.pid) && waited < VERDICT_PATIENCE_US {
+                watched.look_at_us = now.boottime_us + LOOK_AT_ONCE_US;
+                return;
+            }
+            self.conclude(name, status);
+        }
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        if let (None, Some(pid)) = (&watched.main, status.main_pid) {
+            match Main::open(&self.root, pid, now) {
+                Ok(main) => {
+                    watched.main = Some(main);
+                    watched.restarts = status.restarts;
+                    watched.told_down = false;
+                    self.enter_lives(name);
+                    return;
+                }
+                Err(error) if !error.is_gone() => eprintln!("{name}: {error}"),
+                Err(_) => {}
+            }
+        }
+        self.look_again(name, Some(status));
+    }
+
+    fn look_again(&mut self, name: &ServiceName, status: Option<&UnitStatus>) {
+        let now = Instant::now();
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        let missing = now.boottime_us - watched.missed_us;
+        watched.look_at_us = match missing < LOOK_CLOSELY_US {
+            true => now.boottime_us + LOOK_EVERY_US,
+            false => self.due.tick_us.max(now.boottime_us + LOOK_EVERY_US),
+        };
+        if let (Some(status), false) = (status, watched.told_down || missing < DOWN_AFTER_US) {
+            watched.told_down = true;
+            let text =
+                format!("has no main process; systemd says {} ({})", status.active_state, status.sub_state);
+            self.tell(name, now.wall_us, "service_down", &text);
+        }
+    }
+
+    /// An event of a service, in each of its trials.
+    pub(crate) fn tell(&mut self, name: &ServiceName, wall_us: i64, kind: &'static str, text: &str) {
+        let Some(watched) = self.watched.get(name) else { return };
+        for seat in &watched.seats {
+            self.ledger.submit(Write::Event {
+                trial_id: seat.trial_id,
+                service_id: Some(seat.service_id),
+                wall_us,
+                kind,
+                text: text.to_owned(),
+            });
+        }
+    }
+
+    /// Records how the life that ended did so.
+    fn conclude(&mut self, name: &ServiceName, status: &UnitStatus) {
+        let by_timer = self.restarted_by_timer(name);
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        let Some(ended) = watched.ended.take() else { return };
+        for seat in &mut watched.seats {
+            let announced = self.ledger.store.last_event(seat.service_id, "restart_planned").ok().flatten();
+            let known = Circumstances {
+                oom: ended.oom,
+                announced: announced
+                    .is_some_and(|at| is_of_life(at, ended.started.wall_us, ended.at.wall_us)),
+                by_timer,
+                older_than_trial: seat.older_than_trial,
+                restarts_before: watched.restarts,
+            };
+            let Verdict { ending, event } = judge(status, known);
+            if let Some(life_id) = seat.life_id.take() {
+                let at = (ended.at.wall_us, ended.at.boottime_us);
+                self.ledger.submit(Write::EndLife { life_id, at, ending });
+            }
+            if let Some((kind, text)) = event {
+                self.ledger.submit(Write::Event {
+                    trial_id: seat.trial_id,
+                    service_id: Some(seat.service_id),
+                    wall_us: ended.at.wall_us,
+                    kind,
+                    text,
+                });
+            }
+        }
+    }
+
+    /// Whether the unit that restarts a service by its arm's timer runs now, or has run since it was seen last.
+    fn restarted_by_timer(&mut self, name: &ServiceName) -> bool {
+        let Some(restarter) = self.watched.get(name).and_then(|watched| watched.restarter()) else {
+            return false;
+        };
+        let Some(status) = self.ask(|systemd| systemd.status(&restarter)) else { return false };
+        let Some(watched) = self.watched.get_mut(name) else { return false };
+        let before = watched.restarter_run.replace(status.invocation_id.clone());
+        status.active_state == "activating" || before.is_some_and(|before| before != status.invocation_id)
+    }
+
+    /// Enters the main process of a service into the ledgers of its trials, where it does not stand there yet.
+    pub(crate) fn enter_lives(&mut self, name: &ServiceName) {
+        // The end of the life before must not come after, where it would be taken for one that was missed.
+        self.ledger.flush();
+        if !self.ledger.is_clear() {
+            // The next tick tries again.
+            return;
+        }
+        let restarter = self.watched.get(name).filter(|watched| watched.restarter_run.is_none());
+        if let Some(restarter) = restarter.and_then(|watched| watched.restarter()) {
+            let run = self.ask(|systemd| systemd.status(&restarter)).map(|status| status.invocation_id);
+            if let Some(watched) = self.watched.get_mut(name) {
+                watched.restarter_run = run;
+            }
+        }
+        let now = Instant::now();
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        let Some(main) = &mut watched.main else { return };
+        for seat in watched.seats.iter_mut().filter(|seat| seat.life_id.is_none()) {
+            let older = seat
+                .begins_after
+                .as_ref()
+                .is_some_and(|trial| trial.is_after(&main.key.boot_id, main.started));
+            let started = (main.started.wall_us, main.started.boottime_us);
+            let contamination = older.then_some(OLDER);
+            let entered = self.ledger.store.enter_life(seat.service_id, &main.key, started, contamination);
+            let (life_id, known) = match entered {
+                Ok(entered) => entered,
+                // The next tick tries again.
+                Err(error) => return self.ledger.tell(&error),
+            };
+            seat.life_id = Some(life_id);
+            seat.older_than_trial = older;
+            seat.contamination = contamination.map(str::to_owned);
+            seat.settled = false;
+            if !older {
+                seat.begins_after = None;
+            }
+            if known {
+                // The agent was started anew, or the trial was: what is proved stays so while the same files are mapped.
+                let row = self.ledger.store.life(life_id).ok().flatten();
+                if row.as_ref().is_some_and(|row| row.ending.is_some()) {
+                    if let Err(error) = self.ledger.store.resume_life(life_id) {
+                        self.ledger.tell(&error);
+                    }
+                }
+                if let Some(row) = row.filter(|row| row.identity.is_some()) {
+                    seat.contamination = row.contamination;
+                    seat.earlier = row.identity.clone();
+                    seat.settled = true;
+                    if let (Proof::Due { .. }, Some(identity)) = (&main.proof, row.identity) {
+                        main.proof = Proof::Done(identity);
+                        main.next_check_us = now.boottime_us + LOOK_CLOSELY_US;
+                    }
+                }
+            }
+        }
+        self.end_missed_lives(name);
+        self.settle(name);
+    }
+
+    /// Lives of this boot that ended while no agent ran.
+    fn end_missed_lives(&mut self, name: &ServiceName) {
+        let Some(watched) = self.watched.get(name) else { return };
+        let Some(main) = &watched.main else { return };
+        let next_us = main.started.wall_us;
+        // A restart that was asked for, as by the timer, makes systemd count from nought.
+        let by_itself = watched.restarts > 0;
+        let mut missed = Vec::new();
+        for seat in &watched.seats {
+            let Ok(open) = self.ledger.store.open_lives(seat.service_id) else { continue };
+            for life in open.into_iter().filter(|life| Some(life.id) != seat.life_id) {
+                let announced =
+                    self.ledger.store.last_event(seat.service_id, "restart_planned").ok().flatten();
+                let known = Circumstances {
+                    announced: announced
+                        .is_some_and(|at| is_of_life(at, life.started_wall_us, next_us + START_US)),
+                    by_timer: seat.has_restart_timer && !by_itself,
+                    older_than_trial: seat.older_than_trial || life.contamination.as_deref() == Some(OLDER),
+                    ..Circumstances::default()
+                };
+                missed.push((seat.trial_id, seat.service_id, life, judge_missed(known)));
+            }
+        }
+        for (trial_id, service_id, life, Verdict { ending, event }) in missed {
+            let at = self.last_seen(&life);
+            self.ledger.submit(Write::EndLife { life_id: life.id, at, ending });
+            if let Some((kind, text)) = event {
+                // Clearly before the next life, whose end it does not announce.
+                let wall_us = (next_us - 2 * START_US).max(life.started_wall_us);
+                let service_id = Some(service_id);
+                self.ledger.submit(Write::Event { trial_id, service_id, wall_us, kind, text });
+            }
+        }
+    }
+}
+
+/// Whether an announcement is about the end of this life: made while it lived, shortly before its end. The process may
+/// have started up to [`START_US`] after `started_us`, and what was announced before that is about the life before.
+fn is_of_life(announced_us: i64, started_us: i64, ended_us: i64) -> bool {
+    (started_us + START_US..=ended_us).contains(&announced_us) && ended_us - announced_us <= ANNOUNCED_US
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use heaptrial_model::Ending;
+
+    use super::*;
+    use crate::testing::{Fixture, HOUR_US, hours_ago};
+
+    /// The ending of a life that another one took the place of, an hour ago while no agent ran, and the events.
+    fn missed(timer: bool, announced: bool, contamination: Option<&str>) -> (Ending, Vec<String>) {
+        let mut fixture = Fixture::new();
+        let timer = timer.then_some(Duration::from_secs(48 * 3600));
+        let (trial, service) = fixture.begin("field", timer, hours_ago(10));
+        fixture.earlier_life(service, hours_ago(9), contamination);
+        let next = hours_ago(1);
+        let mut told = 0;
+        if announced {
+            // Minutes before the restart, and more than an hour before the agent is back.
+            let at = next.wall_us - HOUR_US / 20;
+            let store = &mut fixture.session.ledger.store;
+            store.add_event(trial, Some(service), at, "restart_planned", "for a test").unwrap();
+            told = 1;
+        }
+        fixture.session.refresh_trials();
+        fixture.find_main(next);
+        let lives = fixture.lives(trial);
+        assert_eq!((lives.len(), lives[1].ending.clone()), (2, None));
+        let events = fixture.events(trial);
+        for event in &events {
+            assert!(!is_of_life(event.wall_us, next.wall_us, next.wall_us + 1_000_000), "{event:?}");
+        }
+        let kinds = events.into_iter().skip(told).map(|event| event.kind).collect();
+        (lives[0].ending.clone().unwrap(), kinds)
+    }
+
+    #[test]
+    fn a_restart_that_was_missed_is_told_as_what_it_was() {
+        assert_eq!(missed(false, false, None), (Ending::Stopped, vec!["restart_unplanned".to_owned()]));
+        assert_eq!(missed(true, false, None), (Ending::Planned, vec!["restart_planned".to_owned()]));
+        assert_eq!(missed(false, true, None), (Ending::Planned, vec![]));
+        assert_eq!(missed(false, false, Some(OLDER)), (Ending::Planned, vec![]));
+    }
+
+    #[test]
+    fn a_life_is_no_older_than_its_trial_because_the_clock_was_set() {
+        let mut fixture = Fixture::new();
+        let (trial, _) = fixture.begin("field", None, hours_ago(3));
+        fixture.session.refresh_trials();
+        let mut started = hours_ago(2);
+        // As it looks after the clock was set back by six hours.
+        started.wall_us -= 6 * HOUR_US;
+        fixture.find_main(started);
+        assert_eq!(fixture.lives(trial)[0].contamination, None);
+    }
+
+    #[test]
+    fn a_service_goes_to_a_trial_and_comes_back_without_a_false_restart() {
+        let mut fixture = Fixture::new();
+        fixture.session.config.host_patterns = vec!["heaptrial-test-*".into()];
+        let (of_host, host_service) = fixture.begin("host", None, hours_ago(5));
+        fixture.session.refresh_trials();
+        let started = hours_ago(4);
+        fixture.find_main(started);
+        assert_eq!(fixture.lives(of_host)[0].ending, None);
+
+        let (trial, _) = fixture.begin("field", None, hours_ago(3));
+        fixture.session.refresh_trials();
+        let life = &fixture.lives(of_host)[0];
+        assert_eq!(life.ending, Some(Ending::Planned));
+        assert!(life.ended_boottime_us.is_some());
+        assert_eq!(fixture.lives(trial).len(), 1);
+
+        // An earlier agent left it open, and this one finds both trials.
+        let open = fixture.earlier_life(host_service, hours_ago(5), None);
+        fixture.session.trials.clear();
+        fixture.session.watched.clear();
+        fixture.session.refresh_trials();
+        fixture.find_main(started);
+        let lives = fixture.lives(of_host);
+        assert_eq!(lives.iter().find(|life| life.id == open).unwrap().ending, Some(Ending::Planned));
+
+        let store = &mut fixture.session.ledger.store;
+        store.end_trial(trial, Instant::now().wall_us, "completed").unwrap();
+        fixture.session.trials.clear();
+        fixture.session.watched.clear();
+        fixture.session.refresh_trials();
+        fixture.find_main(started);
+        let lives = fixture.lives(of_host);
+        assert_eq!((lives.len(), lives[0].ending.clone()), (2, None), "it is resumed");
+        assert!(fixture.events(of_host).is_empty(), "{:?}", fixture.events(of_host));
+    }
+
+    #[test]
+    fn an_announcement_is_used_up_by_the_life_that_it_ends() {
+        let minute = 60_000_000;
+        assert!(is_of_life(50 * minute, 10 * minute, 51 * minute));
+        // The next life, which began after it, crashed.
+        assert!(!is_of_life(50 * minute, 51 * minute, 52 * minute));
+        // It was there within milliseconds, in the hundredth of a second in which its start is told to be.
+        assert!(!is_of_life(50 * minute + 7_000, 50 * minute, 52 * minute));
+        assert!(!is_of_life(50 * minute - 7_000, 50 * minute, 52 * minute));
+        assert!(!is_of_life(50 * minute, 10 * minute, 61 * minute));
+    }
+}

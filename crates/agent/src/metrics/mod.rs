@@ -1,0 +1,123 @@
+//! OpenMetrics of the last tick, served on a unix socket or a loopback port.
+
+mod server;
+mod text;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use heaptrial_model::Sample;
+
+use crate::AgentError;
+
+/// Where metrics are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetricsAddress {
+    /// A unix socket, made with mode 0660.
+    Unix(PathBuf),
+    /// A port of a loopback address.
+    Tcp(SocketAddr),
+}
+
+/// Why metrics cannot be served there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MetricsAddressError {
+    /// Not an address.
+    #[error("`{0}` is no address for metrics; expected unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
+    Syntax(String),
+    /// An address that others can reach.
+    #[error(
+        "metrics are served without any access control, so only at a loopback address or a unix socket, not at {0}"
+    )]
+    NotLoopback(SocketAddr),
+}
+
+impl FromStr for MetricsAddress {
+    type Err = MetricsAddressError;
+
+    fn from_str(text: &str) -> Result<Self, MetricsAddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path.starts_with('/') {
+                true => Ok(Self::Unix(PathBuf::from(path))),
+                false => Err(MetricsAddressError::Syntax(text.to_owned())),
+            };
+        }
+        let address: SocketAddr = text.parse().map_err(|_| MetricsAddressError::Syntax(text.to_owned()))?;
+        match address.ip().is_loopback() {
+            true => Ok(Self::Tcp(address)),
+            false => Err(MetricsAddressError::NotLoopback(address)),
+        }
+    }
+}
+
+impl fmt::Display for MetricsAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// The last tick, for the metrics.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) services: Vec<ServiceLine>,
+    pub(crate) trials: Vec<String>,
+    pub(crate) cpu_us: u64,
+    pub(crate) rss_bytes: u64,
+    pub(crate) tick_seconds: f64,
+    pub(crate) ticks: u64,
+    pub(crate) lost_ticks: u64,
+    pub(crate) taken_wall_us: i64,
+}
+
+/// A service in a trial; `None` where it has no main process.
+#[derive(Debug, Clone)]
+pub(crate) struct ServiceLine {
+    pub(crate) service: String,
+    pub(crate) arm: String,
+    pub(crate) trial: String,
+    pub(crate) contaminated: Option<bool>,
+    pub(crate) age_seconds: Option<f64>,
+    pub(crate) sample: Option<Sample>,
+}
+
+/// The server, and what it shows.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    shown: Arc<Mutex<Snapshot>>,
+}
+
+impl Metrics {
+    /// Listens, and answers from a thread of its own. Where it cannot listen it says so and tries again later: sampling
+    /// does not wait for it.
+    pub(crate) fn serve(address: &MetricsAddress) -> Result<Self, AgentError> {
+        let shown = Arc::new(Mutex::new(Snapshot::default()));
+        server::start(address, shown.clone())
+            .map_err(|source| AgentError::Metrics { address: address.to_string(), source })?;
+        Ok(Self { shown })
+    }
+
+    pub(crate) fn show(&self, snapshot: Snapshot) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_others_cannot_reach_is_an_address() {
+        for good in ["unix:/run/heaptrial/metrics.sock", "127.0.0.1:9779", "[::1]:9779"] {
+            assert_eq!(good.parse::<MetricsAddress>().unwrap().to_string(), good);
+        }
+        for bad in ["0.0.0.0:9779", "[::]:9779", "192.0.2.1:80", "unix:relative", "localhost:80", "9779"] {
+            assert!(bad.parse::<MetricsAddress>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What Tor relays tell of their work, asked by a thread of its own with short patience.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use heaptrial_host::{HostRoot, Instant, Process};
+use heaptrial_model::{LifeKey, ServiceName};
+use heaptrial_tor::relay::{Relay, RelayReadings};
+
+use crate::session::{Session, Wake};
+
+/// Relays are asked this often.
+const EVERY_US: i64 = 600_000_000;
+/// No connection and no answer may take longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Flags that bear on how much work a relay gets.
+const FLAGS: [(&str, &str); 6] = [
+    ("Guard", "tor_flag_guard"),
+    ("Stable", "tor_flag_stable"),
+    ("Fast", "tor_flag_fast"),
+    ("HSDir", "tor_flag_hsdir"),
+    ("Exit", "tor_flag_exit"),
+    ("V2Dir", "tor_flag_v2dir"),
+];
+
+/// What a relay said, or why it did not.
+type Told = Result<RelayReadings, String>;
+
+/// The thread.
+#[derive(Debug)]
+pub(crate) struct Relays {
+    rounds: Sender<Vec<(ServiceName, LifeKey)>>,
+    answers: Receiver<(ServiceName, LifeKey, Told)>,
+    /// Whether a round is under way.
+    busy: Arc<AtomicBool>,
+    /// Services that were said not to answer.
+    silent: HashSet<ServiceName>,
+}
+
+impl Relays {
+    pub(crate) fn start(root: HostRoot, wake: Arc<Wake>) -> std::io::Result<Self> {
+        let (rounds, incoming) = channel::<Vec<(ServiceName, LifeKey)>>();
+        let (outgoing, answers) = channel();
+        let busy = Arc::new(AtomicBool::new(false));
+        let done = busy.clone();
+        std::thread::Builder::new().name("relays".into()).spawn(move || {
+            let mut known = Known::new();
+            for round in incoming {
+                known.retain(|_, (key, _)| round.iter().any(|(_, other)| other == key));
+                for (name, key) in round {
+                    let Some(told) = ask(&root, &mut known, &name, &key) else { continue };
+                    if outgoing.send((name, key, told)).is_err() {
+                        return;
+                    }
+                }
+                done.store(false, Ordering::Release);
+                wake.wake();
+            }
+        })?;
+        Ok(Self { rounds, answers, busy, silent: HashSet::new() })
+    }
+}
+
+/// The facts of relays by service; `None` of what is no relay.
+type Known = HashMap<ServiceName, (LifeKey, Option<Relay>)>;
+
+/// What a service tells; `None` where it is no relay, or not this life any more.
+fn ask(root: &HostRoot, known: &mut Known, name: &ServiceName, key: &LifeKey) -> Option<Told> {
+    let is_known = known.get(name).is_some_and(|(of, relay)| {
+        // A relay writes its fingerprint some time after its start.
+        of == key && relay.as_ref().is_none_or(|relay| relay.fingerprint.is_some())
+    });
+    if !is_known {
+        let process = Process::new(root, key.pid);
+        let words: Vec<String> =
+            process.cmdline().ok()?.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        if process.life_key().ok()? != *key {
+            return None;
+        }
+        let relay = match Relay::of_command(root, &words, None) {
+            Some(Ok(relay)) => Some(relay),
+            Some(Err(error)) => return Some(Err(error.to_string())),
+            None => None,
+        };
+        known.insert(name.clone(), (key.clone(), relay));
+    }
+    let (_, relay) = known.get(name)?;
+    let relay = relay.as_ref()?;
+    Some(relay.readings(PATIENCE).map_err(|error| error.to_string()))
+}
+
+impl Session {
+    /// Begins a round, unless the last one is still under way.
+    pub(crate) fn ask_relays(&mut self) {
+        self.due.relays_us = Instant::now().boottime_us + EVERY_US;
+        let round: Vec<(ServiceName, LifeKey)> = self
+            .watched
+            .values()
+            .filter_map(|watched| Some((watched.name.clone(), watched.main.as_ref()?.key.clone())))
+            .collect();
+        if round.is_empty() || self.relays.busy.swap(true, Ordering::Acquire) {
+            return;
+        }
+        // The thread ends only with this process.
+        let _ = self.relays.rounds.send(round);
+    }
+
+    /// What relays told since the last tick.
+    pub(crate) fn relay_observations(&mut self) -> Vec<(ServiceName, &'static str, f64)> {
+        let told: Vec<_> = self.relays.answers.try_iter().collect();
+        let mut observations = Vec::new();
+        let mut named = HashSet::new();
+        for (name, key, told) in told {
+            let main = self.watched.get(&name).and_then(|watched| watched.main.as_ref());
+            if main.is_none_or(|main| main.key != key) {
+                continue;
+            }
+            match told {
+                // A tick holds one value of each name.
+                Ok(readings) if named.insert(name.clone()) => {
+                    self.relays.silent.remove(&name);
+                    let values = values(&readings);
+                    observations.extend(values.into_iter().map(|(what, value)| (name.clone(), what, value)));
+                }
+                Ok(_) => {}
+                Err(why) => {
+                    if self.relays.silent.insert(name.clone()) {
+                        let text = format!("the relay does not tell its work: {why}");
+                        self.tell(&name, Instant::now().wall_us, "relay_silent", &text);
+                    }
+                }
+            }
+        }
+        observations
+    }
+}
+
+/// Observations of what a relay told; what it did not tell is left out.
+fn values(readings: &RelayReadings) -> Vec<(&'static str, f64)> {
+    let counts = [
+        ("tor_read_bytes", readings.read_bytes),
+        ("tor_written_bytes", readings.written_bytes),
+        ("tor_connections", readings.connections),
+        ("tor_oom_bytes", readings.oom_bytes),
+    ];
+    let counts = counts.into_iter().filter_map(|(name, value)| Some((name, value? as f64)));
+    let flags = readings.flags.iter().flat_map(|flags| {
+        let has = |flag: &str| if flags.iter().any(|own| own == flag) { 1.0 } else { 0.0 };
+        FLAGS.iter().map(move |(flag, name)| (*name, has(flag)))
+    });
+    counts.chain(flags).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_told_is_no_zero() {
+        let readings = RelayReadings {
+            read_bytes: Some(7),
+            flags: Some(vec!["Fast".into(), "Guard".into()]),
+            ..RelayReadings::default()
+        };
+        let found: HashMap<_, _> = values(&readings).into_iter().collect();
+        assert_eq!(found.len(), 7);
+        assert_eq!(
+            (found["tor_read_bytes"], found["tor_flag_guard"], found["tor_flag_exit"]),
+            (7.0, 1.0, 0.0)
+        );
+        assert!(values(&RelayReadings::default()).is_empty());
+    }
+    #[test]
+    fn a_relay_with_metrics_alone_tells_its_work() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0_u8; 1024]);
+            let text = "tor_relay_load_oom_bytes_total{subsys=\"cell\"} 100\n";
+            let length = text.len();
+            write!(stream, "HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n{text}").unwrap();
+        });
+        let relay: Relay = serde_json::from_value(serde_json::json!({
+            "torrc": "/nowhere", "program": "/nowhere", "role": "relay", "fingerprint": "AA", "family": [],
+            "metrics_port": address, "options": {},
+        }))
+        .unwrap();
+        let (name, key) =
+            ("tor@a.service".parse().unwrap(), LifeKey { boot_id: "boot".into(), pid: 1, start_ticks: 1 });
+        let mut known = Known::from([(ServiceName::clone(&name), (key.clone(), Some(relay)))]);
+        let told = ask(&HostRoot::default(), &mut known, &name, &key).unwrap().unwrap();
+        assert_eq!(values(&told), [("tor_oom_bytes", 100.0)]);
+        server.join().unwrap();
+    }
+}

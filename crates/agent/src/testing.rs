@@ -1,0 +1,99 @@
+//! A session on a database of its own, for tests; systemd may be there or not.
+
+use std::time::Duration;
+
+use heaptrial_host::Instant;
+use heaptrial_model::{Arm, HumanDuration, LifeKey, Metric, ServiceName, Treatment};
+use heaptrial_store::{EventRecord, LifeRecord, NewService, NewTrial};
+
+use crate::Config;
+use crate::session::Session;
+use crate::watched::Main;
+
+pub(crate) const UNIT: &str = "heaptrial-test-of-lives.service";
+pub(crate) const HOUR_US: i64 = 3_600_000_000;
+
+/// The session, and the folder that it needs.
+pub(crate) struct Fixture {
+    pub(crate) session: Session,
+    _folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let session = Session::open(Config::new(folder.path().join("test.db"))).unwrap();
+        Self { session, _folder: folder }
+    }
+
+    /// Begins a trial with the one service; gives the row ids of both.
+    pub(crate) fn begin(
+        &mut self,
+        kind: &str,
+        restart_every: Option<Duration>,
+        start: Instant,
+    ) -> (i64, i64) {
+        let treatment = Treatment { restart_every: restart_every.map(HumanDuration), ..Treatment::default() };
+        let trial = NewTrial {
+            name: kind.into(),
+            kind: kind.into(),
+            boot_id: self.session.boot_id.clone(),
+            host_facts: serde_json::json!({}),
+            metric: Metric::Rss,
+            seed: 0,
+            repeats: 1,
+            planned_us: 0,
+            arms: vec![Arm { name: "arm".into(), control: true, treatment }],
+            parameters: serde_json::json!({ "started_boottime_us": start.boottime_us }),
+            command: String::new(),
+            tool_version: String::new(),
+            started_wall_us: start.wall_us,
+        };
+        let service = NewService {
+            name: UNIT.into(),
+            arm: 0,
+            block: 0,
+            position: 0,
+            attributes: serde_json::Value::Null,
+        };
+        let store = &mut self.session.ledger.store;
+        let trial = store.begin_field_trial(&trial, &[None], &[service]).unwrap();
+        (trial, store.services(trial).unwrap()[0].id)
+    }
+
+    /// A life of this boot that the agent saw before it was started anew.
+    pub(crate) fn earlier_life(
+        &mut self,
+        service: i64,
+        started: Instant,
+        contamination: Option<&str>,
+    ) -> i64 {
+        let key = LifeKey { boot_id: self.session.boot_id.clone(), pid: 1, start_ticks: 1 };
+        let started = (started.wall_us, started.boottime_us);
+        self.session.ledger.store.add_life(service, &key, started, None, contamination).unwrap()
+    }
+
+    /// Has this process be found as the main process, as if it had begun then.
+    pub(crate) fn find_main(&mut self, started: Instant) {
+        let name: ServiceName = UNIT.parse().unwrap();
+        let pid = std::process::id() as i32;
+        let mut main = Main::open(&self.session.root, pid, Instant::now()).unwrap();
+        main.started = started;
+        self.session.watched.get_mut(&name).unwrap().main = Some(main);
+        self.session.enter_lives(&name);
+    }
+
+    pub(crate) fn lives(&self, trial: i64) -> Vec<LifeRecord> {
+        self.session.ledger.store.lives(trial).unwrap()
+    }
+
+    pub(crate) fn events(&self, trial: i64) -> Vec<EventRecord> {
+        self.session.ledger.store.events(trial).unwrap()
+    }
+}
+
+/// So many hours before now, on both clocks.
+pub(crate) fn hours_ago(hours: i64) -> Instant {
+    let now = Instant::now();
+    Instant { wall_us: now.wall_us - hours * HOUR_US, boottime_us: now.boottime_us - hours * HOUR_US }
+}

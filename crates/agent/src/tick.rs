@@ -1,0 +1,261 @@
+//! A tick: one sample of every service, written in one transaction of each trial.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use heaptrial_host::{Instant, ProcessTree, SlowBudget, TickCost};
+use heaptrial_model::{Sample, ServiceName, SlowSample};
+use heaptrial_store::{LastTick, TickInput};
+
+use crate::clock::human;
+use crate::ledger::Write;
+use crate::metrics::{ServiceLine, Snapshot};
+use crate::own::OwnCost;
+use crate::session::Session;
+use crate::trials::Lost;
+
+/// From the beginning of a trial to its first tick, at most.
+const TAKEN_UP_US: i64 = 10_000_000;
+
+/// The state of ticks.
+#[derive(Debug)]
+pub(crate) struct Ticking {
+    own: OwnCost,
+    slow_budget: SlowBudget,
+    slow_turn: usize,
+    interval_us: i64,
+    /// Of writing the previous tick, which is entered with the next one.
+    write_cost: TickCost,
+    ticks: u64,
+    lost: u64,
+}
+
+/// What a tick read.
+#[derive(Debug, Default)]
+struct Readings {
+    samples: HashMap<ServiceName, Sample>,
+    slow: Option<(ServiceName, SlowSample)>,
+    observations: Vec<(ServiceName, &'static str, f64)>,
+}
+
+impl Ticking {
+    pub(crate) fn new(own: OwnCost, slow_budget: SlowBudget, interval_us: i64) -> Self {
+        Self {
+            own,
+            slow_budget,
+            slow_turn: 0,
+            interval_us,
+            write_cost: TickCost::default(),
+            ticks: 0,
+            lost: 0,
+        }
+    }
+}
+
+impl Session {
+    /// Takes and writes one tick.
+    pub(crate) fn tick(&mut self) {
+        let now = Instant::now();
+        self.due.tick_us = next_due(self.due.tick_us, now.boottime_us, self.ticking.interval_us);
+        self.ledger.flush();
+        self.tell_clock_jump(now);
+        let (readings, mut cost) = TickCost::measure(|| self.read());
+        cost.wall_us += self.ticking.write_cost.wall_us;
+        cost.cpu_us += self.ticking.write_cost.cpu_us;
+        let agent = self.ticking.own.take();
+        let ((), write_cost) = TickCost::measure(|| {
+            for index in 0..self.trials.len() {
+                let mut tick = self.tick_of(index, &readings, now);
+                tick.cost_wall_us = cost.wall_us;
+                tick.cost_cpu_us = cost.cpu_us;
+                tick.agent = Some(agent);
+                self.write(index, &tick);
+            }
+        });
+        self.ticking.write_cost = write_cost;
+        self.ticking.ticks += 1;
+        let snapshot = self.metrics.is_some().then(|| self.snapshot(agent.rss_bytes, cost, now));
+        if let (Some(metrics), Some(snapshot)) = (&self.metrics, snapshot) {
+            metrics.show(snapshot);
+        }
+    }
+
+    fn tell_clock_jump(&mut self, now: Instant) {
+        let Some(by_us) = self.wall_clock.jumped(now) else { return };
+        let direction = if by_us > 0 { "forward" } else { "back" };
+        let text =
+            format!("the wall clock was set {direction} by {}; ages are not touched", human(by_us.abs()));
+        for trial in &self.trials {
+            self.ledger.submit(Write::Event {
+                trial_id: trial.id,
+                service_id: None,
+                wall_us: now.wall_us,
+                kind: "clock_jump",
+                text: text.clone(),
+            });
+        }
+    }
+
+    fn read(&mut self) -> Readings {
+        let mut readings = Readings { observations: self.relay_observations(), ..Readings::default() };
+        // Lives that could not be entered before, because the database could not be written to.
+        let unwritten: Vec<ServiceName> = self
+            .watched
+            .values()
+            .filter(|watched| {
+                watched.main.is_some() && watched.seats.iter().any(|seat| seat.life_id.is_none())
+            })
+            .map(|watched| watched.name.clone())
+            .collect();
+        unwritten.iter().for_each(|name| self.enter_lives(name));
+        // Without `/proc` the samples fail as well, and say so.
+        let tree = ProcessTree::scan(&self.root).unwrap_or_default();
+        let mut killed = Vec::new();
+        for watched in self.watched.values_mut() {
+            let Some(main) = &mut watched.main else { continue };
+            main.sampler.follow(&tree);
+            // One that ended is noticed by its pidfd.
+            let Ok(sample) = main.sampler.read() else { continue };
+            main.last_sample = Some(sample);
+            readings.samples.insert(watched.name.clone(), sample);
+            if main.survived_oom_kills() {
+                killed.push(watched.name.clone());
+            }
+        }
+        for name in killed {
+            let text = "the kernel killed a process of it for want of memory; its main process lives on";
+            self.tell(&name, Instant::now().wall_us, "oom_kill", text);
+        }
+        readings.slow = self.read_slow();
+        readings
+    }
+
+    /// The expensive reading of one service, in turn, where the budget allows it.
+    fn read_slow(&mut self) -> Option<(ServiceName, SlowSample)> {
+        let elapsed = Duration::from_micros(Instant::now().boottime_us.max(0) as u64);
+        if !self.ticking.slow_budget.allows(elapsed) {
+            return None;
+        }
+        self.ticking.slow_turn += 1;
+        let turn = self.ticking.slow_turn % self.watched.len().max(1);
+        let watched = self.watched.values_mut().nth(turn)?;
+        let slow = watched.main.as_mut()?.sampler.read_slow().ok()?;
+        self.ticking.slow_budget.spent(elapsed, Duration::from_micros(slow.cost_us));
+        Some((watched.name.clone(), slow))
+    }
+
+    fn tick_of(&self, index: usize, readings: &Readings, now: Instant) -> TickInput {
+        let trial = &self.trials[index];
+        let mut tick = TickInput {
+            sequence: trial.next_sequence,
+            wall_us: now.wall_us,
+            boottime_us: now.boottime_us,
+            host_id: Some(self.host_id),
+            ..TickInput::default()
+        };
+        let life_of = |name: &ServiceName| {
+            let watched = self.watched.get(name)?;
+            watched.seats.iter().find(|seat| seat.trial_id == trial.id)?.life_id
+        };
+        let mut samples: Vec<(i64, Sample)> =
+            readings.samples.iter().filter_map(|(name, sample)| Some((life_of(name)?, *sample))).collect();
+        samples.sort_unstable_by_key(|(life_id, _)| *life_id);
+        tick.samples = samples;
+        tick.slow_samples =
+            readings.slow.iter().filter_map(|(name, slow)| Some((life_of(name)?, *slow))).collect();
+        tick.observations = readings
+            .observations
+            .iter()
+            .filter_map(|(name, what, value)| Some((life_of(name)?, *what, *value)))
+            .collect();
+        tick
+    }
+
+    fn write(&mut self, index: usize, tick: &TickInput) {
+        let trial = &mut self.trials[index];
+        if let Err(error) = self.ledger.store.write_tick(trial.id, tick) {
+            self.ticking.lost += 1;
+            let lost = trial.lost.get_or_insert_with(|| Lost { ticks: 0, why: error.to_string() });
+            lost.ticks += 1;
+            return self.ledger.tell(&error);
+        }
+        let now = LastTick {
+            sequence: tick.sequence,
+            wall_us: tick.wall_us,
+            boottime_us: tick.boottime_us,
+            host_id: tick.host_id,
+        };
+        let before = trial.last.replace(now);
+        let begun = std::mem::replace(&mut trial.begun, true);
+        let lost = trial.lost.take();
+        trial.next_sequence += 1;
+        let gap_us = match before {
+            Some(before) if before.host_id == now.host_id => now.boottime_us - before.boottime_us,
+            // The boot clock of another boot tells nothing.
+            Some(before) => now.wall_us - before.wall_us,
+            None => now.wall_us - trial.started_wall_us,
+        };
+        let usual_us = self.ticking.interval_us * 5 / 2;
+        // A trial that begins is taken up within some seconds.
+        let usual_us = if before.is_some() { usual_us } else { usual_us.max(TAKEN_UP_US) };
+        if lost.is_none() && gap_us < usual_us {
+            return;
+        }
+        let why = match (lost, begun, before) {
+            (Some(lost), ..) => format!("{} ticks could not be written: {}", lost.ticks, lost.why),
+            (None, true, _) => "the host was suspended, or too busy for the agent to run".to_owned(),
+            (None, false, None) => "the agent did not run when the trial began".to_owned(),
+            (None, false, Some(before)) if before.host_id == now.host_id => {
+                "the agent did not run".to_owned()
+            }
+            (None, false, Some(_)) => "the host was started anew meanwhile".to_owned(),
+        };
+        let (trial_id, wall_us) = (trial.id, now.wall_us);
+        let text = format!("no sample was taken for {}: {why}", human(gap_us));
+        self.ledger.submit(Write::Event { trial_id, service_id: None, wall_us, kind: "gap", text });
+    }
+
+    fn snapshot(&self, rss_bytes: u64, cost: TickCost, now: Instant) -> Snapshot {
+        let mut services = Vec::new();
+        for watched in self.watched.values() {
+            for seat in &watched.seats {
+                let main = watched.main.as_ref();
+                services.push(ServiceLine {
+                    service: watched.name.to_string(),
+                    arm: seat.arm.clone(),
+                    trial: seat.trial.clone(),
+                    contaminated: main.map(|_| seat.contamination.is_some()),
+                    age_seconds: main.map(|main| (now.boottime_us - main.started.boottime_us) as f64 / 1e6),
+                    sample: main.and_then(|main| main.last_sample),
+                });
+            }
+        }
+        Snapshot {
+            services,
+            trials: self.trials.iter().map(|trial| trial.name.clone()).collect(),
+            cpu_us: crate::own::cpu_us(),
+            rss_bytes,
+            tick_seconds: cost.wall_us as f64 / 1e6,
+            ticks: self.ticking.ticks,
+            lost_ticks: self.ticking.lost,
+            taken_wall_us: now.wall_us,
+        }
+    }
+}
+
+/// When the tick after one that was due at `due` is due: in the same rhythm, or if that was missed, from now on.
+fn next_due(due: i64, now: i64, interval: i64) -> i64 {
+    let next = due + interval;
+    if next > now { next } else { now + interval }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rhythm_is_kept_and_missed_ticks_are_not_made_up_for() {
+        assert_eq!(next_due(1_000, 1_020, 60_000), 61_000);
+        assert_eq!(next_due(1_000, 200_000, 60_000), 260_000);
+    }
+}

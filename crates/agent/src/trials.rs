@@ -1,0 +1,226 @@
+//! Which trials run, and the seats of their services.
+
+use std::collections::HashMap;
+
+use heaptrial_allocator::Expected;
+use heaptrial_host::Instant;
+use heaptrial_model::{Ending, LifeKey, ServiceName};
+use heaptrial_store::{LastTick, LifeRecord, StoreError, TrialRecord};
+
+use crate::clock::TrialStart;
+use crate::ledger::Write;
+use crate::session::Session;
+use crate::watched::{Seat, Watched};
+
+/// A trial that runs.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) of_host: bool,
+    pub(crate) started_wall_us: i64,
+    pub(crate) next_sequence: i64,
+    pub(crate) last: Option<LastTick>,
+    /// Whether this agent has written a tick of it.
+    pub(crate) begun: bool,
+    pub(crate) lost: Option<Lost>,
+}
+
+/// Ticks that could not be written.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) ticks: u64,
+    pub(crate) why: String,
+}
+
+impl Session {
+    /// Takes up trials that began and drops those that ended. Whether that was done; if not, it may succeed later.
+    pub(crate) fn refresh_trials(&mut self) -> bool {
+        let running = match self.ledger.store.running_trials() {
+            Ok(running) => running,
+            Err(error) => {
+                self.ledger.tell(&error);
+                return false;
+            }
+        };
+        let ended: Vec<i64> = self
+            .trials
+            .iter()
+            .map(|trial| trial.id)
+            .filter(|id| running.iter().all(|record| record.id != *id))
+            .collect();
+        for id in ended {
+            self.drop_trial(id);
+        }
+        let (mut taken_up, mut done) = (false, true);
+        for record in running {
+            let known = self.trials.iter().any(|trial| trial.id == record.id);
+            // Services of the host are looked for only where that is asked for.
+            let wanted = record.plan.kind != "host" || !self.config.host_patterns.is_empty();
+            if !known && wanted {
+                match self.take_up(&record) {
+                    Ok(()) => taken_up = true,
+                    Err(error) => {
+                        eprintln!("trial {} cannot be taken up: {error}", record.plan.name);
+                        done &= !error.is_passing();
+                    }
+                }
+            }
+        }
+        if taken_up {
+            let now = Instant::now();
+            self.due.tick_us = self.due.tick_us.min(now.boottime_us + 1_000_000);
+            self.due.relays_us = now.boottime_us;
+            self.look_for_mains();
+        }
+        done
+    }
+
+    fn drop_trial(&mut self, id: i64) {
+        self.trials.retain(|trial| trial.id != id);
+        for watched in self.watched.values_mut() {
+            watched.seats.retain(|seat| seat.trial_id != id);
+        }
+        self.watched.retain(|_, watched| !watched.seats.is_empty());
+        // Services that are free again go back to the host's own trial.
+        self.due.host_us = 0;
+    }
+
+    fn take_up(&mut self, record: &TrialRecord) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let of_host = record.plan.kind == "host";
+        let start = TrialStart::of(&record.plan);
+        let last = self.ledger.store.last_tick(record.id)?;
+        let arms: HashMap<i64, _> =
+            self.ledger.store.arms(record.id)?.into_iter().map(|arm| (arm.id, arm)).collect();
+        let services = self.ledger.store.services(record.id)?;
+        let mut lives: HashMap<i64, Vec<LifeRecord>> = HashMap::new();
+        for life in self.ledger.store.lives(record.id)? {
+            lives.entry(life.service_id).or_default().push(life);
+        }
+        self.end_lives_of_other_boots(record, last, lives.values().flatten());
+        for service in services {
+            let Ok(name) = service.name.parse() else {
+                eprintln!("trial {}: `{}` is no name of a unit", record.plan.name, service.name);
+                continue;
+            };
+            let Some(arm) = arms.get(&service.arm_id) else { continue };
+            let expected = arm.obtained.clone().and_then(|value| {
+                serde_json::from_value::<Expected>(value)
+                    .inspect_err(|error| eprintln!("arm {}: {error}", arm.arm.name))
+                    .ok()
+            });
+            let lives = lives.remove(&service.id).unwrap_or_default();
+            let own = |life: &LifeRecord| {
+                let started =
+                    Instant { wall_us: life.started_wall_us, boottime_us: life.started_boottime_us };
+                life.key.as_ref().is_some_and(|key| !start.is_after(&key.boot_id, started))
+            };
+            let seat = Seat {
+                trial_id: record.id,
+                service_id: service.id,
+                arm: arm.arm.name.clone(),
+                trial: record.plan.name.clone(),
+                of_host,
+                expected,
+                has_restart_timer: arm.arm.treatment.restart_every.is_some(),
+                begins_after: (!of_host && !lives.iter().any(own)).then(|| start.clone()),
+                earlier: lives.iter().rev().find_map(|life| life.identity.clone()),
+                life_id: None,
+                older_than_trial: false,
+                contamination: None,
+                settled: false,
+            };
+            self.seat(name, seat, now);
+        }
+        self.trials.push(Trial {
+            id: record.id,
+            name: record.plan.name.clone(),
+            of_host,
+            started_wall_us: record.plan.started_wall_us,
+            next_sequence: last.map_or(0, |tick| tick.sequence + 1),
+            last,
+            begun: false,
+            lost: None,
+        });
+        Ok(())
+    }
+
+    /// Gives a service a place in a trial. In a trial it is no longer sampled for the host alone.
+    pub(crate) fn seat(&mut self, name: ServiceName, seat: Seat, now: Instant) {
+        let watched =
+            self.watched.entry(name).or_insert_with_key(|name| Watched::new(name.clone(), now.boottime_us));
+        let name = watched.name.clone();
+        if seat.of_host && watched.seats.iter().any(|other| !other.of_host) {
+            return self.hand_over(&seat, now);
+        }
+        let mut left = Vec::new();
+        if !seat.of_host {
+            (left, watched.seats) =
+                std::mem::take(&mut watched.seats).into_iter().partition(|other| other.of_host);
+        }
+        watched.seats.push(seat);
+        for seat in &left {
+            self.hand_over(seat, now);
+        }
+        self.enter_lives(&name);
+    }
+
+    /// Ends what the host's own trial holds as alive of a service that another trial has now. It goes on there, so its
+    /// end will not be seen here; a life that is still the same when the service comes back is resumed.
+    fn hand_over(&mut self, seat: &Seat, now: Instant) {
+        let open = match self.ledger.store.open_lives(seat.service_id) {
+            Ok(open) => open,
+            Err(error) => return self.ledger.tell(&error),
+        };
+        for life in open {
+            let at = match seat.life_id == Some(life.id) {
+                true => (now.wall_us, now.boottime_us),
+                false => self.last_seen(&life),
+            };
+            self.ledger.submit(Write::EndLife { life_id: life.id, at, ending: Ending::Planned });
+        }
+    }
+
+    /// A life cannot outlive a boot: what the ledger still holds as alive from an earlier one ended with it.
+    fn end_lives_of_other_boots<'a>(
+        &mut self,
+        record: &TrialRecord,
+        last: Option<LastTick>,
+        lives: impl Iterator<Item = &'a LifeRecord>,
+    ) {
+        let of_this_boot = |key: &LifeKey| key.boot_id == self.boot_id;
+        let open: Vec<&LifeRecord> = lives
+            .filter(|life| life.ending.is_none() && life.key.as_ref().is_some_and(|key| !of_this_boot(key)))
+            .collect();
+        if open.is_empty() {
+            return;
+        }
+        for life in &open {
+            let at = self.last_seen(life);
+            self.ledger.submit(Write::EndLife { life_id: life.id, at, ending: Ending::Interrupted });
+        }
+        let now = Instant::now();
+        let since = last.map_or(record.plan.started_wall_us, |tick| tick.wall_us);
+        let text = format!(
+            "the host was started anew; {} lives ended with it, and the last sample before was taken {} earlier",
+            open.len(),
+            crate::clock::human(now.wall_us - since)
+        );
+        self.ledger.submit(Write::Event {
+            trial_id: record.id,
+            service_id: None,
+            wall_us: now.wall_us,
+            kind: "reboot",
+            text,
+        });
+    }
+
+    /// When a life was sampled last, on both clocks; its start if it never was.
+    pub(crate) fn last_seen(&self, life: &LifeRecord) -> (i64, i64) {
+        match self.ledger.store.last_tick_of_life(life.id) {
+            Ok(Some(tick)) => (tick.wall_us, tick.boottime_us),
+            _ => (life.started_wall_us, life.started_boottime_us),
+        }
+    }
+}
