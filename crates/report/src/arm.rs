@@ -116,6 +116,8 @@ fn arm(
         by_day: Vec::new(),
         level_changes: Vec::new(),
         sawtooth: None,
+        work: None,
+        events: None,
     };
     figures.warnings = warnings(group, &figures);
     figures

@@ -98,6 +98,7 @@ impl Report {
             cpu_share: None,
             findings: None,
             self_check: None,
+            looks: Vec::new(),
             sources: Vec::new(),
             warnings: Vec::new(),
             unmeasured: Vec::new(),
@@ -130,11 +131,13 @@ pub(crate) fn find_trial(store: &Store, trial_id: i64) -> Result<TrialRecord, Re
     }
 }
 
-fn kind_of(store: &Store, trial: &TrialRecord) -> Result<Kind, ReportError> {
+pub(crate) fn kind_of(store: &Store, trial: &TrialRecord) -> Result<Kind, ReportError> {
     match trial.plan.kind.as_str() {
         "lab_command" => Ok(Kind::LabCommand),
         "lab_tor" => Ok(Kind::LabTor),
         "import_torutils" => Ok(Kind::ImportTorutils),
+        "field" => Ok(Kind::Field),
+        "host" => Ok(Kind::Host),
         other => Err(ReportError::Kind {
             path: store.path().to_owned(),
             trial_id: trial.id,
@@ -208,7 +211,7 @@ pub(crate) fn host(trial: &TrialRecord) -> Host {
     }
 }
 
-fn sampler(ticks: &TickSummary) -> Sampler {
+pub(crate) fn sampler(ticks: &TickSummary) -> Sampler {
     let seconds = |microseconds: u64| microseconds as f64 / 1e6;
     Sampler {
         ticks: ticks.ticks,

@@ -1,7 +1,9 @@
 //! From a fleet and its analysis to the report of a field trial.
 
+use std::collections::HashMap;
+
 use heaptrial_analysis::{
-    Analysis as Outcomes, ArmFigures, ArmResult, Fleet, LimitKind, RatioToControl, Verdict,
+    Analysis as Outcomes, ArmFigures, ArmResult, ArmWork, Fleet, LimitKind, RatioToControl, Verdict,
 };
 use heaptrial_model::Metric;
 use heaptrial_stats::median;
@@ -10,9 +12,10 @@ use heaptrial_store::{Store, TrialRecord};
 use crate::build::{self, rfc3339};
 use crate::document::{
     Analysis, Arm, AsTreated, Estimate, ExcludedService, Finding, Growth, Kind, LevelChange, Memory,
-    MemoryLimit, Ratio, Report, SCHEMA_VERSION, Service, Source,
+    MemoryLimit, Ratio, Report, SCHEMA_VERSION, Service, Source, Work,
 };
-use crate::fleet::FleetRows;
+use crate::fleet::{FleetRows, memory_limit};
+use crate::looks;
 use crate::verdict::{self, RunsOut};
 use crate::{Options, ReportError, Trajectories, findings};
 
@@ -26,15 +29,27 @@ pub(crate) fn report(
     kind: Kind,
     options: &Options,
 ) -> Result<(Report, Trajectories), ReportError> {
-    let rows = FleetRows::read(store, trial.id)?;
-    // Nobody drew the lists of an import.
-    let randomised = kind != Kind::ImportTorutils;
-    let fleet = rows.fleet(store, trial, randomised, options)?;
+    let rows = FleetRows::read(store, trial, kind)?;
+    let fleet = rows.fleet(store, trial, kind, options)?;
     let outcomes = heaptrial_analysis::analyse(&fleet, &options.settings);
-    let parts = Parts { store, trial, rows: &rows, fleet: &fleet, outcomes: &outcomes };
+    let last = if kind.is_import() { HashMap::new() } else { last_samples(store, &rows, trial.id)? };
+    let parts = Parts { store, trial, rows: &rows, fleet: &fleet, outcomes: &outcomes, last };
     let shown = parts.shown();
     let trajectories = Trajectories::thin_fleet(&fleet, &shown, outcomes.ages_are_lower_bounds);
     Ok((parts.report(kind, &shown)?, trajectories))
+}
+
+/// The report of a fleet that was analysed already, without what charts show.
+pub(crate) fn from_fleet(
+    store: &Store,
+    trial: &TrialRecord,
+    kind: Kind,
+    rows: &FleetRows,
+    (fleet, outcomes): (&Fleet, &Outcomes),
+) -> Result<Report, ReportError> {
+    let parts = Parts { store, trial, rows, fleet, outcomes, last: HashMap::new() };
+    let shown = parts.shown();
+    parts.report(kind, &shown)
 }
 
 /// What the report is put together from.
@@ -44,6 +59,29 @@ struct Parts<'a> {
     rows: &'a FleetRows,
     fleet: &'a Fleet,
     outcomes: &'a Outcomes,
+    /// Of the services of an own trial, RssAnon at the last sample.
+    last: HashMap<i64, u64>,
+}
+
+fn last_samples(store: &Store, rows: &FleetRows, trial_id: i64) -> Result<HashMap<i64, u64>, ReportError> {
+    let mut found = HashMap::new();
+    let mut late = Vec::new();
+    for latest in store.latest(trial_id)? {
+        if latest.wall_us > rows.until_us {
+            late.push(latest.service_id);
+        } else {
+            found.extend(latest.anon_bytes.map(|bytes| (latest.service_id, bytes)));
+        }
+    }
+    // Of a trial that has ended, the last before its end.
+    for service_id in late {
+        let Some(life) = rows.lives.iter().rev().find(|life| life.service_id == service_id) else { continue };
+        let age = (rows.until_us - life.started_wall_us) as f64 / 1e6;
+        let series = store.series(life, Metric::Rss)?;
+        let last = series.iter().rev().find(|point| point.age_seconds <= age);
+        found.extend(last.map(|point| (service_id, point.anon_bytes)));
+    }
+    Ok(found)
 }
 
 impl Parts<'_> {
@@ -80,8 +118,13 @@ impl Parts<'_> {
             skipped: source.skipped,
         });
         let lives = || self.fleet.services.iter().flat_map(|service| &service.lives);
-        let assignment =
-            if outcomes.randomised { "random within blocks" } else { "as listed, not drawn at random" };
+        let assignment = match kind {
+            Kind::Host => None,
+            _ if outcomes.randomised => Some("random within blocks"),
+            _ => Some("as listed, not drawn at random"),
+        };
+        let sampler = if kind.is_import() { None } else { Some(store.tick_summary(trial.id)?) };
+        let looks = looks::planned(store, trial)?;
         let mut report = Report {
             schema_version: SCHEMA_VERSION,
             kind,
@@ -97,20 +140,21 @@ impl Parts<'_> {
             host: build::host(trial),
             parameters: plan.parameters.clone(),
             analysis: self.analysis(),
-            assignment: Some(assignment.to_owned()),
+            assignment: assignment.map(str::to_owned),
             arms,
             services,
             samples: lives().map(|life| life.readings.len() as u64).sum(),
             sampling_interval_seconds: self.sampling_interval(),
-            sampler: None,
+            sampler: sampler.as_ref().map(build::sampler),
             cpu_share: None,
             findings: Some(findings.collect()),
             self_check: outcomes.self_check.filter(|check| check.noise_ratio.is_finite()),
+            looks,
             sources: sources.collect(),
             warnings: Vec::new(),
             unmeasured: Vec::new(),
             notes: Vec::new(),
-            events: build::events(store, &rows.events, &rows.services)?,
+            events: build::events(store, &rows.events_within(), &rows.services)?,
         };
         findings::add_field(&mut report);
         Ok(report)
@@ -192,7 +236,7 @@ impl Parts<'_> {
             readings: found.readings,
             rss_bytes_final: memory.as_ref().filter(|_| metric == Metric::Rss).map(|m| m.final_bytes),
             memory,
-            anon_bytes_final: None,
+            anon_bytes_final: record.and_then(|record| self.last.get(&record.id)).copied(),
             slope_bytes_per_hour: found.growth_bytes_per_day.map(|slope| slope / 24.0),
             cpu_seconds: None,
             consensus_age: None,
@@ -203,7 +247,16 @@ impl Parts<'_> {
             time_average_bytes: whole(found.time_average_bytes),
             like: stranger.and_then(|stranger| stranger.like).map(|arm| self.arm_name(arm)),
             no_level: found.no_level.clone(),
+            ran: record.and_then(|record| self.ran(record.id)),
+            memory_limit_bytes: record.and_then(memory_limit),
+            work_bytes_per_second: found.work_bytes_per_second.filter(|rate| rate.is_finite()),
         }
+    }
+
+    /// The allocator that the last life of a service ran, as proved.
+    fn ran(&self, service_id: i64) -> Option<String> {
+        let life = self.rows.lives.iter().rev().find(|life| life.service_id == service_id)?;
+        Some(life.identity.as_ref()?.label())
     }
 
     fn arm(&self, index: usize, services: &[Service]) -> Result<Arm, ReportError> {
@@ -230,9 +283,14 @@ impl Parts<'_> {
         };
         // Looked for only where something was proved: imports have nothing.
         let mut proved = self.rows.lives.iter().filter(|life| life.identity.is_some());
-        let identity = proved
-            .find(|life| life.contamination.is_none() && members(life))
-            .and_then(|l| l.identity.clone());
+        // Services as they are found have each their own.
+        let identity = (self.fleet.arms.len() > 1)
+            .then(|| {
+                proved
+                    .find(|life| life.contamination.is_none() && members(life))
+                    .and_then(|l| l.identity.clone())
+            })
+            .flatten();
         let changes = result.level_changes.iter().filter(|change| change.factor.is_finite());
         let level_changes = changes.map(|change| {
             Ok(LevelChange {
@@ -267,8 +325,11 @@ impl Parts<'_> {
             services_excluded: excluded.collect(),
             rss_bytes_final: memory.as_ref().filter(|_| metric == Metric::Rss).map(|m| m.final_bytes),
             memory,
-            anon_bytes_final: None,
-            ratio_to_control: self.ratio(figures),
+            anon_bytes_final: {
+                let anon: Vec<f64> = own().filter_map(|s| Some(s.anon_bytes_final? as f64)).collect();
+                whole((!anon.is_empty()).then(|| anon.iter().sum::<f64>() / anon.len() as f64))
+            },
+            ratio_to_control: self.ratio(figures.ratio.as_ref()),
             slope_bytes_per_hour: median(&slopes),
             cpu_seconds: None,
             consensus_age: None,
@@ -299,6 +360,8 @@ impl Parts<'_> {
             by_day: by_day(result),
             level_changes: level_changes.collect::<Result<_, ReportError>>()?,
             sawtooth: result.sawtooth,
+            work: result.work.as_ref().map(|work| self.work(work)),
+            events: self.fleet.identities_proved.then_some(result.events),
         })
     }
 
@@ -322,12 +385,26 @@ impl Parts<'_> {
             final_bytes,
             rss_bytes_final: final_bytes.filter(|_| self.trial.plan.metric == Metric::Rss),
             level_bytes: whole(figures.level_bytes),
-            ratio_to_control: self.ratio(figures),
+            ratio_to_control: self.ratio(figures.ratio.as_ref()),
         }
     }
 
-    fn ratio(&self, figures: &ArmFigures) -> Option<Ratio> {
-        let RatioToControl { estimate, method, p_value, p_value_adjusted } = figures.ratio.as_ref()?;
+    fn work(&self, work: &ArmWork) -> Work {
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        Work {
+            services: work.services,
+            bytes_per_second: finite(work.bytes_per_second),
+            ratio_to_control: self.ratio(work.ratio.as_ref()),
+            memory_bytes_per_mb_per_second: finite(work.memory_per_mb_per_second),
+            connections: finite(work.connections),
+            oom_services: work.oom_services,
+            oom_bytes: work.oom_bytes as u64,
+            flags: work.flags.clone(),
+        }
+    }
+
+    fn ratio(&self, ratio: Option<&RatioToControl>) -> Option<Ratio> {
+        let RatioToControl { estimate, method, p_value, p_value_adjusted } = ratio?;
         let estimate = finite(*estimate)?;
         let note = match (self.outcomes.randomised, method.as_str()) {
             (_, "none") => Some("too few services for an interval"),

@@ -56,6 +56,9 @@ pub(crate) fn of_service(
         time_average_bytes: None,
         like: None,
         no_level: None,
+        ran: None,
+        memory_limit_bytes: None,
+        work_bytes_per_second: None,
     })
 }
 

@@ -16,6 +16,8 @@ const TOLD_AT_MOST: usize = 8;
 const COSTLY_SAMPLING_SHARE: f64 = 0.05;
 /// Final readings are called unequal in age below this share of the oldest.
 const EQUAL_AGE_SHARE: f64 = 0.95;
+/// A field trial with data over a smaller share of its planned length was ended early.
+const WHOLE_SHARE: f64 = 0.95;
 /// From this share of RSS on, pages that were given back but still count are worth a note.
 const LAZYFREE_SHARE: f64 = 0.05;
 
@@ -39,7 +41,9 @@ pub(crate) fn add_field(report: &mut Report) {
             format!("{number} malformed {rows} left out of {}.", source.file)
         })
         .chain(TOLD.iter().flat_map(|kind| told(report, kind)))
+        .chain(["clock_jump", "treatment_failed"].iter().flat_map(|kind| told(report, kind)))
         .collect();
+    report.warnings.extend(early_end(report));
     let host = &report.host;
     let unknown: Vec<&str> = [
         ("operating system", host.os.is_none()),
@@ -59,6 +63,9 @@ pub(crate) fn add_field(report: &mut Report) {
             "RssAnon, swap and CPU time of the services: what an arm's memory costs in CPU time is not known.".to_owned(),
         );
     }
+    if !report.kind.is_import() && report.arms.iter().all(|arm| arm.work.is_none()) {
+        report.unmeasured.push(crate::look::NO_WORK.to_owned());
+    }
     if report.analysis.matched_age_seconds.is_none() {
         report
             .unmeasured
@@ -70,6 +77,23 @@ pub(crate) fn add_field(report: &mut Report) {
     }
     let told = report.events.iter().filter(|event| event.kind == "note");
     report.notes = told.map(|event| about(report, event)).collect();
+}
+
+/// How a field trial ended, where not as planned.
+fn early_end(report: &Report) -> Option<String> {
+    let what = match (report.kind, report.outcome) {
+        (Kind::Field, Outcome::Failed) => "failed",
+        (Kind::Field, Outcome::Interrupted) => "was stopped",
+        (Kind::Field, Outcome::Completed)
+            if report.duration_seconds < WHOLE_SHARE * report.planned_seconds =>
+        {
+            "was ended"
+        }
+        _ => return None,
+    };
+    let (after, planned) =
+        (units::duration(report.duration_seconds), units::duration(report.planned_seconds));
+    Some(format!("The trial {what} after {after} of {planned} planned; the figures are of what there is."))
 }
 
 fn warnings(report: &Report) -> Vec<String> {

@@ -7,14 +7,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use heaptrial_analysis::{Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
+use heaptrial_analysis::{Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
 use heaptrial_model::Reading;
 use heaptrial_store::{
-    ArmRecord, EventRecord, ImportSource, LifeRecord, Readings, ServiceRecord, Store, StoreError, TrialRecord,
+    ArmRecord, EventRecord, ImportSource, LifeRecord, ROLLUP_BUCKET, Readings, ServiceRecord, Store,
+    StoreError, TrialRecord,
 };
 
+use crate::document::Kind;
 use crate::summary::cut;
-use crate::{Options, ReportError, build};
+use crate::treatment::{self, Treated};
+use crate::{Options, ReportError, build, work};
 
 /// Kinds of events after which a service runs something else.
 const TREATMENT_CHANGES: [&str; 4] = ["migration", "config_change", "config_activated", "experiment"];
@@ -35,23 +38,41 @@ pub(crate) struct FleetRows {
     pub(crate) lives: Vec<LifeRecord>,
     pub(crate) events: Vec<EventRecord>,
     pub(crate) sources: Vec<ImportSource>,
+    /// Nothing that came after is of the trial, in microseconds since 1970: [`Self::fleet`] leaves it out.
+    pub(crate) until_us: i64,
 }
 
 /// Reads the fleet of a trial: what [`heaptrial_analysis`] starts from.
 pub fn read_fleet(store: &Store, trial_id: i64, options: &Options) -> Result<Fleet, ReportError> {
     let trial = build::find_trial(store, trial_id)?;
-    FleetRows::read(store, trial_id)?.fleet(store, &trial, false, options)
+    let kind = build::kind_of(store, &trial)?;
+    FleetRows::read(store, &trial, kind)?.fleet(store, &trial, kind, options)
 }
 
 impl FleetRows {
-    pub(crate) fn read(store: &Store, trial_id: i64) -> Result<Self, ReportError> {
+    pub(crate) fn read(store: &Store, trial: &TrialRecord, kind: Kind) -> Result<Self, ReportError> {
+        // Services go on after a trial, and the agent may read them for a while.
+        let ended = trial.ended_wall_us.filter(|_| kind == Kind::Field);
+        let mut lives = store.lives(trial.id)?;
+        lives.retain(|life| ended.is_none_or(|ended| life.started_wall_us <= ended));
         Ok(Self {
-            arms: store.arms(trial_id)?,
-            services: store.services(trial_id)?,
-            lives: store.lives(trial_id)?,
-            events: store.events(trial_id)?,
-            sources: store.import_sources(trial_id)?,
+            arms: store.arms(trial.id)?,
+            services: store.services(trial.id)?,
+            lives,
+            events: store.events(trial.id)?,
+            sources: store.import_sources(trial.id)?,
+            until_us: ended.unwrap_or(i64::MAX),
         })
+    }
+
+    /// Leaves out all that came after.
+    pub(crate) fn until(self, until_us: i64) -> Self {
+        Self { until_us: until_us.min(self.until_us), ..self }
+    }
+
+    /// What happened while the trial ran. [`Self::events`] has what came later too, since a contamination is dated by it.
+    pub(crate) fn events_within(&self) -> Vec<EventRecord> {
+        self.events.iter().filter(|event| event.wall_us <= self.until_us).cloned().collect()
     }
 
     /// Reads all samples of the trial.
@@ -59,26 +80,42 @@ impl FleetRows {
         &self,
         store: &Store,
         trial: &TrialRecord,
-        randomised: bool,
+        kind: Kind,
         options: &Options,
     ) -> Result<Fleet, ReportError> {
+        // What others measured has no ledger, and nobody drew the lists of an import.
+        let in_ledger = !kind.is_import();
         let readings = Readings::of_trial(store, trial.id, trial.plan.metric)?;
-        let by_life = read_lives(store, &readings, &self.lives)?;
+        let by_life = read_lives(store, &readings, &self.lives, in_ledger)?;
         let position: HashMap<i64, usize> =
             self.services.iter().enumerate().map(|(index, service)| (service.id, index)).collect();
         let mut services: Vec<FleetService> =
             self.services.iter().map(|service| self.service(service)).collect();
-        for (life, readings) in self.lives.iter().zip(by_life) {
+        let treated = if kind == Kind::Field {
+            treatment::of_lives(&self.lives, &self.events, self.until_us)
+        } else {
+            vec![Treated::Yes; self.lives.len()]
+        };
+        let mut untreated: Vec<(usize, f64, String)> = Vec::new();
+        for ((life, (readings, work)), treated) in self.lives.iter().zip(by_life).zip(treated) {
             let Some(index) = position.get(&life.service_id) else { continue };
+            let started_at = life.started_wall_us as f64 / 1e6;
+            match treated {
+                Treated::Yes => {}
+                Treated::Before => continue,
+                Treated::No(why) => untreated.push((*index, started_at, why)),
+            }
             services[*index].lives.push(FleetLife {
-                started_at: life.started_wall_us as f64 / 1e6,
+                started_at,
                 start: life.start,
                 contamination: life.contamination.clone(),
+                proved: life.identity.is_some(),
                 readings,
+                work,
             });
         }
         let fact = |name: &str| trial.plan.host_facts.get(name)?.as_f64().filter(|bytes| *bytes > 0.0);
-        Ok(Fleet {
+        let mut fleet = Fleet {
             arms: self.arms.iter().map(|record| self.arm(record)).collect(),
             services,
             events: self.events.iter().map(|event| self.event(event)).collect(),
@@ -87,9 +124,23 @@ impl FleetRows {
                 host_bytes: fact("ram_bytes"),
                 host_available_bytes: fact("available_bytes"),
             },
-            randomised,
+            randomised: kind == Kind::Field,
+            identities_proved: in_ledger,
+            rolled_up_seconds: if in_ledger { ROLLUP_BUCKET.as_secs_f64() } else { 0.0 },
             seed: trial.plan.seed,
-        })
+        };
+        if self.until_us < i64::MAX {
+            fleet.until(self.until_us as f64 / 1e6);
+        }
+        // Found from events until then, so that no later one takes it away again.
+        for (index, started_at, why) in untreated {
+            let lives = &mut fleet.services[index].lives;
+            let life = lives.iter_mut().find(|life| life.started_at == started_at);
+            if let Some(life) = life.filter(|life| life.contamination.is_none()) {
+                life.contamination = Some(why);
+            }
+        }
+        Ok(fleet)
     }
 
     /// Position of the arm with this row id.
@@ -112,6 +163,7 @@ impl FleetRows {
             name: record.name.clone(),
             arms: arms.filter_map(|id| self.arm_position(*id)).collect(),
             block: record.block,
+            limit_bytes: memory_limit(record).map(|bytes| bytes as f64),
             lives: Vec::new(),
         }
     }
@@ -123,21 +175,31 @@ impl FleetRows {
             at: record.wall_us as f64 / 1e6,
             arm: record.arm_id.filter(|_| !about_nobody).and_then(|id| self.arm_position(id)),
             service: record.service_id.filter(|_| !about_nobody).as_ref().and_then(service),
+            kind: record.kind.clone(),
             changes_treatment: TREATMENT_CHANGES.contains(&record.kind.as_str()),
             text: cut(&format!("{}: {}", record.kind, record.text)),
         }
     }
 }
 
-/// The readings of each life, in the order of `lives`. Shared among threads that each have a connection of their own;
+/// Memory that a service may use at most (MemoryMax), where the trial recorded it.
+pub(crate) fn memory_limit(record: &ServiceRecord) -> Option<u64> {
+    record.attributes.as_ref()?.get("memory_max_bytes")?.as_u64().filter(|bytes| *bytes > 0)
+}
+
+/// The readings of a life and its work.
+type OfLife = (Vec<Reading>, Work);
+
+/// The readings of each life and, if asked for, its work, in the order of `lives`. Shared among threads that each have a connection of their own;
 /// a thread that gets none leaves its share to the others.
 fn read_lives(
     store: &Store,
     readings: &Readings,
     lives: &[LifeRecord],
-) -> Result<Vec<Vec<Reading>>, ReportError> {
+    with_work: bool,
+) -> Result<Vec<OfLife>, ReportError> {
     let next = AtomicUsize::new(0);
-    let work = |store: &Store| -> Result<Vec<(usize, Vec<Reading>)>, StoreError> {
+    let work = |store: &Store| -> Result<Vec<(usize, OfLife)>, StoreError> {
         let mut done = Vec::new();
         loop {
             let first = next.fetch_add(LIVES_AT_A_TIME, Ordering::Relaxed);
@@ -148,7 +210,8 @@ fn read_lives(
             for (index, life) in share {
                 let mut read = readings.of_life(store, life.id, life.started_boottime_us)?;
                 read.shrink_to_fit();
-                done.push((index, read));
+                let work = if with_work { work::of_life(store, life)? } else { Work::default() };
+                done.push((index, (read, work)));
             }
         }
     };
@@ -164,7 +227,7 @@ fn read_lives(
         });
         std::iter::once(own).chain(others.collect::<Vec<_>>()).collect()
     });
-    let mut by_life = vec![Vec::new(); lives.len()];
+    let mut by_life = vec![(Vec::new(), Work::default()); lives.len()];
     for (index, read) in parts?.into_iter().flatten() {
         by_life[index] = read;
     }

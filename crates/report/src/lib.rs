@@ -16,17 +16,22 @@ mod findings;
 mod fleet;
 mod html;
 mod ledger;
+mod look;
+mod looks;
 mod markdown;
 mod png;
 mod summary;
 mod table;
 mod terminal;
 mod trajectory;
+mod treatment;
 mod verdict;
+mod work;
 mod write;
 
 pub use build::{Options, Settings};
 pub use chart::Chart;
+pub use chart::running::LifeSeries;
 pub use comparison::{
     ArmInTrial, COMPARISON_SCHEMA_VERSION, ComparedTreatment, ComparedTrial, Comparison, compare,
 };
@@ -34,6 +39,10 @@ pub use document::*;
 pub use error::ReportError;
 pub use fleet::read_fleet;
 pub use heaptrial_model::units;
+pub use html::embedded;
+pub use look::{
+    Gaps, LOOK_SCHEMA_VERSION, LookReport, LookState, LookedArm, look_state, peek, stored_look, take_look,
+};
 pub use terminal::terminal;
 pub use trajectory::{Point, Trajectories, Trajectory};
 pub use write::{Written, write, write_comparison};

@@ -18,6 +18,8 @@ const FLEET_GRID_BINS: usize = 120;
 const LINES_PER_ARM: usize = 30;
 /// Readings further apart than this many times the usual distance have a gap between them.
 const GAP_FACTOR: f64 = 5.0;
+/// The same in spans of what was rolled up: two neighbours may be almost two of them apart.
+const ROLLED_UP_GAP: f64 = 2.5;
 /// Empty bins of the grid that a line bridges.
 const BRIDGED_BINS: usize = 2;
 /// A line over services of a field trial ends where fewer than this share of them have readings: from there on it
@@ -92,7 +94,7 @@ impl Trajectories {
         let services = series
             .map(|(arm, points)| Trajectory {
                 arm,
-                segments: split_at_gaps(points).map(|run| extremes(run, LINE_BINS)).collect(),
+                segments: split_at_gaps(points, 0.0).map(|run| extremes(run, LINE_BINS)).collect(),
                 levels: grid.levels(points),
             })
             .collect();
@@ -126,7 +128,10 @@ impl Trajectories {
         let horizon = (0..fleet.services.len()).map(last_age).fold(0.0, f64::max);
         let lives = fleet.services.iter().flat_map(|service| &service.lives);
         let longest = lives.map(|life| life.readings.len()).max().unwrap_or(0);
-        let grid = Grid::new(horizon, longest.clamp(1, FLEET_GRID_BINS));
+        let grid = Grid {
+            rolled_up_seconds: fleet.rolled_up_seconds,
+            ..Grid::new(horizon, longest.clamp(1, FLEET_GRID_BINS))
+        };
         let aged = |index: usize| restarted(index) || current(index).is_some();
         let drawn = drawn(fleet, shown, aged);
         let services = shown
@@ -261,16 +266,20 @@ fn end_to_end(service: &heaptrial_analysis::FleetService) -> Vec<Point> {
 struct Grid {
     bins: usize,
     bin_seconds: f64,
+    /// Distance of readings that were rolled up.
+    rolled_up_seconds: f64,
 }
 
 impl Grid {
     fn new(horizon: f64, bins: usize) -> Self {
-        Self { bins, bin_seconds: if horizon > 0.0 { horizon / bins as f64 } else { 1.0 } }
+        let bin_seconds = if horizon > 0.0 { horizon / bins as f64 } else { 1.0 };
+        Self { bins, bin_seconds, rolled_up_seconds: 0.0 }
     }
 
     fn trajectory(self, arm: usize, points: &[impl Aged], drawn: bool) -> Trajectory {
         let lines = |run| extremes(run, FLEET_LINE_BINS);
-        let segments = if drawn { split_at_gaps(points).map(lines).collect() } else { Vec::new() };
+        let runs = drawn.then(|| split_at_gaps(points, self.rolled_up_seconds));
+        let segments = runs.into_iter().flatten().map(lines).collect();
         Trajectory { arm, segments, levels: self.levels(points) }
     }
 
@@ -286,7 +295,7 @@ impl Grid {
     }
 }
 
-fn split_at_gaps<P: Aged>(points: &[P]) -> impl Iterator<Item = &[P]> {
+fn split_at_gaps<P: Aged>(points: &[P], rolled_up_seconds: f64) -> impl Iterator<Item = &[P]> {
     let mut distances: Vec<f64> =
         points.windows(2).map(|pair| pair[1].age_seconds() - pair[0].age_seconds()).collect();
     let middle = distances.len() / 2;
@@ -294,11 +303,12 @@ fn split_at_gaps<P: Aged>(points: &[P]) -> impl Iterator<Item = &[P]> {
         Some(_) => *distances.select_nth_unstable_by(middle, f64::total_cmp).1,
         None => 0.0,
     };
-    points.chunk_by(move |a, b| b.age_seconds() - a.age_seconds() <= GAP_FACTOR * usual)
+    let longest = (GAP_FACTOR * usual).max(ROLLED_UP_GAP * rolled_up_seconds);
+    points.chunk_by(move |a, b| b.age_seconds() - a.age_seconds() <= longest)
 }
 
 /// The lowest and the highest reading of each bin, in order of age; all readings where they are few.
-fn extremes<P: Aged>(points: &[P], bins: usize) -> Vec<Point> {
+pub(crate) fn extremes<P: Aged>(points: &[P], bins: usize) -> Vec<Point> {
     let point = |p: &P| (p.age_seconds(), p.bytes());
     if points.len() <= 2 * bins {
         return points.iter().map(point).collect();
@@ -338,6 +348,15 @@ mod tests {
     }
 
     #[test]
+    fn what_was_rolled_up_is_no_gap() {
+        let ages =
+            (0..20).map(|i| f64::from(i) * 900.0).chain((0..200).map(|i| 18_000.0 + f64::from(i) * 60.0));
+        let points: Vec<Point> = ages.map(|age| (age, 1.0)).collect();
+        assert_eq!(split_at_gaps(&points, 900.0).count(), 1);
+        assert_eq!(split_at_gaps(&points, 0.0).count(), 21);
+    }
+
+    #[test]
     fn the_median_line_is_taken_over_services_at_equal_age() {
         let flat = |bytes| series(&(0..40).map(|i| (f64::from(i), bytes)).collect::<Vec<_>>());
         let all = [flat(10), flat(20), flat(90)];
@@ -368,7 +387,9 @@ mod tests {
                 started_at: 0.0,
                 start,
                 contamination: None,
+                proved: false,
                 readings: vec![Reading { age_seconds, kib: 4 }],
+                work: Default::default(),
             }],
             ..FleetService::default()
         };

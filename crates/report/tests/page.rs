@@ -1,15 +1,13 @@
 //! The HTML report: nothing from outside gets in, and a real browser shows it without a complaint.
 
-#[allow(dead_code)] // each test file uses a part of it
-mod chromium;
 mod fixture;
 mod fleet;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use chromium::Chromium;
 use fixture::Fixture;
+use heaptrial_browser::{Chromium, browser};
 use heaptrial_report::{Options, Report, write};
 
 fn html(fixture: &Fixture) -> String {
@@ -125,19 +123,6 @@ fn a_folder_that_cannot_be_made_is_named() {
     let (report, trajectories) = Report::with_trajectories(&store, trial, &Options::default()).unwrap();
     let error = write(&report, &trajectories, &folder.path().join("trial.db")).unwrap_err().to_string();
     assert!(error.contains("trial.db"), "{error}");
-}
-
-/// The browser, or a loud word that the test is skipped; on the CI machine a failure.
-fn browser() -> Option<Chromium> {
-    if let Some(program) = chromium::find() {
-        return Some(Chromium::start(&program));
-    }
-    assert!(
-        std::env::var_os("HEAPTRIAL_REQUIRE_ALL").is_none_or(|value| value != "1"),
-        "no chromium in the search path, and HEAPTRIAL_REQUIRE_ALL=1 forbids skipping; install the package `chromium`"
-    );
-    eprintln!("SKIPPED: no chromium in the search path; install the package `chromium` to run this test");
-    None
 }
 
 #[test]

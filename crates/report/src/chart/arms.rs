@@ -26,7 +26,11 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let metric = metric_name(canvas.report.analysis.metric);
     let unit = Scale::memory(highest, 4, (0.0, 1.0)).unit;
     let strangers = if canvas.report.services.iter().any(|service| !service.counts) {
-        " Dotted grey lines are strangers."
+        if canvas.report.kind.is_import() {
+            " Dotted grey lines are strangers."
+        } else {
+            " Dotted grey lines are contaminated services."
+        }
     } else {
         ""
     };

@@ -30,11 +30,18 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let ratio =
         if canvas.report.kind.is_lab() { "the control's median" } else { "the control at the matched age" };
     let strangers = canvas.report.arms.iter().any(|arm| treated(arm).is_some());
+    let import = canvas.report.kind.is_import();
     let caption = format!(
         "Last {metric} reading, mean over the services of an arm{}; beside it the ratio to {ratio}{}.",
-        if strangers { " as listed (bar), and upright across it without strangers" } else { "" },
-        if control.is_some() && strangers {
+        match (strangers, import) {
+            (true, true) => " as listed (bar), and upright across it without strangers",
+            (true, false) => " as assigned (bar), and upright across it without contaminated services",
+            (false, _) => "",
+        },
+        if control.is_some() && strangers && import {
             ". The dashed line is the control, without strangers"
+        } else if control.is_some() && strangers {
+            ". The dashed line is the control, without contaminated services"
         } else if control.is_some() {
             ". The dashed line is the control"
         } else {

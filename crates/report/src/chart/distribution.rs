@@ -59,7 +59,11 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         String::new()
     };
     let hollow = if strangers.iter().any(|arm| !arm.is_empty()) {
-        " Hollow marks are strangers, which the median leaves out."
+        if canvas.report.kind.is_import() {
+            " Hollow marks are strangers, which the median leaves out."
+        } else {
+            " Hollow marks are contaminated services, which the median leaves out."
+        }
     } else {
         ""
     };

@@ -5,6 +5,7 @@ mod bars;
 mod distribution;
 mod palette;
 mod panels;
+pub(crate) mod running;
 mod scale;
 mod svg;
 mod timeline;

@@ -52,10 +52,16 @@ impl Look {
     /// Of the arm at `index` of the report: the control has the text's colour, the others theirs in the
     /// order given. From the eighth on colours come again with another dash and marker.
     pub(crate) fn of(report: &Report, index: usize) -> Self {
-        if report.arms.get(index).is_some_and(|arm| arm.control) {
+        let controls: Vec<bool> = report.arms.iter().map(|arm| arm.control).collect();
+        Self::among(&controls, index)
+    }
+
+    /// The same where only `controls` is known: of each arm whether it is the control.
+    pub(crate) fn among(controls: &[bool], index: usize) -> Self {
+        if controls.get(index).is_some_and(|control| *control) {
             return Self { colour: 0, dash: "", marker: Marker::Circle };
         }
-        let place = report.arms.iter().take(index).filter(|arm| !arm.control).count();
+        let place = controls.iter().take(index).filter(|control| !**control).count();
         let round = place / MARKERS.len();
         let turned = (place + 2 * round) % MARKERS.len();
         Self { colour: 1 + place % (COLOURS - 1), dash: DASHES[turned], marker: MARKERS[turned] }

@@ -200,7 +200,7 @@ fn labels(canvas: Canvas<'_>, plot: &Plot, lines: &[ArmLine], y: &Scale) -> Vec<
 }
 
 /// The places nearest to `wanted` (ascending) that are at least `distance` apart and within `range`.
-fn spread(wanted: &[f64], distance: f64, range: (f64, f64)) -> Vec<f64> {
+pub(super) fn spread(wanted: &[f64], distance: f64, range: (f64, f64)) -> Vec<f64> {
     let mut places: Vec<f64> = Vec::with_capacity(wanted.len());
     // Runs of touching labels, each centred on what its members want.
     let mut runs: Vec<(usize, usize)> = Vec::new();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FindingKind, Ratio, Severity};
+use super::{FindingKind, FlagCount, Ratio, Severity};
 
 /// An arm's figures over the services that belong to it, without strangers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,4 +77,40 @@ pub struct MemoryLimit {
     pub host_bytes: Option<u64>,
     /// Of the host's memory, what was available at the last reading.
     pub host_available_bytes: Option<u64>,
+}
+
+/// The work of an arm, without strangers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Services of which it is known over the window of comparison.
+    pub services: u32,
+    /// Bytes read and written a second: geometric mean over services.
+    pub bytes_per_second: Option<f64>,
+    /// The same over that of the control.
+    pub ratio_to_control: Option<Ratio>,
+    /// Bytes of memory for each 10^6 bytes read and written a second: geometric mean over services.
+    pub memory_bytes_per_mb_per_second: Option<f64>,
+    /// Open connections: median over services.
+    pub connections: Option<f64>,
+    /// Services whose own out-of-memory handler freed memory.
+    pub oom_services: u32,
+    /// What it freed, all services together.
+    pub oom_bytes: u64,
+    /// Who has which flag of its network at the last reading.
+    pub flags: Vec<FlagCount>,
+}
+
+/// An analysis of a running trial at a time fixed in advance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedLook {
+    /// Counted from 1.
+    pub number: u32,
+    /// When, in seconds since the start of the trial.
+    pub planned_seconds: f64,
+    /// What it may spend of the error probability.
+    pub alpha: f64,
+    /// When it was taken, RFC 3339 in UTC; `None` where it was not.
+    pub taken_at: Option<String>,
+    /// What it found.
+    pub result: Option<String>,
 }

@@ -2,9 +2,10 @@
 
 mod field;
 
-pub use field::{AsTreated, Finding, LevelChange, MemoryLimit, Source};
+pub use field::{AsTreated, Finding, LevelChange, MemoryLimit, PlannedLook, Source, Work};
 pub use heaptrial_analysis::{
-    DayLevel, Estimate, FindingKind, Growth, LimitKind, Sawtooth, SelfCheck, Severity, Shape,
+    ArmEvents, DayLevel, Estimate, FindingKind, FlagCount, Growth, LimitKind, Sawtooth, SelfCheck, Severity,
+    Shape,
 };
 
 use heaptrial_model::{Ending, Identity, LifeStart, Metric, SlowSample, Treatment};
@@ -70,6 +71,9 @@ pub struct Report {
     /// The procedure of a field trial applied to its control alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub self_check: Option<SelfCheck>,
+    /// The looks that a field trial's plan fixed in advance.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looks: Vec<PlannedLook>,
     /// The files that the data were imported from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Source>,
@@ -93,6 +97,10 @@ pub enum Kind {
     LabTor,
     /// Services of a fleet, as the scripts of Tor operators measured them.
     ImportTorutils,
+    /// A randomised trial on the services of a fleet.
+    Field,
+    /// Services of a host as they are found, without a trial.
+    Host,
 }
 
 /// How a trial ended.
@@ -249,6 +257,12 @@ pub struct Arm {
     /// For an arm that is restarted at intervals: its memory averaged over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sawtooth: Option<Sawtooth>,
+    /// The work that its services did, without strangers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
+    /// What happened to its services, of a trial whose services Heaptrial sampled itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<ArmEvents>,
 }
 
 /// A service that does not count.
@@ -358,6 +372,15 @@ pub struct Service {
     /// Why it has no level at the matched age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_level: Option<String>,
+    /// The allocator that its last life ran, as proved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<String>,
+    /// Memory that it may use at most (MemoryMax).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
+    /// What it read and wrote, in bytes a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_bytes_per_second: Option<f64>,
 }
 
 /// What sampling cost over the whole trial.
@@ -395,7 +418,14 @@ impl Kind {
             Self::LabCommand => "lab run of a command",
             Self::LabTor => "lab run of Tor relays in a private network",
             Self::ImportTorutils => "field data imported from torutils files",
+            Self::Field => "field trial",
+            Self::Host => "services of a host as found",
         }
+    }
+
+    /// Whether others measured: then nothing is proved of what ran.
+    pub fn is_import(self) -> bool {
+        matches!(self, Self::ImportTorutils)
     }
 
     /// Whether Heaptrial started the services itself.
@@ -417,6 +447,14 @@ impl Outcome {
 }
 
 impl Report {
+    /// How it ended, in a word; of a trial on services without an end, that it runs.
+    pub fn outcome_word(&self) -> &'static str {
+        match self.outcome {
+            Outcome::Unfinished if matches!(self.kind, Kind::Field | Kind::Host) => "running",
+            outcome => outcome.as_str(),
+        }
+    }
+
     /// The control arm.
     pub fn control(&self) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.control)

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::{Figures, data_table, events, warnings};
 use crate::document::{Finding, Report, Severity};
 use crate::summary::odd::{Told, severity};
+use crate::summary::words::words;
 use crate::table::{self, Detail, Table};
 use crate::{summary, units};
 
@@ -50,7 +51,7 @@ fn result(report: &Report) -> Markup {
                         dd {
                             @if let [sentence] = &paragraph.sentences[..] {
                                 p { (sentence) }
-                            } @else if paragraph.title == "Wrong lists" {
+                            } @else if paragraph.title == words(report.kind).paragraph {
                                 ul { @for sentence in &paragraph.sentences { li { (sentence) } } }
                             } @else {
                                 p { (paragraph.sentences.join(" ")) }
@@ -74,8 +75,12 @@ fn metrics(report: &Report, charts: &Figures) -> Markup {
             ul { @for verdict in summary::observed::verdicts(report) { li { (verdict) } } }
             (charts.show("final-memory"))
             @if let Some(table) = table::field::with_and_without(report) {
-                h3 { "With and without strangers" }
-                (data_table("Figures with and without strangers", &table, report))
+                h3 { (words(report.kind).with_and_without) }
+                (data_table(words(report.kind).with_and_without, &table, report))
+            }
+            @if let Some(table) = table::field::work(report, Detail::Full) {
+                h3 { "Work" }
+                (data_table("Work", &table, report))
             }
         }
     }
@@ -147,8 +152,12 @@ fn lists(report: &Report) -> Markup {
     html! {
         section id="identities" {
             h2 { "What ran" }
-            p { "The lists claim it; nothing in the data proves it." }
-            (data_table("What the lists claim", &table::field::lists(report), report))
+            p { (summary::observed::what_ran(report)) }
+            (data_table("What ran", &table::field::lists(report), report))
+            @if let Some(table) = table::field::happened(report, Detail::Full) {
+                h3 { "What happened to services" }
+                (data_table("What happened to services", &table, report))
+            }
         }
     }
 }
@@ -182,7 +191,7 @@ fn setup(report: &Report) -> Markup {
             h2 { "Setup and data" }
             dl { @for (name, value) in summary::observed::setup(report) { div { dt { (name) } dd { (value) } } } }
             @if !parameters.is_empty() {
-                h3 { "How the data were read" }
+                h3 { (if report.kind.is_import() { "How the data were read" } else { "Parameters" }) }
                 dl { @for (name, value) in parameters { div { dt { (name) } dd { (value) } } } }
             }
             @if let Some(table) = table::field::sources(report) {

@@ -1,5 +1,6 @@
 //! The report as one self-contained page: no outside resource, no script, a policy that allows neither.
 
+pub mod embedded;
 mod field;
 mod lab;
 
@@ -65,10 +66,7 @@ pub(crate) fn comparison(
 /// A whole page around `content`.
 fn frame(title: &str, tool_version: &str, content: &Markup) -> String {
     let style = style();
-    let policy = format!(
-        "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
-        STANDARD.encode(Sha256::digest(style.as_bytes()))
-    );
+    let policy = policy(&style);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -92,6 +90,13 @@ fn frame(title: &str, tool_version: &str, content: &Markup) -> String {
     let mut text = page.into_string();
     text.push('\n');
     text
+}
+
+fn policy(style: &str) -> String {
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        STANDARD.encode(Sha256::digest(style.as_bytes()))
+    )
 }
 
 fn style() -> String {
@@ -135,7 +140,7 @@ fn header(report: &Report) -> Markup {
             h1 { (report.name) }
             p class="meta" {
                 span { (summary::capitalised(report.kind.describe())) }
-                " " span class=(state) { (report.outcome.as_str()) }
+                " " span class=(state) { (report.outcome_word()) }
                 " " time datetime=(report.started_at) { (summary::date_and_time(&report.started_at)) }
                 " " span { (units::duration(report.duration_seconds)) }
                 @if report.kind.is_lab() { " " span { "seed " (report.seed) } }

@@ -7,6 +7,7 @@ use crate::chart::Chart;
 use crate::document::Finding;
 use crate::escape::{markdown as escaped, markdown_block};
 use crate::summary::odd::{Told, severity};
+use crate::summary::words::words;
 use crate::table::{self, Detail};
 use crate::{Report, summary, units};
 
@@ -43,7 +44,11 @@ pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
     put(&list(&summary::observed::verdicts(report)));
     figure("final-memory").iter().for_each(|block| put(block));
     if let Some(table) = table::field::with_and_without(report) {
-        put("### With and without strangers");
+        put(&format!("### {}", words(report.kind).with_and_without));
+        put(&table_block(&table));
+    }
+    if let Some(table) = table::field::work(report, Detail::Full) {
+        put("### Work");
         put(&table_block(&table));
     }
     put("## Over time");
@@ -72,8 +77,12 @@ pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
     }
     runs.iter().for_each(|run| put(&finding_block(report, run)));
     put("## What ran");
-    put("The lists claim it; nothing in the data proves it.");
+    put(summary::observed::what_ran(report));
     put(&table_block(&table::field::lists(report)));
+    if let Some(table) = table::field::happened(report, Detail::Full) {
+        put("### What happened to services");
+        put(&table_block(&table));
+    }
     put("## Services");
     put(&services(report));
     put("## Setup");

@@ -36,18 +36,21 @@ fn impossible(report: &Report) -> Option<String> {
         return Some("without a control nothing can be compared".to_owned());
     };
     if report.arms.iter().filter(|arm| arm.earlier_list_of.is_none()).count() < 2 {
-        return Some("only one arm: nothing to compare; import with --groups".to_owned());
+        let how = if report.kind.is_import() { "; import with --groups" } else { "" };
+        return Some(format!("only one arm: nothing to compare{how}"));
     }
     let Some(matched) = report.analysis.matched_age_seconds else {
-        return Some(
+        let or =
+            if report.kind.is_import() { ", or import events that date their starts (--events)" } else { "" };
+        return Some(format!(
             "there is no age that services of all arms reached, so they cannot be compared at an equal age; observe \
-             them longer, or import events that date their starts (--events)"
-                .to_owned(),
-        );
+             them longer{or}"
+        ));
     };
     if level(control).is_none() {
+        let how = if report.kind.is_import() { "choose another one (--control), or " } else { "" };
         return Some(format!(
-            "the control, {}, has no figures to compare with; choose another one (--control), or observe it longer",
+            "the control, {}, has no figures to compare with; {how}observe it longer",
             control.name
         ));
     }
@@ -145,8 +148,12 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
         return Some("it grows faster than the control".to_owned());
     }
     let assigned = worse_as_assigned(arm)?;
+    let (strangers, as_assigned) = match report.kind.is_import() {
+        true => ("its strangers", "as listed"),
+        false => ("contaminated services", "as assigned"),
+    };
     Some(format!(
-        "it is {} only without its strangers, and {assigned} over all services as listed: settle first which of them \
+        "it is {} only without {strangers}, and {assigned} over all services {as_assigned}: settle first which of them \
          run it",
         arm.verdict.as_deref().unwrap_or("without a verdict")
     ))
@@ -183,6 +190,15 @@ fn in_words(kind: FindingKind) -> Option<(&'static str, &'static str)> {
         }
         FindingKind::RestartedMoreOften => {
             Some(("was restarted more often than others", "find out why, and compare lives of equal length"))
+        }
+        FindingKind::WorkBelowControl => {
+            Some(("does less work than the control", "compare memory for each unit of work"))
+        }
+        FindingKind::FlagLost => {
+            Some(("has fewer services with a flag than the control", "they are used for less: find out why"))
+        }
+        FindingKind::FailsMoreOften => {
+            Some(("has more services that fail than the control", "find out why before it goes anywhere"))
         }
         _ => None,
     }

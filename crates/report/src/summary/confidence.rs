@@ -24,11 +24,20 @@ pub(super) fn confidence(report: &Report) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if unproved {
+    if unproved && report.kind.is_import() {
         sentences.push("What ran in each service is as the lists claim, not proved.".to_owned());
+    } else if unproved && !report.services.iter().all(|service| service.ran.is_some()) {
+        sentences.push("What ran is not proved of every service.".to_owned());
     }
     if report.analysis.ages_are_lower_bounds == Some(true) {
         sentences.push("Most starts are unknown, so ages count from the first reading.".to_owned());
+    }
+    if report.outcome_word() == "running" && !report.looks.is_empty() {
+        sentences.push(
+            "The trial runs, and this is none of its planned looks: whoever reads intervals again and again until one \
+             pleases finds differences that are not there. Decide by heaptrial trial look."
+                .to_owned(),
+        );
     }
     sentences.extend(same_conclusion(report));
     let other: Vec<&Finding> = findings(report)
@@ -79,17 +88,19 @@ fn same_conclusion(report: &Report) -> Option<String> {
         .filter(|arm| conclusion(arm.ratio_to_control.as_ref()) != conclusion(arm.ratio_as_treated()))
         .map(|arm| arm.name.as_str())
         .collect();
+    let strangers = super::words::words(report.kind).strangers;
+    let as_assigned = if report.kind.is_import() { "as listed" } else { "as assigned" };
     let listed = least(|arm| arm.memory.as_ref()?.median_bytes);
     let treated = least(level);
     Some(match (listed == treated, changed.is_empty()) {
-        (true, true) => "The conclusion is the same with and without the strangers.".to_owned(),
+        (true, true) => format!("The conclusion is the same with and without the {strangers}."),
         (false, _) => format!(
-            "The strangers change the conclusion: as listed {} needs the least, without them {}.",
+            "The {strangers} change the conclusion: {as_assigned} {} needs the least, without them {}.",
             listed.map_or("none", String::as_str),
             treated.map_or("none", String::as_str)
         ),
         (true, false) => format!(
-            "The strangers change what is concluded of {}; the figures here are without them.",
+            "The {strangers} change what is concluded of {}; the figures here are without them.",
             names(&changed, changed.len())
         ),
     })

@@ -1,9 +1,10 @@
 //! The summary of a field trial.
 
 use super::confidence::confidence;
+use super::words::words;
 use super::{advice, capitalised, names, number};
 use crate::chart::metric_name;
-use crate::document::{Arm, LimitKind, Ratio, Report};
+use crate::document::{Arm, Kind, LimitKind, Ratio, Report};
 use crate::table::field::level;
 use crate::units;
 use crate::verdict::{NO_LIMIT, measured_over, runs_out_briefly};
@@ -22,18 +23,55 @@ pub(crate) struct Paragraph {
 pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
     let paragraph = |title, sentences: Vec<String>| Paragraph { title, sentences };
     if report.samples == 0 {
-        let nothing = "No service has readings, so nothing can be compared: sums over services do not tell what a \
-                       service needs. Import measurements of each service.";
+        let nothing = if report.kind.is_import() {
+            "No service has readings, so nothing can be compared: sums over services do not tell what a service needs. \
+             Import measurements of each service."
+        } else {
+            "No service has readings, so nothing can be compared. Is the agent running (heaptrial agent)?"
+        };
         return vec![paragraph("Result", vec![nothing.to_owned()])];
+    }
+    if report.kind == Kind::Host {
+        let all = [
+            paragraph("Result", as_found(report)),
+            paragraph(words(report.kind).paragraph, contaminated(report)),
+            paragraph("Confidence", confidence(report)),
+        ];
+        return all.into_iter().filter(|paragraph| !paragraph.sentences.is_empty()).collect();
     }
     let all = [
         paragraph("Problem", problem(report)),
         paragraph("Result", result(report)),
         paragraph("Recommendation", advice::recommendation(report)),
-        paragraph("Wrong lists", contaminated(report)),
+        paragraph(words(report.kind).paragraph, contaminated(report)),
         paragraph("Confidence", confidence(report)),
     ];
     all.into_iter().filter(|paragraph| !paragraph.sentences.is_empty()).collect()
+}
+
+/// What services need as they are found, by the allocator that they run.
+fn as_found(report: &Report) -> Vec<String> {
+    let metric = metric_name(report.analysis.metric);
+    let mut sentences = Vec::new();
+    for arm in &report.arms {
+        let Some(needs) = level(arm).or(arm.typical_bytes()) else { continue };
+        sentences.push(format!(
+            "A service needs {} of {metric} (geometric mean over {}).",
+            units::memory(needs as f64),
+            number(u64::from(arm.services_belonging()), "service")
+        ));
+        sentences.extend(verdict(arm));
+    }
+    let mut ran: Vec<&str> = report.services.iter().filter_map(|service| service.ran.as_deref()).collect();
+    ran.sort_unstable();
+    let kinds: Vec<String> =
+        ran.chunk_by(|a, b| a == b).map(|same| format!("{} {}", same.len(), same[0])).collect();
+    if !kinds.is_empty() {
+        sentences.push(format!("What runs in them, as proved: {}.", names(&kinds, kinds.len())));
+    }
+    sentences
+        .push("Nothing was assigned, so nothing is compared: heaptrial trial new plans a trial.".to_owned());
+    sentences
 }
 
 /// What the control needs, and what it does over time.
@@ -170,15 +208,21 @@ fn contaminated(report: &Report) -> Vec<String> {
         let strangers: Vec<&str> =
             arm.services_excluded.iter().map(|service| service.name.as_str()).collect();
         let without = treated.map_or_else(String::new, |treated| {
-            let verb = if treated.services == 1 { "belongs" } else { "belong" };
+            let verb = match (report.kind.is_import(), treated.services) {
+                (true, 1) => "belongs",
+                (true, _) => "belong",
+                (false, _) => "ran its treatment",
+            };
             format!(", {} over the {} that {verb}", memory(treated.final_bytes), treated.services)
         });
-        let are = if strangers.len() == 1 { "is a stranger" } else { "are strangers" };
+        let words = words(report.kind);
+        let are = if strangers.len() == 1 { words.one } else { words.several };
+        let assigned = if report.kind.is_import() { "as listed" } else { "as assigned" };
         let earlier = arm.earlier_list_of.as_ref().map_or_else(String::new, |of| {
             format!(" (an earlier list of {of}, which the result does not use)")
         });
         format!(
-            "{}{earlier}: {} over {} as listed{without}. {} {are}: {}.",
+            "{}{earlier}: {} over {} {assigned}{without}. {} {are}: {}.",
             arm.name,
             memory(arm.final_bytes()),
             number(u64::from(arm.services), "service"),

@@ -6,6 +6,7 @@ pub(crate) mod field;
 pub(crate) mod lab;
 pub(crate) mod observed;
 pub(crate) mod odd;
+pub(crate) mod words;
 
 use crate::document::Report;
 use crate::units;
@@ -49,7 +50,16 @@ fn host(report: &Report) -> Vec<(&'static str, String)> {
 /// The parameters of the workload: names and values, nested ones by dotted names.
 pub(crate) fn parameters(report: &Report) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
-    collect_parameters("", &report.parameters, &mut pairs);
+    let mut parameters = report.parameters.clone();
+    // The plan of a field trial names every service; it is in report.json.
+    if let Some(plan) =
+        parameters.as_object_mut().filter(|_| !report.kind.is_lab()).and_then(|all| all.remove("plan"))
+    {
+        let told =
+            ["id", "duration", "looks", "pace"].iter().filter_map(|name| Some((*name, plan.get(name)?)));
+        told.for_each(|(name, value)| collect_parameters(&format!("plan.{name}"), value, &mut pairs));
+    }
+    collect_parameters("", &parameters, &mut pairs);
     pairs
 }
 

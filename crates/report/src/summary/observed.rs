@@ -2,17 +2,23 @@
 
 use super::host;
 use crate::chart::metric_name;
-use crate::document::Report;
+use crate::document::{Report, Sampler};
 use crate::units;
 
 /// What the figures of the table of results are.
 pub(crate) fn figures_in_brief(report: &Report) -> String {
     let analysis = &report.analysis;
     let strangers = if report.arms.iter().any(|arm| arm.as_treated.is_some()) {
-        " As assigned is over all services of a list, as treated without strangers; level, ratio, growth and \
-         verdict are as treated."
+        let (all, without) = match report.kind.is_import() {
+            true => ("of a list", "strangers"),
+            false => ("put into an arm", "contaminated ones"),
+        };
+        format!(
+            " As assigned is over all services {all}, as treated without {without}; level, ratio, growth and verdict \
+             are as treated."
+        )
     } else {
-        ""
+        String::new()
     };
     let metric = metric_name(analysis.metric);
     let window = units::duration(analysis.window_seconds.unwrap_or(0.0));
@@ -24,6 +30,15 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
         None => format!(
             "Memory is {metric}. There is no age at which services of all arms can be compared.{strangers}"
         ),
+    }
+}
+
+/// How it is known what ran.
+pub(crate) fn what_ran(report: &Report) -> &'static str {
+    if report.kind.is_import() {
+        "The lists claim it; nothing in the data proves it."
+    } else {
+        "Read from the running processes, of every life."
     }
 }
 
@@ -39,12 +54,27 @@ pub(crate) fn setup(report: &Report) -> Vec<(&'static str, String)> {
     ages.sort_by(f64::total_cmp);
     let mut setup = vec![
         ("Trial", format!("{} ({})", report.name, report.kind.describe())),
-        ("First reading", super::date_and_time(&report.started_at)),
+        (
+            if report.kind.is_import() { "First reading" } else { "Start" },
+            super::date_and_time(&report.started_at),
+        ),
         ("Span of data", units::duration(report.duration_seconds)),
         ("Readings", units::count(report.samples)),
     ];
     setup.extend(
         report.sampling_interval_seconds.map(|seconds| ("Sampling interval", units::duration(seconds))),
+    );
+    if !report.kind.is_import() {
+        setup.push(("State", report.outcome_word().to_owned()));
+    }
+    if report.planned_seconds > 0.0 {
+        setup.push(("Planned length", units::duration(report.planned_seconds)));
+    }
+    if !report.looks.is_empty() {
+        setup.push(("Planned looks", looks(report)));
+    }
+    setup.extend(
+        report.sampler.map(|sampler| ("Cost of sampling", sampling(&sampler, report.duration_seconds))),
     );
     setup.push(("Services", arms.join(", ")));
     setup.extend(report.assignment.clone().map(|how| ("Assignment", how)));
@@ -67,6 +97,35 @@ pub(crate) fn setup(report: &Report) -> Vec<(&'static str, String)> {
     setup.extend(host(report).into_iter().filter(|(_, value)| value != "unknown"));
     setup.push(("Heaptrial", report.tool_version.clone()));
     setup
+}
+
+/// `1 d, 3 d (taken: decided: ...) and 10 d`.
+fn looks(report: &Report) -> String {
+    let told: Vec<String> = report
+        .looks
+        .iter()
+        .map(|look| {
+            let at = units::duration(look.planned_seconds);
+            match (&look.result, &look.taken_at) {
+                (Some(result), _) => format!("{at} ({result})"),
+                (None, Some(_)) => format!("{at} (taken)"),
+                (None, None) => at,
+            }
+        })
+        .collect();
+    told.join("; ")
+}
+
+/// What sampling took of one CPU, and of a tick.
+fn sampling(sampler: &Sampler, seconds: f64) -> String {
+    let share = if seconds > 0.0 { sampler.cpu_seconds / seconds } else { 0.0 };
+    format!(
+        "{} ticks, {} of one CPU, {:.1} ms of a tick, longest gap {}",
+        units::count(sampler.ticks),
+        units::share(share),
+        1000.0 * sampler.median_tick_seconds,
+        units::duration(sampler.longest_gap_seconds)
+    )
 }
 
 /// How the figures were made: one line for each method, with its source.
@@ -105,9 +164,15 @@ pub(crate) fn method(report: &Report) -> Vec<String> {
              Comparison of the Two One-Sided Tests Procedure and the Power Approach\", 1987). Growing: it lies above 0. \
              Bloating: it grows without saturation and memory runs out within {horizon:.0} days. Else inconclusive."
         ),
-        "Strangers: last values that form separate clusters, and trajectories nearer to another arm than to their own; \
-         each finding names its test and false alarm rate."
-            .to_owned(),
+        if report.kind.is_import() {
+            "Strangers: last values that form separate clusters, and trajectories nearer to another arm than to their \
+             own; each finding names its test and false alarm rate."
+                .to_owned()
+        } else {
+            "Contaminated: a life in which another allocator or other settings were found than its arm's, by reading the \
+             running process. Nothing else takes a service out of its arm."
+                .to_owned()
+        },
         "Changes of level: times at which most services of an arm step together, tested by sign over services, \
          adjusted for all times looked at (Holm)."
             .to_owned(),

@@ -5,6 +5,7 @@ use super::{
     text, treatment,
 };
 use crate::document::{Arm, Estimate, Report, Service};
+use crate::summary::words::words;
 use crate::units::{self, GIB, MIB, Pace};
 
 /// Columns of the growth table, beside the arm.
@@ -70,6 +71,7 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
 
 /// The arms whose figures differ with and without strangers, or whose ratio does.
 pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
+    let words = words(report.kind);
     // Earlier lists are compared to nothing.
     let mut differ = report.arms.iter().filter(|arm| arm.as_treated.is_some());
     let compared = differ.any(|arm| arm.earlier_list_of.is_none());
@@ -84,17 +86,13 @@ pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
         };
         let listed = [
             arm.name.clone(),
-            "all as listed".to_owned(),
+            words.as_assigned.to_owned(),
             arm.services.to_string(),
             bytes(arm.final_bytes()),
             bytes(arm.memory.as_ref().and_then(|memory| memory.median_bytes)),
         ];
         // An arm without strangers of its own differs where the control has some.
-        let over = if arm.services == treated.services {
-            "all, the control without its strangers"
-        } else {
-            "those that belong"
-        };
+        let over = if arm.services == treated.services { words.of_control } else { words.as_treated };
         let belonging = [
             arm.name.clone(),
             over.to_owned(),
@@ -194,8 +192,11 @@ pub(crate) fn sawtooth(report: &Report) -> Option<Table> {
     (!rows.is_empty()).then(|| Table { columns: columns.collect(), rows })
 }
 
-/// What the lists of an import claim, in the order given.
+/// What ran: in an import what its lists claim, else what was proved; in the order given.
 pub(crate) fn lists(report: &Report) -> Table {
+    if !report.kind.is_import() {
+        return identities(report);
+    }
     let with_lists = report.arms.iter().any(|arm| arm.list.is_some());
     let list_column = with_lists.then(|| text("List"));
     let columns = [text("Arm"), text("Treatment claimed")].into_iter().chain(list_column);
@@ -210,6 +211,139 @@ pub(crate) fn lists(report: &Report) -> Table {
     });
     let rows = rows.collect();
     Table { rows, columns: columns.chain([figure("Services"), text("What ran")]).collect() }
+}
+
+/// What was assigned and what was proved.
+fn identities(report: &Report) -> Table {
+    let columns = [text("Arm"), text("Treatment"), text("What ran, as proved"), figure("Services")];
+    let columns = columns.into_iter().chain(["Lives", "Contaminated lives"].map(figure));
+    let rows = report.arms.iter().enumerate().map(|(index, arm)| {
+        let assigned = treatment(arm);
+        let mut ran: Vec<&str> = report
+            .services
+            .iter()
+            .filter(|service| service.arm == arm.name)
+            .map(|service| service.ran.as_deref().unwrap_or("not proved"))
+            .collect();
+        ran.sort_unstable();
+        let kinds: Vec<(usize, &str)> =
+            ran.chunk_by(|a, b| a == b).map(|same| (same.len(), same[0])).collect();
+        let ran = match kinds[..] {
+            [] => NOTHING.to_owned(),
+            [(_, only)] => only.to_owned(),
+            _ => kinds.iter().map(|(number, name)| format!("{number} {name}")).collect::<Vec<_>>().join(", "),
+        };
+        let events = arm.events.unwrap_or_default();
+        let cells = vec![
+            arm.name.clone(),
+            if assigned.is_empty() { "as it was".to_owned() } else { assigned },
+            ran,
+            arm.services.to_string(),
+            events.lives.to_string(),
+            events.contaminated_lives.to_string(),
+        ];
+        Row { arm: Some(index), emphasis: Emphasis::None, cells }
+    });
+    Table { rows: rows.collect(), columns: columns.collect() }
+}
+
+/// What happened to the services of each arm; nothing of an import, whose events nobody counted.
+pub(crate) fn happened(report: &Report, detail: Detail) -> Option<Table> {
+    let titles = match detail {
+        Detail::Full => [
+            "Services that failed",
+            "Crashes",
+            "OOM kills",
+            "Unplanned restarts",
+            "Planned restarts",
+            "Identity changes",
+            "Gaps",
+        ],
+        Detail::Brief => {
+            ["Failed", "Crashes", "OOM kills", "Unplanned", "Planned", "Identity changes", "Gaps"]
+        }
+    };
+    let columns = std::iter::once(text("Arm")).chain(titles.map(figure));
+    let rows: Vec<Row> = report
+        .arms
+        .iter()
+        .enumerate()
+        .filter_map(|(index, arm)| {
+            let events = arm.events?;
+            let counts =
+                [events.crashes, events.oom_kills, events.unplanned_restarts, events.planned_restarts];
+            let counts = counts.into_iter().chain([events.identity_changes, events.gaps]);
+            let failed = format!("{} of {}", events.services_failed, arm.services);
+            let cells = [arm.name.clone(), failed].into_iter();
+            Some(Row {
+                arm: Some(index),
+                emphasis: if arm.control { Emphasis::Control } else { Emphasis::None },
+                cells: cells.chain(counts.map(|count| count.to_string())).collect(),
+            })
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Table { rows, columns: columns.collect() })
+}
+
+/// What services did, where it was read.
+pub(crate) fn work(report: &Report, detail: Detail) -> Option<Table> {
+    let full = detail == Detail::Full;
+    let all = || report.arms.iter().filter_map(|arm| arm.work.as_ref());
+    let mut flags: Vec<&str> = all().flat_map(|work| &work.flags).map(|flag| flag.name.as_str()).collect();
+    let mut seen = std::collections::HashSet::new();
+    flags.retain(|flag| seen.insert(*flag));
+    let freed = all().any(|work| work.oom_services > 0);
+    let titles = if full {
+        ["Services", "Read and written", "Ratio to control", "Memory for 1 MB/s", "Connections"]
+    } else {
+        ["Services", "Rate", "Ratio", "For 1 MB/s", "Conns"]
+    };
+    let columns = std::iter::once(text("Arm")).chain(titles.map(figure));
+    let columns = columns.chain(flags.iter().map(|flag| figure(flag)));
+    let columns: Vec<_> = columns
+        .chain(freed.then(|| figure(if full { "Freed by its OOM handler" } else { "OOM freed" })))
+        .collect();
+    let rows: Vec<Row> = report
+        .ranking()
+        .into_iter()
+        .filter_map(|index| {
+            let arm = &report.arms[index];
+            let work = arm.work.as_ref()?;
+            let mut cells = vec![
+                arm.name.clone(),
+                work.services.to_string(),
+                optional(work.bytes_per_second, rate),
+                if arm.control {
+                    "control".to_owned()
+                } else {
+                    ratio_with_interval(work.ratio_to_control.as_ref())
+                },
+                optional(work.memory_bytes_per_mb_per_second, units::memory),
+                optional(work.connections, |number| units::count(number.round() as u64)),
+            ];
+            cells.extend(flags.iter().map(|flag| {
+                let count = work.flags.iter().find(|count| count.name == *flag);
+                optional(count, |count| format!("{} of {}", count.with, count.of))
+            }));
+            let own = Some(work.oom_bytes).filter(|bytes| *bytes > 0);
+            cells.extend(freed.then(|| bytes(own)));
+            Some(Row {
+                arm: Some(index),
+                emphasis: if arm.control { Emphasis::Control } else { Emphasis::None },
+                cells,
+            })
+        })
+        .collect();
+    (!rows.is_empty()).then_some(Table { rows, columns })
+}
+
+/// `1.24 MB/s`: powers of 1000, as networks count.
+fn rate(bytes_per_second: f64) -> String {
+    match bytes_per_second {
+        rate if rate >= 1e6 => format!("{:.2} MB/s", rate / 1e6),
+        rate if rate >= 1e3 => format!("{:.1} kB/s", rate / 1e3),
+        rate => format!("{rate:.0} B/s"),
+    }
 }
 
 /// The files that data came from.
@@ -234,7 +368,9 @@ pub(crate) fn services(report: &Report) -> (Table, usize) {
     let restarted = report.services.iter().any(|service| service.restarts.is_some_and(|number| number > 0));
     let strangers = report.services.iter().any(|service| !service.counts);
     let mut columns = vec![text("Service"), text("Arm")];
-    columns.extend(strangers.then(|| text("Belongs to it")));
+    columns.extend(strangers.then(|| text(words(report.kind).belongs)));
+    let proved = !report.kind.is_import();
+    columns.extend(proved.then(|| text("Runs")));
     columns.extend(["Age", "Level at matched age", "At end", "Peak", "Growth"].map(figure));
     columns.extend(restarted.then(|| figure("Restarts")));
     let mut order: Vec<&Service> = report.services.iter().collect();
@@ -248,6 +384,7 @@ pub(crate) fn services(report: &Report) -> (Table, usize) {
             (Some(_), Some(like)) => format!("no: like {like}"),
             (Some(why), None) => format!("no: {why}"),
         }));
+        cells.extend(proved.then(|| service.ran.clone().unwrap_or_else(|| "not proved".to_owned())));
         cells.extend([
             optional(service.age_seconds, units::duration),
             match (memory.and_then(|memory| memory.median_bytes), &service.no_level) {

@@ -49,6 +49,12 @@ pub(super) fn lines(report: &Report, paint: Paint) -> String {
     if let Some(sawtooth) = table::field::sawtooth(report) {
         table("Arms restarted at intervals", &sawtooth);
     }
+    if let Some(work) = table::field::work(report, Detail::Brief) {
+        table("Work", &work);
+    }
+    if let Some(happened) = table::field::happened(report, Detail::Brief) {
+        table("What happened to services", &happened);
+    }
     let all = findings(report);
     if !all.is_empty() {
         put("");
@@ -77,9 +83,10 @@ pub(super) fn lines(report: &Report, paint: Paint) -> String {
     }
     put("");
     let brief = format!(
-        "{} {} Services, strangers, methods and charts are in the report's other forms.",
+        "{} {} Services, {}, methods and charts are in the report's other forms.",
         summary::observed::figures_in_brief(report),
-        units::LEGEND
+        units::LEGEND,
+        if report.kind.is_import() { "strangers" } else { "what ran" }
     );
     wrap(&brief, WIDTH, 0).iter().for_each(|line| put(&paint.dim(line)));
     if !report.command.is_empty() {
@@ -92,8 +99,16 @@ fn circumstances(report: &Report) -> String {
     let mut names: Vec<&str> = report.services.iter().map(|service| service.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
+    let state = match report.kind.is_import() {
+        true => String::new(),
+        false => format!(", {}", report.outcome_word()),
+    };
+    let planned = match report.planned_seconds {
+        seconds if seconds > 0.0 => format!(" of {} planned", units::duration(seconds)),
+        _ => String::new(),
+    };
     format!(
-        "{}, {} from {}, {}",
+        "{}, {} from {}, {}{planned}{state}",
         summary::number(names.len() as u64, "service"),
         summary::number(report.samples, "reading"),
         summary::date_and_time(&report.started_at),

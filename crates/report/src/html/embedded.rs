@@ -1,0 +1,60 @@
+//! Parts of a report for the pages of the dashboard.
+
+use heaptrial_analysis::Fleet;
+use heaptrial_model::Metric;
+use maud::{Markup, PreEscaped, html};
+
+use super::{Figures, field, lab, policy, style};
+use crate::chart::running::{self, LifeSeries};
+use crate::chart::{self, Chart, Layout, Look, element};
+use crate::{Report, ReportError, Trajectories, escape};
+
+/// The style sheet that all parts here need.
+pub fn style_sheet() -> String {
+    style()
+}
+
+/// The policy under which the page of [`Report::html`] works.
+pub fn page_policy() -> String {
+    policy(&style())
+}
+
+/// The sections of a report, as in its page.
+pub fn sections(report: &Report, trajectories: &Trajectories) -> Result<Markup, ReportError> {
+    let report = escape::printable_report(report)?;
+    let charts = Figures {
+        wide: chart::all(&report, trajectories, Layout::Wide),
+        narrow: chart::all(&report, trajectories, Layout::Narrow),
+    };
+    Ok(if report.kind.is_lab() { lab::body(&report, &charts) } else { field::body(&report, &charts) })
+}
+
+/// What was read of a trial that still runs: no interval, no test, no verdict. `None` where nothing was read.
+pub fn running(fleet: &Fleet, metric: Metric) -> Option<Markup> {
+    figure(|layout| running::arms(fleet, metric, layout))
+}
+
+/// The memory of a service over its lives, in the colour of its arm. `None` where nothing was read.
+pub fn lives(lives: &[LifeSeries], metric: Metric, controls: &[bool], arm: usize) -> Option<Markup> {
+    let look = Look::among(controls, arm);
+    figure(|layout| running::lives(lives, metric, look, layout))
+}
+
+/// The marker of the arm at `arm`, as in the charts; `controls` tells of each arm whether it is the control.
+pub fn swatch(controls: &[bool], arm: usize) -> Markup {
+    let marker = Look::among(controls, arm).marker((7.0, 7.0), 5.0);
+    let drawing =
+        element("svg").class("swatch").attribute("viewBox", "0 0 14 14").attribute("aria-hidden", "true");
+    html! { (PreEscaped(drawing.child(marker).to_string())) }
+}
+
+/// `text` with nothing in it that acts on whoever shows it, or disguises itself.
+pub fn printable(text: &str) -> String {
+    escape::printable(text)
+}
+
+/// A chart laid out for a desktop and for a phone; the style sheet shows the one that fits.
+fn figure(draw: impl Fn(Layout) -> Option<Chart>) -> Option<Markup> {
+    let (wide, narrow) = (draw(Layout::Wide)?, draw(Layout::Narrow)?);
+    Some(Figures { wide: vec![wide.clone()], narrow: vec![narrow] }.show(wide.name))
+}

@@ -1,0 +1,240 @@
+//! A look for a terminal.
+
+use std::fmt::Write;
+
+use heaptrial_stats::ENUMERATED_AT_MOST;
+
+use super::{LookReport, LookedArm};
+use crate::document::Severity;
+use crate::summary::odd::severity;
+use crate::table::{Emphasis, Row, Table, figure, optional, ratio_with_interval, text};
+use crate::terminal::{Paint, WIDTH, table_lines, wrap};
+use crate::{ReportError, escape, summary, units};
+
+/// Names of arms in the table.
+const LONGEST_NAME: usize = 24;
+/// Names of services in a finding.
+const NAMED: usize = 4;
+
+impl LookReport {
+    /// As JSON, indented, with a line end.
+    pub fn json(&self) -> Result<String, ReportError> {
+        Ok(format!("{}\n", serde_json::to_string_pretty(self)?))
+    }
+
+    /// As lines for a terminal, in colour if `colored`.
+    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
+        Ok(escape::printable_copy(self)?.lines(Paint { colored }))
+    }
+
+    fn lines(&self, paint: Paint) -> String {
+        let mut out = String::new();
+        let mut put = |line: &str| {
+            let _ = writeln!(out, "{}", line.trim_end());
+        };
+        put(&paint.bold(&self.title()));
+        wrap(&self.circumstances(), WIDTH, 0).iter().for_each(|line| put(&paint.dim(line)));
+        put("");
+        table_lines(&self.table(), LONGEST_NAME, paint).iter().for_each(|line| put(line));
+        let notes = self.notes();
+        if !notes.is_empty() {
+            put("");
+        }
+        for note in notes {
+            wrap(&note, WIDTH, 2).iter().for_each(|line| put(line));
+        }
+        put("");
+        let result =
+            if self.number.is_some() { self.result.clone() } else { summary::sentence(&self.result) };
+        wrap(&result, WIDTH, 2).iter().for_each(|line| put(&paint.bold(line)));
+        out
+    }
+
+    fn title(&self) -> String {
+        match (self.number, self.planned_seconds) {
+            (Some(number), Some(planned)) => {
+                format!(
+                    "{}: look {number} of {}, planned at {}",
+                    self.trial,
+                    self.looks,
+                    units::duration(planned)
+                )
+            }
+            _ => format!("{}: a peek", self.trial),
+        }
+    }
+
+    fn circumstances(&self) -> String {
+        let at = summary::date_and_time(&self.data_until);
+        let age = self.matched_age_seconds.map_or_else(
+            || "There is no age that services of all arms reached".to_owned(),
+            |age| format!("Services are compared at an age of {}", units::duration(age)),
+        );
+        match (self.alpha, self.alpha_spent) {
+            (Some(alpha), Some(spent)) => format!(
+                "Data until {at}. {age}. This look may err with probability {} over all arms (so far {} of 5%); \
+                 intervals are of {}.",
+                error_share(alpha),
+                error_share(spent),
+                self.level()
+            ),
+            _ => format!("Data until {at}. {age}."),
+        }
+    }
+
+    /// `99.5%`: with as many decimals as it takes not to say 100%.
+    fn level(&self) -> String {
+        self.alpha.map_or_else(String::new, |alpha| {
+            let decimals =
+                if alpha >= 0.01 { 0 } else { (-alpha.log10()).ceil().clamp(1.0, 8.0) as usize - 1 };
+            format!("{:.decimals$}%", 100.0 * (1.0 - alpha))
+        })
+    }
+
+    fn table(&self) -> Table {
+        let decides = self.number.is_some();
+        let works = self.arms.iter().any(|arm| arm.work.is_some());
+        let mut columns =
+            vec![text("Arm"), figure("Services"), figure("Contaminated lives"), figure("Level")];
+        if decides {
+            columns.push(figure(&format!("Ratio ({})", self.level())));
+            columns.push(figure("Adj. p"));
+            columns.push(text("Growth"));
+            columns.extend(works.then(|| figure("Work")));
+        }
+        columns.extend(["Crashes", "OOM kills"].map(figure));
+        let rows = self.arms.iter().enumerate().map(|(index, arm)| {
+            let mut cells = vec![arm.name.clone(), services(arm), arm.events.contaminated_lives.to_string()];
+            cells.push(optional(arm.level_bytes, |bytes| units::memory(bytes as f64)));
+            if decides {
+                cells.push(if arm.control {
+                    "control".to_owned()
+                } else {
+                    ratio_with_interval(arm.ratio.as_ref())
+                });
+                let mark = if arm.assumes_normality { "*" } else { "" };
+                cells.push(optional(arm.p_value_adjusted, |p| format!("{}{mark}", p_value(p))));
+                cells.push(optional(arm.verdict.as_ref(), Clone::clone));
+                cells.extend(works.then(|| work(arm)));
+            }
+            cells.push(arm.events.crashes.to_string());
+            cells.push(arm.events.oom_kills.to_string());
+            let emphasis = match (arm.control, arm.level_bytes) {
+                (true, _) => Emphasis::Control,
+                (_, None) => Emphasis::Lost,
+                _ => Emphasis::None,
+            };
+            Row { arm: Some(index), emphasis, cells }
+        });
+        Table { rows: rows.collect(), columns }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(gap) = self.accepted_gap_seconds {
+            notes.push(format!(
+                "The last reading is {} before the planned time; the look was taken because --accept-gap said so.",
+                units::duration(gap)
+            ));
+        }
+        for drawn in [false, true] {
+            let of = |arm: &&LookedArm| arm.assumes_normality && arm.assignments_drawn == drawn;
+            let arms: Vec<String> = self.arms.iter().filter(of).map(|arm| arm.name.clone()).collect();
+            if arms.is_empty() {
+                continue;
+            }
+            let why = if drawn {
+                format!(
+                    "this look's level is beyond what a permutation test over {ENUMERATED_AT_MOST} drawn assignments can tell"
+                )
+            } else {
+                "so few services have too few assignments for a permutation test at this look's level"
+                    .to_owned()
+            };
+            notes.push(format!(
+                "* Student's t ({}): {why}. It assumes that the logarithms of memory are normally distributed.",
+                summary::names(&arms, NAMED)
+            ));
+        }
+        if self.number.is_some() && self.arms.iter().all(|arm| arm.work.is_none()) {
+            notes.push(NO_WORK.to_owned());
+        }
+        for arm in self.arms.iter().filter(|arm| arm.services != arm.services_treated) {
+            let level =
+                optional(arm.level_bytes_as_assigned.or(arm.level_bytes), |b| units::memory(b as f64));
+            let ratio = if arm.ratio_as_assigned.is_some() && !arm.control {
+                format!(", ratio {}", ratio_with_interval(arm.ratio_as_assigned.as_ref()))
+            } else {
+                String::new()
+            };
+            notes.push(format!(
+                "{}: as assigned, over all {} services, {level}{ratio}; the table is over those that ran its treatment.",
+                arm.name, arm.services
+            ));
+        }
+        let told = self.findings.iter().filter(|finding| finding.severity != Severity::Note);
+        notes.extend(told.map(|finding| {
+            let services = if finding.services.is_empty() {
+                String::new()
+            } else {
+                format!(" {}.", summary::names(&finding.services, NAMED))
+            };
+            format!(
+                "- {}: {}:{services} {}",
+                severity(finding.severity),
+                finding.kind.describe(),
+                summary::sentence(&finding.evidence)
+            )
+        }));
+        notes
+    }
+}
+
+/// What is said where nobody read what services do.
+pub(crate) const NO_WORK: &str = "Work of the services: there are no readings of it. An arm that saves memory by doing less would not be seen.";
+
+fn services(arm: &LookedArm) -> String {
+    if arm.services == arm.services_treated {
+        arm.services.to_string()
+    } else {
+        format!("{} of {}", arm.services_treated, arm.services)
+    }
+}
+
+fn work(arm: &LookedArm) -> String {
+    match &arm.work {
+        Some(_) if arm.control => "control".to_owned(),
+        Some(work) => optional(work.ratio_to_control.as_ref(), |ratio| units::ratio(ratio.estimate)),
+        None => optional(None::<()>, |()| String::new()),
+    }
+}
+
+/// With two digits that count: it is to be compared with an error that may be far below 0.001.
+fn p_value(p: f64) -> String {
+    if p >= 0.0995 || p == 0.0 {
+        format!("{p:.2}")
+    } else if p >= 1e-4 {
+        let decimals = (1.0 - p.log10().floor()).clamp(2.0, 5.0) as usize;
+        format!("{p:.decimals$}")
+    } else {
+        format!("{p:.1e}")
+    }
+}
+
+/// `0.51%`, with two digits that count.
+fn error_share(alpha: f64) -> String {
+    let percent = 100.0 * alpha;
+    let decimals = if percent >= 1.0 { 1 } else { (1.0 - percent.log10().floor()).clamp(1.0, 8.0) as usize };
+    format!("{percent:.decimals$}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p_values_can_be_compared_with_small_errors() {
+        let printed = [0.5, 0.034, 0.0071, 0.00069, 0.00071, 3.2e-9, 0.0].map(p_value);
+        assert_eq!(printed, ["0.50", "0.034", "0.0071", "0.00069", "0.00071", "3.2e-9", "0.00"]);
+    }
+}
