@@ -1,0 +1,106 @@
+//! One service: its ledger and its memory.
+
+use heaptrial_model::{LifeStart, Metric, Reading};
+use heaptrial_report::LifeSeries;
+use heaptrial_store::{EventRecord, LifeRecord, Readings, ServiceRecord, Store};
+
+use super::Trial;
+use crate::DashboardError;
+
+/// Lives whose readings are shown.
+const LIVES_DRAWN: usize = 40;
+
+/// A service in one trial.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) trial: Trial,
+    pub(crate) record: ServiceRecord,
+    /// Newest first.
+    pub(crate) lives: Vec<Life>,
+    /// Oldest first, of the newest lives.
+    pub(crate) series: Vec<LifeSeries>,
+    pub(crate) metric: Metric,
+    /// Newest first.
+    pub(crate) events: Vec<EventRecord>,
+    /// Other trials with a service of this name: row id and name.
+    pub(crate) also_in: Vec<(i64, String)>,
+}
+
+/// A row of the ledger.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) record: LifeRecord,
+    pub(crate) ended_wall_us: Option<i64>,
+}
+
+impl Service {
+    /// The service of this name in the trial `within`, or in the newest trial that has it.
+    pub(crate) fn find(
+        store: &Store,
+        name: &str,
+        within: Option<i64>,
+        now_us: i64,
+    ) -> Result<Option<Self>, DashboardError> {
+        let mut found = Vec::new();
+        for trial in store.trials()?.into_iter().rev() {
+            let mut services = store.services(trial.id)?;
+            if let Some(index) = services.iter().position(|service| service.name == name) {
+                found.push((trial, services.swap_remove(index)));
+            }
+        }
+        found.sort_by_key(|(trial, _)| (trial.plan.kind == "host", trial.ended_wall_us.is_some()));
+        let chosen = match within {
+            Some(id) => found.iter().position(|(trial, _)| trial.id == id),
+            None => (!found.is_empty()).then_some(0),
+        };
+        let Some(chosen) = chosen else { return Ok(None) };
+        let (trial, record) = found.swap_remove(chosen);
+        let also_in = found.into_iter().map(|(trial, _)| (trial.id, trial.plan.name)).collect();
+        let trial = Trial::read(store, trial, now_us)?;
+        let mut lives = Vec::new();
+        for life in store.lives(trial.record.id)?.into_iter().filter(|life| life.service_id == record.id) {
+            lives.push(Life { ended_wall_us: store.life_ended_wall_us(life.id)?, record: life });
+        }
+        let metric = trial.record.plan.metric;
+        let readings = Readings::of_trial(store, trial.record.id, metric)?;
+        let mut series = Vec::new();
+        for life in &lives[lives.len().saturating_sub(LIVES_DRAWN)..] {
+            let points = readings.of_life(store, life.record.id, life.record.started_boottime_us)?;
+            let point = |reading: &Reading| (f64::from(reading.age_seconds), f64::from(reading.kib) * 1024.0);
+            series.push(LifeSeries {
+                started_at: life.record.started_wall_us as f64 / 1e6,
+                label: life.label(),
+                contaminated: life.record.contamination.is_some(),
+                points: points.iter().map(point).collect(),
+            });
+        }
+        lives.reverse();
+        let own = |event: &EventRecord| event.service_id == Some(record.id);
+        let mut events = store.events(trial.record.id)?;
+        events.retain(own);
+        events.reverse();
+        Ok(Some(Self { trial, record, lives, series, metric, events, also_in }))
+    }
+}
+
+impl Life {
+    /// What ran, as far as it is known.
+    pub(crate) fn label(&self) -> String {
+        self.record
+            .identity
+            .as_ref()
+            .map_or_else(|| "not proved".to_owned(), heaptrial_model::Identity::label)
+    }
+
+    /// How exactly the start is known, where it is not read from the kernel.
+    pub(crate) fn start_note(&self) -> Option<String> {
+        match self.record.start {
+            LifeStart::Observed => None,
+            LifeStart::Inferred { uncertainty_us } => {
+                let within = heaptrial_model::units::duration(uncertainty_us as f64 / 1e6);
+                Some(format!("inferred, within {within}"))
+            }
+            LifeStart::Unknown => Some("or earlier".to_owned()),
+        }
+    }
+}

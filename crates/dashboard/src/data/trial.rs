@@ -1,0 +1,254 @@
+//! A trial, its arms, and its services as they were read last.
+
+use std::collections::HashMap;
+
+use heaptrial_model::{Ending, Metric};
+use heaptrial_store::{
+    ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, TickRecord, TrialRecord,
+};
+use serde_json::Value;
+
+use crate::DashboardError;
+
+/// Ticks from which the usual time between two is taken.
+const TICKS: u32 = 30;
+/// Events that are read.
+const EVENTS: u32 = 500;
+/// Where there are no two ticks yet.
+const USUAL_INTERVAL_US: i64 = 60_000_000;
+/// A reading older than this many intervals is stale.
+const STALE_AFTER_INTERVALS: i64 = 3;
+/// But not before this time.
+const STALE_AFTER_US: i64 = 10_000_000;
+/// A trial that has just begun restarts services before it reads them.
+const BEGINS_WITHIN_US: i64 = 15 * 60_000_000;
+
+/// What a trial is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It is sampled.
+    Running,
+    /// No end is recorded, but nothing is read any more.
+    Silent,
+    /// It has ended.
+    Ended,
+}
+
+/// A trial.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) record: TrialRecord,
+    pub(crate) stage: Stage,
+    pub(crate) arms: Vec<ArmRecord>,
+    pub(crate) lines: Vec<Line>,
+    /// Newest first.
+    pub(crate) ticks: Vec<TickRecord>,
+    /// Usual time between two ticks.
+    pub(crate) interval_us: i64,
+    pub(crate) looks: Vec<LookRecord>,
+    /// Looks fixed in advance, as microseconds since the start.
+    pub(crate) planned_looks_us: Vec<i64>,
+    /// Newest first.
+    pub(crate) events: Vec<EventRecord>,
+}
+
+/// A service as it was read last.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) service_id: i64,
+    pub(crate) name: String,
+    /// Position of its arm.
+    pub(crate) arm: usize,
+    /// Family and version, where proved.
+    pub(crate) identity: Option<String>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) age_seconds: Option<f64>,
+    /// When it was read last.
+    pub(crate) read_wall_us: Option<i64>,
+    pub(crate) condition: Condition,
+    pub(crate) stale: bool,
+}
+
+/// Whether a service stands for its arm.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Condition {
+    /// Its identity is its arm's treatment, as far as anybody checks.
+    Counts,
+    /// It was not proved what runs; of an import nothing is.
+    Unproved,
+    /// It is not what was meant to run.
+    Contaminated(String),
+    /// The newest life has ended.
+    Ended(Ending),
+    /// No life is known.
+    NeverSeen,
+}
+
+impl Trial {
+    pub(crate) fn read(store: &Store, record: TrialRecord, now_us: i64) -> Result<Self, DashboardError> {
+        let id = record.id;
+        let arms = store.arms(id)?;
+        let ticks = store.recent_ticks(id, TICKS)?;
+        let interval_us = interval(&ticks);
+        let stage = stage(&record, &ticks, interval_us, now_us);
+        let latest: HashMap<i64, LatestSample> =
+            store.latest(id)?.into_iter().map(|latest| (latest.service_id, latest)).collect();
+        let clock = Clock { now_us, stage, stale_after_us: stale_after(interval_us) };
+        let lines = store.services(id)?;
+        let lines = lines
+            .iter()
+            .map(|service| line(service, &arms, latest.get(&service.id), &record, &clock))
+            .collect();
+        Ok(Self {
+            stage,
+            arms,
+            lines,
+            ticks,
+            interval_us,
+            looks: store.looks(id)?,
+            planned_looks_us: planned_looks(&record.plan.parameters),
+            events: store.recent_events(id, EVENTS)?,
+            record,
+        })
+    }
+
+    /// Of each arm, whether it is the control.
+    pub(crate) fn controls(&self) -> Vec<bool> {
+        self.arms.iter().map(|record| record.arm.control).collect()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.record.plan.name
+    }
+
+    pub(crate) fn is_lab(&self) -> bool {
+        self.record.plan.kind.starts_with("lab_")
+    }
+
+    /// Whether figures that a look would tell may be shown: only of what has ended. A lab run that was killed has ended
+    /// too; a trial on a fleet goes on when its agent comes back.
+    pub(crate) fn may_conclude(&self) -> bool {
+        match self.stage {
+            Stage::Ended => true,
+            Stage::Silent => self.is_lab(),
+            Stage::Running => false,
+        }
+    }
+
+    /// When the next look is planned, or was due.
+    pub(crate) fn next_look_wall_us(&self) -> Option<i64> {
+        let start = self.record.plan.started_wall_us;
+        self.planned_looks_us.get(self.looks.len()).map(|planned| start + planned)
+    }
+
+    /// The metric that can be shown of single readings.
+    pub(crate) fn shown_metric(&self) -> Metric {
+        shown_metric(self.record.plan.metric)
+    }
+
+    /// Services of an arm whose newest life is what it should be and has a reading.
+    pub(crate) fn counted(&self, arm: usize) -> impl Iterator<Item = &Line> {
+        self.lines.iter().filter(move |line| line.arm == arm && line.counts())
+    }
+}
+
+impl Line {
+    pub(crate) fn counts(&self) -> bool {
+        matches!(self.condition, Condition::Counts | Condition::Unproved) && self.memory_bytes.is_some()
+    }
+
+    pub(crate) fn is_contaminated(&self) -> bool {
+        matches!(self.condition, Condition::Contaminated(_))
+    }
+}
+
+struct Clock {
+    now_us: i64,
+    stage: Stage,
+    stale_after_us: i64,
+}
+
+fn stale_after(interval_us: i64) -> i64 {
+    (STALE_AFTER_INTERVALS * interval_us).max(STALE_AFTER_US)
+}
+
+fn interval(ticks: &[TickRecord]) -> i64 {
+    let mut distances: Vec<i64> =
+        ticks.windows(2).map(|pair| (pair[0].wall_us - pair[1].wall_us).max(0)).collect();
+    distances.sort_unstable();
+    distances.get(distances.len() / 2).copied().unwrap_or(USUAL_INTERVAL_US)
+}
+
+fn stage(record: &TrialRecord, ticks: &[TickRecord], interval_us: i64, now_us: i64) -> Stage {
+    if record.ended_wall_us.is_some() || record.outcome.is_some() {
+        return Stage::Ended;
+    }
+    let fresh = match ticks.first() {
+        Some(tick) => now_us - tick.wall_us <= stale_after(interval_us),
+        None => now_us - record.plan.started_wall_us <= BEGINS_WITHIN_US,
+    };
+    if fresh { Stage::Running } else { Stage::Silent }
+}
+
+fn line(
+    service: &ServiceRecord,
+    arms: &[ArmRecord],
+    latest: Option<&LatestSample>,
+    record: &TrialRecord,
+    clock: &Clock,
+) -> Line {
+    let arm = arms.iter().position(|arm| arm.id == service.arm_id).unwrap_or(0);
+    let mut line = Line {
+        service_id: service.id,
+        name: service.name.clone(),
+        arm,
+        identity: None,
+        memory_bytes: None,
+        age_seconds: None,
+        read_wall_us: None,
+        condition: Condition::NeverSeen,
+        stale: false,
+    };
+    let Some(latest) = latest else { return line };
+    let lives = latest.ending.is_none() && clock.stage != Stage::Ended;
+    let since_us = if lives && clock.stage == Stage::Running { clock.now_us - latest.wall_us } else { 0 };
+    line.identity = latest.identity.clone();
+    line.memory_bytes = memory(latest, record.plan.metric);
+    line.age_seconds = Some(latest.age_seconds + since_us.max(0) as f64 / 1e6);
+    line.read_wall_us = latest.rss_bytes.map(|_| latest.wall_us);
+    line.stale = lives && clock.now_us - latest.wall_us > clock.stale_after_us;
+    line.condition = match (&latest.contamination, &latest.ending) {
+        (Some(why), _) => Condition::Contaminated(why.clone()),
+        (None, Some(ending)) if !ending.is_complete() => Condition::Ended(ending.clone()),
+        _ if latest.identity.is_none() => Condition::Unproved,
+        _ => Condition::Counts,
+    };
+    line
+}
+
+fn memory(latest: &LatestSample, metric: Metric) -> Option<u64> {
+    match shown_metric(metric) {
+        Metric::Anon => Some(latest.anon_bytes? + latest.swap_bytes?),
+        Metric::Cgroup => latest.cgroup_current_bytes,
+        Metric::Rss | Metric::Pss => latest.rss_bytes,
+    }
+}
+
+/// PSS is read too rarely to show what is now.
+fn shown_metric(metric: Metric) -> Metric {
+    if metric == Metric::Pss { Metric::Rss } else { metric }
+}
+
+/// The looks of the plan that a field trial's parameters hold. A plan without looks has one, at its end.
+fn planned_looks(parameters: &Value) -> Vec<i64> {
+    let Some(plan) = parameters.get("plan") else { return Vec::new() };
+    let microseconds = |duration: &Value| {
+        let duration = duration.as_str()?.parse::<heaptrial_model::HumanDuration>().ok()?;
+        i64::try_from(duration.0.as_micros()).ok()
+    };
+    let looks = plan.get("looks").and_then(Value::as_array).filter(|looks| !looks.is_empty());
+    match looks {
+        Some(looks) => looks.iter().filter_map(microseconds).collect(),
+        None => plan.get("duration").and_then(microseconds).into_iter().collect(),
+    }
+}

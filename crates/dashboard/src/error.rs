@@ -1,0 +1,42 @@
+//! Why the dashboard cannot be shown.
+
+use std::io;
+
+use heaptrial_report::ReportError;
+use heaptrial_store::StoreError;
+
+/// Why the dashboard cannot be served, or a page not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum DashboardError {
+    /// The database could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A trial could not be reported on.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// The address is one that other machines can reach.
+    #[error(
+        "{listen} can be reached from other machines, and the dashboard asks nobody who he is; listen on 127.0.0.1 \
+         or unix:PATH, or add --listen-anywhere if that is meant"
+    )]
+    NotLocal {
+        /// The address.
+        listen: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {listen}: {source}")]
+    Listen {
+        /// The address.
+        listen: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Anything else that the system refused.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,18 @@
+//! The read-only dashboard: what a database holds, as pages in a browser.
+//!
+//! Read-only by construction: the database is opened for reading, and no request but GET and HEAD is answered. Between
+//! the planned looks of a running trial no page shows an interval, a test or a verdict.
+
+mod compute;
+mod config;
+mod data;
+mod error;
+mod guard;
+mod live;
+mod page;
+mod routes;
+mod server;
+
+pub use config::{Config, DEFAULT_PORT, Listen, ListenError};
+pub use error::DashboardError;
+pub use server::{Dashboard, asked_to_end};

@@ -1,0 +1,75 @@
+//! Lists of events.
+
+use heaptrial_report::embedded::printable;
+use heaptrial_store::EventRecord;
+use maud::{Markup, html};
+
+use super::words;
+use crate::data::Trial;
+
+/// Events that are shown at once; the others are folded.
+const UNFOLDED: usize = 8;
+/// Events that are shown at all.
+const SHOWN: usize = 200;
+
+/// Kinds after which somebody should look.
+const GRAVE: [&str; 9] = [
+    "arm_failed",
+    "clock_jump",
+    "contaminated",
+    "crash",
+    "gap",
+    "identity_change",
+    "oom_kill",
+    "reboot",
+    "restart_unplanned",
+];
+
+/// Events of trials, newest first; `naming` says whether the trial is told, too.
+pub(super) fn events(events: &[(&Trial, &EventRecord)], naming: bool, now_us: i64) -> Markup {
+    let (first, rest) = events.split_at(events.len().min(UNFOLDED));
+    let rest = &rest[..rest.len().min(SHOWN)];
+    html! {
+        @if first.is_empty() {
+            p class="quiet" { "None." }
+        } @else {
+            (list(first, naming, now_us))
+        }
+        @if !rest.is_empty() {
+            details {
+                summary { (words::counted(rest.len(), "earlier event")) }
+                (list(rest, naming, now_us))
+            }
+        }
+    }
+}
+
+fn list(events: &[(&Trial, &EventRecord)], naming: bool, now_us: i64) -> Markup {
+    html! {
+        ul class="events" {
+            @for (trial, event) in events {
+                li { (line(trial, event, naming, now_us)) }
+            }
+        }
+    }
+}
+
+fn line(trial: &Trial, event: &EventRecord, naming: bool, now_us: i64) -> Markup {
+    let service = event.service_id.and_then(|id| trial.lines.iter().find(|line| line.service_id == id));
+    let arm = event.arm_id.and_then(|id| trial.arms.iter().find(|arm| arm.id == id));
+    let class = if GRAVE.contains(&event.kind.as_str()) { "badge bad" } else { "badge" };
+    html! {
+        span class="when" { (words::ago(event.wall_us, now_us)) } " "
+        span class="what" {
+            span class=(class) { (printable(&event.kind).replace('_', " ")) } " "
+            @if let Some(service) = service {
+                a href=(words::service_address(&service.name, trial.record.id)) { (words::name(&service.name)) } " "
+            }
+            @if let Some(arm) = arm { b { (words::name(&arm.arm.name)) } " " }
+            (printable(&event.text))
+            @if naming && service.is_none() {
+                " " span class="quiet" { "(" (words::name(trial.name())) ")" }
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What all pages have around their content.
+
+use axum::response::{Html, IntoResponse, Response};
+use heaptrial_report::embedded::printable;
+use maud::{DOCTYPE, Markup, html};
+
+use super::{asset, words};
+
+/// A page around its content.
+pub(crate) struct Frame<'a> {
+    pub(crate) title: &'a str,
+    /// The address among the main ones.
+    pub(crate) here: &'a str,
+    /// What the content is made from.
+    pub(crate) version: String,
+    pub(crate) now_us: i64,
+}
+
+impl Frame<'_> {
+    pub(crate) fn show(&self, content: Markup) -> Response {
+        let current = |address: &str| (self.here == address).then_some("page");
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (printable(self.title)) " – Heaptrial" }
+                    link rel="stylesheet" href=(asset::style());
+                    link rel="icon" type="image/svg+xml" href=(asset::icon());
+                    script defer src=(asset::script()) {}
+                }
+                body data-version=(self.version) {
+                    a class="skip" href="#main" { "Skip to the content" }
+                    header class="bar" {
+                        a class="brand" href="/" { "Heaptrial" }
+                        nav aria-label="Main" {
+                            a href="/" aria-current=[current("/")] { "Overview" }
+                            " "
+                            a href="/host" aria-current=[current("/host")] { "Host" }
+                        }
+                        p class="live" id="live" {
+                            span class="dot" aria-hidden="true" {}
+                            span id="state" role="status" { "As of" }
+                            " " time id="as-of" datetime=(words::rfc3339(self.now_us)) { (words::clock(self.now_us)) }
+                            " " a id="reload" href="" { "Reload" }
+                        }
+                    }
+                    main id="main" tabindex="-1" { (content) }
+                    footer {
+                        p { "Heaptrial " (env!("CARGO_PKG_VERSION")) ". This page only shows; nothing can be changed here. Times are UTC. " (heaptrial_model::units::LEGEND) }
+                    }
+                }
+            }
+        };
+        Html(page.into_string()).into_response()
+    }
+}

@@ -1,0 +1,177 @@
+//! The first page: what runs, what happened, and every service.
+
+use std::path::Path;
+
+use heaptrial_model::units;
+use heaptrial_report::embedded::printable;
+use maud::{Markup, html};
+
+use super::services::{self, Choice};
+use super::{events, words};
+use crate::data::{Overview, Stage, Trial};
+
+pub(crate) fn overview(overview: &Overview, choice: &Choice, now_us: i64, database: &Path) -> Markup {
+    let present = overview.present();
+    let recent = overview.last_day(now_us);
+    let recent: Vec<_> = recent.iter().map(|of| (of.trial, of.event)).collect();
+    html! {
+        h1 { "Overview" }
+        @if overview.trials.is_empty() {
+            (nothing_yet(database))
+        } @else {
+            (tiles(&present, now_us))
+            div class="two" {
+                section id="trials" {
+                    h2 { "Trials" }
+                    (trials(overview, now_us))
+                }
+                section id="events" {
+                    h2 { "Last 24 hours" }
+                    (events::events(&recent, overview.trials.len() > 1, now_us))
+                }
+            }
+            (services::services(&present, choice, ("/", "services"), now_us))
+        }
+    }
+}
+
+fn nothing_yet(database: &Path) -> Markup {
+    html! {
+        p class="lead" { "This database holds no trial yet." }
+        p { "The page fills by itself when a trial begins. It shows " code { (database.display()) } "." }
+        ul {
+            li { "A trial on this fleet: " code { "heaptrial trial new NAME --services 'tor@*'" } }
+            li { "A lab run in a database of its own: " code { "heaptrial serve --db RUN" } }
+        }
+    }
+}
+
+/// The state of things in a few figures.
+fn tiles(present: &[&Trial], now_us: i64) -> Markup {
+    let running = present.iter().filter(|trial| trial.stage == Stage::Running).count();
+    let silent = present.iter().any(|trial| trial.stage == Stage::Silent);
+    let last = present.iter().filter_map(|trial| trial.ticks.first()).map(|tick| tick.wall_us).max();
+    let mut seen = std::collections::HashSet::new();
+    let lines: Vec<_> =
+        present.iter().flat_map(|trial| &trial.lines).filter(|line| seen.insert(&line.name)).collect();
+    let count = |so: &dyn Fn(&crate::data::Line) -> bool| lines.iter().filter(|line| so(line)).count();
+    let contaminated = count(&|line| line.is_contaminated());
+    let stale = count(&|line| line.stale);
+    let memory: u64 = lines.iter().filter_map(|line| line.memory_bytes).sum();
+    let (class, word) = match (running > 0, silent) {
+        (true, _) => ("tile good", "alive"),
+        (false, true) => ("tile bad", "silent"),
+        (false, false) => ("tile", "at rest"),
+    };
+    html! {
+        dl class="tiles" {
+            div class=(class) {
+                dt { "Sampling" }
+                dd { (word) }
+                dd class="note" {
+                    @match last {
+                        Some(last) => { "last tick " (words::ago(last, now_us)) }
+                        None => "no tick yet",
+                    }
+                }
+            }
+            div class="tile" {
+                dt { "Services" }
+                dd { (units::count(lines.len() as u64)) }
+                dd class="note" {
+                    @if running > 0 { "in " (words::counted(running, "running trial")) } @else { "of the last trial" }
+                }
+            }
+            div class="tile" {
+                dt { "Memory of all" }
+                dd { (units::memory(memory as f64)) }
+                dd class="note" { "sum of the last readings" }
+            }
+            div class=(if contaminated + stale > 0 { "tile bad" } else { "tile" }) {
+                dt { "Contaminated" }
+                dd { (contaminated) }
+                dd class="note" { @if stale > 0 { (stale) " stale" } @else { "none stale" } }
+            }
+        }
+    }
+}
+
+fn trials(overview: &Overview, now_us: i64) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-labelledby="trials-caption" {
+            table class="stack" role="table" {
+                caption id="trials-caption" class="quiet" { span { "Newest first, what runs before what has ended." } }
+                thead role="rowgroup" {
+                    tr role="row" {
+                        th scope="col" role="columnheader" { "Trial" }
+                        th scope="col" role="columnheader" { "State" }
+                        th scope="col" role="columnheader" { "Arms and services" }
+                        th scope="col" role="columnheader" { "Started" }
+                        th scope="col" role="columnheader" { "Looks" }
+                    }
+                }
+                tbody role="rowgroup" { @for trial in &overview.trials { (trial_row(trial, now_us)) } }
+            }
+        }
+        @if !overview.further.is_empty() {
+            details {
+                summary { (words::counted(overview.further.len(), "older trial")) }
+                ul { @for (id, name) in &overview.further { li { a href=(words::trial_address(*id, name)) { (words::name(name)) } } } }
+            }
+        }
+    }
+}
+
+fn trial_row(trial: &Trial, now_us: i64) -> Markup {
+    let id = trial.record.id;
+    let started = trial.record.plan.started_wall_us;
+    let arms: Vec<String> = trial.arms.iter().map(|arm| printable(&arm.arm.name)).collect();
+    html! {
+        tr role="row" data-key=(id) {
+            th scope="row" role="rowheader" class="plain" {
+                a href=(words::trial_address(id, trial.name())) { (words::name(trial.name())) }
+                span class="sub" { (words::kind(&trial.record)) }
+            }
+            td role="cell" { (words::state(trial)) }
+            td role="cell" class="long" title=(arms.join(", ")) {
+                (words::counted(arms.len(), "arm")) ", " (words::counted(trial.lines.len(), "service"))
+            }
+            td role="cell" {
+                (words::date(started))
+                span class="sub" { (length(trial, now_us)) }
+            }
+            td role="cell" { (looks(trial, now_us)) }
+        }
+    }
+}
+
+/// How long it ran, or how far it is.
+fn length(trial: &Trial, now_us: i64) -> String {
+    let plan = &trial.record.plan;
+    let seconds = |us: i64| words::rough(us as f64 / 1e6);
+    match (trial.record.ended_wall_us, plan.planned_us) {
+        (Some(end), _) => format!("for {}", seconds(end - plan.started_wall_us)),
+        (None, planned) if planned > 0 && !trial.is_lab() => {
+            format!("{} of {}", seconds(now_us - plan.started_wall_us), seconds(planned))
+        }
+        (None, _) => format!("{} ago", seconds(now_us - plan.started_wall_us)),
+    }
+}
+
+fn looks(trial: &Trial, now_us: i64) -> Markup {
+    let (taken, planned) = (trial.looks.len(), trial.planned_looks_us.len());
+    let next = trial.next_look_wall_us().filter(|_| trial.stage == Stage::Running);
+    html! {
+        @if planned + taken == 0 {
+            "–"
+        } @else {
+            (taken) " of " (planned.max(taken)) " taken"
+            @if let Some(next) = next {
+                span class="sub" {
+                    @if next > now_us { "next " } @else { "due " }
+                    (words::ago(next, now_us))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A service: its ledger, its memory, what happened to it.
+
+use heaptrial_model::{Identity, units};
+use heaptrial_report::embedded::{self, printable, swatch};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{events, services, trial as trial_page, words};
+use crate::data::{Life, Service};
+
+/// Lives that are shown at once.
+const LIVES: usize = 60;
+
+pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
+    let Service { trial, record, .. } = service;
+    let line = trial.lines.iter().find(|line| line.service_id == record.id);
+    let place = line.map_or(0, |line| line.arm);
+    let arm = trial.arms.get(place);
+    let recorded: Vec<_> = service.events.iter().map(|event| (trial, event)).collect();
+    html! {
+        div class="heading" {
+            p class="crumbs" { a href=(words::trial_address(trial.record.id, trial.name())) { (words::name(trial.name())) } " ›" }
+            h1 { (words::name(&record.name)) }
+            p class="meta" {
+                @if let Some(arm) = arm {
+                    span class="arm" { (swatch(&trial.controls(), place)) (words::name(&arm.arm.name)) }
+                    " " span { (trial_page::treatment(&arm.arm.treatment)) }
+                }
+                @if let Some(line) = line { " " (services::state(line, now_us)) }
+            }
+        }
+        @if let Some(line) = line {
+            dl class="tiles" {
+                div class="tile" {
+                    dt { "Memory" }
+                    dd { (words::memory(line.memory_bytes)) }
+                    dd class="note" { @match line.read_wall_us { Some(read) => { "read " (words::ago(read, now_us)) } None => "never read" } }
+                }
+                div class="tile" {
+                    dt { "Age" }
+                    dd { (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough)) }
+                    dd class="note" { (lives_noted(service.lives.len())) }
+                }
+                div class=(if line.is_contaminated() { "tile bad" } else { "tile" }) {
+                    dt { "Runs" }
+                    dd { (line.identity.as_deref().map_or_else(|| "not proved".to_owned(), printable)) }
+                    dd class="note" { @if line.is_contaminated() { "not its arm's treatment" } @else if line.identity.is_some() { "proved from the process" } @else { "nothing proves it" } }
+                }
+            }
+        }
+        section id="memory" {
+            h2 { "Memory" }
+            @match embedded::lives(&service.series, service.metric, &trial.controls(), place) {
+                Some(figure) => div data-whole="" { (figure) },
+                None => p { "Nothing was read yet." },
+            }
+        }
+        (ledger(service, now_us))
+        section id="events" {
+            h2 { "Events" }
+            (events::events(&recorded, false, now_us))
+        }
+        (settings(service))
+        @if !service.also_in.is_empty() {
+            section id="elsewhere" {
+                h2 { "In other trials" }
+                ul {
+                    @for (id, name) in &service.also_in {
+                        li { a href=(words::service_address(&record.name, *id)) { (words::name(&record.name)) " in " (words::name(name)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn lives_noted(lives: usize) -> String {
+    match lives {
+        0 => "never seen".to_owned(),
+        1 => "its first life here".to_owned(),
+        several => format!("life {several} here"),
+    }
+}
+
+fn ledger(service: &Service, now_us: i64) -> Markup {
+    let lives = &service.lives;
+    html! {
+        section id="lives" {
+            h2 { "Lives" }
+            @if lives.is_empty() {
+                p { "No life of it is known." }
+            } @else {
+                div class="scroll" tabindex="0" role="region" aria-labelledby="lives-caption" {
+                    table {
+                        caption id="lives-caption" class="quiet" { span { "The ledger: what was proved to run in each life, newest first." } }
+                        thead {
+                            tr {
+                                th scope="col" { "Started" }
+                                th scope="col" { "Ended" }
+                                th scope="col" class="figure" { "Age" }
+                                th scope="col" { "Ran" }
+                                th scope="col" { "As its arm asks" }
+                                th scope="col" class="figure" { "PID" }
+                            }
+                        }
+                        tbody { @for life in lives.iter().take(LIVES) { (life_row(life, now_us)) } }
+                    }
+                }
+                @if lives.len() > LIVES { p { "And " (lives.len() - LIVES) " earlier ones." } }
+                @if let Some(identity) = lives.iter().find_map(|life| life.record.identity.as_ref()) {
+                    details {
+                        summary { "The evidence of the newest proved life" }
+                        (evidence(identity))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn life_row(life: &Life, now_us: i64) -> Markup {
+    let record = &life.record;
+    let lived = |end: i64| words::rough((end - record.started_wall_us).max(0) as f64 / 1e6);
+    html! {
+        tr data-key=(record.id) {
+            th scope="row" class="plain" {
+                (words::date(record.started_wall_us))
+                @if let Some(note) = life.start_note() { span class="sub" { (note) } }
+            }
+            td class="long" {
+                @match (&record.ending, life.ended_wall_us) {
+                    (Some(ending), end) => {
+                        @if let Some(end) = end { (words::date(end)) }
+                        span class="sub" { (ending) }
+                    }
+                    (None, Some(end)) => (words::date(end)),
+                    (None, None) => "–",
+                }
+            }
+            td class="figure" { (lived(life.ended_wall_us.unwrap_or(now_us))) }
+            td { (printable(&life.label())) @if let Some(identity) = &record.identity { span class="sub" { (identity.linkage.as_str()) } } }
+            td class="long" {
+                @match (&record.contamination, &record.identity) {
+                    (Some(why), _) => { span class="badge bad" { "contaminated" } " " span class="why" { (printable(why)) } }
+                    (None, Some(_)) => "yes, proved",
+                    (None, None) => span class="quiet" { "not proved" },
+                }
+            }
+            td class="figure" { (record.key.as_ref().map_or_else(|| "–".to_owned(), |key| key.pid.to_string())) }
+        }
+    }
+}
+
+fn evidence(identity: &Identity) -> Markup {
+    let path = identity.path.as_ref().map(|path| path.display().to_string());
+    let pairs = [
+        ("File", path.as_ref()),
+        ("Build id", identity.build_id.as_ref()),
+        ("SHA-256", identity.sha256.as_ref()),
+    ];
+    html! {
+        ul { @for finding in &identity.evidence { li { (printable(finding)) } } }
+        dl {
+            @for (name, value) in pairs {
+                @if let Some(value) = value { div { dt { (name) } dd { code { (printable(value)) } } } }
+            }
+            @for (name, value) in &identity.settings {
+                div { dt { (printable(name)) } dd { code { (printable(value)) } } }
+            }
+        }
+    }
+}
+
+/// What else is known of it.
+fn settings(service: &Service) -> Markup {
+    let attributes = service.record.attributes.as_ref().and_then(Value::as_object);
+    html! {
+        section id="settings" {
+            h2 { "Settings" }
+            dl {
+                div { dt { "Block" } dd { (service.record.block) } }
+                div { dt { "Order of starting" } dd { (units::count(u64::from(service.record.position) + 1)) } }
+                div { dt { "Metric" } dd { (service.metric.describe()) } }
+                @if let Some(attributes) = attributes {
+                    @for (name, value) in attributes.iter().take(60) {
+                        div { dt { (printable(name).replace('_', " ")) } dd { (told(value)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn told(value: &Value) -> String {
+    match value {
+        Value::String(text) => printable(text),
+        Value::Null => "–".to_owned(),
+        other => printable(&other.to_string()),
+    }
+}

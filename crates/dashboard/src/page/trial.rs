@@ -1,0 +1,218 @@
+//! A trial: while it runs what was read, and after its end its report.
+
+use heaptrial_model::{Treatment, units};
+use heaptrial_report::embedded::{printable, swatch};
+use heaptrial_stats::median;
+use maud::{Markup, PreEscaped, html};
+
+use super::services::{self, Choice};
+use super::{events, looks, words};
+use crate::compute::Computed;
+use crate::data::{Line, Stage, Trial};
+
+pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, choice: &Choice, now_us: i64) -> Markup {
+    let concluded = trial.may_conclude();
+    let address = words::trial_address(trial.record.id, trial.name());
+    let recorded: Vec<_> = trial.events.iter().map(|event| (trial, event)).collect();
+    html! {
+        div class="heading" {
+            h1 { (words::name(trial.name())) }
+            p class="meta" {
+                span { (words::kind(&trial.record)) }
+                " " (words::state(trial))
+                " " span { "started " (words::date_and_ago(trial.record.plan.started_wall_us, now_us)) }
+                @if let Some(end) = trial.record.ended_wall_us {
+                    " " span { "ended " (words::date_and_ago(end, now_us)) }
+                }
+            }
+            nav aria-label="On this page" class="sections" {
+                @if concluded {
+                    a href=(words::report_address(trial)) { "The report as one page" } " "
+                    a href="#result" { "Result" } " "
+                } @else {
+                    a href="#arms" { "Arms" } " "
+                    a href="#chart" { "Memory" } " "
+                }
+                @if has_looks(trial) { a href="#looks" { "Looks" } " " }
+                @if concluded {
+                    a href="#service-pages" { "Pages of the services" }
+                } @else {
+                    a href="#events" { "Events" } " "
+                    a href="#services" { "Services" }
+                }
+            }
+        }
+        @if trial.stage == Stage::Silent && !concluded {
+            aside class="warnings" aria-label="Warning" {
+                h2 { "Nothing is read" }
+                p {
+                    "The trial has not ended, but its last tick was "
+                    @match trial.ticks.first() { Some(tick) => (words::ago(tick.wall_us, now_us)), None => "never" }
+                    ". Is the agent running? " code { "systemctl status heaptrial-agent" }
+                }
+            }
+        }
+        @if concluded {
+            @if has_looks(trial) { (looks::looks(trial, now_us)) }
+            (report(computed))
+            (services::services(&[trial], choice, (&address, "service-pages"), now_us))
+        } @else {
+            (progress(trial, now_us))
+            (arms(trial))
+            (chart(computed, now_us))
+            @if has_looks(trial) { (looks::looks(trial, now_us)) }
+            section id="events" {
+                h2 { "Events" }
+                (events::events(&recorded, false, now_us))
+            }
+            (services::services(&[trial], choice, (&address, "services"), now_us))
+        }
+    }
+}
+
+/// Whether looks are, or were, to be expected.
+fn has_looks(trial: &Trial) -> bool {
+    let open = trial.record.plan.kind == "field" && !trial.may_conclude();
+    open || !trial.looks.is_empty()
+}
+
+/// How far it is.
+fn progress(trial: &Trial, now_us: i64) -> Markup {
+    let plan = &trial.record.plan;
+    let elapsed = (now_us - plan.started_wall_us).max(0);
+    if plan.planned_us <= 0 || trial.is_lab() {
+        return html! {};
+    }
+    let share = (elapsed as f64 / plan.planned_us as f64).min(1.0);
+    let left = plan.planned_us - elapsed;
+    html! {
+        p class="progress" {
+            progress max="100" value=(format!("{:.1}", 100.0 * share)) aria-label="Share of the planned time" {}
+            " " (words::rough(elapsed as f64 / 1e6)) " of " (words::rough(plan.planned_us as f64 / 1e6))
+            @if left > 0 { ", " (words::rough(left as f64 / 1e6)) " left" } @else { ": over its planned end" }
+            @if let Some(next) = trial.next_look_wall_us() {
+                ". Next look " (words::ago(next, now_us)) "."
+            }
+        }
+    }
+}
+
+fn arms(trial: &Trial) -> Markup {
+    let last = trial.looks.last();
+    let told = last.map(looks::arms).unwrap_or_default();
+    let controls = trial.controls();
+    html! {
+        section id="arms" {
+            h2 { "Arms" }
+            div class="scroll" tabindex="0" role="region" aria-labelledby="arms-caption" {
+                table {
+                    caption id="arms-caption" class="quiet" {
+                        span { "Descriptive: last readings (" (trial.shown_metric().describe()) ") of services that count, at different ages. They do not tell whether arms differ." }
+                    }
+                    thead {
+                        tr {
+                            th scope="col" { "Arm" }
+                            th scope="col" class="figure" { "Median now" }
+                            th scope="col" class="figure" { "Range" }
+                            th scope="col" class="figure" { "Services" }
+                            th scope="col" class="figure" { "Contaminated" }
+                            @if let Some(look) = last { th scope="col" { "At look " (look.number) } }
+                            th scope="col" { "Treatment" }
+                        }
+                    }
+                    tbody {
+                        @for (place, record) in trial.arms.iter().enumerate() {
+                            @let name = printable(&record.arm.name);
+                            @let counted: Vec<&Line> = trial.counted(place).collect();
+                            @let all = trial.lines.iter().filter(|line| line.arm == place).count();
+                            @let contaminated = trial.lines.iter().filter(|line| line.arm == place && line.is_contaminated()).count();
+                            tr class=[record.arm.control.then_some("control-row")] data-key=(record.id) {
+                                th scope="row" { (swatch(&controls, place)) (words::name(&record.arm.name)) @if record.arm.control { span class="sub" { "control" } } }
+                                td class="figure" { b { (words::memory(middle(&counted))) } }
+                                td class="figure" { (range(&counted)) }
+                                td class="figure" { (counted.len()) @if counted.len() < all { " of " (all) } }
+                                td class="figure" { @if contaminated > 0 { span class="badge bad" { (contaminated) } } @else { "0" } }
+                                @if last.is_some() {
+                                    td {
+                                        @match told.iter().find(|arm| arm.name == name) {
+                                            Some(arm) => {
+                                                (arm.standing.as_deref().map_or_else(String::new, looks::spoken))
+                                                @if let Some((ratio, _)) = arm.ratio { span class="sub" { "ratio " (units::ratio(ratio)) } }
+                                            }
+                                            None => "–",
+                                        }
+                                    }
+                                }
+                                td class="long" { (treatment(&record.arm.treatment)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is applied, in words.
+pub(super) fn treatment(treatment: &Treatment) -> String {
+    let mut parts: Vec<String> = treatment.allocator.iter().map(ToString::to_string).collect();
+    parts.extend(treatment.torrc.iter().map(|(option, value)| format!("torrc {option} {value}")));
+    parts.extend(treatment.restart_every.iter().map(|every| format!("restart every {every}")));
+    if parts.is_empty() { "as it is".to_owned() } else { printable(&parts.join(", ")) }
+}
+
+fn middle(lines: &[&Line]) -> Option<u64> {
+    let bytes: Vec<f64> =
+        lines.iter().filter_map(|line| line.memory_bytes).map(|bytes| bytes as f64).collect();
+    median(&bytes).map(|bytes| bytes as u64)
+}
+
+fn range(lines: &[&Line]) -> String {
+    let bytes = || lines.iter().filter_map(|line| line.memory_bytes);
+    match (bytes().min(), bytes().max()) {
+        (Some(low), Some(high)) if lines.len() > 1 => {
+            let (low, high) = (units::memory(low as f64), units::memory(high as f64));
+            // A unit that both have is told once.
+            match (low.split_once(' '), high.split_once(' ')) {
+                (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} – {high}"),
+                _ => format!("{low} – {high}"),
+            }
+        }
+        _ => "–".to_owned(),
+    }
+}
+
+fn chart(computed: Option<&Computed>, now_us: i64) -> Markup {
+    html! {
+        section id="chart" {
+            h2 { "Memory" }
+            @match computed.map(|computed| (&computed.markup, computed.at_wall_us)) {
+                Some((Ok(figure), at)) if !figure.is_empty() => {
+                    div data-whole="" { (PreEscaped(figure)) }
+                    p class="quiet" { "Drawn from readings up to " (words::ago(at, now_us)) "." }
+                }
+                Some((Ok(_), _)) => p { "Nothing was read yet." },
+                Some((Err(text), _)) => (wrong(text)),
+                None => (wait("The chart")),
+            }
+        }
+    }
+}
+
+fn report(computed: Option<&Computed>) -> Markup {
+    html! {
+        @match computed.map(|computed| &computed.markup) {
+            Some(Ok(sections)) => div class="report" data-whole="" { (PreEscaped(sections)) },
+            Some(Err(text)) => section id="result" { h2 { "Result" } (wrong(text)) },
+            None => section id="result" { h2 { "Result" } (wait("The report")) },
+        }
+    }
+}
+
+fn wrong(text: &str) -> Markup {
+    html! { aside class="warnings" aria-label="Warning" { p { (printable(text)) } } }
+}
+
+fn wait(what: &str) -> Markup {
+    html! { p class="quiet" { (what) " is being computed. It appears here by itself, or when you " a href="" { "reload" } "." } }
+}

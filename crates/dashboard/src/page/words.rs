@@ -1,0 +1,149 @@
+//! Times, names and addresses as pages tell them.
+
+use heaptrial_model::units;
+use heaptrial_report::embedded::printable;
+use heaptrial_store::TrialRecord;
+use jiff::Timestamp;
+use maud::{Markup, html};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::data::{Stage, Trial};
+
+/// What a segment of an address holds as it is.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
+
+/// `text` as a part of an address.
+pub(super) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, SEGMENT).to_string()
+}
+
+/// A segment for a name that browsers do not take for a step up or for nothing.
+fn segment(name: &str) -> String {
+    if matches!(name, "" | "." | "..") { "_".to_owned() } else { encoded(name) }
+}
+
+/// The address of a trial. The row id tells it from others of its name.
+pub(super) fn trial_address(id: i64, name: &str) -> String {
+    format!("/trial/{}?id={id}", segment(name))
+}
+
+pub(super) fn report_address(trial: &Trial) -> String {
+    format!("/trial/{}/report?id={}", segment(trial.name()), trial.record.id)
+}
+
+/// The address of a service in a trial.
+pub(super) fn service_address(name: &str, trial_id: i64) -> String {
+    format!("/service/{}?id={trial_id}", segment(name))
+}
+
+/// A name that may be broken where its parts meet.
+pub(super) fn name(text: &str) -> Markup {
+    let text = printable(text);
+    html! { @for part in text.split_inclusive(['_', '@', '?', '&', '/', '-', '.']) { (part) wbr; } }
+}
+
+pub(super) fn rfc3339(wall_us: i64) -> String {
+    timestamp(wall_us).to_string()
+}
+
+/// `14:03:05`.
+pub(super) fn clock(wall_us: i64) -> String {
+    timestamp(wall_us).strftime("%H:%M:%S").to_string()
+}
+
+/// `2026-11-22 14:03`.
+pub(super) fn date(wall_us: i64) -> String {
+    timestamp(wall_us).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+fn timestamp(wall_us: i64) -> Timestamp {
+    Timestamp::from_millisecond(wall_us.div_euclid(1000)).unwrap_or_default()
+}
+
+/// How long ago, with the time itself beside it.
+pub(super) fn ago(wall_us: i64, now_us: i64) -> Markup {
+    let seconds = (now_us - wall_us) as f64 / 1e6;
+    html! { time datetime=(rfc3339(wall_us)) title={ (date(wall_us)) " UTC" } { (distance(seconds)) } }
+}
+
+/// `3 min ago`, `in 2 d 4 h`, `just now`.
+pub(super) fn distance(seconds: f64) -> String {
+    match seconds {
+        ago if ago >= 1.0 => format!("{} ago", rough(ago)),
+        later if later <= -1.0 => format!("in {}", rough(-later)),
+        _ => "just now".to_owned(),
+    }
+}
+
+/// A duration as exact as a reader needs it: whole seconds up to 2 min, whole minutes up to an hour, two units above.
+pub(super) fn rough(seconds: f64) -> String {
+    let step = if (120.0..3600.0).contains(&seconds) { 60.0 } else { 1.0 };
+    units::duration((seconds / step).round() * step)
+}
+
+/// A time and how long ago it is.
+pub(super) fn date_and_ago(wall_us: i64, now_us: i64) -> Markup {
+    let seconds = (now_us - wall_us) as f64 / 1e6;
+    html! { time datetime=(rfc3339(wall_us)) { (date(wall_us)) } " (" (distance(seconds)) ")" }
+}
+
+pub(super) fn kind(record: &TrialRecord) -> &str {
+    match record.plan.kind.as_str() {
+        "lab_command" => "lab run of a command",
+        "lab_tor" => "lab run of Tor relays",
+        "import_torutils" => "imported from torutils files",
+        "field" => "trial on this fleet",
+        "host" => "sampling of this host",
+        other => other,
+    }
+}
+
+/// What a trial is doing, as a badge.
+pub(super) fn state(trial: &Trial) -> Markup {
+    let (class, text) = match (trial.stage, trial.record.outcome.as_deref()) {
+        (Stage::Running, _) => ("badge running", "running"),
+        (Stage::Silent, _) if trial.is_lab() => ("badge bad", "ended without a word"),
+        (Stage::Silent, _) => ("badge bad", "running, but not read"),
+        (Stage::Ended, Some("completed")) => ("badge good", "completed"),
+        (Stage::Ended, Some(outcome @ ("interrupted" | "failed"))) => ("badge bad", outcome),
+        (Stage::Ended, _) => ("badge", "ended"),
+    };
+    html! { span class=(class) { (text) } }
+}
+
+/// `1 service`, `3 services`.
+pub(super) fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", units::count(number as u64))
+}
+
+pub(super) fn memory(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "–".to_owned(), |bytes| units::memory(bytes as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_are_only_segments() {
+        for (name, address) in [
+            ("five-way", "/trial/five-way?id=1"),
+            ("a/../b?c#d&e=\"<f>", "/trial/a%2F..%2Fb%3Fc%23d%26e%3D%22%3Cf%3E?id=1"),
+            ("..", "/trial/_?id=1"),
+            ("", "/trial/_?id=1"),
+            ("ü%2e", "/trial/%C3%BC%252e?id=1"),
+        ] {
+            assert_eq!(trial_address(1, name), address);
+        }
+        assert_eq!(service_address("tor@relay1.service", 2), "/service/tor@relay1.service?id=2");
+    }
+
+    #[test]
+    fn distances_have_a_direction() {
+        assert_eq!(distance(185.4), "3 min ago");
+        assert_eq!(distance(75.0), "1 min 15 s ago");
+        assert_eq!(distance(0.2), "just now");
+        assert_eq!(distance(-7200.0), "in 2 h");
+    }
+}

@@ -1,0 +1,532 @@
+//! The real server on a loopback port: what it answers, what it refuses, and that it never writes.
+
+mod client;
+mod fixture;
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use client::{PATIENCE, Server};
+use fixture::{Field, MINUTE, now_us};
+use heaptrial_dashboard::{Config, Dashboard, DashboardError};
+use heaptrial_store::{NewTrial, Store};
+
+fn database(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("heaptrial.db")
+}
+
+fn small() -> Field {
+    Field { services: 10, ..Field::default() }
+}
+
+#[test]
+fn every_page_is_there_and_unknown_ones_help() {
+    let folder = tempfile::tempdir().unwrap();
+    small().write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    for (path, status, held) in [
+        ("/", 200, "five-way"),
+        ("/trial/five-way", 200, "mimalloc-2.0.9"),
+        ("/trial/five-way?id=1", 200, "Look 2"),
+        ("/service/tor@relay01.service", 200, "killed by SIGKILL"),
+        ("/service/tor%40relay08.service", 200, "contaminated"),
+        ("/host", 200, "AMD EPYC 7302P"),
+        ("/healthz", 200, "ok"),
+        ("/trial/six-way", 404, "/trial/five-way?id=1"),
+        ("/trial/five-way?id=9", 404, "/trial/five-way?id=1"),
+        ("/trial/five-way?id=x", 400, ""),
+        ("/service/relay03", 404, "/service/tor@relay03.service?id=1"),
+        ("/service/nothing-like-it", 404, "/service/tor@relay01.service?id=1"),
+        ("/nowhere", 404, "There is no page"),
+        ("/static/dashboard.css", 404, "Nothing here"),
+        ("/static/..%2f..%2fetc%2fpasswd", 404, "Nothing here"),
+        ("/trial/", 404, "Nothing here"),
+        ("/trial/a%2Fb", 404, "No such trial"),
+        ("/trial/%ff", 400, ""),
+    ] {
+        let answer = server.get(path);
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        assert!(answer.body.contains(held), "{path}: {}", answer.body);
+    }
+    // What a page refers to is there, whole and to be kept.
+    let page = server.get("/").body;
+    let assets: Vec<&str> = page.split('"').filter(|part| part.starts_with("/static/")).collect();
+    assert_eq!(assets.len(), 3, "{assets:?}");
+    for asset in assets {
+        let answer = server.get(asset);
+        assert_eq!(answer.status, 200, "{asset}");
+        assert!(answer.header("cache-control").unwrap().contains("immutable"), "{}", answer.head);
+        assert!(answer.body.len() > 200, "{asset}");
+    }
+}
+
+#[test]
+fn only_get_and_head_are_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    small().write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    for path in
+        ["/", "/trial/five-way", "/service/x", "/host", "/healthz", "/events", "/static/x", "/nowhere"]
+    {
+        for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"] {
+            let answer = server.request(method, path);
+            assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")), "{method} {path}");
+        }
+        let (get, head) =
+            (server.request("GET", if path == "/events" { "/" } else { path }), server.request("HEAD", path));
+        if path != "/events" {
+            assert_eq!(get.status, head.status, "{path}");
+        }
+        assert_eq!(head.body, "", "{path}");
+    }
+    let head = format!("Host: {}\r\nConnection: close\r\n", server.address);
+    for extra in
+        ["Content-Length: 5\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"]
+    {
+        assert_eq!(server.raw(&format!("GET / HTTP/1.1\r\n{head}{extra}")).status, 413);
+    }
+}
+
+#[test]
+fn every_answer_has_the_headers_that_bind_a_browser() {
+    let folder = tempfile::tempdir().unwrap();
+    small().write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    for path in ["/", "/trial/five-way", "/service/nothing", "/host", "/healthz", "/nowhere", "/trial/%ff"] {
+        let answer = server.get(path);
+        let policy = answer.header("content-security-policy").unwrap();
+        for part in [
+            "default-src 'none'",
+            "style-src 'self'",
+            "script-src 'self'",
+            "img-src 'self' data:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(policy.split("; ").any(|found| found == part), "{path}: {policy}");
+        }
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "no-store"),
+            ("x-frame-options", "DENY"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{path}");
+        }
+        assert_eq!(answer.header("set-cookie"), None);
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+        for inline in ["<style", "onclick", " style=", "javascript:", "<script>"] {
+            assert!(!answer.body.contains(inline), "{path}: {inline}");
+        }
+    }
+    assert_eq!(server.request("POST", "/").header("x-content-type-options"), Some("nosniff"));
+}
+
+#[test]
+fn names_of_others_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    small().write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    let asked = |head: &str| server.raw(&format!("GET / {head}Connection: close\r\n\r\n")).status;
+    let port = server.address.port();
+    for good in [
+        format!("127.0.0.1:{port}"),
+        format!("localhost:{port}"),
+        "localhost:9999".to_owned(),
+        "[::1]".to_owned(),
+    ] {
+        assert_eq!(asked(&format!("HTTP/1.1\r\nHost: {good}\r\n")), 200, "{good}");
+    }
+    for bad in
+        ["evil.example", "evil.example:8647", "localhost.evil.example", "192.0.2.1", "127.0.0.1@evil.example"]
+    {
+        assert_eq!(asked(&format!("HTTP/1.1\r\nHost: {bad}\r\n")), 403, "{bad}");
+    }
+    assert_eq!(asked("HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n"), 403);
+    assert_eq!(asked("HTTP/1.1\r\n"), 403);
+    assert_eq!(
+        server
+            .raw("GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .status,
+        403
+    );
+    // A name that was asked for.
+    let named = Server::with(Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        hosts: vec!["dash.example".to_owned()],
+        ..Config::of(database(&folder))
+    });
+    assert_eq!(named.raw("GET / HTTP/1.1\r\nHost: Dash.Example\r\nConnection: close\r\n\r\n").status, 200);
+}
+
+#[test]
+fn hostile_names_stay_text_on_every_page() {
+    const EVIL: &str = "<script>alert(1)</script>\"'`&lt;/..?#%2f";
+    let folder = tempfile::tempdir().unwrap();
+    let field = Field {
+        name: format!("a/b {EVIL}"),
+        first_arm: Some(format!("{EVIL}\u{202e}evil\u{1b}[31m")),
+        service_name: |number| format!("<img src=x onerror=alert({number})>\u{1b}]0;t\u{7}"),
+        ..small()
+    };
+    let mut written = field.write(&database(&folder));
+    let service = written.services[3].0;
+    written
+        .store
+        .add_event(
+            written.trial_id,
+            Some(service),
+            now_us(),
+            "</li><script>",
+            "</main><script>alert(2)</script>\u{202e}",
+        )
+        .unwrap();
+    let server = Server::of(&database(&folder));
+    let overview = server.get("/").body;
+    let links: Vec<String> = overview
+        .split("href=\"")
+        .skip(1)
+        .map(|part| part.split('"').next().unwrap().replace("&amp;", "&"))
+        .filter(|link| link.starts_with("/trial/") || link.starts_with("/service/"))
+        .collect();
+    assert!(links.len() >= 11, "{links:?}");
+    for link in ["/".to_owned()].into_iter().chain(links) {
+        let answer = server.get_computed(link.split('#').next().unwrap());
+        assert_eq!(answer.status, 200, "{link}");
+        let body = &answer.body;
+        assert_eq!(body.matches("<script").count(), 1, "{link}: only its own script");
+        for markup in ["<img", "onerror=alert(1)>", "</main><s", "\u{1b}", "\u{202e}", "\u{7}"] {
+            assert!(!body.contains(markup), "{link}: {markup:?}");
+        }
+        assert_eq!(body.matches("</main>").count(), 1, "{link}");
+    }
+    assert!(overview.contains("&lt;script&gt;"));
+    let missing = server.get("/trial/%3Cscript%3Ealert(3)%3C%2Fscript%3E");
+    assert!(missing.status == 404 && !missing.body.contains("<script>alert"), "{}", missing.body);
+}
+
+#[test]
+fn a_running_trial_shows_nothing_that_a_look_would_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Field { looks: false, ..Field::default() };
+    running.write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    let page = server.get_computed("/trial/five-way").body;
+    assert!(page.contains("Descriptive") && page.contains("<svg"), "{page}");
+    let whole = page.to_lowercase();
+    for told in [
+        "p-value",
+        "interval of",
+        "95%",
+        "verdict",
+        "stable",
+        "bloating",
+        "ratio to control",
+        "adjusted",
+        "class=\"interval",
+    ] {
+        assert!(!whole.contains(told), "{told}");
+    }
+    let report = server.get("/trial/five-way/report");
+    assert!(report.status == 404 && report.body.contains("No report yet"), "{}", report.body);
+}
+
+#[test]
+fn a_trial_that_has_ended_shows_its_report() {
+    let folder = tempfile::tempdir().unwrap();
+    Field { ended: Some("completed"), ..Field::default() }.write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    let page = server.get_computed("/trial/five-way").body;
+    for told in ["id=\"result\"", "Ratio to control", "Pages of the services", "Look 2"] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    for id in ["services", "events", "looks", "result", "main"] {
+        assert!(page.matches(&format!("id=\"{id}\"")).count() <= 1, "{id} is one element");
+    }
+    let report = server.get("/trial/five-way/report");
+    assert_eq!(report.status, 200);
+    let policy = report.header("content-security-policy").unwrap();
+    assert!(policy.contains("style-src 'sha256-") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(report.body.starts_with("<!DOCTYPE html>") && !report.body.contains("<script"));
+}
+
+#[test]
+fn a_recorded_look_is_shown_as_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    Field::default().write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    let page = server.get_computed("/trial/five-way").body;
+    for told in [
+        "0.31 (0.27 to 0.35)",
+        "needs less",
+        "As recorded at look 2",
+        "a difference is shown",
+        "Still to come",
+    ] {
+        assert!(page.contains(told), "{told}");
+    }
+}
+
+#[test]
+fn the_services_can_be_narrowed_and_sorted_by_links() {
+    let folder = tempfile::tempdir().unwrap();
+    Field::default().write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    let names = |path: &str| -> Vec<String> {
+        let page = server.get(path).body.replace("<wbr>", "");
+        let rows =
+            page.split("href=\"/service/").skip(1).map(|part| part.split('?').next().unwrap().to_owned());
+        let mut names: Vec<String> = rows.collect();
+        // Events name services, too; the table comes last.
+        names.reverse();
+        names.truncate(page.matches("class=\"figure memory\"").count());
+        names.reverse();
+        names
+    };
+    assert_eq!(names("/").len(), 40);
+    assert_eq!(names("/")[0], "tor@relay01.service");
+    assert_eq!(names("/?show=contaminated"), ["tor@relay08.service"]);
+    assert_eq!(names("/?show=trouble"), ["tor@relay08.service", "tor@relay14.service"]);
+    assert_eq!(names("/?arm=mimalloc-2.0.9").len(), 8);
+    let largest = names("/?sort=-memory");
+    let smallest = names("/?sort=memory");
+    assert_eq!(largest.last(), smallest.first());
+    assert_eq!(names("/?sort=nonsense&page=77&arm=%3Cb%3E"), [""; 0]);
+}
+
+#[test]
+fn a_change_is_told_to_whoever_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut written = small().write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    let mut events = server.listen();
+    let first = events.next().unwrap();
+    // Until the first poll nobody has looked at the database.
+    let known = if first.starts_with("0.") { events.next().unwrap() } else { first };
+    written
+        .store
+        .add_event(written.trial_id, None, now_us(), "note", "written by another connection")
+        .unwrap();
+    let next = events.next().unwrap();
+    assert_ne!(next, known);
+    assert!(server.get("/").body.contains("written by another connection"));
+}
+
+#[test]
+fn listeners_are_bounded_and_end_with_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    small().write(&database(&folder));
+    let mut server = Server::of(&database(&folder));
+    let mut listening: Vec<_> = (0..24).map(|_| server.listen()).collect();
+    let refused = server.get("/events");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("60")));
+    // A place that becomes free is given away again.
+    drop(listening.pop());
+    let begun = Instant::now();
+    loop {
+        let mut stream = server.connect();
+        write!(stream, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        if head.ends_with(b"200") {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "a place becomes free");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let begun = Instant::now();
+    server.end();
+    assert!(begun.elapsed() < PATIENCE / 4, "streams do not hold it up");
+    let mut last = listening.pop().unwrap();
+    while last.next().is_some() {}
+}
+
+#[test]
+fn what_is_too_large_or_too_slow_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    small().write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    let long = "x".repeat(40_000);
+    let answer = server.raw(&format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
+    assert!([414, 431].contains(&answer.status), "{}", answer.head);
+    let answer = server.raw(&format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {long}\r\n\r\n"));
+    assert_eq!(answer.status, 431, "{}", answer.head);
+    // A head that never ends, and a connection that never asks: both are ended, and others are answered meanwhile.
+    let mut slow = server.connect();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: loc").unwrap();
+    let mut idle = server.connect();
+    let crowd: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    assert_eq!(server.get("/healthz").status, 200);
+    let mut rest = Vec::new();
+    slow.read_to_end(&mut rest).unwrap();
+    idle.read_to_end(&mut rest).unwrap();
+    drop(crowd);
+    assert_eq!(server.raw("\u{0}\u{1}\r\n\r\n").status, 400);
+}
+
+#[test]
+fn the_database_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(small().write(&database(&folder)));
+    let before = std::fs::read(database(&folder)).unwrap();
+    let server = Server::of(&database(&folder));
+    for path in ["/", "/trial/five-way", "/service/tor@relay01.service", "/host", "/healthz"] {
+        assert_eq!(server.get_computed(path).status, 200);
+    }
+    drop(server);
+    assert!(std::fs::read(database(&folder)).unwrap() == before);
+}
+
+/// Such a user cannot make the index that readers share; the file is then read as one that does not change.
+#[test]
+fn a_user_who_cannot_write_to_the_folder_sees_what_is_new() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let allow = |mode| {
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let trial_id = small().write(&database(&folder)).trial_id;
+    allow(0o555);
+    // Threads that this one starts, those of the server among them, are of its user; the writer's is not.
+    let is_root = rustix::process::geteuid().is_root();
+    let write = |text: &'static str| {
+        allow(0o755);
+        let mut store = Store::create(&database(&folder)).unwrap();
+        store.add_event(trial_id, None, now_us(), "note", text).unwrap();
+        store
+    };
+    let (ask, asked) = std::sync::mpsc::channel::<()>();
+    let (answer, answered) = std::sync::mpsc::channel::<(u16, String)>();
+    let path = database(&folder);
+    let reader = std::thread::spawn(move || {
+        if is_root {
+            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
+        }
+        let server = Server::of(&path);
+        for () in asked {
+            let page = server.get("/");
+            answer.send((page.status, page.body)).unwrap();
+        }
+    });
+    let page = || {
+        ask.send(()).unwrap();
+        answered.recv().unwrap()
+    };
+    assert_eq!(page().0, 200);
+    assert!(!folder.path().join("heaptrial.db-wal").exists(), "the reader cannot have made one");
+    // By a writer that has ended, and by ones that go on.
+    drop(write("written by one that ended"));
+    allow(0o555);
+    let (status, body) = page();
+    assert!(status == 200 && body.contains("written by one that ended"), "{body}");
+    let stays = write("written by one that stays");
+    allow(0o555);
+    let (status, body) = page();
+    assert!(status == 200 && body.contains("written by one that stays"), "{body}");
+    drop(stays);
+    drop(write("written after that"));
+    allow(0o555);
+    let (status, body) = page();
+    assert!(status == 200 && body.contains("written after that"), "{body}");
+    drop(ask);
+    reader.join().unwrap();
+    allow(0o755);
+}
+
+#[test]
+fn a_missing_database_is_told_and_one_that_comes_back_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config::of(folder.path().join("none.db"));
+    assert!(matches!(Dashboard::bind(config), Err(DashboardError::Store(_))));
+    small().write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    assert_eq!(server.get("/").status, 200);
+    let aside = folder.path().join("aside.db");
+    std::fs::rename(database(&folder), &aside).unwrap();
+    let answer = server.get("/");
+    assert!(answer.status == 503 && answer.body.contains("heaptrial.db"), "{}", answer.body);
+    assert_eq!(server.get("/healthz").status, 503);
+    Field { name: "another".to_owned(), ..small() }.write(&database(&folder));
+    assert!(server.get("/").body.contains("another"));
+}
+
+#[test]
+fn an_empty_database_says_what_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Store::create(&database(&folder)).unwrap());
+    let server = Server::of(&database(&folder));
+    for path in ["/", "/host"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    assert!(server.get("/").body.contains("holds no trial yet"));
+    assert!(server.get("/trial/x").body.contains("none at all"));
+}
+
+#[test]
+fn a_silent_agent_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    Field { last_tick_ago_us: 40 * MINUTE, ..small() }.write(&database(&folder));
+    let server = Server::of(&database(&folder));
+    let page = server.get("/").body;
+    assert!(
+        page.contains("silent") && page.contains("running, but not read") && page.contains("stale"),
+        "{page}"
+    );
+    assert!(server.get("/trial/five-way").body.contains("Nothing is read"));
+}
+
+#[test]
+fn an_unknown_kind_of_trial_does_not_break_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut written = small().write(&database(&folder));
+    let plan = NewTrial {
+        name: "from the future".to_owned(),
+        kind: "orbital".to_owned(),
+        ..written.store.trials().unwrap()[0].plan.clone()
+    };
+    let (id, _) = written.store.begin_trial(&plan).unwrap();
+    written.store.end_trial(id, now_us(), "completed").unwrap();
+    let server = Server::of(&database(&folder));
+    assert_eq!(server.get("/").status, 200);
+    let page = server.get_computed(&format!("/trial/x?id={id}"));
+    assert!(page.status == 200 && page.body.contains("orbital"), "{}", page.body);
+}
+
+#[test]
+fn a_unix_socket_is_for_its_owner_and_group_and_goes_away() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+    let folder = tempfile::tempdir().unwrap();
+    small().write(&database(&folder));
+    let socket = folder.path().join("dash.sock");
+    let config = Config {
+        listen: format!("unix:{}", socket.display()).parse().unwrap(),
+        ..Config::of(database(&folder))
+    };
+    // Left over from one that was killed.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let dashboard = Dashboard::bind(config.clone()).unwrap();
+    assert!(
+        matches!(Dashboard::bind(config), Err(DashboardError::Listen { .. })),
+        "one that is used is not replaced"
+    );
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        dashboard.run(async move {
+            let _ = stopped.await;
+        })
+    });
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("ok"), "{text}");
+    drop(stop);
+    thread.join().unwrap().unwrap();
+    assert!(!socket.exists());
+}
