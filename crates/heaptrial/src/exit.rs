@@ -10,6 +10,8 @@ pub const GENERAL_FAILURE: u8 = 1;
 pub const USAGE: u8 = 2;
 /// It cannot be done here, and nothing was changed.
 pub const REFUSED: u8 = 3;
+/// A verdict was asked for, and the data do not tell.
+pub const INCONCLUSIVE: u8 = 4;
 
 /// An error with the exit code that it means.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 mod commands;
 mod exit;
 mod options;
+mod output;
 mod progress;
 mod run_folder;
 mod target;

@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use heaptrial_field::Places;
 use heaptrial_store::{Store, TrialRecord};
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::{self, RUNS};
+
+/// Name of a host's database in the folder of what must last.
+const DATABASE: &str = "heaptrial.db";
 
 /// A trial in its database.
 #[derive(Debug)]
@@ -21,7 +25,8 @@ pub struct Target {
 
 impl Target {
     /// Finds what `named` names: a folder or database, whose last trial it is, or a trial in the database of
-    /// `--db` or of the newest run. Without a name, the last trial of that database.
+    /// `--db` or of the newest run. Without a name, the last trial of that database. Without `--db` a name may also be
+    /// that of a trial on the services of this host.
     pub fn find(named: Option<&str>, global: &GlobalOptions) -> Result<Self, Failure> {
         let path = named.map(Path::new).filter(|path| path.is_file() || path.join("heaptrial.db").is_file());
         // A run of this name below the usual folder, whose last trial or trial of this name it is.
@@ -30,6 +35,11 @@ impl Target {
         let name = named.filter(|_| path.is_none());
         // A name with a slash can only be a path, and says what is missing better than a list of trials.
         let is_path = name.is_some_and(|name| name.contains('/'));
+        if let Some(name) = name.filter(|_| !is_path && run.is_none() && global.db.is_none()) {
+            if let Some(target) = Self::on_host(&Places::default(), name, global)? {
+                return Ok(target);
+            }
+        }
         let place = if is_path { named.map(Path::new) } else { path.or(global.db.as_deref()) };
         let place = if of_run { run.as_deref() } else { place };
         let database = match (run_folder::database(place), name) {
@@ -65,6 +75,22 @@ impl Target {
             }
         };
         Ok(Self { store, trial, folder })
+    }
+
+    /// The trial of this name in the database of this host.
+    fn on_host(places: &Places, name: &str, global: &GlobalOptions) -> Result<Option<Self>, Failure> {
+        let database = places.state.join(DATABASE);
+        if !database.is_file() {
+            return Ok(None);
+        }
+        let store = Store::open(&database).map_err(Failure::refused)?;
+        let mut trials = store.trials().map_err(Failure::failed)?;
+        let Some(index) = trials.iter().rposition(|trial| trial.plan.name == name) else { return Ok(None) };
+        let trial = trials.swap_remove(index);
+        // Not the trial's own name: that would be a run of this name without a database.
+        let usual = || Path::new(RUNS).join(format!("{}-report", folder_name(&trial)));
+        let folder = global.out.clone().unwrap_or_else(usual);
+        Ok(Some(Self { store, trial, folder }))
     }
 }
 

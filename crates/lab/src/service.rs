@@ -111,7 +111,7 @@ pub(crate) fn prove_identity(
         }
         let found = identify(process);
         let outcome = match &found {
-            Ok(identity) => prove(&slot.arm.obtained, identity)
+            Ok(identity) => prove(&slot.arm.obtained.expected(), identity)
                 .map_err(|mismatch| mismatch.with_stderr(&read_lossy(stderr)).to_string()),
             Err(error) => Err(format!("its allocator could not be identified: {error}")),
         };
@@ -151,7 +151,7 @@ pub(crate) fn contamination_at_the_end(
             return None;
         }
         // One that ends meanwhile cannot be told.
-        let mismatch = prove(obtained, &identify(&process).ok()?).err()?;
+        let mismatch = prove(&obtained.expected(), &identify(&process).ok()?).err()?;
         let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
         Some(format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}"))
     })

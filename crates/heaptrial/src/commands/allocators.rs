@@ -16,6 +16,7 @@ use miette::{IntoDiagnostic as _, Result};
 use serde_json::{Value, json};
 
 use crate::options::GlobalOptions;
+use crate::output::{print, print_json, table};
 
 /// What to do with allocators.
 #[derive(Debug, Subcommand)]
@@ -436,38 +437,4 @@ fn refuse(error: &dyn std::error::Error, code: u8) -> ExitCode {
 
 fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.collect::<Vec<_>>().join(", ")
-}
-
-/// Columns two spaces apart; the last one is not padded.
-fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(&format!("{cell:<width$}  "));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-fn print_json(mut value: Value) -> Result<ExitCode> {
-    if let Some(object) = value.as_object_mut() {
-        object.insert("schema_version".to_owned(), json!(1));
-    }
-    print(&(serde_json::to_string_pretty(&value).into_diagnostic()? + "\n"))
-}
-
-/// Prints a result. A reader that went away is not an error.
-fn print(text: &str) -> Result<ExitCode> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).into_diagnostic(),
-        _ => Ok(ExitCode::SUCCESS),
-    }
 }

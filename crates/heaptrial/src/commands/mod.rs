@@ -1,11 +1,15 @@
 //! The commands: each parses its options, calls a library crate and prints.
 
+mod agent;
 mod allocators;
 mod export;
 mod generate;
 mod import;
 mod lab;
+mod preflight;
 mod report;
+mod serve;
+mod services;
 mod trial;
 
 use std::path::PathBuf;
@@ -25,6 +29,10 @@ pub enum Command {
     /// List, get, verify and identify allocators
     #[command(subcommand)]
     Allocators(allocators::AllocatorsCommand),
+    /// Show which services run here, with which allocator, how much memory and for how long
+    Services(services::ServicesOptions),
+    /// Tell whether an allocator would really take hold on services of this host
+    Preflight(preflight::PreflightOptions),
     /// Take in measurements that were made with other tools
     #[command(subcommand)]
     Import(import::ImportCommand),
@@ -33,8 +41,12 @@ pub enum Command {
     /// Plan a trial on a fleet
     #[command(subcommand)]
     Trial(trial::TrialCommand),
+    /// Sample the services of running trials, as a service of this host
+    Agent(agent::AgentOptions),
     /// Print a trial's report and write it anew, or compare several trials
     Report(report::ReportOptions),
+    /// Show a database as pages in a browser, read-only, on this machine
+    Serve(serve::ServeOptions),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -65,10 +77,14 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
     match command {
         Command::Lab(command) => lab::run(command, global),
         Command::Allocators(command) => Ok(allocators::run(command, global)?),
+        Command::Services(options) => services::run(&options, global),
+        Command::Preflight(options) => preflight::run(&options, global),
         Command::Import(command) => import::run(command, global),
         Command::Export(options) => export::run(&options, global),
         Command::Trial(command) => trial::run(command, global),
+        Command::Agent(options) => agent::run(&options, global),
         Command::Report(options) => report::run(&options, global),
+        Command::Serve(options) => serve::run(options, global),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man_pages(&folder),
     }

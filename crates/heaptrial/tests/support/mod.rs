@@ -1,6 +1,8 @@
 //! Running the real binary.
 #![allow(dead_code)] // each test file uses a part of it
 
+pub mod bed;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};

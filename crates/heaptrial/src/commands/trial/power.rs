@@ -1,8 +1,8 @@
-//! `heaptrial trial`: planning a trial on a fleet.
+//! `heaptrial trial power`: how many services and days a trial needs.
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use heaptrial_analysis::{Fleet, PowerRequest, PowerRow, PowerTable, Settings, analyse, power};
 use heaptrial_model::{HumanDuration, units};
 use heaptrial_report::{Options, read_fleet};
@@ -13,13 +13,6 @@ use crate::target::Target;
 
 /// Fewer services leave their spread uncertain by a quarter and more.
 const FEW_PAST_SERVICES: usize = 15;
-
-/// What to do with trials.
-#[derive(Debug, Subcommand)]
-pub enum TrialCommand {
-    /// How many services and days a trial needs, by simulation from past data of the same services
-    Power(PowerOptions),
-}
 
 /// What is to be detected, and with what.
 #[derive(Debug, Args)]
@@ -50,14 +43,8 @@ pub struct PowerOptions {
     simulations: usize,
 }
 
-/// Runs one of the commands.
-pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    match command {
-        TrialCommand::Power(options) => plan_power(&options, global),
-    }
-}
-
-fn plan_power(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+/// Prints how many services and days are needed.
+pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let target = Target::find(options.data.as_deref(), global)?;
     let fleet = read_fleet(&target.store, target.trial.id, &Options::default()).map_err(Failure::failed)?;
     let arm = match &options.arm {

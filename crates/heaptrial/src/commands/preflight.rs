@@ -1,0 +1,209 @@
+//! `heaptrial preflight`: whether an allocator would really take hold on services of this host.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_allocator::{Catalog, Obtained};
+use heaptrial_discovery::{Service, examine};
+use heaptrial_field::{Places, installed_path, to_unset};
+use heaptrial_host::HostRoot;
+use heaptrial_host::systemd::{Systemd, SystemdError, is_glob};
+use heaptrial_model::units::counted;
+use heaptrial_model::{AllocatorSpec, ServiceName};
+use heaptrial_preflight::{Finding, Need, PlannedPreload, PlannedTreatment, Severity, check, head_room};
+use serde_json::json;
+
+use super::allocators::{SourceOptions, obtain_error_code};
+use crate::exit::{Failure, REFUSED};
+use crate::options::GlobalOptions;
+use crate::output::{print, print_json};
+
+/// Tell whether an allocator would really take hold on services of this host
+///
+/// A preload that fails is silent: the service is active and runs its old allocator. This looks for everything that
+/// would cause that, or make the service fail, and says how to fix it. The allocator is obtained and verified, as by
+/// `allocators verify`; services and their files are only read. Exit code 3 when something refuses.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  heaptrial preflight tor@relay1 --allocator mimalloc@2.0.9
+  heaptrial preflight 'tor@*' -a jemalloc@5.3.0 --json")]
+pub struct PreflightOptions {
+    /// Names of services, with `*`, `?` and `[]` as in a shell
+    #[arg(value_name = "UNIT", required = true)]
+    units: Vec<String>,
+    /// The allocator, such as `mimalloc@2.0.9+secure` or `glibc?arena_max=1`
+    #[arg(short, long, value_name = "SPEC")]
+    allocator: AllocatorSpec,
+    /// Take this library or source folder
+    #[arg(long, value_name = "PATH")]
+    from: Option<PathBuf>,
+    #[command(flatten)]
+    sources: SourceOptions,
+}
+
+/// What a service could come to need, for the memory of the host: allocators differ by more on some services, but a
+/// host whose services double is one where a trial is worth a thought.
+const GROWTH_FACTOR: f64 = 2.0;
+
+/// Examines them.
+pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let root = HostRoot::default();
+    let systemd = Systemd::connect().map_err(Failure::failed)?;
+    let services = find(&systemd, &root, &options.units)?;
+    let obtained = obtain(options)?;
+    let library = obtained.library.as_ref().map(|_| installed_path(&obtained, &Places::default()));
+    let of = |service: &Service| check(&root, service, &planned(&obtained, library.clone(), service));
+    let mut findings: Vec<Finding> = services.iter().flat_map(of).collect();
+    findings.extend(memory_of_host(&root, &services));
+    let refused = findings.iter().any(Finding::refuses);
+    if global.json {
+        let names: Vec<_> = services.iter().map(Service::name).collect();
+        let value = json!({
+            "allocator": options.allocator, "library": library, "services": names, "refused": refused, "findings": findings,
+        });
+        print_json(value)?;
+    } else {
+        print(&text(&options.allocator, &services, &findings, global.colored_stdout()))?;
+        if !rustix::process::geteuid().is_root() {
+            // A hint that nobody can see is no failure.
+            let _ = writeln!(
+                io::stderr(),
+                "\nRun as root to see processes of other users and all files of units."
+            );
+        }
+    }
+    Ok(ExitCode::from(if refused { REFUSED } else { 0 }))
+}
+
+/// The services that are named, in order of names. A name that no unit has is kept, and will be refused.
+fn find(systemd: &Systemd, root: &HostRoot, patterns: &[String]) -> Result<Vec<Service>, Failure> {
+    let mut units = BTreeMap::new();
+    for pattern in patterns {
+        let found = match is_glob(pattern) {
+            true => systemd.services(std::slice::from_ref(pattern)).map_err(Failure::failed)?,
+            false => vec![systemd.service(&full_name(pattern)?).map_err(|error| no_unit(pattern, &error))?],
+        };
+        if found.is_empty() {
+            return Err(Failure::refused(format!(
+                "no loaded service matches `{pattern}`; `heaptrial services` lists those that run"
+            )));
+        }
+        units.extend(found.into_iter().map(|unit| (unit.name.clone(), unit)));
+    }
+    Ok(examine(root, units.into_values().collect()))
+}
+
+fn full_name(name: &str) -> Result<ServiceName, Failure> {
+    let full = if name.ends_with(".service") { name.to_owned() } else { format!("{name}.service") };
+    full.parse().map_err(Failure::usage)
+}
+
+fn no_unit(name: &str, error: &SystemdError) -> Failure {
+    let advice = match name.trim_end_matches(".service").ends_with('@') {
+        true => format!("; this is a template, whose instances are `{}*`", name.trim_end_matches(".service")),
+        false => String::new(),
+    };
+    match error {
+        SystemdError::Call { .. } => Failure::refused(format!("{error}{advice}")),
+        _ => Failure::failed(error),
+    }
+}
+
+fn obtain(options: &PreflightOptions) -> Result<Obtained, Failure> {
+    let catalog = Catalog::builtin();
+    let resolved = match options.from {
+        Some(_) => catalog.resolve_local(&options.allocator),
+        None => catalog.resolve(&options.allocator),
+    };
+    let resolved = resolved.map_err(Failure::usage)?;
+    let obtainer = options.sources.obtainer(options.from.as_deref())?;
+    obtainer
+        .obtain(&resolved)
+        .map_err(|error| Failure { code: obtain_error_code(&error), report: miette::miette!("{error}") })
+}
+
+/// What `trial start` would apply to the service.
+fn planned(obtained: &Obtained, library: Option<PathBuf>, service: &Service) -> PlannedTreatment {
+    let mut preload = PlannedPreload::of(obtained, library);
+    preload.unset = to_unset(service, &preload.environment());
+    // Only root can own what is installed; another user's cache is not what `trial start` takes it from.
+    if !rustix::process::geteuid().is_root() {
+        preload.source = None;
+    }
+    PlannedTreatment { preload: Some(preload), ..PlannedTreatment::default() }
+}
+
+/// The factor is a guess, so that it can warn and not refuse.
+fn memory_of_host(root: &HostRoot, services: &[Service]) -> Option<Finding> {
+    let needs: Vec<Need> = services
+        .iter()
+        .filter_map(|service| {
+            let rss_bytes = service.process.as_ref()?.sample.rss_bytes;
+            Some(Need { service: service.name().clone(), rss_bytes, factor: GROWTH_FACTOR })
+        })
+        .collect();
+    head_room(root, &needs).map(|finding| Finding { severity: Severity::Warn, ..finding })
+}
+
+fn text(spec: &AllocatorSpec, services: &[Service], findings: &[Finding], colored: bool) -> String {
+    let mut text = String::new();
+    for (finding, units) in grouped(findings) {
+        let (on, off) = match (colored, finding.severity) {
+            (false, _) => ("", ""),
+            (true, Severity::Refuse) => ("\x1b[31;1m", "\x1b[0m"),
+            (true, Severity::Warn) => ("\x1b[33;1m", "\x1b[0m"),
+        };
+        let severity = finding.severity.as_str();
+        text.push_str(&format!("{on}{severity}{off} {}: {}\n", finding.check, finding.what));
+        text.push_str(&format!("  where  {}\n", whose(&units)));
+        text.push_str(&format!("  why    {}\n  fix    {}\n\n", finding.why, finding.fix));
+    }
+    let with = |severity| {
+        let has = |service: &&Service| {
+            findings.iter().any(|f| f.unit.as_ref() == Some(service.name()) && f.severity == severity)
+        };
+        services.iter().filter(has).count()
+    };
+    let refused = with(Severity::Refuse);
+    let told = counted(services.len(), "service");
+    text.push_str(&match refused {
+        0 => format!(
+            "{spec} would take hold on {told}, as far as can be told beforehand ({} with warnings).\n",
+            with(Severity::Warn)
+        ),
+        refused => format!("{spec} is refused on {refused} of {told}.\n"),
+    });
+    text
+}
+
+/// Findings that say the same of several services, with those; refusals first.
+fn grouped(findings: &[Finding]) -> Vec<(&Finding, Vec<&ServiceName>)> {
+    let mut groups: Vec<(&Finding, Vec<&ServiceName>)> = Vec::new();
+    for finding in findings {
+        let same = |(known, _): &&mut (&Finding, Vec<&ServiceName>)| {
+            (known.severity, known.check, &known.what, &known.why)
+                == (finding.severity, finding.check, &finding.what, &finding.why)
+        };
+        match groups.iter_mut().find(same) {
+            Some((_, units)) => units.extend(&finding.unit),
+            None => groups.push((finding, finding.unit.iter().collect())),
+        }
+    }
+    groups.sort_by_key(|(finding, _)| finding.severity);
+    groups
+}
+
+/// The first few of several services.
+fn whose(units: &[&ServiceName]) -> String {
+    const SHOWN: usize = 5;
+    let mut names: Vec<String> = units.iter().take(SHOWN).map(ToString::to_string).collect();
+    match units.len() {
+        0 => return "this host".to_owned(),
+        count if count > SHOWN => names.push(format!("and {} more", count - SHOWN)),
+        _ => {}
+    }
+    names.join(", ")
+}

@@ -1,0 +1,210 @@
+//! Services as a table.
+
+use heaptrial_discovery::{MainProcess, Service};
+use heaptrial_host::systemd::{Unit, UnitStatus};
+use heaptrial_model::{Identity, Linkage, units};
+
+use super::Shown;
+use crate::output::table;
+
+/// Names in the lines below the table.
+const NAMED: usize = 5;
+
+/// The table and what it comes to.
+pub(super) fn text(services: &[Shown], wide: bool) -> String {
+    let mut columns: Vec<Column> = vec![
+        ("SERVICE", |shown| short_name(&shown.service).to_owned()),
+        ("ALLOCATOR", |shown| of_process(shown, allocator)),
+        ("RSS", |shown| of_process(shown, |process| memory(process.sample.rss_bytes))),
+        ("AGE", |shown| of_process(shown, |process| units::duration(process.age_seconds))),
+        ("RELAY", |shown| relay(&shown.service)),
+        ("DROP-INS", drop_ins),
+    ];
+    if wide {
+        columns.extend::<[Column; 6]>([
+            ("PID", |shown| of_process(shown, |process| process.life.pid.to_string())),
+            ("ANON", |shown| of_process(shown, |process| memory(process.sample.anon_bytes))),
+            ("PROCESSES", |shown| of_process(shown, |process| process.sample.processes.to_string())),
+            ("USER", |shown| {
+                if shown.service.unit.user.is_empty() { "root" } else { &shown.service.unit.user }.to_owned()
+            }),
+            ("FINGERPRINT", |shown| {
+                let relay = shown.service.relay.as_ref();
+                relay.and_then(|relay| relay.fingerprint.clone()).unwrap_or_default()
+            }),
+            ("CONTROL GROUP", |shown| shown.service.unit.status.control_group.clone()),
+        ]);
+    }
+    columns.push(("NOTES", |shown| notes(&shown.service).join(", ")));
+    let mut kept: Vec<Vec<String>> = Vec::new();
+    for (head, cell) in columns {
+        let cells: Vec<String> = services.iter().map(cell).collect();
+        // What no service has anything to say about is no column.
+        if cells.iter().any(|cell| !matches!(cell.as_str(), "" | "-")) {
+            kept.push(std::iter::once(head.to_owned()).chain(cells).collect());
+        }
+    }
+    let rows: Vec<Vec<String>> =
+        (0..=services.len()).map(|row| kept.iter().map(|column| column[row].clone()).collect()).collect();
+    format!("{}\n{}", table(&rows), summary(services))
+}
+
+type Column = (&'static str, fn(&Shown) -> String);
+
+/// How many services run each allocator, as far as it is known, the most frequent first.
+pub(super) fn allocators(services: &[Shown]) -> Vec<(String, usize)> {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    let processes = services.iter().filter_map(|shown| shown.service.process.as_ref());
+    for label in processes.filter_map(|process| process.identity.as_ref()).map(label) {
+        match counts.iter_mut().find(|(counted, _)| *counted == label) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((label, 1)),
+        }
+    }
+    counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    counts
+}
+
+fn summary(services: &[Shown]) -> String {
+    let counts = allocators(services);
+    let told: usize = counts.iter().map(|(_, count)| count).sum();
+    let untold = services
+        .iter()
+        .filter_map(|shown| shown.service.process.as_ref())
+        .filter(|process| process.identity.is_none());
+    let untold = untold.count();
+    let mut lines = match counts.as_slice() {
+        [] if untold == 0 => "none has a main process\n".to_owned(),
+        [] => String::new(),
+        [(only, 1)] => format!("1 runs {only}\n"),
+        [(only, count)] => format!("all {count} run {only}\n"),
+        [(first, count), others @ ..] => {
+            let others: String = others.iter().map(|(label, count)| format!(", {count} {label}")).collect();
+            format!("{count} of {told} run {first}{others}\n")
+        }
+    };
+    if untold > 0 {
+        lines.push_str(&format!("of {untold} the allocator is not told\n"));
+    }
+    let unheard: Vec<&str> = services
+        .iter()
+        .filter(|shown| shown.service.process.as_ref().is_some_and(preload_failed))
+        .map(|shown| short_name(&shown.service))
+        .collect();
+    if !unheard.is_empty() {
+        let named = unheard.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let more = match unheard.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let verb = if unheard.len() == 1 { "does" } else { "do" };
+        lines
+            .push_str(&format!("{} {verb} not run what LD_PRELOAD asks for: {named}{more}\n", unheard.len()));
+    }
+    lines
+}
+
+fn short_name(service: &Service) -> &str {
+    let name = service.name().as_str();
+    name.strip_suffix(".service").unwrap_or(name)
+}
+
+fn of_process(shown: &Shown, cell: impl Fn(&MainProcess) -> String) -> String {
+    shown.service.process.as_ref().map_or_else(|| "-".to_owned(), cell)
+}
+
+fn memory(bytes: u64) -> String {
+    units::memory(bytes as f64)
+}
+
+fn label(identity: &Identity) -> String {
+    if identity.family == "unknown" { identity.family.clone() } else { identity.label() }
+}
+
+fn allocator(process: &MainProcess) -> String {
+    let mut remarks: Vec<String> = Vec::new();
+    let name = match &process.identity {
+        Some(identity) => {
+            if !matches!(identity.linkage, Linkage::Libc | Linkage::Unknown) {
+                remarks.push(identity.linkage.as_str().to_owned());
+            }
+            label(identity)
+        }
+        None => "not told".to_owned(),
+    };
+    remarks.extend(process.preloads.iter().filter_map(|preload| {
+        let library = preload.library.as_str();
+        let name = library.rsplit('/').next().unwrap_or(library);
+        match preload.loaded {
+            Some(true) => None,
+            Some(false) => Some(format!("asked for {name}: not loaded")),
+            None => Some(format!("asked for {name}")),
+        }
+    }));
+    if remarks.is_empty() { name } else { format!("{name} ({})", remarks.join(", ")) }
+}
+
+fn preload_failed(process: &MainProcess) -> bool {
+    process.preloads.iter().any(|preload| preload.loaded == Some(false))
+}
+
+fn relay(service: &Service) -> String {
+    let Some(relay) = &service.relay else { return "-".to_owned() };
+    relay.nickname.clone().unwrap_or_else(|| format!("({})", relay.role))
+}
+
+fn drop_ins(shown: &Shown) -> String {
+    let count = shown.service.unit.drop_ins.len();
+    let setting: Vec<_> = shown
+        .preload_files
+        .iter()
+        .filter_map(|path| path.file_name())
+        .map(|name| name.to_string_lossy())
+        .collect();
+    match (count, setting.is_empty()) {
+        (0, true) => "-".to_owned(),
+        (_, true) => count.to_string(),
+        (_, false) => format!("{count}, LD_PRELOAD by {}", setting.join(" and ")),
+    }
+}
+
+/// What is out of the ordinary.
+fn notes(service: &Service) -> Vec<String> {
+    let Service { unit, process, relay_unread, .. } = service;
+    let mut notes = Vec::new();
+    if unit.load_state != "loaded" {
+        notes.push(unit.load_state.clone());
+    }
+    notes.extend(state(unit));
+    match unit.status.restarts {
+        0 => {}
+        1 => notes.push("1 restart by itself".to_owned()),
+        restarts => notes.push(format!("{restarts} restarts by itself")),
+    }
+    if unit.needs_reload {
+        notes.push("files changed: needs `systemctl daemon-reload`".to_owned());
+    }
+    if process.is_none() && unit.status.main_pid.is_some() {
+        notes.push("its process cannot be seen".to_owned());
+    }
+    let identity = process.as_ref().and_then(|process| process.identity.as_ref());
+    if identity.is_some_and(|identity| identity.family == "unknown") {
+        notes.push("see `heaptrial allocators identify`".to_owned());
+    }
+    notes.extend(relay_unread.clone());
+    notes
+}
+
+fn state(unit: &Unit) -> Option<String> {
+    let UnitStatus { active_state, sub_state, result, exec_main_code, exec_main_status, .. } = &unit.status;
+    match active_state.as_str() {
+        "active" if unit.status.main_pid.is_some() => None,
+        "failed" => Some(match (result.as_str(), exec_main_code) {
+            ("exit-code", _) => format!("failed with exit code {exec_main_status}"),
+            ("signal", _) => format!("failed: signal {exec_main_status}"),
+            (_, 2 | 3) => format!("failed: {result}, signal {exec_main_status}"),
+            _ => format!("failed: {result}"),
+        }),
+        active => Some(format!("{active} ({sub_state})")),
+    }
+}

@@ -1,0 +1,29 @@
+//! Findings of a preflight, those that are the same for several services told once.
+
+use std::collections::BTreeMap;
+
+use heaptrial_model::units;
+use heaptrial_preflight::{Finding, Severity};
+
+/// Names of services that are told, of those that are alike.
+const SHOWN: usize = 5;
+
+/// The findings of one severity: whom each is about, what, why it matters, how to mend it.
+pub fn told(findings: &[Finding], severity: Severity) -> Vec<String> {
+    let mut whom: BTreeMap<(&str, &str, &str), Vec<String>> = BTreeMap::new();
+    for finding in findings.iter().filter(|finding| finding.severity == severity) {
+        let unit = finding.unit.as_ref().map_or("this host".to_owned(), ToString::to_string);
+        whom.entry((&finding.what, &finding.why, &finding.fix)).or_default().push(unit);
+    }
+    let lines = whom
+        .into_iter()
+        .map(|((what, why, fix), units)| format!("{}: {what}\n  {why}\n  {fix}", some(&units)));
+    lines.collect()
+}
+
+/// The first few of several names.
+fn some(names: &[String]) -> String {
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {}", units::counted(more, "other")) }
+}

@@ -1,0 +1,147 @@
+//! `heaptrial trial look`: an analysis of a running trial at a time fixed in advance.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_analysis::Decision;
+use heaptrial_field::Places;
+use heaptrial_host::Instant;
+use heaptrial_model::units;
+use heaptrial_report::{Gaps, LookReport, LookState, Options, ReportError, look_state, peek, take_look};
+use heaptrial_store::{Store, TrialRecord};
+
+use super::on_host;
+use crate::exit::{Failure, INCONCLUSIVE};
+use crate::options::GlobalOptions;
+
+/// Kind of the trials that have looks.
+const KIND: &str = "field";
+
+/// Which trial.
+///
+/// Takes every planned look that is due and was not taken yet, on the data up to its planned time, and records it.
+/// Without one that is due it prints the last one that was taken again.
+///
+/// An arm differs from the control where its p-value, adjusted for the number of arms (Holm), is at most the error
+/// that this look may make; the errors of all looks add up to 5% (Lan and DeMets).
+///
+/// Exit codes: 0 decided: some arm is shown to differ from the control, at this look or an earlier one, or at the last
+/// look all are shown to be within 10% of it. 4 inconclusive: neither. 3 refused: no look is due yet, the readings end
+/// long before its time, or the trial ended before it; then nothing is recorded.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct LookOptions {
+    /// The trial's name
+    #[arg(value_name = "NAME")]
+    trial: String,
+    /// Show levels of memory now, without anything that decides: no ratios, intervals, tests or verdicts
+    #[arg(long)]
+    peek: bool,
+    /// Take a look though the last reading is long before its time or the trial ended before it; the look says so
+    #[arg(long, conflicts_with = "peek")]
+    accept_gap: bool,
+}
+
+/// Takes the looks that are due, or prints what there is.
+pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let database = on_host::database(&Places::default(), global);
+    let store = Store::open(&database).map_err(Failure::refused)?;
+    let trial = find(&store, &options.trial)?;
+    let now_us = Instant::now().wall_us;
+    if options.peek {
+        let found = peek(&store, trial.id, now_us, &Options::default()).map_err(Failure::failed)?;
+        print(&found, global)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let gaps = if options.accept_gap { Gaps::Accepted } else { Gaps::Refused };
+    match look_state(&store, trial.id, now_us, gaps).map_err(Failure::failed)? {
+        LookState::NoLooks => Err(Failure::refused(format!(
+            "the plan of trial `{}` has no looks; --peek shows what there is",
+            options.trial
+        ))),
+        LookState::NotDue { number, at, seconds } => Err(Failure::refused(format!(
+            "look {number} of trial `{}` is planned in {}, at {at}; --peek shows levels now and decides nothing",
+            options.trial,
+            units::duration(seconds)
+        ))),
+        LookState::Ended { number, at } => Err(Failure::refused(format!(
+            "trial `{}` ended at {at}, before its look {number}; --peek shows levels at its end, and --accept-gap takes \
+             its looks on the data until then",
+            options.trial
+        ))),
+        LookState::Taken { last, next_seconds, ended_before } => {
+            print(&last, global)?;
+            match (next_seconds, ended_before) {
+                (_, Some(number)) => eprintln!(
+                    "this look was taken before; the trial ended before look {number}, which --accept-gap takes on the \
+                     data until its end"
+                ),
+                (Some(seconds), None) => {
+                    eprintln!(
+                        "this look was taken before; the next one is planned in {}",
+                        units::duration(seconds)
+                    );
+                }
+                (None, None) => eprintln!("this look was taken before; it was the last one"),
+            }
+            Ok(exit_code(&last))
+        }
+        LookState::Due(numbers) => {
+            drop(store);
+            let mut store = Store::create(&database).map_err(Failure::failed)?;
+            let mut code = ExitCode::SUCCESS;
+            for (index, number) in numbers.iter().enumerate() {
+                let taken = take_look(&mut store, trial.id, *number, now_us, gaps, &Options::default())
+                    .map_err(refusal)?;
+                // As JSON a single document is printed: the last one, which knows what was shown before.
+                if !global.json || index + 1 == numbers.len() {
+                    print(&taken, global)?;
+                }
+                if !global.json && index + 1 < numbers.len() {
+                    println!();
+                }
+                code = exit_code(&taken);
+            }
+            Ok(code)
+        }
+    }
+}
+
+/// The running trial of this name; of several that have ended, the last one.
+fn find(store: &Store, name: &str) -> Result<TrialRecord, Failure> {
+    let mut trials = store.trials().map_err(Failure::failed)?;
+    trials.retain(|trial| trial.plan.kind == KIND);
+    let named = |trial: &TrialRecord| trial.plan.name == name;
+    let running = trials.iter().rposition(|trial| named(trial) && trial.ended_wall_us.is_none());
+    match running.or_else(|| trials.iter().rposition(named)) {
+        Some(index) => Ok(trials.swap_remove(index)),
+        None => {
+            let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Err(Failure::refused(format!(
+                "{} has no field trial `{name}`; it has {known}",
+                store.path().display()
+            )))
+        }
+    }
+}
+
+fn refusal(error: ReportError) -> Failure {
+    match error {
+        ReportError::LookGap { .. } | ReportError::LookAfterEnd { .. } => Failure::refused(error),
+        _ => Failure::failed(error),
+    }
+}
+
+fn exit_code(look: &LookReport) -> ExitCode {
+    match look.decision {
+        Some(Decision::Inconclusive) => ExitCode::from(INCONCLUSIVE),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn print(look: &LookReport, global: &GlobalOptions) -> Result<(), Failure> {
+    let text = if global.json { look.json() } else { look.terminal(global.colored_stdout()) };
+    print!("{}", text.map_err(Failure::failed)?);
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! `heaptrial trial new`: writes a trial's description, to be edited and then planned.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_allocator::Catalog;
+use heaptrial_model::{AllocatorSpec, HumanDuration, ServicePattern, TrialName, TrialPlan};
+use heaptrial_plan::default_looks;
+
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// What the trial is called, and what it is about.
+#[derive(Debug, Args)]
+pub struct NewOptions {
+    /// The trial's name: letters, digits and - _ .; its description is written to NAME.toml
+    name: TrialName,
+    /// Which services, such as 'tor@*'; several patterns may be given
+    #[arg(long, required = true, num_args = 1.., value_name = "PATTERN")]
+    services: Vec<ServicePattern>,
+    /// An arm: an allocator such as glibc or mimalloc@2.0.9; repeat it, the first is the control
+    /// [default: glibc, jemalloc@5.3.0 and mimalloc@2.0.9]
+    #[arg(short, long = "allocator", value_name = "SPEC")]
+    allocators: Vec<AllocatorSpec>,
+    /// How long
+    #[arg(long, default_value = "10d", value_name = "DURATION")]
+    duration: HumanDuration,
+}
+
+/// Writes the description.
+pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let allocators = if options.allocators.is_empty() { usual() } else { options.allocators.clone() };
+    if let [only] = allocators.as_slice() {
+        return Err(Failure::usage(format!(
+            "-a {only} alone is a control without anything to compare; name another arm with -a SPEC"
+        )));
+    }
+    for spec in &allocators {
+        Catalog::builtin().resolve(spec).map_err(Failure::usage)?;
+    }
+    if options.duration.0.is_zero() {
+        return Err(Failure::usage("--duration must be more than 0s"));
+    }
+    let text = description(&options.name, &options.services, &allocators, options.duration);
+    TrialPlan::from_toml(&text).map_err(Failure::usage)?;
+    let folder = global.out.as_deref().unwrap_or(Path::new(""));
+    let path = folder.join(format!("{}.toml", options.name));
+    write_new(&path, &text)?;
+    if global.json {
+        println!("{:#}", serde_json::json!({ "schema_version": 1, "file": path }));
+    } else {
+        println!("{}", path.display());
+        eprintln!("edit it, then draw the assignment with `heaptrial trial plan {}`", as_word(&path));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn usual() -> Vec<AllocatorSpec> {
+    ["glibc", "jemalloc@5.3.0", "mimalloc@2.0.9"].iter().filter_map(|spec| spec.parse().ok()).collect()
+}
+
+/// Writes a file that does not exist yet.
+fn write_new(path: &PathBuf, text: &str) -> Result<(), Failure> {
+    let created = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = created.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure::refused(format!(
+            "{} exists and is never overwritten; give the trial another name, or remove it",
+            path.display()
+        )),
+        _ => Failure::refused(format!("cannot create {}: {error}", path.display())),
+    })?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+}
+
+/// A path as a word for a shell.
+pub fn as_word(path: &Path) -> String {
+    shell_words::quote(&path.to_string_lossy()).into_owned()
+}
+
+fn description(
+    name: &TrialName,
+    services: &[ServicePattern],
+    allocators: &[AllocatorSpec],
+    duration: HumanDuration,
+) -> String {
+    let patterns: Vec<&str> = services.iter().map(ServicePattern::as_str).collect();
+    let looks: Vec<String> = default_looks(duration).iter().map(|look| format!("\"{look}\"")).collect();
+    let mut text = format!(
+        r#"# A trial of memory allocators on running services. Nothing happens to them before `heaptrial trial start`.
+# `heaptrial services` tells what runs here now; `heaptrial trial plan {name}.toml` draws who gets what, and shows it.
+
+# Names files and units: letters, digits and - _ .
+name = "{name}"
+
+# Which services take part: unit names, in which * ? [...] stand for others; several are separated by spaces.
+services = {services}
+
+# How long, from the last restart on. `heaptrial trial power` tells how many services and days find what.
+duration = "{duration}"
+
+# When the trial is looked at; the last look is the end. Fixed in advance: looking whenever one likes finds what is
+# not there.
+looks = [{looks}]
+
+# Which reading is compared: rss (resident memory), anon (without file pages, with swap: the allocator's part),
+# pss (shared pages counted by share), cgroup (all that systemd accounts to the service).
+metric = "rss"
+
+# How services are restarted, once each, the control's as well.
+[pace]
+at_once = 1              # down or not yet healthy at any time, at most; services of one family never are together
+pause = "30s"            # from one restart to the next, at least
+health_timeout = "10m"   # not healthy after so long is failed, and put back
+settle = "3s"            # healthy for so long, then the next
+failure_budget = 1       # failed services after which the run stops
+
+# The arms: one of them is the control. Services are dealt to them at random, equally many to each.
+#   name            in tables and charts
+#   control         true in exactly one arm
+#   allocator       family@version+variant?setting=value (`heaptrial allocators list`); name one in every arm, else the
+#                   services keep whatever they run, which is often not what one thinks
+#   torrc           torrc options of a Tor instance
+#   restart_every   restarts each service so often
+"#,
+        services = toml_string(&patterns.join(" ")),
+        looks = looks.join(", "),
+    );
+    for (index, spec) in allocators.iter().enumerate() {
+        text.push_str(&format!("\n[[arm]]\nname = \"{spec}\"\n"));
+        if index == 0 {
+            text.push_str("control = true\n");
+        }
+        text.push_str(&format!("allocator = \"{spec}\"\n"));
+    }
+    let control = &allocators[0];
+    if patterns.iter().any(|pattern| pattern.starts_with("tor@") || *pattern == "tor.service") {
+        text.push_str(&format!(
+            r#"
+# A relay without a directory cache. It saves memory by doing less, and loses the Guard flag.
+#[[arm]]
+#name = "{control}, DirCache 0"
+#allocator = "{control}"
+#torrc = {{ DirCache = "0" }}
+"#
+        ));
+    }
+    if let Some(every) = restart_example(duration) {
+        text.push_str(&format!(
+            r#"
+# What restarting alone does.
+#[[arm]]
+#name = "{control}, restarted every {every}"
+#allocator = "{control}"
+#restart_every = "{every}"
+"#
+        ));
+    }
+    text
+}
+
+/// Two days in a trial of days; in a shorter one there is no sense in it.
+fn restart_example(duration: HumanDuration) -> Option<HumanDuration> {
+    let every = HumanDuration::from_secs(2 * 86_400);
+    (duration.0 >= every.0 * 2).then_some(every)
+}
+
+/// The characters of patterns need no quoting but the backslash.
+fn toml_string(text: &str) -> String {
+    if text.contains('\\') { format!("'{text}'") } else { format!("\"{text}\"") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(services: &[&str], allocators: &[&str], duration: &str) -> String {
+        let services: Vec<ServicePattern> = services.iter().map(|text| text.parse().unwrap()).collect();
+        let allocators: Vec<AllocatorSpec> = allocators.iter().map(|text| text.parse().unwrap()).collect();
+        let allocators = if allocators.is_empty() { usual() } else { allocators };
+        description(&"five-way".parse().unwrap(), &services, &allocators, duration.parse().unwrap())
+    }
+
+    #[test]
+    fn the_description_reads_well() {
+        insta::assert_snapshot!(written(&["tor@*"], &[], "10d"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_with_and_without_its_examples() {
+        for (services, allocators, duration) in [
+            (vec!["tor@*", "my\\x2dunit@[12].service"], vec![], "10d"),
+            (vec!["web-?.service"], vec!["glibc?arena_max=1", "mimalloc@3.0.1+secure?purge_delay=0"], "4m"),
+        ] {
+            let text = written(&services, &allocators, duration);
+            let plan = TrialPlan::from_toml(&text).unwrap();
+            let patterns = plan.service_patterns().unwrap();
+            assert_eq!(patterns.iter().map(ServicePattern::as_str).collect::<Vec<_>>(), services);
+            assert_eq!(plan.looks.last(), plan.duration.as_ref());
+            assert_eq!(plan.pace, heaptrial_model::Pace::default());
+            let examples = text.contains("\n#[[arm]]");
+            assert_eq!(examples, duration == "10d");
+            let start = text.find("\n# A relay without").unwrap_or(text.len());
+            let lines = text[start..]
+                .lines()
+                .map(|line| line.strip_prefix('#').filter(|line| !line.starts_with(' ')).unwrap_or(line));
+            let all = text[..start].to_owned() + &lines.collect::<Vec<_>>().join("\n");
+            let arms = TrialPlan::from_toml(&all).unwrap().arms.len();
+            assert_eq!(arms, plan.arms.len() + if examples { 2 } else { 0 }, "{all}");
+        }
+    }
+}

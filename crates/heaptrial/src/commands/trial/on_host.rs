@@ -1,0 +1,200 @@
+//! What commands that change this host's services have in common.
+
+use std::collections::HashMap;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use heaptrial_field::{FieldError, News, Outcome, Places, ServiceTreatment, Stage, TrialState, Witness};
+use heaptrial_host::Instant as Moment;
+use heaptrial_model::ServiceName;
+use heaptrial_store::{EventRecord, Store};
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// Name of the host's database in the folder of what must last.
+const DATABASE: &str = "heaptrial.db";
+/// Kind of the event that a service was proved to have its arm's treatment.
+const COMMITTED: &str = "treatment_committed";
+/// While nothing happens, progress is told this often.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+
+/// The host's database, or the one named.
+pub fn database(places: &Places, global: &GlobalOptions) -> PathBuf {
+    global.db.clone().unwrap_or_else(|| places.state.join(DATABASE))
+}
+
+/// Refuses whoever is not root.
+pub fn require_root(doing: &str) -> Result<(), Failure> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::refused(format!(
+        "{doing} changes files of systemd and restarts services, which takes root; use sudo"
+    )))
+}
+
+/// Asks whether to go on, unless that was answered by `--yes`. Without a terminal nobody can be asked.
+pub fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::refused(format!(
+            "{question} Nothing was changed: add --yes to go on, or --dry-run to see more"
+        )));
+    }
+    eprint!("{question} [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(Failure::failed)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        Ok(())
+    } else {
+        Err(Failure::refused("nothing was changed"))
+    }
+}
+
+/// Set by the first Ctrl-C; services that are being restarted are still brought to a known state. A second one ends
+/// the program at once, which the dead man's timer puts right.
+pub fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())
+            .map_err(Failure::failed)?;
+        signal_hook::flag::register(signal, flag.clone()).map_err(Failure::failed)?;
+    }
+    Ok(flag)
+}
+
+/// An error of the field as the exit code that it means.
+pub fn failure_of(error: FieldError) -> Failure {
+    match error {
+        FieldError::Unknown { .. }
+        | FieldError::Exists { .. }
+        | FieldError::Stage(_)
+        | FieldError::Lock(_)
+        | FieldError::Library { .. } => Failure::refused(error),
+        _ => Failure::failed(error),
+    }
+}
+
+/// Tells on standard error what happens, and tells the agent through the database which restarts are meant.
+pub struct Teller {
+    events: Option<Events>,
+    told: usize,
+    of: usize,
+    quiet_since: Instant,
+}
+
+/// Where events of a trial go.
+struct Events {
+    store: Store,
+    trial_id: i64,
+    service_ids: HashMap<String, i64>,
+}
+
+impl Events {
+    fn of_trial(database: &Path, trial: &str) -> Option<Self> {
+        let store = Store::create(database).ok()?;
+        let trial_id = store.running_trials().ok()?.iter().find(|record| record.plan.name == trial)?.id;
+        let services = store.services(trial_id).ok()?;
+        let service_ids = services.into_iter().map(|record| (record.name, record.id)).collect();
+        Some(Self { store, trial_id, service_ids })
+    }
+}
+
+impl Teller {
+    /// Of a trial with so many services; without a database nothing is told to the agent.
+    pub fn new(database: &Path, trial: &str, of: usize) -> Self {
+        let events = Events::of_trial(database, trial);
+        Self { events, told: 0, of, quiet_since: Instant::now() }
+    }
+
+    /// Tells the database of services that were committed and of which an event was lost.
+    pub fn tell_committed(&mut self, state: &TrialState) {
+        let Some(Events { store, trial_id, service_ids }) = &mut self.events else { return };
+        let Ok(events) = store.events(*trial_id) else { return };
+        for (service, found) in &state.services {
+            let id = service_ids.get(service.as_str()).copied();
+            let at = found.committed_wall_us.filter(|_| found.stage == Stage::Committed);
+            let (Some(id), Some(at)) = (id, at) else { continue };
+            // The record in the journal comes a moment before the event.
+            let told = |event: &EventRecord| {
+                event.service_id == Some(id) && event.kind == COMMITTED && event.wall_us >= at
+            };
+            if !events.iter().any(told) {
+                let _ = store.add_event(*trial_id, Some(id), at, COMMITTED, "told by the journal");
+            }
+        }
+    }
+
+    fn event(&mut self, service: &ServiceName, kind: &str, text: &str) {
+        let Some(Events { store, trial_id, service_ids }) = &mut self.events else { return };
+        let service_id = service_ids.get(service.as_str()).copied();
+        // What the agent misses here, it finds out by itself as an unplanned restart.
+        let _ = store.add_event(*trial_id, service_id, Moment::now().wall_us, kind, text);
+    }
+}
+
+impl Witness for Teller {
+    fn told(&mut self, treatment: &ServiceTreatment, news: &News<'_>) {
+        self.quiet_since = Instant::now();
+        let (service, arm) = (&treatment.service, &treatment.arm);
+        match news {
+            News::Restarting => self.event(service, "restart_planned", &format!("for arm {arm}")),
+            News::Committed(life) => {
+                self.told += 1;
+                self.event(service, COMMITTED, &format!("runs what arm {arm} wants"));
+                let runs = treatment.expected.spec.to_string();
+                eprintln!("{}/{} {service}: {arm}, process {} runs {runs}", self.told, self.of, life.pid);
+            }
+            News::Failed(why) => {
+                eprintln!("{service}: FAILED for arm {arm}: {why}");
+                eprintln!("{service}: putting it back");
+                self.event(service, "treatment_failed", why);
+            }
+            News::Reverted => {
+                self.told += 1;
+                eprintln!("{}/{} {service}: as before", self.told, self.of);
+                self.event(service, "treatment_reverted", "as before the trial");
+            }
+            News::RevertFailed(why) => {
+                eprintln!("{service}: COULD NOT BE PUT BACK: {why}");
+                self.event(service, "revert_failed", why);
+            }
+        }
+    }
+
+    fn waiting(&mut self, done: usize, of: usize, why: &str) {
+        if self.quiet_since.elapsed() >= PROGRESS_EVERY {
+            self.quiet_since = Instant::now();
+            eprintln!("{done} of {of}: {why}");
+        }
+    }
+
+    fn warning(&mut self, text: &str) {
+        eprintln!("warning: {text}");
+    }
+}
+
+/// An outcome as JSON.
+pub fn outcome_json(trial: &str, action: &str, outcome: &Outcome) -> Value {
+    let pairs = |list: &[(ServiceName, String)]| -> Vec<Value> {
+        list.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect()
+    };
+    json!({
+        "schema_version": 1,
+        "trial": trial,
+        "action": action,
+        "done": outcome.done,
+        "failed": pairs(&outcome.failed),
+        "not_put_back": pairs(&outcome.stuck),
+        "remaining": outcome.remaining,
+        "stopped": outcome.stopped,
+    })
+}

@@ -1,0 +1,187 @@
+//! `heaptrial trial plan`: draws who gets what, shows it, and writes it to a file. Nothing on the host is changed.
+
+mod arms;
+mod family;
+mod fleet;
+mod print;
+mod treatments;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_model::{ServicePattern, TrialName, TrialPlan};
+use heaptrial_plan::{Build, DrawRequest, DrawnPlan, MAX_SEED, balance, draw, restart_cost};
+
+use super::new::as_word;
+use crate::commands::allocators::SourceOptions;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+use arms::Allocators;
+use fleet::Fleet;
+use print::{Section, Shown};
+
+/// Which trial, and how it is drawn.
+#[derive(Debug, Args)]
+pub struct PlanOptions {
+    /// The trial's description in TOML, as `trial new` writes it
+    #[arg(value_name = "FILE")]
+    description: PathBuf,
+    /// Seed of everything random [default: drawn, and kept in the plan]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    seed: Option<u64>,
+    /// Show a plan without obtaining allocators, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Overwrite a plan that is there
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    sources: SourceOptions,
+}
+
+/// Draws, shows and writes a plan.
+pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let (trial, patterns) = read(&options.description)?;
+    let file = plan_file(&options.description, &trial.name, global);
+    if !options.dry_run && !options.force && file.exists() {
+        return Err(exists(&file));
+    }
+    let resolved = arms::resolve(&trial.arms)?;
+    let fleet = Fleet::discover(&patterns, global)?;
+    arms::check_identities(&trial.arms, &fleet.services)?;
+    arms::check_torrc(&trial.arms, &fleet.services)?;
+    let seed = options.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let draw_with = |builds: &BTreeMap<String, Build>| -> Result<DrawnPlan, Failure> {
+        let (candidates, tool_version) = (&fleet.candidates, env!("CARGO_PKG_VERSION"));
+        draw(&DrawRequest { trial: &trial, candidates, builds, seed, tool_version }).map_err(Failure::refused)
+    };
+    // Obtaining may take minutes: what cannot be drawn is refused before.
+    let undecided = draw_with(&BTreeMap::new())?;
+    let (plan, allocators) = if options.dry_run {
+        (undecided, Allocators::default())
+    } else {
+        let allocators = arms::obtain(resolved, &options.sources, global)?;
+        (draw_with(&allocators.builds)?, allocators)
+    };
+    let shown = Shown {
+        plan: &plan,
+        balance: balance(&plan, &fleet.candidates),
+        cost: restart_cost(&plan, &fleet.candidates),
+        relays: fleet.services.iter().any(|service| service.relay.is_some()),
+        left_out: &fleet.left_out,
+        further: further(&plan, &fleet, &allocators, options.dry_run)?,
+        now: jiff::Timestamp::now(),
+    };
+    if !options.dry_run {
+        write(&file, &plan.to_toml(), options.force)?;
+    }
+    let written = (!options.dry_run).then_some(file.as_path());
+    if global.json {
+        println!("{:#}", shown.json(written));
+        return Ok(ExitCode::SUCCESS);
+    }
+    print!("{}", shown.text());
+    match written {
+        Some(file) => {
+            println!("\nThe plan is in {}. Nothing on this host was changed.", file.display());
+            eprintln!("`heaptrial trial start {}` starts it", as_word(file));
+        }
+        None => println!("\nNothing was written; without --dry-run the plan goes to {}.", file.display()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What other parts find out about a plan before it is written: each section is shown below the plan's own, in this
+/// order. A `Failure` refuses the plan. In a dry run there are no allocators.
+fn further(
+    plan: &DrawnPlan,
+    fleet: &Fleet,
+    allocators: &Allocators,
+    dry_run: bool,
+) -> Result<Vec<Section>, Failure> {
+    if dry_run { Ok(Vec::new()) } else { treatments::sections(plan, &fleet.services, allocators) }
+}
+
+fn read(path: &Path) -> Result<(TrialPlan, Vec<ServicePattern>), Failure> {
+    let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!(
+            "cannot read the trial from {}: {error}; `heaptrial trial new` writes one",
+            path.display()
+        ))
+    })?;
+    let trial = TrialPlan::from_toml(&text).map_err(|error| usage(&error))?;
+    trial.name.parse::<TrialName>().map_err(|error| usage(&error))?;
+    let patterns = trial.service_patterns().map_err(|error| usage(&error))?;
+    if patterns.is_empty() {
+        return Err(usage(&"the trial names no services; add them, such as services = \"tor@*\""));
+    }
+    Ok((trial, patterns))
+}
+
+/// Beside the description, in the folder of `--out`, or the file of that name.
+fn plan_file(description: &Path, name: &str, global: &GlobalOptions) -> PathBuf {
+    let file = format!("{name}.plan.toml");
+    match &global.out {
+        Some(folder) if folder.is_dir() => folder.join(file),
+        Some(path) => path.clone(),
+        None => description.with_file_name(file),
+    }
+}
+
+fn exists(file: &Path) -> Failure {
+    Failure::refused(format!(
+        "{} exists; another drawing would be another trial: start that one, name another file with --out, or \
+         overwrite it with --force",
+        file.display()
+    ))
+}
+
+/// Whole or not at all: written beside and then put in its place.
+fn write(file: &Path, text: &str, force: bool) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("cannot write the plan to {}: {error}", file.display()))
+    };
+    let mut name = std::ffi::OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    let beside = file.with_file_name(name);
+    let put = || {
+        let mut new = std::fs::File::create_new(&beside)?;
+        new.write_all(text.as_bytes())?;
+        new.sync_all()?;
+        // A link, unlike a renamed file, never takes the place of another one.
+        if force { std::fs::rename(&beside, file) } else { std::fs::hard_link(&beside, file) }
+    };
+    let done = put();
+    if !force || done.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    match done {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists(file)),
+        done => done.map_err(failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_written_whole_and_overwritten_only_by_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("t.plan.toml");
+        write(&file, "first", false).unwrap();
+        assert_eq!(write(&file, "second", false).unwrap_err().code, crate::exit::REFUSED);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "first");
+        write(&file, "third", true).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "third");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let nowhere = folder.path().join("no such folder/t.plan.toml");
+        assert_eq!(write(&nowhere, "x", false).unwrap_err().code, crate::exit::GENERAL_FAILURE);
+    }
+}

@@ -1,0 +1,70 @@
+//! What starting a plan would write, and what speaks against it.
+
+use heaptrial_discovery::Service;
+use heaptrial_field::{Places, Prepared, preflight, prepare};
+use heaptrial_host::{HostRoot, host_name};
+use heaptrial_plan::DrawnPlan;
+use heaptrial_preflight::Severity;
+use serde_json::json;
+
+use super::arms::Allocators;
+use super::print::Section;
+use crate::commands::trial::findings::told;
+use crate::exit::Failure;
+
+/// The files that the arms change, by an example of each, and the preflight of all services.
+pub fn sections(
+    plan: &DrawnPlan,
+    services: &[Service],
+    allocators: &Allocators,
+) -> Result<Vec<Section>, Failure> {
+    let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
+    let places = Places::default();
+    let prepared =
+        prepare(plan, &host, services, &allocators.obtained, &places, None).map_err(Failure::refused)?;
+    let findings = preflight(&HostRoot::default(), &prepared, services, &allocators.obtained);
+    let mut text = String::new();
+    for (heading, severity) in [("refused", Severity::Refuse), ("warning", Severity::Warn)] {
+        for finding in told(&findings, severity) {
+            text += &format!("{heading}: {finding}\n");
+        }
+    }
+    if text.is_empty() {
+        text = "Nothing speaks against the treatments.\n".to_owned();
+    } else if findings.iter().any(|finding| finding.refuses()) {
+        text += "`trial start` refuses this plan until that is mended.\n";
+    }
+    Ok(vec![
+        changes(plan, &prepared, &places),
+        Section { title: "PREFLIGHT".to_owned(), text, key: "preflight", json: json!(findings) },
+    ])
+}
+
+fn changes(plan: &DrawnPlan, prepared: &Prepared, places: &Places) -> Section {
+    let mut text = String::new();
+    let mut list = Vec::new();
+    for arm in &plan.arms {
+        let Some(example) = prepared.services.iter().find(|treatment| treatment.arm == arm.name) else {
+            continue;
+        };
+        let files = example.preview(places, &plan.name, &plan.id);
+        text += &format!(
+            "{}: {}\n",
+            arm.name,
+            if files.is_empty() { "nothing is changed" } else { example.service.as_str() }
+        );
+        for (path, content) in &files {
+            text += &format!("  {}\n", path.display());
+            let lines = content.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+            text.extend(lines.map(|line| format!("    {line}\n")));
+        }
+        let files: Vec<_> = files.iter().map(|(path, text)| json!({ "path": path, "text": text })).collect();
+        list.push(json!({ "arm": arm.name, "service": example.service, "files": files }));
+    }
+    Section {
+        title: "FILES, by the first service of each arm".to_owned(),
+        text,
+        key: "files",
+        json: json!(list),
+    }
+}

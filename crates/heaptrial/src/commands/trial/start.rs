@@ -1,0 +1,318 @@
+//! `heaptrial trial start` and `resume`: gives every service of a plan its treatment.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_allocator::{Catalog, Obtained};
+use heaptrial_discovery::Service;
+use heaptrial_field::{HostUnit, Places, Prepared, Trial, TrialStage, prepare, read_state};
+use heaptrial_host::systemd::Systemd;
+use heaptrial_host::{HostFacts, HostRoot, Instant, host_name};
+use heaptrial_model::units;
+use heaptrial_plan::DrawnPlan;
+use heaptrial_preflight::Severity;
+use heaptrial_store::{NewService, NewTrial, Store, TrialRecord};
+use serde_json::{Value, json};
+
+use super::findings::told;
+use super::on_host::{self, Teller, failure_of};
+use crate::commands::allocators::{SourceOptions, obtain_error_code};
+use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::options::GlobalOptions;
+
+/// The agent's unit.
+const AGENT: &str = "heaptrial-agent.service";
+/// Kind of a trial on services in the database.
+const KIND: &str = "field";
+
+/// Which plan, and how it is started.
+#[derive(Debug, Args)]
+pub struct StartOptions {
+    /// A drawn plan: its file, or the trial's name, whose file is NAME.plan.toml
+    #[arg(value_name = "PLAN")]
+    plan: String,
+    /// Start without asking
+    #[arg(long)]
+    yes: bool,
+    /// Show what would be changed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not install and start the agent that samples the services
+    #[arg(long)]
+    no_agent: bool,
+    #[command(flatten)]
+    sources: SourceOptions,
+}
+
+/// Which trial.
+#[derive(Debug, Args)]
+pub struct ResumeOptions {
+    /// The trial's name
+    #[arg(value_name = "NAME")]
+    trial: String,
+}
+
+/// Starts a trial.
+pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let plan = read_plan(&options.plan)?;
+    let places = Places::default();
+    if let Ok(state) = read_state(&places, &plan.name) {
+        return Err(Failure::refused(already(&plan.name, state.stage)));
+    }
+    if !options.dry_run {
+        on_host::require_root("trial start")?;
+    }
+    let systemd = Systemd::connect().map_err(Failure::refused)?;
+    let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
+    let services = discover(&systemd, &plan, &host)?;
+    let obtained = obtain(&plan, &options.sources)?;
+    let agent = if options.no_agent { None } else { agent_unit(&systemd, &places)? };
+    let prepared = prepare(&plan, &host, &services, &obtained, &places, agent).map_err(Failure::refused)?;
+    preflight(&prepared, &services, &obtained)?;
+    if options.dry_run {
+        return dry_run(&prepared, global);
+    }
+    let count = prepared.services.len();
+    on_host::confirm(
+        &format!(
+            "This restarts {} of this host and changes files of systemd and Tor for trial `{}`.",
+            units::counted(count, "service"),
+            plan.name
+        ),
+        options.yes,
+    )?;
+    let database = on_host::database(&places, global);
+    let mut trial = Trial::create(&systemd, &places, prepared).map_err(failure_of)?;
+    if let Err(failure) = begin(&database, trial.prepared(), &services) {
+        trial.discard().map_err(failure_of)?;
+        return Err(failure);
+    }
+    carry_out(&mut trial, "start", &database, global)
+}
+
+/// Continues a start that was cut short.
+pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    on_host::require_root("trial resume")?;
+    let places = Places::default();
+    let systemd = Systemd::connect().map_err(Failure::refused)?;
+    let mut trial = Trial::open(&systemd, &places, &options.trial, "resume").map_err(failure_of)?;
+    let database = on_host::database(&places, global);
+    begin(&database, trial.prepared(), &[])?;
+    carry_out(&mut trial, "resume", &database, global)
+}
+
+fn carry_out(
+    trial: &mut Trial<'_>,
+    action: &str,
+    database: &Path,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    let name = trial.prepared().plan.name.clone();
+    let count = trial.prepared().services.len();
+    let interrupt = on_host::interrupt()?;
+    let mut teller = Teller::new(database, &name, count);
+    let outcome = trial.start(&mut teller, &interrupt).map_err(failure_of)?;
+    teller.tell_committed(trial.state());
+    if global.json {
+        println!("{:#}", on_host::outcome_json(&name, action, &outcome));
+    } else if outcome.is_complete() {
+        println!(
+            "trial {name}: {} run what their arms want; `heaptrial trial status {name}` tells how it goes",
+            units::counted(outcome.done, "service")
+        );
+    } else {
+        println!("trial {name}: {} of {count} services run what their arms want", outcome.done);
+        if let Some(why) = &outcome.stopped {
+            println!("stopped: {why}");
+        }
+        println!(
+            "`heaptrial trial resume {name}` goes on; `heaptrial trial stop {name} --revert` puts everything back"
+        );
+    }
+    Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+}
+
+fn already(name: &str, stage: TrialStage) -> String {
+    match stage {
+        TrialStage::Planned | TrialStage::Starting => format!(
+            "trial `{name}` was begun and not finished; `heaptrial trial resume {name}` goes on, `heaptrial trial stop {name} --revert` puts everything back"
+        ),
+        TrialStage::Reverting => format!(
+            "trial `{name}` is being reverted; `heaptrial trial stop {name} --revert` goes on with that"
+        ),
+        TrialStage::Running => format!("trial `{name}` runs already; see `heaptrial trial status {name}`"),
+        TrialStage::Stopped | TrialStage::Reverted => {
+            format!("trial `{name}` has ended on this host; give the new one another name in its plan")
+        }
+    }
+}
+
+fn read_plan(named: &str) -> Result<DrawnPlan, Failure> {
+    let direct = PathBuf::from(named);
+    let path = if direct.is_file() { direct } else { PathBuf::from(format!("{named}.plan.toml")) };
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Failure::refused(format!(
+            "cannot read the plan {}: {error}; `heaptrial trial plan FILE.toml` draws one",
+            path.display()
+        ))
+    })?;
+    DrawnPlan::from_toml(&text).map_err(|error| Failure::refused(format!("{}: {error}", path.display())))
+}
+
+/// The plan's services of this host, as they are now.
+fn discover(systemd: &Systemd, plan: &DrawnPlan, host: &str) -> Result<Vec<Service>, Failure> {
+    let own = plan.services.iter().filter(|assignment| assignment.host == host);
+    // systemd takes them as patterns, in which a backslash quotes.
+    let names: Vec<String> =
+        own.map(|assignment| assignment.service.as_str().replace('\\', "\\\\")).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    heaptrial_discovery::services(systemd, &names).map_err(Failure::failed)
+}
+
+fn obtain(plan: &DrawnPlan, sources: &SourceOptions) -> Result<BTreeMap<String, Obtained>, Failure> {
+    let mut obtained = BTreeMap::new();
+    for arm in &plan.arms {
+        let Some(spec) = &arm.treatment.allocator else { continue };
+        let resolved = Catalog::builtin()
+            .resolve(spec)
+            .map_err(|error| Failure::refused(format!("arm `{}`: {error}", arm.name)))?;
+        let found = sources.obtainer(None)?.obtain(&resolved).map_err(|error| Failure {
+            code: obtain_error_code(&error),
+            report: miette::miette!("arm `{}`: {error}", arm.name),
+        })?;
+        obtained.insert(arm.name.clone(), found);
+    }
+    Ok(obtained)
+}
+
+/// The agent's unit, if the host has none from a package.
+fn agent_unit(systemd: &Systemd, places: &Places) -> Result<Option<HostUnit>, Failure> {
+    let name = AGENT.parse().map_err(Failure::failed)?;
+    let unit = systemd.service(&name).map_err(Failure::failed)?;
+    let path = places.unit(AGENT);
+    let text = heaptrial_agent::unit_file(&places.program()).ok_or_else(|| {
+        Failure::refused(format!("{} cannot stand in a unit file", places.program().display()))
+    })?;
+    // One that an earlier trial brought stays until the last of them is reverted. Any other is the administrator's.
+    let shared = heaptrial_field::inherited(places, &path).is_some()
+        && std::fs::read_to_string(&path).is_ok_and(|present| present == text);
+    Ok((unit.load_state == "not-found" || shared).then_some(HostUnit { name, text }))
+}
+
+fn preflight(
+    prepared: &Prepared,
+    services: &[Service],
+    obtained: &BTreeMap<String, Obtained>,
+) -> Result<(), Failure> {
+    let findings = heaptrial_field::preflight(&HostRoot::default(), prepared, services, obtained);
+    let told = |severity| told(&findings, severity);
+    for warning in told(Severity::Warn) {
+        eprintln!("warning: {warning}");
+    }
+    let refusals = told(Severity::Refuse);
+    if refusals.is_empty() {
+        return Ok(());
+    }
+    let reasons = refusals.join("\n");
+    Err(Failure::refused(format!(
+        "nothing was changed, since some treatments would not take hold:\n{reasons}"
+    )))
+}
+
+fn dry_run(prepared: &Prepared, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    if global.json {
+        let value = json!({ "schema_version": 1, "dry_run": true, "services": prepared.services, "libraries": prepared.libraries });
+        println!("{value:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for library in &prepared.libraries {
+        println!("installs {}", library.installed.display());
+    }
+    let (name, id) = (&prepared.plan.name, &prepared.plan.id);
+    for treatment in &prepared.services {
+        println!("{}: {}", treatment.service, treatment.arm);
+        for (path, text) in treatment.preview(&Places::default(), name, id) {
+            println!("  {}", path.display());
+            for line in text.lines().filter(|line| !line.starts_with('#')) {
+                println!("    {line}");
+            }
+        }
+    }
+    println!("nothing was changed");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records the trial in the host's database before anything is changed; one that is recorded already is left alone.
+fn begin(database: &Path, prepared: &Prepared, services: &[Service]) -> Result<i64, Failure> {
+    let plan = &prepared.plan;
+    let mut store = Store::create(database).map_err(Failure::failed)?;
+    let same = |record: &&TrialRecord| {
+        record.plan.name == plan.name && record.plan.parameters["plan"]["id"] == plan.id.as_str()
+    };
+    if let Some(record) = store.trials().map_err(Failure::failed)?.iter().rfind(same) {
+        // A stop that was cut short had ended it.
+        if record.ended_wall_us.is_some() {
+            store.reopen_trial(record.id).map_err(Failure::failed)?;
+        }
+        return Ok(record.id);
+    }
+    let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
+    let now = Instant::now();
+    let trial = NewTrial {
+        name: plan.name.clone(),
+        kind: KIND.to_owned(),
+        boot_id: facts.boot_id.clone(),
+        host_facts: serde_json::to_value(&facts).map_err(Failure::failed)?,
+        metric: plan.metric,
+        seed: plan.seed,
+        repeats: 1,
+        planned_us: plan.duration.0.as_micros() as i64,
+        arms: plan.arms.clone(),
+        parameters: json!({ "plan": plan, "started_boottime_us": now.boottime_us }),
+        command: format!("heaptrial trial start {}", plan.name),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_wall_us: now.wall_us,
+    };
+    let expected: Vec<Option<Value>> = plan
+        .arms
+        .iter()
+        .map(|arm| {
+            heaptrial_field::expected_of_arm(prepared, &arm.name).and_then(|e| serde_json::to_value(e).ok())
+        })
+        .collect();
+    let rows: Vec<NewService> = prepared
+        .services
+        .iter()
+        .enumerate()
+        .map(|(position, treatment)| {
+            let assignment = plan.services.iter().find(|found| found.service == treatment.service);
+            let service = services.iter().find(|service| *service.name() == treatment.service);
+            NewService {
+                name: treatment.service.to_string(),
+                arm: plan.arms.iter().position(|arm| arm.name == treatment.arm).unwrap_or(0),
+                block: assignment.map_or(0, |assignment| assignment.block),
+                position: position as u32,
+                attributes: attributes(assignment.map(|found| found.stratum.as_str()), service),
+            }
+        })
+        .collect();
+    let id = store.begin_field_trial(&trial, &expected, &rows).map_err(Failure::refused)?;
+    let text = "from here on events tell which services have their arm's treatment";
+    store.add_event(id, None, now.wall_us, "treatments_recorded", text).map_err(Failure::failed)?;
+    Ok(id)
+}
+
+fn attributes(stratum: Option<&str>, service: Option<&Service>) -> Value {
+    let relay = service.and_then(|service| service.relay.as_ref());
+    json!({
+        "stratum": stratum,
+        "nickname": relay.and_then(|relay| relay.nickname.as_ref()),
+        "fingerprint": relay.and_then(|relay| relay.fingerprint.as_ref()),
+        "role": relay.map(|relay| &relay.role),
+        "memory_max_bytes": service.and_then(|service| service.unit.memory_max_bytes),
+    })
+}

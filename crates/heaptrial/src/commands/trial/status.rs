@@ -1,0 +1,358 @@
+//! `heaptrial trial status`: where trials stand on this host.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_field::{
+    Lock, Places, Prepared, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
+};
+use heaptrial_host::Instant;
+use heaptrial_model::{Metric, ServiceName, units};
+use heaptrial_stats::quantile;
+use heaptrial_store::{LatestSample, LookRecord, Store, TrialRecord};
+use serde::Serialize;
+use serde_json::json;
+
+use super::on_host::{self, failure_of};
+use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::options::GlobalOptions;
+
+/// A reading older than this many ticks of a minute is told as stale.
+const STALE_SECONDS: f64 = 300.0;
+
+/// Which trial.
+#[derive(Debug, Args)]
+pub struct StatusOptions {
+    /// The trial's name; without it all trials of this host in a line each
+    #[arg(value_name = "NAME")]
+    trial: Option<String>,
+}
+
+/// Prints where a trial stands.
+pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let places = Places::default();
+    let Some(name) = &options.trial else { return list(&places, global) };
+    let status = Status::read(&places, name, global)?;
+    if global.json {
+        println!("{}", serde_json::to_string_pretty(&status.json()).map_err(Failure::failed)?);
+    } else {
+        status.print();
+    }
+    Ok(if status.is_well() { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+}
+
+fn list(places: &Places, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let mut rows = Vec::new();
+    let mut damaged = false;
+    for name in trials(places) {
+        match (read_state(places, &name), read_prepared(places, &name)) {
+            (Ok(state), Ok(prepared)) => rows.push((name, state, prepared.services.len())),
+            (Err(error), _) | (_, Err(error)) => {
+                eprintln!("{name}: {error}");
+                damaged = true;
+            }
+        }
+    }
+    if global.json {
+        let list: Vec<_> = rows
+            .iter()
+            .map(|(name, state, services)| json!({ "name": name, "stage": state.stage, "services": services, "committed": state.count(Stage::Committed) }))
+            .collect();
+        println!("{:#}", json!({ "schema_version": 1, "trials": list }));
+    } else if rows.is_empty() {
+        println!("no trial on this host; `heaptrial trial new NAME --services PATTERN` begins one");
+    }
+    for (name, state, services) in rows.iter().filter(|_| !global.json) {
+        println!("{name}: {}, {}", stage_words(state), units::counted(*services, "service"));
+    }
+    Ok(if damaged { ExitCode::from(GENERAL_FAILURE) } else { ExitCode::SUCCESS })
+}
+
+/// What is shown of a trial.
+struct Status {
+    prepared: Prepared,
+    state: TrialState,
+    row: Option<TrialRecord>,
+    latest: BTreeMap<String, LatestSample>,
+    looks: Vec<LookRecord>,
+    now_us: i64,
+    /// Whether some process is changing services of this host.
+    at_work: bool,
+}
+
+#[derive(Serialize)]
+struct ArmStatus<'a> {
+    arm: &'a str,
+    control: bool,
+    services: usize,
+    committed: usize,
+    contaminated: usize,
+    without_reading: usize,
+    median_bytes: Option<u64>,
+    lowest_bytes: Option<u64>,
+    highest_bytes: Option<u64>,
+    median_age_seconds: Option<f64>,
+}
+
+impl Status {
+    fn read(places: &Places, name: &str, global: &GlobalOptions) -> Result<Self, Failure> {
+        let prepared = read_prepared(places, name).map_err(failure_of)?;
+        let state = read_state(places, name).map_err(failure_of)?;
+        let mut status = Self {
+            prepared,
+            state,
+            row: None,
+            latest: BTreeMap::new(),
+            looks: Vec::new(),
+            now_us: Instant::now().wall_us,
+            at_work: Lock::is_held(&places.state),
+        };
+        let database = on_host::database(places, global);
+        let store = match Store::open(&database) {
+            Ok(store) => store,
+            Err(error) => {
+                eprintln!("warning: {error}; showing what the journal tells");
+                return Ok(status);
+            }
+        };
+        let rows = store.trials().map_err(Failure::failed)?;
+        let id = status.prepared.plan.id.clone();
+        status.row = rows.into_iter().rfind(|row| row.plan.parameters["plan"]["id"] == id.as_str());
+        if let Some(row) = &status.row {
+            let names: BTreeMap<i64, String> = store
+                .services(row.id)
+                .map_err(Failure::failed)?
+                .into_iter()
+                .map(|service| (service.id, service.name))
+                .collect();
+            let latest = store.latest(row.id).map_err(Failure::failed)?;
+            status.latest = latest
+                .into_iter()
+                .filter_map(|sample| Some((names.get(&sample.service_id)?.clone(), sample)))
+                .collect();
+            status.looks = store.looks(row.id).map_err(Failure::failed)?;
+        }
+        Ok(status)
+    }
+
+    fn is_well(&self) -> bool {
+        let stuck = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
+        self.state.interrupted.is_none() && stuck == 0 && !self.is_cut_short()
+    }
+
+    /// Whether a process that changed services is gone before it was done.
+    fn is_cut_short(&self) -> bool {
+        let unfinished =
+            matches!(self.state.stage, TrialStage::Planned | TrialStage::Starting | TrialStage::Reverting);
+        unfinished && self.state.interrupted.is_none() && !self.at_work
+    }
+
+    fn advice(&self) -> String {
+        let name = &self.prepared.plan.name;
+        let revert = format!("`heaptrial trial stop {name} --revert`");
+        if self.state.stage == TrialStage::Reverting {
+            format!("{revert} goes on")
+        } else {
+            format!("`heaptrial trial resume {name}` goes on, {revert} puts everything back")
+        }
+    }
+
+    fn arms(&self) -> Vec<ArmStatus<'_>> {
+        self.prepared.plan.arms.iter().map(|arm| self.arm(&arm.name, arm.control)).collect()
+    }
+
+    fn arm<'a>(&'a self, arm: &'a str, control: bool) -> ArmStatus<'a> {
+        let names: Vec<&ServiceName> = self
+            .prepared
+            .services
+            .iter()
+            .filter(|treatment| treatment.arm == arm)
+            .map(|treatment| &treatment.service)
+            .collect();
+        let committed = names
+            .iter()
+            .filter(|name| {
+                self.state.services.get(**name).is_some_and(|state| state.stage == Stage::Committed)
+            })
+            .count();
+        let samples: Vec<&LatestSample> =
+            names.iter().filter_map(|name| self.latest.get(name.as_str())).collect();
+        let live = samples.iter().filter(|sample| sample.contamination.is_none() && sample.ending.is_none());
+        let sized: Vec<(u64, f64)> =
+            live.filter_map(|sample| Some((self.metric(sample)?, sample.age_seconds))).collect();
+        let sizes: Vec<f64> = sized.iter().map(|(bytes, _)| *bytes as f64).collect();
+        let ages: Vec<f64> = sized.iter().map(|(_, age)| *age).collect();
+        ArmStatus {
+            arm,
+            control,
+            services: names.len(),
+            committed,
+            contaminated: samples.iter().filter(|sample| sample.contamination.is_some()).count(),
+            without_reading: names.len() - sized.len(),
+            median_bytes: quantile(&sizes, 0.5).map(|bytes| bytes as u64),
+            lowest_bytes: sized.iter().map(|(bytes, _)| *bytes).min(),
+            highest_bytes: sized.iter().map(|(bytes, _)| *bytes).max(),
+            median_age_seconds: quantile(&ages, 0.5),
+        }
+    }
+
+    fn metric(&self, sample: &LatestSample) -> Option<u64> {
+        match self.prepared.plan.metric {
+            Metric::Rss | Metric::Pss => sample.rss_bytes,
+            Metric::Anon => Some(sample.anon_bytes? + sample.swap_bytes.unwrap_or(0)),
+            Metric::Cgroup => sample.cgroup_current_bytes,
+        }
+    }
+
+    fn elapsed_seconds(&self) -> Option<f64> {
+        let row = self.row.as_ref()?;
+        let until = row.ended_wall_us.unwrap_or(self.now_us);
+        Some((until - row.plan.started_wall_us) as f64 / 1e6)
+    }
+
+    /// The next look that was not taken, and the seconds until it is due.
+    fn next_look(&self) -> Option<(usize, f64)> {
+        let index = self.looks.len();
+        let planned = self.prepared.plan.looks.get(index)?;
+        Some((index + 1, planned.0.as_secs_f64() - self.elapsed_seconds()?))
+    }
+
+    fn contaminated(&self) -> Vec<(&str, &str)> {
+        let found = self.latest.iter();
+        found.filter_map(|(name, sample)| Some((name.as_str(), sample.contamination.as_deref()?))).collect()
+    }
+
+    fn troubled(&self) -> Vec<(&ServiceName, &str, &str)> {
+        let of_stage = |stage| match stage {
+            Stage::Committed | Stage::Reverted => None,
+            Stage::Failed => Some("failed"),
+            Stage::RevertFailed => Some("could not be put back"),
+            _ => Some("is being changed"),
+        };
+        let services = self.state.services.iter();
+        services
+            .filter_map(|(name, state)| {
+                Some((name, of_stage(state.stage)?, state.why.as_deref().unwrap_or("")))
+            })
+            .collect()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "schema_version": 1,
+            "trial": self.prepared.plan.name,
+            "id": self.prepared.plan.id,
+            "stage": self.state.stage,
+            "interrupted": self.state.interrupted,
+            "cut_short": self.is_cut_short(),
+            "elapsed_seconds": self.elapsed_seconds(),
+            "planned_seconds": self.prepared.plan.duration.0.as_secs_f64(),
+            "looks_taken": self.looks.len(),
+            "looks_planned": self.prepared.plan.looks.len(),
+            "next_look_in_seconds": self.next_look().map(|(_, seconds)| seconds),
+            "last_reading_seconds_ago": self.last_reading_seconds_ago(),
+            "arms": self.arms(),
+            "services": self.state.services,
+            "contaminated": self.contaminated().into_iter().map(|(service, why)| json!({ "service": service, "why": why })).collect::<Vec<_>>(),
+        })
+    }
+
+    fn last_reading_seconds_ago(&self) -> Option<f64> {
+        let last = self
+            .latest
+            .values()
+            .filter(|sample| sample.rss_bytes.is_some())
+            .map(|sample| sample.wall_us)
+            .max()?;
+        Some((self.now_us - last) as f64 / 1e6)
+    }
+
+    fn print(&self) {
+        println!("trial {}: {}", self.prepared.plan.name, stage_words(&self.state));
+        if let Some(why) = &self.state.interrupted {
+            println!("  {why}: {}", self.advice());
+        } else if self.is_cut_short() {
+            println!("  the process that did that is gone: {}", self.advice());
+        }
+        if let Some(elapsed) = self.elapsed_seconds() {
+            let planned = self.prepared.plan.duration;
+            println!("  {} of {planned}", units::duration(elapsed));
+        }
+        match self.next_look() {
+            Some((number, seconds)) if seconds > 0.0 => {
+                println!(
+                    "  look {number} of {} in {}",
+                    self.prepared.plan.looks.len(),
+                    units::duration(seconds)
+                );
+            }
+            Some((number, _)) => {
+                println!(
+                    "  look {number} of {} is due: `heaptrial trial look {}`",
+                    self.prepared.plan.looks.len(),
+                    self.prepared.plan.name
+                );
+            }
+            None if !self.looks.is_empty() => println!("  all looks were taken"),
+            None => {}
+        }
+        match self.last_reading_seconds_ago() {
+            None => println!("  no readings yet: is heaptrial-agent.service active?"),
+            Some(seconds) if seconds > STALE_SECONDS && self.state.stage == TrialStage::Running => {
+                println!(
+                    "  the last reading is {} old: is heaptrial-agent.service active?",
+                    units::duration(seconds)
+                );
+            }
+            Some(_) => {}
+        }
+        println!();
+        self.print_arms();
+        for (service, why) in self.contaminated() {
+            println!("contaminated: {service}: {why}");
+        }
+        for (service, what, why) in self.troubled() {
+            println!("{service} {what}{}{why}", if why.is_empty() { "" } else { ": " });
+        }
+    }
+
+    fn print_arms(&self) {
+        let arms = self.arms();
+        let width =
+            arms.iter().map(|arm| arm.arm.chars().count() + usize::from(arm.control) * 10).max().unwrap_or(3);
+        // PSS is read too rarely for a status.
+        let metric =
+            Some(self.prepared.plan.metric).filter(|metric| *metric != Metric::Pss).unwrap_or_default();
+        println!("{:width$}  services  in force  contaminated  {metric} median (range)", "arm");
+        for arm in arms {
+            let name = if arm.control { format!("{} (control)", arm.arm) } else { arm.arm.to_owned() };
+            let memory = match (arm.median_bytes, arm.lowest_bytes, arm.highest_bytes) {
+                (Some(median), Some(low), Some(high)) => format!(
+                    "{} ({} to {})",
+                    units::memory(median as f64),
+                    units::memory(low as f64),
+                    units::memory(high as f64)
+                ),
+                _ => "no reading".to_owned(),
+            };
+            println!(
+                "{name:width$}  {:>8}  {:>8}  {:>12}  {memory}",
+                arm.services, arm.committed, arm.contaminated
+            );
+        }
+    }
+}
+
+fn stage_words(state: &TrialState) -> &'static str {
+    match (state.stage, &state.interrupted) {
+        (TrialStage::Planned, _) => "nothing was changed yet",
+        (TrialStage::Starting, None) => "being started",
+        (TrialStage::Starting, Some(_)) => "not fully started",
+        (TrialStage::Running, _) => "running",
+        (TrialStage::Reverting, None) => "being reverted",
+        (TrialStage::Reverting, Some(_)) => "not fully reverted",
+        (TrialStage::Stopped, _) => "ended, services keep what they run",
+        (TrialStage::Reverted, _) => "ended, everything is as before",
+    }
+}

@@ -1,0 +1,66 @@
+//! A trial on real services of a real systemd: planned, started, proved, stopped, reverted to the byte.
+
+mod support;
+
+use support::bed::Bed;
+use support::{stderr, stdout};
+
+const TRIAL: &str = r#"
+name = "three-way"
+services = "churn@*"
+duration = "2d"
+looks = ["1d", "2d"]
+metric = "rss"
+[pace]
+at_once = 2
+pause = "0s"
+settle = "0s"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+[[arm]]
+name = "restarted"
+allocator = "glibc"
+restart_every = "1h"
+"#;
+
+fn planned(count: usize) -> Option<(Bed, Vec<String>)> {
+    let (bed, units) = Bed::with_churn(count)?;
+    bed.write_trial("three-way", TRIAL);
+    bed.succeeds("trial plan three-way.toml --seed 1");
+    Some((bed, units))
+}
+
+#[test]
+fn a_trial_is_started_proved_and_reverted_to_the_byte() {
+    let Some((bed, units)) = planned(6) else { return };
+    let before = bed.snapshot();
+    let output = bed.succeeds("trial start three-way --yes");
+    assert!(stdout(&output).contains("6 services run what their arms want"), "{}", stdout(&output));
+    bed.assert_active(&units);
+    let status = bed.json("trial status three-way --json");
+    assert_eq!(status["stage"], "running");
+    for unit in &units {
+        let arm = status["services"][unit]["arm"].as_str().unwrap();
+        assert_eq!(status["services"][unit]["stage"], "committed", "{unit}");
+        assert_eq!(bed.maps(unit).contains("libjemalloc"), arm == "jemalloc", "{unit} {arm}");
+        let timer =
+            format!("heaptrial-restart-{}.timer", unit.trim_end_matches(".service").replace('@', "\\x40"));
+        assert_eq!(bed.property(&timer, "ActiveState") == "active", arm == "restarted", "{unit} {arm}");
+    }
+    let again = bed.heaptrial("trial start three-way --yes");
+    assert_eq!(again.status.code(), Some(3), "{}", stderr(&again));
+
+    let output = bed.succeeds("trial stop three-way --revert --yes");
+    assert!(stdout(&output).contains("every file is as before"), "{}", stdout(&output));
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    bed.assert_active(&units);
+    for unit in &units {
+        assert!(!bed.maps(unit).contains("libjemalloc"), "{unit}");
+    }
+    bed.succeeds("trial stop three-way --revert --yes");
+}

@@ -1,0 +1,136 @@
+//! A throw-away host with services, and the binary under test on it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use heaptrial_testbed::{Base, ChurnService, Container, Options, Snapshot, Testbed};
+use serde_json::Value;
+
+use super::{json, stderr, stdout, wait_for};
+
+/// Where the build's folder is seen inside a container.
+const BUILD: &str = "/ht";
+/// What a trial may change on a host, beside its own state.
+pub const CHANGED: [&str; 2] = ["/etc", "/usr"];
+
+/// A host.
+pub struct Bed {
+    pub container: Container,
+}
+
+impl Bed {
+    /// Boots one; `None`, after saying so, where this machine cannot.
+    pub fn boot() -> Option<Self> {
+        Some(Self::boot_on(&Testbed::for_test()?, Options::new()))
+    }
+
+    /// Boots one with these options.
+    pub fn boot_on(base: &Base, options: Options) -> Self {
+        let container = Container::boot(base, options.bind(stripped(), BUILD)).unwrap();
+        container.write("/root/.keep", "", 0o644).unwrap();
+        Self { container }
+    }
+
+    /// Boots one with so many churn services that run.
+    pub fn with_churn(count: usize) -> Option<(Self, Vec<String>)> {
+        let bed = Self::boot()?;
+        let units = bed.start_churn(count);
+        Some((bed, units))
+    }
+
+    /// Installs and starts churn services.
+    pub fn start_churn(&self, count: usize) -> Vec<String> {
+        let service = ChurnService::new(example("churn_service"), count);
+        let units = self.container.install_churn_service(&service).unwrap();
+        let mut words = vec!["systemctl", "start"];
+        words.extend(units.iter().map(String::as_str));
+        self.container.ok(&words);
+        units
+    }
+
+    /// Runs the binary in `/root`; `arguments` are split at spaces.
+    pub fn heaptrial(&self, arguments: &str) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The binary in `/root`; `arguments` are split at spaces.
+    pub fn command(&self, arguments: &str) -> Command {
+        let mut command = self.container.command("/usr/bin/env");
+        command.args(["-C", "/root", "HOME=/root", &format!("{BUILD}/heaptrial")]);
+        command.args(arguments.split_whitespace());
+        command
+    }
+
+    /// Runs it and expects success.
+    #[track_caller]
+    pub fn succeeds(&self, arguments: &str) -> Output {
+        let output = self.heaptrial(arguments);
+        assert!(output.status.success(), "heaptrial {arguments}\n{}\n{}", stdout(&output), stderr(&output));
+        output
+    }
+
+    /// Runs it, expects success, and reads its standard output as JSON.
+    #[track_caller]
+    pub fn json(&self, arguments: &str) -> Value {
+        json(&self.succeeds(arguments))
+    }
+
+    /// Writes a trial's description.
+    pub fn write_trial(&self, name: &str, text: &str) {
+        self.container.write(format!("/root/{name}.toml"), text, 0o644).unwrap();
+    }
+
+    /// Everything that a trial may change.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&self.container, &CHANGED).unwrap()
+    }
+
+    /// The value of a property of a unit.
+    pub fn property(&self, unit: &str, property: &str) -> String {
+        self.container.ok(&["systemctl", "show", "-P", property, unit]).trim().to_owned()
+    }
+
+    /// The libraries that a unit's main process maps.
+    pub fn maps(&self, unit: &str) -> String {
+        let pid = self.property(unit, "MainPID");
+        self.container.ok(&["cat", &format!("/proc/{pid}/maps")])
+    }
+
+    /// Fails unless all of them are active, or become so: one may be in the middle of a restart.
+    #[track_caller]
+    pub fn assert_active(&self, units: &[String]) {
+        let state = |unit: &&String| self.property(unit, "ActiveState") == "active";
+        wait_for("every service is active", Duration::from_secs(30), || {
+            units.iter().all(|unit| state(&unit)).then_some(())
+        });
+    }
+}
+
+/// The folder of the binaries under test.
+pub fn build_folder() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_heaptrial")).parent().unwrap().to_owned()
+}
+
+/// A folder with the binary under test without its debug information: a trial copies and hashes its own program, and
+/// with debug information that is ten times as long.
+fn stripped() -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let program = Path::new(env!("CARGO_BIN_EXE_heaptrial"));
+        let folder = build_folder().join("stripped");
+        std::fs::create_dir_all(&folder).unwrap();
+        let beside = folder.join(format!("heaptrial-{}", std::process::id()));
+        let done = Command::new("strip").arg("--strip-debug").arg("-o").arg(&beside).arg(program).status();
+        assert!(done.unwrap().success());
+        std::fs::rename(&beside, folder.join("heaptrial")).unwrap();
+        folder
+    };
+    FOLDER.get_or_init(make).clone()
+}
+
+/// An example program of this crate.
+pub fn example(name: &str) -> PathBuf {
+    build_folder().join("examples").join(name)
+}
