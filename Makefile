@@ -3,15 +3,18 @@
 CARGO ?= cargo
 DEMO_DURATION ?= 5m
 DEMO_OPTIONS ?=
+DEMO_FIELD_INSTANCES ?= 10
 
-.PHONY: help setup setup-test build demo test lint bench clean
+.PHONY: help setup setup-test build demo demo-field reliability test lint bench clean
 
 help:
 	@echo "make setup   install what building and running needs (apt packages, a Rust toolchain)"
 	@echo "make demo    six real Tor relays on a private network for $(DEMO_DURATION), then the report"
+	@echo "make demo-field  a trial on real relays in a throw-away container: plan, start, look, revert, report"
 	@echo "make test    all tests"
 	@echo "make lint    formatting, clippy, licences of dependencies"
 	@echo "make bench   benchmarks; see docs/benchmarks.md"
+	@echo "make reliability  kills and power cuts at every step, with counts; see docs/reliability.md"
 
 setup:
 	scripts/setup.sh run
@@ -24,6 +27,15 @@ build: setup
 
 demo: build
 	target/release/heaptrial lab tor --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
+
+demo-field: setup-test build
+	$(CARGO) build --locked --release -p heaptrial --examples
+	$(CARGO) run --locked --release -p heaptrial-testbed --example demo_field -- target/release heaptrial-runs/demo-field $(DEMO_FIELD_INSTANCES)
+
+# The same tests as in `make test`, over every system call and a hundred power cuts.
+reliability: setup-test
+	$(CARGO) build --locked -p heaptrial --bins --examples
+	HEAPTRIAL_FAULT_WALK=all HEAPTRIAL_POWER_CUTS=100 $(CARGO) test --locked -p heaptrial --test field_faults -- --nocapture --test-threads 1
 
 test: setup-test
 	$(CARGO) test --locked --workspace

@@ -5,7 +5,7 @@ set -eu
 
 MINIMUM_RUST=1.85
 RUN_PACKAGES="ca-certificates gcc g++ libc6-dev git tor"
-TEST_PACKAGES="$RUN_PACKAGES chromium python3 python3-venv iproute2 libjemalloc2"
+TEST_PACKAGES="$RUN_PACKAGES chromium python3 python3-venv iproute2 libjemalloc2 systemd-container mmdebstrap strace"
 
 cd "$(dirname "$0")/.."
 case "${1:-run}" in
