@@ -8,12 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use heaptrial_model::Version;
-use object::read::elf::{FileHeader as _, ProgramHeader as _, Rela as _, Sym as _};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, Sym as _};
 use object::{Endianness, ReadCache, ReadRef, elf};
 
 use crate::digest;
 
-pub use facts::{ObjectFacts, examine_object};
+pub use facts::{Examiner, ObjectFacts, examine_object};
 
 /// Why a file cannot be read as an ELF file of this machine.
 #[derive(Debug, thiserror::Error)]
@@ -226,10 +226,14 @@ impl<'d> Elf<'d> {
     pub(crate) fn symbol_table(&self, mut visit: impl FnMut(&[u8], u64)) -> bool {
         let Ok(sections) = self.header.sections(self.endian, self.data) else { return false };
         let Ok(symbols) = sections.symbols(self.endian, self.data, elf::SHT_SYMTAB) else { return false };
+        // All names at once: one by one they are ten thousands of reads.
+        let names = sections.section(symbols.string_section());
+        let Ok(names) = names.and_then(|names| names.data(self.endian, self.data)) else { return false };
         for symbol in symbols.iter() {
             if symbol.st_shndx(self.endian) != elf::SHN_UNDEF && symbol.st_type() == elf::STT_FUNC {
-                if let Ok(name) = symbols.symbol_name(self.endian, symbol) {
-                    visit(name, symbol.st_value(self.endian));
+                let name = names.get(symbol.st_name(self.endian) as usize..).unwrap_or_default();
+                if let Some(end) = name.iter().position(|byte| *byte == 0) {
+                    visit(&name[..end], symbol.st_value(self.endian));
                 }
             }
         }

@@ -13,6 +13,7 @@ mod cache;
 mod catalog;
 mod digest;
 mod elf;
+mod file_key;
 mod identify;
 mod manifest;
 mod mitigation;
@@ -33,7 +34,7 @@ pub use catalog::{
     Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family, Recipe,
     Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
-pub use elf::{ElfError, LibraryFacts, ObjectFacts, check_library, examine_object};
+pub use elf::{ElfError, Examiner, LibraryFacts, ObjectFacts, check_library, examine_object};
 pub use heaptrial_model::{Identity, Linkage};
 pub use identify::{Identifier, IdentifyError, identify};
 pub use manifest::{CachedFile, Manifest};

@@ -139,7 +139,7 @@ impl Run<'_, '_> {
         }
         let Some(treatment) = self.trial.treatment(&service) else { return Ok(Landing::Landed) };
         let proved = health::options_in_force(treatment)
-            .and_then(|()| health::proof(&life, treatment))
+            .and_then(|()| health::proof(&life, treatment, &self.trial.identifier))
             .and_then(|identity| self.trial.start_timer(&service).map(|()| identity));
         match proved {
             Ok(identity) => {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{identify, prove};
+use heaptrial_allocator::{Identifier, prove};
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, Process};
 use heaptrial_model::{Identity, LifeKey};
@@ -61,11 +61,15 @@ impl Watch {
     }
 
     fn look_now(&mut self, systemd: &Systemd, treatment: &ServiceTreatment) -> Health {
-        let status = match systemd.status(&treatment.service) {
-            Ok(status) => status,
+        let activity = match systemd.activity(&treatment.service) {
+            Ok(activity) => activity,
             Err(error) => return Health::Waiting(error.to_string()),
         };
-        if matches!(status.active_state.as_str(), "failed" | "inactive") {
+        if matches!(activity.active_state.as_str(), "failed" | "inactive") {
+            let status = match systemd.status(&treatment.service) {
+                Ok(status) => status,
+                Err(error) => return Health::Sick(format!("it is {} ({error})", activity.active_state)),
+            };
             return Health::Sick(format!(
                 "it is {} ({}, {} {}); see `journalctl -u {}`",
                 status.active_state,
@@ -75,8 +79,8 @@ impl Watch {
                 treatment.service
             ));
         }
-        let Some(pid) = status.main_pid.filter(|_| status.is_running()) else {
-            return Health::Waiting(format!("it is {} ({})", status.active_state, status.sub_state));
+        let Some(pid) = activity.main_pid.filter(|_| activity.active_state == "active") else {
+            return Health::Waiting(format!("it is {} ({})", activity.active_state, activity.sub_state));
         };
         let Ok(life) = Process::new(&HostRoot::default(), pid).life_key() else {
             return Health::Waiting("its main process has just ended".to_owned());
@@ -104,11 +108,15 @@ impl Watch {
 }
 
 /// What a life runs, if that is what it should.
-pub(crate) fn proof(life: &LifeKey, treatment: &ServiceTreatment) -> Result<Identity, String> {
+pub(crate) fn proof(
+    life: &LifeKey,
+    treatment: &ServiceTreatment,
+    identifier: &Identifier,
+) -> Result<Identity, String> {
     let started = Instant::now();
     loop {
         let process = Process::new(&HostRoot::default(), life.pid);
-        let found = identify(&process).map_err(|error| error.to_string());
+        let found = identifier.identify(&process).map_err(|error| error.to_string());
         let proved = found.and_then(|identity| {
             prove(&treatment.expected, &identity).map(|()| identity).map_err(|mismatch| mismatch.to_string())
         });

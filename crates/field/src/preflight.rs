@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_allocator::Obtained;
+use heaptrial_allocator::{Examiner, Obtained};
 use heaptrial_discovery::Service;
 use heaptrial_host::HostRoot;
 use heaptrial_preflight::{Finding, Need, PlannedPreload, PlannedTreatment, Severity, check, head_room};
@@ -21,11 +21,13 @@ pub fn preflight(
     obtained: &BTreeMap<String, Obtained>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let examiner = Examiner::default();
     for treatment in &prepared.services {
         let Some(service) = services.iter().find(|service| *service.name() == treatment.service) else {
             continue;
         };
-        findings.extend(check(root, service, &planned(treatment, obtained.get(&treatment.arm))));
+        let planned = planned(treatment, obtained.get(&treatment.arm));
+        findings.extend(check(root, service, &planned, &examiner));
     }
     findings.extend(memory(root, prepared, services));
     findings

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use heaptrial_host::systemd::Job;
 use heaptrial_host::{HostRoot, Process};
 use heaptrial_model::{LifeKey, Pace, ServiceName};
 
@@ -17,12 +18,12 @@ use crate::trial::{FieldError, News, Trial, Witness};
 /// Files are changed no longer than this before the restart, as far as the pace tells: a service that restarts by
 /// itself in between has its treatment without a proof.
 const PREPARED_AHEAD: Duration = Duration::from_secs(60);
-/// What one restart takes at least, for the size of a batch.
-const LEAST_RESTART: Duration = Duration::from_millis(500);
+/// What one restart takes, for the size of a batch, as long as none was seen.
+const FIRST_RESTART: Duration = Duration::from_millis(500);
 /// systemd reads all unit files at once, so that a batch costs about as much as one service.
-const LARGEST_BATCH: u128 = 64;
-/// Between two looks at the services that are being restarted.
-const LOOK_GAP: Duration = Duration::from_millis(4);
+const LARGEST_BATCH: u128 = 256;
+/// Between two looks at the services that are being restarted, at most.
+const LOOK_GAP: Duration = Duration::from_millis(10);
 
 /// What is done with services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,9 @@ pub(crate) struct Run<'t, 'a> {
     queue: VecDeque<ServiceName>,
     ready: VecDeque<ServiceName>,
     pub(crate) flights: Vec<Flight>,
+    first_launch: Option<Instant>,
     last_launch: Option<Instant>,
+    launches: u32,
     failures: u32,
     total: usize,
     outcome: Outcome,
@@ -90,7 +93,9 @@ impl<'t, 'a> Run<'t, 'a> {
             queue,
             ready: VecDeque::new(),
             flights: Vec::new(),
+            first_launch: None,
             last_launch: None,
+            launches: 0,
             failures: 0,
             total,
             outcome: Outcome::default(),
@@ -121,9 +126,23 @@ impl<'t, 'a> Run<'t, 'a> {
                 return self.finish(stop);
             }
             if !moved {
-                std::thread::sleep(LOOK_GAP);
+                self.wait()?;
             }
         }
+    }
+
+    /// Until a restart ends, or it is time to look again.
+    fn wait(&self) -> Result<(), FieldError> {
+        let job = |flight: &'_ Flight| match &flight.step {
+            Step::Restart(job) => Some(job.clone()),
+            _ => None,
+        };
+        let jobs: Vec<Job> = self.flights.iter().filter_map(job).collect();
+        if jobs.is_empty() {
+            std::thread::sleep(LOOK_GAP);
+            return Ok(());
+        }
+        Ok(self.trial.systemd.wait_for_any(&jobs.iter().collect::<Vec<_>>(), LOOK_GAP)?)
     }
 
     fn is_empty(&self) -> bool {
@@ -190,14 +209,17 @@ impl<'t, 'a> Run<'t, 'a> {
         if !self.ready.is_empty() || self.queue.is_empty() {
             return Ok(());
         }
-        let each = self.pace.pause.0.max(LEAST_RESTART / self.pace.at_once.max(1));
-        let size = (PREPARED_AHEAD.as_millis() / each.as_millis().max(1)).clamp(1, LARGEST_BATCH) as usize;
+        let size = self.batch_size();
         let batch: Vec<ServiceName> = self.queue.drain(..size.min(self.queue.len())).collect();
+        let lives = match self.purpose {
+            Purpose::Apply => self.trial.current_lives(&batch),
+            Purpose::Revert => vec![None; batch.len()],
+        };
         let mut written = Vec::new();
         let mut failed = Vec::new();
-        for service in batch {
+        for (service, life) in batch.into_iter().zip(lives) {
             let changed = match self.purpose {
-                Purpose::Apply => self.trial.write_files(&service),
+                Purpose::Apply => self.trial.write_files(&service, life),
                 Purpose::Revert => {
                     self.trial.note(Event::Reverting { service: service.clone() }, self.witness);
                     self.trial.undo_files(&service)
@@ -209,16 +231,14 @@ impl<'t, 'a> Run<'t, 'a> {
             }
         }
         self.trial.systemd.reload()?;
-        let units = match self.purpose {
-            Purpose::Apply => self.trial.units(&written)?,
+        let environments = match self.purpose {
+            Purpose::Apply => self.trial.systemd.environments(&written)?,
             Purpose::Revert => Vec::new(),
         };
-        for service in written {
-            let effective = match self.purpose {
-                Purpose::Apply => self.trial.check_effective(&service, &units),
-                Purpose::Revert => Ok(()),
-            };
-            match effective {
+        for (index, service) in written.into_iter().enumerate() {
+            // Of a revert nothing is asked.
+            let systemds = environments.get(index);
+            match systemds.map_or(Ok(()), |systemds| self.trial.check_effective(&service, systemds)) {
                 Ok(()) => self.ready.push_back(service),
                 Err(why) => failed.push((service, why)),
             }
@@ -227,6 +247,13 @@ impl<'t, 'a> Run<'t, 'a> {
             self.fail(service, self.purpose, why)?;
         }
         Ok(())
+    }
+
+    /// As many services as will be restarted within [`PREPARED_AHEAD`], by how fast it went so far.
+    fn batch_size(&self) -> usize {
+        let seen = self.first_launch.map(|first| first.elapsed() / self.launches.max(1));
+        let each = self.pace.pause.0.max(seen.unwrap_or(FIRST_RESTART / self.pace.at_once.max(1)));
+        (PREPARED_AHEAD.as_millis() / each.as_millis().max(1)).clamp(1, LARGEST_BATCH) as usize
     }
 
     /// Restarts the next service if it is time.
@@ -269,7 +296,10 @@ impl<'t, 'a> Run<'t, 'a> {
     }
 
     fn restart(&mut self, service: ServiceName, purpose: Purpose) -> Result<(), FieldError> {
-        self.last_launch = Some(Instant::now());
+        let now = Instant::now();
+        self.first_launch.get_or_insert(now);
+        self.last_launch = Some(now);
+        self.launches += 1;
         match purpose {
             Purpose::Apply => self.trial.record(Event::Restarting { service: service.clone() })?,
             Purpose::Revert => self.trial.note(Event::Restarting { service: service.clone() }, self.witness),

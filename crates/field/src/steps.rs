@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use heaptrial_host::systemd::Unit;
+use heaptrial_host::systemd::UnitEnvironment;
 use heaptrial_host::{HostRoot, Process};
 use heaptrial_model::{LifeKey, ServiceName};
 
@@ -18,12 +18,12 @@ use crate::trial::{FieldError, Trial, Witness};
 const TIMER_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Trial<'_> {
-    /// Announces and makes the changes of a service's files; continues what a killed run began.
-    pub(crate) fn write_files(&mut self, service: &ServiceName) -> Result<(), String> {
-        self.try_write_files(service).map_err(|error| error.to_string())
+    /// Announces and makes the changes of a service's files; continues what a killed run began. `life` runs now.
+    pub(crate) fn write_files(&mut self, service: &ServiceName, life: Option<LifeKey>) -> Result<(), String> {
+        self.try_write_files(service, life).map_err(|error| error.to_string())
     }
 
-    fn try_write_files(&mut self, service: &ServiceName) -> Result<(), FieldError> {
+    fn try_write_files(&mut self, service: &ServiceName, life: Option<LifeKey>) -> Result<(), FieldError> {
         let treatment = self.treatment(service).ok_or_else(|| not_in_plan(service))?.clone();
         let begun = self.state.services.get(service);
         let begun = begun.filter(|state| state.stage != Stage::Reverted && state.undone.is_none());
@@ -46,7 +46,7 @@ impl Trial<'_> {
                     service: service.clone(),
                     arm: treatment.arm.clone(),
                     changes: changes.clone(),
-                    life: self.current_life(service),
+                    life,
                 })?;
                 changes
             }
@@ -76,33 +76,27 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// systemd's own view of several services.
-    pub(crate) fn units(&self, services: &[ServiceName]) -> Result<Vec<Unit>, FieldError> {
-        // It takes them as patterns, in which a backslash quotes.
-        let names: Vec<String> =
-            services.iter().map(|service| service.as_str().replace('\\', "\\\\")).collect();
-        if names.is_empty() { Ok(Vec::new()) } else { Ok(self.systemd.services(&names)?) }
-    }
-
     /// Whether systemd's own view has the treatment: a later drop-in may override ours.
-    pub(crate) fn check_effective(&mut self, service: &ServiceName, units: &[Unit]) -> Result<(), String> {
+    pub(crate) fn check_effective(
+        &mut self,
+        service: &ServiceName,
+        systemds: &UnitEnvironment,
+    ) -> Result<(), String> {
         let treatment = self.treatment(service).ok_or_else(|| not_in_plan(service).to_string())?.clone();
         if !treatment.environment.is_empty() || !treatment.unset.is_empty() {
-            let unit =
-                units.iter().find(|unit| unit.name == *service).ok_or("systemd does not know it any more")?;
             let ours = self.places.drop_in(service);
-            let Some(position) = unit.drop_ins.iter().position(|path| *path == ours) else {
+            let Some(position) = systemds.drop_ins.iter().position(|path| *path == ours) else {
                 return Err(format!("systemd did not take {} in", ours.display()));
             };
             let later: Vec<String> =
-                unit.drop_ins[position + 1..].iter().map(|path| path.display().to_string()).collect();
+                systemds.drop_ins[position + 1..].iter().map(|path| path.display().to_string()).collect();
             let blame = if later.is_empty() {
                 String::new()
             } else {
                 format!("; {} comes after it", later.join(", "))
             };
             for (name, value) in &treatment.environment {
-                match unit.environment_value(name) {
+                match systemds.value(name) {
                     Some(found) if found == value => {}
                     found => {
                         let found = found.unwrap_or("not set");
@@ -110,7 +104,7 @@ impl Trial<'_> {
                     }
                 }
             }
-            if let Some(kept) = treatment.unset.iter().find(|name| !unit.unset_environment.contains(name)) {
+            if let Some(kept) = treatment.unset.iter().find(|name| !systemds.unset.contains(name)) {
                 return Err(format!("{kept} is not removed from its environment{blame}"));
             }
         }
@@ -157,7 +151,7 @@ impl Trial<'_> {
             return None;
         }
         let life = self.current_life(service).filter(|life| Some(life) != state.life_before.as_ref())?;
-        health::proof(&life, self.treatment(service)?).ok().map(|_| life)
+        health::proof(&life, self.treatment(service)?, &self.identifier).ok().map(|_| life)
     }
 
     /// Whether the process that runs now may have been started with the treatment's files.
@@ -181,9 +175,18 @@ impl Trial<'_> {
     }
 
     pub(crate) fn current_life(&self, service: &ServiceName) -> Option<LifeKey> {
-        let pid = self.systemd.status(service).ok()?.main_pid?;
-        Process::new(&HostRoot::default(), pid).life_key().ok()
+        life_of(self.systemd.activity(service).ok()?.main_pid?)
     }
+
+    /// The lives of several services, in their order.
+    pub(crate) fn current_lives(&self, services: &[ServiceName]) -> Vec<Option<LifeKey>> {
+        let activities = self.systemd.activities(services);
+        activities.into_iter().map(|activity| life_of(activity.ok()?.main_pid?)).collect()
+    }
+}
+
+fn life_of(pid: i32) -> Option<LifeKey> {
+    Process::new(&HostRoot::default(), pid).life_key().ok()
 }
 
 fn not_in_plan(service: &ServiceName) -> FieldError {

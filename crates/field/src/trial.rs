@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use heaptrial_allocator::Identifier;
 use heaptrial_host::systemd::{Systemd, SystemdError};
 use heaptrial_model::{LifeKey, ServiceName};
 use heaptrial_plan::DrawnPlan;
@@ -160,6 +161,8 @@ pub struct Trial<'a> {
     pub(crate) state: TrialState,
     /// Installed libraries that were hashed, by what tells a change: device, inode, size, time.
     pub(crate) checked_libraries: HashMap<PathBuf, (u64, u64, u64, i64, i64)>,
+    /// Services have their program and libraries in common.
+    pub(crate) identifier: Identifier,
     _lock: Lock,
 }
 
@@ -185,6 +188,7 @@ impl<'a> Trial<'a> {
             journal,
             state,
             checked_libraries: HashMap::new(),
+            identifier: Identifier::default(),
             _lock: lock,
         })
     }
@@ -212,6 +216,7 @@ impl<'a> Trial<'a> {
             journal,
             state,
             checked_libraries: HashMap::new(),
+            identifier: Identifier::default(),
             _lock: lock,
         })
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use heaptrial_allocator::Examiner;
 use heaptrial_discovery::Service;
 use heaptrial_host::HostRoot;
 use heaptrial_preflight::{Check, PlannedPreload, PlannedTreatment, check};
@@ -283,7 +284,7 @@ fn what_is_refused_does_not_take_hold_and_what_is_not_does() {
     let mut wrong = Vec::new();
     for case in CASES {
         let service = services.iter().find(|service| service.name().as_str() == case.unit()).unwrap();
-        let findings = check(&root, service, &planned(case.library, &root));
+        let findings = check(&root, service, &planned(case.library, &root), &Examiner::default());
         let mut refused: Vec<Check> = findings.iter().filter(|f| f.refuses()).map(|f| f.check).collect();
         // That /var/tmp is open to all is another reason, which says nothing about taking hold.
         refused.retain(|check| *check != Check::LibraryPath || case.refusal == Some(Check::LibraryPath));

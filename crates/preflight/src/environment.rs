@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptrial_allocator::{Catalog, examine_object};
+use heaptrial_allocator::Catalog;
 
 use crate::environment_file;
 use crate::finding::{Check, Findings};
@@ -162,7 +162,8 @@ fn host_preload(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut 
     for name in uncommented.flat_map(|line| line.split([' ', '\t', ':'])).filter(|name| !name.is_empty()) {
         let path = PathBuf::from(name);
         let file = resolve(subject.root, &path).map(|path| subject.root.path(path));
-        let Some(true) = file.and_then(|file| Some(examine_object(&file).ok()?.exports_malloc)) else {
+        let Some(true) = file.and_then(|file| Some(subject.examiner.examine(&file).ok()?.exports_malloc))
+        else {
             continue;
         };
         let what = format!("/etc/ld.so.preload names {name}, which has a `malloc`");

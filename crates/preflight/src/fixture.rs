@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use heaptrial_allocator::Examiner;
 use heaptrial_discovery::Service;
 use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::Unit;
@@ -93,7 +94,7 @@ impl Fixture {
     }
 
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        check(&self.root, &self.service, &self.planned)
+        check(&self.root, &self.service, &self.planned, &Examiner::default())
     }
 
     /// Severity and text of the only finding, which has to be of this check.

@@ -30,6 +30,7 @@ mod fixture;
 #[cfg(test)]
 mod tests;
 
+use heaptrial_allocator::Examiner;
 use heaptrial_discovery::Service;
 use heaptrial_host::HostRoot;
 
@@ -41,9 +42,15 @@ pub use trusted_path::{Untrusted, path_is_trustworthy};
 use finding::Findings;
 use subject::Subject;
 
-/// Everything that speaks against a treatment of a service, refusals first.
-pub fn check(root: &HostRoot, service: &Service, planned: &PlannedTreatment) -> Vec<Finding> {
-    let subject = Subject::new(root, service, planned);
+/// Everything that speaks against a treatment of a service, refusals first. `examiner` remembers the programs and
+/// libraries that services have in common.
+pub fn check(
+    root: &HostRoot,
+    service: &Service,
+    planned: &PlannedTreatment,
+    examiner: &Examiner,
+) -> Vec<Finding> {
+    let subject = Subject::new(root, service, planned, examiner);
     let mut findings = Findings::new(service.name().clone());
     if state::check(&subject, &mut findings) {
         relay::check(&subject, &mut findings);

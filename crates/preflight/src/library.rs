@@ -1,6 +1,6 @@
 //! Whether the library can be loaded by the service, and by it alone be changed by root.
 
-use heaptrial_allocator::{ObjectFacts, examine_object, host_glibc};
+use heaptrial_allocator::{ObjectFacts, host_glibc};
 use heaptrial_model::Version;
 
 use crate::finding::{Check, Findings};
@@ -46,8 +46,8 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
         );
     }
     glibc_is_new_enough(subject, preload, findings);
-    if let Some(Ok(facts)) = preload.source.as_ref().map(|source| examine_object(&subject.root.path(source)))
-    {
+    let source = preload.source.as_ref().map(|source| subject.root.path(source));
+    if let Some(Ok(facts)) = source.map(|source| subject.examiner.examine(&source)) {
         memory_deny_write_execute(subject, preload, &facts, findings);
     }
     visibility::check(subject, library, findings);
@@ -81,7 +81,7 @@ fn process_glibc(subject: &Subject<'_>) -> Option<Version> {
     };
     let mapping = subject.mappings.as_ref()?.iter().find(|mapping| is_libc(&mapping.name))?;
     let candidates = process.mapped_file_candidates(mapping);
-    candidates.iter().find_map(|path| examine_object(path).ok()?.defined_glibc)
+    candidates.iter().find_map(|path| subject.examiner.examine(path).ok()?.defined_glibc)
 }
 
 fn memory_deny_write_execute(

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use heaptrial_allocator::{ElfError, ObjectFacts, examine_object};
+use heaptrial_allocator::{ElfError, ObjectFacts};
 use heaptrial_model::Linkage;
 
 use crate::finding::{Check, Findings};
@@ -53,7 +53,7 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
     if preload.library.is_some() {
         secure_execution::check(subject, &program, findings);
     }
-    match subject.file(&program).map(|file| examine_object(&file)) {
+    match subject.file(&program).map(|file| subject.examiner.examine(&file)) {
         Some(Ok(facts)) => examine(subject, preload, &program, &facts, findings),
         Some(Err(ElfError::Architecture { found, expected, .. })) => findings.refuse(
             Check::Program,

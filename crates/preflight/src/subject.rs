@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use heaptrial_allocator::Examiner;
 use heaptrial_discovery::Service;
 use heaptrial_host::systemd::Unit;
 use heaptrial_host::{HostRoot, Mapping, Process};
@@ -15,6 +16,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) root: &'a HostRoot,
     pub(crate) service: &'a Service,
     pub(crate) planned: &'a PlannedTreatment,
+    pub(crate) examiner: &'a Examiner,
     pub(crate) text: UnitText,
     /// The main process, if there is one.
     pub(crate) process: Option<Process>,
@@ -23,10 +25,16 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    pub(crate) fn new(root: &'a HostRoot, service: &'a Service, planned: &'a PlannedTreatment) -> Self {
+    pub(crate) fn new(
+        root: &'a HostRoot,
+        service: &'a Service,
+        planned: &'a PlannedTreatment,
+        examiner: &'a Examiner,
+    ) -> Self {
         let process = service.process.as_ref().map(|process| Process::new(root, process.life.pid));
         let mappings = process.as_ref().and_then(|process| process.mappings().ok());
-        Self { root, service, planned, text: UnitText::read(root, &service.unit), process, mappings }
+        let text = UnitText::read(root, &service.unit);
+        Self { root, service, planned, examiner, text, process, mappings }
     }
 
     pub(crate) fn unit(&self) -> &'a Unit {

@@ -1,5 +1,8 @@
 //! What decides whether a library can be preloaded into a program.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 
 use heaptrial_model::Version;
@@ -7,6 +10,7 @@ use object::elf;
 use object::read::elf::ProgramHeader as _;
 
 use super::{Elf, ElfError, ElfFile, MOST_NEEDED_FILES, u16_at, u32_at};
+use crate::file_key::FileKey;
 use crate::identify::carried_families;
 
 /// What a program or library is, as far as it bears on preloading.
@@ -48,6 +52,26 @@ pub fn examine_object(path: &Path) -> Result<ObjectFacts, ElfError> {
         text_relocations: elf.has_text_relocations(),
         executable_stack: elf.wants_executable_stack(),
     })
+}
+
+/// Examines one file after the other, and reads only once what is asked for again.
+#[derive(Debug, Default)]
+pub struct Examiner {
+    known: RefCell<HashMap<FileKey, ObjectFacts>>,
+}
+
+impl Examiner {
+    /// As [`examine_object`].
+    pub fn examine(&self, path: &Path) -> Result<ObjectFacts, ElfError> {
+        let Ok(metadata) = fs::metadata(path) else { return examine_object(path) };
+        let key = FileKey::of(&metadata);
+        if let Some(facts) = self.known.borrow().get(&key) {
+            return Ok(facts.clone());
+        }
+        let facts = examine_object(path)?;
+        self.known.borrow_mut().insert(key, facts.clone());
+        Ok(facts)
+    }
 }
 
 impl Elf<'_> {

@@ -2,14 +2,14 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
 use crate::digest;
 use crate::elf::ElfFile;
+use crate::file_key::FileKey;
 
 /// A larger file is not digested: its build id has to do.
 const DIGEST_LIMIT_BYTES: u64 = 8 << 20;
@@ -21,16 +21,6 @@ const MOST_FILES: usize = 100;
 #[derive(Default)]
 pub(super) struct Files {
     opened: RefCell<HashMap<FileKey, Rc<SharedFile>>>,
-}
-
-/// What tells one content of one file from any other; writing to a file changes its times.
-#[derive(PartialEq, Eq, Hash)]
-struct FileKey {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
 }
 
 /// A file with what was read of it.
@@ -59,18 +49,6 @@ impl Files {
         });
         opened.insert(key, Rc::clone(&shared));
         Ok(shared)
-    }
-}
-
-impl FileKey {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            length: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
     }
 }
 

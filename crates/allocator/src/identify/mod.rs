@@ -13,6 +13,7 @@ mod slots;
 mod version;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use heaptrial_host::{HostError, Process};
@@ -81,6 +82,12 @@ pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
 #[derive(Default)]
 pub struct Identifier {
     files: Files,
+}
+
+impl fmt::Debug for Identifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identifier").finish_non_exhaustive()
+    }
 }
 
 impl Identifier {

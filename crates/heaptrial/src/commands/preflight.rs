@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_allocator::{Catalog, Obtained};
+use heaptrial_allocator::{Catalog, Examiner, Obtained};
 use heaptrial_discovery::{Service, examine};
 use heaptrial_field::{Places, installed_path, to_unset};
 use heaptrial_host::HostRoot;
@@ -55,7 +55,9 @@ pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCod
     let services = find(&systemd, &root, &options.units)?;
     let obtained = obtain(options)?;
     let library = obtained.library.as_ref().map(|_| installed_path(&obtained, &Places::default()));
-    let of = |service: &Service| check(&root, service, &planned(&obtained, library.clone(), service));
+    let examiner = Examiner::default();
+    let of =
+        |service: &Service| check(&root, service, &planned(&obtained, library.clone(), service), &examiner);
     let mut findings: Vec<Finding> = services.iter().flat_map(of).collect();
     findings.extend(memory_of_host(&root, &services));
     let refused = findings.iter().any(Finding::refuses);

@@ -84,11 +84,18 @@ impl JobWatch {
         Ok(Self { seen, _task: task })
     }
 
+    /// Waits until one of some jobs has ended, as long as `limit`.
+    pub(super) fn wait_for_any(&self, jobs: &[&Job], limit: Duration) {
+        let ids: Vec<u32> = jobs.iter().filter_map(|job| job_id(job)).collect();
+        let nothing = |state: &mut State| !ids.iter().any(|id| state.results.contains_key(id));
+        let waited = self.seen.changed.wait_timeout_while(self.seen.state(), limit, nothing);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// How a job ended, waiting as long as `limit`.
     pub(super) fn result(&self, job: &Job, limit: Duration) -> Result<JobResult, NoResult> {
         // A path that is not one of a job never gets a result.
-        let id =
-            job.path.rsplit('/').next().and_then(|id| id.parse::<u32>().ok()).ok_or(NoResult::Timeout)?;
+        let id = job_id(job).ok_or(NoResult::Timeout)?;
         let deadline = Instant::now() + limit;
         let mut state = self.seen.state();
         loop {
@@ -105,4 +112,8 @@ impl JobWatch {
             state = self.seen.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+fn job_id(job: &Job) -> Option<u32> {
+    job.path.rsplit('/').next()?.parse().ok()
 }

@@ -17,7 +17,7 @@ use jobs::{JobWatch, NoResult};
 use properties::Properties;
 
 pub use name::{escape, is_glob, template_and_instance, unescape};
-pub use unit::{AppArmorProfile, Sandbox, Unit, UnitStatus};
+pub use unit::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus};
 
 /// Why something could not be asked of systemd, or done by it.
 #[derive(Debug, thiserror::Error)]
@@ -171,30 +171,57 @@ impl Systemd {
 
     /// What changes about a unit (service, timer), cheaply.
     pub fn status(&self, name: &ServiceName) -> Result<UnitStatus, SystemdError> {
-        self.statuses(std::slice::from_ref(name)).pop().unwrap_or_else(|| {
-            Err(SystemdError::Call {
-                doing: format!("reading the state of {name}"),
-                said: "nothing".to_owned(),
-            })
-        })
+        self.statuses(std::slice::from_ref(name)).pop().unwrap_or_else(|| Err(no_answer(name)))
     }
 
     /// What changes about several units, in their order; the calls are sent together.
     pub fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>> {
+        let wanted = |name: &ServiceName| {
+            let own: &[&str] = match name.as_str().rsplit('.').next() {
+                Some("timer") => return [of(UNIT, &STATUS_OF_UNIT), of(TIMER, &STATUS_OF_TIMER)].concat(),
+                Some("service") => &STATUS_OF_SERVICE,
+                _ => &[],
+            };
+            [of(UNIT, &STATUS_OF_UNIT), of(SERVICE, own)].concat()
+        };
+        self.some_properties(names, wanted, |properties, _| properties.status())
+    }
+
+    /// Whether a service runs: the least that tells it.
+    pub fn activity(&self, name: &ServiceName) -> Result<Activity, SystemdError> {
+        self.activities(std::slice::from_ref(name)).pop().unwrap_or_else(|| Err(no_answer(name)))
+    }
+
+    /// The same of several services, in their order.
+    pub fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>> {
+        let wanted =
+            |_: &ServiceName| [of(UNIT, &["ActiveState", "SubState"]), of(SERVICE, &["MainPID"])].concat();
+        self.some_properties(names, wanted, |properties, _| properties.activity())
+    }
+
+    /// What several services' processes get from their units and drop-ins, in the order of the names.
+    pub fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError> {
+        let wanted = |_: &ServiceName| {
+            [of(UNIT, &["DropInPaths"]), of(SERVICE, &["Environment", "UnsetEnvironment"])].concat()
+        };
+        self.some_properties(names, wanted, |properties, name| properties.unit_environment(name))
+            .into_iter()
+            .collect()
+    }
+
+    /// Some properties of each unit, as (interface, name).
+    fn some_properties<T>(
+        &self,
+        names: &[ServiceName],
+        wanted: impl Fn(&ServiceName) -> Vec<(&'static str, &'static str)>,
+        read: impl Fn(&Properties<'_>, &ServiceName) -> T,
+    ) -> Vec<Result<T, SystemdError>> {
         let paths: Vec<String> = names.iter().map(|name| name::object_path(name.as_str())).collect();
         let wanted: Vec<Vec<(&str, &str, &str)>> = paths
             .iter()
             .zip(names)
             .map(|(path, name)| {
-                let of = |interface, names: &'static [&'static str]| {
-                    names.iter().map(move |name| (path.as_str(), interface, *name))
-                };
-                let own = match name.as_str().rsplit('.').next() {
-                    Some("timer") => of(TIMER, &STATUS_OF_TIMER),
-                    Some("service") => of(SERVICE, &STATUS_OF_SERVICE),
-                    _ => of(SERVICE, &[]),
-                };
-                of(UNIT, &STATUS_OF_UNIT).chain(own).collect()
+                wanted(name).into_iter().map(|(interface, name)| (path.as_str(), interface, name)).collect()
             })
             .collect();
         let mut replies = self.bus.single_properties(&wanted.concat()).into_iter();
@@ -204,13 +231,13 @@ impl Systemd {
             .map(|(wanted, name)| {
                 let bodies: zbus::Result<Vec<_>> =
                     replies.by_ref().take(wanted.len()).map(|reply| Ok(reply?.body())).collect();
-                let status = bodies.and_then(|bodies| {
+                let read = bodies.and_then(|bodies| {
                     let values: zbus::Result<Vec<Value<'_>>> =
                         bodies.iter().map(|body| body.deserialize()).collect();
                     let named = wanted.iter().map(|(_, _, name)| *name).zip(values?);
-                    Ok(Properties(named.collect()).status())
+                    Ok(read(&Properties(named.collect()), name))
                 });
-                status.map_err(|error| self.bus.told(&format!("reading the state of {name}"), error))
+                read.map_err(|error| self.bus.told(&format!("reading the state of {name}"), error))
             })
             .collect()
     }
@@ -276,6 +303,12 @@ impl Systemd {
         })
     }
 
+    /// Waits until one of some jobs has ended, as long as `limit`.
+    pub fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError> {
+        self.jobs()?.wait_for_any(jobs, limit);
+        Ok(())
+    }
+
     /// Forgets a unit's failed state and its count of starts.
     pub fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
         self.bus.manager(&format!("resetting {name}"), "ResetFailedUnit", &name.as_str()).map(drop)
@@ -307,6 +340,15 @@ impl Systemd {
     {
         self.bus.manager(doing, method, body).map(drop)
     }
+}
+
+/// Properties of an interface.
+fn of(interface: &'static str, names: &[&'static str]) -> Vec<(&'static str, &'static str)> {
+    names.iter().map(|name| (interface, *name)).collect()
+}
+
+fn no_answer(name: &ServiceName) -> SystemdError {
+    SystemdError::Call { doing: format!("reading the state of {name}"), said: "nothing".to_owned() }
 }
 
 fn disconnected(job: &Job) -> SystemdError {

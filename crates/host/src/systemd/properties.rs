@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use heaptrial_model::ServiceName;
 use zbus::zvariant::{Array, Structure, Value};
 
-use super::{AppArmorProfile, Sandbox, Unit, UnitStatus, name};
+use super::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus, name};
 
 /// Properties of one object, name to value. What is missing, as with an older systemd, reads as empty.
 pub(super) struct Properties<'m>(pub(super) HashMap<&'m str, Value<'m>>);
@@ -71,11 +71,11 @@ impl<'m> Properties<'m> {
             template: name::template_and_instance(unit.as_str()),
             load_state: self.text("LoadState"),
             unit_file: self.path("FragmentPath"),
-            drop_ins: self.texts("DropInPaths").into_iter().map(PathBuf::from).collect(),
+            drop_ins: self.drop_ins(),
             service_type: self.text("Type"),
             exec_start: self.items("ExecStart").iter().filter_map(command).collect(),
             user: self.text("User"),
-            environment: self.texts("Environment").iter().filter_map(|entry| variable(entry)).collect(),
+            environment: self.environment(),
             environment_files: self.first_texts("EnvironmentFiles").into_iter().map(PathBuf::from).collect(),
             unset_environment: self.texts("UnsetEnvironment"),
             // MemoryLimit is its name for control groups of version 1.
@@ -89,6 +89,37 @@ impl<'m> Properties<'m> {
         }
     }
 
+    fn drop_ins(&'m self) -> Vec<PathBuf> {
+        self.texts("DropInPaths").into_iter().map(PathBuf::from).collect()
+    }
+
+    fn environment(&'m self) -> Vec<(String, String)> {
+        self.texts("Environment").iter().filter_map(|entry| variable(entry)).collect()
+    }
+
+    fn main_pid(&'m self) -> Option<i32> {
+        self.value::<u32>("MainPID").filter(|pid| *pid > 0).and_then(|pid| pid.try_into().ok())
+    }
+
+    /// What the unit's processes get.
+    pub(super) fn unit_environment(&'m self, unit: &ServiceName) -> UnitEnvironment {
+        UnitEnvironment {
+            name: unit.clone(),
+            drop_ins: self.drop_ins(),
+            set: self.environment(),
+            unset: self.texts("UnsetEnvironment"),
+        }
+    }
+
+    /// Whether it runs.
+    pub(super) fn activity(&'m self) -> Activity {
+        Activity {
+            active_state: self.text("ActiveState"),
+            sub_state: self.text("SubState"),
+            main_pid: self.main_pid(),
+        }
+    }
+
     /// What changes.
     pub(super) fn status(&'m self) -> UnitStatus {
         let id: Vec<u8> = self
@@ -99,7 +130,7 @@ impl<'m> Properties<'m> {
         UnitStatus {
             active_state: self.text("ActiveState"),
             sub_state: self.text("SubState"),
-            main_pid: self.value::<u32>("MainPID").filter(|pid| *pid > 0).and_then(|pid| pid.try_into().ok()),
+            main_pid: self.main_pid(),
             control_group: self.text("ControlGroup"),
             restarts: self.value("NRestarts").unwrap_or_default(),
             result: self.text("Result"),

@@ -75,11 +75,44 @@ impl UnitStatus {
 impl Unit {
     /// The value that a variable has by Environment=, where the last one counts.
     pub fn environment_value(&self, name: &str) -> Option<&str> {
-        let found = self.environment.iter().rev().find(|(variable, _)| variable == name);
-        found
-            .map(|(_, value)| value.as_str())
-            .filter(|_| !self.unset_environment.iter().any(|unset| unset == name))
+        value_of(name, &self.environment, &self.unset_environment)
     }
+}
+
+/// Whether a service runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activity {
+    /// As in [`UnitStatus`].
+    pub active_state: String,
+    /// As in [`UnitStatus`].
+    pub sub_state: String,
+    /// The main process; `None` when there is none.
+    pub main_pid: Option<i32>,
+}
+
+/// What the processes of a service get from its unit and drop-ins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitEnvironment {
+    /// The service.
+    pub name: ServiceName,
+    /// Drop-ins in force, in the order in which they apply (DropInPaths).
+    pub drop_ins: Vec<PathBuf>,
+    /// Variables that are set, in order (Environment).
+    pub set: Vec<(String, String)>,
+    /// Variables removed last (UnsetEnvironment).
+    pub unset: Vec<String>,
+}
+
+impl UnitEnvironment {
+    /// The value that a variable has, where the last one counts.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        value_of(name, &self.set, &self.unset)
+    }
+}
+
+fn value_of<'a>(name: &str, set: &'a [(String, String)], unset: &[String]) -> Option<&'a str> {
+    let found = set.iter().rev().find(|(variable, _)| variable == name);
+    found.map(|(_, value)| value.as_str()).filter(|_| !unset.iter().any(|unset| unset == name))
 }
 
 /// The confinement of a service that decides whether a library can be preloaded into it.
