@@ -6,6 +6,7 @@ use similar::TextDiff;
 
 use crate::files::{self, FileError, FileState};
 use crate::journal::{Change, Journal, JournalError};
+use crate::takeover::Left;
 use crate::treatment::{Content, Desired, Mark};
 
 /// Larger files, and what is no text, are told to differ and not how.
@@ -65,29 +66,28 @@ pub(crate) struct Planned {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What has to change so that `desired` is there; saves what is there now.
-pub(crate) fn plan(desired: &Desired, mark: Mark<'_>, journal: &Journal) -> Result<Planned, ChangeError> {
+/// What has to change so that `desired` is there; saves what is there now. `left` is what an ended trial left there.
+pub(crate) fn plan(
+    desired: &Desired,
+    left: Option<&Left>,
+    mark: Mark<'_>,
+    journal: &Journal,
+) -> Result<Planned, ChangeError> {
     let path = &desired.path;
     let (before, present) = files::read(path)?;
+    let is_free = before == FileState::Absent || left.is_some();
     let (after, bytes) = match &desired.content {
-        Content::New(bytes) => {
-            if before != FileState::Absent {
-                return Err(foreign(path, &before, &present));
-            }
-            (FileState::of_root(bytes), bytes.clone())
-        }
-        Content::Link(target) => {
-            if before != FileState::Absent {
-                return Err(foreign(path, &before, &present));
-            }
-            (FileState::Link { target: target.clone() }, Vec::new())
-        }
+        Content::New(_) | Content::Link(_) if !is_free => return Err(foreign(path, &before, &present)),
+        Content::New(bytes) => (FileState::of_root(bytes), bytes.clone()),
+        Content::Link(target) => (FileState::Link { target: target.clone() }, Vec::new()),
+        Content::Origin { state, bytes } => (state.clone(), bytes.clone()),
         Content::Torrc(options) => {
             let FileState::File { mode, uid, gid, attributes, .. } = &before else {
                 return Err(ChangeError::NotAFile { path: path.clone(), found: kind(&before) });
             };
             let marker = format!("{} {}", mark.trial, mark.id);
-            let bytes = crate::torrc::edited(&present, options, &marker)
+            let base = left.map_or(&present, |left| &left.bytes);
+            let bytes = crate::torrc::edited(base, options, &marker)
                 .map_err(|problem| ChangeError::Torrc { path: path.clone(), problem })?;
             let after = FileState::File {
                 sha256: files::digest(&bytes),
@@ -243,7 +243,7 @@ mod tests {
         }
 
         fn planned(&self) -> Planned {
-            plan(&self.desired(), Mark { trial: "t", id: "i" }, &self.journal).unwrap()
+            plan(&self.desired(), None, Mark { trial: "t", id: "i" }, &self.journal).unwrap()
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
         let desired = bed.desired();
         std::fs::create_dir_all(desired.path.parent().unwrap()).unwrap();
         std::fs::write(&desired.path, "# mine\n").unwrap();
-        let error = plan(&desired, Mark { trial: "t", id: "i" }, &bed.journal).unwrap_err();
+        let error = plan(&desired, None, Mark { trial: "t", id: "i" }, &bed.journal).unwrap_err();
         assert!(error.to_string().contains("`# mine`"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Identifier, prove};
-use heaptrial_host::systemd::Systemd;
+use heaptrial_host::systemd::{Systemd, UnitStatus};
 use heaptrial_host::{HostRoot, Process};
 use heaptrial_model::{Identity, LifeKey};
 use heaptrial_tor::relay::Relay;
@@ -18,7 +18,7 @@ const BOOTSTRAP_GAP: Duration = Duration::from_millis(250);
 /// Between the first looks at a service.
 const LEAST_GAP: Duration = Duration::from_millis(10);
 /// What a control socket gets to answer.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
 /// Bootstrap of a relay that is done.
 const BOOTSTRAPPED: u8 = 100;
 
@@ -41,12 +41,14 @@ pub(crate) struct Watch {
     seen: Health,
     asked_at: Option<Instant>,
     bootstrap: Option<u8>,
+    /// How it ended by itself since it is watched.
+    ended: Option<String>,
 }
 
 impl Watch {
     pub(crate) fn new() -> Self {
         let seen = Health::Waiting("it has just started".to_owned());
-        Self { next_look: Instant::now(), gap: LEAST_GAP, seen, asked_at: None, bootstrap: None }
+        Self { next_look: Instant::now(), gap: LEAST_GAP, seen, asked_at: None, bootstrap: None, ended: None }
     }
 
     /// Looks at the service, at first often and then at a slower pace: what is asked of systemd here is asked on a host
@@ -71,16 +73,22 @@ impl Watch {
                 Err(error) => return Health::Sick(format!("it is {} ({error})", activity.active_state)),
             };
             return Health::Sick(format!(
-                "it is {} ({}, {} {}); see `journalctl -u {}`",
+                "it is {} ({}); see `journalctl -u {}`",
                 status.active_state,
-                status.result,
-                if status.exec_main_code == 1 { "exit status" } else { "signal" },
-                status.exec_main_status,
+                how_it_ended(&status),
                 treatment.service
             ));
         }
         let Some(pid) = activity.main_pid.filter(|_| activity.active_state == "active") else {
-            return Health::Waiting(format!("it is {} ({})", activity.active_state, activity.sub_state));
+            let mut what = format!("it is {} ({})", activity.active_state, activity.sub_state);
+            if activity.sub_state == "auto-restart" {
+                let status = systemd.status(&treatment.service);
+                self.ended = status.map(|status| how_it_ended(&status)).ok().or(self.ended.take());
+            }
+            if let Some(ended) = &self.ended {
+                what += &format!("; it ended by itself before ({ended})");
+            }
+            return Health::Waiting(what);
         };
         let Ok(life) = Process::new(&HostRoot::default(), pid).life_key() else {
             return Health::Waiting("its main process has just ended".to_owned());
@@ -105,6 +113,15 @@ impl Watch {
             None => Health::Waiting("the relay's control socket does not answer".to_owned()),
         }
     }
+}
+
+/// How the last main process of a service ended, in systemd's words.
+pub(crate) fn how_it_ended(status: &UnitStatus) -> String {
+    if status.exec_main_code == 0 {
+        return status.result.clone();
+    }
+    let how = if status.exec_main_code == 1 { "exit status" } else { "signal" };
+    format!("{}, {how} {}", status.result, status.exec_main_status)
 }
 
 /// What a life runs, if that is what it should.
@@ -136,7 +153,7 @@ pub(crate) fn proof(
 }
 
 /// Whether a program is the service manager's own, which forks before it runs a service's.
-fn is_manager(program: &Path) -> bool {
+pub(crate) fn is_manager(program: &Path) -> bool {
     program.file_name().is_some_and(|name| name == "systemd" || name == "systemd-executor")
 }
 

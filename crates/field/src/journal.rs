@@ -38,7 +38,7 @@ pub struct Change {
 pub enum Event {
     /// A process began to work on the trial.
     Opened {
-        /// `start`, `resume`, `revert`, `dead_man` or `stop`.
+        /// `start`, `resume`, `revert`, `rollback` (of a wave), `dead_man` or `stop`.
         action: String,
         /// Version of Heaptrial.
         tool_version: String,
@@ -123,6 +123,11 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// A rollout has come a step further.
+    Rollout {
+        /// Which step.
+        step: RolloutStep,
+    },
     /// Every service is committed.
     Started,
     /// The process stopped before everything was done.
@@ -137,6 +142,66 @@ pub enum Event {
         /// Whether everything is as before it.
         reverted: bool,
     },
+}
+
+/// How far a rollout has come. Waves are counted from 0, which is the canary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RolloutStep {
+    /// The first canary had the treatment, was put back, and ran what it had run.
+    RollbackProved {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// A wave begins.
+    WaveBegun {
+        /// Which.
+        wave: u32,
+    },
+    /// Every service of a wave has the treatment.
+    WaveApplied {
+        /// Which.
+        wave: u32,
+    },
+    /// The gate after a wave let it pass.
+    WavePassed {
+        /// Which.
+        wave: u32,
+        /// On which grounds.
+        evidence: Vec<String>,
+    },
+    /// The rollout stopped within a wave, which was put back.
+    Stopped {
+        /// Which.
+        wave: u32,
+        /// Why.
+        reasons: Vec<Reason>,
+    },
+    /// It was paused.
+    Paused,
+    /// A wave was rolled back by command.
+    WaveRolledBack {
+        /// Which.
+        wave: u32,
+    },
+}
+
+/// What speaks against going on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// Of which service; `None` of all of them, or of the rollout itself.
+    pub service: Option<ServiceName>,
+    /// What was seen.
+    pub what: String,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.service {
+            Some(service) => write!(f, "{service}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
 }
 
 /// A record of the journal.

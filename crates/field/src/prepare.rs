@@ -152,7 +152,7 @@ pub fn prepare(
         treatments.iter().any(|treatment| treatment.expected.object.as_ref() == Some(&library.installed))
     };
     libraries.retain(used);
-    Ok(Prepared { plan: plan.clone(), services: treatments, libraries, agent })
+    Ok(Prepared { plan: plan.clone(), services: treatments, libraries, agent, rollout: None })
 }
 
 fn of_service(

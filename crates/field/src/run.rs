@@ -2,7 +2,6 @@
 //! fails. Starting and reverting a trial are the same run with another [`Purpose`].
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use heaptrial_host::systemd::Job;
@@ -34,6 +33,9 @@ pub(crate) enum Purpose {
     Revert,
 }
 
+/// Asked again and again whether no further service is to be restarted, and why.
+pub type Halt<'t> = &'t dyn Fn() -> Option<String>;
+
 /// How a run ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -60,7 +62,7 @@ impl Outcome {
 pub(crate) struct Run<'t, 'a> {
     pub(crate) trial: &'t mut Trial<'a>,
     pub(crate) witness: &'t mut dyn Witness,
-    interrupt: &'t AtomicBool,
+    halt: Halt<'t>,
     pub(crate) pace: Pace,
     purpose: Purpose,
     queue: VecDeque<ServiceName>,
@@ -81,13 +83,14 @@ impl<'t, 'a> Run<'t, 'a> {
         pace: Pace,
         queue: VecDeque<ServiceName>,
         witness: &'t mut dyn Witness,
-        interrupt: &'t AtomicBool,
+        halt: Halt<'t>,
     ) -> Self {
         let total = queue.len();
+        let failures = trial.state.failures;
         Self {
             trial,
             witness,
-            interrupt,
+            halt,
             pace,
             purpose,
             queue,
@@ -96,7 +99,7 @@ impl<'t, 'a> Run<'t, 'a> {
             first_launch: None,
             last_launch: None,
             launches: 0,
-            failures: 0,
+            failures,
             total,
             outcome: Outcome::default(),
         }
@@ -150,8 +153,8 @@ impl<'t, 'a> Run<'t, 'a> {
     }
 
     fn stop_reason(&self) -> Option<String> {
-        if self.interrupt.load(Ordering::Relaxed) {
-            return Some("interrupted".to_owned());
+        if let Some(why) = (self.halt)() {
+            return Some(why);
         }
         let spent = self.failures >= self.pace.failure_budget.max(1);
         (spent && self.purpose == Purpose::Apply).then(|| {
@@ -354,6 +357,9 @@ impl<'t, 'a> Run<'t, 'a> {
     }
 
     pub(crate) fn reverted(&mut self, service: ServiceName) {
+        if let Err(why) = self.trial.start_timers_again(&service) {
+            self.witness.warning(&format!("{service}: {why}"));
+        }
         self.trial.note(Event::Reverted { service: service.clone() }, self.witness);
         self.tell(&service, &News::Reverted);
     }

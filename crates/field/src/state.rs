@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 use serde::Serialize;
 
-use crate::journal::{Change, Event, Record};
+use crate::journal::{Change, Event, Record, RolloutStep};
 
 /// How far a service has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -54,6 +54,8 @@ pub struct ServiceState {
     pub undone: Option<Option<LifeKey>>,
     /// Why it failed last.
     pub why: Option<String>,
+    /// Whether it failed since the trial or rollout was started or resumed last.
+    pub failed_now: bool,
     /// When it was committed, microseconds since 1970.
     pub committed_wall_us: Option<i64>,
 }
@@ -90,6 +92,10 @@ pub struct TrialState {
     pub interrupted: Option<String>,
     /// Services that failed, over the whole run.
     pub failures: u32,
+    /// Restarts of services, those of reverts among them.
+    pub restarts: u32,
+    /// Steps of a rollout with their times in microseconds since 1970; empty for a trial.
+    pub rollout: Vec<(i64, RolloutStep)>,
 }
 
 impl TrialState {
@@ -101,6 +107,8 @@ impl TrialState {
             host_changes: Vec::new(),
             interrupted: None,
             failures: 0,
+            restarts: 0,
+            rollout: Vec::new(),
         };
         records.iter().for_each(|record| state.apply(record));
         state
@@ -116,6 +124,7 @@ impl TrialState {
                         self.stage = TrialStage::Starting;
                         // Each attempt has its own budget.
                         self.failures = 0;
+                        self.services.values_mut().for_each(|service| service.failed_now = false);
                     }
                     "revert" => self.stage = TrialStage::Reverting,
                     _ => {}
@@ -142,13 +151,16 @@ impl TrialState {
                     restarted: false,
                     undone: None,
                     why: None,
+                    failed_now: false,
                     committed_wall_us: None,
                 };
                 self.services.insert(service.clone(), fresh);
             }
             Event::Written { service } => self.to(service, Stage::Written),
             Event::Effective { service } => self.to(service, Stage::Effective),
+            Event::Rollout { step } => self.rollout.push((record.wall_us, step.clone())),
             Event::Restarting { service } => {
+                self.restarts += 1;
                 self.to(service, Stage::Restarting);
                 if let Some(found) = self.services.get_mut(service) {
                     found.restarted = true;
@@ -171,6 +183,9 @@ impl TrialState {
             Event::Failed { service, why } => {
                 self.failures += 1;
                 self.to(service, Stage::Failed);
+                if let Some(found) = self.services.get_mut(service) {
+                    found.failed_now = true;
+                }
                 self.because(service, why);
             }
             Event::Reverting { service } => self.to(service, Stage::Reverting),

@@ -12,6 +12,8 @@ use crate::files::{self, FileState};
 use crate::health;
 use crate::journal::{Change, Event};
 use crate::state::Stage;
+use crate::takeover;
+use crate::treatment::{Content, Desired};
 use crate::trial::{FieldError, Trial, Witness};
 
 /// Starting or stopping a timer.
@@ -30,10 +32,24 @@ impl Trial<'_> {
         let changes = match begun {
             Some(state) => state.changes.clone(),
             None => {
-                let desired = treatment.files(&self.places, self.mark());
+                let left = match &self.prepared.rollout {
+                    Some(_) => takeover::left_on(&self.places, &self.prepared.plan.name, service)?,
+                    None => Vec::new(),
+                };
+                let mut desired = treatment.files(&self.places, self.mark());
+                for file in &left {
+                    if desired.iter().all(|wanted| wanted.path != file.path) {
+                        let content =
+                            Content::Origin { state: file.origin.clone(), bytes: file.bytes.clone() };
+                        desired.push(Desired { path: file.path.clone(), content });
+                    }
+                }
                 let planned: Vec<change::Planned> = desired
                     .iter()
-                    .map(|file| change::plan(file, self.mark(), &self.journal))
+                    .map(|file| {
+                        let left = left.iter().find(|left| left.path == file.path);
+                        change::plan(file, left, self.mark(), &self.journal)
+                    })
                     .collect::<Result<_, ChangeError>>()?;
                 if let (Some(relay), false) = (&treatment.relay, treatment.torrc.is_empty()) {
                     let torrc = planned.iter().find(|planned| planned.change.path == relay.torrc);
@@ -53,6 +69,9 @@ impl Trial<'_> {
         };
         for change in &changes {
             change::make(change, &self.journal)?;
+            if change.after == FileState::Absent {
+                self.stop_timer(takeover::timer_of(&self.places, change));
+            }
         }
         self.record(Event::Written { service: service.clone() })
     }
@@ -64,14 +83,30 @@ impl Trial<'_> {
         for change in &changes {
             change::check_undo(change, &self.journal).map_err(|error| error.to_string())?;
         }
-        if let Some(timer) = self.treatment(service).and_then(|treatment| treatment.timer()) {
-            // One that was never started is no obstacle.
-            if let Ok(job) = self.systemd.queue_stop(&timer) {
-                let _ = self.systemd.wait(&job, TIMER_PATIENCE);
-            }
-        }
+        self.stop_timer(self.treatment(service).and_then(|treatment| treatment.timer()));
         for change in changes.iter().rev() {
             change::undo(change, &self.journal).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn stop_timer(&self, timer: Option<ServiceName>) {
+        // One that was never started is no obstacle.
+        if let Some(job) = timer.and_then(|timer| self.systemd.queue_stop(&timer).ok()) {
+            let _ = self.systemd.wait(&job, TIMER_PATIENCE);
+        }
+    }
+
+    /// Starts the timers that an earlier trial had left on a service, once their files are back.
+    pub(crate) fn start_timers_again(&self, service: &ServiceName) -> Result<(), String> {
+        let changes = self.state.services.get(service).map_or(&[][..], |state| &state.changes);
+        for change in changes.iter().filter(|change| change.before != FileState::Absent) {
+            let Some(timer) = takeover::timer_of(&self.places, change) else { continue };
+            let job = self.systemd.queue_start(&timer).map_err(|error| error.to_string())?;
+            let result = self.systemd.wait(&job, TIMER_PATIENCE).map_err(|error| error.to_string())?;
+            if !result.is_done() {
+                return Err(format!("{timer} did not start again: {}", result.0));
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use heaptrial_tor::relay::Relay;
 use serde::{Deserialize, Serialize};
 
 use crate::Places;
-use crate::files::digest;
+use crate::files::{FileState, digest};
 
 /// A restart timer fires up to this share of its interval later, always the same for a service, so that those of a
 /// fleet do not meet after a reboot; never more than [`RESTART_DELAY_MOST`].
@@ -56,6 +56,8 @@ pub(crate) enum Content {
     Link(PathBuf),
     /// The torrc that is there with these options.
     Torrc(BTreeMap<String, String>),
+    /// What was there before an ended trial wrote it.
+    Origin { state: FileState, bytes: Vec<u8> },
 }
 
 /// A trial's name and the id of its drawing, for comments in files.
@@ -105,7 +107,9 @@ impl ServiceTreatment {
     /// Every file that it changes, with what is written: of a torrc the lines that are added.
     pub fn preview(&self, places: &Places, trial: &str, id: &str) -> Vec<(PathBuf, String)> {
         let text = |content: &Content| match content {
-            Content::New(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Content::New(bytes) | Content::Origin { bytes, .. } => {
+                String::from_utf8_lossy(bytes).into_owned()
+            }
             Content::Link(target) => format!("-> {}\n", target.display()),
             Content::Torrc(options) => {
                 options.iter().map(|(name, value)| format!("{name} {value}\n")).collect()

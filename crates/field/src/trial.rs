@@ -33,6 +33,17 @@ pub struct Prepared {
     pub libraries: Vec<Library>,
     /// Further files of the host, and the unit to start once they are there.
     pub agent: Option<HostUnit>,
+    /// What a rollout froze beside this; `None` for a trial. The crate `rollout` reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<serde_json::Value>,
+}
+
+impl Prepared {
+    /// What a process that does something with it is called, to others that wait for it.
+    fn label(&self, purpose: &str) -> String {
+        let what = if self.rollout.is_some() { "rollout" } else { "trial" };
+        format!("{what} {purpose} {}", self.plan.name)
+    }
 }
 
 /// A library to install.
@@ -169,7 +180,7 @@ pub struct Trial<'a> {
 impl<'a> Trial<'a> {
     /// Makes the folder of a new trial. Nothing else of the host is changed.
     pub fn create(systemd: &'a Systemd, places: &Places, prepared: Prepared) -> Result<Self, FieldError> {
-        let lock = Lock::take(&places.state, &format!("trial start {}", prepared.plan.name))?;
+        let lock = Lock::take(&places.state, &prepared.label("start"))?;
         let folder = places.trial(&prepared.plan.name);
         if folder.join(PREPARED).exists() {
             return Err(FieldError::Exists { name: prepared.plan.name.clone(), folder });
@@ -201,7 +212,7 @@ impl<'a> Trial<'a> {
         purpose: &str,
     ) -> Result<Self, FieldError> {
         let prepared = read_prepared(places, name)?;
-        let label = format!("trial {purpose} {name}");
+        let label = prepared.label(purpose);
         let lock = if purpose == DEAD_MAN {
             Lock::take(&places.state, &label)?
         } else {

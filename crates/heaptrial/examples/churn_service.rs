@@ -2,7 +2,7 @@
 //!
 //! Environment: `LIVE_BYTES` it keeps allocated (default 1 MiB), `ALLOCATIONS_PER_SECOND` (default 400), and
 //! faults: `START_DELAY_MS` before it reports ready, `NEVER_READY=1`, `FAIL_AFTER_MS` after which it exits with
-//! code 3, `LEAK_BYTES_PER_SECOND`. Two arguments, if given, replace the first two.
+//! code 3, `LEAK_BYTES_PER_SECOND`; with `FAULTS_UNDER` only where `LD_PRELOAD` has that text. Two arguments, if given, replace the first two.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -20,9 +20,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let live_bytes = shape("LIVE_BYTES", 1 << 20)?;
     let per_second = shape("ALLOCATIONS_PER_SECOND", 400)?;
-    let leak_per_second = number("LEAK_BYTES_PER_SECOND")?.unwrap_or(0);
+    let faulty = has_faults();
+    let leak_per_second = number("LEAK_BYTES_PER_SECOND")?.filter(|_| faulty).unwrap_or(0);
     let started = Instant::now();
-    let fail_after = number("FAIL_AFTER_MS")?.map(Duration::from_millis);
+    let fail_after = number("FAIL_AFTER_MS")?.filter(|_| faulty).map(Duration::from_millis);
 
     let mut random = Lcg(u64::from(std::process::id()));
     let mut blocks = Vec::new();
@@ -57,6 +58,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         due += TICK;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
     }
+}
+
+/// Whether faults that are asked for happen.
+fn has_faults() -> bool {
+    let Ok(wanted) = std::env::var("FAULTS_UNDER") else { return true };
+    std::env::var("LD_PRELOAD").is_ok_and(|preload| preload.contains(&wanted))
 }
 
 /// A number from the environment.

@@ -136,7 +136,8 @@ pub(crate) fn kind_of(store: &Store, trial: &TrialRecord) -> Result<Kind, Report
         "lab_command" => Ok(Kind::LabCommand),
         "lab_tor" => Ok(Kind::LabTor),
         "import_torutils" => Ok(Kind::ImportTorutils),
-        "field" => Ok(Kind::Field),
+        // One arm, over services that get its treatment one after the other.
+        "field" | "rollout" => Ok(Kind::Field),
         "host" => Ok(Kind::Host),
         other => Err(ReportError::Kind {
             path: store.path().to_owned(),

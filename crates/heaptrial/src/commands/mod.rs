@@ -8,6 +8,7 @@ mod import;
 mod lab;
 mod preflight;
 mod report;
+mod rollout;
 mod serve;
 mod services;
 mod trial;
@@ -41,6 +42,9 @@ pub enum Command {
     /// Plan a trial on a fleet
     #[command(subcommand)]
     Trial(trial::TrialCommand),
+    /// Bring what a trial measured to all services: canary, waves, gates, rollback
+    #[command(subcommand)]
+    Rollout(rollout::RolloutCommand),
     /// Sample the services of running trials, as a service of this host
     Agent(agent::AgentOptions),
     /// Print a trial's report and write it anew, or compare several trials
@@ -82,6 +86,7 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
         Command::Import(command) => import::run(command, global),
         Command::Export(options) => export::run(&options, global),
         Command::Trial(command) => trial::run(command, global),
+        Command::Rollout(command) => rollout::run(command, global),
         Command::Agent(options) => agent::run(&options, global),
         Command::Report(options) => report::run(&options, global),
         Command::Serve(options) => serve::run(options, global),

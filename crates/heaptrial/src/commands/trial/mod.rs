@@ -1,12 +1,12 @@
 //! `heaptrial trial`: a randomised trial on the services of a fleet.
 
-mod findings;
+pub(super) mod findings;
 mod look;
 mod new;
-mod on_host;
-mod plan;
+pub(super) mod on_host;
+pub(super) mod plan;
 mod power;
-mod start;
+pub(super) mod start;
 mod status;
 mod stop;
 

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use heaptrial_field::{FieldError, News, Outcome, Places, ServiceTreatment, Stage, TrialState, Witness};
+use heaptrial_field::{
+    FieldError, News, Outcome, Places, Prepared, ServiceTreatment, Stage, TrialState, Witness,
+};
 use heaptrial_host::Instant as Moment;
 use heaptrial_model::ServiceName;
 use heaptrial_store::{EventRecord, Store};
@@ -69,6 +71,22 @@ pub fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
         signal_hook::flag::register(signal, flag.clone()).map_err(Failure::failed)?;
     }
     Ok(flag)
+}
+
+/// Why nothing further is restarted, once a signal came.
+pub fn interrupted(flag: &AtomicBool) -> Option<String> {
+    flag.load(Ordering::Relaxed).then(|| "interrupted".to_owned())
+}
+
+/// Refuses to deal with a rollout as with a trial.
+pub fn refuse_rollout(prepared: &Prepared, doing: &str) -> Result<(), Failure> {
+    let name = &prepared.plan.name;
+    match &prepared.rollout {
+        None => Ok(()),
+        Some(_) => Err(Failure::refused(format!(
+            "`{name}` is a rollout and no trial; use `heaptrial rollout {doing} {name}`"
+        ))),
+    }
 }
 
 /// An error of the field as the exit code that it means.

@@ -1,7 +1,7 @@
 //! `heaptrial trial plan`: draws who gets what, shows it, and writes it to a file. Nothing on the host is changed.
 
 mod arms;
-mod family;
+pub mod family;
 mod fleet;
 mod print;
 mod treatments;

@@ -58,6 +58,11 @@ pub struct ResumeOptions {
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = read_plan(&options.plan)?;
     let places = Places::default();
+    if plan.is_edited() {
+        eprintln!(
+            "note: the plan was edited since it was drawn: its assignment is no longer the one that chance made"
+        );
+    }
     if let Ok(state) = read_state(&places, &plan.name) {
         return Err(Failure::refused(already(&plan.name, state.stage)));
     }
@@ -85,7 +90,10 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     )?;
     let database = on_host::database(&places, global);
     let mut trial = Trial::create(&systemd, &places, prepared).map_err(failure_of)?;
-    if let Err(failure) = begin(&database, trial.prepared(), &services) {
+    let command = format!("heaptrial trial start {}", trial.prepared().plan.name);
+    let recorded =
+        Recorded { prepared: trial.prepared(), services: &services, kind: KIND, command: &command };
+    if let Err(failure) = begin(&database, recorded) {
         trial.discard().map_err(failure_of)?;
         return Err(failure);
     }
@@ -98,8 +106,10 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     let places = Places::default();
     let systemd = Systemd::connect().map_err(Failure::refused)?;
     let mut trial = Trial::open(&systemd, &places, &options.trial, "resume").map_err(failure_of)?;
+    on_host::refuse_rollout(trial.prepared(), "resume")?;
     let database = on_host::database(&places, global);
-    begin(&database, trial.prepared(), &[])?;
+    let command = format!("heaptrial trial resume {}", options.trial);
+    begin(&database, Recorded { prepared: trial.prepared(), services: &[], kind: KIND, command: &command })?;
     carry_out(&mut trial, "resume", &database, global)
 }
 
@@ -113,7 +123,7 @@ fn carry_out(
     let count = trial.prepared().services.len();
     let interrupt = on_host::interrupt()?;
     let mut teller = Teller::new(database, &name, count);
-    let outcome = trial.start(&mut teller, &interrupt).map_err(failure_of)?;
+    let outcome = trial.start(&mut teller, &|| on_host::interrupted(&interrupt)).map_err(failure_of)?;
     teller.tell_committed(trial.state());
     if global.json {
         println!("{:#}", on_host::outcome_json(&name, action, &outcome));
@@ -190,7 +200,7 @@ fn obtain(plan: &DrawnPlan, sources: &SourceOptions) -> Result<BTreeMap<String, 
 }
 
 /// The agent's unit, if the host has none from a package.
-fn agent_unit(systemd: &Systemd, places: &Places) -> Result<Option<HostUnit>, Failure> {
+pub fn agent_unit(systemd: &Systemd, places: &Places) -> Result<Option<HostUnit>, Failure> {
     let name = AGENT.parse().map_err(Failure::failed)?;
     let unit = systemd.service(&name).map_err(Failure::failed)?;
     let path = places.unit(AGENT);
@@ -203,7 +213,8 @@ fn agent_unit(systemd: &Systemd, places: &Places) -> Result<Option<HostUnit>, Fa
     Ok((unit.load_state == "not-found" || shared).then_some(HostUnit { name, text }))
 }
 
-fn preflight(
+/// Tells what speaks against the treatments, and refuses what would not take hold.
+pub fn preflight(
     prepared: &Prepared,
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
@@ -223,7 +234,8 @@ fn preflight(
     )))
 }
 
-fn dry_run(prepared: &Prepared, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+/// Shows what would be changed.
+pub fn dry_run(prepared: &Prepared, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     if global.json {
         let value = json!({ "schema_version": 1, "dry_run": true, "services": prepared.services, "libraries": prepared.libraries });
         println!("{value:#}");
@@ -246,8 +258,22 @@ fn dry_run(prepared: &Prepared, global: &GlobalOptions) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records the trial in the host's database before anything is changed; one that is recorded already is left alone.
-fn begin(database: &Path, prepared: &Prepared, services: &[Service]) -> Result<i64, Failure> {
+/// What is recorded in the host's database of a trial or a rollout.
+#[derive(Debug, Clone, Copy)]
+pub struct Recorded<'a> {
+    /// What was frozen.
+    pub prepared: &'a Prepared,
+    /// The services as they are.
+    pub services: &'a [Service],
+    /// `field` or `rollout`.
+    pub kind: &'a str,
+    /// The command that began it.
+    pub command: &'a str,
+}
+
+/// Records it before anything is changed; one that is recorded already is left alone.
+pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
+    let Recorded { prepared, services, kind, command } = recorded;
     let plan = &prepared.plan;
     let mut store = Store::create(database).map_err(Failure::failed)?;
     let same = |record: &&TrialRecord| {
@@ -264,7 +290,7 @@ fn begin(database: &Path, prepared: &Prepared, services: &[Service]) -> Result<i
     let now = Instant::now();
     let trial = NewTrial {
         name: plan.name.clone(),
-        kind: KIND.to_owned(),
+        kind: kind.to_owned(),
         boot_id: facts.boot_id.clone(),
         host_facts: serde_json::to_value(&facts).map_err(Failure::failed)?,
         metric: plan.metric,
@@ -273,7 +299,7 @@ fn begin(database: &Path, prepared: &Prepared, services: &[Service]) -> Result<i
         planned_us: plan.duration.0.as_micros() as i64,
         arms: plan.arms.clone(),
         parameters: json!({ "plan": plan, "started_boottime_us": now.boottime_us }),
-        command: format!("heaptrial trial start {}", plan.name),
+        command: command.to_owned(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         started_wall_us: now.wall_us,
     };

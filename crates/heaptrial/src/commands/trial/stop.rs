@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_field::{FieldError, Places, Stage, Trial, TrialStage, read_state};
+use heaptrial_field::{FieldError, Places, Stage, Trial, TrialStage, read_prepared, read_state};
 use heaptrial_host::Instant;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{HumanDuration, Pace, units};
@@ -49,6 +49,8 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let places = Places::default();
     let name = &options.trial;
     let state = read_state(&places, name).map_err(failure_of)?;
+    let doing = if options.revert { "rollback" } else { "pause" };
+    on_host::refuse_rollout(&read_prepared(&places, name).map_err(failure_of)?, doing)?;
     if state.stage == TrialStage::Reverted {
         println!("trial {name} has ended and everything is as before");
         return Ok(ExitCode::SUCCESS);
@@ -86,7 +88,8 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let mut teller = Teller::new(&database, name, changed);
     end_in_database(&database, name);
     let interrupt = on_host::interrupt()?;
-    let outcome = trial.revert(pace, &mut teller, &interrupt).map_err(failure_of)?;
+    let outcome =
+        trial.revert(pace, &mut teller, &|| on_host::interrupted(&interrupt)).map_err(failure_of)?;
     if global.json {
         println!("{:#}", on_host::outcome_json(name, "revert", &outcome));
     } else if outcome.is_complete() {
@@ -118,7 +121,7 @@ pub fn dead_man(options: &DeadManOptions, global: &GlobalOptions) -> Result<Exit
     let in_flight = trial.state().in_flight().len();
     let mut teller = Teller::new(&database, &options.trial, in_flight);
     let interrupt = on_host::interrupt()?;
-    let outcome = trial.recover(&mut teller, &interrupt).map_err(failure_of)?;
+    let outcome = trial.recover(&mut teller, &|| on_host::interrupted(&interrupt)).map_err(failure_of)?;
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
 }
 

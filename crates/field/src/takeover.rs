@@ -1,0 +1,135 @@
+//! What ended trials and rollouts of this host left in force on a service: a rollout may take its place, and nobody
+//! else's.
+
+use std::path::PathBuf;
+
+use heaptrial_model::ServiceName;
+
+use crate::Places;
+use crate::files::FileState;
+use crate::journal::{Change, Journal};
+use crate::state::{Stage, TrialStage, TrialState};
+use crate::trial::{FieldError, trials};
+
+/// A file that an ended trial left, with what was there before all of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Left {
+    pub(crate) path: PathBuf,
+    pub(crate) origin: FileState,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The files that ended trials other than `own` left on a service. One that somebody changed since is not among them.
+pub(crate) fn left_on(places: &Places, own: &str, service: &ServiceName) -> Result<Vec<Left>, FieldError> {
+    let mut made: Vec<(Change, Journal)> = Vec::new();
+    for name in trials(places).into_iter().filter(|name| name != own) {
+        let folder = places.trial(&name);
+        let state = TrialState::of(&Journal::read(&folder)?);
+        let Some(found) = state.services.get(service).filter(|found| found.stage != Stage::Reverted) else {
+            continue;
+        };
+        if state.stage != TrialStage::Stopped {
+            return Err(FieldError::Stage(format!(
+                "{service} takes part in `{name}`, which has not ended; end that first"
+            )));
+        }
+        for change in &found.changes {
+            made.push((change.clone(), Journal::open(&folder)?));
+        }
+    }
+    let mut paths: Vec<PathBuf> = made.iter().map(|(change, _)| change.path.clone()).collect();
+    paths.sort();
+    paths.dedup();
+    let mut left = Vec::new();
+    for path in paths {
+        let mut state = FileState::read(&path)?;
+        let mut bytes = None;
+        while let Some(at) =
+            made.iter().position(|(change, _)| change.path == path && change.after.is_same(&state))
+        {
+            let (change, journal) = made.swap_remove(at);
+            bytes = Some(match &change.before {
+                FileState::File { sha256, .. } => journal.original(sha256)?,
+                _ => Vec::new(),
+            });
+            state = change.before;
+        }
+        if let Some(bytes) = bytes {
+            left.push(Left { path, origin: state, bytes });
+        }
+    }
+    Ok(left)
+}
+
+/// Whether a file is a timer's that restarts a service.
+pub(crate) fn timer_of(places: &Places, change: &Change) -> Option<ServiceName> {
+    let name = change.path.file_name()?.to_str().filter(|name| name.ends_with(".timer"))?;
+    let own_folder = change.path.parent().is_some_and(|folder| folder == places.units);
+    if own_folder { name.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Event, RolloutStep};
+
+    const SERVICE: &str = "tor@a.service";
+
+    fn file(bytes: &[u8]) -> FileState {
+        FileState::of_root(bytes)
+    }
+
+    /// A trial that changed `path` from one text to another, and ended.
+    fn ended(places: &Places, name: &str, path: &std::path::Path, texts: [&str; 2], end: bool) {
+        let folder = places.trial(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("prepared.json"), "{}").unwrap();
+        let mut journal = Journal::open(&folder).unwrap();
+        journal.save_original(texts[0].as_bytes()).unwrap();
+        let change = Change {
+            path: path.to_owned(),
+            before: if texts[0].is_empty() { FileState::Absent } else { file(texts[0].as_bytes()) },
+            after: file(texts[1].as_bytes()),
+            made_folders: Vec::new(),
+        };
+        let service: ServiceName = SERVICE.parse().unwrap();
+        let arm = "a".to_owned();
+        let intent = Event::Intent { service: service.clone(), arm, changes: vec![change], life: None };
+        journal.append(intent).unwrap();
+        journal.append(Event::Rollout { step: RolloutStep::Paused }).unwrap();
+        if end {
+            journal.append(Event::Ended { reverted: false }).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_ended_trials_left_is_traced_to_what_was_there_before_all_of_them() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: files of root's are compared by owner; run as root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places {
+            state: dir.path().join("state"),
+            libraries: dir.path().join("lib"),
+            units: dir.path().join("units"),
+        };
+        let path = dir.path().join("drop-in.conf");
+        let service: ServiceName = SERVICE.parse().unwrap();
+        ended(&places, "first", &path, ["", "one"], true);
+        ended(&places, "second", &path, ["one", "two"], true);
+        crate::files::put(&path, &file(b"two"), b"two").unwrap();
+        let left = left_on(&places, "own", &service).unwrap();
+        assert_eq!(left.len(), 1);
+        assert_eq!((&left[0].origin, left[0].bytes.as_slice()), (&FileState::Absent, b"".as_slice()));
+        assert!(left_on(&places, "own", &"tor@b.service".parse().unwrap()).unwrap().is_empty());
+
+        // What somebody else wrote since is nobody's to replace.
+        crate::files::put(&path, &file(b"by hand"), b"by hand").unwrap();
+        assert!(left_on(&places, "own", &service).unwrap().is_empty());
+
+        ended(&places, "third", &path, ["two", "three"], false);
+        let error = left_on(&places, "own", &service).unwrap_err();
+        assert!(error.to_string().contains("`third`, which has not ended"), "{error}");
+    }
+}

@@ -1,0 +1,201 @@
+//! `heaptrial rollout pause`, `resume` and `rollback`.
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use heaptrial_field::{Lock, Places, Stage, Trial, TrialStage, read_prepared, read_state};
+use heaptrial_host::systemd::Systemd;
+use heaptrial_model::{HumanDuration, Pace, ServiceName, units};
+use heaptrial_rollout::{Rollout, RolloutPlan, pause as mark, read_plan};
+use serde_json::json;
+
+use super::carry_out::{carry_out, end_in_database};
+use super::observe::Watcher;
+use super::start::record;
+use crate::commands::trial::on_host::{self, Teller, failure_of};
+use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::options::GlobalOptions;
+
+/// Which rollout.
+#[derive(Debug, Args)]
+pub struct NameOptions {
+    /// The rollout's name
+    #[arg(value_name = "NAME")]
+    rollout: String,
+}
+
+/// Which rollout, and how much of it.
+#[derive(Debug, Args)]
+pub struct RollbackOptions {
+    /// The rollout's name
+    #[arg(value_name = "NAME")]
+    rollout: String,
+    /// Only the services of this wave, counted from 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    wave: Option<u32>,
+    /// From one service's restart to the next one's, in place of the rollout's own
+    #[arg(long, value_name = "DURATION")]
+    pause: Option<HumanDuration>,
+    /// Services that are being restarted at any time, in place of the rollout's own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    at_once: Option<u32>,
+    /// Roll back without asking
+    #[arg(long)]
+    yes: bool,
+    /// Show what would be changed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Asks the process that works on a rollout to pause.
+pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    on_host::require_root("rollout pause")?;
+    let places = Places::default();
+    let name = &options.rollout;
+    plan_of(&places, name)?;
+    let state = read_state(&places, name).map_err(failure_of)?;
+    if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted) {
+        return Err(Failure::refused(format!("rollout `{name}` is over; there is nothing to pause")));
+    }
+    mark(&places, name, true).map_err(Failure::failed)?;
+    let at_work = Lock::is_held(&places.state);
+    if global.json {
+        println!(
+            "{:#}",
+            json!({ "schema_version": 1, "rollout": name, "paused": true, "process_at_work": at_work })
+        );
+    } else if at_work {
+        println!(
+            "rollout {name}: pausing; what is being restarted is still brought to a known state. `heaptrial rollout resume {name}` goes on"
+        );
+    } else {
+        println!(
+            "rollout {name}: paused (no process works on it); `heaptrial rollout resume {name}` goes on"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Goes on with a rollout.
+pub fn resume(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    on_host::require_root("rollout resume")?;
+    let places = Places::default();
+    let plan = plan_of(&places, &options.rollout)?;
+    let systemd = Systemd::connect().map_err(Failure::refused)?;
+    let mut trial = Trial::open(&systemd, &places, &options.rollout, "resume").map_err(failure_of)?;
+    let database = on_host::database(&places, global);
+    record(&database, trial.prepared(), &[], "resume")?;
+    carry_out(&mut trial, plan, &places, &database, global)
+}
+
+/// Puts services back.
+pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let places = Places::default();
+    let name = &options.rollout;
+    let plan = plan_of(&places, name)?;
+    let wanted = services_of(&plan, options.wave)?;
+    let state = read_state(&places, name).map_err(failure_of)?;
+    if state.stage == TrialStage::Reverted {
+        println!("rollout {name} was rolled back and everything is as before");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let changed: Vec<&ServiceName> = wanted
+        .iter()
+        .filter(|service| state.services.get(*service).is_some_and(|found| found.stage != Stage::Reverted))
+        .collect();
+    if options.dry_run {
+        for service in changed {
+            println!("would put back {service}");
+            for change in &state.services[service].changes {
+                println!("  {}", change.path.display());
+            }
+        }
+        println!("nothing was changed");
+        return Ok(ExitCode::SUCCESS);
+    }
+    on_host::require_root("rollout rollback")?;
+    on_host::confirm(
+        &format!(
+            "This puts back the files of {} and restarts them.",
+            units::counted(changed.len(), "service")
+        ),
+        options.yes,
+    )?;
+    let systemd = Systemd::connect().map_err(Failure::refused)?;
+    // A process that works on it would go on with the next wave.
+    mark(&places, name, true).map_err(Failure::failed)?;
+    let mut trial = Trial::open(&systemd, &places, name, "rollback").map_err(failure_of)?;
+    let planned = trial.prepared().plan.pace;
+    let pace = Pace {
+        pause: options.pause.unwrap_or(planned.pause),
+        at_once: options.at_once.unwrap_or(planned.at_once),
+        ..planned
+    };
+    let database = on_host::database(&places, global);
+    let mut teller = Teller::new(&database, name, changed.len());
+    let interrupt = on_host::interrupt()?;
+    let (done, stuck, remaining) = match options.wave {
+        None => {
+            end_in_database(&database, name);
+            let halt = || on_host::interrupted(&interrupt);
+            let outcome = trial.revert(pace, &mut teller, &halt).map_err(failure_of)?;
+            (outcome.done, outcome.stuck, outcome.remaining)
+        }
+        Some(wave) => {
+            let stuck =
+                one_wave(&mut trial, plan, &places, (wave as usize - 1, pace), &mut teller, &interrupt)?;
+            let left = wanted.iter().filter(|service| {
+                trial.state().services.get(*service).is_some_and(|found| found.stage != Stage::Reverted)
+            });
+            let left = left.count();
+            (changed.len() - left, stuck.clone(), left - stuck.len())
+        }
+    };
+    if global.json {
+        let stuck: Vec<_> =
+            stuck.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect();
+        println!(
+            "{:#}",
+            json!({ "schema_version": 1, "rollout": name, "put_back": done, "not_put_back": stuck, "remaining": remaining })
+        );
+    } else if stuck.is_empty() && remaining == 0 {
+        println!("rollout {name}: {} as before the rollout", units::counted(done, "service"));
+    } else {
+        println!(
+            "rollout {name}: {} as before, {} could not be put back, {remaining} not reached; the same command goes on",
+            units::counted(done, "service"),
+            stuck.len()
+        );
+    }
+    let well = stuck.is_empty() && remaining == 0;
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+}
+
+fn one_wave(
+    trial: &mut Trial<'_>,
+    plan: RolloutPlan,
+    places: &Places,
+    (wave, pace): (usize, Pace),
+    teller: &mut Teller,
+    interrupt: &AtomicBool,
+) -> Result<Vec<(ServiceName, String)>, Failure> {
+    let name = trial.prepared().plan.name.clone();
+    let mut watcher = Watcher::new(Default::default(), &name, None);
+    let mut rollout = Rollout::new(trial, plan, places.clone(), &mut watcher, teller, interrupt);
+    rollout.roll_back_wave(wave, pace).map_err(failure_of)
+}
+
+fn plan_of(places: &Places, name: &str) -> Result<RolloutPlan, Failure> {
+    let prepared = read_prepared(places, name).map_err(failure_of)?;
+    read_plan(&prepared).map_err(Failure::refused)
+}
+
+fn services_of(plan: &RolloutPlan, wave: Option<u32>) -> Result<Vec<ServiceName>, Failure> {
+    match wave {
+        None => Ok(plan.waves.concat()),
+        Some(number) => plan.waves.get(number as usize - 1).cloned().ok_or_else(|| {
+            Failure::usage(format!("there is no wave {number}; the rollout has {}", plan.waves.len()))
+        }),
+    }
+}

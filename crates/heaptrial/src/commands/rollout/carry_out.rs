@@ -1,0 +1,110 @@
+//! Running a rollout in this process, and telling how that ended.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use heaptrial_field::{Places, Trial};
+use heaptrial_host::Instant;
+use heaptrial_rollout::{Ending, Rollout, RolloutPlan, pause};
+use heaptrial_store::Store;
+use serde_json::json;
+
+use super::observe::Watcher;
+use crate::commands::trial::on_host::{self, Teller, failure_of};
+use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::options::GlobalOptions;
+
+/// A paused rollout is no failure, and not done either.
+const PAUSED: u8 = 4;
+
+/// Goes on with a rollout until it ends, stops or is paused.
+pub fn carry_out(
+    trial: &mut Trial<'_>,
+    plan: RolloutPlan,
+    places: &Places,
+    database: &Path,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    let name = trial.prepared().plan.name.clone();
+    let count = trial.prepared().services.len();
+    pause(places, &name, false).map_err(Failure::failed)?;
+    let interrupt = on_host::interrupt()?;
+    let mut teller = Teller::new(database, &name, count);
+    let mut watcher = Watcher::new(database.to_owned(), &name, plan.forecast.clone());
+    let waves = plan.waves.len();
+    let mut rollout = Rollout::new(trial, plan, places.clone(), &mut watcher, &mut teller, &interrupt);
+    let ending = rollout.go().map_err(failure_of)?;
+    if ending == Ending::Complete {
+        end_in_database(database, &name);
+    }
+    if global.json {
+        println!("{:#}", as_json(&name, &ending));
+    } else {
+        print!("{}", told(&name, &ending, count, waves));
+    }
+    Ok(match ending {
+        Ending::Complete => ExitCode::SUCCESS,
+        Ending::Paused => ExitCode::from(PAUSED),
+        Ending::Stopped { .. } | Ending::Interrupted => ExitCode::from(GENERAL_FAILURE),
+    })
+}
+
+fn told(name: &str, ending: &Ending, count: usize, waves: usize) -> String {
+    let go_on = format!(
+        "`heaptrial rollout resume {name}` goes on; `heaptrial rollout rollback {name}` puts everything back"
+    );
+    match ending {
+        Ending::Complete => format!(
+            "rollout {name}: {waves} waves passed, {} run what was measured; `heaptrial watch start {name}` keeps an eye on them\n",
+            heaptrial_model::units::counted(count, "service")
+        ),
+        Ending::Paused => format!("rollout {name}: paused; {go_on}\n"),
+        Ending::Interrupted => format!("rollout {name}: interrupted; {go_on}\n"),
+        Ending::Stopped { wave, reasons, stuck } => {
+            let mut text =
+                format!("rollout {name}: STOPPED in wave {} of {waves}, which was put back\n", wave + 1);
+            for reason in reasons {
+                text += &format!("  {reason}\n");
+            }
+            for (service, why) in stuck {
+                text += &format!("  {service} COULD NOT BE PUT BACK: {why}\n");
+            }
+            text + &go_on + "\n"
+        }
+    }
+}
+
+fn as_json(name: &str, ending: &Ending) -> serde_json::Value {
+    let (word, wave, reasons, stuck) = match ending {
+        Ending::Complete => ("complete", None, Vec::new(), Vec::new()),
+        Ending::Paused => ("paused", None, Vec::new(), Vec::new()),
+        Ending::Interrupted => ("interrupted", None, Vec::new(), Vec::new()),
+        Ending::Stopped { wave, reasons, stuck } => {
+            let stuck =
+                stuck.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect();
+            ("stopped", Some(wave + 1), reasons.clone(), stuck)
+        }
+    };
+    json!({
+        "schema_version": 1,
+        "rollout": name,
+        "ending": word,
+        "wave": wave,
+        "reasons": reasons,
+        "not_put_back": stuck,
+    })
+}
+
+/// The agent need not sample the services of a rollout that is over.
+pub fn end_in_database(database: &Path, name: &str) {
+    let ended = Store::create(database).and_then(|mut store| {
+        let running = store.running_trials()?;
+        match running.iter().find(|record| record.plan.name == name) {
+            Some(record) => store.end_trial(record.id, Instant::now().wall_us, "completed"),
+            None => Ok(()),
+        }
+    });
+    if let Err(error) = ended {
+        eprintln!("warning: {error}; the rollout goes on in the database");
+    }
+}

@@ -1,0 +1,42 @@
+//! `heaptrial rollout`: a measured treatment for all services, in waves with gates.
+
+mod act;
+mod carry_out;
+mod mitigations;
+mod observe;
+mod start;
+mod status;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// What to do with rollouts.
+#[derive(Debug, Subcommand)]
+pub enum RolloutCommand {
+    /// Give services what a trial measured: a canary first, then waves, each behind a gate
+    Start(Box<start::StartOptions>),
+    /// Tell where a rollout stands
+    Status(status::StatusOptions),
+    /// Stop before the next restart; what was changed stays
+    Pause(act::NameOptions),
+    /// Go on at the wave at which a rollout was paused, stopped or cut short
+    Resume(act::NameOptions),
+    /// Put services back as they were before the rollout, all or those of one wave
+    Rollback(act::RollbackOptions),
+}
+
+/// Runs one of the commands.
+pub fn run(command: RolloutCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    match command {
+        RolloutCommand::Start(options) => start::start(&options, global),
+        RolloutCommand::Status(options) => status::run(&options, global),
+        RolloutCommand::Pause(options) => act::pause(&options, global),
+        RolloutCommand::Resume(options) => act::resume(&options, global),
+        RolloutCommand::Rollback(options) => act::rollback(&options, global),
+    }
+}

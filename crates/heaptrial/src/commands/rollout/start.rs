@@ -1,0 +1,416 @@
+//! `heaptrial rollout start`.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_allocator::{Catalog, Obtained};
+use heaptrial_discovery::Service;
+use heaptrial_field::{
+    Places, Prepared, ServiceTreatment, Trial, TrialStage, is_as_wanted, prepare, read_prepared, read_state,
+};
+use heaptrial_host::systemd::Systemd;
+use heaptrial_host::{HostRoot, host_name};
+use heaptrial_model::{AllocatorSpec, HumanDuration, Pace, ServiceName, ServicePattern, TrialName, units};
+use heaptrial_plan::{Assignment, Build, DrawnPlan};
+use heaptrial_rollout::{Before, Limits, QuietHours, RolloutPlan, WaveSizes, split};
+
+use super::carry_out::carry_out;
+use super::mitigations;
+use super::observe;
+use super::target::{self, Target};
+use crate::commands::allocators::{SourceOptions, obtain_error_code};
+use crate::commands::trial::on_host::{self, failure_of};
+use crate::commands::trial::plan::family::families;
+use crate::commands::trial::start::{Recorded, agent_unit, begin, dry_run, preflight};
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// Kind of a rollout in the database.
+const KIND: &str = "rollout";
+/// What is decided by chance is told again by this number.
+const SEED: u64 = 1;
+
+/// What is rolled out, to which services, and how carefully.
+#[derive(Debug, Args)]
+pub struct StartOptions {
+    /// An ended trial of this host that measured it
+    #[arg(value_name = "TRIAL", required_unless_present = "allocator")]
+    trial: Option<String>,
+    /// Which arm of the trial
+    #[arg(long, value_name = "ARM")]
+    arm: Option<String>,
+    /// An allocator in place of a trial's arm; needs --services
+    #[arg(long, value_name = "SPEC", conflicts_with_all = ["trial", "arm"])]
+    allocator: Option<AllocatorSpec>,
+    /// Which services, such as 'tor@*'; those of the trial without it
+    #[arg(long, value_name = "PATTERN", num_args = 1..)]
+    services: Vec<ServicePattern>,
+    /// The rollout's name [default: TRIAL-rollout]
+    #[arg(long, value_name = "NAME")]
+    name: Option<TrialName>,
+    /// Services of the first wave
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    canary: u32,
+    /// Share of all services that run it after each further wave
+    #[arg(long, value_name = "LIST", default_value = "5%,25%,100%")]
+    waves: WaveSizes,
+    /// How long each wave is watched before the next; of further waves the last of them
+    #[arg(long, value_name = "LIST", default_value = "1d", value_delimiter = ',')]
+    soak: Vec<HumanDuration>,
+    /// How long is waited after that for data that a gate misses, before it stops
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    patience: HumanDuration,
+    /// From one service's restart to the next one's, at least
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    pause: HumanDuration,
+    /// Services that are down or not yet healthy at any time, at most; two of one family never are
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    at_once: u32,
+    /// A service that is not healthy this long after its restart has failed
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    health_timeout: HumanDuration,
+    /// A healthy service must stay so for this long before it counts
+    #[arg(long, value_name = "DURATION", default_value = "3s")]
+    settle: HumanDuration,
+    /// Failed services over the whole rollout after which it stops
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    failure_budget: u32,
+    /// Restarts that it may cause in all [default: 2 for each service, and 4]
+    #[arg(long, value_name = "N")]
+    restart_budget: Option<u32>,
+    /// Crashes and OOM kills of changed services, all together, that it may go on with
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    crashes: u32,
+    /// Hours of the day in which nothing is restarted, in the host's time zone, such as 08:00-20:00
+    #[arg(long, value_name = "FROM-TO")]
+    quiet_hours: Option<QuietHours>,
+    /// Do not put the first canary back once to prove that it can be
+    #[arg(long)]
+    no_rollback_proof: bool,
+    /// Roll out a build that no trial of this host measured
+    #[arg(long)]
+    unmeasured: bool,
+    /// Hold memory to what each service used before, and not to the trial's forecast
+    #[arg(long)]
+    no_forecast: bool,
+    /// Show memory and heap security of the trial's arms side by side, and ask
+    #[arg(long)]
+    secure: bool,
+    /// Start without asking
+    #[arg(long)]
+    yes: bool,
+    /// Show what would be changed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not install and start the agent that samples the services
+    #[arg(long)]
+    no_agent: bool,
+    #[command(flatten)]
+    sources: SourceOptions,
+}
+
+/// Starts a rollout.
+pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let places = Places::default();
+    let database = on_host::database(&places, global);
+    let target = target_of(options, &places, &database)?;
+    if !options.dry_run {
+        on_host::require_root("rollout start")?;
+    }
+    let name = name_of(options, &target, &places)?;
+    let systemd = Systemd::connect().map_err(Failure::refused)?;
+    let services = heaptrial_discovery::services(&systemd, &target.patterns).map_err(Failure::failed)?;
+    if services.is_empty() {
+        return Err(Failure::refused(format!(
+            "no loaded service matches {}; `heaptrial services` shows what there is",
+            target.patterns.join(" ")
+        )));
+    }
+    let obtained = obtain(&target, &options.sources)?;
+    let measured = measured(options, &target, &places, &obtained)?;
+    let drawn = drawn(options, &target, name.as_str(), &services, &obtained)?;
+    let agent = if options.no_agent { None } else { agent_unit(&systemd, &places)? };
+    let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
+    let whole = prepare(&drawn, &host, &services, &obtained, &places, agent).map_err(Failure::refused)?;
+    let (prepared, plan) = frozen(options, &target, measured, whole, &services, &places)?;
+    if plan.waves.is_empty() {
+        println!(
+            "nothing to do: {} already what arm {} wants",
+            if plan.already.len() == 1 {
+                "1 service runs".to_owned()
+            } else {
+                format!("{} services run", plan.already.len())
+            },
+            plan.arm
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    preflight(&prepared, &services, &obtained)?;
+    tell(options, &target, &plan, &services);
+    if options.dry_run {
+        return dry_run(&prepared, global);
+    }
+    on_host::confirm(
+        &format!(
+            "This restarts {} of this host in {} waves and changes files of systemd and Tor.",
+            units::counted(prepared.services.len(), "service"),
+            plan.waves.len()
+        ),
+        options.yes,
+    )?;
+    let mut trial = Trial::create(&systemd, &places, prepared).map_err(failure_of)?;
+    if let Err(failure) = record(&database, trial.prepared(), &services, "start") {
+        trial.discard().map_err(failure_of)?;
+        return Err(failure);
+    }
+    carry_out(&mut trial, plan, &places, &database, global)
+}
+
+fn target_of(options: &StartOptions, places: &Places, database: &Path) -> Result<Target, Failure> {
+    match (&options.trial, &options.allocator) {
+        (Some(trial), _) => {
+            if options.secure && options.arm.is_none() {
+                let prepared = read_prepared(places, trial).map_err(failure_of)?;
+                print!("{}", mitigations::side_by_side(&prepared, None));
+            }
+            target::of_trial(places, database, trial, options.arm.as_deref(), &options.services)
+        }
+        (None, Some(spec)) => target::of_spec(spec, &options.services),
+        (None, None) => Err(Failure::usage("name a trial, or an allocator with --allocator")),
+    }
+}
+
+/// The rollout's name: the one given, or the first free one after the trial's.
+fn name_of(options: &StartOptions, target: &Target, places: &Places) -> Result<TrialName, Failure> {
+    let stem = match (&options.name, &target.trial) {
+        (Some(name), _) => name.to_string(),
+        (None, Some(trial)) => format!("{}-rollout", trial.plan.name),
+        (None, None) => {
+            let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+            format!("rollout-{}", target.arm.name.chars().map(plain).collect::<String>())
+        }
+    };
+    for number in 1.. {
+        let name = if number == 1 { stem.clone() } else { format!("{stem}-{number}") };
+        match read_state(places, &name) {
+            Err(_) => return name.parse().map_err(Failure::usage),
+            Ok(state)
+                if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted)
+                    && options.name.is_none() => {}
+            Ok(_) => {
+                return Err(Failure::refused(format!(
+                    "`{name}` is on this host already; `heaptrial rollout resume {name}` goes on with it, `heaptrial rollout rollback {name}` puts it back, --name gives another name"
+                )));
+            }
+        }
+    }
+    Err(Failure::failed("no free name is left"))
+}
+
+fn obtain(target: &Target, sources: &SourceOptions) -> Result<BTreeMap<String, Obtained>, Failure> {
+    let Some(spec) = &target.arm.treatment.allocator else { return Ok(BTreeMap::new()) };
+    let resolved = Catalog::builtin().resolve(spec).map_err(Failure::refused)?;
+    let found = sources
+        .obtainer(None)?
+        .obtain(&resolved)
+        .map_err(|error| Failure { code: obtain_error_code(&error), report: miette::miette!("{error}") })?;
+    Ok(BTreeMap::from([(target.arm.name.clone(), found)]))
+}
+
+/// Whether this very build was measured; refuses one that was not, unless that is wanted.
+fn measured(
+    options: &StartOptions,
+    target: &Target,
+    places: &Places,
+    obtained: &BTreeMap<String, Obtained>,
+) -> Result<bool, Failure> {
+    let library = obtained.get(&target.arm.name).filter(|obtained| obtained.library.is_some());
+    let measured = match library {
+        Some(library) => {
+            target::is_proved(target, places, obtained)
+                || target::measured_in(places, &library.sha256).is_some()
+        }
+        None => target.trial.is_some() && target::is_proved(target, places, obtained),
+    };
+    if measured || options.unmeasured {
+        return Ok(measured);
+    }
+    let what = library.map_or("this treatment".to_owned(), |library| format!("the build {}", library.sha256));
+    Err(Failure::refused(format!(
+        "no trial of this host measured {what} of {}. A build flag can matter more than the version: mimalloc 2.0.9 in secure mode used three times the memory of the plain build. Measure it with `heaptrial trial`, or say --unmeasured, which reports will tell",
+        target.arm.name
+    )))
+}
+
+/// A plan of one arm over all services, for the transaction.
+fn drawn(
+    options: &StartOptions,
+    target: &Target,
+    name: &str,
+    services: &[Service],
+    obtained: &BTreeMap<String, Obtained>,
+) -> Result<DrawnPlan, Failure> {
+    let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
+    let relays: Vec<_> = services.iter().map(|service| service.relay.as_ref()).collect();
+    let assignments = services.iter().zip(families(&relays)).map(|(service, family)| Assignment {
+        service: service.name().clone(),
+        host: host.clone(),
+        arm: target.arm.name.clone(),
+        block: 0,
+        stratum: "all".to_owned(),
+        family,
+    });
+    let own = obtained.get(&target.arm.name).and_then(|obtained| {
+        let file = obtained.library.as_ref()?.file_name()?.to_string_lossy().into_owned();
+        let version = obtained.version.as_ref().map(ToString::to_string);
+        Some(Build { sha256: obtained.sha256.clone(), version, file })
+    });
+    // What the trial's plan was drawn for, unless another build is wanted.
+    let build = if options.unmeasured { own } else { target.build.clone().or(own) };
+    let soak: std::time::Duration = options.soak.iter().map(|soak| soak.0).sum();
+    let mut plan = DrawnPlan {
+        name: name.to_owned(),
+        id: String::new(),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: SEED,
+        metric: target.metric,
+        duration: HumanDuration(soak),
+        looks: Vec::new(),
+        pace: Pace {
+            at_once: options.at_once,
+            pause: options.pause,
+            health_timeout: options.health_timeout,
+            settle: options.settle,
+            failure_budget: options.failure_budget,
+        },
+        arms: vec![target.arm.clone()],
+        builds: build.into_iter().map(|build| (target.arm.name.clone(), build)).collect(),
+        services: assignments.collect(),
+    };
+    // Two rollouts of one name and plan, the first of them rolled back, are two.
+    plan.seed = heaptrial_host::Instant::now().wall_us.unsigned_abs();
+    plan.id = plan.digest();
+    Ok(plan)
+}
+
+/// What is frozen: the services that are not yet as wanted, in waves.
+fn frozen(
+    options: &StartOptions,
+    target: &Target,
+    measured: bool,
+    whole: Prepared,
+    services: &[Service],
+    places: &Places,
+) -> Result<(Prepared, RolloutPlan), Failure> {
+    let is_there = |treatment: &ServiceTreatment| {
+        let found = services.iter().find(|service| *service.name() == treatment.service);
+        found.is_some_and(|service| is_as_wanted(service, treatment, places))
+    };
+    let (already, open): (Vec<ServiceTreatment>, Vec<ServiceTreatment>) =
+        whole.services.into_iter().partition(is_there);
+    let names: Vec<ServiceName> = open.iter().map(|treatment| treatment.service.clone()).collect();
+    let sizes = WaveSizes { canary: options.canary, ..options.waves.clone() };
+    let waves = split(&names, &sizes, SEED);
+    let order: Vec<ServiceName> = waves.concat();
+    let mut treatments = open;
+    treatments.sort_by_key(|treatment| order.iter().position(|name| *name == treatment.service));
+    let forecast = match (options.no_forecast || options.unmeasured, names.is_empty()) {
+        (false, false) => Some(target::forecast(target).map_err(|why| {
+            Failure::refused(format!(
+                "gates hold memory to the trial's forecast, and there is none: {why}. --no-forecast holds it to what each service used before"
+            ))
+        })?),
+        _ => None,
+    };
+    let plan = RolloutPlan {
+        trial: target.trial.as_ref().map(|trial| trial.plan.name.clone()),
+        arm: target.arm.name.clone(),
+        measured,
+        sizes,
+        seed: SEED,
+        already: already.into_iter().map(|treatment| treatment.service).collect(),
+        soak: options.soak.clone(),
+        patience: options.patience,
+        prove_rollback: !options.no_rollback_proof,
+        quiet_hours: options.quiet_hours,
+        limits: Limits {
+            restarts: options.restart_budget.unwrap_or(2 * names.len() as u32 + 4),
+            crashes: options.crashes,
+        },
+        forecast,
+        before: names.iter().map(|name| (name.clone(), before(target, services, name))).collect(),
+        waves,
+    };
+    let rollout = serde_json::to_value(&plan).map_err(Failure::failed)?;
+    Ok((Prepared { services: treatments, rollout: Some(rollout), ..whole }, plan))
+}
+
+/// From the trial's readings, or from what it uses now.
+fn before(target: &Target, services: &[Service], name: &ServiceName) -> Before {
+    let of_trial = target.fleet.as_ref().and_then(|fleet| {
+        fleet.services.iter().find(|service| service.name == name.as_str()).map(observe::before)
+    });
+    let now = || {
+        let service = services.iter().find(|service| service.name() == name)?;
+        Some(service.process.as_ref()?.sample.rss_bytes as f64)
+    };
+    let known = of_trial.unwrap_or_default();
+    Before { bytes: known.bytes.or_else(now), ..known }
+}
+
+fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, services: &[Service]) {
+    if let (true, Some(trial)) = (options.secure, &target.trial) {
+        print!("{}", mitigations::side_by_side(trial, target.fleet.as_ref()));
+    }
+    if let Some(to) = &target.arm.treatment.allocator {
+        let mut present: Vec<AllocatorSpec> = services
+            .iter()
+            .filter_map(|service| service.process.as_ref()?.identity.as_ref())
+            .map(|identity| AllocatorSpec::family(&identity.family))
+            .collect();
+        present.sort_by_key(ToString::to_string);
+        present.dedup();
+        for warning in mitigations::warnings(&present, to) {
+            eprintln!("warning: {warning}");
+        }
+    }
+    if !plan.measured {
+        eprintln!("warning: this build was not measured in a trial of this host, and the report will say so");
+    }
+    for (number, wave) in plan.waves.iter().enumerate() {
+        let names: Vec<&str> = wave.iter().take(4).map(ServiceName::as_str).collect();
+        let more = if wave.len() > 4 { ", ..." } else { "" };
+        eprintln!(
+            "wave {}: {} ({}{more}), then watched for {}",
+            number + 1,
+            units::counted(wave.len(), "service"),
+            names.join(", "),
+            plan.soak_of(number)
+        );
+    }
+    if !plan.already.is_empty() && std::io::stderr().is_terminal() {
+        eprintln!("left alone, since they run it already: {}", plan.already.len());
+    }
+}
+
+/// Records a rollout in the database; what stands there is left alone.
+pub fn record(
+    database: &Path,
+    prepared: &Prepared,
+    services: &[Service],
+    action: &str,
+) -> Result<(), Failure> {
+    let command = format!("heaptrial rollout {action} {}", prepared.plan.name);
+    let id = begin(database, Recorded { prepared, services, kind: KIND, command: &command })?;
+    let plan = heaptrial_rollout::read_plan(prepared).map_err(Failure::refused)?;
+    if !plan.measured && action == "start" {
+        let text = "rolled out with --unmeasured: no trial of this host measured this build";
+        let mut store = heaptrial_store::Store::create(database).map_err(Failure::failed)?;
+        let now = heaptrial_host::Instant::now().wall_us;
+        store.add_event(id, None, now, "note", text).map_err(Failure::failed)?;
+    }
+    Ok(())
+}

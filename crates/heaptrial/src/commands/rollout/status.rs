@@ -1,0 +1,188 @@
+//! `heaptrial rollout status`: where rollouts stand on this host.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_field::{
+    Lock, Places, Prepared, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
+};
+use heaptrial_model::units;
+use heaptrial_rollout::{Progress, RolloutPlan, WaveStage, paused, read_plan};
+use serde_json::{Value, json};
+
+use crate::commands::trial::on_host::failure_of;
+use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::options::GlobalOptions;
+
+/// Which rollout.
+#[derive(Debug, Args)]
+pub struct StatusOptions {
+    /// The rollout's name; without it all rollouts of this host
+    #[arg(value_name = "NAME")]
+    rollout: Option<String>,
+}
+
+/// What is shown of a rollout.
+struct Status {
+    prepared: Prepared,
+    state: TrialState,
+    plan: RolloutPlan,
+    progress: Progress,
+    paused: bool,
+    at_work: bool,
+}
+
+/// Prints where rollouts stand.
+pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let places = Places::default();
+    let names = match &options.rollout {
+        Some(name) => vec![name.clone()],
+        None => trials(&places)
+            .into_iter()
+            .filter(|name| read_prepared(&places, name).is_ok_and(|prepared| prepared.rollout.is_some()))
+            .collect(),
+    };
+    let mut found = Vec::new();
+    for name in &names {
+        found.push(Status::read(&places, name)?);
+    }
+    if global.json {
+        let list: Vec<Value> = found.iter().map(Status::json).collect();
+        println!("{:#}", json!({ "schema_version": 1, "rollouts": list }));
+    } else if found.is_empty() {
+        println!("no rollout on this host; `heaptrial rollout start TRIAL --arm ARM` begins one");
+    }
+    for status in found.iter().filter(|_| !global.json) {
+        print!("{}", status.text());
+    }
+    let well = found.iter().all(Status::is_well);
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+}
+
+impl Status {
+    fn read(places: &Places, name: &str) -> Result<Self, Failure> {
+        let prepared = read_prepared(places, name).map_err(failure_of)?;
+        let plan = read_plan(&prepared).map_err(Failure::refused)?;
+        let state = read_state(places, name).map_err(failure_of)?;
+        Ok(Self {
+            progress: Progress::of(&state, plan.waves.len()),
+            paused: paused(places, name),
+            at_work: Lock::is_held(&places.state),
+            prepared,
+            state,
+            plan,
+        })
+    }
+
+    fn is_well(&self) -> bool {
+        let troubled = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
+        troubled == 0 && !matches!(self.word(), "stopped" | "cut short")
+    }
+
+    fn word(&self) -> &'static str {
+        match self.state.stage {
+            TrialStage::Reverted => "rolled back",
+            TrialStage::Reverting => "being rolled back",
+            TrialStage::Stopped if self.progress.current().is_none() => "complete",
+            TrialStage::Stopped => "complete but for waves that were rolled back",
+            TrialStage::Planned => "not begun",
+            _ if self.progress.waves.contains(&WaveStage::Stopped) => "stopped",
+            _ if self.paused => "paused",
+            _ if self.at_work => "in progress",
+            _ => "cut short",
+        }
+    }
+
+    fn wave_counts(&self, wave: usize) -> (usize, usize) {
+        let services = &self.plan.waves[wave];
+        let committed = services.iter().filter(|service| {
+            self.state.services.get(*service).is_some_and(|found| found.stage == Stage::Committed)
+        });
+        (committed.count(), services.len())
+    }
+
+    fn json(&self) -> Value {
+        let waves: Vec<Value> = (0..self.plan.waves.len())
+            .map(|wave| {
+                let (committed, services) = self.wave_counts(wave);
+                json!({
+                    "wave": wave + 1,
+                    "stage": self.progress.waves[wave],
+                    "services": services,
+                    "in_force": committed,
+                    "soak_seconds": self.plan.soak_of(wave).0.as_secs_f64(),
+                    "evidence": self.progress.evidence[wave],
+                    "names": self.plan.waves[wave],
+                })
+            })
+            .collect();
+        json!({
+            "rollout": self.prepared.plan.name,
+            "id": self.prepared.plan.id,
+            "trial": self.plan.trial,
+            "arm": self.plan.arm,
+            "measured": self.plan.measured,
+            "standing": self.word(),
+            "rollback_proved": self.progress.rollback_proved,
+            "waves": waves,
+            "already": self.plan.already,
+            "restarts": self.state.restarts,
+            "restart_budget": self.plan.limits.restarts,
+            "reasons": self.progress.reasons,
+            "interrupted": self.state.interrupted,
+            "services": self.state.services,
+        })
+    }
+
+    fn text(&self) -> String {
+        let name = &self.prepared.plan.name;
+        let mut text = format!("rollout {name}: {}, {}", self.plan.arm, self.word());
+        text += match &self.plan.trial {
+            Some(trial) if self.plan.measured => format!("; measured in trial {trial}\n"),
+            _ if self.plan.measured => "; this build was measured on this host\n".to_owned(),
+            _ => "; this build was NOT measured in a trial of this host\n".to_owned(),
+        }
+        .as_str();
+        for (wave, stage) in self.progress.waves.iter().enumerate() {
+            let (committed, services) = self.wave_counts(wave);
+            text += &format!(
+                "  wave {}: {committed} of {} in force, {}\n",
+                wave + 1,
+                units::counted(services, "service"),
+                stage_word(*stage)
+            );
+            for line in self.progress.evidence[wave].iter().filter(|_| *stage == WaveStage::Passed) {
+                text += &format!("    {line}\n");
+            }
+        }
+        if !self.plan.already.is_empty() {
+            let services = units::counted(self.plan.already.len(), "service");
+            text += &format!(
+                "  {services} ran it before and {} left alone\n",
+                if self.plan.already.len() == 1 { "is" } else { "are" }
+            );
+        }
+        for reason in &self.progress.reasons {
+            text += &format!("  {reason}\n");
+        }
+        text +=
+            &format!("  {} of at most {} restarts made\n", self.state.restarts, self.plan.limits.restarts);
+        if !matches!(self.word(), "complete" | "rolled back" | "in progress") {
+            text += &format!(
+                "  `heaptrial rollout resume {name}` goes on, `heaptrial rollout rollback {name}` puts everything back\n"
+            );
+        }
+        text
+    }
+}
+
+fn stage_word(stage: WaveStage) -> &'static str {
+    match stage {
+        WaveStage::Waiting => "waiting",
+        WaveStage::Begun => "being changed",
+        WaveStage::Soaking => "watched",
+        WaveStage::Passed => "passed",
+        WaveStage::Stopped => "stopped and put back",
+        WaveStage::RolledBack => "rolled back",
+    }
+}

@@ -1,0 +1,227 @@
+//! `heaptrial rollout` on real services of a real systemd: waves, gates, one fault of each kind, power cut, rollback.
+
+mod support;
+
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::bed::Bed;
+use support::{stderr, stdout, wait_for};
+
+const AGENT: &str = "heaptrial-agent.service";
+const TRIAL: &str = r#"
+name = "three-way"
+services = "churn@*"
+duration = "2d"
+metric = "rss"
+[pace]
+at_once = 4
+pause = "0s"
+settle = "0s"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+[[arm]]
+name = "mimalloc"
+allocator = "mimalloc@2.0.9"
+"#;
+/// Paces of tests: nobody depends on these services.
+const PACE: &str =
+    "--at-once 4 --pause 0s --settle 500ms --patience 20s --health-timeout 10s --no-agent --yes";
+
+/// A host with a trial over all of its services that was sampled for a while and has ended.
+struct Host {
+    bed: Bed,
+    units: Vec<String>,
+}
+
+impl Host {
+    fn with_trial(services: usize, sampled: Duration) -> Option<Self> {
+        let (bed, units) = Bed::with_churn(services)?;
+        let container = &bed.container;
+        let unit = stdout(&bed.succeeds("agent --print-unit /ht/heaptrial"));
+        container.write(format!("/etc/systemd/system/{AGENT}"), unit, 0o644).unwrap();
+        let often = "[Service]\nRestartSec=1s\nExecStart=\nExecStart=/ht/heaptrial agent --interval 300ms\n";
+        container.write(format!("/etc/systemd/system/{AGENT}.d/test.conf"), often, 0o644).unwrap();
+        container.ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"]);
+        container.ok(&["systemctl", "daemon-reload"]);
+        container.ok(&["systemctl", "enable", "--now", AGENT]);
+        let mut enable = vec!["systemctl", "enable"];
+        enable.extend(units.iter().map(String::as_str));
+        container.ok(&enable);
+        bed.write_trial("three-way", TRIAL);
+        bed.succeeds("trial plan three-way.toml --seed 1");
+        bed.succeeds("trial start three-way --yes --no-agent");
+        let host = Self { bed, units };
+        host.wait_for_age(sampled);
+        host.bed.succeeds("trial stop three-way --yes");
+        Some(host)
+    }
+
+    /// Until the agent has read services of this age.
+    fn wait_for_age(&self, age: Duration) {
+        wait_for("readings of services", Duration::from_secs(120) + age, || {
+            let status = self.bed.json("trial status three-way --json");
+            let arms = status["arms"].as_array().unwrap();
+            let old = |arm: &Value| arm["median_age_seconds"].as_f64().unwrap_or(0.0) >= age.as_secs_f64();
+            arms.iter().all(old).then_some(())
+        });
+    }
+
+    fn start(&self, more: &str) -> std::process::Output {
+        self.bed.heaptrial(&format!("rollout start three-way --arm mimalloc {PACE} {more}"))
+    }
+
+    fn status(&self) -> Value {
+        let output = self.bed.heaptrial("rollout status three-way-rollout --json");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["rollouts"][0].clone()
+    }
+
+    fn wave(&self, number: usize) -> Vec<String> {
+        let names = &self.status()["waves"][number - 1]["names"];
+        names.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    }
+
+    fn stage(&self, wave: usize) -> String {
+        self.status()["waves"][wave - 1]["stage"].as_str().unwrap().to_owned()
+    }
+
+    /// Faults of a service under the rollout's allocator; nothing mends it.
+    fn fault(&self, unit: &str, fault: &str) {
+        let number = unit.trim_start_matches("churn@").trim_end_matches(".service");
+        let text = if fault.is_empty() { String::new() } else { format!("FAULTS_UNDER=mimalloc\n{fault}\n") };
+        self.bed.container.write(format!("/etc/churn/{number}"), text, 0o644).unwrap();
+    }
+
+    fn runs_mimalloc(&self, unit: &str) -> bool {
+        self.bed.maps(unit).contains("libmimalloc")
+    }
+
+    /// The rollout stopped in a wave, whose services run what they ran, and told why.
+    #[track_caller]
+    fn assert_stopped(&self, output: &std::process::Output, wave: usize, service: &str, why: &str) {
+        assert_eq!(output.status.code(), Some(1), "{}{}", stdout(output), stderr(output));
+        let text = stdout(output);
+        assert!(text.contains(&format!("STOPPED in wave {wave} of")), "{text}");
+        let told = text.lines().any(|line| line.contains(service) && line.contains(why));
+        assert!(told, "nothing tells of {service} that {why}:\n{text}");
+        assert_eq!(self.stage(wave), "stopped");
+        self.bed.assert_active(&self.units);
+        for unit in self.wave(wave) {
+            assert!(!self.runs_mimalloc(&unit), "{unit} was not put back");
+        }
+        for passed in 1..wave {
+            assert_eq!(self.stage(passed), "passed");
+        }
+        eprintln!("{text}");
+    }
+
+    fn resume(&self) -> std::process::Output {
+        self.bed.heaptrial("rollout resume three-way-rollout")
+    }
+
+    fn in_background(&self, arguments: &str) -> Child {
+        let mut command = self.bed.command(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap()
+    }
+}
+
+#[test]
+fn waves_stop_at_each_kind_of_fault_and_go_on_to_the_end() {
+    let Some(mut host) = Host::with_trial(40, Duration::from_secs(25)) else { return };
+    let before = host.bed.snapshot();
+    let treated: Vec<String> = host.units.iter().filter(|unit| host.runs_mimalloc(unit)).cloned().collect();
+    assert!((13..=14).contains(&treated.len()), "{}", treated.len());
+    let jemalloc: Vec<bool> =
+        host.units.iter().map(|unit| host.bed.maps(unit).contains("libjemalloc")).collect();
+    let canary = canary(&host);
+
+    host.fault(&canary, "FAIL_AFTER_MS=0");
+    let output = host.start("--soak 5s,25s,20s,5s");
+    host.assert_stopped(&output, 1, &canary, "exit status 3");
+    assert_eq!(host.status()["rollback_proved"], false);
+    let open = host.units.len() - treated.len();
+    let waves: Vec<usize> = (1..=4).map(|wave| host.wave(wave).len()).collect();
+    assert_eq!(waves, [1, 1, 5, open - 7]);
+    let again = host.start("");
+    assert!(stderr(&again).contains("three-way-rollout` is on this host already"), "{}", stderr(&again));
+    host.fault(&canary, "");
+
+    let ill = host.wave(2)[0].clone();
+    host.fault(&ill, "FAIL_AFTER_MS=20000");
+    host.assert_stopped(&host.resume(), 2, &ill, "code 3");
+    assert_eq!(host.status()["rollback_proved"], true);
+    assert!(host.runs_mimalloc(&canary));
+    host.fault(&ill, "");
+
+    let leaking = host.wave(3)[0].clone();
+    host.fault(&leaking, "LEAK_BYTES_PER_SECOND=5000000");
+    host.assert_stopped(&host.resume(), 3, &leaking, "the trial's services used");
+    host.fault(&leaking, "");
+
+    // The library goes while wave 3 is watched, which makes every service on it fail its gate.
+    let mut process = host.in_background("rollout resume three-way-rollout");
+    wait_for("wave 3", Duration::from_secs(60), || (host.stage(3) == "soaking").then_some(()));
+    let library = host.bed.container.ok(&["find", "/usr/lib/heaptrial/allocators", "-name", "libmimalloc*"]);
+    host.bed.container.ok(&["rm", library.trim()]);
+    assert_eq!(process.wait().unwrap().code(), Some(1));
+    assert_eq!(host.stage(3), "stopped");
+    let status = host.status();
+    let reasons = status["reasons"].as_array().unwrap();
+    let names: Vec<&str> = reasons.iter().filter_map(|reason| reason["service"].as_str()).collect();
+    assert!(names.contains(&canary.as_str()), "{reasons:?}");
+    assert!(reasons.iter().all(|reason| reason["what"].as_str().unwrap().contains("its library")));
+    assert_eq!(host.stage(3), "stopped");
+    host.bed.assert_active(&host.units);
+
+    // Resuming brings the library back. The power goes within wave 3.
+    let mut process = host.in_background("rollout resume three-way-rollout");
+    wait_for("wave 3", Duration::from_secs(60), || {
+        let status = host.status();
+        let wave = &status["waves"][2];
+        (wave["stage"] == "begun" && wave["in_force"].as_u64().unwrap() > 0).then_some(())
+    });
+    host.bed.container.power_cut().unwrap();
+    process.wait().unwrap();
+    host.bed.container.boot_again().unwrap();
+    host.bed.assert_active(&host.units);
+    assert_eq!(host.stage(3), "begun");
+    let output = host.resume();
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(host.status()["standing"], "complete");
+    for unit in &host.units {
+        assert!(host.runs_mimalloc(unit), "{unit}");
+    }
+    assert!((1..=4).all(|wave| host.stage(wave) == "passed"));
+
+    // A second run changes nothing.
+    let complete = host.bed.snapshot();
+    let output = host.start("");
+    assert!(stdout(&output).contains("nothing to do: 40 services run already"), "{}", stdout(&output));
+    assert_eq!(complete.difference(&host.bed.snapshot()), Vec::<String>::new());
+
+    let output = host.bed.succeeds("rollout rollback three-way-rollout --yes --pause 0s --at-once 8");
+    let told = format!("{open} services as before the rollout");
+    assert!(stdout(&output).contains(&told), "{}", stdout(&output));
+    host.bed.container.ok(&["rm", "-r", "/etc/churn"]);
+    assert_eq!(before.difference(&host.bed.snapshot()), Vec::<String>::new());
+    host.bed.assert_active(&host.units);
+    for (unit, jemalloc) in host.units.iter().zip(jemalloc) {
+        assert_eq!(host.runs_mimalloc(unit), treated.contains(unit), "{unit}");
+        assert_eq!(host.bed.maps(unit).contains("libjemalloc"), jemalloc, "{unit}");
+    }
+}
+
+/// The service that would be changed first.
+fn canary(host: &Host) -> String {
+    let output = host.start("--dry-run");
+    let text = stderr(&output);
+    let line = text.lines().find(|line| line.starts_with("wave 1: ")).unwrap_or_else(|| panic!("{text}"));
+    let (_, rest) = line.split_once('(').unwrap();
+    rest.split_once(')').unwrap().0.to_owned()
+}

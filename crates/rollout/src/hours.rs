@@ -1,0 +1,117 @@
+//! Hours of the day in which nothing is restarted.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Zoned;
+use jiff::civil::Time;
+use serde::{Deserialize, Serialize};
+
+/// From one time of the day to another, in the host's time zone; over midnight where the second is earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct QuietHours {
+    from: Time,
+    to: Time,
+}
+
+/// Why a text gives no hours.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no part of a day; expected two different times such as 08:00-20:00 or 22:00-06:00")]
+pub struct QuietHoursError(String);
+
+impl QuietHours {
+    /// Whether a time is within.
+    pub fn include(&self, time: Time) -> bool {
+        if self.from < self.to {
+            (self.from..self.to).contains(&time)
+        } else {
+            time >= self.from || time < self.to
+        }
+    }
+
+    /// Why nothing is restarted now; `None` outside of these hours.
+    pub fn hold_now(&self) -> Option<String> {
+        self.include(Zoned::now().time()).then(|| format!("quiet hours until {}", clock(self.to)))
+    }
+}
+
+fn clock(time: Time) -> String {
+    format!("{:02}:{:02}", time.hour(), time.minute())
+}
+
+impl fmt::Display for QuietHours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", clock(self.from), clock(self.to))
+    }
+}
+
+impl FromStr for QuietHours {
+    type Err = QuietHoursError;
+
+    fn from_str(text: &str) -> Result<Self, QuietHoursError> {
+        let wrong = || QuietHoursError(text.to_owned());
+        let time = |part: &str| {
+            let (hour, minute) = part.trim().split_once(':')?;
+            let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+            if minute.len() != 2 || !(1..=2).contains(&hour.len()) || !digits(hour) || !digits(minute) {
+                return None;
+            }
+            Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
+        };
+        let (from, to) = text.split_once('-').ok_or_else(wrong)?;
+        let (from, to) = (time(from).ok_or_else(wrong)?, time(to).ok_or_else(wrong)?);
+        if from == to { Err(wrong()) } else { Ok(Self { from, to }) }
+    }
+}
+
+impl TryFrom<String> for QuietHours {
+    type Error = QuietHoursError;
+
+    fn try_from(text: String) -> Result<Self, QuietHoursError> {
+        text.parse()
+    }
+}
+
+impl From<QuietHours> for String {
+    fn from(hours: QuietHours) -> Self {
+        hours.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_may_go_over_midnight() {
+        let at = |hour, minute| Time::new(hour, minute, 0, 0).unwrap();
+        let day: QuietHours = "8:00-20:00".parse().unwrap();
+        let night: QuietHours = "22:00-06:00".parse().unwrap();
+        for (hour, minute, in_day, in_night) in [
+            (8, 0, true, false),
+            (19, 59, true, false),
+            (20, 0, false, false),
+            (22, 0, false, true),
+            (0, 0, false, true),
+            (5, 59, false, true),
+            (6, 0, false, false),
+        ] {
+            assert_eq!(
+                (day.include(at(hour, minute)), night.include(at(hour, minute))),
+                (in_day, in_night),
+                "{hour}:{minute}"
+            );
+        }
+        assert_eq!(night.to_string(), "22:00-06:00");
+    }
+
+    #[test]
+    fn what_is_no_part_of_a_day_is_refused() {
+        for wrong in
+            ["", "8-20", "08:00", "08:00-08:00", "25:00-06:00", "08:0-20:00", "a:00-b:00", "+8:00-20:00"]
+        {
+            assert!(wrong.parse::<QuietHours>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The mark by which one process asks another that works on a rollout to pause.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use heaptrial_field::Places;
+
+/// Its name in the rollout's folder.
+const MARKER: &str = "paused";
+
+fn path(places: &Places, name: &str) -> PathBuf {
+    places.trial(name).join(MARKER)
+}
+
+/// Asks whoever works on a rollout to pause; it stays paused until that is taken back.
+pub fn pause(places: &Places, name: &str, wanted: bool) -> io::Result<()> {
+    let path = path(places, name);
+    let done = if wanted { fs::write(&path, "") } else { fs::remove_file(&path) };
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !wanted => Ok(()),
+        done => done.and_then(|()| sync(&path)),
+    }
+}
+
+/// Whether a rollout is to pause.
+pub fn paused(places: &Places, name: &str) -> bool {
+    path(places, name).exists()
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_asked_for_and_taken_back_any_number_of_times() {
+        let dir = std::env::temp_dir().join(format!("heaptrial-marker-{}", std::process::id()));
+        let places = Places { state: dir.clone(), ..Places::default() };
+        fs::create_dir_all(places.trial("r")).unwrap();
+        for wanted in [false, true, true, false, false] {
+            pause(&places, "r", wanted).unwrap();
+            assert_eq!(paused(&places, "r"), wanted);
+        }
+        assert!(pause(&places, "unknown", true).is_err());
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,135 @@
+//! Where a rollout stands, by its journal.
+
+use heaptrial_field::TrialState;
+use heaptrial_field::journal::{Reason, RolloutStep};
+use serde::Serialize;
+
+/// How far a wave has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaveStage {
+    /// Its services are as before.
+    Waiting,
+    /// Its services are being changed.
+    Begun,
+    /// All of them are changed, and are watched.
+    Soaking,
+    /// Its gate let it pass.
+    Passed,
+    /// Its gate, or a failure, stopped the rollout, and it was put back.
+    Stopped,
+    /// It was rolled back by command.
+    RolledBack,
+}
+
+/// Where a rollout stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// One for each wave.
+    pub waves: Vec<WaveStage>,
+    /// When each wave was last fully changed, microseconds since 1970.
+    pub applied_wall_us: Vec<Option<i64>>,
+    /// On which grounds each wave passed.
+    pub evidence: Vec<Vec<String>>,
+    /// Why it stopped last.
+    pub reasons: Vec<Reason>,
+    /// Whether putting back was proved on the first canary.
+    pub rollback_proved: bool,
+}
+
+impl Progress {
+    /// Of a rollout of so many waves.
+    pub fn of(state: &TrialState, waves: usize) -> Self {
+        let mut progress = Self {
+            waves: vec![WaveStage::Waiting; waves],
+            applied_wall_us: vec![None; waves],
+            evidence: vec![Vec::new(); waves],
+            reasons: Vec::new(),
+            rollback_proved: false,
+        };
+        for (wall_us, step) in &state.rollout {
+            progress.take(*wall_us, step);
+        }
+        progress
+    }
+
+    fn take(&mut self, wall_us: i64, step: &RolloutStep) {
+        let mut to = |wave: u32, stage| {
+            if let Some(found) = self.waves.get_mut(wave as usize) {
+                *found = stage;
+            }
+        };
+        match step {
+            RolloutStep::RollbackProved { .. } => self.rollback_proved = true,
+            RolloutStep::Paused => {}
+            RolloutStep::WaveBegun { wave } => {
+                to(*wave, WaveStage::Begun);
+                self.reasons.clear();
+            }
+            RolloutStep::WaveApplied { wave } => {
+                to(*wave, WaveStage::Soaking);
+                if let Some(at) = self.applied_wall_us.get_mut(*wave as usize) {
+                    *at = Some(wall_us);
+                }
+            }
+            RolloutStep::WavePassed { wave, evidence } => {
+                to(*wave, WaveStage::Passed);
+                if let Some(found) = self.evidence.get_mut(*wave as usize) {
+                    found.clone_from(evidence);
+                }
+            }
+            RolloutStep::Stopped { wave, reasons } => {
+                to(*wave, WaveStage::Stopped);
+                self.reasons.clone_from(reasons);
+            }
+            RolloutStep::WaveRolledBack { wave } => to(*wave, WaveStage::RolledBack),
+        }
+    }
+
+    /// The first wave that has not passed.
+    pub fn current(&self) -> Option<usize> {
+        self.waves.iter().position(|stage| *stage != WaveStage::Passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_field::journal::{Event, Record};
+
+    use super::*;
+
+    fn progress(steps: &[RolloutStep]) -> Progress {
+        let record = |(at, step): (usize, &RolloutStep)| Record {
+            wall_us: at as i64,
+            event: Event::Rollout { step: step.clone() },
+        };
+        let records: Vec<Record> = steps.iter().enumerate().map(record).collect();
+        Progress::of(&TrialState::of(&records), 3)
+    }
+
+    #[test]
+    fn a_rollout_goes_on_at_the_wave_that_has_not_passed() {
+        let begun = |wave| RolloutStep::WaveBegun { wave };
+        let applied = |wave| RolloutStep::WaveApplied { wave };
+        let passed = |wave| RolloutStep::WavePassed { wave, evidence: vec!["all well".into()] };
+        assert_eq!(progress(&[]).current(), Some(0));
+        let mut steps = vec![begun(0), applied(0), passed(0), begun(1), applied(1)];
+        let now = progress(&steps);
+        assert_eq!(
+            (now.current(), now.waves[1], now.applied_wall_us[1]),
+            (Some(1), WaveStage::Soaking, Some(4))
+        );
+        let reason = Reason { service: None, what: "too much".into() };
+        steps.push(RolloutStep::Stopped { wave: 1, reasons: vec![reason.clone()] });
+        let now = progress(&steps);
+        assert_eq!((now.current(), now.waves[1], &now.reasons), (Some(1), WaveStage::Stopped, &vec![reason]));
+        steps.extend([begun(1), applied(1), passed(1), begun(2), applied(2), passed(2)]);
+        let now = progress(&steps);
+        assert_eq!(
+            (now.current(), now.reasons.len(), &now.evidence[2]),
+            (None, 0, &vec!["all well".to_owned()])
+        );
+        steps.push(RolloutStep::WaveRolledBack { wave: 2 });
+        assert_eq!(progress(&steps).current(), Some(2));
+    }
+}

@@ -1,0 +1,380 @@
+//! Carrying a rollout out: wave after wave, with a gate after each.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use heaptrial_field::journal::{Reason, RolloutStep};
+use heaptrial_field::{FieldError, Places, Stage, Standing, Trial, Witness};
+use heaptrial_model::{Pace, ServiceName};
+
+use crate::gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
+use crate::marker::paused;
+use crate::plan::RolloutPlan;
+use crate::progress::{Progress, WaveStage};
+
+/// Between two looks at what is watched: a share of the wave's time, within limits.
+const LOOKS_IN_A_SOAK: u32 = 50;
+const LOOK_EVERY_LEAST: Duration = Duration::from_secs(1);
+const LOOK_EVERY_MOST: Duration = Duration::from_secs(60);
+/// While nothing is to be done, a pause or an interrupt is seen after this long.
+const NAP: Duration = Duration::from_millis(200);
+
+/// Tells what samples and events know of services, and what happens to the rollout.
+pub trait Observer {
+    /// What is known of each of some services since it has its treatment.
+    fn observe(&mut self, services: &[ServiceName]) -> BTreeMap<ServiceName, Observed>;
+    /// Readings older than this, in seconds, do not count.
+    fn stale_seconds(&self) -> f64;
+    /// Something that a person wants to read.
+    fn told(&mut self, text: &str);
+    /// The same, of something that goes on for long: told seldom.
+    fn waiting(&mut self, text: &str);
+}
+
+/// How a run of a rollout ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// Every wave has passed.
+    Complete,
+    /// It stopped within a wave, counted from 0.
+    Stopped {
+        /// Which.
+        wave: usize,
+        /// Why.
+        reasons: Vec<Reason>,
+        /// Services of it that could not be put back, with the reason.
+        stuck: Vec<(ServiceName, String)>,
+    },
+    /// It was paused.
+    Paused,
+    /// Somebody ended the process.
+    Interrupted,
+}
+
+/// A rollout of this host, locked against every other process that changes services.
+pub struct Rollout<'r, 'a> {
+    trial: &'r mut Trial<'a>,
+    plan: RolloutPlan,
+    pace: Pace,
+    places: Places,
+    observer: &'r mut dyn Observer,
+    witness: &'r mut dyn Witness,
+    interrupt: &'r AtomicBool,
+}
+
+/// Why no further service is restarted now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Hold {
+    Paused,
+    Interrupted,
+    Quiet(String),
+}
+
+impl<'r, 'a> Rollout<'r, 'a> {
+    /// Of an opened transaction with what was frozen.
+    pub fn new(
+        trial: &'r mut Trial<'a>,
+        plan: RolloutPlan,
+        places: Places,
+        observer: &'r mut dyn Observer,
+        witness: &'r mut dyn Witness,
+        interrupt: &'r AtomicBool,
+    ) -> Self {
+        let pace = trial.prepared().plan.pace;
+        Self { trial, plan, pace, places, observer, witness, interrupt }
+    }
+
+    /// Goes on from where the journal says until the end, a stop or a pause.
+    pub fn go(&mut self) -> Result<Ending, FieldError> {
+        self.trial.open_rollout(self.witness)?;
+        while let Some(wave) = self.progress().current() {
+            if let Some(ending) = self.wave(wave)? {
+                if ending == Ending::Paused {
+                    self.trial.note_step(RolloutStep::Paused)?;
+                }
+                return Ok(ending);
+            }
+        }
+        self.trial.finish_rollout()?;
+        Ok(Ending::Complete)
+    }
+
+    /// Puts a wave back, without canary and gates.
+    pub fn roll_back_wave(
+        &mut self,
+        wave: usize,
+        pace: Pace,
+    ) -> Result<Vec<(ServiceName, String)>, FieldError> {
+        let services = self.plan.waves.get(wave).cloned().unwrap_or_default();
+        let interrupt = self.interrupt;
+        let halt = || interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
+        let outcome = self.trial.put_back(&services, pace, self.witness, &halt)?;
+        if outcome.is_complete() {
+            self.trial.note_step(RolloutStep::WaveRolledBack { wave: wave as u32 })?;
+        }
+        Ok(outcome.stuck)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::of(self.trial.state(), self.plan.waves.len())
+    }
+
+    /// One wave from its beginning, or from where it stands. `None` when it has passed.
+    fn wave(&mut self, wave: usize) -> Result<Option<Ending>, FieldError> {
+        let services = self.plan.waves[wave].clone();
+        let number = wave as u32;
+        if self.progress().waves[wave] != WaveStage::Soaking || !self.has_all(&services)? {
+            self.trial.note_step(RolloutStep::WaveBegun { wave: number })?;
+            self.observer.told(&format!(
+                "wave {} of {}: {}",
+                wave + 1,
+                self.plan.waves.len(),
+                heaptrial_model::units::counted(services.len(), "service")
+            ));
+            if wave == 0 && self.plan.prove_rollback && !self.progress().rollback_proved {
+                if let Some(ending) = self.prove_rollback(wave, &services[0])? {
+                    return Ok(Some(ending));
+                }
+            }
+            if let Some(ending) = self.apply(wave, &services)? {
+                return Ok(Some(ending));
+            }
+            self.trial.note_step(RolloutStep::WaveApplied { wave: number })?;
+        }
+        self.soak(wave)
+    }
+
+    /// Those that did not fail since the rollout was begun or resumed; what failed was put back and is left out.
+    fn without_failed(&self, services: &[ServiceName]) -> Vec<ServiceName> {
+        let state = self.trial.state();
+        let failed = |service: &&ServiceName| {
+            state
+                .services
+                .get(*service)
+                .is_some_and(|found| found.stage == Stage::Reverted && found.failed_now)
+        };
+        services.iter().filter(|service| !failed(service)).cloned().collect()
+    }
+
+    /// Whether all of them have their treatment; lives that a reboot or somebody replaced are proved anew.
+    fn has_all(&mut self, services: &[ServiceName]) -> Result<bool, FieldError> {
+        let services = self.without_failed(services);
+        let standings = self.trial.standings(&services, self.witness)?;
+        Ok(standings.iter().all(|standing| *standing != Standing::Untreated))
+    }
+
+    /// Applies, puts back and thereby shows that it can be.
+    fn prove_rollback(&mut self, wave: usize, canary: &ServiceName) -> Result<Option<Ending>, FieldError> {
+        if let Some(ending) = self.apply(wave, std::slice::from_ref(canary))? {
+            return Ok(Some(ending));
+        }
+        self.observer.told(&format!("{canary}: putting it back, to prove that it can be"));
+        let interrupt = self.interrupt;
+        let halt = || interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
+        let outcome = self.trial.put_back(std::slice::from_ref(canary), self.pace, self.witness, &halt)?;
+        if let Some((service, why)) = outcome.stuck.first() {
+            let reason = Reason {
+                service: Some(service.clone()),
+                what: format!("it could not be put back when that was tried: {why}"),
+            };
+            return self.stop(wave, vec![reason]).map(Some);
+        }
+        if !outcome.is_complete() {
+            return Ok(Some(Ending::Interrupted));
+        }
+        self.trial.note_step(RolloutStep::RollbackProved { service: canary.clone() })?;
+        Ok(None)
+    }
+
+    /// Gives services of a wave their treatment; waits through quiet hours.
+    fn apply(&mut self, wave: usize, services: &[ServiceName]) -> Result<Option<Ending>, FieldError> {
+        loop {
+            let services = &self.without_failed(services);
+            match self.hold() {
+                Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
+                Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
+                Some(Hold::Quiet(why)) => {
+                    self.observer.waiting(&why);
+                    std::thread::sleep(NAP);
+                    continue;
+                }
+                None => {}
+            }
+            if let Some(reason) = self.restarts_spent(services.len()) {
+                return self.stop(wave, vec![reason]).map(Some);
+            }
+            let seen: Cell<Option<Hold>> = Cell::new(None);
+            let outcome = {
+                let asking = Asking {
+                    places: &self.places,
+                    name: &self.trial.prepared().plan.name.clone(),
+                    quiet: self.plan.quiet_hours,
+                    interrupt: self.interrupt,
+                };
+                let halt = || {
+                    let hold = asking.hold();
+                    let why = hold.as_ref().map(Hold::words);
+                    seen.set(hold);
+                    why
+                };
+                self.trial.apply_to(services, self.pace, self.witness, &halt)?
+            };
+            if outcome.is_complete() {
+                return Ok(None);
+            }
+            if outcome.failed.is_empty() && outcome.stuck.is_empty() && seen.take().is_some() {
+                // What holds it is looked at above.
+                continue;
+            }
+            let budget = self.pace.failure_budget;
+            if outcome.stuck.is_empty() && self.trial.state().failures < budget {
+                let failures =
+                    heaptrial_model::units::counted(self.trial.state().failures as usize, "failure");
+                self.observer.told(&format!("{failures} of at most {budget}: going on without what failed"));
+                return Ok(None);
+            }
+            let named = outcome.failed.iter().chain(&outcome.stuck);
+            let reasons = named
+                .map(|(service, why)| Reason { service: Some(service.clone()), what: why.clone() })
+                .collect();
+            return self.stop(wave, reasons).map(Some);
+        }
+    }
+
+    /// Watches a wave that was changed until its gate decides.
+    fn soak(&mut self, wave: usize) -> Result<Option<Ending>, FieldError> {
+        let soak = self.plan.soak_of(wave).0;
+        let every = (soak / LOOKS_IN_A_SOAK).clamp(LOOK_EVERY_LEAST, LOOK_EVERY_MOST);
+        loop {
+            let gate = self.gate(wave)?;
+            let left = self.left_of(wave, soak);
+            match gate.outcome {
+                Outcome::Stop => return self.stop(wave, gate.reasons).map(Some),
+                Outcome::Go if left.is_zero() => {
+                    for line in &gate.evidence {
+                        self.observer.told(&format!("  {line}"));
+                    }
+                    self.observer.told(&format!("gate {}: go", wave + 1));
+                    let step = RolloutStep::WavePassed { wave: wave as u32, evidence: gate.evidence };
+                    self.trial.note_step(step)?;
+                    return Ok(None);
+                }
+                Outcome::NotEnough if self.left_of(wave, soak + self.plan.patience.0).is_zero() => {
+                    let patience = self.plan.patience;
+                    let what =
+                        format!("what a gate must know is still missing {patience} after the wave's time");
+                    let mut reasons = vec![Reason { service: None, what }];
+                    reasons.extend(gate.reasons);
+                    return self.stop(wave, reasons).map(Some);
+                }
+                Outcome::Go | Outcome::NotEnough => {
+                    let missing = gate.reasons.first().map_or(String::new(), |reason| format!("; {reason}"));
+                    let left = heaptrial_model::units::duration(left.as_secs_f64());
+                    self.observer.waiting(&format!("gate {}: {left} to go{missing}", wave + 1));
+                }
+            }
+            let until = Instant::now() + every.min(left.max(LOOK_EVERY_LEAST));
+            while Instant::now() < until {
+                match self.hold() {
+                    Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
+                    Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
+                    Some(Hold::Quiet(_)) | None => std::thread::sleep(NAP),
+                }
+            }
+        }
+    }
+
+    /// What a gate says now of all services changed so far.
+    fn gate(&mut self, wave: usize) -> Result<Gate, FieldError> {
+        let services = self.without_failed(&self.plan.up_to(wave));
+        let standings = self.trial.standings(&services, self.witness)?;
+        let observed = self.observer.observe(&services);
+        let subjects: Vec<Subject<'_>> = services
+            .iter()
+            .zip(&standings)
+            .map(|(service, standing)| Subject {
+                service,
+                standing,
+                observed: observed.get(service),
+                before: self.plan.before.get(service),
+                is_new: self.plan.waves[wave].contains(service),
+            })
+            .collect();
+        let grounds = Grounds {
+            forecast: self.plan.forecast.as_ref(),
+            crashes_allowed: self.plan.limits.crashes,
+            stale_seconds: self.observer.stale_seconds(),
+        };
+        Ok(judge(&subjects, &grounds))
+    }
+
+    /// What is left of a time since the last service of a wave was proved in its present life.
+    fn left_of(&self, wave: usize, time: Duration) -> Duration {
+        let state = self.trial.state();
+        let proved = |service: &ServiceName| state.services.get(service)?.committed_wall_us;
+        let last = self.plan.waves[wave].iter().filter_map(proved).max().unwrap_or(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let passed = now.saturating_sub(Duration::from_micros(last.try_into().unwrap_or(0)));
+        time.saturating_sub(passed)
+    }
+
+    fn restarts_spent(&self, wanted: usize) -> Option<Reason> {
+        let (spent, limit) = (self.trial.state().restarts, self.plan.limits.restarts);
+        (spent as usize + wanted > limit as usize).then(|| Reason {
+            service: None,
+            what: format!(
+                "{spent} restarts were made, and {wanted} more would be beyond the budget of {limit}"
+            ),
+        })
+    }
+
+    /// Puts the wave back and tells why.
+    fn stop(&mut self, wave: usize, reasons: Vec<Reason>) -> Result<Ending, FieldError> {
+        for reason in &reasons {
+            self.observer.told(&format!("stop: {reason}"));
+        }
+        let services = self.plan.waves[wave].clone();
+        // Putting back is not stopped half-way by what stopped the wave.
+        let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
+        self.trial.note_step(RolloutStep::Stopped { wave: wave as u32, reasons: reasons.clone() })?;
+        Ok(Ending::Stopped { wave, reasons, stuck: outcome.stuck })
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        let name = &self.trial.prepared().plan.name;
+        let quiet = self.plan.quiet_hours;
+        Asking { places: &self.places, name, quiet, interrupt: self.interrupt }.hold()
+    }
+}
+
+/// What may hold a rollout, apart from the transaction that is changed meanwhile.
+struct Asking<'h> {
+    places: &'h Places,
+    name: &'h str,
+    quiet: Option<crate::QuietHours>,
+    interrupt: &'h AtomicBool,
+}
+
+impl Asking<'_> {
+    fn hold(&self) -> Option<Hold> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Some(Hold::Interrupted);
+        }
+        if paused(self.places, self.name) {
+            return Some(Hold::Paused);
+        }
+        self.quiet.and_then(|hours| hours.hold_now()).map(Hold::Quiet)
+    }
+}
+
+impl Hold {
+    fn words(&self) -> String {
+        match self {
+            Self::Paused => "paused".to_owned(),
+            Self::Interrupted => "interrupted".to_owned(),
+            Self::Quiet(why) => why.clone(),
+        }
+    }
+}
