@@ -2,6 +2,7 @@
 
 mod support;
 
+use heaptrial_testbed::Snapshot;
 use support::bed::Bed;
 use support::{stderr, stdout};
 
@@ -63,4 +64,29 @@ fn a_trial_is_started_proved_and_reverted_to_the_byte() {
         assert!(!bed.maps(unit).contains("libjemalloc"), "{unit}");
     }
     bed.succeeds("trial stop three-way --revert --yes");
+}
+
+#[test]
+fn the_documented_rollback_by_hand_needs_no_heaptrial() {
+    let Some((bed, units)) = planned(6) else { return };
+    let etc = || Snapshot::of(&bed.container, &["/etc"]).unwrap();
+    let before = etc();
+    bed.succeeds("trial start three-way --yes --no-agent");
+    assert!(units.iter().any(|unit| bed.maps(unit).contains("libjemalloc")));
+
+    let text = include_str!("../../../docs/rollback-by-hand.md");
+    let (_, block) = text.split_once("```sh\n").unwrap();
+    let (script, _) = block.split_once("```").unwrap();
+    bed.container.ok(&["rm", "-r", "/usr/lib/heaptrial/bin"]);
+    bed.container.ok(&["sh", "-c", script]);
+    assert_eq!(before.difference(&etc()), Vec::<String>::new());
+    bed.assert_active(&units);
+    for unit in &units {
+        assert!(!bed.maps(unit).contains("libjemalloc"), "{unit}");
+    }
+    let timers = bed.container.ok(&["systemctl", "list-timers", "--all", "--no-legend", "heaptrial-*"]);
+    assert_eq!(timers.trim(), "");
+    // The tool, back again, finds everything as it was before and says so.
+    bed.succeeds("trial stop three-way --revert --yes");
+    bed.assert_active(&units);
 }

@@ -12,6 +12,8 @@ use crate::plan::Before;
 const FALSE_STOPS: f64 = 0.01;
 /// From so many services on, their mean is held to a narrower limit than each of them.
 const ENOUGH_FOR_A_MEAN: usize = 4;
+/// Memory within this many times what is expected is nothing to stop for, however well the trial's services agree.
+const HARMLESS: f64 = 1.1;
 /// Without a forecast: memory above this many times that of before stops.
 const MOST_OF_BEFORE: f64 = 1.25;
 /// Work below this share of that of before stops; of a few services, whose work varies, below the other.
