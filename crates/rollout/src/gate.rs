@@ -173,7 +173,8 @@ fn memory(subjects: &[Subject<'_>], grounds: &Grounds<'_>, findings: &mut Findin
                     let confidence = 1.0 - FALSE_STOPS / subjects.len() as f64;
                     match forecast.at(age, confidence) {
                         Some(expected) => {
-                            (expected.median_bytes, expected.high_bytes, "the trial's services used")
+                            let limit = expected.high_bytes.max(HARMLESS * expected.median_bytes);
+                            (expected.median_bytes, limit, "the trial's services used")
                         }
                         None if subject.is_new || age < forecast.last_age() => {
                             let age = units::duration(age);
@@ -223,7 +224,7 @@ fn memory(subjects: &[Subject<'_>], grounds: &Grounds<'_>, findings: &mut Findin
     if ratios.len() >= ENOUGH_FOR_A_MEAN {
         // A mean of n spreads over 1/sqrt(n) of what one does, but for the error of the forecast itself.
         let share = (ratios.len() as f64).sqrt().recip().max(0.5);
-        let limit = narrowest.powf(share);
+        let limit = narrowest.powf(share).max(HARMLESS);
         if mean > limit {
             let services = units::counted(ratios.len(), "service");
             let what = format!(
