@@ -104,9 +104,12 @@ impl Run<'_, '_> {
                 let same =
                     Process::new(&HostRoot::default(), life.pid).life_key().is_ok_and(|now| now == *life);
                 if !same {
+                    let status = self.trial.systemd.status(&flight.service);
+                    let how = status
+                        .map_or(String::new(), |status| format!(" ({})", health::how_it_ended(&status)));
                     return failed(
                         flight,
-                        "it ended or restarted by itself soon after it was healthy".to_owned(),
+                        format!("it ended or restarted by itself soon after it was healthy{how}"),
                     );
                 }
                 if Instant::now() < *until {

@@ -1,7 +1,7 @@
 //! The whole story of a field trial on a throw-away host: `demo_field BUILD_FOLDER REPORT_FOLDER [INSTANCES]`.
 //!
 //! Real relays as instances of `tor@.service` on a private network, a trial of five arms planned, started, sampled,
-//! looked at and reverted, each command as one types it. The host is gone at the end; the report stays.
+//! looked at, its winner rolled out and back, and reverted, each command as one types it. The host is gone at the end; the report stays.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -94,6 +94,8 @@ fn main() -> Result<(), Failure> {
         show(&host, "trial status five-way")?;
     }
     show(&host, "trial look five-way")?;
+    show(&host, "trial stop five-way --yes")?;
+    roll_out(&host)?;
     show(&host, "trial stop five-way --revert --yes --pause 0s")?;
     let changed = before.difference(&Snapshot::of(&host, &CHANGED)?);
     if !changed.is_empty() {
@@ -106,6 +108,24 @@ fn main() -> Result<(), Failure> {
         "The report's {copied} files are in {}: open report.html. The host is gone.",
         reports.display()
     ))
+}
+
+/// The winner for all relays in waves, and back again.
+fn roll_out(host: &Container) -> Result<(), Failure> {
+    say(
+        "What won goes to all relays: a canary, which is put back once to prove that it can be, then waves.",
+    )?;
+    let before = Snapshot::of(host, &CHANGED)?;
+    show(
+        host,
+        "rollout start five-way --arm mimalloc-2.0.9 --waves 50%,100% --soak 20s --at-once 2 --pause 1s --yes",
+    )?;
+    show(host, "rollout status")?;
+    show(host, "services tor@relay*")?;
+    say("A day later somebody changes their mind.")?;
+    show(host, "rollout rollback five-way-rollout --yes --pause 0s --at-once 2")?;
+    let changed = before.difference(&Snapshot::of(host, &CHANGED)?);
+    if changed.is_empty() { Ok(()) } else { Err(format!("not everything is as before: {changed:?}").into()) }
 }
 
 /// Runs one command as one types it. Exit code 4 of a look is an answer, not a failure.
