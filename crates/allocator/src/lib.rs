@@ -13,6 +13,7 @@ mod cache;
 mod catalog;
 mod digest;
 mod elf;
+mod factorial;
 mod identify;
 mod manifest;
 mod mitigation;
@@ -34,6 +35,7 @@ pub use catalog::{
     Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
 pub use elf::{ElfError, LibraryFacts, ObjectFacts, check_library, examine_object};
+pub use factorial::{Crossed, DefaultDifference, FactorialError};
 pub use heaptrial_model::{Identity, Linkage};
 pub use identify::{Identifier, IdentifyError, identify};
 pub use manifest::{CachedFile, Manifest};

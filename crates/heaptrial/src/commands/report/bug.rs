@@ -1,0 +1,213 @@
+//! `heaptrial report --bug SPEC`: a folder for the maintainers of an allocator.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use heaptrial_allocator::Catalog;
+use heaptrial_host::{HostRoot, host_name};
+use heaptrial_model::AllocatorSpec;
+use heaptrial_report::{
+    BugFiles, BugParts, BugRun, Bundle, FactorialReport, Report, Secrets, SettingDefault, write_bug,
+};
+
+use super::{ReportOptions, factorial, reproduce};
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::run_folder::RUNS;
+use crate::target::Target;
+
+/// Variables that hold the name of who runs this.
+const USERS: [&str; 3] = ["USER", "LOGNAME", "SUDO_USER"];
+/// The one user that every host has.
+const ROOT: &str = "root";
+
+/// What was read of all runs.
+struct Found {
+    runs: Vec<BugRun>,
+    secrets: Secrets,
+    /// Whether the services are Tor relays.
+    tor: bool,
+}
+
+/// Writes the bundle and prints where.
+pub fn run(
+    bad: &AllocatorSpec,
+    options: &ReportOptions,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    let found = read(bad, options, global)?;
+    let good = match (&options.good, found.runs.first().and_then(BugRun::good_spec)) {
+        (Some(good), _) => good.clone(),
+        (None, Some(good)) => good,
+        (None, None) => return Err(Failure::failed("the runs have no arm to compare to")),
+    };
+    let factorial = factorial_of(bad, options, &found.runs)?;
+    if factorial.is_none() {
+        eprintln!(
+            "no factorial among the runs: whether the version or its settings make the difference is left open; \
+             bug.md has the command that tells"
+        );
+    }
+    let reports: Vec<&Report> = found.runs.iter().map(BugRun::report).collect();
+    let parts = BugParts {
+        defaults: defaults(&good, bad),
+        reproduce: reproduce::commands(
+            &reports,
+            (&good, bad),
+            factorial.is_some(),
+            found.tor,
+            &found.secrets,
+        ),
+        factorial,
+    };
+    let bundle = Bundle::new(bad, &found.runs, parts, found.secrets).map_err(Failure::failed)?;
+    let folder =
+        global.out.clone().unwrap_or_else(|| Path::new(RUNS).join(format!("bug-{}", folder_name(bad))));
+    let files = write_bug(&bundle, &folder).map_err(Failure::refused)?;
+    print(&bundle, &files, global)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The runs that have an arm of `bad`.
+fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) -> Result<Found, Failure> {
+    let without_defaults = |spec: &AllocatorSpec| Catalog::builtin().without_defaults(spec);
+    let mut names: Vec<Option<&str>> =
+        options.trials.iter().chain(&options.factorial).map(|name| Some(name.as_str())).collect();
+    names.dedup();
+    if names.is_empty() {
+        names.push(None);
+    }
+    let mut found = Found { runs: Vec::new(), secrets: own_names(), tor: false };
+    let mut others = Vec::new();
+    let mut good = options.good.clone();
+    for name in names {
+        let target = Target::find(name, global)?;
+        let how = super::how(options, &target)?;
+        let (report, trajectories) =
+            Report::with_trajectories(&target.store, target.trial.id, &how).map_err(Failure::failed)?;
+        let arms: Vec<&str> = report.arms.iter().map(|arm| arm.name.as_str()).collect();
+        let shown = name.unwrap_or("the newest run");
+        if BugRun::arm_of(&report, bad, &without_defaults).is_none() {
+            others.push(format!("{shown} has {}", arms.join("; ")));
+            continue;
+        }
+        found.secrets.of_trial(&target.store, target.trial.id).map_err(Failure::failed)?;
+        // Of a lab run it is in no text of others.
+        if !report.kind.is_lab() {
+            found.secrets.add(&target.trial.plan.name, "the-trial");
+        }
+        found.tor |= is_tor(&target)?;
+        let run = BugRun::new((&report, trajectories), bad, good.as_ref(), &without_defaults);
+        let Some(run) = run.map_err(Failure::failed)? else {
+            return Err(nothing_to_compare(shown, bad, good.as_ref(), &arms));
+        };
+        good = good.or_else(|| run.good_spec());
+        found.runs.push(run);
+    }
+    if found.runs.is_empty() {
+        return Err(no_arm(bad, &others));
+    }
+    for other in others {
+        eprintln!("left out, without an arm of {bad}: {other}");
+    }
+    Ok(found)
+}
+
+fn no_arm(bad: &AllocatorSpec, others: &[String]) -> Failure {
+    Failure::refused(format!(
+        "there is no evidence against {bad}: {}. heaptrial lab tor -a GOOD -a {bad} --repeat 3 makes some, or heaptrial \
+         lab run, or a trial on your services",
+        others.join(", ")
+    ))
+}
+
+fn nothing_to_compare(
+    run: &str,
+    bad: &AllocatorSpec,
+    good: Option<&AllocatorSpec>,
+    arms: &[&str],
+) -> Failure {
+    let asked = good.map_or_else(
+        || "no arm of its family needs less, and it is the control itself".to_owned(),
+        |good| format!("there is no arm of {good}"),
+    );
+    let good = good.map_or_else(|| "GOOD".to_owned(), ToString::to_string);
+    Failure::refused(format!(
+        "{run} has nothing to compare {bad} to: {asked}; its arms are {}. Name one with --good SPEC, or make a run that \
+         has one with heaptrial lab tor -a {good} -a {bad} --repeat 3, or heaptrial lab run",
+        arms.join("; ")
+    ))
+}
+
+/// The factorial of the run that was named, or of any that is one.
+fn factorial_of(
+    bad: &AllocatorSpec,
+    options: &ReportOptions,
+    runs: &[BugRun],
+) -> Result<Option<FactorialReport>, Failure> {
+    let of = |run: &BugRun| factorial::of_report(run.report(), options.good.as_ref(), Some(bad));
+    match &options.factorial {
+        // Runs are in the order named, and this one last.
+        Some(name) => match runs.last().and_then(of) {
+            Some(found) => Ok(Some(found)),
+            None => Err(factorial::none(name, Some(bad))),
+        },
+        None => Ok(runs.iter().find_map(of)),
+    }
+}
+
+fn defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Vec<SettingDefault> {
+    let found = Catalog::builtin().default_differences(&good.without_settings(), &bad.without_settings());
+    let told = found.into_iter().map(|difference| {
+        let unit = difference.unit.map_or(String::new(), |unit| format!(" ({unit})"));
+        SettingDefault {
+            name: difference.name,
+            about: format!("{}{unit}", difference.about),
+            good: difference.good,
+            bad: difference.bad,
+        }
+    });
+    told.collect()
+}
+
+fn is_tor(target: &Target) -> Result<bool, Failure> {
+    let services = target.store.services(target.trial.id).map_err(Failure::failed)?;
+    let kind = target.trial.plan.kind.as_str();
+    Ok(["lab_tor", "import_torutils"].contains(&kind)
+        || services.iter().any(|service| service.name.starts_with("tor@")))
+}
+
+/// The names of this host and of who runs this.
+fn own_names() -> Secrets {
+    let mut secrets = Secrets::default();
+    if let Ok(name) = host_name(&HostRoot::default()) {
+        secrets.add(&name, "the-host");
+    }
+    for user in USERS.iter().filter_map(|variable| std::env::var(variable).ok()).filter(|user| user != ROOT) {
+        secrets.add(&user, "the-user");
+    }
+    secrets
+}
+
+fn folder_name(spec: &AllocatorSpec) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    spec.to_string().chars().map(safe).collect()
+}
+
+fn print(bundle: &Bundle, files: &BugFiles, global: &GlobalOptions) -> Result<(), Failure> {
+    for found in &files.replaced {
+        eprintln!("warning: replaced in {found}; look at it before you send the folder");
+    }
+    if global.json {
+        let text = std::fs::read_to_string(&files.json).map_err(Failure::failed)?;
+        print!("{text}");
+        return Ok(());
+    }
+    println!("{}", bundle.bug.title);
+    let paths: Vec<&PathBuf> = [&files.markdown, &files.json].into_iter().chain(&files.others).collect();
+    paths.iter().for_each(|path| println!("{}", path.display()));
+    eprintln!(
+        "the folder is all that has to be sent; read it before: what only you know to be a name is left as it is"
+    );
+    Ok(())
+}
