@@ -206,8 +206,9 @@ mod tests {
     #[test]
     fn blocks_without_a_cell_that_is_needed_are_left_out() {
         let blocks = vec![vec![Some(1.0), Some(2.0), None], vec![Some(10.0), None, Some(40.0)]];
-        let effect = |weights| block_effect(&blocks, &weights, 0.95).map(|found| (found.ratio, found.blocks));
-        assert_eq!(effect([-1.0, 1.0, 0.0]), Some((2.0, 1)));
+        let effect = |weights: [f64; 3]| block_effect(&blocks, &weights, 0.95);
+        let found = effect([-1.0, 1.0, 0.0]).unwrap();
+        assert!((found.ratio - 2.0).abs() < 1e-12 && found.blocks == 1, "{found:?}");
         assert_eq!(effect([0.0, -1.0, 1.0]), None);
     }
 

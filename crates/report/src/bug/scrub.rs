@@ -76,11 +76,11 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
         pattern("IPv4 addresses", r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}", is_ipv4, "REMOVED-ADDRESS"),
         pattern(
             "home folders",
-            r#"/(?:var/)?(?:home|Users)/[^/\s"'`<>|&;:,)]+(?:/[^/\s"'`<>|&;:,)]+)*"#,
+            r#"/(?:var/)?(?:home|Users)/[^/ \t\r\n"'`<>|&;:,)]+(?:/[^/ \t\r\n"'`<>|&;:,)]+)*"#,
             any,
             "~",
         ),
-        pattern("home folders", r#"/root(?:/[^/\s"'`<>|&;:,)]+)*"#, any, "~"),
+        pattern("home folders", r#"/root(?:/[^/ \t\r\n"'`<>|&;:,)]+)*"#, any, "~"),
     ]
 });
 

@@ -12,8 +12,8 @@ use crate::terminal::{Paint, WIDTH, table_lines, wrap};
 use crate::write::replace;
 use crate::{ReportError, escape, units};
 
-/// Longest name of a build in a terminal's table.
-const LONGEST_NAME: usize = 44;
+/// Longest name of an effect in a terminal's table.
+const LONGEST_NAME: usize = 72;
 
 impl FactorialReport {
     /// As JSON: what `factorial.json` holds.
@@ -79,8 +79,42 @@ impl FactorialReport {
             text(&parts.setting),
         )];
         sentences.extend(share(parts));
-        sentences.extend(interaction(parts));
+        sentences.extend(self.interaction(parts));
         sentences
+    }
+
+    /// Where the settings do not act alike in both versions, the effects one by one.
+    fn interaction(&self, parts: &Parts) -> Option<String> {
+        let (low, high) = (parts.interaction.low?, parts.interaction.high?);
+        let (good, bad) = (self.design.good_default?, self.design.bad_default?);
+        if low <= 1.0 && 1.0 <= high {
+            return None;
+        }
+        let text = |ratio: &Ratio| ratio_with_interval(Some(ratio));
+        let version = |level: usize| {
+            let found = self.version_at.iter().find(|effect| effect.level == level)?;
+            Some(format!("{} with {}", text(&found.ratio), self.level(level)))
+        };
+        // In the good version it is the step away from its default, in the bad one the step to it.
+        let to_bad = self.setting_in.iter().find(|found| (found.side, found.level) == (Side::Good, bad))?;
+        let to_good = self.setting_in.iter().find(|found| (found.side, found.level) == (Side::Bad, good))?;
+        Some(format!(
+            "But the settings do not act alike in both versions (interaction {}), so that these are means of unlike \
+             effects; one by one: {} over {} is {} and {}; {} over {} is {} in {}, and {} over {} is {} in {}.",
+            text(&parts.interaction),
+            self.design.bad,
+            self.design.good,
+            version(good)?,
+            version(bad)?,
+            self.level(bad),
+            self.level(good),
+            text(&to_bad.ratio),
+            self.design.good,
+            self.level(good),
+            self.level(bad),
+            text(&to_good.ratio),
+            self.design.bad,
+        ))
     }
 
     fn level(&self, level: usize) -> String {
@@ -137,13 +171,13 @@ impl FactorialReport {
             rows.push(effect(format!("{build}: {} over {from}", self.level(found.level)), &found.ratio));
         }
         if let Some(parts) = &self.parts {
-            rows.push(effect(format!("version: {bad} over {good}, mean over both defaults"), &parts.version));
-            rows.push(effect("settings: mean over both versions".to_owned(), &parts.setting));
+            rows.push(effect("version, mean over both defaults".to_owned(), &parts.version));
+            rows.push(effect("settings, mean over both versions".to_owned(), &parts.setting));
             rows.push(effect(
-                "interaction: settings in the one over the other".to_owned(),
+                format!("interaction, settings in {bad} over those in {good}"),
                 &parts.interaction,
             ));
-            rows.push(effect("whole: each version with its own default".to_owned(), &parts.total));
+            rows.push(effect("whole, each version with its own default".to_owned(), &parts.total));
         }
         Table { columns, rows }
     }
@@ -174,18 +208,5 @@ fn share(parts: &Parts) -> Option<String> {
     Some(format!(
         "On the log scale the settings are {}{interval} of the difference, the version the rest{apart}.",
         percent(share.estimate)
-    ))
-}
-
-fn interaction(parts: &Parts) -> Option<String> {
-    let ratio = &parts.interaction;
-    let (low, high) = (ratio.low?, ratio.high?);
-    if low <= 1.0 && 1.0 <= high {
-        return None;
-    }
-    Some(format!(
-        "The settings do not act alike in both versions: their effect in the bad one is {} times that in the good one, \
-         so that the main effects are means of unlike effects.",
-        ratio_with_interval(Some(ratio))
     ))
 }

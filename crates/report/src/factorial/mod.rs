@@ -5,7 +5,7 @@ mod forms;
 use std::collections::BTreeMap;
 
 use heaptrial_model::{AllocatorSpec, FactorialDesign, Metric, Side};
-use heaptrial_stats::{BlockEffect, TwoByTwo, block_effect, factorial, geometric_mean, median};
+use heaptrial_stats::{BlockEffect, TwoByTwo, block_effect, factorial, geometric_mean};
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Arm, Ratio, Report, Service};
@@ -51,7 +51,7 @@ pub struct Cell {
     pub services: u32,
     /// Geometric mean over the services.
     pub bytes: Option<u64>,
-    /// CPU time since start: median over the services.
+    /// CPU time since start: mean over the services.
     pub cpu_seconds: Option<f64>,
     /// Over the good build with its own default; `None` for that cell itself.
     pub ratio_to_good: Option<Ratio>,
@@ -218,7 +218,7 @@ impl<'a> Blocks<'a> {
             is_default: self.design.default_of(place.0) == Some(place.1),
             services: own.len() as u32,
             bytes: geometric_mean(&levels).map(|bytes| bytes.round() as u64),
-            cpu_seconds: median(&cpu),
+            cpu_seconds: (!cpu.is_empty()).then(|| cpu.iter().sum::<f64>() / cpu.len() as f64),
             ratio_to_good: good.filter(|good| *good != place).and_then(|good| self.effect(place, good)),
         }
     }
