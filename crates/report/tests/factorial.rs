@@ -38,14 +38,14 @@ fn run(cells: [f64; 6], repeats: u32) -> Fixture {
     });
     Fixture {
         name: "lab",
-        kind: "lab_command",
+        kind: "lab_tor",
         seconds: 30,
         repeats,
         arms: arms.collect(),
         torrc_of_last: None,
         services: services.collect(),
         events: Vec::new(),
-        command: "heaptrial lab run".to_owned(),
+        command: "heaptrial lab tor".to_owned(),
         outcome: Some("completed"),
     }
 }

@@ -102,7 +102,12 @@ impl Bundle {
         };
         bug.title = title(&bug);
         bug.limits = limits::of(&bug);
-        Ok(Self { bug: escape::printable_copy(&bug)?, charts, secrets })
+        let mut printable: Bug = escape::printable_copy(&bug)?;
+        // The lines of a plan stay lines.
+        for (copy, found) in printable.reproduce.iter_mut().zip(bug.reproduce) {
+            copy.file = found.file;
+        }
+        Ok(Self { bug: printable, charts, secrets })
     }
 }
 

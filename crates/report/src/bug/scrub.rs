@@ -56,6 +56,13 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
             any,
             "REMOVED-ADDRESS",
         ),
+        // The ends of names that are seen most; of two that begin alike the longer one first.
+        pattern(
+            "host names",
+            r"(?:[A-Za-z0-9-]+\.)+(?:com|network|net|org|info|internal|io|dev|cloud|host|local|lan|home|arpa|de|eu|nl|fr|ch|at|se|uk|us)",
+            any,
+            "REMOVED-HOST",
+        ),
         pattern(
             "boot ids",
             r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}",
@@ -289,6 +296,8 @@ mod tests {
             ("x expyuzz4wqqyqhjn.onion y", "x REMOVED-ONION y"),
             ("op+tor@mail.example.org,", "REMOVED-ADDRESS,"),
             ("op[at]example[dot]org", "REMOVED-ADDRESS"),
+            ("see ns1.example.org.", "see REMOVED-HOST."),
+            ("https://git.example.network/x", "https://REMOVED-HOST/x"),
             ("F204 4413 DAC2 E02E 3D6B CF47 35A1 9BCA 1DE9 7281", "REMOVED-FINGERPRINT"),
             ("$F2044413DAC2E02E3D6BCF4735A19BCA1DE97281~x", "$REMOVED-FINGERPRINT~x"),
             ("f2044413dac2e02e3d6bcf4735a19bca1de97281", "REMOVED-FINGERPRINT"),
@@ -318,6 +327,7 @@ mod tests {
             "kernel 6.12.57.1-amd64, Tor 0.4.9.11, 127.0.0.1, ::1, ::".to_owned(),
             "2026-01-02 03:04:05 UTC, std::fs, 12:34".to_owned(),
             "/usr/lib/heaptrial/libmimalloc.so /homework/a /rooted".to_owned(),
+            "bug.md, arms.toml, libmimalloc.so.3, libc6 2.36-9+deb12u10, a.order".to_owned(),
             "MIMALLOC_PURGE_DELAY=0 --seed 18446744073709551615".to_owned(),
         ];
         for text in own {

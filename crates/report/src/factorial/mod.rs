@@ -279,8 +279,7 @@ fn notes(found: &FactorialReport) -> Vec<String> {
         );
     } else {
         notes.push(format!(
-            "Intervals of {:.0}%: Student's t on the logarithms over {} repeats as blocks, which share directory, load \
-             and seed; not adjusted for their number.",
+            "Intervals of {:.0}%: Student's t on the logarithms over {} repeats as blocks; not adjusted for their number.",
             100.0 * found.confidence_level,
             found.repeats
         ));

@@ -25,6 +25,8 @@ const ROOT: &str = "root";
 struct Found {
     runs: Vec<BugRun>,
     secrets: Secrets,
+    /// Position of the run that --factorial names.
+    factorial: Option<usize>,
     /// Whether the services are Tor relays.
     tor: bool,
 }
@@ -41,7 +43,7 @@ pub fn run(
         (None, Some(good)) => good,
         (None, None) => return Err(Failure::failed("the runs have no arm to compare to")),
     };
-    let factorial = factorial_of(bad, options, &found.runs)?;
+    let factorial = factorial_of(bad, options, &found)?;
     if factorial.is_none() {
         eprintln!(
             "no factorial among the runs: whether the version or its settings make the difference is left open; \
@@ -71,13 +73,15 @@ pub fn run(
 /// The runs that have an arm of `bad`.
 fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) -> Result<Found, Failure> {
     let without_defaults = |spec: &AllocatorSpec| Catalog::builtin().without_defaults(spec);
-    let mut names: Vec<Option<&str>> =
-        options.trials.iter().chain(&options.factorial).map(|name| Some(name.as_str())).collect();
-    names.dedup();
+    let mut names: Vec<Option<&str>> = options.trials.iter().map(|name| Some(name.as_str())).collect();
+    let named = options.factorial.as_deref();
+    if named.is_some() && !names.contains(&named) {
+        names.push(named);
+    }
     if names.is_empty() {
         names.push(None);
     }
-    let mut found = Found { runs: Vec::new(), secrets: own_names(), tor: false };
+    let mut found = Found { runs: Vec::new(), secrets: own_names(), factorial: None, tor: false };
     let mut others = Vec::new();
     let mut good = options.good.clone();
     for name in names {
@@ -102,6 +106,9 @@ fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) ->
             return Err(nothing_to_compare(shown, bad, good.as_ref(), &arms));
         };
         good = good.or_else(|| run.good_spec());
+        if named.is_some() && name == named {
+            found.factorial = Some(found.runs.len());
+        }
         found.runs.push(run);
     }
     if found.runs.is_empty() {
@@ -143,17 +150,12 @@ fn nothing_to_compare(
 fn factorial_of(
     bad: &AllocatorSpec,
     options: &ReportOptions,
-    runs: &[BugRun],
+    found: &Found,
 ) -> Result<Option<FactorialReport>, Failure> {
     let of = |run: &BugRun| factorial::of_report(run.report(), options.good.as_ref(), Some(bad));
-    match &options.factorial {
-        // Runs are in the order named, and this one last.
-        Some(name) => match runs.last().and_then(of) {
-            Some(found) => Ok(Some(found)),
-            None => Err(factorial::none(name, Some(bad))),
-        },
-        None => Ok(runs.iter().find_map(of)),
-    }
+    let Some(name) = &options.factorial else { return Ok(found.runs.iter().find_map(of)) };
+    let named = found.factorial.and_then(|index| of(&found.runs[index]));
+    named.map(Some).ok_or_else(|| factorial::none(name, Some(bad)))
 }
 
 fn defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Vec<SettingDefault> {
