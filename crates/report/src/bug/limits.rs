@@ -67,14 +67,11 @@ fn of_evidence(bug: &Bug, index: usize, evidence: &Evidence) -> Vec<String> {
     }
     let excluded: u32 = evidence.arms.iter().map(|arm| arm.services_excluded).sum();
     if excluded > 0 {
-        limits.push(format!(
-            "{} do not count and are in no figure.",
-            units::counted(excluded as usize, "service")
-        ));
+        limits.push(format!("{} left out, as not counted.", units::counted(excluded as usize, "service")));
     }
     let grave = evidence.findings.iter().filter(|finding| finding.severity == Severity::Grave).count();
     if grave > 0 {
-        limits.push(format!("{} about the data are listed above.", units::counted(grave, "grave finding")));
+        limits.push(format!("{} about the data, told above.", units::counted(grave, "grave finding")));
     }
     if evidence.kind.is_import() {
         limits.push(

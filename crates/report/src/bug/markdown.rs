@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use heaptrial_analysis::Severity;
 
-use super::document::{ArmEvidence, Bug, Evidence, Ran};
+use super::document::{ArmEvidence, Bug, Evidence, Ran, SettingDefault};
 use crate::document::{Estimate, Host, Kind};
 use crate::escape::{markdown as escaped, markdown_block};
 use crate::markdown::{list, pairs, table_block};
-use crate::summary::{capitalised, names};
+use crate::summary::{capitalised, ended};
 use crate::table::{Emphasis, Row, Table, figure, optional, ratio_with_interval, text};
 use crate::units::{self, Pace};
 
@@ -178,7 +178,7 @@ fn share_a_day(growth: &Estimate) -> String {
 fn odd(evidence: &Evidence) -> String {
     let finding = |found: &super::document::OddFinding| {
         let word = if found.severity == Severity::Grave { "Grave" } else { "Caution" };
-        format!("{word}: {} {}", found.evidence, found.effect)
+        format!("{word}: {} {}", ended(&found.evidence), ended(&found.effect))
     };
     let items: Vec<String> =
         evidence.findings.iter().map(finding).chain(evidence.warnings.iter().cloned()).collect();
@@ -266,9 +266,11 @@ fn machine(host: &Host, tool_version: &str) -> Vec<(String, String)> {
 
 fn version_or_settings(bug: &Bug) -> String {
     let mut blocks = Vec::new();
-    if !bug.defaults.is_empty() {
-        let cell = |value: &Option<String>| value.clone().unwrap_or_else(|| "no such setting".to_owned());
-        let rows = bug.defaults.iter().map(|found| {
+    let (shared, alone): (Vec<&SettingDefault>, Vec<_>) =
+        bug.defaults.iter().partition(|found| found.good.is_some() && found.bad.is_some());
+    if !shared.is_empty() {
+        let cell = |value: &Option<String>| value.clone().unwrap_or_default();
+        let rows = shared.iter().map(|found| {
             let cells = vec![found.name.clone(), cell(&found.good), cell(&found.bad), found.about.clone()];
             Row { arm: None, emphasis: Emphasis::None, cells }
         });
@@ -276,28 +278,31 @@ fn version_or_settings(bug: &Bug) -> String {
         let table = table_block(&Table { columns, rows: rows.collect() });
         blocks.push(format!("Defaults that differ between the two versions:\n\n{table}"));
     }
+    let told = |settings: &[&SettingDefault]| {
+        let names: Vec<&str> = settings.iter().map(|found| found.name.as_str()).collect();
+        crate::summary::names(&names, names.len())
+    };
+    if !alone.is_empty() {
+        blocks.push(escaped(&format!("Settings that only one of the two has: {}.", told(&alone))));
+    }
     match &bug.factorial {
         Some(factorial) => {
             blocks.push(factorial.markdown().trim_end().to_owned());
-            blocks.extend(other_defaults(bug));
+            let crossed = |name: &str| {
+                let mut settings = factorial.design.levels.iter().flat_map(|level| &level.settings);
+                settings.any(|setting| setting.name == name)
+            };
+            let left: Vec<&SettingDefault> =
+                shared.into_iter().filter(|found| !crossed(&found.name)).collect();
+            if !left.is_empty() {
+                let text =
+                    format!("Counted to the version, since every cell left them alone: {}.", told(&left));
+                blocks.push(escaped(&text));
+            }
         }
         None => blocks.push("No factorial was run, so that the two are not told apart.".to_owned()),
     }
     blocks.join("\n\n")
-}
-
-/// What of the version's effect may still be a default.
-fn other_defaults(bug: &Bug) -> Option<String> {
-    let factorial = bug.factorial.as_ref()?;
-    let crossed = |name: &str| {
-        let mut settings = factorial.design.levels.iter().flat_map(|level| &level.settings);
-        settings.any(|setting| setting.name == name)
-    };
-    let left: Vec<&str> =
-        bug.defaults.iter().map(|found| found.name.as_str()).filter(|name| !crossed(name)).collect();
-    let names = names(&left, left.len());
-    (!left.is_empty())
-        .then(|| escaped(&format!("Counted to the version, since every cell left them alone: {names}.")))
 }
 
 fn reproduction(bug: &Bug) -> String {

@@ -65,9 +65,9 @@ impl Secrets {
 }
 
 impl Bundle {
-    /// Puts the evidence of `runs` against `bad` together; there must be at least one run.
+    /// Puts the evidence of `runs` against `bad` and for `good` together; there must be at least one run.
     pub fn new(
-        bad: &AllocatorSpec,
+        (good, bad): (&AllocatorSpec, &AllocatorSpec),
         runs: &[BugRun],
         parts: BugParts,
         mut secrets: Secrets,
@@ -91,7 +91,7 @@ impl Bundle {
             schema_version: BUG_SCHEMA_VERSION,
             title: String::new(),
             bad: bad.to_string(),
-            good: runs.first().and_then(BugRun::good_spec).map_or_else(String::new, |spec| spec.to_string()),
+            good: good.to_string(),
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             evidence,
             defaults: parts.defaults,
@@ -125,11 +125,13 @@ impl Secrets {
 /// `mimalloc 3.0.1 needs 2.61 (2.40–2.84) times the memory of mimalloc 2.1.7`.
 fn title(bug: &Bug) -> String {
     let Some(first) = bug.evidence.first() else { return bug.bad.clone() };
-    let label = |name: &str| {
+    let label = |name: &str, spec: &str| {
         let arm = first.arms.iter().find(|arm| arm.name == name);
-        let settings = arm.filter(|arm| arm.name.contains('?')).and_then(|arm| arm.name.split_once('?'));
         let label = arm.and_then(|arm| arm.identity.as_ref()).map_or(name, |ran| ran.label.as_str());
-        settings.map_or_else(|| label.to_owned(), |(_, settings)| format!("{label} ({settings})"))
+        match spec.split_once('?') {
+            Some((_, settings)) => format!("{label} ({settings})"),
+            None => label.to_owned(),
+        }
     };
     let ratio = table::ratio_with_interval(first.ratio.as_ref());
     let bad = first.arms.iter().find(|arm| arm.name == first.bad_arm);
@@ -138,5 +140,9 @@ fn title(bug: &Bug) -> String {
     let grows = grows.map_or(String::new(), |growth| {
         format!(" and grows {} a day", crate::units::signed_percent(growth.value).trim_start_matches('+'))
     });
-    format!("{} needs {ratio} times the memory of {}{grows}", label(&first.bad_arm), label(&first.good_arm))
+    format!(
+        "{} needs {ratio} times the memory of {}{grows}",
+        label(&first.bad_arm, &bug.bad),
+        label(&first.good_arm, &bug.good)
+    )
 }

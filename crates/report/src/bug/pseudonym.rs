@@ -41,13 +41,13 @@ pub(crate) fn rename(rows: Rows<'_>) {
     }
     for life in rows.lives.iter_mut() {
         if let Some(why) = &mut life.contamination {
-            *why = scrub.foreign(why);
+            *why = scrub.own(why);
         }
     }
     rows.events.retain(|event| !QUOTING.contains(&event.kind.as_str()));
     for event in rows.events.iter_mut() {
         let own = OWN_WORDS.contains(&event.kind.as_str());
-        event.text = if own { scrub.foreign(&event.text) } else { LEFT_OUT.to_owned() };
+        event.text = if own { scrub.own(&event.text) } else { LEFT_OUT.to_owned() };
     }
     rows.sources.clear();
 }

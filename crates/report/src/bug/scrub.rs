@@ -60,7 +60,7 @@ static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
         pattern(
             "host names",
             r"(?:[A-Za-z0-9-]+\.)+(?:com|network|net|org|info|internal|io|dev|cloud|host|local|lan|home|arpa|de|eu|nl|fr|ch|at|se|uk|us)",
-            any,
+            is_host,
             "REMOVED-HOST",
         ),
         pattern(
@@ -115,6 +115,11 @@ impl Scrub {
     /// A text that others wrote: every known name that stands by itself is replaced, and whatever is of a pattern.
     pub(crate) fn foreign(&self, text: &str) -> String {
         self.patterns(&self.named(text, |_| true, &mut Caught::new()), &mut Caught::new())
+    }
+
+    /// A text of Heaptrial's own that may hold a name or a path: a name that could be a word stays.
+    pub(crate) fn own(&self, text: &str) -> String {
+        self.net(text).0
     }
 
     /// The last net, over a finished text. What it finds was overlooked before.
@@ -239,6 +244,11 @@ fn is_name(c: char) -> bool {
     is_word(c) || c == '-'
 }
 
+/// SVG names its kind by an address of the web.
+fn is_host(text: &str) -> bool {
+    text != "www.w3.org"
+}
+
 /// Versions of Tor begin with 0, and 127.0.0.1 is every machine's own.
 fn is_ipv4(text: &str) -> bool {
     text.parse::<Ipv4Addr>().is_ok_and(|address| address.octets()[0] != 0 && !address.is_loopback())
@@ -327,7 +337,8 @@ mod tests {
             "kernel 6.12.57.1-amd64, Tor 0.4.9.11, 127.0.0.1, ::1, ::".to_owned(),
             "2026-01-02 03:04:05 UTC, std::fs, 12:34".to_owned(),
             "/usr/lib/heaptrial/libmimalloc.so /homework/a /rooted".to_owned(),
-            "bug.md, arms.toml, libmimalloc.so.3, libc6 2.36-9+deb12u10, a.order".to_owned(),
+            "http://www.w3.org/2000/svg, bug.md, arms.toml, libmimalloc.so.3, libc6 2.36-9+deb12u10, a.order"
+                .to_owned(),
             "MIMALLOC_PURGE_DELAY=0 --seed 18446744073709551615".to_owned(),
         ];
         for text in own {

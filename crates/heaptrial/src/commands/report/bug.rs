@@ -40,7 +40,7 @@ pub fn run(
     let found = read(bad, options, global)?;
     let good = match (&options.good, found.runs.first().and_then(BugRun::good_spec)) {
         (Some(good), _) => good.clone(),
-        (None, Some(good)) => good,
+        (None, Some(good)) => Catalog::builtin().without_defaults(&good),
         (None, None) => return Err(Failure::failed("the runs have no arm to compare to")),
     };
     let factorial = factorial_of(bad, options, &found)?;
@@ -62,7 +62,7 @@ pub fn run(
         ),
         factorial,
     };
-    let bundle = Bundle::new(bad, &found.runs, parts, found.secrets).map_err(Failure::failed)?;
+    let bundle = Bundle::new((&good, bad), &found.runs, parts, found.secrets).map_err(Failure::failed)?;
     let folder =
         global.out.clone().unwrap_or_else(|| Path::new(RUNS).join(format!("bug-{}", folder_name(bad))));
     let files = write_bug(&bundle, &folder).map_err(Failure::refused)?;
