@@ -25,13 +25,13 @@ pub enum FactorialError {
     Resolve(#[from] ResolveError),
     /// Settings are compared within a family.
     #[error(
-        "{good} and {bad} are not of one family, so that they share no settings; name two builds of one allocator"
+        "{} and {} are not of one family, so that they share no settings; name two builds of one allocator",
+        .builds[0],
+        .builds[1]
     )]
     Families {
-        /// The good build.
-        good: AllocatorSpec,
-        /// The bad build.
-        bad: AllocatorSpec,
+        /// The good and the bad build.
+        builds: Box<[AllocatorSpec; 2]>,
     },
     /// Twice the same build.
     #[error("{0} cannot be compared with itself; name two versions or variants")]
@@ -55,12 +55,15 @@ pub enum FactorialError {
         setting: String,
     },
     /// Only one level.
-    #[error("{good} and {bad} have the same defaults of {settings}; {}", differing(.others))]
+    #[error(
+        "{} and {} have the same defaults of {settings}; {}",
+        .builds[0],
+        .builds[1],
+        differing(.others)
+    )]
     OneLevel {
-        /// The good build.
-        good: AllocatorSpec,
-        /// The bad build.
-        bad: AllocatorSpec,
+        /// The good and the bad build.
+        builds: Box<[AllocatorSpec; 2]>,
         /// The settings that were named.
         settings: String,
         /// Settings whose defaults differ.
@@ -135,8 +138,7 @@ impl Catalog {
         if levels.len() < 2 {
             let others = self.default_differences(good, bad).into_iter().filter(|found| found.shared);
             return Err(FactorialError::OneLevel {
-                good: good.clone(),
-                bad: bad.clone(),
+                builds: Box::new([good.clone(), bad.clone()]),
                 settings: names.join(", "),
                 others: others.map(|found| found.name).collect(),
             });
@@ -227,7 +229,7 @@ impl Catalog {
     ) -> Result<(std::sync::Arc<Family>, (&'a Version, &'a Version)), FactorialError> {
         let (first, second) = (self.resolve(good)?, self.resolve(bad)?);
         if first.family.name != second.family.name {
-            return Err(FactorialError::Families { good: good.clone(), bad: bad.clone() });
+            return Err(FactorialError::Families { builds: Box::new([good.clone(), bad.clone()]) });
         }
         if good == bad {
             return Err(FactorialError::Same(good.clone()));

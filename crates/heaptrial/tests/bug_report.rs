@@ -1,7 +1,6 @@
 //! `heaptrial report --bug` and `--factorial` over real lab runs and stored trials.
 
 #[path = "../../report/tests/fixture/mod.rs"]
-#[allow(dead_code, reason = "shared by several tests, each of which uses a part")]
 mod fixture;
 mod support;
 #[path = "../../report/tests/trial/mod.rs"]

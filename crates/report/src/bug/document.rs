@@ -25,7 +25,7 @@ pub struct Bug {
     pub tool_version: String,
     /// One for each run or trial.
     pub evidence: Vec<Evidence>,
-    /// Settings whose defaults differ between the two, as the catalog has them.
+    /// Settings whose defaults differ between the two, or between the two of the factorial, as the catalog has them.
     pub defaults: Vec<SettingDefault>,
     /// What is the version and what its settings; `None` where no factorial was run.
     pub factorial: Option<FactorialReport>,

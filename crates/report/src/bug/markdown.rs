@@ -274,7 +274,8 @@ fn version_or_settings(bug: &Bug) -> String {
             let cells = vec![found.name.clone(), cell(&found.good), cell(&found.bad), found.about.clone()];
             Row { arm: None, emphasis: Emphasis::None, cells }
         });
-        let columns = vec![text("Setting"), figure(&bug.good), figure(&bug.bad), text("What it is")];
+        let good = bug.factorial.as_ref().map_or_else(|| bug.good.clone(), |found| found.design.good.to_string());
+        let columns = vec![text("Setting"), figure(&good), figure(&bug.bad), text("What it is")];
         let table = table_block(&Table { columns, rows: rows.collect() });
         blocks.push(format!("Defaults that differ between the two versions:\n\n{table}"));
     }

@@ -52,7 +52,7 @@ pub fn run(
     }
     let reports: Vec<&Report> = found.runs.iter().map(BugRun::report).collect();
     let parts = BugParts {
-        defaults: defaults(&good, bad),
+        defaults: defaults(factorial.as_ref().map_or(&good, |found| &found.design.good), bad),
         reproduce: reproduce::commands(
             &reports,
             (&good, bad),
@@ -75,11 +75,12 @@ fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) ->
     let without_defaults = |spec: &AllocatorSpec| Catalog::builtin().without_defaults(spec);
     let mut names: Vec<Option<&str>> = options.trials.iter().map(|name| Some(name.as_str())).collect();
     let named = options.factorial.as_deref();
+    // Without a name the last trial of --db, or the newest run.
+    if names.is_empty() && (named.is_none() || global.db.is_some()) {
+        names.push(None);
+    }
     if named.is_some() && !names.contains(&named) {
         names.push(named);
-    }
-    if names.is_empty() {
-        names.push(None);
     }
     let mut found = Found { runs: Vec::new(), secrets: own_names(), factorial: None, tor: false };
     let mut others = Vec::new();
@@ -101,9 +102,12 @@ fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) ->
             found.secrets.add(&target.trial.plan.name, "the-trial");
         }
         found.tor |= is_tor(&target)?;
-        let run = BugRun::new((&report, trajectories), bad, good.as_ref(), &without_defaults);
+        // What was found to be good in an earlier run need not be in this one.
+        let has = |spec: &&AllocatorSpec| BugRun::arm_of(&report, spec, &without_defaults).is_some();
+        let compared = good.as_ref().filter(|spec| options.good.is_some() || has(spec));
+        let run = BugRun::new((&report, trajectories), bad, compared, &without_defaults);
         let Some(run) = run.map_err(Failure::failed)? else {
-            return Err(nothing_to_compare(shown, bad, good.as_ref(), &arms));
+            return Err(nothing_to_compare(shown, bad, compared, &arms));
         };
         good = good.or_else(|| run.good_spec());
         if named.is_some() && name == named {
