@@ -37,6 +37,14 @@ pub struct Bug {
     pub replaced: Vec<String>,
 }
 
+impl Bug {
+    /// Whether the two are one build with unlike settings.
+    pub(super) fn is_one_build(&self) -> bool {
+        let build = |spec: &str| spec.split('?').next().unwrap_or_default().to_owned();
+        build(&self.good) == build(&self.bad)
+    }
+}
+
 /// A run or trial that has an arm of the bad allocator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {

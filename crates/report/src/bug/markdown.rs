@@ -37,9 +37,13 @@ pub(super) fn page(bug: &Bug) -> String {
             ));
         }
         put(&odd(evidence));
-        put("What really ran, as proved in the running processes:");
-        put(&table_block(&identities(evidence)));
-        put(&settings_in_force(evidence));
+        if evidence.arms.iter().any(|arm| arm.identity.is_some()) {
+            put("What really ran, as proved in the running processes:");
+            put(&table_block(&identities(evidence)));
+            put(&settings_in_force(evidence));
+        } else {
+            put("What really ran was proved in no process: others measured.");
+        }
         put("The machine:");
         put(&pairs(machine(&evidence.host, &evidence.tool_version).into_iter()));
     }
@@ -274,7 +278,8 @@ fn version_or_settings(bug: &Bug) -> String {
             let cells = vec![found.name.clone(), cell(&found.good), cell(&found.bad), found.about.clone()];
             Row { arm: None, emphasis: Emphasis::None, cells }
         });
-        let good = bug.factorial.as_ref().map_or_else(|| bug.good.clone(), |found| found.design.good.to_string());
+        let good =
+            bug.factorial.as_ref().map_or_else(|| bug.good.clone(), |found| found.design.good.to_string());
         let columns = vec![text("Setting"), figure(&good), figure(&bug.bad), text("What it is")];
         let table = table_block(&Table { columns, rows: rows.collect() });
         blocks.push(format!("Defaults that differ between the two versions:\n\n{table}"));
@@ -301,6 +306,7 @@ fn version_or_settings(bug: &Bug) -> String {
                 blocks.push(escaped(&text));
             }
         }
+        None if bug.is_one_build() => blocks.push("Both are the same build: it is the settings.".to_owned()),
         None => blocks.push("No factorial was run, so that the two are not told apart.".to_owned()),
     }
     blocks.join("\n\n")

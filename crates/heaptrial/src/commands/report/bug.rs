@@ -44,7 +44,7 @@ pub fn run(
         (None, None) => return Err(Failure::failed("the runs have no arm to compare to")),
     };
     let factorial = factorial_of(bad, options, &found)?;
-    if factorial.is_none() {
+    if factorial.is_none() && good.without_settings() != bad.without_settings() {
         eprintln!(
             "no factorial among the runs: whether the version or its settings make the difference is left open; \
              bug.md has the command that tells"
@@ -201,6 +201,13 @@ fn folder_name(spec: &AllocatorSpec) -> String {
 }
 
 fn print(bundle: &Bundle, files: &BugFiles, global: &GlobalOptions) -> Result<(), Failure> {
+    let ratio = bundle.bug.evidence.first().and_then(|evidence| evidence.ratio.as_ref());
+    if ratio.is_some_and(|ratio| ratio.estimate < 1.0) {
+        eprintln!(
+            "warning: {} needs less than {}: this is no evidence against it",
+            bundle.bug.bad, bundle.bug.good
+        );
+    }
     for found in &files.replaced {
         eprintln!("warning: replaced in {found}; look at it before you send the folder");
     }

@@ -18,7 +18,11 @@ pub fn commands(
     let runs: Vec<&&Report> = reports.iter().filter(|report| report.kind.is_lab()).collect();
     let mut commands: Vec<Reproduction> =
         runs.iter().enumerate().map(|(index, report)| of_run(report, index, secrets)).collect();
-    if !has_factorial {
+    if !has_factorial && good.without_settings() != bad.without_settings() {
+        // Where no factorial can be made, runs of the two as they are say all there is.
+        let further = proposal(good, bad, tor);
+        commands.extend(further.filter(|found| commands.is_empty() || found.command.contains("--factorial")));
+    } else if commands.is_empty() {
         commands.extend(proposal(good, bad, tor));
     }
     commands
