@@ -224,6 +224,14 @@ fn what_is_missing_is_told_with_the_command_that_makes_it() {
         }
     }
     assert!(!folder.path().join("heaptrial-runs").exists());
+    // One build with another setting is a finding too, without versions to tell apart.
+    let output = run(folder.path(), "report run --bug glibc?arena_max=1 --good glibc --out bundle");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let files = files(&folder.path().join("bundle"));
+    assert!(text(&files, "bug.md").contains("Both are the same build"));
+    let bug: Value = serde_json::from_str(text(&files, "bug.json")).unwrap();
+    let reproduce = bug["reproduce"].as_array().unwrap();
+    assert!(reproduce.iter().all(|found| found["measured"] == true) && reproduce.len() == 1, "{reproduce:?}");
 }
 
 /// Names that are words of the report, parts of its specs, or as odd as names get.
@@ -363,13 +371,24 @@ fn a_stored_command_loses_its_paths_and_brings_its_plan_along() {
                       'mimalloc@3.0.1?purge_delay=0=/home/joe/lib/my.so' --mirror https://git.example.org/ --repeat 2 \
                       --seed 42 -- /home/joe/bin/server --listen 203.0.113.9:80 'two words'"
         .to_owned();
+    // A setting in force that holds a path: no name, and nothing that is replaced before the net.
+    let settings = &mut stored.arms[2].1.as_mut().unwrap().settings;
+    settings.insert("MIMALLOC_TRACE".to_owned(), "/home/joe/trace,op@example.org".to_owned());
     let (store, _) = stored.write(&folder.path().join("heaptrial.db"));
     drop(store);
     let output = run(folder.path(), "report . --bug mimalloc@3.0.1?purge_delay=0 --good glibc --out bundle");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for told in ["bug.md: 1 e-mail addresses", "bug.md: 1 home folders", "bug.json: 1 home folders"] {
+        assert!(stderr(&output).contains(&format!("warning: replaced in {told}")), "{}", stderr(&output));
+    }
     let files = files(&folder.path().join("bundle"));
     assert_holds_none(&files, &["joe", "203.0.113.9", "example.org"]);
     let bug: Value = serde_json::from_str(text(&files, "bug.json")).unwrap();
+    assert!(
+        bug["replaced"].as_array().unwrap().contains(&"bug.json: 1 home folders".into()),
+        "{}",
+        bug["replaced"]
+    );
     let found = &bug["reproduce"][0];
     assert_eq!(
         found["command"],

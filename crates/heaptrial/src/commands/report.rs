@@ -145,7 +145,7 @@ pub fn write_and_print(
     let (report, trajectories) =
         Report::with_trajectories(store, trial_id, options).map_err(Failure::failed)?;
     let written = heaptrial_report::write(&report, &trajectories, folder).map_err(Failure::failed)?;
-    let factorial = factorial::of_report(&report, None, None);
+    let factorial = factorial::of_report(&report, None, None).filter(|_| report.kind.is_lab());
     if let Some(found) = &factorial {
         found.write(folder).map_err(Failure::failed)?;
     }

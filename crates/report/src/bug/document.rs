@@ -37,11 +37,28 @@ pub struct Bug {
     pub replaced: Vec<String>,
 }
 
+/// What the two allocators have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Common {
+    /// One build, with unlike settings.
+    Build,
+    /// One family, of which a factorial can tell versions from settings.
+    Family,
+    /// Nothing.
+    Nothing,
+}
+
 impl Bug {
-    /// Whether the two are one build with unlike settings.
-    pub(super) fn is_one_build(&self) -> bool {
-        let build = |spec: &str| spec.split('?').next().unwrap_or_default().to_owned();
-        build(&self.good) == build(&self.bad)
+    pub(super) fn common(&self) -> Common {
+        let up_to = |end: &[char]| {
+            let part = |spec: &str| spec.split(end).next().unwrap_or_default().to_owned();
+            part(&self.good) == part(&self.bad)
+        };
+        match (up_to(&['?']), up_to(&['@', '+', '?'])) {
+            (true, _) => Common::Build,
+            (false, true) => Common::Family,
+            (false, false) => Common::Nothing,
+        }
     }
 }
 

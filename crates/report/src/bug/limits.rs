@@ -2,7 +2,7 @@
 
 use heaptrial_analysis::Severity;
 
-use super::document::{Bug, Evidence};
+use super::document::{Bug, Common, Evidence};
 use crate::document::Kind;
 use crate::units;
 
@@ -15,7 +15,7 @@ pub(super) fn of(bug: &Bug) -> Vec<String> {
     limits.extend(
         bug.evidence.iter().enumerate().flat_map(|(index, evidence)| of_evidence(bug, index, evidence)),
     );
-    if bug.factorial.is_none() && !bug.is_one_build() {
+    if bug.factorial.is_none() && bug.common() == Common::Family {
         limits.push(
             "No factorial was run: whether the version or its default settings make the difference is not known."
                 .to_owned(),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use heaptrial_analysis::Severity;
 
-use super::document::{ArmEvidence, Bug, Evidence, Ran, SettingDefault};
+use super::document::{ArmEvidence, Bug, Common, Evidence, Ran, SettingDefault};
 use crate::document::{Estimate, Host, Kind};
 use crate::escape::{markdown as escaped, markdown_block};
 use crate::markdown::{list, pairs, table_block};
@@ -306,8 +306,14 @@ fn version_or_settings(bug: &Bug) -> String {
                 blocks.push(escaped(&text));
             }
         }
-        None if bug.is_one_build() => blocks.push("Both are the same build: it is the settings.".to_owned()),
-        None => blocks.push("No factorial was run, so that the two are not told apart.".to_owned()),
+        None => blocks.push(
+            match bug.common() {
+                Common::Build => "Both are the same build: what differs is the settings.",
+                Common::Family => "No factorial was run, so that the two are not told apart.",
+                Common::Nothing => "They are different allocators.",
+            }
+            .to_owned(),
+        ),
     }
     blocks.join("\n\n")
 }

@@ -7,7 +7,8 @@ use heaptrial_allocator::Catalog;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_model::AllocatorSpec;
 use heaptrial_report::{
-    BugFiles, BugParts, BugRun, Bundle, FactorialReport, Report, Secrets, SettingDefault, write_bug,
+    BugFiles, BugParts, BugRun, Bundle, FactorialReport, Report, ReportError, Secrets, SettingDefault,
+    write_bug,
 };
 
 use super::{ReportOptions, factorial, reproduce};
@@ -20,6 +21,8 @@ use crate::target::Target;
 const USERS: [&str; 3] = ["USER", "LOGNAME", "SUDO_USER"];
 /// The one user that every host has.
 const ROOT: &str = "root";
+/// What every host calls itself.
+const LOCALHOST: &str = "localhost";
 
 /// What was read of all runs.
 struct Found {
@@ -44,7 +47,8 @@ pub fn run(
         (None, None) => return Err(Failure::failed("the runs have no arm to compare to")),
     };
     let factorial = factorial_of(bad, options, &found)?;
-    if factorial.is_none() && good.without_settings() != bad.without_settings() {
+    let versions = good.family == bad.family && good.without_settings() != bad.without_settings();
+    if factorial.is_none() && versions {
         eprintln!(
             "no factorial among the runs: whether the version or its settings make the difference is left open; \
              bug.md has the command that tells"
@@ -65,27 +69,35 @@ pub fn run(
     let bundle = Bundle::new((&good, bad), &found.runs, parts, found.secrets).map_err(Failure::failed)?;
     let folder =
         global.out.clone().unwrap_or_else(|| Path::new(RUNS).join(format!("bug-{}", folder_name(bad))));
-    let files = write_bug(&bundle, &folder).map_err(Failure::refused)?;
+    let files = write_bug(&bundle, &folder).map_err(|error| match error {
+        ReportError::NotOurs { .. } => Failure::refused(error),
+        _ => Failure::failed(error),
+    })?;
     print(&bundle, &files, global)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The runs that have an arm of `bad`.
-fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) -> Result<Found, Failure> {
-    let without_defaults = |spec: &AllocatorSpec| Catalog::builtin().without_defaults(spec);
+/// The runs that are asked for; `None` is the last trial of --db, or the newest run.
+fn names<'a>(options: &'a ReportOptions, global: &GlobalOptions) -> Vec<Option<&'a str>> {
     let mut names: Vec<Option<&str>> = options.trials.iter().map(|name| Some(name.as_str())).collect();
     let named = options.factorial.as_deref();
-    // Without a name the last trial of --db, or the newest run.
     if names.is_empty() && (named.is_none() || global.db.is_some()) {
         names.push(None);
     }
     if named.is_some() && !names.contains(&named) {
         names.push(named);
     }
+    names
+}
+
+/// The runs that have an arm of `bad`.
+fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) -> Result<Found, Failure> {
+    let without_defaults = |spec: &AllocatorSpec| Catalog::builtin().without_defaults(spec);
+    let named = options.factorial.as_deref();
     let mut found = Found { runs: Vec::new(), secrets: own_names(), factorial: None, tor: false };
     let mut others = Vec::new();
     let mut good = options.good.clone();
-    for name in names {
+    for name in names(options, global) {
         let target = Target::find(name, global)?;
         let how = super::how(options, &target)?;
         let (report, trajectories) =
@@ -186,7 +198,7 @@ fn is_tor(target: &Target) -> Result<bool, Failure> {
 /// The names of this host and of who runs this.
 fn own_names() -> Secrets {
     let mut secrets = Secrets::default();
-    if let Ok(name) = host_name(&HostRoot::default()) {
+    if let Some(name) = host_name(&HostRoot::default()).ok().filter(|name| name != LOCALHOST) {
         secrets.add(&name, "the-host");
     }
     for user in USERS.iter().filter_map(|variable| std::env::var(variable).ok()).filter(|user| user != ROOT) {
