@@ -164,9 +164,11 @@ fn a_factorial_of_two_versions_becomes_a_bundle_for_their_maintainers() {
     assert!(page.contains(command), "{command}");
     assert_eq!(arms_of(folder.path(), command), names(&evidence["arms"]));
 
-    // Written anew in place, and never beside anything else.
+    // Written anew in place of an earlier one, and never beside anything else.
+    std::fs::write(folder.path().join("bundle/memory-over-time-2.svg"), "of an earlier bundle").unwrap();
     let again = run(folder.path(), "report run --bug mimalloc@3.0.1 --good mimalloc@2.1.7 --out bundle");
     assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+    assert_eq!(self::files(&folder.path().join("bundle")).keys().collect::<Vec<_>>(), expected);
     let refused = run(folder.path(), "report run --bug mimalloc@3.0.1 --good mimalloc@2.1.7 --out run");
     assert_eq!(refused.status.code(), Some(REFUSED), "{}", stderr(&refused));
     assert!(!folder.path().join("run/bug.md").exists());

@@ -11,6 +11,9 @@ use crate::ReportError;
 use crate::png::Painter;
 use crate::write::replace;
 
+const MARKDOWN: &str = "bug.md";
+const JSON: &str = "bug.json";
+
 /// What was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BugFiles {
@@ -24,49 +27,58 @@ pub struct BugFiles {
     pub replaced: Vec<String>,
 }
 
-/// Writes a bundle into `folder`, creating it where it is missing. What else is in the folder would be sent with it:
-/// a folder with other files is refused.
+/// A file's name and content.
+type File = (String, Vec<u8>);
+
+/// Writes a bundle into `folder`, creating it where it is missing. An earlier bundle is replaced. What else is in the
+/// folder would be sent with it: a folder with other files is refused.
 pub fn write_bug(bundle: &Bundle, folder: &Path) -> Result<BugFiles, ReportError> {
+    let (files, replaced) = clean_files(bundle)?;
+    let earlier = earlier_files(folder)?;
+    fs::create_dir_all(folder).map_err(ReportError::write(folder))?;
+    for (name, content) in &files {
+        replace(&folder.join(name), content)?;
+    }
+    for name in earlier.iter().filter(|name| files.iter().all(|file| file.0 != **name)) {
+        let path = folder.join(name);
+        fs::remove_file(&path).map_err(ReportError::write(&path))?;
+    }
+    let others = files.iter().map(|file| &file.0).filter(|name| ![MARKDOWN, JSON].contains(&name.as_str()));
+    Ok(BugFiles {
+        markdown: folder.join(MARKDOWN),
+        json: folder.join(JSON),
+        others: others.map(|name| folder.join(name)).collect(),
+        replaced,
+    })
+}
+
+/// The files after the net, and what it replaced.
+fn clean_files(bundle: &Bundle) -> Result<(Vec<File>, Vec<String>), ReportError> {
     let scrub = &bundle.secrets.0;
     let mut replaced = Vec::new();
     let mut net = |name: &str, text: &str| {
         let (clean, caught) = scrub.net(text);
         replaced.extend(told(name, &caught));
-        clean
+        clean.into_bytes()
     };
-    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut files: Vec<File> = Vec::new();
     let painter = Painter::new();
     for (file, chart) in &bundle.charts {
-        let svg = net(&format!("{file}.svg"), &chart.file());
+        let name = format!("{file}.svg");
+        let svg = net(&name, &chart.file());
         // The picture is painted from a clean text too.
         let picture = painter.paint_text(chart.name, &scrub.net(&chart.picture()).0)?;
-        files.extend([(format!("{file}.svg"), svg.into_bytes()), (format!("{file}.png"), picture)]);
+        files.extend([(name, svg), (format!("{file}.png"), picture)]);
     }
     for (name, text) in bundle.bug.reproduce.iter().filter_map(|found| found.file.as_ref()) {
-        files.push((name.clone(), net(name, text).into_bytes()));
+        files.push((name.clone(), net(name, text)));
     }
-    let text = net("bug.md", &markdown::page(&bundle.bug));
+    files.push((MARKDOWN.to_owned(), net(MARKDOWN, &markdown::page(&bundle.bug))));
     let (mut document, caught) = clean_json(serde_json::to_value(&bundle.bug)?, scrub);
-    replaced.extend(told("bug.json", &caught));
+    replaced.extend(told(JSON, &caught));
     document["replaced"] = replaced.clone().into();
-    let document = format!("{:#}\n", document);
-    files.extend([("bug.md".to_owned(), text.into_bytes()), ("bug.json".to_owned(), document.into_bytes())]);
-    refuse_strangers(folder, &files)?;
-    fs::create_dir_all(folder).map_err(ReportError::write(folder))?;
-    for (name, content) in &files {
-        replace(&folder.join(name), content)?;
-    }
-    let main = ["bug.md", "bug.json"];
-    Ok(BugFiles {
-        markdown: folder.join(main[0]),
-        json: folder.join(main[1]),
-        others: files
-            .iter()
-            .map(|file| folder.join(&file.0))
-            .filter(|path| !main.map(|name| folder.join(name)).contains(path))
-            .collect(),
-        replaced,
-    })
+    files.push((JSON.to_owned(), format!("{document:#}\n").into_bytes()));
+    Ok((files, replaced))
 }
 
 fn told(name: &str, caught: &Caught) -> Vec<String> {
@@ -107,18 +119,19 @@ fn clean_json(value: Value, scrub: &Scrub) -> (Value, Caught) {
     (value, caught)
 }
 
-/// An earlier bundle is replaced; anything else is not ours to send.
-fn refuse_strangers(folder: &Path, files: &[(String, Vec<u8>)]) -> Result<(), ReportError> {
-    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+/// The files of an earlier bundle in `folder`; an error where there is anything else, which is not ours to send.
+fn earlier_files(folder: &Path) -> Result<Vec<String>, ReportError> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let ours = |name: &str| {
         let chart =
             name.starts_with("memory-over-time") && (name.ends_with(".svg") || name.ends_with(".png"));
-        chart || files.iter().any(|file| file.0 == name)
+        let plan = name.starts_with("arms") && name.ends_with(".toml");
+        chart || plan || [MARKDOWN, JSON].contains(&name)
     };
-    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let strangers: Vec<String> = names.filter(|name| !ours(name)).collect();
-    match strangers.first() {
-        None => Ok(()),
+    let names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    match names.iter().find(|name| !ours(name)) {
+        None => Ok(names),
         Some(first) => Err(ReportError::NotOurs { folder: folder.to_owned(), file: first.clone() }),
     }
 }
