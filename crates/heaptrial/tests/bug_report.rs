@@ -247,7 +247,7 @@ const NASTY: [(&str, &str); 12] = [
     ("level", "Level"),
     ("evidence", "services"),
     ("tor@mimalloc.service", "mimalloc"),
-    ("relay\\x2dof\\x2djoe", "joesRelay42"),
+    ("relay\\x2dof\\x2dopuser", "opusersRelay42"),
     ("1", "0"),
     ("tor@operator.example.net.service", "OperatorNet"),
 ];
@@ -259,12 +259,12 @@ const SECRETS: [&str; 13] = [
     "203.0.113.9",
     "198.51.100.7",
     "2001:db8",
-    "joe",
+    "opuser",
     "OperatorNet",
     "example.net",
     "example.org",
     "A0B1C2D3",
-    "expyuzz4wqqyqhjn",
+    "abcdefghij234567",
 ];
 
 fn nasty(service: usize) -> (String, Option<[String; 2]>) {
@@ -295,8 +295,8 @@ fn mimalloc_trial(named: fn(usize) -> (String, Option<[String; 2]>)) -> FieldTri
         ..glibc.clone()
     };
     let arms = vec![
-        FieldArm { name: "as joe had it", ..glibc.clone() },
-        version("joe's favourite", "mimalloc@2.1.7", 1.2, 0.0003, 0),
+        FieldArm { name: "as opuser had it", ..glibc.clone() },
+        version("opuser's favourite", "mimalloc@2.1.7", 1.2, 0.0003, 0),
         version("GoldenOwl group", "mimalloc@3.0.1", 3.1, 0.2, 1),
         FieldArm { name: "address", torrc: Some(("Address", "198.51.100.7")), ..glibc.clone() },
     ];
@@ -321,8 +321,8 @@ fn bundle_of(trial: &FieldTrial, gossip: &str) -> (BTreeMap<String, Vec<u8>>, St
 
 #[test]
 fn nasty_names_leave_no_trace_and_damage_nothing() {
-    let gossip = "GoldenOwl on barn.example.org (203.0.113.9, [2001:db8::7]) said to op@example.net: /home/joe/tor.log, \
-                  expyuzz4wqqyqhjn.onion, A0B1C2D300000000000000000000000000000002, growth of memory, a level";
+    let gossip = "GoldenOwl on barn.example.org (203.0.113.9, [2001:db8::7]) said to op@example.net: /home/opuser/tor.log, \
+                  abcdefghij234567.onion, A0B1C2D300000000000000000000000000000002, growth of memory, a level";
     let (nasty, _) = bundle_of(&mimalloc_trial(nasty), gossip);
     assert_holds_none(&nasty, &SECRETS);
     // A trial with harmless names and gossip has the same bundle, byte for byte: no name is in it, and none of the
@@ -369,13 +369,13 @@ fn nasty_names_leave_no_trace_and_damage_nothing() {
 fn a_stored_command_loses_its_paths_and_brings_its_plan_along() {
     let folder = tempfile::tempdir().unwrap();
     let mut stored = fixture::command(2);
-    stored.command = "heaptrial lab run --arms /home/joe/plans/p.toml --from \
-                      'mimalloc@3.0.1?purge_delay=0=/home/joe/lib/my.so' --mirror https://git.example.org/ --repeat 2 \
-                      --seed 42 -- /home/joe/bin/server --listen 203.0.113.9:80 'two words'"
+    stored.command = "heaptrial lab run --arms /home/opuser/plans/p.toml --from \
+                      'mimalloc@3.0.1?purge_delay=0=/home/opuser/lib/my.so' --mirror https://git.example.org/ --repeat 2 \
+                      --seed 42 -- /home/opuser/bin/server --listen 203.0.113.9:80 'two words'"
         .to_owned();
     // A setting in force that holds a path: no name, and nothing that is replaced before the net.
     let settings = &mut stored.arms[2].1.as_mut().unwrap().settings;
-    settings.insert("MIMALLOC_TRACE".to_owned(), "/home/joe/trace,op@example.org".to_owned());
+    settings.insert("MIMALLOC_TRACE".to_owned(), "/home/opuser/trace,op@example.org".to_owned());
     let (store, _) = stored.write(&folder.path().join("heaptrial.db"));
     drop(store);
     let output = run(folder.path(), "report . --bug mimalloc@3.0.1?purge_delay=0 --good glibc --out bundle");
@@ -384,7 +384,7 @@ fn a_stored_command_loses_its_paths_and_brings_its_plan_along() {
         assert!(stderr(&output).contains(&format!("warning: replaced in {told}")), "{}", stderr(&output));
     }
     let files = files(&folder.path().join("bundle"));
-    assert_holds_none(&files, &["joe", "203.0.113.9", "example.org"]);
+    assert_holds_none(&files, &["opuser", "203.0.113.9", "example.org"]);
     let bug: Value = serde_json::from_str(text(&files, "bug.json")).unwrap();
     assert!(
         bug["replaced"].as_array().unwrap().contains(&"bug.json: 1 home folders".into()),
