@@ -13,6 +13,7 @@ mod cache;
 mod catalog;
 mod digest;
 mod elf;
+mod factorial;
 mod file_key;
 mod identify;
 mod manifest;
@@ -35,6 +36,7 @@ pub use catalog::{
     Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
 pub use elf::{ElfError, Examiner, LibraryFacts, ObjectFacts, check_library, examine_object};
+pub use factorial::{Crossed, DefaultDifference, FactorialError};
 pub use heaptrial_model::{Identity, Linkage};
 pub use identify::{Identifier, IdentifyError, identify};
 pub use manifest::{CachedFile, Manifest};

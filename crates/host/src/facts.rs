@@ -27,6 +27,12 @@ pub struct HostFacts {
     pub cgroup_version: CgroupVersion,
     /// `vm.overcommit_memory`.
     pub overcommit_memory: Option<String>,
+    /// The C library that this program runs on, such as `glibc 2.36`; `None` where it is another.
+    #[serde(default)]
+    pub libc: Option<String>,
+    /// Size of a page of memory.
+    #[serde(default)]
+    pub page_size_bytes: u64,
     /// The kernel's boot id.
     pub boot_id: String,
 }
@@ -60,9 +66,23 @@ impl HostFacts {
                 .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
             cgroup_version: CgroupVersion::of(root),
             overcommit_memory: line("/proc/sys/vm/overcommit_memory"),
+            libc: c_library(),
+            page_size_bytes: rustix::param::page_size() as u64,
             boot_id: boot_id.trim().to_owned(),
         })
     }
+}
+
+#[cfg(target_env = "gnu")]
+fn c_library() -> Option<String> {
+    // SAFETY: the function takes no arguments and returns a static, NUL-terminated string.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    Some(format!("glibc {}", version.to_string_lossy()))
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn c_library() -> Option<String> {
+    None
 }
 
 /// The host's name, as `uname -n` tells it.
@@ -89,5 +109,6 @@ mod tests {
         let facts = HostFacts::read(&HostRoot::default()).unwrap();
         assert!(facts.cpu_count >= 1 && facts.ram_bytes > 1 << 28);
         assert!(!facts.boot_id.is_empty() && !facts.kernel.is_empty());
+        assert!(facts.page_size_bytes >= 4096 && facts.page_size_bytes.is_power_of_two());
     }
 }

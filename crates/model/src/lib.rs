@@ -4,6 +4,7 @@
 //! Sizes are bytes, times are seconds or microseconds, and the unit is in the name.
 
 mod duration;
+mod factorial;
 mod identity;
 mod life;
 mod sample;
@@ -13,6 +14,7 @@ mod trial_name;
 pub mod units;
 
 pub use duration::{DurationError, HumanDuration};
+pub use factorial::{FactorialDesign, SettingLevel, Side};
 pub use identity::{Identity, Linkage};
 pub use life::{Ending, LifeKey, LifeStart};
 pub use sample::{Metric, Reading, Sample, SlowSample};

@@ -24,7 +24,7 @@ pub struct AllocatorSpec {
 }
 
 /// One `name=value` of a spec.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Setting {
     /// The setting's name in the catalog, such as `purge_delay`.
     pub name: String,

@@ -134,7 +134,13 @@ fn memory(counted: &[&Service], analysis: &Analysis) -> Option<Memory> {
     })
 }
 
-fn ratio(control: &[&Service], treated: &[&Service], analysis: &Analysis, seed: u64) -> Option<Ratio> {
+/// The ratio of two arms over their services that count.
+pub(crate) fn ratio(
+    control: &[&Service],
+    treated: &[&Service],
+    analysis: &Analysis,
+    seed: u64,
+) -> Option<Ratio> {
     let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
     let level = |service: &Service| Some(service.memory.as_ref()?.median_bytes? as f64);
     for service in control {

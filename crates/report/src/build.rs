@@ -9,6 +9,7 @@ use heaptrial_store::{ArmRecord, EventRecord, LifeRecord, Store, TickSummary, Tr
 use jiff::Timestamp;
 
 use crate::arm::{self, Group};
+use crate::bug::pseudonym;
 use crate::document::{Analysis, Event, Host, Kind, Outcome, Report, SCHEMA_VERSION, Sampler, Service};
 use crate::ledger::{self, LedgerEntry};
 use crate::trajectory::Trajectories;
@@ -29,6 +30,8 @@ pub struct Options {
     pub memory_limit_bytes: Option<u64>,
     /// How a field trial is analysed.
     pub settings: Settings,
+    /// Other names for services and arms, and no texts of others: for what leaves the house.
+    pub pseudonyms: bool,
 }
 
 impl Report {
@@ -49,13 +52,22 @@ impl Report {
         if !kind.is_lab() {
             return field::report(store, &trial, kind, options);
         }
-        let rows = Rows {
+        let mut rows = Rows {
             arms: store.arms(trial_id)?,
             lives: store.lives(trial_id)?,
             events: store.events(trial_id)?,
             ticks: store.tick_summary(trial_id)?,
         };
-        let service_rows = store.services(trial_id)?;
+        let mut service_rows = store.services(trial_id)?;
+        if options.pseudonyms {
+            pseudonym::rename(pseudonym::Rows {
+                arms: &mut rows.arms,
+                services: &mut service_rows,
+                lives: &mut rows.lives,
+                events: &mut rows.events,
+                sources: &mut Vec::new(),
+            });
+        }
         let metric = trial.plan.metric;
         let entries = ledger::read(store, &service_rows, &rows.arms, &rows.lives, &rows.events, metric)?;
         let analysis = analysis(metric, trial.plan.planned_us as f64 / 1e6, &entries, options);
@@ -209,6 +221,8 @@ pub(crate) fn host(trial: &TrialRecord) -> Host {
         thp_mode: text("thp_mode"),
         cgroup_version: text("cgroup_version"),
         overcommit_memory: text("overcommit_memory"),
+        libc: text("libc"),
+        page_size_bytes: number("page_size_bytes"),
     }
 }
 

@@ -119,6 +119,18 @@ pub enum ReportError {
         /// What the system said.
         source: io::Error,
     },
+    /// A folder that is to be sent, with something else in it.
+    #[error(
+        "{} holds {file}, which is no part of a bundle and would be sent with it; nothing was written. Name an empty or new \
+         folder with --out",
+        folder.display()
+    )]
+    NotOurs {
+        /// The folder.
+        folder: PathBuf,
+        /// The first such file.
+        file: String,
+    },
     /// A chart could not be turned into a picture. A bug of Heaptrial.
     #[error("chart `{chart}` could not be drawn as PNG: {reason}")]
     Picture {

@@ -29,7 +29,10 @@ pub(crate) fn report(
     kind: Kind,
     options: &Options,
 ) -> Result<(Report, Trajectories), ReportError> {
-    let rows = FleetRows::read(store, trial, kind)?;
+    let mut rows = FleetRows::read(store, trial, kind)?;
+    if options.pseudonyms {
+        rows.rename();
+    }
     let fleet = rows.fleet(store, trial, kind, options)?;
     let outcomes = heaptrial_analysis::analyse(&fleet, &options.settings);
     let last = if kind.is_import() { HashMap::new() } else { last_samples(store, &rows, trial.id)? };

@@ -14,6 +14,7 @@ use heaptrial_store::{
     StoreError, TrialRecord,
 };
 
+use crate::bug::pseudonym;
 use crate::document::Kind;
 use crate::summary::cut;
 use crate::treatment::{self, Treated};
@@ -63,6 +64,17 @@ impl FleetRows {
             sources: store.import_sources(trial.id)?,
             until_us: ended.unwrap_or(i64::MAX),
         })
+    }
+
+    /// Gives everything other names.
+    pub(crate) fn rename(&mut self) {
+        pseudonym::rename(pseudonym::Rows {
+            arms: &mut self.arms,
+            services: &mut self.services,
+            lives: &mut self.lives,
+            events: &mut self.events,
+            sources: &mut self.sources,
+        });
     }
 
     /// Leaves out all that came after.

@@ -4,12 +4,14 @@
 //! Nothing here reads a clock: the same rows give the same report, byte for byte.
 
 mod arm;
+mod bug;
 mod build;
 mod chart;
 mod comparison;
 mod document;
 mod error;
 mod escape;
+mod factorial;
 mod field;
 mod figures;
 mod findings;
@@ -29,6 +31,10 @@ mod verdict;
 mod work;
 mod write;
 
+pub use bug::{
+    ArmEvidence, BUG_SCHEMA_VERSION, Bug, BugFiles, BugParts, BugRun, Bundle, ChartFile, Evidence,
+    OddFinding, Ran, Reproduction, Secrets, SettingDefault, WithoutDefaults, write_bug,
+};
 pub use build::{Options, Settings};
 pub use chart::Chart;
 pub use chart::running::LifeSeries;
@@ -37,6 +43,9 @@ pub use comparison::{
 };
 pub use document::*;
 pub use error::ReportError;
+pub use factorial::{
+    Cell, FACTORIAL_SCHEMA_VERSION, FactorialReport, LevelEffect, Parts, SettingEffect, SettingShare,
+};
 pub use fleet::read_fleet;
 pub use heaptrial_model::units;
 pub use html::embedded;

@@ -33,8 +33,13 @@ impl Painter {
 
     /// The chart as PNG.
     pub(crate) fn paint(&self, chart: &Chart) -> Result<Vec<u8>, ReportError> {
-        let error = |reason: String| ReportError::Picture { chart: chart.name, reason };
-        let tree = usvg::Tree::from_str(&chart.picture(), &self.options).map_err(|e| error(e.to_string()))?;
+        self.paint_text(chart.name, &chart.picture())
+    }
+
+    /// The SVG `text` of a chart as PNG.
+    pub(crate) fn paint_text(&self, chart: &'static str, text: &str) -> Result<Vec<u8>, ReportError> {
+        let error = |reason: String| ReportError::Picture { chart, reason };
+        let tree = usvg::Tree::from_str(text, &self.options).map_err(|e| error(e.to_string()))?;
         let size = tree.size().to_int_size();
         let (width, height) = (size.width() as f32 * SCALE, size.height() as f32 * SCALE);
         let mut pixels = tiny_skia::Pixmap::new(width as u32, height as u32)

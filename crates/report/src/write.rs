@@ -94,7 +94,7 @@ pub fn write_comparison(comparison: &Comparison, folder: &Path) -> Result<Vec<Pa
         .collect()
 }
 
-fn replace(path: &Path, content: &[u8]) -> Result<(), ReportError> {
+pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), ReportError> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);

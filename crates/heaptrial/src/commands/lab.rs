@@ -1,5 +1,7 @@
 //! `heaptrial lab`: the same workload under several allocators on this machine.
 
+mod factorial;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +18,7 @@ use heaptrial_report::Options;
 use heaptrial_store::Store;
 use heaptrial_tor::{DirectoryParameters, LoadParameters, RelayParameters};
 
+use self::factorial::FactorialOptions;
 use super::allocators::{SourceOptions, obtain_error_code};
 use super::report::write_and_print;
 use crate::exit::{Failure, GENERAL_FAILURE};
@@ -45,6 +48,8 @@ struct LabOptions {
     /// Arms from a trial plan in TOML
     #[arg(long, value_name = "FILE")]
     arms: Option<PathBuf>,
+    #[command(flatten)]
+    factorial: FactorialOptions,
     /// Repeats of each arm
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -155,8 +160,12 @@ fn duration(asked: Option<HumanDuration>, plan: &TrialPlan, usual: HumanDuration
 }
 
 impl LabOptions {
-    /// The arms: those named, those of a file, or `usual`.
+    /// The arms: those of a factorial, those named, those of a file, or `usual`.
     fn plan(&self, usual: Option<&str>) -> Result<TrialPlan, Failure> {
+        if let Some(design) = self.factorial.design()? {
+            factorial::describe(&design);
+            return TrialPlan::from_specs("factorial", &design.specs()).map_err(Failure::usage);
+        }
         if !self.allocators.is_empty() {
             return TrialPlan::from_specs("lab", &self.allocators).map_err(Failure::usage);
         }
@@ -168,7 +177,7 @@ impl LabOptions {
                 .map_err(|error| Failure::usage(format!("{}: {error}", path.display())));
         }
         let usual = usual.ok_or_else(|| {
-            Failure::usage("no arms; name allocators with -a SPEC, or a plan with --arms FILE")
+            Failure::usage("no arms; name allocators with -a SPEC, a plan with --arms FILE, or two versions with --factorial GOOD,BAD")
         })?;
         TrialPlan::from_toml(usual).map_err(Failure::failed)
     }
@@ -182,6 +191,7 @@ impl LabOptions {
         if let Some(path) = &self.arms {
             words.push(format!("--arms {}", shell_words::quote(&absolute(path).to_string_lossy())));
         }
+        words.extend(self.factorial.words());
         for (spec, path) in &self.from {
             words.push(format!(
                 "--from {}",

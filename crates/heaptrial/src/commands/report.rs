@@ -1,11 +1,15 @@
 //! `heaptrial report`: a trial's report from its database, or a comparison of several.
 
+mod bug;
+mod factorial;
+mod reproduce;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use heaptrial_model::HumanDuration;
+use heaptrial_model::{AllocatorSpec, HumanDuration};
 use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
 use heaptrial_store::Store;
 
@@ -33,10 +37,29 @@ pub struct ReportOptions {
     /// In a field trial: `stable` means growth within plus and minus this many percent a day
     #[arg(long, value_name = "PERCENT", default_value_t = 0.5, value_parser = percent)]
     stable_margin: f64,
+    /// Write a folder for the maintainers of this allocator, without names and addresses: evidence, identities,
+    /// settings, and how to see it again
+    #[arg(long, value_name = "SPEC")]
+    bug: Option<AllocatorSpec>,
+    /// The allocator that it is compared to [default: the one of its family that needs least, or the control]
+    #[arg(long, value_name = "SPEC")]
+    good: Option<AllocatorSpec>,
+    /// A lab run of --factorial: how much of the difference is the version, and how much its settings
+    #[arg(long, value_name = "RUN")]
+    factorial: Option<String>,
 }
 
 /// Writes the report of a trial anew and prints it, or compares several.
 pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    if let Some(bad) = &options.bug {
+        return bug::run(bad, options, global);
+    }
+    if let Some(run) = &options.factorial {
+        return factorial::run(run, options, global);
+    }
+    if options.good.is_some() {
+        return Err(Failure::usage("--good goes with --bug or --factorial"));
+    }
     if options.trials.len() > 1 {
         return compare_trials(options, global);
     }
@@ -66,6 +89,7 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
             stable_margin_per_day: options.stable_margin / 100.0,
             ..Settings::default()
         },
+        pseudonyms: options.bug.is_some(),
     })
 }
 
@@ -121,10 +145,17 @@ pub fn write_and_print(
     let (report, trajectories) =
         Report::with_trajectories(store, trial_id, options).map_err(Failure::failed)?;
     let written = heaptrial_report::write(&report, &trajectories, folder).map_err(Failure::failed)?;
+    let factorial = factorial::of_report(&report, None, None).filter(|_| report.kind.is_lab());
+    if let Some(found) = &factorial {
+        found.write(folder).map_err(Failure::failed)?;
+    }
     if global.json {
         print!("{}", report.json().map_err(Failure::failed)?);
     } else {
         print!("{}", heaptrial_report::terminal(&report, global.colored_stdout()).map_err(Failure::failed)?);
+        if let Some(found) = &factorial {
+            println!("\n{}", found.terminal(global.colored_stdout()).trim_end());
+        }
         print_paths(&written);
     }
     Ok(report)

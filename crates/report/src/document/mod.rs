@@ -138,6 +138,12 @@ pub struct Host {
     pub cgroup_version: Option<String>,
     /// `vm.overcommit_memory`.
     pub overcommit_memory: Option<String>,
+    /// The host's C library.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libc: Option<String>,
+    /// Size of a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_size_bytes: Option<u64>,
 }
 
 /// What the figures are computed from.

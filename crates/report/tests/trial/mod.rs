@@ -50,6 +50,8 @@ pub struct FieldTrial {
     pub outcome: Option<&'static str>,
     pub memory_max_bytes: Option<u64>,
     pub arms: Vec<FieldArm>,
+    /// Name of a service, and its nickname and fingerprint.
+    pub named: fn(usize) -> (String, Option<[String; 2]>),
 }
 
 /// A control, two allocators (the first with a contaminated service), and an arm that saves memory by doing less.
@@ -98,6 +100,7 @@ pub fn four_arms(hours: i64) -> FieldTrial {
         outcome: None,
         memory_max_bytes: Some((12.0 * GIB) as u64),
         arms: vec![glibc, mimalloc, jemalloc, dircache],
+        named: |service| (format!("tor@relay{service:02}.service"), None),
     }
 }
 
@@ -236,12 +239,14 @@ impl FieldTrial {
         let mut store = Store::create(path).unwrap();
         let of = |service: usize| (service % self.arms.len(), service / self.arms.len());
         let services: Vec<NewService> = (0..self.blocks * self.arms.len())
-            .map(|service| NewService {
-                name: format!("tor@relay{service:02}.service"),
-                arm: of(service).0,
-                block: of(service).1 as u32,
-                position: service as u32,
-                attributes: json!({ "memory_max_bytes": self.memory_max_bytes }),
+            .map(|service| {
+                let (name, relay) = (self.named)(service);
+                let of_relay = |index: usize| relay.as_ref().map(|texts| texts[index].clone());
+                let attributes = json!({
+                    "memory_max_bytes": self.memory_max_bytes, "nickname": of_relay(0), "fingerprint": of_relay(1),
+                });
+                let (arm, block) = of(service);
+                NewService { name, arm, block: block as u32, position: service as u32, attributes }
             })
             .collect();
         let trial_id = store.begin_field_trial(&self.plan(), &[], &services).unwrap();

@@ -1,0 +1,238 @@
+//! `heaptrial report --bug SPEC`: a folder for the maintainers of an allocator.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use heaptrial_allocator::Catalog;
+use heaptrial_host::{HostRoot, host_name};
+use heaptrial_model::AllocatorSpec;
+use heaptrial_report::{
+    BugFiles, BugParts, BugRun, Bundle, FactorialReport, Report, ReportError, Secrets, SettingDefault,
+    write_bug,
+};
+
+use super::{ReportOptions, factorial, reproduce};
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::run_folder::RUNS;
+use crate::target::Target;
+
+/// Variables that hold the name of who runs this.
+const USERS: [&str; 3] = ["USER", "LOGNAME", "SUDO_USER"];
+/// The one user that every host has.
+const ROOT: &str = "root";
+/// What every host calls itself.
+const LOCALHOST: &str = "localhost";
+
+/// What was read of all runs.
+struct Found {
+    runs: Vec<BugRun>,
+    secrets: Secrets,
+    /// Position of the run that --factorial names.
+    factorial: Option<usize>,
+    /// Whether the services are Tor relays.
+    tor: bool,
+}
+
+/// Writes the bundle and prints where.
+pub fn run(
+    bad: &AllocatorSpec,
+    options: &ReportOptions,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    let found = read(bad, options, global)?;
+    let good = match (&options.good, found.runs.first().and_then(BugRun::good_spec)) {
+        (Some(good), _) => good.clone(),
+        (None, Some(good)) => Catalog::builtin().without_defaults(&good),
+        (None, None) => return Err(Failure::failed("the runs have no arm to compare to")),
+    };
+    let factorial = factorial_of(bad, options, &found)?;
+    let versions = good.family == bad.family && good.without_settings() != bad.without_settings();
+    if factorial.is_none() && versions {
+        eprintln!(
+            "no factorial among the runs: whether the version or its settings make the difference is left open; \
+             bug.md has the command that tells"
+        );
+    }
+    let reports: Vec<&Report> = found.runs.iter().map(BugRun::report).collect();
+    let parts = BugParts {
+        defaults: defaults(factorial.as_ref().map_or(&good, |found| &found.design.good), bad),
+        reproduce: reproduce::commands(
+            &reports,
+            (&good, bad),
+            factorial.is_some(),
+            found.tor,
+            &found.secrets,
+        ),
+        factorial,
+    };
+    let bundle = Bundle::new((&good, bad), &found.runs, parts, found.secrets).map_err(Failure::failed)?;
+    let folder =
+        global.out.clone().unwrap_or_else(|| Path::new(RUNS).join(format!("bug-{}", folder_name(bad))));
+    let files = write_bug(&bundle, &folder).map_err(|error| match error {
+        ReportError::NotOurs { .. } => Failure::refused(error),
+        _ => Failure::failed(error),
+    })?;
+    print(&bundle, &files, global)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The runs that are asked for; `None` is the last trial of --db, or the newest run.
+fn names<'a>(options: &'a ReportOptions, global: &GlobalOptions) -> Vec<Option<&'a str>> {
+    let mut names: Vec<Option<&str>> = options.trials.iter().map(|name| Some(name.as_str())).collect();
+    let named = options.factorial.as_deref();
+    if names.is_empty() && (named.is_none() || global.db.is_some()) {
+        names.push(None);
+    }
+    if named.is_some() && !names.contains(&named) {
+        names.push(named);
+    }
+    names
+}
+
+/// The runs that have an arm of `bad`.
+fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) -> Result<Found, Failure> {
+    let without_defaults = |spec: &AllocatorSpec| Catalog::builtin().without_defaults(spec);
+    let named = options.factorial.as_deref();
+    let mut found = Found { runs: Vec::new(), secrets: own_names(), factorial: None, tor: false };
+    let mut others = Vec::new();
+    let mut good = options.good.clone();
+    for name in names(options, global) {
+        let target = Target::find(name, global)?;
+        let how = super::how(options, &target)?;
+        let (report, trajectories) =
+            Report::with_trajectories(&target.store, target.trial.id, &how).map_err(Failure::failed)?;
+        let arms: Vec<&str> = report.arms.iter().map(|arm| arm.name.as_str()).collect();
+        let shown = name.unwrap_or("the newest run");
+        if BugRun::arm_of(&report, bad, &without_defaults).is_none() {
+            others.push(format!("{shown} has {}", arms.join("; ")));
+            continue;
+        }
+        found.secrets.of_trial(&target.store, target.trial.id).map_err(Failure::failed)?;
+        // Of a lab run it is in no text of others.
+        if !report.kind.is_lab() {
+            found.secrets.add(&target.trial.plan.name, "the-trial");
+        }
+        found.tor |= is_tor(&target)?;
+        // What was found to be good in an earlier run need not be in this one.
+        let has = |spec: &&AllocatorSpec| BugRun::arm_of(&report, spec, &without_defaults).is_some();
+        let compared = good.as_ref().filter(|spec| options.good.is_some() || has(spec));
+        let run = BugRun::new((&report, trajectories), bad, compared, &without_defaults);
+        let Some(run) = run.map_err(Failure::failed)? else {
+            return Err(nothing_to_compare(shown, bad, compared, &arms));
+        };
+        good = good.or_else(|| run.good_spec());
+        if named.is_some() && name == named {
+            found.factorial = Some(found.runs.len());
+        }
+        found.runs.push(run);
+    }
+    if found.runs.is_empty() {
+        return Err(no_arm(bad, &others));
+    }
+    for other in others {
+        eprintln!("left out, without an arm of {bad}: {other}");
+    }
+    Ok(found)
+}
+
+fn no_arm(bad: &AllocatorSpec, others: &[String]) -> Failure {
+    Failure::refused(format!(
+        "there is no evidence against {bad}: {}. heaptrial lab tor -a GOOD -a {bad} --repeat 3 makes some, or heaptrial \
+         lab run, or a trial on your services",
+        others.join(", ")
+    ))
+}
+
+fn nothing_to_compare(
+    run: &str,
+    bad: &AllocatorSpec,
+    good: Option<&AllocatorSpec>,
+    arms: &[&str],
+) -> Failure {
+    let asked = good.map_or_else(
+        || "no arm of its family needs less, and it is the control itself".to_owned(),
+        |good| format!("there is no arm of {good}"),
+    );
+    let good = good.map_or_else(|| "GOOD".to_owned(), ToString::to_string);
+    Failure::refused(format!(
+        "{run} has nothing to compare {bad} to: {asked}; its arms are {}. Name one with --good SPEC, or make a run that \
+         has one with heaptrial lab tor -a {good} -a {bad} --repeat 3, or heaptrial lab run",
+        arms.join("; ")
+    ))
+}
+
+/// The factorial of the run that was named, or of any that is one.
+fn factorial_of(
+    bad: &AllocatorSpec,
+    options: &ReportOptions,
+    found: &Found,
+) -> Result<Option<FactorialReport>, Failure> {
+    let of = |run: &BugRun| factorial::of_report(run.report(), options.good.as_ref(), Some(bad));
+    let Some(name) = &options.factorial else { return Ok(found.runs.iter().find_map(of)) };
+    let named = found.factorial.and_then(|index| of(&found.runs[index]));
+    named.map(Some).ok_or_else(|| factorial::none(name, Some(bad)))
+}
+
+fn defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Vec<SettingDefault> {
+    let found = Catalog::builtin().default_differences(&good.without_settings(), &bad.without_settings());
+    let told = found.into_iter().map(|difference| {
+        let unit = difference.unit.map_or(String::new(), |unit| format!(" ({unit})"));
+        SettingDefault {
+            name: difference.name,
+            about: format!("{}{unit}", difference.about),
+            good: difference.good,
+            bad: difference.bad,
+        }
+    });
+    told.collect()
+}
+
+fn is_tor(target: &Target) -> Result<bool, Failure> {
+    let services = target.store.services(target.trial.id).map_err(Failure::failed)?;
+    let kind = target.trial.plan.kind.as_str();
+    Ok(["lab_tor", "import_torutils"].contains(&kind)
+        || services.iter().any(|service| service.name.starts_with("tor@")))
+}
+
+/// The names of this host and of who runs this.
+fn own_names() -> Secrets {
+    let mut secrets = Secrets::default();
+    if let Some(name) = host_name(&HostRoot::default()).ok().filter(|name| name != LOCALHOST) {
+        secrets.add(&name, "the-host");
+    }
+    for user in USERS.iter().filter_map(|variable| std::env::var(variable).ok()).filter(|user| user != ROOT) {
+        secrets.add(&user, "the-user");
+    }
+    secrets
+}
+
+fn folder_name(spec: &AllocatorSpec) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    spec.to_string().chars().map(safe).collect()
+}
+
+fn print(bundle: &Bundle, files: &BugFiles, global: &GlobalOptions) -> Result<(), Failure> {
+    let ratio = bundle.bug.evidence.first().and_then(|evidence| evidence.ratio.as_ref());
+    if ratio.is_some_and(|ratio| ratio.estimate < 1.0) {
+        eprintln!(
+            "warning: {} needs less than {}: this is no evidence against it",
+            bundle.bug.bad, bundle.bug.good
+        );
+    }
+    for found in &files.replaced {
+        eprintln!("warning: replaced in {found}; look at it before you send the folder");
+    }
+    if global.json {
+        let text = std::fs::read_to_string(&files.json).map_err(Failure::failed)?;
+        print!("{text}");
+        return Ok(());
+    }
+    println!("{}", bundle.bug.title);
+    let paths: Vec<&PathBuf> = [&files.markdown, &files.json].into_iter().chain(&files.others).collect();
+    paths.iter().for_each(|path| println!("{}", path.display()));
+    eprintln!(
+        "the folder is all that has to be sent; read it before: what only you know to be a name is left as it is"
+    );
+    Ok(())
+}

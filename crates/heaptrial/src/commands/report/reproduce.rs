@@ -1,0 +1,147 @@
+//! The commands that show a bug again, without paths and names of whoever measured it.
+
+use heaptrial_allocator::{Catalog, Crossed};
+use heaptrial_model::AllocatorSpec;
+use heaptrial_report::{Report, Reproduction, Secrets};
+
+/// What an option's value of the stored command becomes.
+const PLAN: &str = "arms.toml";
+
+/// The commands of lab runs, and one for a factorial where there was none.
+pub fn commands(
+    reports: &[&Report],
+    (good, bad): (&AllocatorSpec, &AllocatorSpec),
+    has_factorial: bool,
+    tor: bool,
+    secrets: &Secrets,
+) -> Vec<Reproduction> {
+    let runs: Vec<&&Report> = reports.iter().filter(|report| report.kind.is_lab()).collect();
+    let mut commands: Vec<Reproduction> =
+        runs.iter().enumerate().map(|(index, report)| of_run(report, index, secrets)).collect();
+    if !has_factorial && good.without_settings() != bad.without_settings() {
+        // Where no factorial can be made, runs of the two as they are say all there is.
+        let further = proposal(good, bad, tor);
+        commands.extend(further.filter(|found| commands.is_empty() || found.command.contains("--factorial")));
+    } else if commands.is_empty() {
+        commands.extend(proposal(good, bad, tor));
+    }
+    commands
+}
+
+/// The stored command with files beside `bug.md` in place of paths.
+fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
+    let mut notes = Vec::new();
+    let mut file = None;
+    let mut words = Vec::new();
+    let stored = shell_words::split(&report.command).unwrap_or_default();
+    let mut rest = stored.iter();
+    while let Some(word) = rest.next() {
+        let value = match word.as_str() {
+            "--arms" => {
+                let name = if index == 0 { PLAN.to_owned() } else { format!("arms-{}.toml", index + 1) };
+                file = Some((name.clone(), arms_toml(report)));
+                rest.next().map(|_| name)
+            }
+            "--from" => {
+                notes
+                    .push("The library of --from is none of the catalog's: it has to be at hand.".to_owned());
+                rest.next().map(|value| without_folder(value))
+            }
+            "--mirror" => {
+                rest.next();
+                continue;
+            }
+            "--" => {
+                words.push(word.clone());
+                let program: Vec<String> = rest.by_ref().cloned().collect();
+                let clean: Vec<String> = program.iter().map(|word| secrets.clean(word)).collect();
+                if clean != program {
+                    notes.push("Names and folders in the program's words were replaced.".to_owned());
+                }
+                words.extend(clean);
+                continue;
+            }
+            _ => None,
+        };
+        words.push(word.clone());
+        words.extend(value);
+    }
+    if report.arms.iter().any(|arm| arm.treatment.torrc.values().any(|value| value == "…")) {
+        notes.push(
+            "Values of torrc options that are no numbers were left out; they stand as … in the plan."
+                .to_owned(),
+        );
+    }
+    Reproduction { command: shell_words::join(words), measured: true, notes, file }
+}
+
+/// `SPEC=/some/where/lib.so` as `SPEC=lib.so`.
+fn without_folder(value: &str) -> String {
+    match value.rsplit_once('/') {
+        Some((before, file)) => {
+            let spec = before.split_once("=/").map_or(before, |(spec, _)| spec);
+            format!("{spec}={file}")
+        }
+        None => value.to_owned(),
+    }
+}
+
+/// The arms as a plan that `--arms` reads.
+fn arms_toml(report: &Report) -> String {
+    // A string of JSON is one of TOML.
+    let string = |text: &str| serde_json::Value::from(text).to_string();
+    let mut text = "name = \"arms\"\n".to_owned();
+    for arm in &report.arms {
+        text.push_str(&format!("\n[[arm]]\nname = {}\n", string(&arm.name)));
+        if arm.control {
+            text.push_str("control = true\n");
+        }
+        if !arm.allocator.is_empty() {
+            text.push_str(&format!("allocator = {}\n", string(&arm.allocator)));
+        }
+        if !arm.treatment.torrc.is_empty() {
+            let pairs =
+                arm.treatment.torrc.iter().map(|(option, value)| format!("{option} = {}", string(value)));
+            text.push_str(&format!("torrc = {{ {} }}\n", pairs.collect::<Vec<_>>().join(", ")));
+        }
+        if let Some(every) = arm.treatment.restart_every {
+            text.push_str(&format!("restart_every = {}\n", string(&every.to_string())));
+        }
+    }
+    text
+}
+
+/// A run that would tell version from settings; of builds without differing defaults, one that compares them.
+fn proposal(good: &AllocatorSpec, bad: &AllocatorSpec, tor: bool) -> Option<Reproduction> {
+    let catalog = Catalog::builtin();
+    let (good_build, bad_build) = (good.without_settings(), bad.without_settings());
+    let shared =
+        catalog.default_differences(&good_build, &bad_build).into_iter().filter(|found| found.shared);
+    // A default that the catalog does not know makes no cell.
+    let crossed: Vec<Crossed> = shared
+        .filter(|found| found.good.is_some() && found.bad.is_some())
+        .map(|found| Crossed { name: found.name, value: None })
+        .collect();
+    let arms = match catalog.factorial(&good_build, &bad_build, &crossed) {
+        Ok(_) => {
+            let names: Vec<&str> = crossed.iter().map(|setting| setting.name.as_str()).collect();
+            let pair = format!("{good_build},{bad_build}");
+            vec!["--factorial".to_owned(), pair, "--settings".to_owned(), names.join(",")]
+        }
+        Err(_) => vec!["-a".to_owned(), good.to_string(), "-a".to_owned(), bad.to_string()],
+    };
+    let (kind, end, notes) = if tor {
+        ("tor", "", Vec::new())
+    } else {
+        let note = "CMD is the program whose memory is in question, and what it is to do.".to_owned();
+        ("run", " -- CMD", vec![note])
+    };
+    let words = ["heaptrial", "lab", kind].map(str::to_owned).into_iter().chain(arms);
+    let words = words.chain(["--repeat".to_owned(), "3".to_owned()]);
+    Some(Reproduction {
+        command: format!("{}{end}", shell_words::join(words)),
+        measured: false,
+        notes,
+        file: None,
+    })
+}
