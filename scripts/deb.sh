@@ -43,4 +43,4 @@ heaptrial ($version-1) unstable; urgency=medium
 CHANGELOG
 gzip -9 -n -c CHANGELOG.md >"$files/changelog.gz"
 
-CARGO_TARGET_DIR=$stage cargo deb --quiet --package heaptrial --no-build --no-strip --output "$out" "$@"
+CARGO_TARGET_DIR=$stage cargo deb --locked --quiet --package heaptrial --no-build --no-strip --output "$out" "$@"

@@ -1,7 +1,7 @@
 //! `buildinfo.json`: what is needed to get and check the same build again. A host that has the package installed reads it
 //! as well, and finds the build by its spec.
 
-use heaptrial_allocator::{DEBIAN_ARCHITECTURE, Obtained, Provenance};
+use heaptrial_allocator::{DEBIAN_ARCHITECTURE, Obtained};
 use serde_json::json;
 
 use crate::TOOL_VERSION;
@@ -25,30 +25,8 @@ pub(crate) fn text(facts: &Facts, obtained: &Obtained) -> serde_json::Result<Str
             "build_id": obtained.build_id,
             "depends": facts.depends,
         },
-        "source": without_folders(&obtained.provenance),
+        "source": obtained.provenance,
         "heaptrial": TOOL_VERSION,
     });
     Ok(serde_json::to_string_pretty(&info)? + "\n")
-}
-
-/// Where on the machine that made the package a library was given is no part of what it is.
-fn without_folders(provenance: &Provenance) -> Provenance {
-    match provenance {
-        Provenance::Local { path, build } => {
-            let name = path.file_name().unwrap_or_default().into();
-            Provenance::Local { path: name, build: build.clone() }
-        }
-        other => other.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_folder_of_the_builder_is_not_told() {
-        let given = Provenance::Local { path: "/home/somebody/libx.so".into(), build: None };
-        assert_eq!(without_folders(&given), Provenance::Local { path: "libx.so".into(), build: None });
-    }
 }

@@ -102,7 +102,23 @@ impl Facts {
     }
 }
 
-/// Where it came from, with its digest, without paths of the machine that it was made on.
+/// Where it came from, without paths of the machine that the package is made on.
+pub(crate) fn public(provenance: &Provenance, family: &Family) -> Provenance {
+    match provenance {
+        Provenance::Local { path, build } => {
+            let name = path.file_name().unwrap_or_default().into();
+            Provenance::Local { path: name, build: build.clone() }
+        }
+        // A mirror has the same commit as upstream.
+        Provenance::Git { url, commit, build } => {
+            let url = family.git.as_ref().unwrap_or(url).clone();
+            Provenance::Git { url, commit: commit.clone(), build: build.clone() }
+        }
+        other => other.clone(),
+    }
+}
+
+/// Where it came from, with its digest.
 pub(crate) fn source_line(provenance: &Provenance) -> String {
     match provenance {
         Provenance::Host { path } => format!("the installed {}", path.display()),
@@ -113,9 +129,9 @@ pub(crate) fn source_line(provenance: &Provenance) -> String {
             format!("the source in crate {name} {version}, SHA-256 {sha256}, with {}", build.compiler)
         }
         Provenance::Git { url, commit, build } => format!("{url} at {commit}, with {}", build.compiler),
-        Provenance::Local { build: None, .. } => "a library that was given".to_owned(),
-        Provenance::Local { build: Some(build), .. } => {
-            format!("source that was given, with {}", build.compiler)
+        Provenance::Local { path, build: None } => format!("a given library {}", path.display()),
+        Provenance::Local { path, build: Some(build) } => {
+            format!("given source {}, with {}", path.display(), build.compiler)
         }
     }
 }
@@ -136,6 +152,8 @@ fn wrapped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use heaptrial_allocator::{Build, Catalog};
+
     use super::*;
 
     #[test]
@@ -149,7 +167,13 @@ mod tests {
 
     #[test]
     fn a_path_of_the_builder_is_not_told() {
+        let family = Catalog::builtin().family("mimalloc").unwrap();
         let given = Provenance::Local { path: "/home/somebody/libx.so".into(), build: None };
-        assert!(!source_line(&given).contains("somebody"));
+        assert_eq!(source_line(&public(&given, family)), "a given library libx.so");
+        let build = Build { compiler: "cc 12".to_owned(), commands: Vec::new() };
+        let mirror =
+            Provenance::Git { url: "/home/somebody/mimalloc".to_owned(), commit: "0".to_owned(), build };
+        let told = source_line(&public(&mirror, family));
+        assert_eq!(told, "https://github.com/microsoft/mimalloc.git at 0, with cc 12");
     }
 }

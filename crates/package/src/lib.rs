@@ -20,7 +20,7 @@ use heaptrial_model::AllocatorSpec;
 use sha2::{Digest, Sha256};
 
 use crate::archive::{Entry, debian_package, gzip};
-use crate::documents::Facts;
+use crate::documents::{Facts, public};
 
 pub use error::PackageError;
 
@@ -88,6 +88,7 @@ impl Package {
             library_bytes: bytes.len() as u64,
             time,
         };
+        let obtained = &Obtained { provenance: public(&obtained.provenance, family), ..obtained.clone() };
         let documents = facts.documents_folder();
         let data = [
             Entry::file(facts.library.display().to_string(), bytes),

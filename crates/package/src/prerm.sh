@@ -38,11 +38,17 @@ mapped() {
     done
 }
 
-# The commands that revert the trials which wrote these files.
-stops() {
+# The commands that take back what the trials and rollouts did which wrote these files.
+commands() {
     printf '%s\n' "$units" | while IFS= read -r file; do
         [ -f "$file" ] || continue
-        sed -n 's/^# Written by Heaptrial for trial \([A-Za-z0-9._-]*\) .*/  heaptrial trial stop \1 --revert/p' "$file"
+        sed -n 's/^# Written by Heaptrial for trial \([A-Za-z0-9._-]*\) .*/\1/p' "$file"
+    done | sort -u | while IFS= read -r name; do
+        if grep -qs '"what":"rollout"' "/var/lib/heaptrial/trials/$name/journal.jsonl"; then
+            echo "  heaptrial rollout rollback $name"
+        else
+            echo "  heaptrial trial stop $name --revert"
+        fi
     done
 }
 
@@ -57,9 +63,9 @@ printf '%s\n' "$units" | while IFS= read -r file; do
 done
 if [ -n "$processes" ]; then printf '%s\n' "$processes"; fi
 echo "A service that preloads a missing file starts without it and says nothing. Put the services back first:"
-commands=$(stops | sort -u)
-if [ -n "$commands" ]; then
-    printf '%s\n' "$commands"
+known=$(commands)
+if [ -n "$known" ]; then
+    printf '%s\n' "$known"
 else
     echo "  heaptrial trial stop NAME --revert    for a trial; \`heaptrial trial status\` names them"
     echo "  heaptrial rollout rollback            for a rollout"
