@@ -5,13 +5,14 @@ DEMO_DURATION ?= 5m
 DEMO_OPTIONS ?=
 DEMO_FIELD_INSTANCES ?= 10
 
-.PHONY: help setup setup-test build demo demo-field reliability test lint bench clean
+.PHONY: help setup setup-test build deb demo demo-field reliability test lint bench clean
 
 help:
 	@echo "make setup   install what building and running needs (apt packages, a Rust toolchain)"
 	@echo "make demo    six real Tor relays on a private network for $(DEMO_DURATION), then the report"
 	@echo "make demo-field  a trial on real relays in a throw-away container: plan, start, look, revert, report"
 	@echo "make test    all tests"
+	@echo "make deb     Heaptrial as a Debian package, in target/debian"
 	@echo "make lint    formatting, clippy, licences of dependencies"
 	@echo "make bench   benchmarks; see docs/benchmarks.md"
 	@echo "make reliability  kills and power cuts at every step, with counts; see docs/reliability.md"
@@ -24,6 +25,10 @@ setup-test:
 
 build: setup
 	$(CARGO) build --locked --release -p heaptrial
+
+deb: build
+	scripts/setup.sh deb
+	scripts/deb.sh target/release/heaptrial target/debian
 
 demo: build
 	target/release/heaptrial lab tor --duration $(DEMO_DURATION) $(DEMO_OPTIONS)

@@ -1,17 +1,21 @@
 #!/bin/sh
-# Installs what is missing, through apt alone: `setup.sh run` for building and `make demo`,
-# `setup.sh test` for the tests as well. Says in one line what to do where it cannot.
+# Installs what is missing, through apt and cargo: `setup.sh run` for building and `make demo`, `setup.sh deb` for
+# `make deb` as well, `setup.sh test` for all. Says in one line what to do where it cannot.
 set -eu
 
 MINIMUM_RUST=1.85
+# The newest that this Rust builds; without its default features, which are compressors that Debian has as programs.
+CARGO_DEB=3.8.0
 RUN_PACKAGES="ca-certificates gcc g++ libc6-dev git tor"
-TEST_PACKAGES="$RUN_PACKAGES chromium python3 python3-venv iproute2 libjemalloc2 systemd-container mmdebstrap strace"
+DEB_PACKAGES="$RUN_PACKAGES dpkg-dev"
+TEST_PACKAGES="$DEB_PACKAGES chromium python3 python3-venv iproute2 libjemalloc2 systemd-container mmdebstrap strace"
 
 cd "$(dirname "$0")/.."
 case "${1:-run}" in
     run) packages=$RUN_PACKAGES ;;
+    deb) packages=$DEB_PACKAGES ;;
     test) packages=$TEST_PACKAGES ;;
-    *) echo "usage: $0 run|test" >&2; exit 2 ;;
+    *) echo "usage: $0 run|deb|test" >&2; exit 2 ;;
 esac
 
 missing=
@@ -78,4 +82,8 @@ fi
 if ! new_enough cargo; then
     echo "cargo is older than $MINIMUM_RUST and comes first in PATH ($(command -v cargo)): remove it or update it" >&2
     exit 3
+fi
+
+if [ "${1:-run}" != run ] && ! cargo deb --version >/dev/null 2>&1; then
+    cargo install --quiet --locked --version "$CARGO_DEB" --no-default-features cargo-deb
 fi

@@ -12,9 +12,9 @@ pub(crate) const MULTIARCH: &str = "aarch64-linux-gnu";
 
 /// Name of this architecture in package managers.
 #[cfg(target_arch = "x86_64")]
-pub(crate) const DEBIAN_ARCHITECTURE: &str = "amd64";
+pub const DEBIAN_ARCHITECTURE: &str = "amd64";
 #[cfg(target_arch = "aarch64")]
-pub(crate) const DEBIAN_ARCHITECTURE: &str = "arm64";
+pub const DEBIAN_ARCHITECTURE: &str = "arm64";
 
 /// Version of the glibc that this program runs under.
 pub fn host_glibc() -> Version {

@@ -22,6 +22,8 @@ pub struct Family {
     pub name: String,
     /// What it is, in one line.
     pub summary: String,
+    /// Its licence as an SPDX expression.
+    pub licence: Option<String>,
     /// How a loaded library tells its version.
     pub version_call: VersionCall,
     /// Function names that only this family defines.

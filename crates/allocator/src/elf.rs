@@ -2,6 +2,7 @@
 //! section, so that files without section headers are read as well. 64-bit files only.
 
 mod facts;
+mod needed;
 
 use std::fs::File;
 use std::io;
@@ -14,6 +15,7 @@ use object::{Endianness, ReadCache, ReadRef, elf};
 use crate::digest;
 
 pub use facts::{Examiner, ObjectFacts, examine_object};
+pub use needed::{NeededFile, needed_files};
 
 /// Why a file cannot be read as an ELF file of this machine.
 #[derive(Debug, thiserror::Error)]
@@ -195,30 +197,9 @@ impl<'d> Elf<'d> {
 
     /// The newest `GLIBC_` version of the symbols it needs.
     pub(crate) fn needed_glibc(&self) -> Option<Version> {
-        let bytes = self.at_address(self.tag(elf::DT_VERNEED)?, 64 * 1024)?;
-        let count = self.tag(elf::DT_VERNEEDNUM)?;
-        let mut newest: Option<Version> = None;
-        let mut entry = 0_usize;
-        for _ in 0..count.min(MOST_NEEDED_FILES) {
-            let mut auxiliary = entry.checked_add(u32_at(bytes, entry + 8, self.endian)? as usize)?;
-            for _ in 0..u16_at(bytes, entry + 2, self.endian)?.min(MOST_NEEDED_VERSIONS) {
-                let name = self.string(u64::from(u32_at(bytes, auxiliary + 8, self.endian)?))?;
-                if let Some(version) =
-                    name.strip_prefix("GLIBC_").filter(|text| text.starts_with(|c: char| c.is_ascii_digit()))
-                {
-                    newest = newest.max(Some(Version::new(version)));
-                }
-                match u32_at(bytes, auxiliary + 12, self.endian)? as usize {
-                    0 => break,
-                    next => auxiliary += next,
-                }
-            }
-            match u32_at(bytes, entry + 12, self.endian)? as usize {
-                0 => break,
-                next => entry += next,
-            }
-        }
-        newest
+        let versions = self.needed_versions()?;
+        let numbers = versions.iter().filter_map(|(_, version)| version.strip_prefix("GLIBC_"));
+        numbers.filter(|text| text.starts_with(|c: char| c.is_ascii_digit())).map(Version::new).max()
     }
 
     /// Functions of the full symbol table, where the file still has it: calls `visit` with each

@@ -16,6 +16,7 @@ mod elf;
 mod factorial;
 mod file_key;
 mod identify;
+mod licence;
 mod manifest;
 mod mitigation;
 mod obtain;
@@ -29,16 +30,19 @@ mod tool;
 mod verify;
 
 pub use application::Application;
-pub use c_library::host_glibc;
+pub use c_library::{DEBIAN_ARCHITECTURE, host_glibc};
 pub use cache::{Cache, CacheError};
 pub use catalog::{
     Catalog, CatalogError, Combined, Commit, CrateSource, DebianPackage, Environment, Family, Recipe,
     Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
-pub use elf::{ElfError, Examiner, LibraryFacts, ObjectFacts, check_library, examine_object};
+pub use elf::{
+    ElfError, Examiner, LibraryFacts, NeededFile, ObjectFacts, check_library, examine_object, needed_files,
+};
 pub use factorial::{Crossed, DefaultDifference, FactorialError};
 pub use heaptrial_model::{Identity, Linkage};
 pub use identify::{Identifier, IdentifyError, identify};
+pub use licence::LicenceText;
 pub use manifest::{CachedFile, Manifest};
 pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};
 pub use obtain::{Attempt, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::{CacheError, Staging, failure};
 use crate::digest;
 use crate::elf::LibraryFacts;
+use crate::licence::LicenceText;
 use crate::provenance::Provenance;
 use crate::verify::Verification;
 
@@ -31,6 +32,9 @@ pub struct Manifest {
     pub needed_glibc: Option<heaptrial_model::Version>,
     /// Where it came from.
     pub provenance: Provenance,
+    /// Licence texts that came with it; entries of earlier versions have none.
+    #[serde(default)]
+    pub licences: Vec<LicenceText>,
     /// What the probe found before it entered the cache.
     pub verification: Verification,
 }
@@ -76,6 +80,7 @@ impl Manifest {
             build_id: facts.build_id,
             needed_glibc: facts.needed_glibc,
             provenance,
+            licences: Vec::new(),
             verification,
         })
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::application::Application;
 use crate::cache::Entry;
+use crate::licence::LicenceText;
 use crate::provenance::Provenance;
 use crate::verify::Verification;
 
@@ -27,6 +28,9 @@ pub struct Obtained {
     pub build_id: Option<String>,
     /// Where it came from.
     pub provenance: Provenance,
+    /// Licence texts that came with it.
+    #[serde(skip)]
+    pub licences: Vec<LicenceText>,
     /// What a process under it told.
     pub verification: Verification,
     /// Environment variables that carry the settings.

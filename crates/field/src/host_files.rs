@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use heaptrial_host::{HostRoot, package_of};
 use heaptrial_model::ServiceName;
 
 use crate::Places;
@@ -44,7 +45,9 @@ impl Trial<'_> {
         self.arm(witness)?;
         let mut files = Vec::new();
         for library in &self.prepared.libraries {
-            if change_needed(&library.installed, &library.sha256)? {
+            // One that another trial brought is this trial's as well, so that it stays until both are reverted.
+            let shared = inherited(&self.places, &library.installed).is_some();
+            if shared || change_needed(&library.installed, &library.sha256)? {
                 files.push(self.library(
                     &library.source,
                     &library.installed,
@@ -150,8 +153,9 @@ impl Trial<'_> {
                 self.state.host_changes.iter().map(|change| change.path.clone()).collect()
             }
         };
-        let changes: Vec<Change> =
-            self.state.host_changes.iter().filter(|change| !used.contains(&change.path)).cloned().collect();
+        // A package that was installed since may have brought the same file: it is the package's now.
+        let own = |change: &&Change| !used.contains(&change.path) && !packaged(&change.path);
+        let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
         let removed =
             |name: &ServiceName| changes.iter().any(|change| change.path == self.places.unit(name.as_str()));
         if let Some(agent) = self.prepared.agent.as_ref().map(|agent| agent.name.clone()).filter(removed) {
@@ -252,6 +256,11 @@ pub fn inherited(places: &Places, path: &Path) -> Option<Change> {
         let state = TrialState::of(&Journal::read(&places.trial(&name)).ok()?);
         state.host_changes.into_iter().find(|change| change.path == path)
     })
+}
+
+/// Whether a Debian package has this file.
+fn packaged(path: &Path) -> bool {
+    package_of(&HostRoot::default(), path).is_some()
 }
 
 /// Whether a library has to be installed: it is missing. One with other bytes is refused when it is written.

@@ -90,3 +90,28 @@ fn the_documented_rollback_by_hand_needs_no_heaptrial() {
     bed.succeeds("trial stop three-way --revert --yes");
     bed.assert_active(&units);
 }
+
+#[test]
+fn a_library_that_two_trials_use_stays_until_both_are_reverted() {
+    let Some((bed, units)) = Bed::with_churn(4) else { return };
+    let before = bed.snapshot();
+    for (name, services) in [("first", "churn@00[12]*"), ("second", "churn@00[34]*")] {
+        let arms = "[[arm]]\nname = \"glibc\"\ncontrol = true\nallocator = \"glibc\"\n\
+                    [[arm]]\nname = \"jemalloc\"\nallocator = \"jemalloc@5.3.0\"\n";
+        let pace = "[pace]\npause = \"0s\"\nsettle = \"0s\"\n";
+        let head = format!("name = \"{name}\"\nservices = \"{services}\"\nduration = \"2d\"\n");
+        bed.write_trial(name, &format!("{head}{pace}{arms}"));
+        bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
+        bed.succeeds(&format!("trial start {name} --yes"));
+    }
+    let preloads = |unit: &&String| bed.maps(unit).contains("/usr/lib/heaptrial/allocators/");
+    let treated: Vec<&String> = units.iter().filter(preloads).collect();
+    assert_eq!(treated.len(), 2);
+    bed.succeeds("trial stop first --revert --yes");
+    let left = treated.iter().find(|unit| unit.contains("@003") || unit.contains("@004")).unwrap();
+    bed.container.ok(&["systemctl", "restart", left]);
+    bed.assert_active(&units);
+    assert!(preloads(left), "{left} is still in the second trial");
+    bed.succeeds("trial stop second --revert --yes");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+}

@@ -48,13 +48,19 @@ pub(super) fn build(
             })?;
             let flags: Vec<&str> =
                 variants.iter().flat_map(|variant| &variant.flags).map(String::as_str).collect();
+            // Debug information would name the folder of this build.
             let configure = Tool::new("./configure")
                 .in_folder(source)
                 .args(arguments)
-                .arg(format!("CFLAGS=-O3 -w {}", flags.join(" ")).trim_end());
+                .arg(format!("CFLAGS=-O3 -w -g0 {}", flags.join(" ")).trim_end());
             let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-            let make = Tool::new("make").in_folder(source).arg(format!("-j{jobs}")).arg(target);
-            let commands = vec![configure.words(), make.words()];
+            let make = Tool::new("make")
+                .in_folder(source)
+                .env("SOURCE_DATE_EPOCH", "0")
+                .arg(format!("-j{jobs}"))
+                .arg(target);
+            // How many jobs make runs at once is no part of what is built.
+            let commands = vec![configure.words(), vec!["make".to_owned(), target.clone()]];
             configure.run()?;
             make.run()?;
             let (built, library) = (source.join(built), files.join(output));

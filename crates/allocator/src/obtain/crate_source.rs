@@ -8,6 +8,7 @@ use super::{Delivery, Obtainer, SourceError, compile};
 use crate::cache::{Staging, failure};
 use crate::catalog::CrateSource;
 use crate::digest;
+use crate::licence::{self, LicenceText};
 use crate::provenance::Provenance;
 use crate::resolve::Resolved;
 use crate::tool::Tool;
@@ -53,7 +54,7 @@ impl Obtainer {
             sha256: source.sha256.clone(),
             build,
         };
-        Ok(Delivery { main, loader: None, provenance })
+        Ok(Delivery { main, loader: None, provenance, licences: licences_of(&tree, &folder) })
     }
 
     /// The crate file with the pinned digest, from cargo's own cache.
@@ -100,6 +101,12 @@ fn downloaded(name: &str) -> Vec<PathBuf> {
     let registries = home.and_then(|home| fs::read_dir(home.join("registry/cache")).ok());
     let files = registries.into_iter().flatten().flatten().map(|registry| registry.path().join(name));
     files.filter(|path| path.is_file()).collect()
+}
+
+/// The allocator's own licence; where its folder has none, that of the crate.
+fn licences_of(tree: &Path, folder: &Path) -> Vec<LicenceText> {
+    let own = licence::of_source(folder);
+    if own.is_empty() { licence::of_source(tree) } else { own }
 }
 
 fn has_digest(path: &Path, sha256: &str) -> bool {

@@ -13,6 +13,7 @@ use crate::c_library::DEBIAN_ARCHITECTURE;
 use crate::cache::{CacheError, Staging, failure};
 use crate::catalog::{DebianPackage, Family};
 use crate::digest;
+use crate::licence;
 use crate::provenance::Provenance;
 use crate::tool::{Tool, ToolError};
 
@@ -89,10 +90,11 @@ impl Obtainer {
             version,
             sha256,
         };
+        let licences = licence::of_package(&tree, &wanted.package);
         let files = staging.files();
         if family.is_c_library {
             let loader = take_c_library(&tree, &files)?;
-            return Ok(Delivery { main: "libc.so.6".to_owned(), loader: Some(loader), provenance });
+            return Ok(Delivery { main: "libc.so.6".to_owned(), loader: Some(loader), provenance, licences });
         }
         let found = family.library_names.iter().find_map(|name| Some((name, find(&tree, name)?)));
         let (name, path) = found.ok_or_else(|| {
@@ -100,7 +102,7 @@ impl Obtainer {
         })?;
         let target = files.join(name);
         fs::copy(&path, &target).map_err(failure("copying to", &target))?;
-        Ok(Delivery { main: name.clone(), loader: None, provenance })
+        Ok(Delivery { main: name.clone(), loader: None, provenance, licences })
     }
 
     /// Fetches a package into a folder, with package lists that are fetched first where they are

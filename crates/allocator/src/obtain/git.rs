@@ -6,6 +6,7 @@ use super::crate_source::recipe_of;
 use super::{Delivery, Obtainer, SourceError, compile};
 use crate::cache::Staging;
 use crate::catalog::Commit;
+use crate::licence;
 use crate::provenance::Provenance;
 use crate::resolve::Resolved;
 use crate::tool::Tool;
@@ -40,7 +41,7 @@ impl Obtainer {
         self.say(&format!("compiling {}", resolved.spec));
         let (main, build) = compile::build(recipe, &resolved.variants, &tree, &staging.files())?;
         let provenance = Provenance::Git { url, commit: commit.id.clone(), build };
-        Ok(Delivery { main, loader: None, provenance })
+        Ok(Delivery { main, loader: None, provenance, licences: licence::of_source(&tree) })
     }
 }
 

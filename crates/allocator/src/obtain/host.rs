@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use heaptrial_host::{HostRoot, package_of};
+
 use crate::c_library::MULTIARCH;
 use crate::catalog::Family;
+use crate::licence::{self, LicenceText};
 
 /// Installed files with one of the family's names, each file once.
 pub(super) fn libraries(family: &Family) -> Vec<PathBuf> {
@@ -22,6 +25,13 @@ pub(super) fn libraries(family: &Family) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// The licence of the package that an installed library belongs to.
+pub(super) fn licences(path: &Path) -> Vec<LicenceText> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let owner = package_of(&HostRoot::default(), &real);
+    owner.map_or(Vec::new(), |package| licence::of_package(Path::new("/"), &package))
 }
 
 /// Folders that the dynamic loader searches, and those of compiler runtimes.

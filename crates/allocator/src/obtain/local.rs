@@ -7,6 +7,7 @@ use super::crate_source::recipe_of;
 use super::{Delivery, Obtainer, SourceError, compile, key as plain_key};
 use crate::cache::{Staging, failure};
 use crate::digest;
+use crate::licence;
 use crate::provenance::Provenance;
 use crate::resolve::Resolved;
 
@@ -37,6 +38,7 @@ impl Obtainer {
                 main,
                 loader: None,
                 provenance: Provenance::Local { path: path.to_owned(), build: Some(build) },
+                licences: licence::of_source(path),
             });
         }
         crate::elf::check_library(path)?;
@@ -47,6 +49,7 @@ impl Obtainer {
             main: name,
             loader: None,
             provenance: Provenance::Local { path: path.to_owned(), build: None },
+            licences: Vec::new(),
         })
     }
 }

@@ -10,6 +10,7 @@ mod error;
 mod git;
 mod host;
 mod local;
+mod packaged;
 mod source;
 mod sources_list;
 
@@ -24,6 +25,7 @@ use crate::cache::{Cache, CacheError, Entry, Lock, Lookup, Staging};
 use crate::catalog::{Catalog, Release};
 use crate::digest;
 use crate::elf;
+use crate::licence::LicenceText;
 use crate::manifest::Manifest;
 use crate::obtained::{Loader, Obtained, is_preloadable};
 use crate::provenance::Provenance;
@@ -65,6 +67,7 @@ pub(crate) struct Delivery {
     /// The dynamic loader of a C library.
     loader: Option<String>,
     provenance: Provenance,
+    licences: Vec<LicenceText>,
 }
 
 impl ObtainOptions {
@@ -75,7 +78,13 @@ impl ObtainOptions {
             offline: false,
             mirror: None,
             from: None,
-            sources: vec![SourceKind::Host, SourceKind::Debian, SourceKind::Crate, SourceKind::Git],
+            sources: vec![
+                SourceKind::Package,
+                SourceKind::Host,
+                SourceKind::Debian,
+                SourceKind::Crate,
+                SourceKind::Git,
+            ],
             progress: Arc::new(|_| ()),
         }
     }
@@ -92,6 +101,11 @@ impl Obtainer {
         let mut attempts = Vec::new();
         if let Some(path) = &self.options.from {
             return self.obtain_local(resolved, path, attempts);
+        }
+        if self.allows(SourceKind::Package) {
+            if let Some(obtained) = self.try_package(resolved, &mut attempts)? {
+                return Ok(obtained);
+            }
         }
         if self.allows(SourceKind::Host) && resolved.variants.is_empty() {
             if let Some(obtained) = self.try_host(resolved, &mut attempts)? {
@@ -208,6 +222,7 @@ impl Obtainer {
             sha256: digest::of_file(&path).unwrap_or_default(),
             build_id: facts.and_then(|facts| facts.build_id),
             provenance: Provenance::Host { path },
+            licences: Vec::new(),
             verification,
             settings: Vec::new(),
         };
@@ -229,6 +244,7 @@ impl Obtainer {
             sha256: digest::of_file(path).map_err(crate::cache::failure("reading", path))?,
             build_id: facts.build_id,
             provenance: Provenance::Host { path: path.to_owned() },
+            licences: host::licences(path),
             verification,
             settings: Vec::new(),
         })
@@ -289,7 +305,7 @@ impl Obtainer {
         }
         let spec = AllocatorSpec { version: version.cloned(), ..resolved.spec.without_settings() };
         let (main, loader) = (delivery.main, delivery.loader);
-        Ok(Manifest::describe(
+        let manifest = Manifest::describe(
             spec.to_string(),
             staging,
             &main,
@@ -297,7 +313,8 @@ impl Obtainer {
             facts,
             delivery.provenance,
             verification,
-        )?)
+        )?;
+        Ok(Manifest { licences: delivery.licences, ..manifest })
     }
 
     /// A newer C library to run under, for a library that needs one.
@@ -386,6 +403,7 @@ impl Obtainer {
             sha256: manifest.main_sha256().to_owned(),
             build_id: manifest.build_id.clone(),
             provenance: manifest.provenance.clone(),
+            licences: manifest.licences.clone(),
             verification: Verification { malloc_from: main, ..manifest.verification.clone() },
             settings: Vec::new(),
         };

@@ -6,6 +6,8 @@ use crate::catalog::{Commit, CrateSource, DebianPackage, Family, Release};
 /// A kind of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
+    /// A build that a package of `heaptrial allocators package` installed.
+    Package,
     /// A library that is installed on this host.
     Host,
     /// A package of the host's suite or of another.

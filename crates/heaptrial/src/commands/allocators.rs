@@ -1,5 +1,7 @@
 //! `heaptrial allocators`: what there is, getting it, proving it, and what a process uses.
 
+mod package;
+
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +10,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand, ValueEnum};
 use heaptrial_allocator::{
     Cache, Catalog, Family, Identity, MITIGATIONS, Mitigation, MitigationState, ObtainError, ObtainOptions,
-    Obtained, Obtainer, Release, Resolved, SourceError, SourceKind, identify,
+    Obtained, Obtainer, Release, ResolveError, Resolved, SourceError, SourceKind, identify,
 };
 use heaptrial_host::{HostRoot, Process};
 use heaptrial_model::AllocatorSpec;
@@ -38,6 +40,8 @@ pub enum AllocatorsCommand {
     },
     /// Compare the heap-security properties of the allocators
     Mitigations,
+    /// Get an allocator and make a Debian package of exactly that build
+    Package(GetOptions),
 }
 
 /// Which allocator, and where it may come from.
@@ -68,6 +72,8 @@ pub struct SourceOptions {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum SourceName {
+    /// Builds that packages of `allocators package` installed
+    Package,
     /// Libraries installed on this host
     Host,
     /// Packages of the host's suite and of others
@@ -91,6 +97,7 @@ pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<ExitCo
         AllocatorsCommand::Verify(get) => obtain(&get, options, true),
         AllocatorsCommand::Identify { pids } => identify_all(&pids, options),
         AllocatorsCommand::Mitigations => mitigations(options),
+        AllocatorsCommand::Package(get) => package::run(&get, options),
     }
 }
 
@@ -217,6 +224,10 @@ impl SourceOptions {
     /// An obtainer with these sources, or of the library or source folder `from`, whose progress goes
     /// to standard error.
     pub fn obtainer(&self, from: Option<&Path>) -> Result<Obtainer> {
+        Ok(Obtainer::new(Cache::of_user().into_diagnostic()?, self.obtain_options(from)?))
+    }
+
+    fn obtain_options(&self, from: Option<&Path>) -> Result<ObtainOptions> {
         let mut options = ObtainOptions::new(std::env::current_exe().into_diagnostic()?);
         options.offline = self.offline;
         options.mirror = self.mirror.clone();
@@ -228,13 +239,14 @@ impl SourceOptions {
         if !self.sources.is_empty() {
             options.sources = self.sources.iter().map(|name| SourceKind::from(*name)).collect();
         }
-        Ok(Obtainer::new(Cache::of_user().into_diagnostic()?, options))
+        Ok(options)
     }
 }
 
 impl From<SourceName> for SourceKind {
     fn from(name: SourceName) -> Self {
         match name {
+            SourceName::Package => Self::Package,
             SourceName::Host => Self::Host,
             SourceName::Debian => Self::Debian,
             SourceName::Crate => Self::Crate,
@@ -243,13 +255,16 @@ impl From<SourceName> for SourceKind {
     }
 }
 
-fn obtain(get: &GetOptions, options: &GlobalOptions, verify: bool) -> Result<ExitCode> {
+fn resolve(get: &GetOptions) -> Result<Resolved, ResolveError> {
     let catalog = Catalog::builtin();
-    let resolved = match get.from {
+    match get.from {
         Some(_) => catalog.resolve_local(&get.spec),
         None => catalog.resolve(&get.spec),
-    };
-    let resolved = match resolved {
+    }
+}
+
+fn obtain(get: &GetOptions, options: &GlobalOptions, verify: bool) -> Result<ExitCode> {
+    let resolved = match resolve(get) {
         Ok(resolved) => resolved,
         Err(error) => return Ok(refuse(&error, USAGE)),
     };

@@ -115,7 +115,7 @@ pub fn build_folder() -> PathBuf {
 
 /// A folder with the binary under test without its debug information: a trial copies and hashes its own program, and
 /// with debug information that is ten times as long.
-fn stripped() -> PathBuf {
+pub fn stripped() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
         let program = Path::new(env!("CARGO_BIN_EXE_heaptrial"));

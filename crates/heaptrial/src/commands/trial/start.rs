@@ -210,7 +210,13 @@ pub fn agent_unit(systemd: &Systemd, places: &Places) -> Result<Option<HostUnit>
     // One that an earlier trial brought stays until the last of them is reverted. Any other is the administrator's.
     let shared = heaptrial_field::inherited(places, &path).is_some()
         && std::fs::read_to_string(&path).is_ok_and(|present| present == text);
-    Ok((unit.load_state == "not-found" || shared).then_some(HostUnit { name, text }))
+    let installs = unit.load_state == "not-found" || shared;
+    if !installs && !unit.status.is_running() {
+        eprintln!(
+            "warning: {AGENT} is installed and does not run, so nothing is sampled until `systemctl enable --now {AGENT}`"
+        );
+    }
+    Ok(installs.then_some(HostUnit { name, text }))
 }
 
 /// Tells what speaks against the treatments, and refuses what would not take hold.

@@ -1,0 +1,79 @@
+//! Why no package could be made.
+
+use std::io;
+use std::path::PathBuf;
+
+use heaptrial_allocator::ElfError;
+
+/// Why no package could be made. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum PackageError {
+    /// A C library is no library to preload.
+    #[error(
+        "{spec} cannot be packaged: it is the C library itself and no library to preload; install another C library with the system it belongs to, or try it with `heaptrial lab run`"
+    )]
+    NoLibrary {
+        /// What was asked for.
+        spec: String,
+    },
+    /// The library could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The library is no longer the one that was obtained.
+    #[error(
+        "{path} has SHA-256 {found}, and {expected} was obtained; somebody replaced it meanwhile, get it anew"
+    )]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+        /// As it was obtained.
+        expected: String,
+        /// As it is.
+        found: String,
+    },
+    /// The library cannot be read as ELF.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// It needs a library of which no package is known.
+    #[error(
+        "{path} needs {needed}, and it is not known which Debian package has that; a package that does not name it could be installed where the library cannot be loaded"
+    )]
+    UnknownDependency {
+        /// Which library.
+        path: PathBuf,
+        /// What it needs.
+        needed: String,
+    },
+    /// The path could not stand in a unit file or a script as it is.
+    #[error(
+        "{path} cannot be packaged: its path may only have letters, digits and / + - _ . ~; rename the library"
+    )]
+    Path {
+        /// Which path.
+        path: PathBuf,
+    },
+    /// `SOURCE_DATE_EPOCH` is no time.
+    #[error("SOURCE_DATE_EPOCH is `{text}`; give seconds since 1970, or unset it")]
+    Time {
+        /// What it is.
+        text: String,
+    },
+    /// The archive could not be put together.
+    #[error("cannot put the package together: {0}")]
+    Archive(#[from] io::Error),
+    /// The build information could not be written as JSON.
+    #[error("cannot write the build information: {0}")]
+    BuildInfo(#[from] serde_json::Error),
+}
+
+impl PackageError {
+    /// Whether it is refused by what was asked for, and not a failure on the way.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Self::Read { .. } | Self::Archive(_) | Self::BuildInfo(_))
+    }
+}
