@@ -9,6 +9,7 @@ mod curve;
 mod failures;
 mod figures;
 mod fleet;
+mod forecast;
 mod growth;
 mod level_change;
 mod look;
@@ -21,6 +22,7 @@ mod work;
 
 pub use failures::ArmEvents;
 pub use fleet::{Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
+pub use forecast::{Expectation, Forecast, ForecastError, LogLevel};
 pub use look::{Decision, Look, LookArm, LookStanding, look};
 pub use outcome::*;
 pub use power::{PowerRequest, PowerRow, PowerTable, power};
