@@ -11,6 +11,7 @@ mod report;
 mod serve;
 mod services;
 mod trial;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +42,9 @@ pub enum Command {
     /// Plan a trial on a fleet
     #[command(subcommand)]
     Trial(trial::TrialCommand),
+    /// Watch services after a migration: is what the trial showed still so?
+    #[command(subcommand)]
+    Watch(watch::WatchCommand),
     /// Sample the services of running trials, as a service of this host
     Agent(agent::AgentOptions),
     /// Print a trial's report and write it anew, or compare several trials
@@ -82,6 +86,7 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
         Command::Import(command) => import::run(command, global),
         Command::Export(options) => export::run(&options, global),
         Command::Trial(command) => trial::run(command, global),
+        Command::Watch(command) => watch::run(command, global),
         Command::Agent(options) => agent::run(&options, global),
         Command::Report(options) => report::run(&options, global),
         Command::Serve(options) => serve::run(options, global),

@@ -3,7 +3,7 @@
 mod findings;
 mod look;
 mod new;
-mod on_host;
+pub(in crate::commands) mod on_host;
 mod plan;
 mod power;
 mod start;
