@@ -47,7 +47,7 @@ fn what_takes_a_test_is_found_within_days() {
         (Event::Growth(0.02), 10, 22.0),
         (Event::Full(0.03, 2.0), 10, 22.0),
         (Event::Crashes(0.5), 10, 14.0),
-        (Event::OneIsKilled(6.0), 10, 10.0),
+        (Event::OneIsKilled(6.0), 10, 12.0),
         (Event::NoData, 10, 9.0),
         (Event::OneSilent, 10, 9.0),
     ] {

@@ -9,16 +9,20 @@ use crate::plan::{FailuresBefore, WatchPlan};
 use crate::schedule::days_over;
 use crate::seen::Seen;
 
+/// Beside all days since the start, the last so many are looked at by themselves: what began late would be lost in them.
+const LAST_DAYS: [u32; 3] = [1, 3, 7];
+
 /// An alert where services fail more often than in the trial, as of the last day that is over.
 ///
-/// Every day is looked at, and each may err alike: with half of its error for the failures since the start, and half
-/// for those of that day.
+/// Every day is looked at, and each may err alike: with equal parts of its error for the failures since the start and
+/// for those of the last days.
 pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
     let day = days_over(plan.elapsed_days(seen.at), plan.days);
     if day == 0 {
         return None;
     }
-    let error = plan.limits.failures_error() / plan.days.max(1.0) / 2.0;
+    let spans = LAST_DAYS.into_iter().filter(|last| *last < day).chain([day]);
+    let error = plan.limits.failures_error() / plan.days.max(1.0) / (LAST_DAYS.len() + 1) as f64;
     let until = plan.started_at + f64::from(day) * DAY;
     let services = plan.services.len() as f64;
     let within = |days: f64| {
@@ -27,10 +31,8 @@ pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
         let p = p_value(of.len() as u32, services * days, plan.failures_before);
         (of, days, p)
     };
-    let (found, days, p) = [within(f64::from(day)), within(1.0)]
-        .into_iter()
-        .filter(|(_, _, p)| *p <= error)
-        .min_by(|a, b| a.2.total_cmp(&b.2))?;
+    let shown = spans.map(|days| within(f64::from(days))).filter(|(_, _, p)| *p <= error);
+    let (found, days, p) = shown.min_by(|a, b| a.2.total_cmp(&b.2))?;
     let count = |kind: &str| found.iter().filter(|failure| failure.kind == kind).count();
     let mut services: Vec<&str> = found.iter().map(|failure| failure.service.as_str()).collect();
     services.sort_unstable();

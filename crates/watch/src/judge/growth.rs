@@ -11,6 +11,8 @@ use crate::plan::WatchPlan;
 
 /// Fewer windows make no slope.
 const FEWEST_WINDOWS: usize = 4;
+/// Readings begin so much of a window late at most: a part of a day would tilt the slope.
+const BEGINS_LATE: f64 = 0.1;
 /// Fewer windows do not tell what all services share.
 const FEWEST_FOR_DRIFT: usize = 5;
 /// What all services share goes on from window to window. With a correlation of 0.5 the variance of a slope is that of
@@ -70,7 +72,9 @@ fn course(plan: &WatchPlan, fleet: &Fleet, service: &FleetService) -> Vec<(f64, 
         return Vec::new();
     };
     let ages = (0..).map(|place| last - window * f64::from(place)).take_while(|age| *age >= 2.0 * window);
-    let level = |age: f64| Some(((age - last) / DAY, covered(plan, life, age)?.ln() - plan.course(age)?));
+    let level = |age: f64| {
+        Some(((age - last) / DAY, covered(plan, life, age, BEGINS_LATE)?.ln() - plan.course(age)?))
+    };
     let mut course: Vec<(f64, f64)> = ages.filter_map(level).collect();
     course.reverse();
     course

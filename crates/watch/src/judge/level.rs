@@ -8,8 +8,9 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use crate::alert::{Alert, AlertKind};
 use crate::plan::WatchPlan;
 
-/// A window begins so much of its length late at most.
-const COVERED_LATE: f64 = 0.1;
+/// Readings begin so much of a window late at most, as after a gap at the start of the watch. A level of half a day may
+/// be off by some of the daily load, which is below what is never alerted.
+const BEGINS_LATE: f64 = 0.5;
 /// Readings end so much of a window before the look at most.
 const ENDS_EARLY: f64 = 0.25;
 /// Where all services together are above, so many are told one by one at most.
@@ -50,7 +51,7 @@ fn level(plan: &WatchPlan, fleet: &Fleet, service: &FleetService, at: f64) -> Re
     if quiet > ENDS_EARLY * plan.forecast.window_seconds() {
         return Err(format!("its last reading was {} before", units::duration(quiet)));
     }
-    let bytes = covered(plan, life, age)
+    let bytes = covered(plan, life, age, BEGINS_LATE)
         .ok_or_else(|| format!("its readings do not cover {}", units::duration(window(plan, age))))?;
     let expected = plan
         .expected(age)
@@ -58,11 +59,11 @@ fn level(plan: &WatchPlan, fleet: &Fleet, service: &FleetService, at: f64) -> Re
     Ok(Level { service: service.name.clone(), bytes, excess: bytes.ln() - expected.mean, expected })
 }
 
-/// The level of a life at an age, where its readings cover the window.
-pub(super) fn covered(plan: &WatchPlan, life: &FleetLife, age: f64) -> Option<f64> {
+/// The level of a life at an age, where its readings cover the window but for a share `late` at its beginning.
+pub(super) fn covered(plan: &WatchPlan, life: &FleetLife, age: f64, late: f64) -> Option<f64> {
     let window = window(plan, age);
     let first = f64::from(life.readings.first()?.age_seconds);
-    if first > age - window + COVERED_LATE * window {
+    if first > age - window + late * window {
         return None;
     }
     plan.forecast.level_of(life, age)
