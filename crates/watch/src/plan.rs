@@ -158,6 +158,11 @@ impl WatchPlan {
         (at - self.started_at) / DAY
     }
 
+    /// Levels of services older than this, in seconds, cannot be compared with the forecast.
+    pub fn compared_up_to(&self) -> f64 {
+        crate::judge::COMPARED_UP_TO * self.forecast.last_age()
+    }
+
     /// When it ends, in seconds since 1970.
     pub fn ends_at(&self) -> f64 {
         self.started_at + self.days * DAY

@@ -85,3 +85,18 @@ fn a_service_that_hovers_below_its_limit_is_told_once() {
         assert_eq!(news(&mut state), expected, "{share}");
     }
 }
+
+#[test]
+fn a_forecast_from_a_short_trial_does_not_judge_old_services() {
+    let month = Month { restarted: false, ..Month::quiet(6) };
+    let (mut plan, fleet) = month.begin(1);
+    // As if the trial had ended before its second day; the services are 11 days old at the first look.
+    let mut short = serde_json::to_value(&plan.forecast).unwrap();
+    let age = |knot: &serde_json::Value| knot["age_seconds"].as_f64().unwrap();
+    short["knots"].as_array_mut().unwrap().retain(|knot| age(knot) < 2.0 * 86_400.0);
+    plan.forecast = serde_json::from_value(short).unwrap();
+    let mut state = WatchState::default();
+    state.check(&plan, &month.seen(&plan, &fleet, &[], 1.0), Some(&fleet));
+    assert_eq!(news(&mut state), [(News::Raised, AlertKind::NoData)]);
+    assert!(state.looks[0].untested[0].contains("too old for the forecast"), "{:?}", state.looks[0]);
+}

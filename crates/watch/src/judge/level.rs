@@ -13,6 +13,9 @@ use crate::plan::WatchPlan;
 const BEGINS_LATE: f64 = 0.5;
 /// Readings end so much of a window before the look at most.
 const ENDS_EARLY: f64 = 0.25;
+/// Degrees of freedom of what all services share: it is measured over the windows of a trial of one or two weeks, and
+/// these depend on each other.
+const SHARED_FREE: f64 = 4.0;
 /// Where all services together are above, so many are told one by one at most.
 const NAMED: usize = 5;
 
@@ -53,9 +56,10 @@ fn level(plan: &WatchPlan, fleet: &Fleet, service: &FleetService, at: f64) -> Re
     }
     let bytes = covered(plan, life, age, BEGINS_LATE)
         .ok_or_else(|| format!("its readings do not cover {}", units::duration(window(plan, age))))?;
-    let expected = plan
-        .expected(age)
-        .ok_or_else(|| format!("it is {} old, too young for the forecast", units::duration(age)))?;
+    let expected = plan.expected(age).ok_or_else(|| {
+        let not = if age < plan.forecast.first_age() { "young" } else { "old" };
+        format!("it is {} old, too {not} for the forecast", units::duration(age))
+    })?;
     Ok(Level { service: service.name.clone(), bytes, excess: bytes.ln() - expected.mean, expected })
 }
 
@@ -161,8 +165,8 @@ fn together(levels: &[Level], tolerated: f64) -> Option<(f64, f64)> {
     let shared = over(&|level| level.expected.shared.powi(2));
     let free = before + group.count - 2.0;
     let variance = ((before - 1.0) * spread + group.squares) / free;
-    let error = (variance * (1.0 / group.count + 1.0 / before) + shared).sqrt();
-    Some((group.mean, upper_tail(group.mean - tolerated, error, free)))
+    let own = variance * (1.0 / group.count + 1.0 / before);
+    Some((group.mean, upper_tail(group.mean - tolerated, own, free, shared)))
 }
 
 /// The p-value of one service, whose own distance is not in the spread that it is measured by.
@@ -176,18 +180,27 @@ fn single(levels: &[Level], index: usize, tolerated: f64) -> f64 {
         squares += others.squares;
         free += others.count - 1.0;
     }
-    let error = (squares / free * (1.0 + 1.0 / before) + level.expected.shared.powi(2)).sqrt();
-    upper_tail(level.excess - tolerated, error, free)
+    let own = squares / free * (1.0 + 1.0 / before);
+    upper_tail(level.excess - tolerated, own, free, level.expected.shared.powi(2))
 }
 
-/// The probability of an excess so large or larger, by Student's t.
-pub(super) fn upper_tail(excess: f64, error: f64, free: f64) -> f64 {
-    match StudentsT::new(0.0, 1.0, free) {
-        Ok(student) if error > 0.0 => student.sf(excess / error),
+/// The probability of an excess so large or larger, by Student's t, where its variance is `own` with `free` degrees of
+/// freedom and what all services `shared`.
+fn upper_tail(excess: f64, own: f64, free: f64, shared: f64) -> f64 {
+    match StudentsT::new(0.0, 1.0, degrees_of_freedom(own, free, shared)) {
+        Ok(student) if own + shared > 0.0 => student.sf(excess / (own + shared).sqrt()),
         // Services that are all the same leave no doubt.
         Ok(_) if excess > 0.0 => 0.0,
         _ => 1.0,
     }
+}
+
+/// Degrees of freedom of a sum of two variances: what services have of their own, and what all share, which few windows
+/// tell (F. E. Satterthwaite, "An Approximate Distribution of Estimates of Variance Components", Biometrics Bulletin 2,
+/// 1946).
+pub(super) fn degrees_of_freedom(own: f64, free: f64, shared: f64) -> f64 {
+    let sum = own + shared;
+    if sum > 0.0 { sum * sum / (own * own / free + shared * shared / SHARED_FREE) } else { free }
 }
 
 /// Geometric mean of levels over expected ones.

@@ -11,3 +11,4 @@ mod reference;
 
 pub use facts::facts;
 pub use look::{LookResult, look};
+pub(crate) use reference::COMPARED_UP_TO;

@@ -4,6 +4,9 @@ use heaptrial_analysis::{DAY, LogLevel};
 
 use crate::plan::WatchPlan;
 
+/// Ages up to this many times the oldest one that the trial saw are compared with what it showed.
+pub(crate) const COMPARED_UP_TO: f64 = 5.0;
+
 impl WatchPlan {
     /// The level that is expected at an age. Beyond the forecast's end the last level it tells goes on by the growth
     /// that is never alerted, or that the trial showed: an upper bound, since alerts are about more.
@@ -12,7 +15,8 @@ impl WatchPlan {
         if let Some(level) = self.forecast.log_level(age) {
             return Some(level);
         }
-        let last = self.forecast.log_level(end).filter(|_| age > end)?;
+        let known = age > end && age <= COMPARED_UP_TO * self.forecast.last_age();
+        let last = self.forecast.log_level(end).filter(|_| known)?;
         let growth = self.shown_growth().max(self.limits.growth_per_day);
         Some(LogLevel { mean: last.mean + growth * (age - end) / DAY, ..last })
     }

@@ -126,6 +126,15 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
         eprintln!("warning: {service} is left out, since it does not run what its arm wants: {why}");
     }
     warn_of_agent(&systemd);
+    let known = proposal.plan.compared_up_to();
+    if known < options.days * DAY {
+        eprintln!(
+            "warning: the trial saw its services up to an age of {}; levels of services older than {} cannot be compared \
+             with its forecast",
+            units::duration(proposal.plan.forecast.last_age()),
+            units::duration(known)
+        );
+    }
     if options.dry_run {
         return dry_run(&proposal, options.every, global);
     }
