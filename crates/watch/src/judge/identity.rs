@@ -9,15 +9,19 @@ use crate::seen::{DropInSeen, Seen, ServiceSeen};
 /// Processes that run something else than was proved.
 pub(super) fn processes(plan: &WatchPlan, seen: &Seen) -> Vec<Alert> {
     let alert = |(planned, seen): (&WatchedService, &ServiceSeen)| {
-        let differs = match (&planned.runs, &seen.runs) {
-            (Some(before), Some(now)) => differences(before, now),
-            _ => Vec::new(),
-        };
-        // The ledger tells of the life that runs, also where its readings began before the watch.
-        let (state, text) = match (differs.is_empty(), &seen.contamination) {
-            (false, _) => (describe(seen.runs.as_ref()?), differs.join("; ")),
-            (true, Some(why)) => (why.clone(), why.clone()),
-            (true, None) => return None,
+        let (state, text) = match (&planned.runs, &seen.runs) {
+            (Some(before), Some(now)) => {
+                let differs = differences(before, now);
+                if differs.is_empty() {
+                    return None;
+                }
+                (describe(now), differs.join("; "))
+            }
+            // Where the process cannot be looked at, what the agent saw of it.
+            _ => {
+                let why = seen.contamination.clone()?;
+                (why.clone(), why)
+            }
         };
         Some(Alert {
             key: format!("identity:{}", seen.service),

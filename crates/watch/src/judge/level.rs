@@ -16,8 +16,6 @@ const ENDS_EARLY: f64 = 0.25;
 /// Degrees of freedom of what all services share: it is measured over the windows of a trial of one or two weeks, and
 /// these depend on each other.
 const SHARED_FREE: f64 = 4.0;
-/// Where all services together are above, so many are told one by one at most.
-const NAMED: usize = 5;
 
 /// A service's level beside what is expected of it.
 #[derive(Debug, Clone)]
@@ -82,44 +80,44 @@ fn window(plan: &WatchPlan, age: f64) -> f64 {
 /// services together, half for single ones (Holm).
 ///
 /// All together: the mean of the excesses of *m* services against that of the *n* of the trial, Student's t for two
-/// samples with a common variance (Student, "The Probable Error of a Mean", Biometrika 6, 1908), which is exact where the watch draws from what the trial drew from;
-/// the variance of what all services share is added. A single one: against the trial's mean with the prediction error
-/// of one further service, with the variance of the trial's services and the others of the watch. What is tested is
-/// whether the excess is more than the share that is never alerted.
+/// samples with a common variance (Student, "The Probable Error of a Mean", Biometrika 6, 1908), with the variance of
+/// what all services share added. A single one: against the trial's mean with the prediction error of one further
+/// service, with the variance of the trial's services and the others of the watch. What is tested is whether the excess
+/// is more than the share that is never alerted; of a single one, where all together are above, whether it is above
+/// them.
 pub(super) fn alerts(plan: &WatchPlan, levels: &[Level], error: f64) -> Vec<Alert> {
-    let tolerated = plan.limits.level_share.ln_1p();
+    let mut tolerated = plan.limits.level_share.ln_1p();
     let mut alerts = Vec::new();
     let Some((excess, p)) = together(levels, tolerated) else { return alerts };
     if p <= error / 2.0 {
-        alerts.push(Alert {
-            key: "level:all".to_owned(),
-            kind: AlertKind::Level,
-            state: "above".to_owned(),
-            service: None,
-            text: format!(
-                "{} use {:.2} times what the trial led to expect (p {})",
-                units::counted(levels.len(), "service"),
-                excess.exp(),
-                units::p_value(p)
-            ),
-            advice: format!(
-                "`heaptrial report '{}'` shows their memory; compare versions, settings and load with those of the trial",
-                crate::stored_name(&plan.name)
-            ),
-        });
+        alerts.push(of_all(plan, levels.len(), excess, p));
+        tolerated += excess;
     }
     let values: Vec<Option<f64>> =
         (0..levels.len()).map(|index| Some(single(levels, index, tolerated))).collect();
-    let found: Vec<(&Level, f64)> = levels
-        .iter()
-        .zip(holm(&values))
-        .filter_map(|(level, p)| Some((level, p.filter(|p| *p <= error / 2.0)?)))
-        .collect();
-    if found.len() > NAMED && !alerts.is_empty() {
-        return alerts;
-    }
-    alerts.extend(found.into_iter().map(|(level, p)| of_service(level, p)));
+    let found = levels.iter().zip(holm(&values));
+    let found = found.filter_map(|(level, p)| Some((level, p.filter(|p| *p <= error / 2.0)?)));
+    alerts.extend(found.map(|(level, p)| of_service(level, p)));
     alerts
+}
+
+fn of_all(plan: &WatchPlan, services: usize, excess: f64, p: f64) -> Alert {
+    Alert {
+        key: "level:all".to_owned(),
+        kind: AlertKind::Level,
+        state: "above".to_owned(),
+        service: None,
+        text: format!(
+            "{} use {:.2} times what the trial led to expect (p {})",
+            units::counted(services, "service"),
+            excess.exp(),
+            units::p_value(p)
+        ),
+        advice: format!(
+            "`heaptrial report '{}'` shows their memory; compare versions, settings and load with those of the trial",
+            crate::stored_name(&plan.name)
+        ),
+    }
 }
 
 fn of_service(level: &Level, p: f64) -> Alert {
