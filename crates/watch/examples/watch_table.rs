@@ -1,7 +1,8 @@
 //! Months of services of which the truth is known: which events a watch finds, on which day, and how often a quiet
 //! month is loud. Prints the Markdown tables of `docs/statistics/watch.md`.
 //!
-//! `watch_table [MONTHS] [SEED]`: quiet months of each cell (100), half as many with an event, seed (1).
+//! `watch_table [MONTHS] [SEED] [quiet|found]`: quiet months of each cell (100), half as many with an event; seed (1);
+//! one of the tables alone.
 
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
@@ -22,8 +23,13 @@ fn main() {
     let mut number = |otherwise: u64| given.next().map_or(otherwise, |text| text.parse().expect("a number"));
     let (months, seed) = (number(100), number(1));
     println!("{months} quiet months per cell and half as many with an event, seed {seed}.\n");
-    quiet(months, seed);
-    found(months.div_ceil(2), seed);
+    let only = std::env::args().nth(3);
+    if only.as_deref().is_none_or(|only| only == "quiet") {
+        quiet(months, seed);
+    }
+    if only.as_deref().is_none_or(|only| only == "found") {
+        found(months.div_ceil(2), seed);
+    }
 }
 
 /// Quiet months in which anything was alerted, and in brackets those in which a gap left a look without data.

@@ -13,9 +13,6 @@ use crate::plan::WatchPlan;
 const BEGINS_LATE: f64 = 0.5;
 /// Readings end so much of a window before the look at most.
 const ENDS_EARLY: f64 = 0.25;
-/// Degrees of freedom of what all services share: it is measured over the windows of a trial of one or two weeks, and
-/// these depend on each other.
-const SHARED_FREE: f64 = 4.0;
 
 /// A service's level beside what is expected of it.
 #[derive(Debug, Clone)]
@@ -185,20 +182,12 @@ fn single(levels: &[Level], index: usize, tolerated: f64) -> f64 {
 /// The probability of an excess so large or larger, by Student's t, where its variance is `own` with `free` degrees of
 /// freedom and what all services `shared`.
 fn upper_tail(excess: f64, own: f64, free: f64, shared: f64) -> f64 {
-    match StudentsT::new(0.0, 1.0, degrees_of_freedom(own, free, shared)) {
+    match StudentsT::new(0.0, 1.0, free) {
         Ok(student) if own + shared > 0.0 => student.sf(excess / (own + shared).sqrt()),
         // Services that are all the same leave no doubt.
         Ok(_) if excess > 0.0 => 0.0,
         _ => 1.0,
     }
-}
-
-/// Degrees of freedom of a sum of two variances: what services have of their own, and what all share, which few windows
-/// tell (F. E. Satterthwaite, "An Approximate Distribution of Estimates of Variance Components", Biometrics Bulletin 2,
-/// 1946).
-pub(super) fn degrees_of_freedom(own: f64, free: f64, shared: f64) -> f64 {
-    let sum = own + shared;
-    if sum > 0.0 { sum * sum / (own * own / free + shared * shared / SHARED_FREE) } else { free }
 }
 
 /// Geometric mean of levels over expected ones.
