@@ -326,6 +326,17 @@ mod tests {
     }
 
     #[test]
+    fn a_life_that_began_before_a_watch_is_its_own() {
+        let mut fixture = Fixture::new();
+        let (trial, _) = fixture.begin("field", None, hours_ago(3));
+        let (watch, _) = fixture.begin("watch", None, hours_ago(3));
+        fixture.session.refresh_trials();
+        fixture.find_main(hours_ago(5));
+        assert_eq!(fixture.lives(trial)[0].contamination.as_deref(), Some(OLDER));
+        assert_eq!(fixture.lives(watch)[0].contamination, None);
+    }
+
+    #[test]
     fn a_service_goes_to_a_trial_and_comes_back_without_a_false_restart() {
         let mut fixture = Fixture::new();
         fixture.session.config.host_patterns = vec!["heaptrial-test-*".into()];

@@ -89,6 +89,8 @@ impl Session {
     fn take_up(&mut self, record: &TrialRecord) -> Result<(), StoreError> {
         let now = Instant::now();
         let of_host = record.plan.kind == "host";
+        // A watch begins with the lives that run under the treatment already.
+        let begins_anew = !matches!(record.plan.kind.as_str(), "host" | "watch");
         let start = TrialStart::of(&record.plan);
         let last = self.ledger.store.last_tick(record.id)?;
         let arms: HashMap<i64, _> =
@@ -124,7 +126,7 @@ impl Session {
                 of_host,
                 expected,
                 has_restart_timer: arm.arm.treatment.restart_every.is_some(),
-                begins_after: (!of_host && !lives.iter().any(own)).then(|| start.clone()),
+                begins_after: (begins_anew && !lives.iter().any(own)).then(|| start.clone()),
                 earlier: lives.iter().rev().find_map(|life| life.identity.clone()),
                 life_id: None,
                 older_than_trial: false,

@@ -12,6 +12,8 @@ pub const USAGE: u8 = 2;
 pub const REFUSED: u8 = 3;
 /// A verdict was asked for, and the data do not tell.
 pub const INCONCLUSIVE: u8 = 4;
+/// A watch has alerts that stand.
+pub const ALERTS: u8 = 5;
 
 /// An error with the exit code that it means.
 #[derive(Debug)]

@@ -148,9 +148,10 @@ pub(crate) fn kind_of(store: &Store, trial: &TrialRecord) -> Result<Kind, Report
         "lab_command" => Ok(Kind::LabCommand),
         "lab_tor" => Ok(Kind::LabTor),
         "import_torutils" => Ok(Kind::ImportTorutils),
-        // One arm, over services that get its treatment one after the other.
+        // A rollout has one arm, over services that get its treatment one after the other.
         "field" | "rollout" => Ok(Kind::Field),
-        "host" => Ok(Kind::Host),
+        // A watch compares with a forecast and with no other arm: services as they are found.
+        "host" | "watch" => Ok(Kind::Host),
         other => Err(ReportError::Kind {
             path: store.path().to_owned(),
             trial_id: trial.id,

@@ -19,8 +19,8 @@ impl Store {
         result.map_err(StoreError::query(&path, doing))
     }
 
-    /// Records a trial on services that Heaptrial does not start itself (kind `field`, or `host`), with what the services
-    /// of each arm must run and with its services: all or nothing. Gives its row id.
+    /// Records a trial on services that Heaptrial does not start itself (kind `field`, `host` or `watch`), with what the
+    /// services of each arm must run and with its services: all or nothing. Gives its row id.
     ///
     /// `obtained` is by position of the arm; of a field trial it holds what a life must be proved to run. The trial
     /// must begin before its first service is restarted: a life older than the trial is none of its own.

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub struct NewTrial {
     /// Its name.
     pub name: String,
-    /// `lab_command`, `lab_tor`, `import_torutils`, `field` or `host`.
+    /// `lab_command`, `lab_tor`, `import_torutils`, `field`, `host` or `watch`.
     pub kind: String,
     /// The kernel's boot id.
     pub boot_id: String,

@@ -40,18 +40,18 @@ const LATEST_OBSERVATIONS: &str = "
     WHERE n.name IS NOT NULL ORDER BY n.service_id, n.name";
 
 impl Store {
-    /// Trials of kind `field`, `rollout` and `host` that have not ended, oldest first.
+    /// Trials of kind `field`, `rollout`, `watch` and `host` that have not ended, oldest first.
     pub fn running_trials(&self) -> Result<Vec<TrialRecord>, StoreError> {
         let on_services =
-            |trial: &TrialRecord| matches!(trial.plan.kind.as_str(), "field" | "host" | "rollout");
+            |trial: &TrialRecord| matches!(trial.plan.kind.as_str(), "field" | "host" | "rollout" | "watch");
         let mut trials = self.trials()?;
         trials.retain(|trial| on_services(trial) && trial.ended_wall_us.is_none());
         Ok(trials)
     }
 
-    /// Row ids of all trials of kind `field`, `rollout` and `host`, also of those that have ended.
+    /// Row ids of all trials of kind `field`, `rollout`, `watch` and `host`, also of those that have ended.
     pub fn trials_on_services(&self) -> Result<Vec<i64>, StoreError> {
-        let sql = "SELECT id FROM trial WHERE kind IN ('field', 'host', 'rollout') ORDER BY id";
+        let sql = "SELECT id FROM trial WHERE kind IN ('field', 'host', 'rollout', 'watch') ORDER BY id";
         self.rows("reading the trials", sql, [], |row| row.get(0))
     }
 

@@ -10,7 +10,7 @@ CREATE TABLE host (
 CREATE TABLE trial (
     id              INTEGER PRIMARY KEY,
     name            TEXT    NOT NULL,
-    kind            TEXT    NOT NULL,           -- lab_command, lab_tor, import_torutils, field, host
+    kind            TEXT    NOT NULL,           -- lab_command, lab_tor, import_torutils, field, host, watch
     host_id         INTEGER NOT NULL REFERENCES host (id),
     metric          TEXT    NOT NULL,
     seed            INTEGER NOT NULL,

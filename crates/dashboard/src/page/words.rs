@@ -94,6 +94,7 @@ pub(super) fn kind(record: &TrialRecord) -> &str {
         "import_torutils" => "imported from torutils files",
         "field" => "trial on this fleet",
         "host" => "sampling of this host",
+        "watch" => "watch after a migration",
         other => other,
     }
 }

@@ -12,6 +12,7 @@ mod rollout;
 mod serve;
 mod services;
 mod trial;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +46,9 @@ pub enum Command {
     /// Bring what a trial measured to all services: canary, waves, gates, rollback
     #[command(subcommand)]
     Rollout(rollout::RolloutCommand),
+    /// Watch services after a migration: is what the trial showed still so?
+    #[command(subcommand)]
+    Watch(watch::WatchCommand),
     /// Sample the services of running trials, as a service of this host
     Agent(agent::AgentOptions),
     /// Print a trial's report and write it anew, or compare several trials
@@ -87,6 +91,7 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
         Command::Export(options) => export::run(&options, global),
         Command::Trial(command) => trial::run(command, global),
         Command::Rollout(command) => rollout::run(command, global),
+        Command::Watch(command) => watch::run(command, global),
         Command::Agent(options) => agent::run(&options, global),
         Command::Report(options) => report::run(&options, global),
         Command::Serve(options) => serve::run(options, global),

@@ -1,0 +1,128 @@
+//! `heaptrial watch check`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_analysis::Fleet;
+use heaptrial_field::Places;
+use heaptrial_host::Instant;
+use heaptrial_host::systemd::Systemd;
+use heaptrial_model::{TrialName, units};
+use heaptrial_report::{Options, read_fleet};
+use heaptrial_store::Store;
+use heaptrial_watch::{AlertKind, Folder, WatchPlan, WatchState, deliver, see, write_metrics};
+use serde_json::json;
+
+use super::failure_of;
+use crate::commands::trial::on_host;
+use crate::exit::{ALERTS, Failure, GENERAL_FAILURE, INCONCLUSIVE};
+use crate::options::GlobalOptions;
+
+/// Set where standard output goes to systemd's journal (systemd.exec(5)).
+const JOURNAL: &str = "JOURNAL_STREAM";
+
+/// Which watch.
+///
+/// Looks once: at facts (what runs, files, new services, failures, missing readings), and where a look is due at levels
+/// and growth. What is new, changed or over is told, once; what stands and was told is counted.
+///
+/// Exit codes: 0 quiet; 5 alerts stand; 4 the only alerts are that there are no data; 1 it could not be done, or an
+/// alert could not be told to a channel (which is tried again at the next check); 3 there is no such watch.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct CheckOptions {
+    /// The trial or rollout
+    #[arg(value_name = "NAME")]
+    name: TrialName,
+}
+
+/// Looks once.
+pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    on_host::require_root("watch check")?;
+    let places = Places::default();
+    let folder = Folder::open(&places.state, options.name.as_str()).map_err(failure_of)?;
+    let plan = folder.plan().map_err(failure_of)?;
+    let mut state = folder.state().map_err(failure_of)?;
+    let database = match &plan.database {
+        Some(path) => path.clone(),
+        None => on_host::database(&places, global),
+    };
+    let store = Store::open(&database).map_err(|error| error.to_string());
+    let systemd = Systemd::connect().map_err(|error| error.to_string());
+    let at = Instant::now().wall_us as f64 / 1e6;
+    let seen =
+        see(&plan, &places, systemd.as_ref().map_err(Clone::clone), store.as_ref().map_err(Clone::clone), at);
+    let fleet = match (&store, state.due(&plan, at).is_empty()) {
+        (Ok(store), false) => fleet(store, &plan),
+        _ => None,
+    };
+    state.check(&plan, &seen, fleet.as_ref());
+    // On disk before it is told: who is killed in between tells it again, and never forgets it.
+    folder.write_state(&state).map_err(failure_of)?;
+    let in_journal = std::env::var_os(JOURNAL).is_some();
+    let mut failed = tell(&plan, &mut state, in_journal, global);
+    folder.write_state(&state).map_err(failure_of)?;
+    failed.extend(write_metrics(&plan, &state).err());
+    for why in &failed {
+        eprintln!("warning: {why}");
+    }
+    if global.json {
+        println!("{:#}", document(&plan, &state, &failed));
+    } else {
+        println!("{}", summary(&plan, &state));
+    }
+    Ok(exit_code(&state, !failed.is_empty()))
+}
+
+fn fleet(store: &Store, plan: &WatchPlan) -> Option<Fleet> {
+    read_fleet(store, plan.trial_id, &Options::default())
+        .inspect_err(|error| eprintln!("warning: the look that is due is not taken: {error}"))
+        .ok()
+}
+
+/// With `--json` the journal's lines would stand between the document's.
+fn tell(plan: &WatchPlan, state: &mut WatchState, in_journal: bool, global: &GlobalOptions) -> Vec<String> {
+    deliver(
+        plan,
+        state,
+        &mut |line| if global.json { eprintln!("{line}") } else { println!("{line}") },
+        in_journal,
+    )
+}
+
+fn exit_code(state: &WatchState, failed: bool) -> ExitCode {
+    let kinds = || state.standing.values().map(|standing| standing.alert.kind);
+    match () {
+        () if failed => ExitCode::from(GENERAL_FAILURE),
+        () if kinds().any(|kind| kind != AlertKind::NoData) => ExitCode::from(ALERTS),
+        () if kinds().next().is_some() => ExitCode::from(INCONCLUSIVE),
+        () => ExitCode::SUCCESS,
+    }
+}
+
+/// `five-way: 2 alerts stand, 3 of 11 looks were taken`.
+pub(super) fn summary(plan: &WatchPlan, state: &WatchState) -> String {
+    let planned = heaptrial_watch::look_days(plan.days).len();
+    let alerts = match state.standing.len() {
+        0 => "quiet".to_owned(),
+        1 => "1 alert stands".to_owned(),
+        many => format!("{many} alerts stand"),
+    };
+    format!("{}: {alerts}, {} of {} taken", plan.name, state.looks.len(), units::counted(planned, "look"))
+}
+
+pub(super) fn document(plan: &WatchPlan, state: &WatchState, failed: &[String]) -> serde_json::Value {
+    json!({
+        "schema_version": 1,
+        "watch": plan.name,
+        "arm": plan.arm,
+        "services": plan.services.iter().map(|own| &own.service).collect::<Vec<_>>(),
+        "started_at": plan.started_at,
+        "ends_at": plan.ends_at(),
+        "checked_at": state.checked_at,
+        "looks": state.looks,
+        "looks_planned_days": heaptrial_watch::look_days(plan.days),
+        "alerts": state.standing.values().collect::<Vec<_>>(),
+        "not_told": failed,
+    })
+}

@@ -1,0 +1,46 @@
+//! `heaptrial watch`: is what a trial showed still so, weeks after a migration?
+
+mod check;
+mod fix;
+mod start;
+mod status;
+mod stop;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use heaptrial_watch::WatchError;
+
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// What to do with watches.
+#[derive(Debug, Subcommand)]
+pub enum WatchCommand {
+    /// Watch the services that keep an arm's treatment: forecast, timer, alerts
+    Start(start::StartOptions),
+    /// Tell how watches go: looks, alerts that stand
+    Status(status::StatusOptions),
+    /// Look once, and tell what is new; the timer runs this
+    Check(check::CheckOptions),
+    /// Print the commands that would mend what is alerted; none is run
+    Fix(fix::FixOptions),
+    /// End a watch and remove all that it brought to this host; its readings stay
+    Stop(stop::StopOptions),
+}
+
+/// Runs one of the commands.
+pub fn run(command: WatchCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    match command {
+        WatchCommand::Start(options) => start::run(&options, global),
+        WatchCommand::Status(options) => status::run(&options, global),
+        WatchCommand::Check(options) => check::run(&options, global),
+        WatchCommand::Fix(options) => fix::run(&options, global),
+        WatchCommand::Stop(options) => stop::run(&options, global),
+    }
+}
+
+/// An error of a watch as the exit code that it means.
+fn failure_of(error: WatchError) -> Failure {
+    if error.is_refusal() { Failure::refused(error) } else { Failure::failed(error) }
+}

@@ -1,0 +1,260 @@
+//! `heaptrial watch start`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_field::Places;
+use heaptrial_host::systemd::Systemd;
+use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
+use heaptrial_store::Store;
+use heaptrial_watch::{
+    Channels, EVERY_MINUTES, HostContent, Limits, Proposal, Request, SENDMAIL, begin, check_address,
+    check_hook, look_days, propose, stored_name,
+};
+use serde_json::json;
+
+use super::failure_of;
+use crate::commands::trial::on_host;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+const AGENT: &str = "heaptrial-agent.service";
+/// What is said about ages and memory in a start.
+const DAY: f64 = 86_400.0;
+
+/// What is watched, and how alerts are told.
+#[derive(Debug, Args)]
+pub struct StartOptions {
+    /// The trial or rollout after which services keep a treatment
+    #[arg(value_name = "NAME")]
+    name: TrialName,
+    /// The arm whose services are watched and whose forecast is taken [default: the one that most services run]
+    #[arg(long)]
+    arm: Option<String>,
+    /// How long
+    #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = days)]
+    days: f64,
+    /// Run this for each alert: an absolute path and words as a shell splits them; no shell is used. It gets the alert
+    /// as JSON on its standard input
+    #[arg(long, value_name = "COMMAND")]
+    hook: Option<String>,
+    /// Send each alert to this address through the host's sendmail
+    #[arg(long, value_name = "ADDRESS")]
+    mail: Option<String>,
+    /// Write alerts that stand as OpenMetrics text, as into the folder of node_exporter's textfile collector (*.prom)
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+    /// Services that belong to the trial, to find new ones; repeat for more [default: the templates of its services]
+    #[arg(long = "services", value_name = "PATTERN")]
+    patterns: Vec<ServicePattern>,
+    /// Time between checks: 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30 or 60 minutes
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = every)]
+    every: u64,
+    /// Without a reading for so long a service has no data
+    #[arg(long, value_name = "DURATION", default_value = "15m")]
+    no_data_after: HumanDuration,
+    /// Memory less than this many percent above the forecast is never alerted
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
+    level_margin: f64,
+    /// Growth of less than this many percent a day is never alerted
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.5, value_parser = percent)]
+    stable_margin: f64,
+    /// Start without asking
+    #[arg(long)]
+    yes: bool,
+    /// Show what would be watched and installed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+fn days(text: &str) -> Result<f64, String> {
+    let days: f64 =
+        text.trim_end_matches('d').parse().map_err(|_| format!("`{text}` is no number of days"))?;
+    if (1.0..=365.0).contains(&days) { Ok(days) } else { Err("from 1 to 365 days can be watched".to_owned()) }
+}
+
+fn every(text: &str) -> Result<u64, String> {
+    let duration: HumanDuration = text.parse().map_err(|error| format!("{error}"))?;
+    let seconds = duration.0.as_secs();
+    let minutes = seconds / 60;
+    if seconds % 60 == 0 && EVERY_MINUTES.contains(&minutes) {
+        Ok(minutes)
+    } else {
+        Err("the timer takes 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30 or 60 minutes".to_owned())
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent: f64 =
+        text.trim_end_matches('%').parse().map_err(|_| format!("`{text}` is no percentage"))?;
+    if (0.0..=100.0).contains(&percent) {
+        Ok(percent)
+    } else {
+        Err("from 0 to 100 percent are taken".to_owned())
+    }
+}
+
+/// Starts a watch.
+pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let channels = channels(options)?;
+    if !options.dry_run {
+        on_host::require_root("watch start")?;
+    }
+    let places = Places::default();
+    let database = on_host::database(&places, global);
+    let request = Request {
+        name: options.name.as_str().to_owned(),
+        arm: options.arm.clone(),
+        days: options.days,
+        every_minutes: options.every,
+        patterns: options.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
+        limits: Limits {
+            level_share: options.level_margin / 100.0,
+            growth_per_day: options.stable_margin / 100.0,
+            no_data_seconds: options.no_data_after.0.as_secs_f64(),
+            ..Limits::default()
+        },
+        channels,
+        database: global.db.clone(),
+    };
+    let systemd = Systemd::connect().map_err(Failure::refused)?;
+    let store = Store::open(&database).map_err(Failure::refused)?;
+    let proposal = propose(&request, &store, &systemd, &places).map_err(failure_of)?;
+    drop(store);
+    for (service, why) in &proposal.left_out {
+        eprintln!("warning: {service} is left out, since it does not run what its arm wants: {why}");
+    }
+    warn_of_agent(&systemd);
+    let known = proposal.plan.compared_up_to();
+    if known < options.days * DAY {
+        eprintln!(
+            "warning: the trial saw its services up to an age of {}; levels of services older than {} cannot be compared \
+             with its forecast",
+            units::duration(proposal.plan.forecast.last_age()),
+            units::duration(known)
+        );
+    }
+    if options.dry_run {
+        return dry_run(&proposal, options.every, global);
+    }
+    let what = format!(
+        "This watches {} for {} days and installs a timer.",
+        units::counted(proposal.plan.services.len(), "service"),
+        options.days
+    );
+    on_host::confirm(&what, options.yes)?;
+    let mut store = Store::create(&database).map_err(Failure::failed)?;
+    let files = proposal.files.clone();
+    let plan = begin(proposal, &mut store, &systemd, &places).map_err(|error| {
+        let refused = failure_of(error);
+        Failure {
+            report: refused.report.wrap_err(format!(
+                "the watch was not started; `heaptrial watch stop {}` removes what there is of it",
+                options.name.as_str()
+            )),
+            ..refused
+        }
+    })?;
+    if global.json {
+        println!("{:#}", json!({ "schema_version": 1, "plan": plan }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    describe(&plan, options.every);
+    for file in &files {
+        println!("installed {}", file.path.display());
+    }
+    println!("`heaptrial watch status {}` tells how it goes", plan.name);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn channels(options: &StartOptions) -> Result<Channels, Failure> {
+    let hook = match &options.hook {
+        Some(text) => {
+            let words =
+                shell_words::split(text).map_err(|error| Failure::usage(format!("--hook: {error}")))?;
+            check_hook(&words).map_err(Failure::usage)?;
+            Some(words)
+        }
+        None => None,
+    };
+    if let Some(address) = &options.mail {
+        check_address(address).map_err(Failure::usage)?;
+        if !std::path::Path::new(SENDMAIL).exists() {
+            return Err(Failure::refused(format!(
+                "{SENDMAIL} is not there, so no mail can be sent; install a mail transport agent such as msmtp-mta, or \
+                 use --hook or --metrics"
+            )));
+        }
+    }
+    if let Some(path) = &options.metrics {
+        let folder = path.parent().filter(|_| path.is_absolute());
+        if !folder.is_some_and(std::path::Path::is_dir) {
+            return Err(Failure::usage(format!(
+                "--metrics {}: give an absolute path in a folder that is there",
+                path.display()
+            )));
+        }
+        if path.exists()
+            && std::fs::read(path).is_ok_and(|text| !text.starts_with(b"# TYPE heaptrial_watch_"))
+        {
+            return Err(Failure::refused(format!(
+                "{} is there and not of a watch; it would be replaced",
+                path.display()
+            )));
+        }
+    }
+    Ok(Channels { hook, mail: options.mail.clone(), metrics: options.metrics.clone() })
+}
+
+fn warn_of_agent(systemd: &Systemd) {
+    let Ok(name) = AGENT.parse::<ServiceName>() else { return };
+    if !systemd.status(&name).is_ok_and(|status| status.is_running()) {
+        eprintln!(
+            "warning: {AGENT} does not run; until something samples the services the watch has no data (docs/agent.md)"
+        );
+    }
+}
+
+fn dry_run(proposal: &Proposal, every_minutes: u64, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    if global.json {
+        println!("{:#}", json!({ "schema_version": 1, "dry_run": true, "plan": proposal.plan }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    describe(&proposal.plan, every_minutes);
+    for file in &proposal.files {
+        println!("would install {}", file.path.display());
+        if let HostContent::Text(text) = &file.content {
+            text.lines().filter(|line| !line.is_empty()).for_each(|line| println!("    {line}"));
+        }
+    }
+    println!("nothing was changed");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(plan: &heaptrial_watch::WatchPlan, every_minutes: u64) {
+    let forecast = &plan.forecast;
+    println!(
+        "watch of {} after {}: arm {}, {} days, a check every {every_minutes} minutes",
+        units::counted(plan.services.len(), "service"),
+        plan.name,
+        plan.arm,
+        plan.days
+    );
+    println!(
+        "  forecast from {}, observed up to an age of {}",
+        units::counted(forecast.services() as usize, "service"),
+        units::duration(forecast.last_age())
+    );
+    if let Some(level) = forecast.at(forecast.last_age(), 0.95) {
+        println!(
+            "  at that age a service uses {} ({} to {}, 95%)",
+            units::memory(level.median_bytes),
+            units::memory(level.low_bytes),
+            units::memory(level.high_bytes)
+        );
+    }
+    let looks: Vec<String> = look_days(plan.days).iter().map(|day| units::duration(day * DAY)).collect();
+    println!("  looks after {}", looks.join(", "));
+    println!("  readings are stored as trial {}", stored_name(&plan.name));
+}

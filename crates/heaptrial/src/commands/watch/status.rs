@@ -1,0 +1,97 @@
+//! `heaptrial watch status`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_field::Places;
+use heaptrial_host::Instant;
+use heaptrial_model::{TrialName, units};
+use heaptrial_watch::{Folder, WatchPlan, WatchState, look_days, names};
+use serde_json::json;
+
+use super::check::{document, summary};
+use super::failure_of;
+use crate::commands::trial::on_host;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+const DAY: f64 = 86_400.0;
+
+/// Which watch.
+#[derive(Debug, Args)]
+pub struct StatusOptions {
+    /// The trial or rollout; without it all watches of this host in a line each
+    #[arg(value_name = "NAME")]
+    name: Option<TrialName>,
+}
+
+/// Prints how watches go.
+pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    on_host::require_root("watch status")?;
+    let places = Places::default();
+    let wanted = match &options.name {
+        Some(name) => vec![name.as_str().to_owned()],
+        None => names(&places.state),
+    };
+    let mut documents = Vec::new();
+    for name in &wanted {
+        let folder = Folder::open(&places.state, name).map_err(failure_of)?;
+        let (plan, state) = (folder.plan().map_err(failure_of)?, folder.state().map_err(failure_of)?);
+        if global.json {
+            documents.push(document(&plan, &state, &[]));
+        } else if options.name.is_none() {
+            println!("{}", summary(&plan, &state));
+        } else {
+            print(&plan, &state);
+        }
+    }
+    if global.json {
+        match documents.pop().filter(|_| options.name.is_some()) {
+            Some(document) => println!("{document:#}"),
+            None => println!("{:#}", json!({ "schema_version": 1, "watches": documents })),
+        }
+    } else if wanted.is_empty() {
+        println!("no watch on this host; `heaptrial watch start NAME` begins one after a trial");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(plan: &WatchPlan, state: &WatchState) {
+    let now = Instant::now().wall_us as f64 / 1e6;
+    println!("{}", summary(plan, state));
+    let services = units::counted(plan.services.len(), "service");
+    let elapsed = units::duration(now - plan.started_at);
+    println!("  arm {}, {services}, {elapsed} of {} days", plan.arm, plan.days);
+    match state.checked_at {
+        Some(at) => println!("  last check {} ago", units::duration(now - at)),
+        None => println!("  no check yet"),
+    }
+    let next = look_days(plan.days).into_iter().find(|day| plan.started_at + day * DAY > now);
+    match next {
+        Some(day) => println!("  next look in {}", units::duration(plan.started_at + day * DAY - now)),
+        None => println!("  it is over; `heaptrial watch stop {}` ends it", plan.name),
+    }
+    for look in &state.looks {
+        let level = look
+            .level_ratio
+            .map_or("no level".to_owned(), |ratio| format!("level {ratio:.2} times the forecast"));
+        let growth = look.growth_per_day.map_or("growth not tested".to_owned(), |(value, low, high)| {
+            format!("growth {} a day ({} to {})", units::share(value), units::share(low), units::share(high))
+        });
+        println!(
+            "  look of day {}: {} of {} services, {level}, {growth}",
+            look.day, look.levels, look.services
+        );
+        look.untested.iter().for_each(|what| println!("    not tested: {what}"));
+    }
+    for standing in state.standing.values() {
+        let alert = &standing.alert;
+        println!(
+            "{}, for {}: {}\n    {}",
+            alert.kind.as_str(),
+            units::duration(now - standing.since),
+            alert.text,
+            alert.advice
+        );
+    }
+}

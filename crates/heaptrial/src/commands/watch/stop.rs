@@ -1,0 +1,59 @@
+//! `heaptrial watch stop`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_field::Places;
+use heaptrial_host::systemd::Systemd;
+use heaptrial_model::TrialName;
+use heaptrial_store::Store;
+use heaptrial_watch::{Folder, end, stored_name};
+use serde_json::json;
+
+use super::failure_of;
+use crate::commands::trial::on_host;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// Which watch.
+#[derive(Debug, Args)]
+pub struct StopOptions {
+    /// The trial or rollout
+    #[arg(value_name = "NAME")]
+    name: TrialName,
+    /// End it without asking
+    #[arg(long)]
+    yes: bool,
+    /// Show what would be removed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Ends a watch.
+pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    on_host::require_root("watch stop")?;
+    let (places, name) = (Places::default(), options.name.as_str());
+    let plan = Folder::open(&places.state, name).and_then(|folder| folder.plan()).map_err(failure_of)?;
+    if options.dry_run {
+        let files = plan.installed.iter().map(|file| &file.path).chain(&plan.channels.metrics);
+        files.for_each(|path| println!("would remove {}", path.display()));
+        println!("nothing was changed");
+        return Ok(ExitCode::SUCCESS);
+    }
+    on_host::confirm(&format!("This ends the watch after `{name}`."), options.yes)?;
+    let systemd = Systemd::connect().map_err(Failure::refused)?;
+    let database = plan.database.clone().unwrap_or_else(|| on_host::database(&places, global));
+    let mut store = Store::create(&database).map_err(Failure::failed)?;
+    let plan = end(name, &mut store, &systemd, &places).map_err(failure_of)?;
+    if global.json {
+        let removed: Vec<_> = plan.installed.iter().map(|file| &file.path).collect();
+        println!("{:#}", json!({ "schema_version": 1, "watch": name, "removed": removed }));
+    } else {
+        println!(
+            "the watch after {name} has ended and all that it brought is removed; `heaptrial report '{}'` reads what it \
+             sampled",
+            stored_name(name)
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

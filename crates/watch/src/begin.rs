@@ -1,0 +1,181 @@
+//! The start and the end of a watch.
+
+use std::path::PathBuf;
+
+use heaptrial_analysis::{Forecast, Settings};
+use heaptrial_field::Places;
+use heaptrial_host::systemd::Systemd;
+use heaptrial_host::{HostFacts, HostRoot, Instant};
+use heaptrial_model::{Arm, ServiceName};
+use heaptrial_report::{Options, read_fleet};
+use heaptrial_store::{NewService, NewTrial, Store};
+use serde_json::{Value, json};
+
+use crate::error::WatchError;
+use crate::folder::{Folder, names};
+use crate::install::{HostFile, announced, host_files, install, remove};
+use crate::observe::code;
+use crate::plan::{Channels, Limits, WatchPlan};
+use crate::source::{Source, failures_before};
+use crate::{KIND, stored_name};
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The trial or rollout.
+    pub name: String,
+    /// The arm; `None` is the one that most services run.
+    pub arm: Option<String>,
+    /// How long.
+    pub days: f64,
+    /// Minutes between checks, of [`crate::EVERY_MINUTES`].
+    pub every_minutes: u64,
+    /// Patterns of services that belong to the trial; empty are the templates of those that it has.
+    pub patterns: Vec<String>,
+    /// Limits of tests.
+    pub limits: Limits,
+    /// How alerts are told.
+    pub channels: Channels,
+    /// The database, where it is not the usual one.
+    pub database: Option<PathBuf>,
+}
+
+/// A watch that could begin.
+#[derive(Debug)]
+pub struct Proposal {
+    /// What it would be.
+    pub plan: WatchPlan,
+    /// The files that it would bring.
+    pub files: Vec<HostFile>,
+    /// Services of the arm that it would leave out, since they do not run what it wants, and why.
+    pub left_out: Vec<(ServiceName, String)>,
+    arm: Arm,
+    expected: Option<Value>,
+    services: Vec<NewService>,
+}
+
+/// Finds out what a watch would be. Changes nothing.
+pub fn propose(
+    request: &Request,
+    store: &Store,
+    systemd: &Systemd,
+    places: &Places,
+) -> Result<Proposal, WatchError> {
+    let name = &request.name;
+    if names(&places.state).contains(name) {
+        return Err(WatchError::Exists { name: name.clone() });
+    }
+    let source = Source::find(store, systemd, places, name, request.arm.as_deref())?;
+    let arm = source.arm.arm.name.clone();
+    let fleet = read_fleet(store, source.trial.id, &Options::default())?;
+    let forecast = Forecast::of_arm(&fleet, &Settings::default(), &arm)?;
+    let files = host_files(places, name, request.every_minutes, request.database.as_deref())?;
+    let (installed, made_folders) = announced(&files)?;
+    let services = source.records.iter().zip(0..).map(|(record, position)| NewService {
+        name: record.name.clone(),
+        arm: 0,
+        block: 0,
+        position,
+        attributes: record.attributes.clone().unwrap_or_default(),
+    });
+    let patterns = if request.patterns.is_empty() { source.patterns() } else { request.patterns.clone() };
+    let plan = WatchPlan {
+        schema_version: 1,
+        name: name.clone(),
+        arm: arm.clone(),
+        trial_id: 0,
+        started_at: Instant::now().wall_us as f64 / 1e6,
+        days: request.days,
+        metric: source.trial.plan.metric,
+        forecast,
+        limits: request.limits,
+        failures_before: failures_before(&fleet, &arm),
+        patterns,
+        others: source.others,
+        files: code(&source.services),
+        services: source.services,
+        channels: request.channels.clone(),
+        installed,
+        made_folders,
+        database: request.database.clone(),
+    };
+    Ok(Proposal {
+        plan,
+        files,
+        left_out: source.left_out,
+        arm: Arm { control: true, ..source.arm.arm },
+        expected: source.arm.obtained,
+        services: services.collect(),
+    })
+}
+
+/// Begins a watch: what it brings is on disk in its folder before any of it is there, so that `watch stop` removes it
+/// whatever happens in between.
+pub fn begin(
+    proposal: Proposal,
+    store: &mut Store,
+    systemd: &Systemd,
+    places: &Places,
+) -> Result<WatchPlan, WatchError> {
+    let Proposal { mut plan, files, arm, expected, services, .. } = proposal;
+    let folder = Folder::create(&places.state, &plan.name)?;
+    let facts = HostFacts::read(&HostRoot::default())?;
+    let now = Instant::now();
+    plan.started_at = now.wall_us as f64 / 1e6;
+    let trial = NewTrial {
+        name: stored_name(&plan.name),
+        kind: KIND.to_owned(),
+        boot_id: facts.boot_id.clone(),
+        host_facts: serde_json::to_value(&facts).unwrap_or_default(),
+        metric: plan.metric,
+        seed: 1,
+        repeats: 1,
+        planned_us: (plan.days * 86_400e6) as i64,
+        arms: vec![arm],
+        parameters: json!({ "watch_of": plan.name, "started_boottime_us": now.boottime_us }),
+        command: format!("heaptrial watch start {}", plan.name),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_wall_us: now.wall_us,
+    };
+    folder.write_plan(&plan)?;
+    plan.trial_id = match store.begin_field_trial(&trial, &[expected], &services) {
+        Ok(id) => id,
+        Err(error) => {
+            folder.remove()?;
+            return Err(error.into());
+        }
+    };
+    folder.write_plan(&plan)?;
+    install(systemd, &files, &plan.name)?;
+    Ok(plan)
+}
+
+/// Ends a watch and removes all that it brought. Its readings stay in the database. Can be repeated.
+pub fn end(
+    name: &str,
+    store: &mut Store,
+    systemd: &Systemd,
+    places: &Places,
+) -> Result<WatchPlan, WatchError> {
+    let folder = Folder::open(&places.state, name)?;
+    let plan = folder.plan()?;
+    remove(systemd, &plan.installed, &plan.made_folders, name)?;
+    if let Some(path) = &plan.channels.metrics {
+        // What it says is not so any more.
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(WatchError::file("removing", path)(error));
+            }
+            _ => {}
+        }
+    }
+    let stored = stored_name(name);
+    let running = store.running_trials()?;
+    for record in running.iter().filter(|record| record.plan.kind == KIND && record.plan.name == stored) {
+        let now = Instant::now().wall_us;
+        let outcome = if now as f64 / 1e6 >= plan.ends_at() { "completed" } else { "interrupted" };
+        store.end_trial(record.id, now, outcome)?;
+    }
+    folder.remove()?;
+    Ok(plan)
+}

@@ -1,0 +1,213 @@
+//! What a watch brings to the host: a timer, the service that it runs, and a copy of the program for it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heaptrial_field::Places;
+use heaptrial_host::systemd::{Systemd, SystemdError};
+use heaptrial_model::ServiceName;
+use sha2::{Digest, Sha256};
+
+use crate::error::WatchError;
+use crate::folder::replace;
+use crate::observe::hex;
+use crate::plan::Installed;
+
+const UNIT_PATIENCE: Duration = Duration::from_secs(30);
+/// Minutes between checks: those of which an hour is a multiple, so that the timer can be one of the calendar, which
+/// makes up for a check that was missed while the host was down.
+pub const EVERY_MINUTES: [u64; 12] = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60];
+
+/// A file to bring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFile {
+    /// Where.
+    pub path: PathBuf,
+    /// What.
+    pub content: HostContent,
+}
+
+/// What is in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostContent {
+    /// A text.
+    Text(String),
+    /// A copy of the program.
+    Program(PathBuf),
+    /// A symbolic link.
+    Link(String),
+}
+
+/// The timer's unit.
+pub(crate) fn timer_name(name: &str) -> String {
+    format!("heaptrial-watch-{name}.timer")
+}
+
+/// The files of a watch, with links last and the program first.
+pub fn host_files(
+    places: &Places,
+    name: &str,
+    every_minutes: u64,
+    database: Option<&Path>,
+) -> Result<Vec<HostFile>, WatchError> {
+    let own = std::env::current_exe().and_then(|path| path.canonicalize());
+    let own = own.map_err(WatchError::file("finding the running program", Path::new("/proc/self/exe")))?;
+    let program = places.libraries.join("bin").join(format!("heaptrial-watch-{name}"));
+    let database = match database {
+        Some(path) => format!(" --db {}", word(path)?),
+        None => String::new(),
+    };
+    let timer = timer_name(name);
+    let service = format!(
+        "[Unit]\nDescription=Look whether what trial {name} showed is still so\n\n\
+         [Service]\nType=oneshot\nExecStart={program}{database} watch check {name}\n\
+         # No data, and alerts that stand: the check itself did not fail.\nSuccessExitStatus=4 5\n\
+         TimeoutStartSec=15min\nNice=10\nProtectSystem=full\n",
+        program = word(&program)?,
+    );
+    let minutes = if every_minutes == 60 { "00".to_owned() } else { format!("00/{every_minutes}") };
+    let timer_text = format!(
+        "[Unit]\nDescription=Watch services after trial {name}\n\n\
+         [Timer]\nOnCalendar=*:{minutes}:00\nPersistent=true\nAccuracySec=10s\n"
+    );
+    let text = |path: PathBuf, text: String| HostFile { path, content: HostContent::Text(text) };
+    Ok(vec![
+        HostFile { path: program, content: HostContent::Program(own) },
+        text(places.unit(&format!("heaptrial-watch-{name}.service")), service),
+        text(places.unit(&timer), timer_text),
+        HostFile {
+            path: places.unit(&format!("timers.target.wants/{timer}")),
+            content: HostContent::Link(format!("../{timer}")),
+        },
+    ])
+}
+
+/// A path as one word of a unit file.
+fn word(path: &Path) -> Result<&str, WatchError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.+@".contains(c);
+    let text = path.to_str().filter(|text| text.starts_with('/') && text.chars().all(plain));
+    text.ok_or_else(|| {
+        WatchError::Refused(format!(
+            "{} cannot stand in a unit file; give an absolute path of letters, digits and / - _ . + @",
+            path.display()
+        ))
+    })
+}
+
+/// What a list of files will be once it is there, with the folders that are made for it.
+pub(crate) fn announced(files: &[HostFile]) -> Result<(Vec<Installed>, Vec<PathBuf>), WatchError> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    let mut installed = Vec::new();
+    for file in files {
+        if fs::symlink_metadata(&file.path).is_ok() {
+            return Err(WatchError::Refused(format!(
+                "{} is there already, and no watch of this host has brought it; move it away",
+                file.path.display()
+            )));
+        }
+        let missing = file.path.ancestors().skip(1).take_while(|folder| !folder.exists());
+        let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        missing.reverse();
+        folders.extend(missing);
+        installed.push(match &file.content {
+            HostContent::Text(text) => of_file(&file.path, text.as_bytes()),
+            HostContent::Program(source) => {
+                of_file(&file.path, &fs::read(source).map_err(WatchError::file("reading", source))?)
+            }
+            HostContent::Link(target) => {
+                Installed { path: file.path.clone(), content: target.clone(), link: true }
+            }
+        });
+    }
+    folders.dedup();
+    Ok((installed, folders))
+}
+
+fn of_file(path: &Path, bytes: &[u8]) -> Installed {
+    Installed { path: path.to_owned(), content: hex(&Sha256::digest(bytes)), link: false }
+}
+
+/// Brings the files and starts the timer.
+pub(crate) fn install(systemd: &Systemd, files: &[HostFile], name: &str) -> Result<(), WatchError> {
+    for file in files {
+        let path = &file.path;
+        let fail = WatchError::file("writing", path);
+        put(path, &file.content).map_err(fail)?;
+    }
+    systemd.reload()?;
+    let timer = unit_name(&timer_name(name))?;
+    let job = systemd.queue_start(&timer)?;
+    let result = systemd.wait(&job, UNIT_PATIENCE)?;
+    if result.is_done() {
+        return Ok(());
+    }
+    Err(WatchError::Timer { timer: timer.to_string(), why: result.0 })
+}
+
+fn put(path: &Path, content: &HostContent) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    match content {
+        HostContent::Text(text) => replace(path, text.as_bytes(), 0o644),
+        HostContent::Program(source) => replace(path, &fs::read(source)?, 0o755),
+        HostContent::Link(target) => symlink(target, path),
+    }
+}
+
+fn unit_name(name: &str) -> Result<ServiceName, WatchError> {
+    name.parse().map_err(|error| WatchError::Refused(format!("{name}: {error}")))
+}
+
+/// Stops the timer and removes the files that are still the watch's own, and the folders that it made, if empty.
+pub(crate) fn remove(
+    systemd: &Systemd,
+    installed: &[Installed],
+    folders: &[PathBuf],
+    name: &str,
+) -> Result<(), WatchError> {
+    for file in installed {
+        if !is_gone_or_own(file)? {
+            return Err(WatchError::Drift { path: file.path.clone() });
+        }
+    }
+    let timer = unit_name(&timer_name(name))?;
+    match systemd.queue_stop(&timer).and_then(|job| systemd.wait(&job, UNIT_PATIENCE)) {
+        // One that was never there is no obstacle.
+        Ok(_) | Err(SystemdError::Call { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    for file in installed.iter().rev() {
+        match fs::remove_file(&file.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(WatchError::file("removing", &file.path)(error));
+            }
+            _ => {}
+        }
+    }
+    for folder in folders.iter().rev() {
+        // Somebody else's file may be in it by now.
+        let _ = fs::remove_dir(folder);
+    }
+    // Persistent timers leave when they ran last.
+    let _ = fs::remove_file(Path::new("/var/lib/systemd/timers").join(format!("stamp-{timer}")));
+    Ok(systemd.reload()?)
+}
+
+fn is_gone_or_own(file: &Installed) -> Result<bool, WatchError> {
+    let fail = || WatchError::file("reading", &file.path);
+    let found = match fs::symlink_metadata(&file.path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        found => found.map_err(fail())?,
+    };
+    if file.link {
+        return Ok(
+            found.is_symlink() && fs::read_link(&file.path).map_err(fail())? == Path::new(&file.content)
+        );
+    }
+    let bytes = if found.is_file() { fs::read(&file.path).map_err(fail())? } else { return Ok(false) };
+    Ok(hex(&Sha256::digest(&bytes)) == file.content)
+}

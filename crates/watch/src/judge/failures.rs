@@ -1,0 +1,96 @@
+//! Crashes and kills above the trial's rate.
+
+use heaptrial_analysis::DAY;
+use heaptrial_model::units;
+use statrs::distribution::{Binomial, DiscreteCDF};
+
+use crate::alert::{Alert, AlertKind};
+use crate::plan::{FailuresBefore, WatchPlan};
+use crate::schedule::days_over;
+use crate::seen::Seen;
+
+/// Beside all days since the start, the last so many are looked at by themselves: what began late would be lost in them.
+const LAST_DAYS: [u32; 3] = [1, 3, 7];
+
+/// An alert where services fail more often than in the trial, as of the last day that is over.
+///
+/// Every day is looked at, and each may err alike: with equal parts of its error for the failures since the start and
+/// for those of the last days.
+pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
+    let day = days_over(plan.elapsed_days(seen.at), plan.days);
+    if day == 0 {
+        return None;
+    }
+    let spans = LAST_DAYS.into_iter().filter(|last| *last < day).chain([day]);
+    let error = plan.limits.failures_error() / plan.days.max(1.0) / (LAST_DAYS.len() + 1) as f64;
+    let until = plan.started_at + f64::from(day) * DAY;
+    let services = plan.services.len() as f64;
+    let within = |days: f64| {
+        let of = seen.failures.iter().filter(|failure| (until - days * DAY..until).contains(&failure.at));
+        let of: Vec<_> = of.collect();
+        let p = p_value(of.len() as u32, services * days, plan.failures_before);
+        (of, days, p)
+    };
+    let shown = spans.map(|days| within(f64::from(days))).filter(|(_, _, p)| *p <= error);
+    let (found, days, p) = shown.min_by(|a, b| a.2.total_cmp(&b.2))?;
+    let count = |kind: &str| found.iter().filter(|failure| failure.kind == kind).count();
+    let mut services: Vec<&str> = found.iter().map(|failure| failure.service.as_str()).collect();
+    services.sort_unstable();
+    services.dedup();
+    let before = plan.failures_before;
+    Some(Alert {
+        key: "failures:all".to_owned(),
+        kind: AlertKind::Failures,
+        state: "above".to_owned(),
+        service: None,
+        text: format!(
+            "{} and {} in {} of {} (the trial had {} in {:.0} service days; p {}): {}",
+            units::counted(count("crash"), "crash"),
+            units::counted(count("oom_kill"), "OOM kill"),
+            units::counted(days as usize, "day"),
+            units::counted(plan.services.len(), "service"),
+            before.failures,
+            before.service_days,
+            units::p_value(p),
+            services.join(", ")
+        ),
+        advice: "`journalctl -u SERVICE` tells why they ended".to_owned(),
+    })
+}
+
+/// The probability of so many failures or more in `service_days` where the rate is the trial's.
+///
+/// The conditional test of two Poisson rates, exact: given their sum, the failures of the watch are binomial with its
+/// share of the service days (J. Przyborowski, H. Wilenski, "Homogeneity of Results in Testing Samples from Poisson
+/// Series", Biometrika 31, 1940).
+fn p_value(failures: u32, service_days: f64, before: FailuresBefore) -> f64 {
+    if failures == 0 || !(service_days > 0.0 && before.service_days > 0.0) {
+        return 1.0;
+    }
+    let share = service_days / (service_days + before.service_days);
+    match Binomial::new(share, u64::from(failures + before.failures)) {
+        Ok(binomial) => binomial.sf(u64::from(failures - 1)),
+        Err(_) => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_of_two_rates_is_exact() {
+        let before = FailuresBefore { failures: 2, service_days: 100.0 };
+        // By sums of binomial coefficients: share 1/3 of 7, 5 or more; share 1/11 of 3, all.
+        let sum = (21.0 * 4.0 + 7.0 * 2.0 + 1.0) / 3.0_f64.powi(7);
+        assert!((p_value(5, 50.0, before) - sum).abs() < 1e-12);
+        let none = FailuresBefore { failures: 0, service_days: 100.0 };
+        assert!((p_value(3, 10.0, none) - (1.0_f64 / 11.0).powi(3)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn without_failures_or_without_a_trial_nothing_is_shown() {
+        let before = FailuresBefore { failures: 2, service_days: 100.0 };
+        assert_eq!((p_value(0, 50.0, before), p_value(9, 50.0, FailuresBefore::default())), (1.0, 1.0));
+    }
+}

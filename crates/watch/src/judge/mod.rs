@@ -1,0 +1,14 @@
+//! What follows from what a check sees. Pure: no I/O and no clock.
+
+mod facts;
+mod failures;
+mod growth;
+mod identity;
+mod level;
+mod look;
+mod memory;
+mod reference;
+
+pub use facts::facts;
+pub use look::{LookResult, look};
+pub(crate) use reference::COMPARED_UP_TO;

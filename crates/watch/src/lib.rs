@@ -1,0 +1,41 @@
+//! The watch after a migration: is what the trial showed still so?
+//!
+//! What judges ([`WatchState::check`]) is pure: a plan, what was seen, readings and a state go in, the next state with
+//! what is to be told comes out. Reading the host and telling are at the edge.
+
+mod alert;
+mod begin;
+mod error;
+mod folder;
+mod install;
+mod judge;
+mod observe;
+mod plan;
+mod remedy;
+mod schedule;
+mod seen;
+mod source;
+mod state;
+mod tell;
+
+pub use alert::{Alert, AlertKind, Severity};
+pub use begin::{Proposal, Request, begin, end, propose};
+pub use error::WatchError;
+pub use folder::{Folder, names};
+pub use install::{EVERY_MINUTES, HostContent, HostFile};
+pub use judge::{LookResult, facts, look};
+pub use observe::see;
+pub use plan::{Channels, FailuresBefore, Fingerprint, Installed, Limits, WatchPlan, WatchedService};
+pub use remedy::remedies;
+pub use schedule::{look_days, look_errors};
+pub use seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
+pub use state::{Channel, Letter, News, Standing, WatchState};
+pub use tell::{SENDMAIL, check_address, check_hook, deliver, metrics_text, write_metrics};
+
+/// Kind in the database of the trial that holds the readings of a watch.
+pub const KIND: &str = "watch";
+
+/// Name in the database of the trial that holds the readings of a watch. A trial's own name has no `+`.
+pub fn stored_name(name: &str) -> String {
+    format!("{name}+watch")
+}

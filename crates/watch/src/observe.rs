@@ -1,0 +1,224 @@
+//! What a check sees: the host, systemd, processes and the database, read and never changed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use heaptrial_allocator::identify;
+use heaptrial_field::{FileState, PRELOAD, Places};
+use heaptrial_host::systemd::{Systemd, Unit};
+use heaptrial_host::{HostRoot, Process};
+use heaptrial_model::{Identity, Metric, ServiceName};
+use heaptrial_store::{LatestSample, Store, StoreError};
+use sha2::{Digest, Sha256};
+
+use crate::plan::{Fingerprint, WatchPlan, WatchedService};
+use crate::seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
+
+/// Kinds of events that are failures.
+const FAILURES: [&str; 2] = ["crash", "oom_kill"];
+/// Names of C libraries' files begin so.
+const C_LIBRARIES: [&str; 3] = ["libc.so.", "libc-2.", "ld-musl-"];
+
+/// SHA-256 of files, each read once.
+#[derive(Debug, Default)]
+pub(crate) struct Digests(HashMap<PathBuf, Option<String>>);
+
+impl Digests {
+    /// In hexadecimal; `None` where the file is gone or cannot be read.
+    pub(crate) fn of(&mut self, path: &Path) -> Option<String> {
+        let digest = || Some(hex(&Sha256::digest(fs::read(path).ok()?)));
+        self.0.entry(path.to_owned()).or_insert_with(digest).clone()
+    }
+}
+
+/// In hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a process runs, with the whole identity.
+pub(crate) fn fingerprint(
+    root: &HostRoot,
+    pid: i32,
+    digests: &mut Digests,
+) -> Result<(Fingerprint, Identity), String> {
+    let process = Process::new(root, pid);
+    let identity = identify(&process).map_err(|error| error.to_string())?;
+    let libc = process.mappings().map_err(|error| error.to_string())?.into_iter().find_map(|mapping| {
+        let path = PathBuf::from(&mapping.name);
+        let name = path.file_name()?.to_str()?;
+        let is_libc = C_LIBRARIES.iter().any(|libc| name.starts_with(libc));
+        (is_libc && mapping.is_file() && mapping.is_executable()).then_some((path, mapping.deleted))
+    });
+    let libc = libc.filter(|(_, deleted)| !deleted).and_then(|(path, _)| {
+        let digest = digests.of(&process.seen_path(&path)).or_else(|| digests.of(&path))?;
+        Some((path, digest))
+    });
+    let runs = Fingerprint {
+        allocator: identity.label(),
+        build: identity.sha256.clone().or_else(|| identity.build_id.clone()),
+        settings: identity.settings.clone(),
+        libc,
+    };
+    Ok((runs, identity))
+}
+
+/// Units of these services, by name.
+pub(crate) fn units(
+    systemd: &Systemd,
+    services: &[ServiceName],
+) -> Result<HashMap<ServiceName, Unit>, String> {
+    // systemd takes them as patterns, in which a backslash quotes.
+    let names: Vec<String> = services.iter().map(|service| service.as_str().replace('\\', "\\\\")).collect();
+    if names.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let units = systemd.services(&names).map_err(|error| error.to_string())?;
+    Ok(units.into_iter().map(|unit| (unit.name.clone(), unit)).collect())
+}
+
+/// SHA-256 of a service's drop-in.
+pub(crate) fn drop_in(places: &Places, service: &ServiceName) -> Option<String> {
+    match FileState::read(&places.drop_in(service)) {
+        Ok(FileState::File { sha256, .. }) => Some(sha256),
+        _ => None,
+    }
+}
+
+/// Sees what there is at a time. What cannot be looked at is told in [`Seen::unreadable`].
+pub fn see(
+    plan: &WatchPlan,
+    places: &Places,
+    systemd: Result<&Systemd, String>,
+    store: Result<&Store, String>,
+    at: f64,
+) -> Seen {
+    let mut seen = Seen { at, ..Seen::default() };
+    let mut digests = Digests::default();
+    let names: Vec<ServiceName> = plan.services.iter().map(|planned| planned.service.clone()).collect();
+    let units = match systemd.clone().and_then(|systemd| units(systemd, &names)) {
+        Ok(units) => Some(units),
+        Err(why) => {
+            seen.unreadable.push(why);
+            None
+        }
+    };
+    let planned = plan.services.iter();
+    seen.services = planned.map(|planned| service(planned, places, units.as_ref(), &mut digests)).collect();
+    if let Err(why) = store.and_then(|store| readings(plan, store, &mut seen).map_err(|e| e.to_string())) {
+        seen.unreadable.push(why);
+    }
+    if let Ok(systemd) = systemd {
+        match newcomers(plan, places, systemd) {
+            Ok(found) => seen.newcomers = found,
+            Err(why) => seen.unreadable.push(why),
+        }
+    }
+    seen.files = plan.files.keys().map(|path| (path.clone(), digests.of(path))).collect();
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    seen.host_bytes = meminfo_bytes(&meminfo, "MemTotal:");
+    seen.host_available_bytes = meminfo_bytes(&meminfo, "MemAvailable:");
+    seen
+}
+
+fn service(
+    planned: &WatchedService,
+    places: &Places,
+    units: Option<&HashMap<ServiceName, Unit>>,
+    digests: &mut Digests,
+) -> ServiceSeen {
+    let unit = units.and_then(|units| units.get(&planned.service));
+    let runs = unit.and_then(|unit| unit.status.main_pid);
+    let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), pid, digests).ok());
+    let path = places.drop_in(&planned.service);
+    let drop_in = units.map(|_| DropInSeen {
+        sha256: drop_in(places, &planned.service),
+        in_force: unit.is_some_and(|unit| unit.drop_ins.contains(&path)),
+        overridden: unit.map_or(Vec::new(), |unit| overridden(planned, unit)),
+    });
+    ServiceSeen {
+        service: planned.service.to_string(),
+        limit_bytes: unit.and_then(|unit| unit.memory_max_bytes).map(|bytes| bytes as f64),
+        runs: runs.map(|(runs, _)| runs),
+        drop_in,
+        ..ServiceSeen::default()
+    }
+}
+
+/// Variables of the treatment that have another value for systemd.
+fn overridden(planned: &WatchedService, unit: &Unit) -> Vec<String> {
+    let Some(expected) = &planned.expected else { return Vec::new() };
+    let differs = |(name, value): &&(String, String)| unit.environment_value(name) != Some(value.as_str());
+    let mut names: Vec<String> =
+        expected.settings.iter().filter(differs).map(|(name, _)| name.clone()).collect();
+    if let Some(object) = &expected.object {
+        let object = object.display().to_string();
+        let preloads = |value: &str| value.split([':', ' ']).any(|word| word == object);
+        if !unit.environment_value(PRELOAD).is_some_and(preloads) {
+            names.push(PRELOAD.to_owned());
+        }
+    }
+    names
+}
+
+fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), StoreError> {
+    let names: HashMap<i64, String> =
+        store.services(plan.trial_id)?.into_iter().map(|service| (service.id, service.name)).collect();
+    for latest in store.latest(plan.trial_id)? {
+        let service = names.get(&latest.service_id);
+        let Some(own) = seen.services.iter_mut().find(|own| Some(&own.service) == service) else { continue };
+        own.contamination = latest.contamination.clone();
+        if latest.rss_bytes.is_some() {
+            own.last_reading_at = Some(latest.wall_us as f64 / 1e6);
+            own.bytes = bytes(plan.metric, &latest);
+        }
+    }
+    let failure = |event: heaptrial_store::EventRecord| {
+        let service = names.get(&event.service_id?)?.clone();
+        Some(FailureSeen { at: event.wall_us as f64 / 1e6, service, kind: event.kind })
+    };
+    let events = store.events(plan.trial_id)?.into_iter();
+    seen.failures =
+        events.filter(|event| FAILURES.contains(&event.kind.as_str())).filter_map(failure).collect();
+    Ok(())
+}
+
+/// PSS is read too rarely for every check; RSS is at least as much.
+fn bytes(metric: Metric, latest: &LatestSample) -> Option<f64> {
+    let bytes = match metric {
+        Metric::Rss | Metric::Pss => latest.rss_bytes,
+        Metric::Anon => latest.anon_bytes.map(|anon| anon + latest.swap_bytes.unwrap_or(0)),
+        Metric::Cgroup => latest.cgroup_current_bytes,
+    };
+    bytes.map(|bytes| bytes as f64)
+}
+
+/// Services that run, match the trial's patterns, are none of its own and have no drop-in of Heaptrial.
+fn newcomers(plan: &WatchPlan, places: &Places, systemd: &Systemd) -> Result<Vec<String>, String> {
+    let found = systemd.service_names(&plan.patterns).map_err(|error| error.to_string())?;
+    let known = |name: &ServiceName| {
+        plan.services.iter().any(|own| own.service == *name) || plan.others.contains(name)
+    };
+    let new: Vec<ServiceName> =
+        found.into_iter().filter(|name| !known(name) && drop_in(places, name).is_none()).collect();
+    let runs =
+        systemd.statuses(&new).into_iter().map(|status| status.is_ok_and(|status| status.is_running()));
+    let new = new.iter().zip(runs).filter(|(_, runs)| *runs);
+    Ok(new.map(|(name, _)| name.to_string()).collect())
+}
+
+fn meminfo_bytes(text: &str, key: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kib: f64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib * 1024.0)
+}
+
+/// SHA-256 of the files of code that services run, as they are on disk.
+pub(crate) fn code(services: &[WatchedService]) -> BTreeMap<PathBuf, String> {
+    let mut digests = Digests::default();
+    let object = |own: &WatchedService| own.expected.as_ref().and_then(|expected| expected.object.clone());
+    let libc = |own: &WatchedService| Some(own.runs.as_ref()?.libc.as_ref()?.0.clone());
+    let paths = services.iter().flat_map(|own| [object(own), libc(own)]).flatten();
+    paths.filter_map(|path| Some((path.clone(), digests.of(&path)?))).collect()
+}

@@ -1,0 +1,68 @@
+//! What a check sees of the host, before anything is judged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::plan::Fingerprint;
+
+/// What a check sees.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Seen {
+    /// When, in seconds since 1970.
+    pub at: f64,
+    /// The watched services, in the order of the plan.
+    pub services: Vec<ServiceSeen>,
+    /// Services that match the trial's pattern, are none of its own and have no treatment.
+    pub newcomers: Vec<String>,
+    /// SHA-256 of the plan's files as they are on disk; `None` where one is gone.
+    pub files: BTreeMap<PathBuf, Option<String>>,
+    /// Memory of the host in bytes.
+    pub host_bytes: Option<f64>,
+    /// Of it, what is available.
+    pub host_available_bytes: Option<f64>,
+    /// Crashes and kills for want of memory since the start of the watch.
+    pub failures: Vec<FailureSeen>,
+    /// What could not be looked at, and why.
+    pub unreadable: Vec<String>,
+}
+
+/// A service as it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServiceSeen {
+    /// Its unit.
+    pub service: String,
+    /// Its last reading, in seconds since 1970.
+    pub last_reading_at: Option<f64>,
+    /// Memory at that reading in bytes.
+    pub bytes: Option<f64>,
+    /// MemoryMax in bytes.
+    pub limit_bytes: Option<f64>,
+    /// What its process runs; `None` where that cannot be told now.
+    pub runs: Option<Fingerprint>,
+    /// Why the ledger says that it does not run its treatment.
+    pub contamination: Option<String>,
+    /// Its drop-in; `None` where systemd could not be asked.
+    pub drop_in: Option<DropInSeen>,
+}
+
+/// A drop-in as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DropInSeen {
+    /// SHA-256 of the file; `None` where it is gone.
+    pub sha256: Option<String>,
+    /// Whether systemd has it in force.
+    pub in_force: bool,
+    /// Environment variables of it that have another value for systemd.
+    pub overridden: Vec<String>,
+}
+
+/// A crash or a kill.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FailureSeen {
+    /// When, in seconds since 1970.
+    pub at: f64,
+    /// Whose.
+    pub service: String,
+    /// `crash` or `oom_kill`.
+    pub kind: String,
+}

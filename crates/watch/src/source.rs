@@ -1,0 +1,181 @@
+//! What is watched: a trial or a rollout, and the services that keep an arm's treatment.
+
+use std::collections::HashMap;
+
+use heaptrial_allocator::{Expected, prove};
+use heaptrial_analysis::{DAY, Fleet};
+use heaptrial_field::Places;
+use heaptrial_host::HostRoot;
+use heaptrial_host::systemd::{Systemd, Unit};
+use heaptrial_model::ServiceName;
+use heaptrial_store::{ArmRecord, ServiceRecord, Store, TrialRecord};
+
+use crate::error::WatchError;
+use crate::observe::{Digests, drop_in, fingerprint, units};
+use crate::plan::{FailuresBefore, WatchedService};
+
+/// Kinds of trials after which services can be watched.
+const KINDS: [&str; 2] = ["field", "rollout"];
+const FAILURES: [&str; 2] = ["crash", "oom_kill"];
+
+/// The trial and the arm.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) trial: TrialRecord,
+    pub(crate) arm: ArmRecord,
+    /// The services that run what the arm wants.
+    pub(crate) services: Vec<WatchedService>,
+    /// Their rows.
+    pub(crate) records: Vec<ServiceRecord>,
+    /// The trial's further services.
+    pub(crate) others: Vec<ServiceName>,
+    /// Services of the arm that do not run what it wants, and why.
+    pub(crate) left_out: Vec<(ServiceName, String)>,
+}
+
+impl Source {
+    /// Finds the last trial of a name, and in it the arm that is named or the one that most services run.
+    pub(crate) fn find(
+        store: &Store,
+        systemd: &Systemd,
+        places: &Places,
+        name: &str,
+        arm: Option<&str>,
+    ) -> Result<Self, WatchError> {
+        let trial = find_trial(store, name)?;
+        let records = store.services(trial.id)?;
+        let names: Vec<ServiceName> = records.iter().filter_map(|record| record.name.parse().ok()).collect();
+        let units = units(systemd, &names).map_err(WatchError::Refused)?;
+        let mut arms = store.arms(trial.id)?;
+        if let Some(wanted) = arm {
+            let known: Vec<String> = arms.iter().map(|record| record.arm.name.clone()).collect();
+            arms.retain(|record| record.arm.name == wanted);
+            if arms.is_empty() {
+                let known = known.join(", ");
+                return Err(WatchError::Refused(format!("`{name}` has no arm `{wanted}`; it has {known}")));
+            }
+        }
+        let mut digests = Digests::default();
+        let found =
+            arms.into_iter().map(|arm| Self::of_arm(&trial, arm, &records, &units, places, &mut digests));
+        let mut found: Vec<Self> = found.collect();
+        found.sort_by_key(|source| std::cmp::Reverse(source.services.len()));
+        if let [first, second, ..] = found.as_slice() {
+            if first.services.len() == second.services.len() {
+                return Err(WatchError::Refused(format!(
+                    "as many services run what arm `{}` of `{name}` wants as what arm `{}` does; name one with --arm",
+                    first.arm.arm.name, second.arm.arm.name
+                )));
+            }
+        }
+        let source = found.into_iter().next().filter(|source| !source.services.is_empty());
+        source.ok_or_else(|| {
+            WatchError::Refused(format!(
+                "no service of `{name}` runs what its arm wants, so there is nothing to watch"
+            ))
+        })
+    }
+
+    fn of_arm(
+        trial: &TrialRecord,
+        arm: ArmRecord,
+        records: &[ServiceRecord],
+        units: &HashMap<ServiceName, Unit>,
+        places: &Places,
+        digests: &mut Digests,
+    ) -> Self {
+        let expected: Option<Expected> =
+            arm.obtained.clone().and_then(|value| serde_json::from_value(value).ok());
+        let mut source = Self {
+            trial: trial.clone(),
+            arm,
+            services: Vec::new(),
+            records: Vec::new(),
+            others: Vec::new(),
+            left_out: Vec::new(),
+        };
+        for record in records {
+            let Ok(name) = record.name.parse::<ServiceName>() else { continue };
+            if record.arm_id != source.arm.id {
+                source.others.push(name);
+                continue;
+            }
+            match proved(units.get(&name), expected.as_ref(), digests) {
+                Ok(runs) => {
+                    let drop_in = drop_in(places, &name);
+                    let needs =
+                        |expected: &Expected| expected.object.is_some() || !expected.settings.is_empty();
+                    source.services.push(WatchedService {
+                        service: name,
+                        needs_drop_in: expected.as_ref().map_or(drop_in.is_some(), needs),
+                        expected: expected.clone(),
+                        runs: Some(runs),
+                        drop_in,
+                    });
+                    source.records.push(record.clone());
+                }
+                Err(why) => {
+                    source.others.push(name.clone());
+                    source.left_out.push((name, why));
+                }
+            }
+        }
+        source
+    }
+
+    /// Patterns of units of which the trial's services are instances.
+    pub(crate) fn patterns(&self) -> Vec<String> {
+        let names = self.services.iter().map(|own| &own.service).chain(&self.others);
+        let mut patterns: Vec<String> = names
+            .filter_map(|name| Some(format!("{}@*.service", name.as_str().split_once('@')?.0)))
+            .collect();
+        patterns.sort();
+        patterns.dedup();
+        patterns
+    }
+}
+
+fn proved(
+    unit: Option<&Unit>,
+    expected: Option<&Expected>,
+    digests: &mut Digests,
+) -> Result<crate::plan::Fingerprint, String> {
+    let unit = unit.ok_or("systemd does not know it")?;
+    let pid = unit.status.main_pid.ok_or_else(|| format!("it is {}", unit.status.active_state))?;
+    let (runs, identity) = fingerprint(&HostRoot::default(), pid, digests)?;
+    match expected.map_or(Ok(()), |expected| prove(expected, &identity)) {
+        Ok(()) => Ok(runs),
+        Err(mismatch) => Err(mismatch.to_string()),
+    }
+}
+
+fn find_trial(store: &Store, name: &str) -> Result<TrialRecord, WatchError> {
+    let mut trials = store.trials()?;
+    trials.retain(|trial| KINDS.contains(&trial.plan.kind.as_str()));
+    match trials.iter().rposition(|trial| trial.plan.name == name) {
+        Some(index) => Ok(trials.swap_remove(index)),
+        None => {
+            let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Err(WatchError::Refused(format!(
+                "{} has no trial or rollout `{name}`; it has {known}",
+                store.path().display()
+            )))
+        }
+    }
+}
+
+/// Failures of an arm's services in the trial.
+pub(crate) fn failures_before(fleet: &Fleet, arm: &str) -> FailuresBefore {
+    let position = fleet.arms.iter().position(|own| own.name == arm);
+    let member = |index: usize| position.is_some_and(|arm| fleet.services[index].arms.contains(&arm));
+    let failed = fleet.events.iter().filter(|event| FAILURES.contains(&event.kind.as_str()));
+    let own = (0..fleet.services.len()).filter(|index| member(*index));
+    let lives = own.flat_map(|index| &fleet.services[index].lives);
+    let seconds: f64 =
+        lives.filter_map(|life| Some(life.last_age()? - f64::from(life.readings.first()?.age_seconds))).sum();
+    FailuresBefore {
+        failures: failed.filter(|event| event.service.is_some_and(member)).count() as u32,
+        service_days: seconds / DAY,
+    }
+}

@@ -1,0 +1,109 @@
+//! A command that gets alerts.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+
+/// The command may take so long.
+const LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Whether a command can be run: its first word is the absolute path of a program.
+pub fn check_hook(words: &[String]) -> Result<(), String> {
+    let Some(program) = words.first() else { return Err("the hook is empty".to_owned()) };
+    let path = Path::new(program);
+    if !path.is_absolute() {
+        return Err(format!(
+            "the hook's program `{program}` is no absolute path; the timer has no PATH to find it by"
+        ));
+    }
+    if !path.is_file() {
+        return Err(format!("the hook's program {program} is not there"));
+    }
+    Ok(())
+}
+
+/// Runs a command with a document on its standard input, without a shell.
+pub(super) fn run(words: &[String], document: &Value) -> Result<(), String> {
+    run_within(words, document, LIMIT)
+}
+
+fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(), String> {
+    let Some((program, arguments)) = words.split_first() else { return Err("the hook is empty".to_owned()) };
+    let fail = |why: String| format!("the hook {program}: {why}");
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| fail(format!("cannot be started: {error}")))?;
+    if let Some(mut input) = child.stdin.take() {
+        let text = format!("{document}\n");
+        // One that does not read it ends by itself or by the limit; that nobody reads is no failure of ours.
+        std::thread::spawn(move || {
+            let _ = input.write_all(text.as_bytes());
+        });
+    }
+    match wait(&mut child, limit).map_err(|error| fail(error.to_string()))? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(fail(format!("ended with {status}"))),
+        None => Err(fail(format!("took longer than {} s and was ended", limit.as_secs()))),
+    }
+}
+
+/// Waits for its end; `None` where it took too long and was killed with all that it started.
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if started.elapsed() >= limit {
+            if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &[&str]) -> Vec<String> {
+        text.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_command_gets_the_document_and_no_shell_sees_its_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("a b;$(c)");
+        let document = serde_json::json!({ "key": "level:all" });
+        run(&words(&["/usr/bin/tee", out.to_str().unwrap()]), &document).unwrap();
+        let read: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+        assert_eq!(read, document);
+    }
+
+    #[test]
+    fn failures_of_a_command_are_told() {
+        let document = Value::Null;
+        let error = run(&words(&["/usr/bin/false"]), &document).unwrap_err();
+        assert!(error.contains("/usr/bin/false") && error.contains("exit status: 1"), "{error}");
+        let error = run(&words(&["/nonexistent"]), &document).unwrap_err();
+        assert!(error.contains("cannot be started"), "{error}");
+        let limit = Duration::from_millis(200);
+        let error = run_within(&words(&["/usr/bin/sleep", "600"]), &document, limit).unwrap_err();
+        assert!(error.contains("took longer"), "{error}");
+        assert!(check_hook(&words(&["tee"])).is_err() && check_hook(&words(&["/nonexistent"])).is_err());
+        assert_eq!(check_hook(&words(&["/usr/bin/tee", "x"])), Ok(()));
+    }
+}

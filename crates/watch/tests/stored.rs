@@ -1,0 +1,138 @@
+//! From rows of a database to an alert: a trial and the watch after it, stored as the agent stores them.
+
+mod simulation;
+
+use std::collections::BTreeMap;
+
+use heaptrial_analysis::{DAY, Fleet, Forecast, Settings};
+use heaptrial_model::{Arm, Identity, LifeKey, Linkage, Metric, Sample, Treatment};
+use heaptrial_report::{Options, Report, read_fleet};
+use heaptrial_store::{NewService, NewTrial, Store, TickInput};
+use heaptrial_watch::{AlertKind, FailuresBefore, KIND, WatchState, stored_name};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use simulation::{ARM, BEGIN, Month, Noise, plan, simulate};
+
+const SERVICES: usize = 8;
+/// The boot of the host, in days of the watch.
+const BOOT_DAY: f64 = -20.0;
+
+fn identity() -> Identity {
+    Identity {
+        family: "mimalloc".into(),
+        version: None,
+        version_range: None,
+        path: None,
+        build_id: None,
+        sha256: None,
+        linkage: Linkage::Preloaded,
+        settings: BTreeMap::new(),
+        evidence: Vec::new(),
+    }
+}
+
+/// Stores a fleet as a trial of this kind, from a day of the watch on.
+fn store_fleet(store: &mut Store, name: &str, kind: &str, fleet: &Fleet, from_day: f64) -> i64 {
+    let boottime_us = |wall_us: i64| wall_us - ((BEGIN + BOOT_DAY * DAY) * 1e6) as i64;
+    let started_wall_us = ((BEGIN + from_day * DAY) * 1e6) as i64;
+    let trial = NewTrial {
+        name: name.into(),
+        kind: kind.into(),
+        boot_id: "boot".into(),
+        host_facts: serde_json::json!({}),
+        metric: Metric::Rss,
+        seed: 1,
+        repeats: 1,
+        planned_us: 30 * 86_400_000_000,
+        arms: vec![Arm { name: ARM.into(), control: true, treatment: Treatment::default() }],
+        parameters: serde_json::json!({ "started_boottime_us": boottime_us(started_wall_us) }),
+        command: String::new(),
+        tool_version: String::new(),
+        started_wall_us,
+    };
+    let service = |(position, of): (usize, &heaptrial_analysis::FleetService)| NewService {
+        name: of.name.clone(),
+        arm: 0,
+        block: 0,
+        position: position as u32,
+        attributes: serde_json::Value::Null,
+    };
+    let services: Vec<NewService> = fleet.services.iter().enumerate().map(service).collect();
+    let trial_id = store.begin_field_trial(&trial, &[None], &services).unwrap();
+    let host_id = store.add_host("boot", &serde_json::json!({})).unwrap();
+    let mut ticks: BTreeMap<i64, Vec<(i64, Sample)>> = BTreeMap::new();
+    let mut pid = 0;
+    for (record, of) in store.services(trial_id).unwrap().iter().zip(&fleet.services) {
+        for life in &of.lives {
+            pid += 1;
+            let key = LifeKey { boot_id: "boot".into(), pid, start_ticks: 1 };
+            let wall_us = (life.started_at * 1e6) as i64;
+            let id = store
+                .add_life(record.id, &key, (wall_us, boottime_us(wall_us)), Some(&identity()), None)
+                .unwrap();
+            for reading in &life.readings {
+                // All services are read at the same seconds.
+                let second = (life.started_at + f64::from(reading.age_seconds)).round() as i64;
+                let rss_bytes = u64::from(reading.kib) * 1024;
+                ticks.entry(second).or_default().push((id, Sample { rss_bytes, ..Sample::default() }));
+            }
+        }
+    }
+    for ((second, samples), sequence) in ticks.into_iter().zip(0..) {
+        let wall_us = second * 1_000_000;
+        let tick = TickInput {
+            sequence,
+            wall_us,
+            boottime_us: boottime_us(wall_us),
+            samples,
+            host_id: Some(host_id),
+            ..TickInput::default()
+        };
+        store.write_tick(trial_id, &tick).unwrap();
+    }
+    trial_id
+}
+
+#[test]
+fn a_level_above_the_forecast_is_found_in_stored_readings() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::create(&folder.path().join("db")).unwrap();
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    let noise = Noise { restarts: 0.0, gaps: 0.0, ..Noise::default() };
+    let trial = simulate(SERVICES, -10.0, 0.0, &noise, &|_, _| 1.0, &mut random);
+    let trial_id = store_fleet(&mut store, "five-way", "field", &trial, -10.0);
+    let forecast = {
+        let fleet = read_fleet(&store, trial_id, &Options::default()).unwrap();
+        Forecast::of_arm(&fleet, &Settings::default(), ARM).unwrap()
+    };
+    assert_eq!(forecast.services() as usize, SERVICES);
+
+    // The same processes go on, so the watch's ledger has lives older than itself.
+    let raised = |_: usize, day: f64| if day >= 4.0 { 1.4 } else { 1.0 };
+    let mut watched = simulate(SERVICES, -10.0, 8.0, &noise, &raised, &mut random);
+    for life in watched.services.iter_mut().flat_map(|service| &mut service.lives) {
+        life.readings.retain(|reading| f64::from(reading.age_seconds) >= 10.0 * DAY);
+    }
+    let watch_id = store_fleet(&mut store, &stored_name("five-way"), KIND, &watched, 0.0);
+    let running: Vec<i64> = store.running_trials().unwrap().iter().map(|trial| trial.id).collect();
+    assert_eq!(running, [trial_id, watch_id]);
+    let mut plan = plan(forecast, SERVICES, FailuresBefore::default());
+    plan.trial_id = watch_id;
+
+    let fleet = read_fleet(&store, watch_id, &Options::default()).unwrap();
+    let mut state = WatchState::default();
+    let mut kinds_on = |day: f64| -> Vec<AlertKind> {
+        let seen = Month::quiet(SERVICES).seen(&plan, &fleet, &[], day);
+        state.check(&plan, &seen, Some(&fleet));
+        let mut kinds: Vec<AlertKind> = state.outbox.drain(..).map(|letter| letter.alert.kind).collect();
+        // All services together, and maybe some by themselves.
+        kinds.dedup();
+        kinds
+    };
+    assert_eq!(kinds_on(3.0), []);
+    assert_eq!(kinds_on(5.0), [AlertKind::Level]);
+    assert_eq!(kinds_on(6.0), [], "it stands and is not told again");
+
+    let report = Report::from_store(&store, watch_id, &Options::default()).unwrap();
+    assert_eq!((report.name.as_str(), report.arms.len()), ("five-way+watch", 1));
+}
