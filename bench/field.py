@@ -5,6 +5,7 @@ Usage: field.py BUILD_FOLDER [SERVICES] [ROUNDS]; BUILD_FOLDER holds `heaptrial`
 The two are timed in turn within each round, so that what else the machine does falls on both. Needs root.
 """
 
+import json
 import os
 import statistics
 import subprocess
@@ -57,7 +58,8 @@ def main():
     print("| what | seconds | to the bare loop |\n|---|---|---|")
     for what in rows[0]:
         seconds = [row[what] for row in rows]
-        ratios = [row[what] / row["loop"] for row in rows]
+        base = "loop_proofs" if what == "rollout" else "loop"
+        ratios = [row[what] / row[base] for row in rows]
         print(
             f"| {LABELS[what]} | {statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
             f" | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
@@ -72,6 +74,8 @@ LABELS = {
     "status": "`trial status`",
     "services": "`services`",
     "revert": "`trial stop --revert`",
+    "loop_proofs": "bare loop, then `allocators identify` of all",
+    "rollout": "`rollout start` in one wave, until every service is proved",
 }
 
 
@@ -80,9 +84,11 @@ def one_round(testbed, units, number):
     run(testbed, "sh", "-c", f"cat >/root/{name}.toml <<'EOF'\n{TRIAL.format(name=name)}EOF")
     heaptrial = lambda words: timed(testbed, "sh", "-c", f"cd /root && HOME=/root /ht/heaptrial {words}")
     loop = timed(testbed, "sh", "-c", "for unit in $0 $*; do systemctl restart $unit; done", *units)
+    pids = run(testbed, "systemctl", "show", "-P", "MainPID", *units).split()
+    proofs = timed(testbed, "/ht/heaptrial", "allocators", "identify", *pids)
     plan = heaptrial(f"trial plan {name}.toml --seed {number}")
     start = heaptrial(f"trial start {name} --yes --no-agent")
-    return {
+    row = {
         "loop": loop,
         "plan": plan,
         "start": start,
@@ -90,7 +96,31 @@ def one_round(testbed, units, number):
         "status": heaptrial(f"trial status {name}"),
         "services": heaptrial("services 'bench@*'"),
         "revert": heaptrial(f"trial stop {name} --revert --yes"),
+        "loop_proofs": loop + proofs,
     }
+    row["rollout"] = rollout(testbed, f"rollout-{number}", len(units))
+    return row
+
+
+def rollout(testbed, name, count):
+    """Seconds from the command to the proof of the last service; the gate that follows would wait for readings."""
+    words = f"rollout start --allocator mimalloc@2.0.9 --services bench@* --unmeasured --name {name} --canary {count}"
+    words += " --no-rollback-proof --pause 0s --settle 0s --no-agent --yes"
+    command = [testbed, "run", NAME, "--", "env", "HOME=/root", "/ht/heaptrial", *words.split()]
+    started = time.time()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith(f"{count}/{count} "):
+            break
+    journal = ""
+    while '"wave_applied"' not in journal:
+        journal = run(testbed, "cat", f"/var/lib/heaptrial/trials/{name}/journal.jsonl")
+    applied = next(record for record in map(json.loads, journal.splitlines()) if "wave_applied" in str(record))
+    run(testbed, "/ht/heaptrial", "rollout", "pause", name)
+    process.stderr.read()
+    process.wait()
+    run(testbed, "/ht/heaptrial", "rollout", "rollback", name, "--yes")
+    return applied["wall_us"] / 1e6 - started
 
 
 def run(testbed, *words):

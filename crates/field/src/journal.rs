@@ -337,15 +337,20 @@ impl Journal {
 
     /// The bytes of a saved original.
     pub fn original(&self, sha256: &str) -> Result<Vec<u8>, JournalError> {
-        let path = self.original_path(sha256);
-        match std::fs::read(&path) {
-            Ok(bytes) if digest(&bytes) == sha256 => Ok(bytes),
-            _ => Err(JournalError::Original { path }),
-        }
+        saved_original(&self.folder, sha256)
     }
 
     fn original_path(&self, sha256: &str) -> PathBuf {
         self.folder.join(ORIGINALS).join(sha256)
+    }
+}
+
+/// The bytes of an original that was saved in a trial's folder.
+pub(crate) fn saved_original(folder: &Path, sha256: &str) -> Result<Vec<u8>, JournalError> {
+    let path = folder.join(ORIGINALS).join(sha256);
+    match std::fs::read(&path) {
+        Ok(bytes) if digest(&bytes) == sha256 => Ok(bytes),
+        _ => Err(JournalError::Original { path }),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::trial::{FieldError, News, Trial, Witness};
 /// itself in between has its treatment without a proof.
 const PREPARED_AHEAD: Duration = Duration::from_secs(60);
 /// What one restart takes, for the size of a batch, as long as none was seen.
-const FIRST_RESTART: Duration = Duration::from_millis(500);
+const FIRST_RESTART: Duration = Duration::from_millis(250);
 /// systemd reads all unit files at once, so that a batch costs about as much as one service.
 const LARGEST_BATCH: u128 = 256;
 /// Between two looks at the services that are being restarted, at most.

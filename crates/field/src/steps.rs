@@ -12,7 +12,7 @@ use crate::files::{self, FileState};
 use crate::health;
 use crate::journal::{Change, Event};
 use crate::state::Stage;
-use crate::takeover;
+use crate::takeover::{self, Left, Takeover};
 use crate::treatment::{Content, Desired};
 use crate::trial::{FieldError, Trial, Witness};
 
@@ -32,10 +32,7 @@ impl Trial<'_> {
         let changes = match begun {
             Some(state) => state.changes.clone(),
             None => {
-                let left = match &self.prepared.rollout {
-                    Some(_) => takeover::left_on(&self.places, &self.prepared.plan.name, service)?,
-                    None => Vec::new(),
-                };
+                let left = self.left_on(service)?;
                 let mut desired = treatment.files(&self.places, self.mark());
                 for file in &left {
                     if desired.iter().all(|wanted| wanted.path != file.path) {
@@ -74,6 +71,20 @@ impl Trial<'_> {
             }
         }
         self.record(Event::Written { service: service.clone() })
+    }
+
+    /// What ended trials left on a service, which only a rollout takes over.
+    fn left_on(&mut self, service: &ServiceName) -> Result<Vec<Left>, FieldError> {
+        if self.prepared.rollout.is_none() {
+            return Ok(Vec::new());
+        }
+        let takeover = match self.takeover.take() {
+            Some(known) => known,
+            None => Takeover::read(&self.places, &self.prepared.plan.name)?,
+        };
+        let left = takeover.left_on(service);
+        self.takeover = Some(takeover);
+        left
     }
 
     /// Puts the files of a service back, and stops its timer.

@@ -1,13 +1,14 @@
 //! What ended trials and rollouts of this host left in force on a service: a rollout may take its place, and nobody
 //! else's.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use heaptrial_model::ServiceName;
 
 use crate::Places;
 use crate::files::FileState;
-use crate::journal::{Change, Journal};
+use crate::journal::{Change, Journal, saved_original};
 use crate::state::{Stage, TrialStage, TrialState};
 use crate::trial::{FieldError, trials};
 
@@ -19,46 +20,67 @@ pub(crate) struct Left {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The files that ended trials other than `own` left on a service. One that somebody changed since is not among them.
-pub(crate) fn left_on(places: &Places, own: &str, service: &ServiceName) -> Result<Vec<Left>, FieldError> {
-    let mut made: Vec<(Change, Journal)> = Vec::new();
-    for name in trials(places).into_iter().filter(|name| name != own) {
-        let folder = places.trial(&name);
-        let state = TrialState::of(&Journal::read(&folder)?);
-        let Some(found) = state.services.get(service).filter(|found| found.stage != Stage::Reverted) else {
-            continue;
-        };
-        if state.stage != TrialStage::Stopped {
+/// What trials and rollouts of this host other than one have in force, read once.
+#[derive(Debug, Default)]
+pub(crate) struct Takeover {
+    /// Changes by service, each with the folder of the trial that made it.
+    made: BTreeMap<ServiceName, Vec<(Change, PathBuf)>>,
+    /// Services of trials that have not ended, with the trial's name.
+    taken: BTreeMap<ServiceName, String>,
+}
+
+impl Takeover {
+    /// All but those of `own`.
+    pub(crate) fn read(places: &Places, own: &str) -> Result<Self, FieldError> {
+        let mut found = Self::default();
+        for name in trials(places).into_iter().filter(|name| name != own) {
+            let folder = places.trial(&name);
+            let state = TrialState::of(&Journal::read(&folder)?);
+            for (service, changed) in state.services {
+                if changed.stage == Stage::Reverted {
+                    continue;
+                }
+                if state.stage != TrialStage::Stopped {
+                    found.taken.insert(service.clone(), name.clone());
+                }
+                let changes = changed.changes.into_iter().map(|change| (change, folder.clone()));
+                found.made.entry(service).or_default().extend(changes);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The files that ended trials left on a service. One that somebody changed since is not among them.
+    pub(crate) fn left_on(&self, service: &ServiceName) -> Result<Vec<Left>, FieldError> {
+        if let Some(name) = self.taken.get(service) {
             return Err(FieldError::Stage(format!(
                 "{service} takes part in `{name}`, which has not ended; end that first"
             )));
         }
-        for change in &found.changes {
-            made.push((change.clone(), Journal::open(&folder)?));
+        let made = self.made.get(service).map_or(&[][..], Vec::as_slice);
+        let mut paths: Vec<&PathBuf> = made.iter().map(|(change, _)| &change.path).collect();
+        paths.sort();
+        paths.dedup();
+        let mut left = Vec::new();
+        for path in paths {
+            let mut open: Vec<&(Change, PathBuf)> =
+                made.iter().filter(|(change, _)| change.path == *path).collect();
+            let mut origin = FileState::read(path)?;
+            let mut bytes = None;
+            while let Some(at) = open.iter().position(|(change, _)| change.after.is_same(&origin)) {
+                let (change, folder) = open.swap_remove(at);
+                bytes = Some(match &change.before {
+                    FileState::File { sha256, .. } => saved_original(folder, sha256)?,
+                    _ => Vec::new(),
+                });
+                origin = change.before.clone();
+            }
+            if let Some(bytes) = bytes {
+                left.push(Left { path: path.clone(), origin, bytes });
+            }
         }
+        Ok(left)
     }
-    let mut paths: Vec<PathBuf> = made.iter().map(|(change, _)| change.path.clone()).collect();
-    paths.sort();
-    paths.dedup();
-    let mut left = Vec::new();
-    for path in paths {
-        let mut state = FileState::read(&path)?;
-        let mut bytes = None;
-        while let Some(at) =
-            made.iter().position(|(change, _)| change.path == path && change.after.is_same(&state))
-        {
-            let (change, journal) = made.swap_remove(at);
-            bytes = Some(match &change.before {
-                FileState::File { sha256, .. } => journal.original(sha256)?,
-                _ => Vec::new(),
-            });
-            state = change.before;
-        }
-        if let Some(bytes) = bytes {
-            left.push(Left { path, origin: state, bytes });
-        }
-    }
-    Ok(left)
 }
 
 /// Whether a file is a timer's that restarts a service.
@@ -119,17 +141,18 @@ mod tests {
         ended(&places, "first", &path, ["", "one"], true);
         ended(&places, "second", &path, ["one", "two"], true);
         crate::files::put(&path, &file(b"two"), b"two").unwrap();
-        let left = left_on(&places, "own", &service).unwrap();
+        let left_on = |service: &ServiceName| Takeover::read(&places, "own").unwrap().left_on(service);
+        let left = left_on(&service).unwrap();
         assert_eq!(left.len(), 1);
         assert_eq!((&left[0].origin, left[0].bytes.as_slice()), (&FileState::Absent, b"".as_slice()));
-        assert!(left_on(&places, "own", &"tor@b.service".parse().unwrap()).unwrap().is_empty());
+        assert!(left_on(&"tor@b.service".parse().unwrap()).unwrap().is_empty());
 
         // What somebody else wrote since is nobody's to replace.
         crate::files::put(&path, &file(b"by hand"), b"by hand").unwrap();
-        assert!(left_on(&places, "own", &service).unwrap().is_empty());
+        assert!(left_on(&service).unwrap().is_empty());
 
         ended(&places, "third", &path, ["two", "three"], false);
-        let error = left_on(&places, "own", &service).unwrap_err();
+        let error = left_on(&service).unwrap_err();
         assert!(error.to_string().contains("`third`, which has not ended"), "{error}");
     }
 }

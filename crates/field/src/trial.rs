@@ -16,6 +16,7 @@ use crate::files::{FileError, FileState};
 use crate::journal::{Event, JOURNAL, Journal, JournalError};
 use crate::lock::{DEAD_MAN, Lock, LockError};
 use crate::state::{Stage, TrialState};
+use crate::takeover::Takeover;
 use crate::treatment::{Mark, ServiceTreatment};
 use crate::{Places, files};
 
@@ -174,6 +175,8 @@ pub struct Trial<'a> {
     pub(crate) checked_libraries: HashMap<PathBuf, (u64, u64, u64, i64, i64)>,
     /// Services have their program and libraries in common.
     pub(crate) identifier: Identifier,
+    /// What others have in force on services; nobody else changes that while this is locked.
+    pub(crate) takeover: Option<Takeover>,
     _lock: Lock,
 }
 
@@ -200,6 +203,7 @@ impl<'a> Trial<'a> {
             state,
             checked_libraries: HashMap::new(),
             identifier: Identifier::default(),
+            takeover: None,
             _lock: lock,
         })
     }
@@ -228,6 +232,7 @@ impl<'a> Trial<'a> {
             state,
             checked_libraries: HashMap::new(),
             identifier: Identifier::default(),
+            takeover: None,
             _lock: lock,
         })
     }

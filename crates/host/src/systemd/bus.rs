@@ -81,11 +81,12 @@ impl Bus {
         }
     }
 
-    /// All properties of several objects, in their order.
-    pub(super) fn all_properties(&self, paths: &[String]) -> Vec<zbus::Result<Message>> {
-        // No interface stands for all of them; `systemctl show` asks in the same way.
+    /// All properties of an interface of several objects, in their order.
+    pub(super) fn all_properties(&self, paths: &[String], interface: &str) -> Vec<zbus::Result<Message>> {
         let call = async |path: &String| {
-            self.connection.call_method(Some(SYSTEMD), path.as_str(), Some(PROPERTIES), "GetAll", &"").await
+            self.connection
+                .call_method(Some(SYSTEMD), path.as_str(), Some(PROPERTIES), "GetAll", &interface)
+                .await
         };
         self.in_turn(paths, call)
     }

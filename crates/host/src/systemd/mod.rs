@@ -79,6 +79,18 @@ const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 const TIMER: &str = "org.freedesktop.systemd1.Timer";
 
+/// What makes up a [`Unit`], beside the properties of its service. Not all that systemd tells of a unit: after each
+/// reload it looks anew for the state and preset of its file when it is asked for everything, 3 ms for each unit.
+const FACTS_OF_UNIT: [&str; 8] = [
+    "Description",
+    "LoadState",
+    "FragmentPath",
+    "DropInPaths",
+    "NeedDaemonReload",
+    "ActiveState",
+    "SubState",
+    "InvocationID",
+];
 /// What makes up a [`UnitStatus`].
 const STATUS_OF_UNIT: [&str; 3] = ["ActiveState", "SubState", "InvocationID"];
 const STATUS_OF_SERVICE: [&str; 6] =
@@ -161,12 +173,23 @@ impl Systemd {
 
     fn units(&self, names: &[ServiceName]) -> Vec<zbus::Result<Unit>> {
         let paths: Vec<String> = names.iter().map(|name| name::object_path(name.as_str())).collect();
-        let replies = self.bus.all_properties(&paths);
-        let unit = |(reply, name): (zbus::Result<zbus::Message>, &ServiceName)| {
-            let body = reply?.body();
-            Ok(Properties(bus::properties(&body)?).unit(name))
+        let of_unit: Vec<(&str, &str, &str)> =
+            paths.iter().flat_map(|path| FACTS_OF_UNIT.map(|name| (path.as_str(), UNIT, name))).collect();
+        let of_unit = self.bus.single_properties(&of_unit);
+        let of_service = self.bus.all_properties(&paths, SERVICE);
+        let mut of_unit = of_unit.into_iter();
+        let unit = |(of_service, name): (zbus::Result<zbus::Message>, &ServiceName)| {
+            let own: Vec<zbus::Result<zbus::Message>> = of_unit.by_ref().take(FACTS_OF_UNIT.len()).collect();
+            let own: Vec<_> = own.into_iter().collect::<zbus::Result<_>>()?;
+            let own: Vec<_> = own.iter().map(zbus::Message::body).collect();
+            let body = of_service?.body();
+            let mut properties = bus::properties(&body)?;
+            for (name, body) in FACTS_OF_UNIT.iter().zip(&own) {
+                properties.insert(name, body.deserialize()?);
+            }
+            Ok(Properties(properties).unit(name))
         };
-        replies.into_iter().zip(names).map(unit).collect()
+        of_service.into_iter().zip(names).map(unit).collect()
     }
 
     /// What changes about a unit (service, timer), cheaply.
