@@ -14,6 +14,8 @@ use crate::session::{Session, Wake};
 
 /// Relays are asked this often.
 const EVERY_US: i64 = 600_000_000;
+/// After a round that asked nobody, or in which one did not answer: it may just have been started.
+const AGAIN_US: i64 = 20_000_000;
 /// No connection and no answer may take longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Flags that bear on how much work a relay gets.
@@ -95,7 +97,8 @@ fn ask(root: &HostRoot, known: &mut Known, name: &ServiceName, key: &LifeKey) ->
 impl Session {
     /// Begins a round, unless the last one is still under way.
     pub(crate) fn ask_relays(&mut self) {
-        self.due.relays_us = Instant::now().boottime_us + EVERY_US;
+        let now = Instant::now().boottime_us;
+        self.due.relays_us = now + AGAIN_US;
         let round: Vec<(ServiceName, LifeKey)> = self
             .watched
             .values()
@@ -106,6 +109,7 @@ impl Session {
         }
         // The thread ends only with this process.
         let _ = self.relays.rounds.send(round);
+        self.due.relays_us = now + EVERY_US;
     }
 
     /// What relays told since the last tick.
@@ -128,6 +132,7 @@ impl Session {
                 Ok(_) => {}
                 Err(why) => {
                     if self.relays.silent.insert(name.clone()) {
+                        self.due.relays_us = self.due.relays_us.min(Instant::now().boottime_us + AGAIN_US);
                         let text = format!("the relay does not tell its work: {why}");
                         self.tell(&name, Instant::now().wall_us, "relay_silent", &text);
                     }

@@ -212,6 +212,10 @@ fn waves_stop_at_each_kind_of_fault_and_go_on_to_the_end() {
     }
     assert!((1..=4).all(|wave| host.stage(wave) == "passed"));
 
+    // What is watched after it are all services, those of the trial's other arms too.
+    let watch = host.bed.succeeds("watch start three-way --arm mimalloc --dry-run");
+    assert!(stdout(&watch).contains("watch of 40 services after three-way"), "{}", stdout(&watch));
+
     // A second run changes nothing.
     let complete = host.bed.snapshot();
     let output = host.start("");

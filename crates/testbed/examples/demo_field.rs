@@ -13,6 +13,8 @@ use heaptrial_testbed::{Container, Options, PrivateDirectory, Snapshot, Testbed,
 type Failure = Box<dyn std::error::Error>;
 
 const LIMIT: Duration = Duration::from_secs(600);
+/// When the first look is planned, from the start.
+const FIRST_LOOK: Duration = Duration::from_secs(300);
 /// What a trial may change.
 const CHANGED: [&str; 2] = ["/etc", "/usr"];
 /// A tenth of a minute, so that minutes show what days do.
@@ -93,6 +95,7 @@ fn main() -> Result<(), Failure> {
         std::thread::sleep(Duration::from_secs(90));
         show(&host, "trial status five-way")?;
     }
+    std::thread::sleep(FIRST_LOOK.saturating_sub(started.elapsed()));
     show(&host, "trial look five-way")?;
     show(&host, "trial stop five-way --yes")?;
     roll_out(&host)?;
