@@ -38,8 +38,8 @@ pub(crate) struct Relays {
     answers: Receiver<(ServiceName, LifeKey, Told)>,
     /// Whether a round is under way.
     busy: Arc<AtomicBool>,
-    /// Services that were said not to answer.
-    silent: HashSet<ServiceName>,
+    /// Services that did not answer, with the number of times in a row.
+    silent: HashMap<ServiceName, u32>,
 }
 
 impl Relays {
@@ -62,7 +62,7 @@ impl Relays {
                 wake.wake();
             }
         })?;
-        Ok(Self { rounds, answers, busy, silent: HashSet::new() })
+        Ok(Self { rounds, answers, busy, silent: HashMap::new() })
     }
 }
 
@@ -131,10 +131,19 @@ impl Session {
                 }
                 Ok(_) => {}
                 Err(why) => {
-                    if self.relays.silent.insert(name.clone()) {
-                        self.due.relays_us = self.due.relays_us.min(Instant::now().boottime_us + AGAIN_US);
-                        let text = format!("the relay does not tell its work: {why}");
-                        self.tell(&name, Instant::now().wall_us, "relay_silent", &text);
+                    let failures = self.relays.silent.entry(name.clone()).or_insert(0);
+                    *failures += 1;
+                    match *failures {
+                        // One that was just started has no control socket yet.
+                        1 => {
+                            let again_us = Instant::now().boottime_us + AGAIN_US;
+                            self.due.relays_us = self.due.relays_us.min(again_us);
+                        }
+                        2 => {
+                            let text = format!("the relay does not tell its work: {why}");
+                            self.tell(&name, Instant::now().wall_us, "relay_silent", &text);
+                        }
+                        _ => {}
                     }
                 }
             }

@@ -34,6 +34,7 @@ pub use prepare::{PRELOAD, PrepareError, expected_of_arm, installed_path, prepar
 pub use run::{Halt, Outcome};
 pub use standing::{Standing, is_as_wanted};
 pub use state::{ServiceState, Stage, TrialStage, TrialState};
+pub use takeover::{check_takeover, taken_over_by};
 pub use treatment::{ServiceTreatment, expected_of};
 pub use trial::{
     FieldError, HostUnit, Library, News, Prepared, Trial, Witness, read_prepared, read_state, trials,

@@ -113,13 +113,19 @@ pub fn is_as_wanted(service: &Service, treatment: &ServiceTreatment, places: &Pl
         .iter()
         .all(|(name, value)| service.unit.environment_value(name) == Some(value.as_str()));
     let nothing_else = treatment.unset.iter().all(|name| service.unit.environment_value(name).is_none());
-    let options = |relay: &heaptrial_tor::relay::Relay| {
-        treatment.torrc.is_empty()
-            || crate::torrc::in_force(relay, &treatment.torrc, health::CONTROL_PATIENCE).is_ok()
+    let options = |relay: &heaptrial_tor::relay::Relay| match treatment.torrc.is_empty() {
+        // Options that another arm set are no part of this one.
+        true => std::fs::read(&relay.torrc).is_ok_and(|text| !crate::torrc::is_edited(&text)),
+        false => crate::torrc::in_force(relay, &treatment.torrc, health::CONTROL_PATIENCE).is_ok(),
     };
     let torrc = service.relay.as_ref().map_or(treatment.torrc.is_empty(), options);
-    let timer = treatment.restart_every.is_none()
-        || treatment.timer().is_some_and(|timer| places.unit(timer.as_str()).exists());
+    let present = std::fs::read_to_string(places.unit(&treatment.timer_name())).ok();
+    let timer = match treatment.restart_every {
+        None => present.is_none(),
+        Some(every) => {
+            present.is_some_and(|text| text.contains(&format!("OnActiveSec={}s\n", every.0.as_secs())))
+        }
+    };
     runs && stays && nothing_else && torrc && timer && is_program_begun(process.life.pid)
 }
 

@@ -1,6 +1,6 @@
 //! Where a trial and each of its services stand, by the journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 use serde::Serialize;
@@ -54,8 +54,6 @@ pub struct ServiceState {
     pub undone: Option<Option<LifeKey>>,
     /// Why it failed last.
     pub why: Option<String>,
-    /// Whether it failed since the trial or rollout was started or resumed last.
-    pub failed_now: bool,
     /// When it was committed, microseconds since 1970.
     pub committed_wall_us: Option<i64>,
 }
@@ -92,7 +90,9 @@ pub struct TrialState {
     pub interrupted: Option<String>,
     /// Services that failed, over the whole run.
     pub failures: u32,
-    /// Restarts of services, those of reverts among them.
+    /// Services that failed since the last start or resume.
+    pub failed_now: BTreeSet<ServiceName>,
+    /// Restarts of services since then, those of reverts among them.
     pub restarts: u32,
     /// Steps of a rollout with their times in microseconds since 1970; empty for a trial.
     pub rollout: Vec<(i64, RolloutStep)>,
@@ -107,6 +107,7 @@ impl TrialState {
             host_changes: Vec::new(),
             interrupted: None,
             failures: 0,
+            failed_now: BTreeSet::new(),
             restarts: 0,
             rollout: Vec::new(),
         };
@@ -124,7 +125,8 @@ impl TrialState {
                         self.stage = TrialStage::Starting;
                         // Each attempt has its own budget.
                         self.failures = 0;
-                        self.services.values_mut().for_each(|service| service.failed_now = false);
+                        self.restarts = 0;
+                        self.failed_now.clear();
                     }
                     "revert" => self.stage = TrialStage::Reverting,
                     _ => {}
@@ -151,7 +153,6 @@ impl TrialState {
                     restarted: false,
                     undone: None,
                     why: None,
-                    failed_now: false,
                     committed_wall_us: None,
                 };
                 self.services.insert(service.clone(), fresh);
@@ -183,9 +184,7 @@ impl TrialState {
             Event::Failed { service, why } => {
                 self.failures += 1;
                 self.to(service, Stage::Failed);
-                if let Some(found) = self.services.get_mut(service) {
-                    found.failed_now = true;
-                }
+                self.failed_now.insert(service.clone());
                 self.because(service, why);
             }
             Event::Reverting { service } => self.to(service, Stage::Reverting),

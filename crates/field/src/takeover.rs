@@ -8,9 +8,9 @@ use heaptrial_model::ServiceName;
 
 use crate::Places;
 use crate::files::FileState;
-use crate::journal::{Change, Journal, saved_original};
+use crate::journal::{Change, Journal, Record, saved_original};
 use crate::state::{Stage, TrialStage, TrialState};
-use crate::trial::{FieldError, trials};
+use crate::trial::{FieldError, read_prepared, trials};
 
 /// A file that an ended trial left, with what was there before all of them.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +54,7 @@ impl Takeover {
     pub(crate) fn left_on(&self, service: &ServiceName) -> Result<Vec<Left>, FieldError> {
         if let Some(name) = self.taken.get(service) {
             return Err(FieldError::Stage(format!(
-                "{service} takes part in `{name}`, which has not ended; end that first"
+                "{service} takes part in `{name}`, which has not ended; end that first (`heaptrial trial stop {name}`, or `heaptrial rollout rollback {name}`)"
             )));
         }
         let made = self.made.get(service).map_or(&[][..], Vec::as_slice);
@@ -81,6 +81,34 @@ impl Takeover {
         }
         Ok(left)
     }
+}
+
+/// The rollout that took services of a trial or rollout over after it began, and has not given them back. Files of the
+/// earlier one are no longer what it wrote, so that it can be put back only afterwards.
+pub fn taken_over_by(places: &Places, name: &str) -> Result<Option<String>, FieldError> {
+    let own = Journal::read(&places.trial(name))?;
+    let began = |records: &[Record]| records.first().map_or(i64::MAX, |record| record.wall_us);
+    let own_services = TrialState::of(&own).services;
+    for other in trials(places).into_iter().filter(|other| other != name) {
+        let records = Journal::read(&places.trial(&other))?;
+        if read_prepared(places, &other)?.rollout.is_none() || began(&records) <= began(&own) {
+            continue;
+        }
+        let state = TrialState::of(&records);
+        let holds = |service: &ServiceName| {
+            state.services.get(service).is_some_and(|found| found.stage != Stage::Reverted)
+        };
+        if own_services.keys().any(holds) {
+            return Ok(Some(other));
+        }
+    }
+    Ok(None)
+}
+
+/// Why services cannot be taken over by a rollout that is to be called `own`: others have not ended on them.
+pub fn check_takeover(places: &Places, own: &str, services: &[ServiceName]) -> Result<(), FieldError> {
+    let takeover = Takeover::read(places, own)?;
+    services.iter().try_for_each(|service| takeover.left_on(service).map(drop))
 }
 
 /// Whether a file is a timer's that restarts a service.

@@ -23,6 +23,11 @@ pub(crate) fn edited(
     edit.apply(present).map_err(|refusal| refusal.to_string())
 }
 
+/// Whether a torrc has a block of Heaptrial's.
+pub(crate) fn is_edited(present: &[u8]) -> bool {
+    TorrcEdit::remove(present).is_some()
+}
+
 /// Has Tor itself check the torrc that is about to be written, as the owner who will read it.
 pub(crate) fn verify(relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), ChangeError> {
     let problem = |problem: String| ChangeError::Torrc { path: relay.torrc.clone(), problem };

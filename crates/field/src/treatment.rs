@@ -136,8 +136,13 @@ impl ServiceTreatment {
     /// The timer that restarts the service, where there is one.
     pub fn timer(&self) -> Option<ServiceName> {
         self.restart_every?;
+        self.timer_name().parse().ok()
+    }
+
+    /// The name that a timer of the service has, whether or not its arm wants one.
+    pub(crate) fn timer_name(&self) -> String {
         let stem = self.service.as_str().trim_end_matches(".service").replace('@', "\\x40");
-        format!("heaptrial-restart-{stem}.timer").parse().ok()
+        format!("heaptrial-restart-{stem}.timer")
     }
 
     fn restart_service(&self, mark: Mark<'_>) -> String {

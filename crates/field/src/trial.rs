@@ -216,7 +216,9 @@ impl<'a> Trial<'a> {
         purpose: &str,
     ) -> Result<Self, FieldError> {
         let prepared = read_prepared(places, name)?;
-        let label = prepared.label(purpose);
+        // Whoever waits for it knows it by this name.
+        let label =
+            if purpose == DEAD_MAN { format!("trial {purpose} {name}") } else { prepared.label(purpose) };
         let lock = if purpose == DEAD_MAN {
             Lock::take(&places.state, &label)?
         } else {

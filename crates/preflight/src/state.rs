@@ -137,8 +137,8 @@ fn restartable(subject: &Subject<'_>, findings: &mut Findings) {
         findings.warn(
             Check::UnitState,
             format!("a treatment of Heaptrial is in force already ({})", crate::DROP_IN),
-            "a service can be in one trial at a time",
-            "stop the other trial with `heaptrial trial stop NAME --revert`",
+            "a service can be in one trial at a time, and a rollout takes the place of what an ended trial left",
+            "before another trial, put this one back with `heaptrial trial stop NAME --revert`",
         );
     }
 }

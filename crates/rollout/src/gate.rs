@@ -59,8 +59,6 @@ pub struct Subject<'a> {
 pub struct Grounds<'a> {
     /// What the services are expected to use.
     pub forecast: Option<&'a Forecast>,
-    /// Crashes and kills that it may go on with.
-    pub crashes_allowed: u32,
     /// Readings may be this old, in seconds.
     pub stale_seconds: f64,
 }
@@ -108,7 +106,7 @@ impl Findings {
 pub fn judge(subjects: &[Subject<'_>], grounds: &Grounds<'_>) -> Gate {
     let mut findings = Findings::default();
     standings(subjects, &mut findings);
-    failures(subjects, grounds, &mut findings);
+    failures(subjects, &mut findings);
     memory(subjects, grounds, &mut findings);
     work(subjects, &mut findings);
     let Findings { against, missing, evidence } = findings;
@@ -135,7 +133,7 @@ fn standings(subjects: &[Subject<'_>], findings: &mut Findings) {
     ));
 }
 
-fn failures(subjects: &[Subject<'_>], grounds: &Grounds<'_>, findings: &mut Findings) {
+fn failures(subjects: &[Subject<'_>], findings: &mut Findings) {
     let of = |subject: &Subject<'_>| -> Vec<String> {
         let seen = subject.observed.into_iter();
         seen.flat_map(|seen| seen.crashes.iter().chain(&seen.oom_kills)).cloned().collect()
@@ -143,10 +141,8 @@ fn failures(subjects: &[Subject<'_>], grounds: &Grounds<'_>, findings: &mut Find
     let all: Vec<(&ServiceName, Vec<String>)> =
         subjects.iter().map(|subject| (subject.service, of(subject))).collect();
     let count: usize = all.iter().map(|(_, told)| told.len()).sum();
-    if count > grounds.crashes_allowed as usize {
-        for (service, told) in all.into_iter().filter(|(_, told)| !told.is_empty()) {
-            findings.against(service, told.join("; "));
-        }
+    for (service, told) in all.into_iter().filter(|(_, told)| !told.is_empty()) {
+        findings.against(service, told.join("; "));
     }
     findings.evidence.push(format!("crashes and OOM kills: {count}"));
 }
@@ -316,7 +312,7 @@ mod tests {
                 is_new: true,
             })
             .collect();
-        judge(&subjects, &Grounds { forecast: None, crashes_allowed: 0, stale_seconds: 300.0 })
+        judge(&subjects, &Grounds { forecast: None, stale_seconds: 300.0 })
     }
 
     #[track_caller]
@@ -375,7 +371,7 @@ mod tests {
         let service = name(0);
         let bare =
             Subject { service: &service, standing: &well(), observed: None, before: None, is_new: true };
-        let grounds = Grounds { forecast: None, crashes_allowed: 0, stale_seconds: 300.0 };
+        let grounds = Grounds { forecast: None, stale_seconds: 300.0 };
         assert_eq!(judge(&[bare], &grounds).outcome, Outcome::NotEnough);
     }
 
@@ -403,7 +399,7 @@ mod tests {
                 is_new: true,
             };
             let subjects: Vec<Subject<'_>> = all.iter().map(subject).collect();
-            let grounds = Grounds { forecast: None, crashes_allowed: 0, stale_seconds: 300.0 };
+            let grounds = Grounds { forecast: None, stale_seconds: 300.0 };
             let gate = judge(&subjects, &grounds);
             assert_eq!(gate.outcome, outcome, "{ratio} {gate:?}");
             assert!(judge(&subjects[..1], &grounds).outcome == Outcome::Go);

@@ -45,10 +45,8 @@ pub struct RolloutPlan {
 /// What stops a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Restarts that it may cause, those of putting back among them.
+    /// Restarts that one start or resume may cause, those of putting back among them.
     pub restarts: u32,
-    /// Crashes and OOM kills of changed services, all together, that it may go on with.
-    pub crashes: u32,
 }
 
 /// A service before the rollout.

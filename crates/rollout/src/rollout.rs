@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use heaptrial_field::journal::{Reason, RolloutStep};
 use heaptrial_field::{FieldError, Places, Stage, Standing, Trial, Witness};
+use heaptrial_host::Instant as Moment;
 use heaptrial_model::{Pace, ServiceName};
 
 use crate::gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
@@ -89,7 +90,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
     /// Goes on from where the journal says until the end, a stop or a pause.
     pub fn go(&mut self) -> Result<Ending, FieldError> {
         self.trial.open_rollout(self.witness)?;
-        while let Some(wave) = self.progress().current() {
+        while let Some(wave) = self.current() {
             if let Some(ending) = self.wave(wave)? {
                 if ending == Ending::Paused {
                     self.trial.note_step(RolloutStep::Paused)?;
@@ -101,6 +102,21 @@ impl<'r, 'a> Rollout<'r, 'a> {
         Ok(Ending::Complete)
     }
 
+    /// The first wave that has not passed, or of which a service has lost the treatment since.
+    fn current(&self) -> Option<usize> {
+        let progress = self.progress();
+        (0..self.plan.waves.len()).find(|wave| {
+            let open = |service: &ServiceName| !self.is_committed(service);
+            progress.waves[*wave] != WaveStage::Passed
+                || self.without_failed(&self.plan.waves[*wave]).iter().any(open)
+        })
+    }
+
+    fn is_committed(&self, service: &ServiceName) -> bool {
+        let state = self.trial.state();
+        state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
+    }
+
     /// Puts a wave back, without canary and gates.
     pub fn roll_back_wave(
         &mut self,
@@ -110,10 +126,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let services = self.plan.waves.get(wave).cloned().unwrap_or_default();
         let interrupt = self.interrupt;
         let halt = || interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
+        // First of all: a wave that is half put back has not passed any more.
+        self.trial.note_step(RolloutStep::WaveRolledBack { wave: wave as u32 })?;
         let outcome = self.trial.put_back(&services, pace, self.witness, &halt)?;
-        if outcome.is_complete() {
-            self.trial.note_step(RolloutStep::WaveRolledBack { wave: wave as u32 })?;
-        }
         Ok(outcome.stuck)
     }
 
@@ -125,6 +140,17 @@ impl<'r, 'a> Rollout<'r, 'a> {
     fn wave(&mut self, wave: usize) -> Result<Option<Ending>, FieldError> {
         let services = self.plan.waves[wave].clone();
         let number = wave as u32;
+        if let Some(ending) = self.check_earlier(wave)? {
+            return Ok(Some(ending));
+        }
+        if self.progress().waves[wave] == WaveStage::Stopped {
+            // What a stop that was cut short had left of it.
+            let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
+            if !outcome.stuck.is_empty() {
+                let reasons = self.progress().reasons;
+                return Ok(Some(Ending::Stopped { wave, reasons, stuck: outcome.stuck }));
+            }
+        }
         if self.progress().waves[wave] != WaveStage::Soaking || !self.has_all(&services)? {
             self.trial.note_step(RolloutStep::WaveBegun { wave: number })?;
             self.observer.told(&format!(
@@ -146,14 +172,29 @@ impl<'r, 'a> Rollout<'r, 'a> {
         self.soak(wave)
     }
 
+    /// Services of earlier waves that failed since: going on would only add to them.
+    fn check_earlier(&mut self, wave: usize) -> Result<Option<Ending>, FieldError> {
+        let Some(before) = wave.checked_sub(1) else { return Ok(None) };
+        let earlier = self.without_failed(&self.plan.up_to(before));
+        let standings = self.trial.standings(&earlier, self.witness)?;
+        let name = self.trial.prepared().plan.name.clone();
+        let failed = |(service, standing): (&ServiceName, &Standing)| match standing {
+            Standing::Failed(why) => {
+                let wave = self.plan.waves.iter().position(|wave| wave.contains(service)).unwrap_or(0) + 1;
+                let what =
+                    format!("{why}; `heaptrial rollout rollback {name} --wave {wave}` puts its wave back");
+                Some(Reason { service: Some(service.clone()), what })
+            }
+            _ => None,
+        };
+        let reasons: Vec<Reason> = earlier.iter().zip(&standings).filter_map(failed).collect();
+        if reasons.is_empty() { Ok(None) } else { self.stop(wave, reasons).map(Some) }
+    }
+
     /// Those that did not fail since the rollout was begun or resumed; what failed was put back and is left out.
     fn without_failed(&self, services: &[ServiceName]) -> Vec<ServiceName> {
-        let state = self.trial.state();
         let failed = |service: &&ServiceName| {
-            state
-                .services
-                .get(*service)
-                .is_some_and(|found| found.stage == Stage::Reverted && found.failed_now)
+            self.trial.state().failed_now.contains(*service) && !self.is_committed(service)
         };
         services.iter().filter(|service| !failed(service)).cloned().collect()
     }
@@ -169,6 +210,10 @@ impl<'r, 'a> Rollout<'r, 'a> {
     fn prove_rollback(&mut self, wave: usize, canary: &ServiceName) -> Result<Option<Ending>, FieldError> {
         if let Some(ending) = self.apply(wave, std::slice::from_ref(canary))? {
             return Ok(Some(ending));
+        }
+        if !self.is_committed(canary) {
+            let what = "it failed, so that putting it back could not be tried".to_owned();
+            return self.stop(wave, vec![Reason { service: Some(canary.clone()), what }]).map(Some);
         }
         self.observer.told(&format!("{canary}: putting it back, to prove that it can be"));
         let interrupt = self.interrupt;
@@ -202,7 +247,8 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 }
                 None => {}
             }
-            if let Some(reason) = self.restarts_spent(services.len()) {
+            let open = services.iter().filter(|service| !self.is_committed(service)).count();
+            if let Some(reason) = self.restarts_spent(open) {
                 return self.stop(wave, vec![reason]).map(Some);
             }
             let seen: Cell<Option<Hold>> = Cell::new(None);
@@ -224,12 +270,14 @@ impl<'r, 'a> Rollout<'r, 'a> {
             if outcome.is_complete() {
                 return Ok(None);
             }
-            if outcome.failed.is_empty() && outcome.stuck.is_empty() && seen.take().is_some() {
+            let budget = self.pace.failure_budget;
+            let bearable = outcome.failed.is_empty() || self.trial.state().failures < budget;
+            if bearable && outcome.stuck.is_empty() && seen.take().is_some() {
                 // What holds it is looked at above.
                 continue;
             }
-            let budget = self.pace.failure_budget;
-            if outcome.stuck.is_empty() && self.trial.state().failures < budget {
+            let left = self.without_failed(services);
+            if bearable && outcome.stuck.is_empty() && !left.is_empty() {
                 let failures =
                     heaptrial_model::units::counted(self.trial.state().failures as usize, "failure");
                 self.observer.told(&format!("{failures} of at most {budget}: going on without what failed"));
@@ -302,21 +350,17 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 is_new: self.plan.waves[wave].contains(service),
             })
             .collect();
-        let grounds = Grounds {
-            forecast: self.plan.forecast.as_ref(),
-            crashes_allowed: self.plan.limits.crashes,
-            stale_seconds: self.observer.stale_seconds(),
-        };
+        let grounds =
+            Grounds { forecast: self.plan.forecast.as_ref(), stale_seconds: self.observer.stale_seconds() };
         Ok(judge(&subjects, &grounds))
     }
 
-    /// What is left of a time since the last service of a wave was proved in its present life.
+    /// What is left of a time since a wave was changed, or since the host came up after that.
     fn left_of(&self, wave: usize, time: Duration) -> Duration {
-        let state = self.trial.state();
-        let proved = |service: &ServiceName| state.services.get(service)?.committed_wall_us;
-        let last = self.plan.waves[wave].iter().filter_map(proved).max().unwrap_or(0);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let passed = now.saturating_sub(Duration::from_micros(last.try_into().unwrap_or(0)));
+        let now = Moment::now();
+        let booted = now.wall_us - now.boottime_us;
+        let since = self.progress().applied_wall_us[wave].unwrap_or(now.wall_us).max(booted);
+        let passed = Duration::from_micros((now.wall_us - since).try_into().unwrap_or(0));
         time.saturating_sub(passed)
     }
 
@@ -325,7 +369,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         (spent as usize + wanted > limit as usize).then(|| Reason {
             service: None,
             what: format!(
-                "{spent} restarts were made, and {wanted} more would be beyond the budget of {limit}"
+                "{spent} restarts were made since it was started or resumed, and {wanted} more would be beyond the budget of {limit}"
             ),
         })
     }
@@ -336,9 +380,10 @@ impl<'r, 'a> Rollout<'r, 'a> {
             self.observer.told(&format!("stop: {reason}"));
         }
         let services = self.plan.waves[wave].clone();
+        // Known before it is done, so that a resume does not take a condemned wave for one that is being changed.
+        self.trial.note_step(RolloutStep::Stopped { wave: wave as u32, reasons: reasons.clone() })?;
         // Putting back is not stopped half-way by what stopped the wave.
         let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
-        self.trial.note_step(RolloutStep::Stopped { wave: wave as u32, reasons: reasons.clone() })?;
         Ok(Ending::Stopped { wave, reasons, stuck: outcome.stuck })
     }
 

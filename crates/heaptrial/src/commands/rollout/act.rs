@@ -13,7 +13,7 @@ use serde_json::json;
 use super::carry_out::{carry_out, end_in_database};
 use super::observe::Watcher;
 use super::start::record;
-use crate::commands::trial::on_host::{self, Teller, failure_of};
+use crate::commands::trial::on_host::{self, Teller, failure_of, refuse_taken_over};
 use crate::exit::{Failure, GENERAL_FAILURE};
 use crate::options::GlobalOptions;
 
@@ -82,6 +82,7 @@ pub fn resume(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode,
     on_host::require_root("rollout resume")?;
     let places = Places::default();
     let plan = plan_of(&places, &options.rollout)?;
+    refuse_taken_over(&places, &options.rollout)?;
     let systemd = Systemd::connect().map_err(Failure::refused)?;
     let mut trial = Trial::open(&systemd, &places, &options.rollout, "resume").map_err(failure_of)?;
     let database = on_host::database(&places, global);
@@ -115,6 +116,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         return Ok(ExitCode::SUCCESS);
     }
     on_host::require_root("rollout rollback")?;
+    refuse_taken_over(&places, name)?;
     on_host::confirm(
         &format!(
             "This puts back the files of {} and restarts them.",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptrial_field::{Places, Trial};
+use heaptrial_field::{Places, Stage, Trial};
 use heaptrial_host::Instant;
 use heaptrial_rollout::{Ending, Rollout, RolloutPlan, pause};
 use heaptrial_store::Store;
@@ -30,10 +30,14 @@ pub fn carry_out(
     pause(places, &name, false).map_err(Failure::failed)?;
     let interrupt = on_host::interrupt()?;
     let mut teller = Teller::new(database, &name, count);
+    // What a process that was killed could not tell any more.
+    teller.tell_committed(trial.state());
     let mut watcher = Watcher::new(database.to_owned(), &name, plan.forecast.clone());
     let waves = plan.waves.len();
     let mut rollout = Rollout::new(trial, plan, places.clone(), &mut watcher, &mut teller, &interrupt);
     let ending = rollout.go().map_err(failure_of)?;
+    let count = trial.state().count(Stage::Committed);
+    let left_out: Vec<String> = trial.state().failed_now.iter().map(ToString::to_string).collect();
     if ending == Ending::Complete {
         end_in_database(database, &name);
     }
@@ -41,6 +45,9 @@ pub fn carry_out(
         println!("{:#}", as_json(&name, &ending));
     } else {
         print!("{}", told(&name, &ending, count, waves));
+        if ending == Ending::Complete && !left_out.is_empty() {
+            println!("left out, since they failed and were put back: {}", left_out.join(", "));
+        }
     }
     Ok(match ending {
         Ending::Complete => ExitCode::SUCCESS,
@@ -61,8 +68,12 @@ fn told(name: &str, ending: &Ending, count: usize, waves: usize) -> String {
         Ending::Paused => format!("rollout {name}: paused; {go_on}\n"),
         Ending::Interrupted => format!("rollout {name}: interrupted; {go_on}\n"),
         Ending::Stopped { wave, reasons, stuck } => {
-            let mut text =
-                format!("rollout {name}: STOPPED in wave {} of {waves}, which was put back\n", wave + 1);
+            let back = if stuck.is_empty() {
+                "which was put back"
+            } else {
+                "which could not be put back as a whole"
+            };
+            let mut text = format!("rollout {name}: STOPPED in wave {} of {waves}, {back}\n", wave + 1);
             for reason in reasons {
                 text += &format!("  {reason}\n");
             }

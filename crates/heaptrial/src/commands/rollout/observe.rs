@@ -18,6 +18,8 @@ const STALE_SECONDS: f64 = 300.0;
 const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 /// Without a forecast a level is the median over the last hour, or over half of a shorter life.
 const WINDOW_SECONDS: f64 = 3600.0;
+/// Work over less time says little: relays are asked every ten minutes.
+const LEAST_WORK_SECONDS: f64 = 600.0;
 /// Kind of the event that a service was proved to have its treatment.
 const COMMITTED: &str = "treatment_committed";
 
@@ -122,7 +124,7 @@ fn last_level(life: &FleetLife) -> Option<f64> {
 fn work(life: &FleetLife) -> Option<f64> {
     let (first, last) = (life.work.bytes.first()?, life.work.bytes.last()?);
     let seconds = f64::from(last.0 - first.0);
-    (seconds > 0.0).then(|| (last.1 - first.1).max(0.0) / seconds)
+    (seconds >= LEAST_WORK_SECONDS).then(|| (last.1 - first.1).max(0.0) / seconds)
 }
 
 fn flags(life: &FleetLife) -> Option<Vec<String>> {

@@ -9,7 +9,8 @@ use clap::Args;
 use heaptrial_allocator::{Catalog, Obtained};
 use heaptrial_discovery::Service;
 use heaptrial_field::{
-    Places, Prepared, ServiceTreatment, Trial, TrialStage, is_as_wanted, prepare, read_prepared, read_state,
+    Places, Prepared, ServiceTreatment, Trial, TrialStage, check_takeover, is_as_wanted, prepare,
+    read_prepared, read_state,
 };
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
@@ -78,12 +79,9 @@ pub struct StartOptions {
     /// Failed services over the whole rollout after which it stops
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     failure_budget: u32,
-    /// Restarts that it may cause in all [default: 2 for each service, and 4]
+    /// Restarts that this start, and each resume, may cause [default: 2 for each service, and 4]
     #[arg(long, value_name = "N")]
     restart_budget: Option<u32>,
-    /// Crashes and OOM kills of changed services, all together, that it may go on with
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    crashes: u32,
     /// Hours of the day in which nothing is restarted, in the host's time zone, such as 08:00-20:00
     #[arg(long, value_name = "FROM-TO")]
     quiet_hours: Option<QuietHours>,
@@ -148,6 +146,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         );
         return Ok(ExitCode::SUCCESS);
     }
+    reaches(&plan)?;
+    let names: Vec<ServiceName> = plan.waves.concat();
+    check_takeover(&places, name.as_str(), &names).map_err(failure_of)?;
     preflight(&prepared, &services, &obtained)?;
     tell(options, &target, &plan, &services);
     if options.dry_run {
@@ -167,6 +168,17 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         return Err(failure);
     }
     carry_out(&mut trial, plan, &places, &database, global)
+}
+
+/// Whether the trial saw services as old as they will be when a gate looks at them.
+fn reaches(plan: &RolloutPlan) -> Result<(), Failure> {
+    let Some(forecast) = &plan.forecast else { return Ok(()) };
+    let soak = (0..plan.waves.len()).map(|wave| plan.soak_of(wave)).max();
+    let Some(soak) = soak.filter(|soak| soak.0.as_secs_f64() > forecast.end_age()) else { return Ok(()) };
+    Err(Failure::refused(format!(
+        "waves are watched for {soak}, and the trial's forecast reaches to an age of {}: gates would miss data. Give a shorter --soak, or --no-forecast, which holds memory to what each service used before",
+        units::duration(forecast.end_age())
+    )))
 }
 
 fn target_of(options: &StartOptions, places: &Places, database: &Path) -> Result<Target, Failure> {
@@ -200,6 +212,11 @@ fn name_of(options: &StartOptions, target: &Target, places: &Places) -> Result<T
             Ok(state)
                 if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted)
                     && options.name.is_none() => {}
+            Ok(state) if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted) => {
+                return Err(Failure::refused(format!(
+                    "`{name}` was on this host before; --name gives another name"
+                )));
+            }
             Ok(_) => {
                 return Err(Failure::refused(format!(
                     "`{name}` is on this host already; `heaptrial rollout resume {name}` goes on with it, `heaptrial rollout rollback {name}` puts it back, --name gives another name"
@@ -336,10 +353,7 @@ fn frozen(
         patience: options.patience,
         prove_rollback: !options.no_rollback_proof,
         quiet_hours: options.quiet_hours,
-        limits: Limits {
-            restarts: options.restart_budget.unwrap_or(2 * names.len() as u32 + 4),
-            crashes: options.crashes,
-        },
+        limits: Limits { restarts: options.restart_budget.unwrap_or(2 * names.len() as u32 + 4) },
         forecast,
         before: names.iter().map(|name| (name.clone(), before(target, services, name))).collect(),
         waves,

@@ -59,6 +59,11 @@ pub fn of_trial(
         .iter()
         .find(|arm| arm.name == wanted)
         .ok_or_else(|| Failure::usage(format!("trial `{name}` has no arm `{wanted}`; it has {known}")))?;
+    if arm.treatment.allocator.is_none() {
+        return Err(Failure::refused(format!(
+            "arm `{wanted}` of trial `{name}` names no allocator, and services of other arms run another one: what all of them shall run cannot be told. Measure an arm that names it, such as allocator = \"glibc\""
+        )));
+    }
     let own = prepared.services.iter().map(|treatment| quoted(treatment.service.as_str()));
     let patterns = if patterns.is_empty() { own.collect() } else { words(patterns) };
     Ok(Target {

@@ -1,6 +1,6 @@
 //! What commands that change this host's services have in common.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use heaptrial_field::{
-    FieldError, News, Outcome, Places, Prepared, ServiceTreatment, Stage, TrialState, Witness,
+    FieldError, News, Outcome, Places, Prepared, ServiceTreatment, Stage, TrialState, Witness, taken_over_by,
 };
 use heaptrial_host::Instant as Moment;
 use heaptrial_model::ServiceName;
@@ -89,6 +89,16 @@ pub fn refuse_rollout(prepared: &Prepared, doing: &str) -> Result<(), Failure> {
     }
 }
 
+/// Refuses to put back, or to go on with, what a later rollout has replaced.
+pub fn refuse_taken_over(places: &Places, name: &str) -> Result<(), Failure> {
+    match taken_over_by(places, name).map_err(failure_of)? {
+        None => Ok(()),
+        Some(rollout) => Err(Failure::refused(format!(
+            "rollout `{rollout}` has replaced what `{name}` left on services; `heaptrial rollout rollback {rollout}` first"
+        ))),
+    }
+}
+
 /// An error of the field as the exit code that it means.
 pub fn failure_of(error: FieldError) -> Failure {
     match error {
@@ -104,7 +114,9 @@ pub fn failure_of(error: FieldError) -> Failure {
 /// Tells on standard error what happens, and tells the agent through the database which restarts are meant.
 pub struct Teller {
     events: Option<Events>,
-    told: usize,
+    /// Services that have their treatment, and those that were put back.
+    committed: BTreeSet<ServiceName>,
+    reverted: BTreeSet<ServiceName>,
     of: usize,
     quiet_since: Instant,
 }
@@ -130,7 +142,13 @@ impl Teller {
     /// Of a trial with so many services; without a database nothing is told to the agent.
     pub fn new(database: &Path, trial: &str, of: usize) -> Self {
         let events = Events::of_trial(database, trial);
-        Self { events, told: 0, of, quiet_since: Instant::now() }
+        Self {
+            events,
+            committed: BTreeSet::new(),
+            reverted: BTreeSet::new(),
+            of,
+            quiet_since: Instant::now(),
+        }
     }
 
     /// Tells the database of services that were committed and of which an event was lost.
@@ -166,10 +184,12 @@ impl Witness for Teller {
         match news {
             News::Restarting => self.event(service, "restart_planned", &format!("for arm {arm}")),
             News::Committed(life) => {
-                self.told += 1;
+                self.reverted.remove(service);
+                self.committed.insert(service.clone());
                 self.event(service, COMMITTED, &format!("runs what arm {arm} wants"));
                 let runs = treatment.expected.spec.to_string();
-                eprintln!("{}/{} {service}: {arm}, process {} runs {runs}", self.told, self.of, life.pid);
+                let told = self.committed.len();
+                eprintln!("{told}/{} {service}: {arm}, process {} runs {runs}", self.of, life.pid);
             }
             News::Failed(why) => {
                 eprintln!("{service}: FAILED for arm {arm}: {why}");
@@ -177,8 +197,9 @@ impl Witness for Teller {
                 self.event(service, "treatment_failed", why);
             }
             News::Reverted => {
-                self.told += 1;
-                eprintln!("{}/{} {service}: as before", self.told, self.of);
+                self.committed.remove(service);
+                self.reverted.insert(service.clone());
+                eprintln!("{}/{} {service}: as before", self.reverted.len(), self.of);
                 self.event(service, "treatment_reverted", "as before the trial");
             }
             News::RevertFailed(why) => {

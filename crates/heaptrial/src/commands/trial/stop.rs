@@ -60,6 +60,9 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         return dry_run(name, &state, options.revert);
     }
     on_host::require_root("trial stop")?;
+    if options.revert {
+        on_host::refuse_taken_over(&places, name)?;
+    }
     let what = if options.revert {
         format!("This puts back the files of {} and restarts them.", units::counted(changed, "service"))
     } else {
