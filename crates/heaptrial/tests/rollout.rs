@@ -34,6 +34,18 @@ allocator = "mimalloc@2.0.9"
 const PACE: &str =
     "--at-once 4 --pause 0s --settle 500ms --patience 20s --health-timeout 10s --no-agent --yes";
 
+/// Installs and starts the agent, which reads often.
+fn install_agent(bed: &Bed) {
+    let container = &bed.container;
+    let unit = stdout(&bed.succeeds("agent --print-unit /ht/heaptrial"));
+    container.write(format!("/etc/systemd/system/{AGENT}"), unit, 0o644).unwrap();
+    let often = "[Service]\nRestartSec=1s\nExecStart=\nExecStart=/ht/heaptrial agent --interval 300ms\n";
+    container.write(format!("/etc/systemd/system/{AGENT}.d/test.conf"), often, 0o644).unwrap();
+    container.ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"]);
+    container.ok(&["systemctl", "daemon-reload"]);
+    container.ok(&["systemctl", "enable", "--now", AGENT]);
+}
+
 /// A host with a trial over all of its services that was sampled for a while and has ended.
 struct Host {
     bed: Bed,
@@ -44,13 +56,7 @@ impl Host {
     fn with_trial(services: usize, sampled: Duration) -> Option<Self> {
         let (bed, units) = Bed::with_churn(services)?;
         let container = &bed.container;
-        let unit = stdout(&bed.succeeds("agent --print-unit /ht/heaptrial"));
-        container.write(format!("/etc/systemd/system/{AGENT}"), unit, 0o644).unwrap();
-        let often = "[Service]\nRestartSec=1s\nExecStart=\nExecStart=/ht/heaptrial agent --interval 300ms\n";
-        container.write(format!("/etc/systemd/system/{AGENT}.d/test.conf"), often, 0o644).unwrap();
-        container.ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"]);
-        container.ok(&["systemctl", "daemon-reload"]);
-        container.ok(&["systemctl", "enable", "--now", AGENT]);
+        install_agent(&bed);
         let mut enable = vec!["systemctl", "enable"];
         enable.extend(units.iter().map(String::as_str));
         container.ok(&enable);
@@ -222,6 +228,20 @@ fn waves_stop_at_each_kind_of_fault_and_go_on_to_the_end() {
     assert!(stdout(&output).contains("nothing to do: 40 services run already"), "{}", stdout(&output));
     assert_eq!(complete.difference(&host.bed.snapshot()), Vec::<String>::new());
 
+    // The trial's files are no longer what it wrote.
+    let refused = host.bed.heaptrial("trial stop three-way --revert --yes");
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("rollout rollback three-way-rollout` first"), "{}", stderr(&refused));
+
+    // One wave back, and again.
+    host.bed.succeeds("rollout rollback three-way-rollout --wave 4 --yes --pause 0s --at-once 8");
+    assert!(host.wave(4).iter().all(|unit| !host.runs_mimalloc(unit)));
+    assert!(host.wave(3).iter().all(|unit| host.runs_mimalloc(unit)));
+    assert_eq!(host.stage(4), "rolled_back");
+    let output = host.resume();
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(complete.difference(&host.bed.snapshot()), Vec::<String>::new());
+
     let output = host.bed.succeeds("rollout rollback three-way-rollout --yes --pause 0s --at-once 8");
     let told = format!("{open} services as before the rollout");
     assert!(stdout(&output).contains(&told), "{}", stdout(&output));
@@ -234,9 +254,51 @@ fn waves_stop_at_each_kind_of_fault_and_go_on_to_the_end() {
     }
 }
 
+#[test]
+fn an_unmeasured_build_is_refused_unless_wanted_and_a_pause_holds_until_resumed() {
+    let Some((bed, units)) = Bed::with_churn(4) else { return };
+    install_agent(&bed);
+    let before = bed.snapshot();
+    let refused =
+        bed.heaptrial(&format!("rollout start --allocator mimalloc@2.0.9 --services churn@* {PACE}"));
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(stderr(&refused).contains("no trial of this host measured the build"), "{}", stderr(&refused));
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+
+    let spec = "--allocator glibc?arena_max=1 --services churn@* --unmeasured --name one-arena";
+    let start = format!("rollout start {spec} --soak 8s {PACE}");
+    let mut command = bed.command(&start);
+    let mut process =
+        command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
+    let status = || bed.json_of("rollout status one-arena --json")["rollouts"][0].clone();
+    wait_for("the first wave", Duration::from_secs(60), || {
+        bed.container.read("/var/lib/heaptrial/trials/one-arena/prepared.json").ok()?;
+        (status()["waves"][0]["stage"] == "soaking").then_some(())
+    });
+    bed.succeeds("rollout pause one-arena");
+    assert_eq!(process.wait().unwrap().code(), Some(4));
+    let paused = status();
+    assert_eq!(paused["standing"], "paused");
+    assert_eq!(paused["waves"][0]["in_force"], 1);
+    assert_eq!(paused["waves"][1]["in_force"], 0);
+
+    let output = bed.heaptrial("rollout resume one-arena");
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    for unit in &units {
+        let pid = bed.property(unit, "MainPID");
+        let environment = bed.container.ok(&["cat", &format!("/proc/{pid}/environ")]);
+        assert!(environment.contains("MALLOC_ARENA_MAX=1"), "{unit}");
+    }
+    let report = bed.heaptrial("report one-arena");
+    assert!(stdout(&report).contains("--unmeasured"), "{}{}", stdout(&report), stderr(&report));
+    bed.succeeds("rollout rollback one-arena --yes --pause 0s");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    bed.assert_active(&units);
+}
+
 /// The service that would be changed first.
 fn canary(host: &Host) -> String {
-    let output = host.start("--dry-run");
+    let output = host.start("--dry-run --soak 5s");
     let text = stderr(&output);
     let line = text.lines().find(|line| line.starts_with("wave 1: ")).unwrap_or_else(|| panic!("{text}"));
     let (_, rest) = line.split_once('(').unwrap();

@@ -77,6 +77,12 @@ impl Bed {
         json(&self.succeeds(arguments))
     }
 
+    /// Runs it, whatever its exit code, and reads its standard output as JSON.
+    #[track_caller]
+    pub fn json_of(&self, arguments: &str) -> Value {
+        json(&self.heaptrial(arguments))
+    }
+
     /// Writes a trial's description.
     pub fn write_trial(&self, name: &str, text: &str) {
         self.container.write(format!("/root/{name}.toml"), text, 0o644).unwrap();
