@@ -34,6 +34,7 @@ pub fn carry_out(
     teller.tell_committed(trial.state());
     let mut watcher = Watcher::new(database.to_owned(), &name, plan.forecast.clone());
     let waves = plan.waves.len();
+    let watched = plan.trial.clone().unwrap_or_else(|| name.clone());
     let mut rollout = Rollout::new(trial, plan, places.clone(), &mut watcher, &mut teller, &interrupt);
     let ending = rollout.go().map_err(failure_of)?;
     let count = trial.state().count(Stage::Committed);
@@ -44,7 +45,7 @@ pub fn carry_out(
     if global.json {
         println!("{:#}", as_json(&name, &ending));
     } else {
-        print!("{}", told(&name, &ending, count, waves));
+        print!("{}", told(&name, &watched, &ending, count, waves));
         if ending == Ending::Complete && !left_out.is_empty() {
             println!("left out, since they failed and were put back: {}", left_out.join(", "));
         }
@@ -56,13 +57,14 @@ pub fn carry_out(
     })
 }
 
-fn told(name: &str, ending: &Ending, count: usize, waves: usize) -> String {
+/// What is printed at the end; `watched` is the trial that tells what is expected of the services, or the rollout itself.
+fn told(name: &str, watched: &str, ending: &Ending, count: usize, waves: usize) -> String {
     let go_on = format!(
         "`heaptrial rollout resume {name}` goes on; `heaptrial rollout rollback {name}` puts everything back"
     );
     match ending {
         Ending::Complete => format!(
-            "rollout {name}: {waves} waves passed, {} run what was measured; `heaptrial watch start {name}` keeps an eye on them\n",
+            "rollout {name}: {waves} waves passed, {} run what was measured; `heaptrial watch start {watched}` keeps an eye on them\n",
             heaptrial_model::units::counted(count, "service")
         ),
         Ending::Paused => format!("rollout {name}: paused; {go_on}\n"),

@@ -76,13 +76,13 @@ pub struct StartOptions {
     /// A healthy service must stay so for this long before it counts
     #[arg(long, value_name = "DURATION", default_value = "3s")]
     settle: HumanDuration,
-    /// Failed services over the whole rollout after which it stops
+    /// Failed services, over all waves of this start or a resume, after which it stops
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     failure_budget: u32,
     /// Restarts that this start, and each resume, may cause [default: 2 for each service, and 4]
     #[arg(long, value_name = "N")]
     restart_budget: Option<u32>,
-    /// Hours of the day in which nothing is restarted, in the host's time zone, such as 08:00-20:00
+    /// Hours of the day in which no further service is changed, in the host's time zone, such as 08:00-20:00
     #[arg(long, value_name = "FROM-TO")]
     quiet_hours: Option<QuietHours>,
     /// Do not put the first canary back once to prove that it can be
