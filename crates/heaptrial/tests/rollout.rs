@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -294,6 +295,60 @@ fn an_unmeasured_build_is_refused_unless_wanted_and_a_pause_holds_until_resumed(
     bed.succeeds("rollout rollback one-arena --yes --pause 0s");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     bed.assert_active(&units);
+}
+
+#[test]
+fn quiet_hours_and_budgets_hold() {
+    let Some((bed, units)) = Bed::with_churn(4) else { return };
+    install_agent(&bed);
+    for number in 1..=4 {
+        bed.container.write(format!("/etc/churn/00{number}"), "LIVE_BYTES=16000000\n", 0o644).unwrap();
+    }
+    for unit in &units {
+        bed.container.ok(&["systemctl", "restart", unit]);
+    }
+    let before = bed.snapshot();
+    let start = |name: &str, more: &str| {
+        let spec = format!("--allocator mimalloc@2.0.9 --services churn@* --unmeasured --name {name}");
+        format!("rollout start {spec} --waves 100% --soak 3s {PACE} {more}")
+    };
+    let status = |name: &str| bed.json_of(&format!("rollout status {name} --json"))["rollouts"][0].clone();
+
+    let hour: i32 = bed.container.ok(&["date", "+%H"]).trim().parse().unwrap();
+    let quiet = format!("--quiet-hours {:02}:00-{:02}:00", (hour + 23) % 24, (hour + 2) % 24);
+    let mut command = bed.command(&start("quiet", &quiet));
+    let mut process =
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+    let mut told = String::new();
+    for line in BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok) {
+        told += &line;
+        if line.contains("quiet hours until") {
+            bed.succeeds("rollout pause quiet");
+        }
+    }
+    assert_eq!(process.wait().unwrap().code(), Some(4), "{told}");
+    assert_eq!(status("quiet")["restarts"], 0);
+    bed.succeeds("rollout rollback quiet --yes");
+
+    let spent = bed.heaptrial(&start("thrifty", "--restart-budget 2"));
+    assert_eq!(spent.status.code(), Some(1), "{}", stderr(&spent));
+    assert!(stdout(&spent).contains("beyond the budget of 2"), "{}", stdout(&spent));
+    bed.succeeds("rollout rollback thrifty --yes");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+
+    let dry = stderr(&bed.succeeds(&start("tolerant", "--dry-run")));
+    let wave = dry.lines().find(|line| line.starts_with("wave 2: ")).unwrap();
+    let faulty = units.iter().find(|unit| wave.contains(unit.as_str())).unwrap();
+    let number = faulty.trim_start_matches("churn@").trim_end_matches(".service");
+    let fault = "LIVE_BYTES=16000000\nFAULTS_UNDER=mimalloc\nFAIL_AFTER_MS=0\n";
+    bed.container.write(format!("/etc/churn/{number}"), fault, 0o644).unwrap();
+    let output = bed.succeeds(&start("tolerant", "--failure-budget 2"));
+    let told = format!("left out, since they failed and were put back: {faulty}");
+    assert!(stdout(&output).contains(&told), "{}", stdout(&output));
+    bed.assert_active(&units);
+    for unit in &units {
+        assert_eq!(bed.maps(unit).contains("libmimalloc"), unit != faulty, "{unit}");
+    }
 }
 
 /// The service that would be changed first.
