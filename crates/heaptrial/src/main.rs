@@ -21,7 +21,8 @@ use crate::options::GlobalOptions;
 /// Runs the same workload under several allocators and reports who needs how much memory.
 ///
 /// Exit codes: 0 done; 1 failed, also where a service failed or the run was interrupted; 2 usage;
-/// 3 refused and nothing changed; 130 ended by a second Ctrl-C.
+/// 3 refused and nothing changed; 4 inconclusive (a look) or paused (a rollout); 5 alerts stand (a watch);
+/// 130 ended by a second Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrial", version, max_term_width = 100)]
 struct Cli {

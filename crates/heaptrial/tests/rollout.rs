@@ -229,6 +229,17 @@ fn waves_stop_at_each_kind_of_fault_and_go_on_to_the_end() {
     assert!(stdout(&output).contains("nothing to do: 40 services run already"), "{}", stdout(&output));
     assert_eq!(complete.difference(&host.bed.snapshot()), Vec::<String>::new());
 
+    // So does resuming it; what somebody took away is told.
+    assert!(stdout(&host.resume()).contains("nothing to do"));
+    let drop_in = format!("/etc/systemd/system/{canary}.d/90-heaptrial.conf");
+    host.bed.container.ok(&["mv", &drop_in, "/root/aside"]);
+    let told = host.resume();
+    assert_eq!(told.status.code(), Some(3));
+    assert!(stderr(&told).contains(&canary), "{}", stderr(&told));
+    assert_eq!(host.status()["waves"][0]["in_force"], 0);
+    host.bed.container.ok(&["mv", "/root/aside", &drop_in]);
+    assert_eq!(complete.difference(&host.bed.snapshot()), Vec::<String>::new());
+
     // The trial's files are no longer what it wrote.
     let refused = host.bed.heaptrial("trial stop three-way --revert --yes");
     assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));

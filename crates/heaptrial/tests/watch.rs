@@ -150,7 +150,11 @@ fn what_changes_is_told_once_and_told_again_when_it_is_mended() {
     assert_eq!(check(&bed).0, 5);
     assert_eq!(told(&bed), [pair("raised", "new_service:churn@900.service")]);
     let fix = bed.succeeds("watch fix two-way");
-    assert!(stdout(&fix).contains("heaptrial rollout resume two-way"), "{}", stdout(&fix));
+    assert!(
+        stdout(&fix).contains("heaptrial rollout start two-way --arm jemalloc --services churn@"),
+        "{}",
+        stdout(&fix)
+    );
 
     // Mended.
     bed.container.ok(&["mv", "/root/library", &library]);

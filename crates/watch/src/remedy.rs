@@ -21,17 +21,22 @@ pub fn remedies(plan: &WatchPlan, alert: &Alert) -> Vec<String> {
         }
         AlertKind::DropIn => vec![
             format!("systemctl cat {service}"),
-            "# put the drop-in back, then:".to_owned(),
-            "systemctl daemon-reload".to_owned(),
-            format!("systemctl restart {service}"),
+            "# put the drop-in back and restart the service; where it is gone, a rollout writes it anew:"
+                .to_owned(),
+            bring(plan, &service),
         ],
-        AlertKind::NewService => vec![format!("heaptrial rollout resume {}", quoted(&plan.name))],
+        AlertKind::NewService => vec![bring(plan, &service)],
         AlertKind::Failures => vec![format!("journalctl -p warning -u {service}")],
         AlertKind::NoData => {
             vec!["systemctl status heaptrial-agent.service".to_owned(), format!("systemctl status {service}")]
         }
     };
     lines
+}
+
+/// The rollout that brings the arm to a service.
+fn bring(plan: &WatchPlan, service: &str) -> String {
+    format!("heaptrial rollout start {} --arm {} --services {service}", quoted(&plan.name), quoted(&plan.arm))
 }
 
 /// As one word of a shell.

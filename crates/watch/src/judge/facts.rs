@@ -28,8 +28,9 @@ fn newcomers(plan: &WatchPlan, seen: &Seen) -> Vec<Alert> {
         service: Some(service.clone()),
         text: format!("{service} matches {patterns} and has no treatment"),
         advice: format!(
-            "give it the drop-in of the others (`heaptrial rollout resume {name}` where a rollout brought it), or leave it as it is",
-            name = plan.name
+            "`heaptrial rollout start {name} --arm {arm} --services {service}` brings it, or leave it as it is",
+            name = plan.name,
+            arm = plan.arm
         ),
     };
     seen.newcomers.iter().map(alert).collect()

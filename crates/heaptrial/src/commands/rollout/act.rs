@@ -7,12 +7,13 @@ use clap::Args;
 use heaptrial_field::{Lock, Places, Stage, Trial, TrialStage, read_prepared, read_state};
 use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{HumanDuration, Pace, ServiceName, units};
-use heaptrial_rollout::{Rollout, RolloutPlan, pause as mark, read_plan};
+use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use serde_json::json;
 
 use super::carry_out::{carry_out, end_in_database};
 use super::observe::Watcher;
 use super::start::record;
+use super::status::lost;
 use crate::commands::trial::on_host::{self, Teller, failure_of, refuse_taken_over};
 use crate::exit::{Failure, GENERAL_FAILURE};
 use crate::options::GlobalOptions;
@@ -83,11 +84,40 @@ pub fn resume(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode,
     let places = Places::default();
     let plan = plan_of(&places, &options.rollout)?;
     refuse_taken_over(&places, &options.rollout)?;
+    if let Some(code) = nothing_to_do(&places, &options.rollout, &plan)? {
+        return Ok(code);
+    }
     let systemd = Systemd::connect().map_err(Failure::refused)?;
     let mut trial = Trial::open(&systemd, &places, &options.rollout, "resume").map_err(failure_of)?;
     let database = on_host::database(&places, global);
     record(&database, trial.prepared(), &[], "resume")?;
     carry_out(&mut trial, plan, &places, &database, global)
+}
+
+/// Of a rollout of which every wave has passed: says so, or which services have lost their treatment since.
+fn nothing_to_do(places: &Places, name: &str, plan: &RolloutPlan) -> Result<Option<ExitCode>, Failure> {
+    let state = read_state(places, name).map_err(failure_of)?;
+    let passed = Progress::of(&state, plan.waves.len()).current().is_none();
+    let all = plan
+        .waves
+        .iter()
+        .flatten()
+        .all(|service| state.services.get(service).is_some_and(|found| found.stage == Stage::Committed));
+    if state.stage != TrialStage::Stopped || !passed || !all {
+        return Ok(None);
+    }
+    let lost = lost(&state);
+    if lost.is_empty() {
+        println!("rollout {name}: complete, and every file is as it wrote it; nothing to do");
+        return Ok(Some(ExitCode::SUCCESS));
+    }
+    let files: Vec<String> = lost.iter().map(|(service, path)| format!("{service} ({path})")).collect();
+    Err(Failure::refused(format!(
+        "rollout `{name}` is complete, and somebody changed its files since: {}. Put them back, or start a new rollout, which brings the treatment to services that do not run it: `heaptrial rollout start {} --arm {}`",
+        files.join(", "),
+        plan.trial.as_deref().unwrap_or("TRIAL"),
+        plan.arm
+    )))
 }
 
 /// Puts services back.
@@ -134,6 +164,12 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         at_once: options.at_once.unwrap_or(planned.at_once),
         ..planned
     };
+    for watch in std::fs::read_dir(places.state.join("watches")).into_iter().flatten().flatten() {
+        let watch = watch.file_name().to_string_lossy().into_owned();
+        eprintln!(
+            "warning: the watch after `{watch}` will alert of what is put back now; `heaptrial watch stop {watch}` ends it"
+        );
+    }
     let database = on_host::database(&places, global);
     let mut teller = Teller::new(&database, name, changed.len());
     let interrupt = on_host::interrupt()?;

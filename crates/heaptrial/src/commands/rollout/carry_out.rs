@@ -64,7 +64,8 @@ fn told(name: &str, watched: &str, ending: &Ending, count: usize, waves: usize) 
     );
     match ending {
         Ending::Complete => format!(
-            "rollout {name}: {waves} waves passed, {} run what was measured; `heaptrial watch start {watched}` keeps an eye on them\n",
+            "rollout {name}: {} passed, {} run what was measured; `heaptrial watch start {watched}` keeps an eye on them\n",
+            heaptrial_model::units::counted(waves, "wave"),
             heaptrial_model::units::counted(count, "service")
         ),
         Ending::Paused => format!("rollout {name}: paused; {go_on}\n"),

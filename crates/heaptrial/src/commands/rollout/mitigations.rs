@@ -11,7 +11,7 @@ pub fn warnings(from: &[AllocatorSpec], to: &AllocatorSpec) -> Vec<String> {
     for old in from.iter().filter(|old| old.family != to.family || old.variants != to.variants) {
         let lost: Vec<String> = MITIGATIONS
             .iter()
-            .filter(|name| rank(old, name) > rank(to, name))
+            .filter(|name| has_more(old, to, name))
             .map(|name| name.replace('_', " "))
             .collect();
         if !lost.is_empty() {
@@ -24,13 +24,15 @@ pub fn warnings(from: &[AllocatorSpec], to: &AllocatorSpec) -> Vec<String> {
     warnings
 }
 
-/// How much there is of a mitigation; what is unknown counts as none.
-fn rank(spec: &AllocatorSpec, name: &str) -> u8 {
-    match cell(spec, name).map(|cell| cell.state) {
-        Some(MitigationState::Yes) => 2,
-        Some(MitigationState::Partial) => 1,
-        _ => 0,
-    }
+/// Whether a source says that one has more of a mitigation than the other. What is unknown is claimed of neither.
+fn has_more(one: &AllocatorSpec, other: &AllocatorSpec, name: &str) -> bool {
+    let rank = |spec: &AllocatorSpec| match cell(spec, name)?.state {
+        MitigationState::Yes => Some(2),
+        MitigationState::Partial => Some(1),
+        MitigationState::No => Some(0),
+        MitigationState::Unknown => None,
+    };
+    rank(one).zip(rank(other)).is_some_and(|(one, other)| one > other)
 }
 
 fn cell(spec: &AllocatorSpec, name: &str) -> Option<Mitigation> {

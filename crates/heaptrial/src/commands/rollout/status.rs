@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_field::{
-    Lock, Places, Prepared, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
+    FileState, Lock, Places, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared,
+    read_state, trials,
 };
-use heaptrial_model::units;
+use heaptrial_model::{ServiceName, units};
 use heaptrial_rollout::{Progress, RolloutPlan, WaveStage, paused, read_plan};
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ impl Status {
 
     fn is_well(&self) -> bool {
         let troubled = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
-        troubled == 0 && !matches!(self.word(), "stopped" | "cut short")
+        troubled == 0 && lost(&self.state).is_empty() && !matches!(self.word(), "stopped" | "cut short")
     }
 
     fn word(&self) -> &'static str {
@@ -95,8 +96,11 @@ impl Status {
 
     fn wave_counts(&self, wave: usize) -> (usize, usize) {
         let services = &self.plan.waves[wave];
+        let lost = lost(&self.state);
         let committed = services.iter().filter(|service| {
-            self.state.services.get(*service).is_some_and(|found| found.stage == Stage::Committed)
+            let found = self.state.services.get(*service);
+            found.is_some_and(|found| found.stage == Stage::Committed)
+                && lost.iter().all(|(lost, _)| lost != *service)
         });
         (committed.count(), services.len())
     }
@@ -128,6 +132,7 @@ impl Status {
             "already": self.plan.already,
             "restarts": self.state.restarts,
             "restart_budget": self.plan.limits.restarts,
+            "lost": lost(&self.state).into_iter().map(|(service, path)| json!({ "service": service, "file": path })).collect::<Vec<_>>(),
             "reasons": self.progress.reasons,
             "interrupted": self.state.interrupted,
             "services": self.state.services,
@@ -143,15 +148,17 @@ impl Status {
             _ => "; this build was NOT measured in a trial of this host\n".to_owned(),
         }
         .as_str();
+        let is_back = self.state.stage == TrialStage::Reverted;
         for (wave, stage) in self.progress.waves.iter().enumerate() {
             let (committed, services) = self.wave_counts(wave);
             text += &format!(
                 "  wave {}: {committed} of {} in force, {}\n",
                 wave + 1,
                 units::counted(services, "service"),
-                stage_word(*stage)
+                if is_back { "put back" } else { stage_word(*stage) }
             );
-            for line in self.progress.evidence[wave].iter().filter(|_| *stage == WaveStage::Passed) {
+            let passed = *stage == WaveStage::Passed && !is_back;
+            for line in self.progress.evidence[wave].iter().filter(|_| passed) {
                 text += &format!("    {line}\n");
             }
         }
@@ -165,8 +172,13 @@ impl Status {
         for reason in &self.progress.reasons {
             text += &format!("  {reason}\n");
         }
-        text +=
-            &format!("  {} of at most {} restarts made\n", self.state.restarts, self.plan.limits.restarts);
+        for (service, path) in lost(&self.state) {
+            text += &format!("  {service}: {path} is not what the rollout wrote\n");
+        }
+        text += &format!(
+            "  restarts since it was started or resumed last: {} of at most {}\n",
+            self.state.restarts, self.plan.limits.restarts
+        );
         if !matches!(self.word(), "complete" | "rolled back" | "in progress") {
             text += &format!(
                 "  `heaptrial rollout resume {name}` goes on, `heaptrial rollout rollback {name}` puts everything back\n"
@@ -174,6 +186,18 @@ impl Status {
         }
         text
     }
+}
+
+/// Services that have their treatment by the journal, and of which a file is not what was written.
+pub fn lost(state: &TrialState) -> Vec<(ServiceName, String)> {
+    let committed = state.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
+    let changed = |(service, found): (&ServiceName, &ServiceState)| {
+        let other = found.changes.iter().find(|change| {
+            FileState::read(&change.path).is_ok_and(|present| !present.is_same(&change.after))
+        })?;
+        Some((service.clone(), other.path.display().to_string()))
+    };
+    committed.filter_map(changed).collect()
 }
 
 fn stage_word(stage: WaveStage) -> &'static str {

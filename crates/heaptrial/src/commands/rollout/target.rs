@@ -58,7 +58,10 @@ pub fn of_trial(
     let arm = arms
         .iter()
         .find(|arm| arm.name == wanted)
+        // `mimalloc-2.0.9` is how one says `mimalloc@2.0.9`, which is what `trial new` names an arm.
+        .or_else(|| arms.iter().find(|arm| arm.name.replace('@', "-") == wanted))
         .ok_or_else(|| Failure::usage(format!("trial `{name}` has no arm `{wanted}`; it has {known}")))?;
+    let wanted = arm.name.as_str();
     if arm.treatment.allocator.is_none() {
         return Err(Failure::refused(format!(
             "arm `{wanted}` of trial `{name}` names no allocator, and services of other arms run another one: what all of them shall run cannot be told. Measure an arm that names it, such as allocator = \"glibc\""

@@ -47,6 +47,8 @@ fn list(places: &Places, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let mut damaged = false;
     for name in trials(places) {
         match (read_state(places, &name), read_prepared(places, &name)) {
+            // `heaptrial rollout status` tells of those.
+            (Ok(_), Ok(prepared)) if prepared.rollout.is_some() => {}
             (Ok(state), Ok(prepared)) => rows.push((name, state, prepared.services.len())),
             (Err(error), _) | (_, Err(error)) => {
                 eprintln!("{name}: {error}");
@@ -213,6 +215,9 @@ impl Status {
 
     /// The next look that was not taken, and the seconds until it is due.
     fn next_look(&self) -> Option<(usize, f64)> {
+        if self.row.as_ref().is_some_and(|row| row.ended_wall_us.is_some()) {
+            return None;
+        }
         let index = self.looks.len();
         let planned = self.prepared.plan.looks.get(index)?;
         Some((index + 1, planned.0.as_secs_f64() - self.elapsed_seconds()?))
