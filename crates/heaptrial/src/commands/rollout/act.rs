@@ -10,7 +10,7 @@ use heaptrial_model::{HumanDuration, Pace, ServiceName, units};
 use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use serde_json::json;
 
-use super::carry_out::{carry_out, end_in_database};
+use super::carry_out::carry_out;
 use super::observe::Watcher;
 use super::start::record;
 use super::status::lost;
@@ -175,7 +175,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
     let interrupt = on_host::interrupt()?;
     let (done, stuck, remaining) = match options.wave {
         None => {
-            end_in_database(&database, name);
+            on_host::end_in_database(&database, name);
             let halt = || on_host::interrupted(&interrupt);
             let outcome = trial.revert(pace, &mut teller, &halt).map_err(failure_of)?;
             (outcome.done, outcome.stuck, outcome.remaining)

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use heaptrial_field::{Places, Stage, Trial};
-use heaptrial_host::Instant;
 use heaptrial_rollout::{Ending, Rollout, RolloutPlan, pause};
-use heaptrial_store::Store;
 use serde_json::json;
 
 use super::observe::Watcher;
@@ -40,7 +38,7 @@ pub fn carry_out(
     let count = trial.state().count(Stage::Committed);
     let left_out: Vec<String> = trial.state().failed_now.iter().map(ToString::to_string).collect();
     if ending == Ending::Complete {
-        end_in_database(database, &name);
+        on_host::end_in_database(database, &name);
     }
     if global.json {
         println!("{:#}", as_json(&name, &ending));
@@ -107,18 +105,4 @@ fn as_json(name: &str, ending: &Ending) -> serde_json::Value {
         "reasons": reasons,
         "not_put_back": stuck,
     })
-}
-
-/// The agent need not sample the services of a rollout that is over.
-pub fn end_in_database(database: &Path, name: &str) {
-    let ended = Store::create(database).and_then(|mut store| {
-        let running = store.running_trials()?;
-        match running.iter().find(|record| record.plan.name == name) {
-            Some(record) => store.end_trial(record.id, Instant::now().wall_us, "completed"),
-            None => Ok(()),
-        }
-    });
-    if let Err(error) = ended {
-        eprintln!("warning: {error}; the rollout goes on in the database");
-    }
 }

@@ -99,6 +99,21 @@ pub fn refuse_taken_over(places: &Places, name: &str) -> Result<(), Failure> {
     }
 }
 
+/// Ends a trial or a rollout in the database, so that the agent need not sample it any more. One that was reverted
+/// before it was recorded has no row.
+pub fn end_in_database(database: &Path, name: &str) {
+    let ended = Store::create(database).and_then(|mut store| {
+        let running = store.running_trials()?;
+        match running.iter().find(|record| record.plan.name == name) {
+            Some(record) => store.end_trial(record.id, Moment::now().wall_us, "completed"),
+            None => Ok(()),
+        }
+    });
+    if let Err(error) = ended {
+        eprintln!("warning: {error}; `{name}` goes on in the database until the same command is repeated");
+    }
+}
+
 /// An error of the field as the exit code that it means.
 pub fn failure_of(error: FieldError) -> Failure {
     match error {

@@ -1,14 +1,11 @@
 //! `heaptrial trial stop`: ends a trial, and puts everything back if asked. Also what the dead man's timer runs.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_field::{FieldError, Places, Stage, Trial, TrialStage, read_prepared, read_state};
-use heaptrial_host::Instant;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{HumanDuration, Pace, units};
-use heaptrial_store::Store;
 
 use super::on_host::{self, Teller, failure_of};
 use crate::exit::{Failure, GENERAL_FAILURE};
@@ -75,7 +72,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let database = on_host::database(&places, global);
     if !options.revert {
         trial.end().map_err(failure_of)?;
-        end_in_database(&database, name);
+        on_host::end_in_database(&database, name);
         println!(
             "trial {name} has ended; `heaptrial report {name}` writes its report, `heaptrial trial stop {name} --revert` puts everything back"
         );
@@ -89,7 +86,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     };
     // What services do while they are put back is none of the trial's data.
     let mut teller = Teller::new(&database, name, changed);
-    end_in_database(&database, name);
+    on_host::end_in_database(&database, name);
     let interrupt = on_host::interrupt()?;
     let outcome =
         trial.revert(pace, &mut teller, &|| on_host::interrupted(&interrupt)).map_err(failure_of)?;
@@ -142,20 +139,4 @@ fn dry_run(name: &str, state: &heaptrial_field::TrialState, revert: bool) -> Res
     }
     println!("nothing was changed");
     Ok(ExitCode::SUCCESS)
-}
-
-/// A trial that was reverted before it was recorded has no row.
-fn end_in_database(database: &Path, name: &str) {
-    let ended = Store::create(database).and_then(|mut store| {
-        let running = store.running_trials()?;
-        match running.iter().find(|record| record.plan.name == name) {
-            Some(record) => store.end_trial(record.id, Instant::now().wall_us, "completed"),
-            None => Ok(()),
-        }
-    });
-    if let Err(error) = ended {
-        eprintln!(
-            "warning: {error}; the trial goes on in the database until `heaptrial trial stop {name}` is repeated"
-        );
-    }
 }
