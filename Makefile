@@ -1,17 +1,18 @@
-# The whole project: `make setup | demo | test | lint | bench | docs`.
+# The whole project: `make setup | demo | check | test | lint | bench | docs`.
 
 CARGO ?= cargo
 DEMO_DURATION ?= 5m
 DEMO_OPTIONS ?=
 DEMO_FIELD_INSTANCES ?= 10
 
-.PHONY: help setup setup-test build deb demo demo-field reliability test lint bench clean
+.PHONY: help setup setup-test build deb demo demo-field reliability check test lint bench clean
 
 help:
 	@echo "make setup   install what building and running needs (apt packages, a Rust toolchain)"
 	@echo "make demo    six real Tor relays on a private network for $(DEMO_DURATION), then the report"
 	@echo "make demo-field  a trial on real relays in a throw-away container: plan, start, look, revert, report"
-	@echo "make test    all tests"
+	@echo "make check   the tests that need no root, container, Tor or browser: what to run while working"
+	@echo "make test    all tests; tells which were skipped (HEAPTRIAL_REQUIRE_ALL=1: none may be)"
 	@echo "make deb     Heaptrial as a Debian package, in target/debian"
 	@echo "make lint    formatting, clippy, licences of dependencies"
 	@echo "make bench   benchmarks; see docs/benchmarks.md"
@@ -40,10 +41,13 @@ demo-field: setup-test build
 # The same tests as in `make test`, over every system call and a hundred power cuts.
 reliability: setup-test
 	$(CARGO) build --locked -p heaptrial --bins --examples
-	HEAPTRIAL_FAULT_WALK=all HEAPTRIAL_POWER_CUTS=100 $(CARGO) test --locked -p heaptrial --test field_faults -- --nocapture --test-threads 1
+	HEAPTRIAL_FAULT_WALK=all HEAPTRIAL_POWER_CUTS=100 $(CARGO) test --locked -p heaptrial --test field_faults -- --include-ignored --nocapture --test-threads 1
+
+check:
+	$(CARGO) test --locked --workspace
 
 test: setup-test
-	$(CARGO) test --locked --workspace
+	CARGO="$(CARGO)" scripts/test.sh --workspace
 
 lint: setup-test
 	$(CARGO) fmt --all --check

@@ -17,10 +17,10 @@ fn read(bytes: &[u8]) {
     let Ok((measurements, rows, _)) = read_memory(&contents, &timezone, first_day, &mut problems) else {
         return;
     };
-    let mut names = std::collections::HashSet::new();
+    let mut keys = std::collections::HashSet::new();
     for service in &measurements.services {
-        assert!(service.name.parse::<heaptrial_model::ServiceName>().is_ok(), "{}", service.name);
-        assert!(names.insert(&service.name), "{} twice", service.name);
+        assert!(service.nickname.parse::<heaptrial_model::ServiceName>().is_ok(), "{}", service.nickname);
+        assert!(keys.insert((&service.nickname, &service.server, &service.fingerprint)), "{service:?} twice");
         assert!(service.samples.windows(2).all(|pair| pair[0].wall_us < pair[1].wall_us));
         assert!(
             service.samples.iter().all(|sample| sample.rss_bytes > 0 && sample.rss_bytes <= i64::MAX as u64)

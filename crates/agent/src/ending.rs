@@ -1,14 +1,14 @@
 //! What the end of a life means, from what systemd and the kernel tell of it.
 
 use heaptrial_host::systemd::UnitStatus;
-use heaptrial_model::Ending;
+use heaptrial_model::{Ending, KnownEvent};
 
 /// How a life ended, for the ledger, and the event that tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) ending: Ending,
     /// Kind and text; `None` where a command has told already.
-    pub(crate) event: Option<(&'static str, String)>,
+    pub(crate) event: Option<(KnownEvent, String)>,
 }
 
 /// What is known beside the unit's state.
@@ -51,16 +51,16 @@ pub(crate) fn judge(status: &UnitStatus, known: Circumstances) -> Verdict {
     if known.oom || status.result == "oom-kill" {
         let ending = told.unwrap_or(Ending::Signaled(9));
         let text = format!("the kernel killed it for want of memory ({ending})");
-        return Verdict { ending: Ending::Signaled(9), event: Some(("oom_kill", text)) };
+        return Verdict { ending: Ending::Signaled(9), event: Some((KnownEvent::OomKill, text)) };
     }
     if known.by_timer {
         let text = "restarted by the trial's timer".to_owned();
-        return Verdict { ending: Ending::Planned, event: Some(("restart_planned", text)) };
+        return Verdict { ending: Ending::Planned, event: Some((KnownEvent::RestartPlanned, text)) };
     }
     if status.result != "success" {
         let ending = told.unwrap_or(Ending::Exited(-1));
         let text = format!("{ending}; systemd says `{}`", status.result);
-        return Verdict { ending, event: Some(("crash", text)) };
+        return Verdict { ending, event: Some((KnownEvent::Crash, text)) };
     }
     if known.older_than_trial {
         return Verdict { ending: Ending::Planned, event: None };
@@ -68,11 +68,11 @@ pub(crate) fn judge(status: &UnitStatus, known: Circumstances) -> Verdict {
     if told.is_none() && by_itself {
         let text =
             "ended by itself, and systemd started it anew before its exit code could be read".to_owned();
-        return Verdict { ending: Ending::Exited(-1), event: Some(("crash", text)) };
+        return Verdict { ending: Ending::Exited(-1), event: Some((KnownEvent::Crash, text)) };
     }
     let how = told.map_or(String::new(), |ending| format!(" ({ending})"));
     let text = format!("stopped or restarted by systemd, and no command of Heaptrial had announced it{how}");
-    Verdict { ending: Ending::Stopped, event: Some(("restart_unplanned", text)) }
+    Verdict { ending: Ending::Stopped, event: Some((KnownEvent::RestartUnplanned, text)) }
 }
 
 /// What it means that another main process was found than the one that ran when the agent ended. Of the circumstances
@@ -84,10 +84,10 @@ pub(crate) fn judge_missed(known: Circumstances) -> Verdict {
     if known.by_timer {
         let text =
             "restarted while the agent did not run, by the trial's timer as far as can be told".to_owned();
-        return Verdict { ending: Ending::Planned, event: Some(("restart_planned", text)) };
+        return Verdict { ending: Ending::Planned, event: Some((KnownEvent::RestartPlanned, text)) };
     }
     let text = "its main process was another one when the agent was started again".to_owned();
-    Verdict { ending: Ending::Stopped, event: Some(("restart_unplanned", text)) }
+    Verdict { ending: Ending::Stopped, event: Some((KnownEvent::RestartUnplanned, text)) }
 }
 
 #[cfg(test)]
@@ -108,9 +108,9 @@ mod tests {
         }
     }
 
-    fn judged(status: &UnitStatus, known: Circumstances) -> (Ending, &'static str) {
+    fn judged(status: &UnitStatus, known: Circumstances) -> (Ending, Option<KnownEvent>) {
         let verdict = judge(status, known);
-        (verdict.ending, verdict.event.map_or("", |event| event.0))
+        (verdict.ending, verdict.event.map(|event| event.0))
     }
 
     #[test]
@@ -122,19 +122,19 @@ mod tests {
         let old = Circumstances { older_than_trial: true, ..none };
         let again = Circumstances { restarts_before: 0, ..none };
         for (status, known, ending, kind) in [
-            (status("exit-code", 1, 3), none, Ending::Exited(3), "crash"),
-            (status("core-dump", 3, 11), none, Ending::Signaled(11), "crash"),
-            (status("oom-kill", 2, 9), none, Ending::Signaled(9), "oom_kill"),
+            (status("exit-code", 1, 3), none, Ending::Exited(3), Some(KnownEvent::Crash)),
+            (status("core-dump", 3, 11), none, Ending::Signaled(11), Some(KnownEvent::Crash)),
+            (status("oom-kill", 2, 9), none, Ending::Signaled(9), Some(KnownEvent::OomKill)),
             // Under cgroup v1 systemd does not know.
-            (status("signal", 2, 9), oom, Ending::Signaled(9), "oom_kill"),
-            (status("success", 1, 0), none, Ending::Stopped, "restart_unplanned"),
-            (status("success", 0, 0), none, Ending::Stopped, "restart_unplanned"),
-            (status("success", 0, 0), again, Ending::Exited(-1), "crash"),
-            (status("success", 1, 0), announced, Ending::Planned, ""),
-            (status("timeout", 2, 9), announced, Ending::Planned, ""),
-            (status("success", 2, 15), by_timer, Ending::Planned, "restart_planned"),
-            (status("success", 1, 0), old, Ending::Planned, ""),
-            (status("signal", 2, 6), old, Ending::Signaled(6), "crash"),
+            (status("signal", 2, 9), oom, Ending::Signaled(9), Some(KnownEvent::OomKill)),
+            (status("success", 1, 0), none, Ending::Stopped, Some(KnownEvent::RestartUnplanned)),
+            (status("success", 0, 0), none, Ending::Stopped, Some(KnownEvent::RestartUnplanned)),
+            (status("success", 0, 0), again, Ending::Exited(-1), Some(KnownEvent::Crash)),
+            (status("success", 1, 0), announced, Ending::Planned, None),
+            (status("timeout", 2, 9), announced, Ending::Planned, None),
+            (status("success", 2, 15), by_timer, Ending::Planned, Some(KnownEvent::RestartPlanned)),
+            (status("success", 1, 0), old, Ending::Planned, None),
+            (status("signal", 2, 6), old, Ending::Signaled(6), Some(KnownEvent::Crash)),
         ] {
             assert_eq!(judged(&status, known), (ending, kind), "{status:?} {known:?}");
         }

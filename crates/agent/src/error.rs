@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use heaptrial_host::HostError;
 use heaptrial_host::systemd::SystemdError;
+use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 
 /// Why the agent cannot start, or had to end.
@@ -50,4 +51,16 @@ pub enum AgentError {
         /// Why it failed.
         source: std::io::Error,
     },
+}
+
+impl Classified for AgentError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Store(error) => error.class(),
+            Self::Running { .. } | Self::Systemd(_) => ErrorClass::Refused,
+            Self::Host(_) | Self::File { .. } | Self::Metrics { .. } | Self::System { .. } => {
+                ErrorClass::Failed
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use heaptrial_host::Instant;
-use heaptrial_model::{Arm, Metric, ServiceName, Treatment};
+use heaptrial_model::{Arm, Metric, ServiceName, Treatment, TrialKind};
 use heaptrial_store::{NewService, NewTrial, StoreError};
 
 use crate::session::Session;
@@ -58,7 +58,7 @@ impl Session {
         }
         let trial = NewTrial {
             name: NAME.into(),
-            kind: "host".into(),
+            kind: TrialKind::Host,
             boot_id: self.boot_id.clone(),
             host_facts: self.host_facts.clone(),
             metric: Metric::Rss,
@@ -127,17 +127,17 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use super::ServiceName;
+    use super::{ServiceName, TrialKind};
     use crate::testing::{Fixture, UNIT, hours_ago};
 
     #[test]
     fn services_of_the_host_that_are_gone_are_forgotten() {
         let name: ServiceName = UNIT.parse().unwrap();
         for (kind, runs, listed, kept) in [
-            ("host", false, false, false),
-            ("host", false, true, true),
-            ("host", true, false, true),
-            ("field", false, false, true),
+            (TrialKind::Host, false, false, false),
+            (TrialKind::Host, false, true, true),
+            (TrialKind::Host, true, false, true),
+            (TrialKind::Field, false, false, true),
         ] {
             let mut fixture = Fixture::new();
             fixture.session.config.host_patterns = vec!["heaptrial-test-*".into()];

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use heaptrial_model::{Ending, Identity};
+use heaptrial_model::{Ending, Identity, KnownEvent};
 use heaptrial_store::{Store, StoreError};
 
 /// What waits for a database that cannot be written to, at most; later ones are dropped and counted.
@@ -12,7 +12,7 @@ const PENDING_MOST: usize = 10_000;
 #[derive(Debug)]
 pub(crate) enum Write {
     /// An event.
-    Event { trial_id: i64, service_id: Option<i64>, wall_us: i64, kind: &'static str, text: String },
+    Event { trial_id: i64, service_id: Option<i64>, wall_us: i64, kind: KnownEvent, text: String },
     /// The end of a life.
     EndLife { life_id: i64, at: (i64, i64), ending: Ending },
     /// What was found of a life.
@@ -78,7 +78,7 @@ impl Ledger {
 fn apply(store: &mut Store, write: &Write) -> Result<(), StoreError> {
     match write {
         Write::Event { trial_id, service_id, wall_us, kind, text } => {
-            store.add_event(*trial_id, *service_id, *wall_us, kind, text)
+            store.add_event(*trial_id, *service_id, *wall_us, *kind, text)
         }
         Write::EndLife { life_id, at, ending } => store.end_life(*life_id, *at, ending),
         Write::Identity { life_id, identity, contamination } => {

@@ -22,6 +22,7 @@ mod testing;
 mod tick;
 mod trials;
 mod unit_file;
+mod unread;
 mod upkeep;
 mod watched;
 

@@ -2,7 +2,7 @@
 
 use heaptrial_host::Instant;
 use heaptrial_host::systemd::UnitStatus;
-use heaptrial_model::ServiceName;
+use heaptrial_model::{KnownEvent, ServiceName};
 
 use crate::ending::{Circumstances, Verdict, is_after, judge, judge_missed};
 use crate::ledger::Write;
@@ -105,12 +105,12 @@ impl Session {
             watched.told_down = true;
             let text =
                 format!("has no main process; systemd says {} ({})", status.active_state, status.sub_state);
-            self.tell(name, now.wall_us, "service_down", &text);
+            self.tell(name, now.wall_us, KnownEvent::ServiceDown, &text);
         }
     }
 
     /// An event of a service, in each of its trials.
-    pub(crate) fn tell(&mut self, name: &ServiceName, wall_us: i64, kind: &'static str, text: &str) {
+    pub(crate) fn tell(&mut self, name: &ServiceName, wall_us: i64, kind: KnownEvent, text: &str) {
         let Some(watched) = self.watched.get(name) else { return };
         for seat in &watched.seats {
             self.ledger.submit(Write::Event {
@@ -129,7 +129,8 @@ impl Session {
         let Some(watched) = self.watched.get_mut(name) else { return };
         let Some(ended) = watched.ended.take() else { return };
         for seat in &mut watched.seats {
-            let announced = self.ledger.store.last_event(seat.service_id, "restart_planned").ok().flatten();
+            let announced =
+                self.ledger.store.last_event(seat.service_id, KnownEvent::RestartPlanned).ok().flatten();
             let known = Circumstances {
                 oom: ended.oom,
                 announced: announced
@@ -239,7 +240,7 @@ impl Session {
             let Ok(open) = self.ledger.store.open_lives(seat.service_id) else { continue };
             for life in open.into_iter().filter(|life| Some(life.id) != seat.life_id) {
                 let announced =
-                    self.ledger.store.last_event(seat.service_id, "restart_planned").ok().flatten();
+                    self.ledger.store.last_event(seat.service_id, KnownEvent::RestartPlanned).ok().flatten();
                 let known = Circumstances {
                     announced: announced
                         .is_some_and(|at| is_of_life(at, life.started_wall_us, next_us + START_US)),
@@ -273,16 +274,16 @@ fn is_of_life(announced_us: i64, started_us: i64, ended_us: i64) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use heaptrial_model::Ending;
+    use heaptrial_model::{Ending, EventKind, TrialKind};
 
     use super::*;
     use crate::testing::{Fixture, HOUR_US, hours_ago};
 
     /// The ending of a life that another one took the place of, an hour ago while no agent ran, and the events.
-    fn missed(timer: bool, announced: bool, contamination: Option<&str>) -> (Ending, Vec<String>) {
+    fn missed(timer: bool, announced: bool, contamination: Option<&str>) -> (Ending, Vec<EventKind>) {
         let mut fixture = Fixture::new();
         let timer = timer.then_some(Duration::from_secs(48 * 3600));
-        let (trial, service) = fixture.begin("field", timer, hours_ago(10));
+        let (trial, service) = fixture.begin(TrialKind::Field, timer, hours_ago(10));
         fixture.earlier_life(service, hours_ago(9), contamination);
         let next = hours_ago(1);
         let mut told = 0;
@@ -290,7 +291,7 @@ mod tests {
             // Minutes before the restart, and more than an hour before the agent is back.
             let at = next.wall_us - HOUR_US / 20;
             let store = &mut fixture.session.ledger.store;
-            store.add_event(trial, Some(service), at, "restart_planned", "for a test").unwrap();
+            store.add_event(trial, Some(service), at, KnownEvent::RestartPlanned, "for a test").unwrap();
             told = 1;
         }
         fixture.session.refresh_trials();
@@ -307,8 +308,8 @@ mod tests {
 
     #[test]
     fn a_restart_that_was_missed_is_told_as_what_it_was() {
-        assert_eq!(missed(false, false, None), (Ending::Stopped, vec!["restart_unplanned".to_owned()]));
-        assert_eq!(missed(true, false, None), (Ending::Planned, vec!["restart_planned".to_owned()]));
+        assert_eq!(missed(false, false, None), (Ending::Stopped, vec![KnownEvent::RestartUnplanned.into()]));
+        assert_eq!(missed(true, false, None), (Ending::Planned, vec![KnownEvent::RestartPlanned.into()]));
         assert_eq!(missed(false, true, None), (Ending::Planned, vec![]));
         assert_eq!(missed(false, false, Some(OLDER)), (Ending::Planned, vec![]));
     }
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn a_life_is_no_older_than_its_trial_because_the_clock_was_set() {
         let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin("field", None, hours_ago(3));
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
         fixture.session.refresh_trials();
         let mut started = hours_ago(2);
         // As it looks after the clock was set back by six hours.
@@ -328,8 +329,8 @@ mod tests {
     #[test]
     fn a_life_that_began_before_a_watch_is_its_own() {
         let mut fixture = Fixture::new();
-        let (trial, _) = fixture.begin("field", None, hours_ago(3));
-        let (watch, _) = fixture.begin("watch", None, hours_ago(3));
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        let (watch, _) = fixture.begin(TrialKind::Watch, None, hours_ago(3));
         fixture.session.refresh_trials();
         fixture.find_main(hours_ago(5));
         assert_eq!(fixture.lives(trial)[0].contamination.as_deref(), Some(OLDER));
@@ -340,13 +341,13 @@ mod tests {
     fn a_service_goes_to_a_trial_and_comes_back_without_a_false_restart() {
         let mut fixture = Fixture::new();
         fixture.session.config.host_patterns = vec!["heaptrial-test-*".into()];
-        let (of_host, host_service) = fixture.begin("host", None, hours_ago(5));
+        let (of_host, host_service) = fixture.begin(TrialKind::Host, None, hours_ago(5));
         fixture.session.refresh_trials();
         let started = hours_ago(4);
         fixture.find_main(started);
         assert_eq!(fixture.lives(of_host)[0].ending, None);
 
-        let (trial, _) = fixture.begin("field", None, hours_ago(3));
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
         fixture.session.refresh_trials();
         let life = &fixture.lives(of_host)[0];
         assert_eq!(life.ending, Some(Ending::Planned));

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use heaptrial_host::{HostRoot, Instant, Process};
-use heaptrial_model::{LifeKey, ServiceName};
-use heaptrial_tor::relay::{Relay, RelayReadings};
+use heaptrial_model::{KnownEvent, LifeKey, ServiceName, TorFlag};
+use heaptrial_relay::{Relay, RelayReadings, TorError};
 
 use crate::session::{Session, Wake};
 
@@ -18,18 +18,9 @@ const EVERY_US: i64 = 600_000_000;
 const AGAIN_US: i64 = 20_000_000;
 /// No connection and no answer may take longer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Flags that bear on how much work a relay gets.
-const FLAGS: [(&str, &str); 6] = [
-    ("Guard", "tor_flag_guard"),
-    ("Stable", "tor_flag_stable"),
-    ("Fast", "tor_flag_fast"),
-    ("HSDir", "tor_flag_hsdir"),
-    ("Exit", "tor_flag_exit"),
-    ("V2Dir", "tor_flag_v2dir"),
-];
 
 /// What a relay said, or why it did not.
-type Told = Result<RelayReadings, String>;
+type Told = Result<RelayReadings, TorError>;
 
 /// The thread.
 #[derive(Debug)]
@@ -84,14 +75,14 @@ fn ask(root: &HostRoot, known: &mut Known, name: &ServiceName, key: &LifeKey) ->
         }
         let relay = match Relay::of_command(root, &words, None) {
             Some(Ok(relay)) => Some(relay),
-            Some(Err(error)) => return Some(Err(error.to_string())),
+            Some(Err(error)) => return Some(Err(error)),
             None => None,
         };
         known.insert(name.clone(), (key.clone(), relay));
     }
     let (_, relay) = known.get(name)?;
     let relay = relay.as_ref()?;
-    Some(relay.readings(PATIENCE).map_err(|error| error.to_string()))
+    Some(relay.readings(PATIENCE))
 }
 
 impl Session {
@@ -141,7 +132,7 @@ impl Session {
                         }
                         2 => {
                             let text = format!("the relay does not tell its work: {why}");
-                            self.tell(&name, Instant::now().wall_us, "relay_silent", &text);
+                            self.tell(&name, Instant::now().wall_us, KnownEvent::RelaySilent, &text);
                         }
                         _ => {}
                     }
@@ -162,8 +153,8 @@ fn values(readings: &RelayReadings) -> Vec<(&'static str, f64)> {
     ];
     let counts = counts.into_iter().filter_map(|(name, value)| Some((name, value? as f64)));
     let flags = readings.flags.iter().flat_map(|flags| {
-        let has = |flag: &str| if flags.iter().any(|own| own == flag) { 1.0 } else { 0.0 };
-        FLAGS.iter().map(move |(flag, name)| (*name, has(flag)))
+        let has = |flag: &TorFlag| if flags.contains(flag) { 1.0 } else { 0.0 };
+        TorFlag::ALL.iter().map(move |flag| (flag.observation(), has(flag)))
     });
     counts.chain(flags).collect()
 }
@@ -176,7 +167,7 @@ mod tests {
     fn what_is_not_told_is_no_zero() {
         let readings = RelayReadings {
             read_bytes: Some(7),
-            flags: Some(vec!["Fast".into(), "Guard".into()]),
+            flags: Some([TorFlag::Fast, TorFlag::Guard].into()),
             ..RelayReadings::default()
         };
         let found: HashMap<_, _> = values(&readings).into_iter().collect();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use heaptrial_host::Instant;
-use heaptrial_model::{Arm, HumanDuration, LifeKey, Metric, ServiceName, Treatment};
-use heaptrial_store::{EventRecord, LifeRecord, NewService, NewTrial};
+use heaptrial_model::{Arm, HumanDuration, LifeKey, Metric, ServiceName, Treatment, TrialKind};
+use heaptrial_store::{EventRecord, LifeRecord, NewService, NewTrial, TickInput};
 
 use crate::Config;
 use crate::session::Session;
@@ -29,14 +29,14 @@ impl Fixture {
     /// Begins a trial with the one service; gives the row ids of both.
     pub(crate) fn begin(
         &mut self,
-        kind: &str,
+        kind: TrialKind,
         restart_every: Option<Duration>,
         start: Instant,
     ) -> (i64, i64) {
         let treatment = Treatment { restart_every: restart_every.map(HumanDuration), ..Treatment::default() };
         let trial = NewTrial {
-            name: kind.into(),
-            kind: kind.into(),
+            name: kind.to_string(),
+            kind,
             boot_id: self.session.boot_id.clone(),
             host_facts: serde_json::json!({}),
             metric: Metric::Rss,
@@ -59,6 +59,15 @@ impl Fixture {
         let store = &mut self.session.ledger.store;
         let trial = store.begin_field_trial(&trial, &[None], &[service]).unwrap();
         (trial, store.services(trial).unwrap()[0].id)
+    }
+
+    /// A tick of another boot, so many milliseconds ago by the wall clock.
+    pub(crate) fn tick_of_other_boot(&mut self, trial: i64, boot_id: &str, ago_ms: i64) {
+        let store = &mut self.session.ledger.store;
+        let host_id = store.add_host(boot_id, &serde_json::json!({})).unwrap();
+        let wall_us = Instant::now().wall_us - ago_ms * 1000;
+        let tick = TickInput { wall_us, boottime_us: 7, host_id: Some(host_id), ..TickInput::default() };
+        store.write_tick(trial, &tick).unwrap();
     }
 
     /// A life of this boot that the agent saw before it was started anew.

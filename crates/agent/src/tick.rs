@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use heaptrial_host::{Instant, ProcessTree, SlowBudget, TickCost};
-use heaptrial_model::{Sample, ServiceName, SlowSample};
+use heaptrial_model::{KnownEvent, Sample, ServiceName, SlowSample};
 use heaptrial_store::{LastTick, TickInput};
 
 use crate::clock::human;
@@ -13,9 +13,7 @@ use crate::metrics::{ServiceLine, Snapshot};
 use crate::own::OwnCost;
 use crate::session::Session;
 use crate::trials::Lost;
-
-/// From the beginning of a trial to its first tick, at most.
-const TAKEN_UP_US: i64 = 10_000_000;
+use crate::unread;
 
 /// The state of ticks.
 #[derive(Debug)]
@@ -90,7 +88,7 @@ impl Session {
                 trial_id: trial.id,
                 service_id: None,
                 wall_us: now.wall_us,
-                kind: "clock_jump",
+                kind: KnownEvent::ClockJump,
                 text: text.clone(),
             });
         }
@@ -124,7 +122,7 @@ impl Session {
         }
         for name in killed {
             let text = "the kernel killed a process of it for want of memory; its main process lives on";
-            self.tell(&name, Instant::now().wall_us, "oom_kill", text);
+            self.tell(&name, Instant::now().wall_us, KnownEvent::OomKill, text);
         }
         readings.slow = self.read_slow();
         readings
@@ -151,6 +149,7 @@ impl Session {
             wall_us: now.wall_us,
             boottime_us: now.boottime_us,
             host_id: Some(self.host_id),
+            events: unread::events(trial, &self.boot_id, now, self.ticking.interval_us),
             ..TickInput::default()
         };
         let life_of = |name: &ServiceName| {
@@ -179,40 +178,16 @@ impl Session {
             lost.ticks += 1;
             return self.ledger.tell(&error);
         }
-        let now = LastTick {
+        trial.last = Some(LastTick {
             sequence: tick.sequence,
             wall_us: tick.wall_us,
             boottime_us: tick.boottime_us,
             host_id: tick.host_id,
-        };
-        let before = trial.last.replace(now);
-        let begun = std::mem::replace(&mut trial.begun, true);
-        let lost = trial.lost.take();
+        });
+        trial.earlier_boot = None;
+        trial.begun = true;
+        trial.lost = None;
         trial.next_sequence += 1;
-        let gap_us = match before {
-            Some(before) if before.host_id == now.host_id => now.boottime_us - before.boottime_us,
-            // The boot clock of another boot tells nothing.
-            Some(before) => now.wall_us - before.wall_us,
-            None => now.wall_us - trial.started_wall_us,
-        };
-        let usual_us = self.ticking.interval_us * 5 / 2;
-        // A trial that begins is taken up within some seconds.
-        let usual_us = if before.is_some() { usual_us } else { usual_us.max(TAKEN_UP_US) };
-        if lost.is_none() && gap_us < usual_us {
-            return;
-        }
-        let why = match (lost, begun, before) {
-            (Some(lost), ..) => format!("{} ticks could not be written: {}", lost.ticks, lost.why),
-            (None, true, _) => "the host was suspended, or too busy for the agent to run".to_owned(),
-            (None, false, None) => "the agent did not run when the trial began".to_owned(),
-            (None, false, Some(before)) if before.host_id == now.host_id => {
-                "the agent did not run".to_owned()
-            }
-            (None, false, Some(_)) => "the host was started anew meanwhile".to_owned(),
-        };
-        let (trial_id, wall_us) = (trial.id, now.wall_us);
-        let text = format!("no sample was taken for {}: {why}", human(gap_us));
-        self.ledger.submit(Write::Event { trial_id, service_id: None, wall_us, kind: "gap", text });
     }
 
     fn snapshot(&self, rss_bytes: u64, cost: TickCost, now: Instant) -> Snapshot {

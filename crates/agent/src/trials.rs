@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use heaptrial_allocator::Expected;
 use heaptrial_host::Instant;
-use heaptrial_model::{Ending, LifeKey, ServiceName};
+use heaptrial_model::{Ending, ServiceName, TrialKind};
 use heaptrial_store::{LastTick, LifeRecord, StoreError, TrialRecord};
 
 use crate::clock::TrialStart;
@@ -21,6 +21,8 @@ pub(crate) struct Trial {
     pub(crate) started_wall_us: i64,
     pub(crate) next_sequence: i64,
     pub(crate) last: Option<LastTick>,
+    /// The boot of the last tick, until there is one of this boot.
+    pub(crate) earlier_boot: Option<String>,
     /// Whether this agent has written a tick of it.
     pub(crate) begun: bool,
     pub(crate) lost: Option<Lost>,
@@ -56,7 +58,7 @@ impl Session {
         for record in running {
             let known = self.trials.iter().any(|trial| trial.id == record.id);
             // Services of the host are looked for only where that is asked for.
-            let wanted = record.plan.kind != "host" || !self.config.host_patterns.is_empty();
+            let wanted = record.plan.kind != TrialKind::Host || !self.config.host_patterns.is_empty();
             if !known && wanted {
                 match self.take_up(&record) {
                     Ok(()) => taken_up = true,
@@ -88,11 +90,12 @@ impl Session {
 
     fn take_up(&mut self, record: &TrialRecord) -> Result<(), StoreError> {
         let now = Instant::now();
-        let of_host = record.plan.kind == "host";
+        let of_host = record.plan.kind == TrialKind::Host;
         // A watch begins with the lives that run under the treatment already.
-        let begins_anew = !matches!(record.plan.kind.as_str(), "host" | "watch");
+        let begins_anew = record.plan.kind.treats_services();
         let start = TrialStart::of(&record.plan);
         let last = self.ledger.store.last_tick(record.id)?;
+        let boot = self.ledger.store.last_boot(record.id)?;
         let arms: HashMap<i64, _> =
             self.ledger.store.arms(record.id)?.into_iter().map(|arm| (arm.id, arm)).collect();
         let services = self.ledger.store.services(record.id)?;
@@ -100,7 +103,7 @@ impl Session {
         for life in self.ledger.store.lives(record.id)? {
             lives.entry(life.service_id).or_default().push(life);
         }
-        self.end_lives_of_other_boots(record, last, lives.values().flatten());
+        self.end_lives_of_other_boots(lives.values().flatten());
         for service in services {
             let Ok(name) = service.name.parse() else {
                 eprintln!("trial {}: `{}` is no name of a unit", record.plan.name, service.name);
@@ -142,6 +145,7 @@ impl Session {
             started_wall_us: record.plan.started_wall_us,
             next_sequence: last.map_or(0, |tick| tick.sequence + 1),
             last,
+            earlier_boot: boot.filter(|boot| *boot != self.boot_id),
             begun: false,
             lost: None,
         });
@@ -185,37 +189,15 @@ impl Session {
     }
 
     /// A life cannot outlive a boot: what the ledger still holds as alive from an earlier one ended with it.
-    fn end_lives_of_other_boots<'a>(
-        &mut self,
-        record: &TrialRecord,
-        last: Option<LastTick>,
-        lives: impl Iterator<Item = &'a LifeRecord>,
-    ) {
-        let of_this_boot = |key: &LifeKey| key.boot_id == self.boot_id;
-        let open: Vec<&LifeRecord> = lives
-            .filter(|life| life.ending.is_none() && life.key.as_ref().is_some_and(|key| !of_this_boot(key)))
-            .collect();
-        if open.is_empty() {
-            return;
-        }
-        for life in &open {
+    fn end_lives_of_other_boots<'a>(&mut self, lives: impl Iterator<Item = &'a LifeRecord>) {
+        let of_other_boot = |life: &&LifeRecord| {
+            life.ending.is_none() && life.key.as_ref().is_some_and(|key| key.boot_id != self.boot_id)
+        };
+        let open: Vec<&LifeRecord> = lives.filter(of_other_boot).collect();
+        for life in open {
             let at = self.last_seen(life);
             self.ledger.submit(Write::EndLife { life_id: life.id, at, ending: Ending::Interrupted });
         }
-        let now = Instant::now();
-        let since = last.map_or(record.plan.started_wall_us, |tick| tick.wall_us);
-        let text = format!(
-            "the host was started anew; {} lives ended with it, and the last sample before was taken {} earlier",
-            open.len(),
-            crate::clock::human(now.wall_us - since)
-        );
-        self.ledger.submit(Write::Event {
-            trial_id: record.id,
-            service_id: None,
-            wall_us: now.wall_us,
-            kind: "reboot",
-            text,
-        });
     }
 
     /// When a life was sampled last, on both clocks; its start if it never was.

@@ -2,7 +2,7 @@
 
 use heaptrial_allocator::prove;
 use heaptrial_host::Instant;
-use heaptrial_model::{Identity, ServiceName};
+use heaptrial_model::{Identity, KnownEvent, ServiceName};
 use heaptrial_store::RollupHorizon;
 
 use crate::clock::micros;
@@ -148,7 +148,7 @@ impl Session {
                 watched.seats.iter_mut().for_each(|seat| seat.settled = false);
                 // One that has just begun was a script that became the program.
                 if age_us >= 2 * STARTING_US {
-                    self.tell(&name, now.wall_us, "identity_change", &text);
+                    self.tell(&name, now.wall_us, KnownEvent::IdentityChange, &text);
                 }
             }
         }
@@ -168,8 +168,8 @@ impl Session {
             _ => None,
         };
         let (kind, what) = match allocator {
-            Some(path) if replaced.contains(&path) => ("allocator_replaced", "its allocator's file"),
-            _ => ("file_replaced", "a file of its code"),
+            Some(path) if replaced.contains(&path) => (KnownEvent::AllocatorReplaced, "its allocator's file"),
+            _ => (KnownEvent::FileReplaced, "a file of its code"),
         };
         let text = format!(
             "{what} was removed or replaced on disk while it runs on with the old one, so its next life may run something else: {}",
@@ -217,12 +217,12 @@ impl Session {
             let contamination = match &fault {
                 Some(fault) if seat.of_host => {
                     if identity.is_some() {
-                        event("identity_change", fault);
+                        event(KnownEvent::IdentityChange, fault);
                     }
                     None
                 }
                 Some(fault) if !seat.older_than_trial => {
-                    event("contaminated", fault);
+                    event(KnownEvent::Contaminated, fault);
                     Some(fault.clone())
                 }
                 _ => None,

@@ -9,6 +9,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use heaptrial_model::{Classified, ErrorClass};
+
 use crate::digest;
 use crate::manifest::{Manifest, object_name};
 use rustix::fs::FlockOperation;
@@ -55,6 +57,12 @@ pub enum CacheError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl Classified for CacheError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Failed
+    }
 }
 
 /// What the cache holds for a spec.

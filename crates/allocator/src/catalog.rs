@@ -369,6 +369,8 @@ mod tests {
     #[test]
     fn the_builtin_catalog_is_consistent() {
         let catalog = Catalog::parse(include_str!("../catalog.toml")).unwrap();
+        let named: BTreeSet<&str> = catalog.families().map(|family| family.name.as_str()).collect();
+        assert_eq!(named, BTreeSet::from(heaptrial_model::FAMILIES));
         let mut names = BTreeSet::new();
         for family in catalog.families() {
             assert!(names.insert(&family.name), "{} occurs twice", family.name);

@@ -1,6 +1,5 @@
 //! SHA-256 of files, in hexadecimal.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -14,7 +13,7 @@ pub fn of_file(path: &Path) -> io::Result<String> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(hexadecimal(&hasher.finalize())),
+            0 => return Ok(hex::encode(hasher.finalize())),
             length => hasher.update(&buffer[..length]),
         }
     }
@@ -22,16 +21,7 @@ pub fn of_file(path: &Path) -> io::Result<String> {
 
 /// The digest of bytes in memory.
 pub fn of_bytes(bytes: &[u8]) -> String {
-    hexadecimal(&Sha256::digest(bytes))
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(Sha256::digest(bytes))
 }
 
 #[cfg(test)]

@@ -12,8 +12,6 @@ use heaptrial_model::Version;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, Sym as _};
 use object::{Endianness, ReadCache, ReadRef, elf};
 
-use crate::digest;
-
 pub use facts::{Examiner, ObjectFacts, examine_object};
 pub use needed::{NeededFile, needed_files};
 
@@ -168,7 +166,7 @@ impl<'d> Elf<'d> {
             let mut notes = segment.notes(self.endian, self.data).ok()??;
             while let Ok(Some(note)) = notes.next() {
                 if note.name() == elf::ELF_NOTE_GNU && note.n_type(self.endian) == elf::NT_GNU_BUILD_ID {
-                    return Some(digest::hexadecimal(note.desc()));
+                    return Some(hex::encode(note.desc()));
                 }
             }
             None

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use heaptrial_model::{AllocatorSpec, FactorialDesign, Setting, SettingLevel, Version};
+use heaptrial_model::{
+    AllocatorSpec, Classified, ErrorClass, FactorialDesign, Setting, SettingLevel, Version,
+};
 use serde::Serialize;
 
 use crate::catalog::{Catalog, Family, SettingEntry};
@@ -69,6 +71,12 @@ pub enum FactorialError {
         /// Settings whose defaults differ.
         others: Vec<String>,
     },
+}
+
+impl Classified for FactorialError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Usage
+    }
 }
 
 fn differing(others: &[String]) -> String {

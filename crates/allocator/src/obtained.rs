@@ -11,6 +11,9 @@ use crate::licence::LicenceText;
 use crate::provenance::Provenance;
 use crate::verify::Verification;
 
+/// Digits of a digest that tell builds of one version apart.
+const SHORT_DIGEST: usize = 12;
+
 /// An obtained and verified allocator.
 #[derive(Debug, Clone, Serialize)]
 pub struct Obtained {
@@ -60,6 +63,18 @@ impl Obtained {
         };
         application.env.extend(self.settings.iter().cloned());
         application
+    }
+
+    /// Where its library is installed below a folder: a folder for each build, so that builds of one version never
+    /// replace each other.
+    pub fn installed_below(&self, folder: &Path) -> PathBuf {
+        let spec = &self.spec;
+        let version = self.version.as_ref().map_or(String::new(), |version| format!("-{version}"));
+        let variants: String = spec.variants.iter().map(|variant| format!("+{variant}")).collect();
+        let digest = &self.sha256[..SHORT_DIGEST.min(self.sha256.len())];
+        let build = format!("{}{version}{variants}-{digest}", spec.family);
+        let file = self.library.as_ref().and_then(|path| path.file_name()).unwrap_or_default();
+        folder.join(build).join(file)
     }
 
     /// The file that holds its `malloc`, where it is not the host's C library.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use heaptrial_model::{AllocatorSpec, Setting, Version};
+use heaptrial_model::{AllocatorSpec, Classified, ErrorClass, Setting, Version};
 
 use crate::catalog::{Catalog, Family, Release, SettingEntry, SettingKind, Variant};
 
@@ -109,6 +109,12 @@ pub enum ResolveError {
         /// What it should be.
         expected: String,
     },
+}
+
+impl Classified for ResolveError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Usage
+    }
 }
 
 fn suggestion(near: &Option<String>) -> String {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use heaptrial_model::Version;
+use heaptrial_model::{Classified, ErrorClass, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::application::Application;
@@ -113,6 +113,12 @@ pub enum VerifyError {
         /// What it said.
         message: String,
     },
+}
+
+impl Classified for VerifyError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
 }
 
 fn said(stderr: &str) -> String {

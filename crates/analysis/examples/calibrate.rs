@@ -1,6 +1,6 @@
 //! The procedure on simulated fleets: how often it is right. Prints Markdown tables for `docs/statistics/calibration.md`.
 //!
-//! `calibrate [FLEETS] [SEED]`: fleets per scenario (1000), seed (1).
+//! `calibrate [FLEETS] [SEED] [SECTION]`: fleets per scenario (1000), seed (1), one section (all).
 
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
@@ -22,11 +22,12 @@ fn main() {
         "{fleets} fleets per scenario, seed {seed}; shares in percent with their Monte Carlo standard errors."
     );
     type Section = fn(u32, u64);
-    let sections: [(&str, Section); 6] = [
+    let sections: [(&str, Section); 7] = [
         ("none", no_effect),
         ("ratio", true_ratio),
         ("growth", growth),
         ("verdict", verdicts),
+        ("minority", minority),
         ("oddity", oddities),
         ("clean", clean),
     ];
@@ -249,6 +250,36 @@ fn verdicts(fleets: u32, seed: u64) {
     ] {
         let found = rates(&scenario, fleets, seed, |_, analysis| {
             ["stable", "growing", "bloating", "inconclusive"].map(|word| verdict(analysis, 1, word))
+        });
+        row(name, &found);
+    }
+}
+
+fn minority(fleets: u32, seed: u64) {
+    heading(
+        "A minority that bloats",
+        &["an arm of stable services is told to have one", "of the services that leak, named"],
+    );
+    let equal = || Scenario { every_hours: 4.0, ..Scenario::of_equal(2, 20) };
+    let leak = |scenario: Scenario, share: f64| {
+        scenario.with(Oddity::Leaks { services: 3, course: Course::Straight(share) })
+    };
+    for (name, scenario) in [
+        ("plain", equal()),
+        ("common load 0.1 at 0.98", Scenario { load: load(), ..equal() }),
+        ("wandering 0.05 at 0.99", slow(0.05, equal())),
+        ("wandering t3", Scenario { wander: 0.05, wander_tails: true, ..equal() }),
+        ("0.1 restarts a day", Scenario { restarts_per_day: 0.1, ..equal() }),
+        (
+            "staggered over 4 days, common load",
+            Scenario { starts: Starts::Staggered(4.0), load: load(), ..equal() },
+        ),
+        ("3 of 20 by 10% of the level a day", leak(equal(), 0.1)),
+        ("3 of 20 by 20% a day", leak(equal(), 0.2)),
+        ("3 of 20 by 20% a day, common load", leak(Scenario { load: load(), ..equal() }, 0.2)),
+    ] {
+        let found = rates(&scenario, fleets, seed, |simulated, analysis| {
+            [measures::any_bloats(analysis, 0), measures::leaks_named(simulated, analysis)]
         });
         row(name, &found);
     }

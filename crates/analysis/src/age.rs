@@ -60,8 +60,8 @@ impl Ages {
         ages.matched = most_kept(&sorted);
         let place = |of: &[f64]| (of.len() as f64 * (1.0 - OLDEST_SHARE)) as usize;
         let long = sorted.iter().filter_map(|ages| ages.get(place(ages)).copied());
-        ages.warm_up = settings.warm_up_share * long.min_by(f64::total_cmp).unwrap_or(0.0);
-        ages.growth_from = growth_from(fleet, settings, &arms);
+        ages.warm_up = settings.warm_up_of(long.min_by(f64::total_cmp).unwrap_or(0.0));
+        ages.growth_from = if fleet.in_turn { None } else { growth_from(fleet, settings, &arms) };
         ages
     }
 
@@ -93,7 +93,7 @@ impl Ages {
 /// The age that keeps most: of all ages that half of every arm's services or more reached, the one whose product with
 /// the square of the least such share is highest. A few services that were just restarted are left out in place of bringing all
 /// others to their age. `sorted` are the ages by arm, the youngest first; an arm without any is passed over.
-fn most_kept(sorted: &[Vec<f64>]) -> Option<f64> {
+pub(crate) fn most_kept(sorted: &[Vec<f64>]) -> Option<f64> {
     let arms: Vec<&Vec<f64>> = sorted.iter().filter(|ages| !ages.is_empty()).collect();
     let kept = |age: f64| {
         let share = |ages: &&Vec<f64>| {
@@ -136,7 +136,7 @@ fn growth_from(fleet: &Fleet, settings: &Settings, arms: &[usize]) -> Option<f64
             let over = |value: &dyn Fn(&FleetLife) -> Option<f64>| {
                 median(&lives().filter_map(value).collect::<Vec<_>>())
             };
-            let warm = over(&|life| Some(life.started_at + settings.warm_up_share * life.last_age()?))?;
+            let warm = over(&|life| Some(life.started_at + settings.warm_up_of(life.last_age()?)))?;
             Some((warm, over(&|life| Some(life.started_at + life.last_age()?))?))
         })
         .collect();

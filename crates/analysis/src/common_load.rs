@@ -70,7 +70,7 @@ pub(crate) fn half_width(
 }
 
 /// Half-width of the interval of a slope, per stretch, through a course with gaps.
-fn error_of_slope(course: &[Option<f64>], level: f64) -> Option<f64> {
+pub(crate) fn error_of_slope(course: &[Option<f64>], level: f64) -> Option<f64> {
     let known: Vec<(f64, f64)> =
         course.iter().enumerate().filter_map(|(place, value)| Some((place as f64, (*value)?))).collect();
     let n = known.len() as f64;

@@ -1,6 +1,8 @@
 //! What happened to services: crashes, kills, restarts.
 
+use heaptrial_model::KnownEvent;
 use heaptrial_stats::fisher_fewer;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::{Fleet, FleetEvent};
@@ -8,11 +10,9 @@ use crate::outcome::{ArmResult, Finding, FindingKind, Severity};
 
 /// An exact test up to this p-value is no accident.
 const ALPHA: f64 = 0.05;
-/// Kinds of events that are failures of a service.
-const FAILURES: [&str; 3] = ["crash", "oom_kill", "restart_unplanned"];
 
 /// Events of an arm's services, by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmEvents {
     /// The main process ended by itself with a failure.
     pub crashes: u32,
@@ -26,6 +26,9 @@ pub struct ArmEvents {
     pub identity_changes: u32,
     /// Nothing was read of it for a while.
     pub gaps: u32,
+    /// Its host was started anew. Looks of earlier versions did not count it.
+    #[serde(default)]
+    pub reboots: u32,
     /// The wall clock was set.
     pub clock_jumps: u32,
     /// Services with a crash, a kill or an unplanned restart.
@@ -36,7 +39,46 @@ pub struct ArmEvents {
     pub contaminated_lives: u32,
 }
 
-/// Counts by arm. An event without a service or an arm is about none.
+impl ArmEvents {
+    /// Where events of a kind are counted; `None` for those that are no failure and no restart.
+    fn counter(&mut self, kind: KnownEvent) -> Option<&mut u32> {
+        match kind {
+            KnownEvent::Crash => Some(&mut self.crashes),
+            KnownEvent::OomKill => Some(&mut self.oom_kills),
+            KnownEvent::RestartUnplanned => Some(&mut self.unplanned_restarts),
+            KnownEvent::RestartPlanned => Some(&mut self.planned_restarts),
+            KnownEvent::IdentityChange => Some(&mut self.identity_changes),
+            KnownEvent::Gap => Some(&mut self.gaps),
+            KnownEvent::Reboot => Some(&mut self.reboots),
+            KnownEvent::ClockJump => Some(&mut self.clock_jumps),
+            KnownEvent::ServiceDown
+            | KnownEvent::Contaminated
+            | KnownEvent::AllocatorReplaced
+            | KnownEvent::FileReplaced
+            | KnownEvent::RelaySilent
+            | KnownEvent::TreatmentsRecorded
+            | KnownEvent::TreatmentCommitted
+            | KnownEvent::TreatmentFailed
+            | KnownEvent::TreatmentReverted
+            | KnownEvent::RevertFailed
+            | KnownEvent::Note
+            | KnownEvent::Warning
+            | KnownEvent::Lag
+            | KnownEvent::CpuSaturated
+            | KnownEvent::ArmFailed
+            | KnownEvent::Restart
+            | KnownEvent::Migration
+            | KnownEvent::ConfigChange
+            | KnownEvent::ConfigActivated
+            | KnownEvent::Experiment
+            | KnownEvent::Relabelled
+            | KnownEvent::KeptApart
+            | KnownEvent::Unattributed => None,
+        }
+    }
+}
+
+/// Counts by arm. An event without a service or an arm is about none, but for those of the host, which are about all.
 pub(crate) fn of_arms(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<ArmEvents> {
     let count = |(arm, members): (usize, &Vec<usize>)| {
         let lives = || members.iter().flat_map(|index| &fleet.services[*index].lives);
@@ -47,17 +89,9 @@ pub(crate) fn of_arms(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<ArmEvents> {
             ..ArmEvents::default()
         };
         for event in fleet.events.iter().filter(|event| about(event, arm, members)) {
-            let counter = match event.kind.as_str() {
-                "crash" => &mut counts.crashes,
-                "oom_kill" => &mut counts.oom_kills,
-                "restart_unplanned" => &mut counts.unplanned_restarts,
-                "restart_planned" => &mut counts.planned_restarts,
-                "identity_change" => &mut counts.identity_changes,
-                "gap" => &mut counts.gaps,
-                "clock_jump" => &mut counts.clock_jumps,
-                _ => continue,
-            };
-            *counter += 1;
+            if let Some(counter) = event.kind.known().and_then(|kind| counts.counter(kind)) {
+                *counter += 1;
+            }
         }
         counts
     };
@@ -67,12 +101,17 @@ pub(crate) fn of_arms(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<ArmEvents> {
 fn about(event: &FleetEvent, arm: usize, members: &[usize]) -> bool {
     match event.service {
         Some(service) => members.contains(&service),
-        None => event.arm == Some(arm),
+        None => match event.arm {
+            Some(of) => of == arm,
+            None => event.kind.known().is_some_and(KnownEvent::is_of_the_host),
+        },
     }
 }
 
 fn failed(fleet: &Fleet, service: usize) -> bool {
-    fleet.events.iter().any(|event| event.service == Some(service) && FAILURES.contains(&event.kind.as_str()))
+    let failure = |kind: KnownEvent| kind.is_failure() || kind == KnownEvent::RestartUnplanned;
+    let mut own = fleet.events.iter().filter(|event| event.service == Some(service));
+    own.any(|event| event.kind.known().is_some_and(failure))
 }
 
 /// Arms of which more services fail than of the control. The service is the unit: one that crashes every hour crashes

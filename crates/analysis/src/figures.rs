@@ -6,7 +6,7 @@ use heaptrial_stats::{Block, geometric_mean, holm, median, ratio_to_control};
 
 use crate::age::Ages;
 use crate::fleet::Fleet;
-use crate::outcome::{ArmFigures, Estimate, RatioToControl, ServiceResult, Settings};
+use crate::outcome::{Analysis, ArmFigures, Estimate, RatioToControl, ServiceResult, Settings};
 
 /// What of a service is compared.
 pub(crate) type Value = fn(&ServiceResult) -> Option<f64>;
@@ -63,7 +63,18 @@ pub(crate) fn ratio(
     control: &[usize],
     treated: &[usize],
 ) -> Option<RatioToControl> {
-    let blocks = blocks(fleet, (services, value), control, treated);
+    ratio_of(fleet, settings, &|index| value(&services[index]), control, treated)
+}
+
+/// The ratio of a value of services by their positions, arm over control.
+pub(crate) fn ratio_of(
+    fleet: &Fleet,
+    settings: &Settings,
+    value: &dyn Fn(usize) -> Option<f64>,
+    control: &[usize],
+    treated: &[usize],
+) -> Option<RatioToControl> {
+    let blocks = blocks_of(fleet, value, control, treated);
     let found = ratio_to_control(&blocks, settings.confidence_level, fleet.seed)?;
     Some(RatioToControl {
         estimate: Estimate {
@@ -84,13 +95,22 @@ pub(crate) fn blocks(
     control: &[usize],
     treated: &[usize],
 ) -> Vec<Block> {
+    blocks_of(fleet, &|index| value(&services[index]), control, treated)
+}
+
+fn blocks_of(
+    fleet: &Fleet,
+    value: &dyn Fn(usize) -> Option<f64>,
+    control: &[usize],
+    treated: &[usize],
+) -> Vec<Block> {
     let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
     for index in control {
-        let values = value(&services[*index]).filter(|value| *value > 0.0);
+        let values = value(*index).filter(|value| *value > 0.0);
         blocks.entry(fleet.services[*index].block).or_default().control.extend(values);
     }
     for index in treated {
-        let values = value(&services[*index]).filter(|value| *value > 0.0);
+        let values = value(*index).filter(|value| *value > 0.0);
         blocks.entry(fleet.services[*index].block).or_default().treated.extend(values);
     }
     blocks.into_values().collect()
@@ -104,4 +124,24 @@ pub(crate) fn compared(ages: &Ages, control: usize, arm: usize) -> Value {
     } else {
         |service| service.level_bytes
     }
+}
+
+/// The memory of one arm in proportion to that of another, over services that belong to them: as that to the control.
+/// `None` where nothing can be compared.
+pub fn ratio_of_arms(
+    fleet: &Fleet,
+    analysis: &Analysis,
+    over: usize,
+    under: usize,
+) -> Option<RatioToControl> {
+    let ages = Ages::of(fleet, &analysis.settings);
+    let belonging = |arm: usize| -> Vec<usize> {
+        let services = analysis.services.iter().enumerate();
+        let own = services.filter(|(_, service)| {
+            service.arms.contains(&arm) && service.stranger_in.iter().all(|stranger| stranger.arm != arm)
+        });
+        own.map(|(index, _)| index).collect()
+    };
+    let value = compared(&ages, under, over);
+    ratio(fleet, &analysis.settings, (&analysis.services, value), &belonging(under), &belonging(over))
 }

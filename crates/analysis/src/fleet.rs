@@ -1,11 +1,8 @@
 //! What an analysis starts from: who was put into which arm, and what was read.
 
-use heaptrial_model::{LifeStart, Reading};
+use heaptrial_model::{EventKind, KnownEvent, LifeStart, Reading};
 
 use crate::work::Work;
-
-/// Kinds of events that a life was found to run something else.
-const DATED: [&str; 2] = ["identity_change", "contaminated"];
 
 /// The services of a trial with their readings.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +20,9 @@ pub struct Fleet {
     /// Whether a ledger tells what each life really ran. Then only proof takes a service out of its arm; without one,
     /// memory that goes as another arm's does.
     pub identities_proved: bool,
+    /// Whether services were started one after the other, each for a planned time, as a lab does: then the calendar tells
+    /// nothing of them, only their age does, and nothing is said of days to come.
+    pub in_turn: bool,
     /// Readings of old days stand for so many seconds each, and are that far apart though nothing is missing; 0 where
     /// all readings are as they were taken.
     pub rolled_up_seconds: f64,
@@ -85,8 +85,8 @@ pub struct FleetEvent {
     pub arm: Option<usize>,
     /// Position of the service that it is about.
     pub service: Option<usize>,
-    /// Kind, such as `crash`.
-    pub kind: String,
+    /// What kind of thing happened.
+    pub kind: EventKind,
     /// Whether it changes what services run, so that a life that spans it is of two treatments.
     pub changes_treatment: bool,
     /// Kind and text as given.
@@ -111,7 +111,7 @@ impl Fleet {
         for (index, service) in self.services.iter_mut().enumerate() {
             let changes = self.events.iter().filter(|event| event.service == Some(index));
             let changes: Vec<f64> =
-                changes.filter(|event| DATED.contains(&event.kind.as_str())).map(|event| event.at).collect();
+                changes.filter(|event| event.tells_identity()).map(|event| event.at).collect();
             let ends: Vec<f64> =
                 service.lives.iter().skip(1).map(|life| life.started_at).chain([f64::INFINITY]).collect();
             for (life, end) in service.lives.iter_mut().zip(ends) {
@@ -126,6 +126,13 @@ impl Fleet {
             service.lives.retain(|life| life.started_at <= at);
         }
         self.events.retain(|event| event.at <= at);
+    }
+}
+
+impl FleetEvent {
+    /// Whether it tells that a life was found to run something else.
+    fn tells_identity(&self) -> bool {
+        matches!(self.kind.known(), Some(KnownEvent::IdentityChange | KnownEvent::Contaminated))
     }
 }
 

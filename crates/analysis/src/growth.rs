@@ -218,7 +218,7 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
 }
 
 /// Days until the first known limit is reached by straight growth.
-fn until_full(
+pub(crate) fn until_full(
     fleet: &Fleet,
     members: &[usize],
     growth: &Growth,

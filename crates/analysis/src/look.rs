@@ -1,6 +1,7 @@
 //! An analysis of a running trial at a time fixed in advance.
 
-use heaptrial_stats::{assignments_are_drawn, holm, student_p_value};
+use heaptrial_stats::{IntervalMethod, assignments_are_drawn, holm, student_p_value};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::age::Ages;
@@ -38,7 +39,7 @@ pub struct LookArm {
 }
 
 /// Where an arm stands to the control.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LookStanding {
     /// It is the control, or compared to nothing.
@@ -54,7 +55,7 @@ pub enum LookStanding {
 }
 
 /// What follows from a look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// Some arm is shown to differ from the control, at this look or an earlier one.
@@ -96,10 +97,11 @@ pub fn look(fleet: &Fleet, settings: &Settings, alpha: f64, last: bool, before: 
             let services = (analysis.services.as_slice(), value);
             let ratio = figures::ratio(fleet, &together, services, &of_control, &own)?;
             let blocks = figures::blocks(fleet, services, &of_control, &own);
+            let permuted = ratio.method == IntervalMethod::Permutation.as_str();
             Some(Test {
                 estimate: ratio.estimate,
                 p_value: ratio.p_value.or_else(|| student_p_value(&blocks)),
-                assumes_normality: ratio.p_value.is_none(),
+                assumes_normality: !permuted,
                 assignments_drawn: assignments_are_drawn(&blocks),
             })
         })

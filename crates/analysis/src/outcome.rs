@@ -1,27 +1,56 @@
 //! What an analysis says.
 
+mod extremes;
+mod services;
+mod work;
+
 use heaptrial_model::LifeStart;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::extremes::*;
+pub use self::services::*;
+pub use self::work::*;
 use crate::failures::ArmEvents;
-use crate::work::ArmWork;
 
 /// Seconds of a day.
 pub const DAY: f64 = 86_400.0;
 
 /// Choices of whoever asks for an analysis.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
     /// Confidence of intervals, such as 0.95.
     pub confidence_level: f64,
     /// A service's level is the median of its readings in a window of this many seconds that ends at the matched age.
     pub window_seconds: f64,
+    /// Whether a level is taken over all readings from the end of warm-up to the matched age, in place of that window:
+    /// in runs of minutes each reading counts.
+    pub level_from_warm_up: bool,
     /// Share of each life that is left out of growth: memory settles after a start.
     pub warm_up_share: f64,
+    /// Warm-up in seconds of age, in place of that share; `None` is the share.
+    pub warm_up_seconds: Option<f64>,
     /// `stable` means that growth is within plus and minus this share a day.
     pub stable_margin_per_day: f64,
     /// `bloating` means that memory runs out within this many days.
     pub horizon_days: f64,
+    /// An arm does clearly less of its work than the control where the interval of the ratio lies below this. Work of equal
+    /// services differs by some percent from day to day; a tenth less is what an operator would not call the same work, and
+    /// well below what any allocator costs or brings.
+    #[serde(default = "work_margin")]
+    pub work_margin: f64,
+    /// Where services are too few for an interval by permutation: an arm does clearly less where each of its services does
+    /// less than this share of what those of the control in its block do.
+    #[serde(default = "work_half")]
+    pub work_half: f64,
+}
+
+fn work_margin() -> f64 {
+    0.9
+}
+
+fn work_half() -> f64 {
+    0.5
 }
 
 impl Default for Settings {
@@ -29,15 +58,39 @@ impl Default for Settings {
         Self {
             confidence_level: 0.95,
             window_seconds: DAY,
+            level_from_warm_up: false,
             warm_up_share: 1.0 / 3.0,
+            warm_up_seconds: None,
             stable_margin_per_day: 0.005,
             horizon_days: 30.0,
+            work_margin: work_margin(),
+            work_half: work_half(),
         }
     }
 }
 
+impl Settings {
+    /// The age in seconds at which warm-up of a life that reached `age` seconds ends.
+    pub fn warm_up_of(&self, age: f64) -> f64 {
+        self.warm_up_seconds.unwrap_or(self.warm_up_share * age)
+    }
+
+    /// The first age in seconds of the stretch that gives the level at `age`.
+    pub(crate) fn level_from(&self, age: f64) -> f64 {
+        match self.level_from_warm_up {
+            true => self.warm_up_of(age),
+            false => window_before(age, self.window_seconds),
+        }
+    }
+}
+
+/// Where a window of so many seconds that ends at `age` begins: a short life is not judged by its first minutes.
+pub(crate) fn window_before(age: f64, window_seconds: f64) -> f64 {
+    age - window_seconds.min(age / 2.0)
+}
+
 /// An estimate with its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// The estimate.
     pub value: f64,
@@ -48,7 +101,7 @@ pub struct Estimate {
 }
 
 /// The analysis of a fleet.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
     /// What was chosen.
     pub settings: Settings,
@@ -64,6 +117,8 @@ pub struct Analysis {
     pub services: Vec<ServiceResult>,
     /// One for each arm of the fleet.
     pub arms: Vec<ArmResult>,
+    /// Which arm needs least and which most, over all arms that have any figure.
+    pub extremes: Extremes,
     /// What is odd about the data, gravest first.
     pub findings: Vec<Finding>,
     /// The procedure applied to the control alone.
@@ -71,7 +126,7 @@ pub struct Analysis {
 }
 
 /// What is known of a service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceResult {
     /// Its name.
     pub name: String,
@@ -105,12 +160,14 @@ pub struct ServiceResult {
     /// What it read and wrote, in bytes a second: in the window in which its level is taken or, in a fleet with arms
     /// that are restarted on purpose, over the time in which all arms ran. `None` without readings of work.
     pub work_bytes_per_second: Option<f64>,
+    /// What it did over the same time, by each measure that is known.
+    pub work: Vec<ServiceWork>,
     /// The arms of which it is a stranger.
     pub stranger_in: Vec<Stranger>,
 }
 
 /// Why a service does not belong to an arm into which it was put.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stranger {
     /// The arm.
     pub arm: usize,
@@ -123,7 +180,7 @@ pub struct Stranger {
 }
 
 /// What is known of an arm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmResult {
     /// Over every service that was put into it.
     pub as_assigned: ArmFigures,
@@ -131,24 +188,30 @@ pub struct ArmResult {
     pub as_treated: Option<ArmFigures>,
     /// Growth of its services without strangers.
     pub growth: Option<Growth>,
+    /// Its services without strangers by their own verdicts; `None` for an earlier list, of an arm that is restarted at
+    /// intervals, and in a lab run.
+    pub services: Option<ServiceVerdicts>,
     /// What follows for an operator; `None` for an earlier list.
     pub verdict: Option<Verdict>,
     /// The verdict over every service that was put into it, where it is another.
     pub verdict_as_assigned: Option<Verdict>,
     /// Memory by day of age, without strangers.
     pub by_day: Vec<DayLevel>,
+    /// Memory by week of age, without strangers, where some of its lives are longer than three weeks.
+    #[serde(default)]
+    pub by_week: Vec<WeekLevel>,
     /// Sudden changes of level common to its services.
     pub level_changes: Vec<ArmLevelChange>,
     /// For an arm that is restarted at intervals: its memory averaged over time.
     pub sawtooth: Option<Sawtooth>,
-    /// The work that its services did, without strangers; `None` without readings of work.
+    /// The work that its services did, without strangers; `None` where no arm's work was read, and for an earlier list.
     pub work: Option<ArmWork>,
     /// What happened to its services.
     pub events: ArmEvents,
 }
 
 /// An arm's memory over a set of its services.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmFigures {
     /// Services with a last reading.
     pub services: u32,
@@ -167,7 +230,7 @@ pub struct ArmFigures {
 }
 
 /// An arm's memory in proportion to the control's.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RatioToControl {
     /// Arm over control, with its interval.
     pub estimate: Estimate,
@@ -180,7 +243,7 @@ pub struct RatioToControl {
 }
 
 /// How an arm grows.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Growth {
     /// Services with a slope.
     pub services: u32,
@@ -203,7 +266,7 @@ pub struct Growth {
 }
 
 /// How growth goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// As a straight line.
@@ -215,7 +278,7 @@ pub enum Shape {
 }
 
 /// What follows for an operator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "word", rename_all = "snake_case")]
 pub enum Verdict {
     /// The interval of growth lies inside the margin.
@@ -234,6 +297,15 @@ pub enum Verdict {
         /// Which memory.
         limit: LimitKind,
     },
+    /// Some services bloat, while the median service is not shown to: [`ArmResult::services`] has their names.
+    SomeBloat {
+        /// Services that bloat,
+        services: u32,
+        /// of so many.
+        of: u32,
+        /// Days until memory of the first of them runs out.
+        days_until_full: Option<f64>,
+    },
     /// The data do not tell.
     Inconclusive {
         /// Days of further observation that are expected to decide.
@@ -244,7 +316,7 @@ pub enum Verdict {
 }
 
 /// Which memory runs out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
     /// A service's own limit (MemoryMax).
@@ -256,7 +328,7 @@ pub enum LimitKind {
 }
 
 /// An arm's memory on a day of age.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DayLevel {
     /// Day of age, from 1.
     pub day: u32,
@@ -266,8 +338,19 @@ pub struct DayLevel {
     pub median_bytes: f64,
 }
 
+/// An arm's memory in a week of age.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WeekLevel {
+    /// Week of age, from 1.
+    pub week: u32,
+    /// Services that lived through the whole week, with a reading in it.
+    pub services: u32,
+    /// Median over services of their median reading of that week, in bytes.
+    pub median_bytes: f64,
+}
+
 /// A sudden change of level.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmLevelChange {
     /// When, in seconds since 1970.
     pub at: f64,
@@ -284,7 +367,7 @@ pub struct ArmLevelChange {
 }
 
 /// Memory of an arm whose services are restarted at intervals.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sawtooth {
     /// Average over time, mean over services, in bytes.
     pub time_average_bytes: f64,
@@ -295,7 +378,7 @@ pub struct Sawtooth {
 }
 
 /// Something odd about the data, and what it does to the result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// What was looked for.
     pub kind: FindingKind,
@@ -312,7 +395,7 @@ pub struct Finding {
 }
 
 /// How grave a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// A figure is wrong if nothing is done about it.
@@ -324,7 +407,7 @@ pub enum Severity {
 }
 
 /// What was looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
     /// A life whose proved identity is not its arm's treatment.
@@ -357,6 +440,8 @@ pub enum FindingKind {
     Gaps,
     /// The host's memory runs out if all arms go on growing.
     HostRunsFull,
+    /// Some services of an arm bloat, and the arm as a whole does not.
+    SomeBloat,
     /// Every arm grows over the same days.
     AllArmsGrow,
     /// An arm with too few services.
@@ -369,14 +454,20 @@ pub enum FindingKind {
     FailsMoreOften,
     /// Services do less work than those of the control.
     WorkBelowControl,
+    /// Work of the control is known, and not that of an arm.
+    WorkUnknown,
     /// Services lost a flag of their network that those of the control have.
     FlagLost,
     /// The program's own out-of-memory handler freed memory.
     OomHandler,
+    /// Services under several labels of their server, taken as one each.
+    Relabelled,
+    /// Services under several labels that look like one, and count apart.
+    KeptApart,
 }
 
 /// The procedure applied to random halves of the control, between which there is no difference.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfCheck {
     /// Random halvings.
     pub halvings: u32,
@@ -395,6 +486,7 @@ impl Verdict {
             Self::Stable => "stable",
             Self::Growing { .. } => "growing",
             Self::Bloating { .. } => "bloating",
+            Self::SomeBloat { .. } => "some_bloat",
             Self::Inconclusive { .. } => "inconclusive",
         }
     }
@@ -419,14 +511,18 @@ impl FindingKind {
             Self::ComparedYoung => "Compared at a young age",
             Self::Gaps => "Gaps",
             Self::HostRunsFull => "The host runs out of memory",
+            Self::SomeBloat => "Some services bloat",
             Self::AllArmsGrow => "Every arm grows over the same days",
             Self::FewServices => "Few services",
             Self::IdentityNotProved => "What ran was not proved",
             Self::UnpairedBlocks => "Blocks without the control",
             Self::FailsMoreOften => "Fails more often",
             Self::WorkBelowControl => "Does less work",
+            Self::WorkUnknown => "Work is not known",
             Self::FlagLost => "Lost a flag",
             Self::OomHandler => "Freed memory in distress",
+            Self::Relabelled => "The label of a server changed",
+            Self::KeptApart => "May be one service",
         }
     }
 }

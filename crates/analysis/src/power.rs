@@ -123,7 +123,7 @@ pub fn power(fleet: &Fleet, settings: &Settings, request: &PowerRequest) -> Powe
 fn levels(lives: &[&FleetLife], age: f64, settings: &Settings) -> Vec<f64> {
     let old_enough =
         |life: &&&FleetLife| life.last_age().is_some_and(|last| last >= age - tolerance(life, age));
-    lives.iter().filter(old_enough).filter_map(|life| level_at(life, age, settings.window_seconds)).collect()
+    lives.iter().filter(old_enough).filter_map(|life| level_at(life, settings.level_from(age), age)).collect()
 }
 
 fn spread(levels: &[f64]) -> Option<f64> {

@@ -8,15 +8,19 @@ use rayon::prelude::*;
 use crate::age::Ages;
 use crate::curve::Curves;
 use crate::failures::ArmEvents;
-use crate::fleet::{Fleet, bytes};
+use crate::fleet::{Fleet, FleetLife, bytes};
 use crate::outcome::{
     Analysis, ArmFigures, ArmResult, DAY, DayLevel, Growth, Sawtooth, SelfCheck, ServiceResult, Settings,
-    Verdict,
+    Verdict, WeekLevel,
 };
-use crate::{checks, failures, figures, growth, level_change, service, strangers, work};
+use crate::service::usual_distance;
+use crate::{checks, extremes, failures, figures, growth, level_change, minority, service, strangers, work};
 
 /// Random halvings of the control for the self-check.
 const HALVINGS: usize = 1000;
+const WEEK: f64 = 7.0 * DAY;
+/// Memory is told by week where a life is longer.
+const BY_WEEK_AFTER: f64 = 3.0 * WEEK;
 
 /// Analyses a fleet: figures of services, strangers, figures of arms with and without them, growth and verdicts,
 /// and everything odd about the data. The same fleet and settings give the same analysis.
@@ -69,15 +73,19 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
     }
     findings.extend(work::findings(fleet, &services, &treated, &arms));
     findings.extend(failures::findings(fleet, &members, &arms));
-    findings.extend(growth::common(fleet, &arms));
-    findings.extend(growth::host(fleet, &arms));
+    findings.extend(minority::findings(fleet, &arms));
+    if !fleet.in_turn {
+        findings.extend(growth::common(fleet, &arms));
+        findings.extend(growth::host(fleet, &arms));
+    }
     findings.sort_by_key(|finding| finding.severity);
     Analysis {
         settings: *settings,
         matched_age_seconds: ages.matched,
         ages_are_lower_bounds: ages.lower_bounds.contains(&true),
         randomised: fleet.randomised,
-        self_check: self_check(fleet, &services, &treated),
+        self_check: if fleet.in_turn { None } else { self_check(fleet, &services, &treated) },
+        extremes: extremes::of_arms(fleet, &ages, &services, &treated, &arms),
         services,
         arms,
         findings,
@@ -94,9 +102,15 @@ fn arm_result(
 ) -> ArmResult {
     let growth = growth::of_arm(fleet, settings, ages, services, treated);
     let earlier = fleet.arms[arm].earlier_list_of.is_some();
+    let judged = !earlier && !fleet.in_turn;
+    let own_verdicts = |members: &[usize], growth: Option<&Growth>| {
+        judged.then(|| minority::of_arm(fleet, settings, ages, services, members, growth)).flatten()
+    };
     let verdict = |members: &[usize], growth: Option<&Growth>, figures: &ArmFigures| {
-        (!earlier)
-            .then(|| growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes))
+        judged.then(|| {
+            let of_arm = growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes);
+            minority::verdict(of_arm, growth, own_verdicts(members, growth).as_ref())
+        })
     };
     let as_treated_verdict = verdict(treated, growth.as_ref(), as_treated.as_ref().unwrap_or(&as_assigned));
     // Who leaves services out must see what they did.
@@ -110,8 +124,10 @@ fn arm_result(
         verdict_as_assigned: as_assigned_verdict
             .filter(|verdict| word(&as_treated_verdict) != Some(verdict.as_str())),
         verdict: as_treated_verdict,
+        services: own_verdicts(treated, growth.as_ref()),
         by_day: by_day(fleet, ages, treated),
-        level_changes: if earlier {
+        by_week: by_week(fleet, ages, treated),
+        level_changes: if earlier || fleet.in_turn {
             Vec::new()
         } else {
             level_change::of_arm(fleet, settings, ages, treated)
@@ -128,29 +144,49 @@ fn arm_result(
 
 /// Memory by day of age.
 fn by_day(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<DayLevel> {
+    let day = |(day, services, median_bytes)| DayLevel { day, services, median_bytes };
+    by_age(fleet, ages, members, DAY, false).into_iter().map(day).collect()
+}
+
+/// Memory by whole week of age, of trials of which days would be too many.
+fn by_week(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<WeekLevel> {
+    let lives = members.iter().filter_map(|index| fleet.services[*index].current());
+    let oldest = lives.filter_map(FleetLife::last_age).fold(0.0, f64::max);
+    if oldest <= BY_WEEK_AFTER {
+        return Vec::new();
+    }
+    let week = |(week, services, median_bytes)| WeekLevel { week, services, median_bytes };
+    by_age(fleet, ages, members, WEEK, true).into_iter().map(week).collect()
+}
+
+/// Of each span of age so long, from 1: how many services have readings there (`whole`: and lived through it), and the
+/// median over them of their medians.
+fn by_age(fleet: &Fleet, ages: &Ages, members: &[usize], seconds: f64, whole: bool) -> Vec<(u32, u32, f64)> {
     let of_services: Vec<Vec<(u32, f64)>> = members
         .par_iter()
         .filter_map(|index| Some((&fleet.services[*index], fleet.services[*index].current()?)))
         .filter(|(service, life)| ages.usable(service, life))
         .map(|(_, life)| {
-            let day = |age: f32| ((f64::from(age) / DAY) as u32).saturating_add(1);
+            let span = |age: f32| ((f64::from(age) / seconds) as u32).saturating_add(1);
+            let lived = life.last_age().unwrap_or(0.0);
+            // The last reading comes shortly before the end.
+            let lived = lived + usual_distance(life).unwrap_or(0.0);
             life.readings
-                .chunk_by(|a, b| day(a.age_seconds) == day(b.age_seconds))
+                .chunk_by(|a, b| span(a.age_seconds) == span(b.age_seconds))
+                .filter(|chunk| !whole || f64::from(span(chunk[0].age_seconds)) * seconds <= lived)
                 .filter_map(|chunk| {
                     let values: Vec<f64> = chunk.iter().map(bytes).collect();
-                    Some((day(chunk[0].age_seconds), median(&values)?))
+                    Some((span(chunk[0].age_seconds), median(&values)?))
                 })
                 .collect()
         })
         .collect();
-    let mut days: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for (day, level) in of_services.iter().flatten() {
-        days.entry(*day).or_default().push(*level);
+    let mut spans: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (span, level) in of_services.iter().flatten() {
+        spans.entry(*span).or_default().push(*level);
     }
-    let level = |(day, levels): (&u32, &Vec<f64>)| {
-        Some(DayLevel { day: *day, services: levels.len() as u32, median_bytes: median(levels)? })
-    };
-    days.iter().filter_map(level).collect()
+    let level = |(span, levels): (&u32, &Vec<f64>)| Some((*span, levels.len() as u32, median(levels)?));
+    spans.iter().filter_map(level).collect()
 }
 
 fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Option<Sawtooth> {

@@ -37,6 +37,7 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
         None => (None, Some("it has no readings".to_owned())),
     };
     let growth = growth_points(service, ages, settings, 1.0);
+    let did = work::of_service(service, ages, settings);
     ServiceResult {
         name: service.name.clone(),
         arms: service.arms.clone(),
@@ -54,7 +55,8 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
         growth_bytes_per_day: theil_sen_slope(&growth),
         growth_log_per_day: theil_sen_slope(&logs(&growth)),
         time_average_bytes,
-        work_bytes_per_second: work::rate(service, ages, settings),
+        work_bytes_per_second: work::traffic(&did),
+        work: did,
         stranger_in: Vec::new(),
     }
 }
@@ -69,19 +71,17 @@ fn level(service: &FleetService, life: &FleetLife, ages: &Ages, settings: &Setti
         let (age, matched) = (units::duration(life.last_age().unwrap_or(0.0)), units::duration(matched));
         return Err(format!("too young to compare: it reached {age} of {matched}"));
     }
-    level_at(life, matched, settings.window_seconds)
+    level_at(life, settings.level_from(matched), matched)
         .ok_or_else(|| "its readings do not cover the window before the matched age".to_owned())
 }
 
-/// Median of memory in a window that ends at `age`.
+/// Median of memory between two ages.
 ///
 /// Where readings are few, the moments at which they happen to be taken would decide at which age a service is
 /// compared. Then memory is taken between neighbouring readings, on the log scale, at the same ages for all services;
 /// not across a gap. `None` where less than half of the window is covered.
-pub(crate) fn level_at(life: &FleetLife, age: f64, window_seconds: f64) -> Option<f64> {
+pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
     let end = age + tolerance(life, age);
-    // A short trial is not compared by its first minutes.
-    let start = age - window_seconds.min(age / 2.0);
     let in_window = |reading: &&Reading| (start..=end).contains(&f64::from(reading.age_seconds));
     let values: Vec<f64> = life.readings.iter().filter(in_window).map(bytes).collect();
     let Some(usual) = usual_distance(life).filter(|_| values.len() < LEVEL_AGES) else {
@@ -98,7 +98,7 @@ pub(crate) fn level_at(life: &FleetLife, age: f64, window_seconds: f64) -> Optio
 
 /// Memory at an age, between two readings that are at most `longest_gap` apart; up to `after` seconds past the last
 /// reading, that reading.
-fn memory_at(life: &FleetLife, age: f64, longest_gap: f64, after: f64) -> Option<f64> {
+pub(crate) fn memory_at(life: &FleetLife, age: f64, longest_gap: f64, after: f64) -> Option<f64> {
     let next = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < age);
     let left = next.checked_sub(1).and_then(|place| life.readings.get(place));
     match (left, life.readings.get(next)) {
@@ -125,7 +125,7 @@ pub(crate) fn after_warm_up<'l>(
     let first = life.readings.first().map_or(0.0, |reading| f64::from(reading.age_seconds));
     // Where the start is unknown the first reading may be of any age.
     let first = if life.age_known() { 0.0 } else { first };
-    let own = first + (settings.warm_up_share * (last - first)).max(ages.warm_up);
+    let own = first + settings.warm_up_of(last - first).max(ages.warm_up);
     let start = ages.growth_from.map_or(own, |from| own.max(from - life.started_at));
     let end = start + share * (last - start);
     let from = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < start);

@@ -1,30 +1,33 @@
 //! What services do beside using memory: an arm that saves memory by doing less has saved nothing.
 
-use heaptrial_model::units;
-use heaptrial_stats::{fisher_fewer, geometric_mean, median};
-use serde::{Deserialize, Serialize};
+mod measure;
+
+use heaptrial_model::{TorFlag, units};
+use heaptrial_stats::{fisher_fewer, median};
 
 use crate::age::Ages;
-use crate::figures;
 use crate::fleet::{Fleet, FleetService};
-use crate::outcome::{ArmResult, Finding, FindingKind, RatioToControl, ServiceResult, Settings, Severity};
+use crate::outcome::{
+    ArmResult, ArmWork, Finding, FindingKind, FlagCount, MeasureResult, ServiceResult, Settings, Severity,
+    WorkReason, WorkStanding,
+};
+
+pub(crate) use measure::of_service;
 
 /// Work below this share of the control's is told, if its interval lies below 1.
 const LESS_WORK: f64 = 0.9;
-/// A rate needs readings over this share of its window.
-const COVERED_SHARE: f64 = 0.5;
-/// A service that does nothing still has a ratio.
-const LEAST_RATE: f64 = 1.0;
 /// An exact test up to this p-value is no accident.
 const ALPHA: f64 = 0.05;
 /// A flag that this much smaller a share has is told even where the test cannot show it.
 const SHARE_LOST: f64 = 0.5;
+/// Bytes read and written, the measure of a relay of which rates and memory for each MB/s are told as such.
+const TRAFFIC: &str = "bytes";
 
 /// What a life did, by age in seconds. Counters begin with the life.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Work {
-    /// Bytes read and written.
-    pub bytes: Vec<(f32, f64)>,
+    /// What it did for its users, by any number of measures. A measure has the same name in all lives of a fleet.
+    pub measures: Vec<Measure>,
     /// Open connections.
     pub connections: Vec<(f32, f64)>,
     /// Bytes that the program's own out-of-memory handler freed: ages at which they rose.
@@ -33,61 +36,82 @@ pub struct Work {
     pub flags: Vec<Flag>,
 }
 
+/// A measure of work: a counter since the start of a life, by age in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measure {
+    /// What is counted, in the plural: `bytes`, `documents`, `requests`, `clients`.
+    pub name: String,
+    /// Whether more of it is more work done.
+    pub counts: Counts,
+    /// The counter by age. What lies between two readings is taken as done evenly: two readings are enough.
+    pub counter: Vec<(f32, f64)>,
+}
+
+/// What a measure counts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Counts {
+    /// What was done. Less of it than the control is less work.
+    Done,
+    /// What failed, of so many that were tried since the start of the life. Work is the share that did not fail.
+    Failed {
+        /// The counter of what was tried, by age.
+        tried: Vec<(f32, f64)>,
+    },
+}
+
 /// A flag that a service may have, such as Tor's `Guard`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flag {
-    /// Its name.
-    pub name: String,
+    /// Which.
+    pub name: TorFlag,
     /// Ages at which it was given (true) or taken away, the first reading among them.
     pub changes: Vec<(f32, bool)>,
 }
 
-/// The work of an arm, without strangers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ArmWork {
-    /// Services with a rate.
-    pub services: u32,
-    /// Bytes read and written a second: geometric mean over services.
-    pub bytes_per_second: Option<f64>,
-    /// The same over that of the control.
-    pub ratio: Option<RatioToControl>,
-    /// Bytes of memory for each MB/s (10^6 bytes read and written a second): geometric mean over services.
-    pub memory_per_mb_per_second: Option<f64>,
-    /// Open connections: median over services.
-    pub connections: Option<f64>,
-    /// Services whose own out-of-memory handler freed memory.
-    pub oom_services: u32,
-    /// What it freed, all services together, in bytes.
-    pub oom_bytes: f64,
-    /// Who has which flag at the last reading.
-    pub flags: Vec<FlagCount>,
-}
+impl Measure {
+    /// Of what was done.
+    pub fn done(name: &str, counter: Vec<(f32, f64)>) -> Self {
+        Self { name: name.to_owned(), counts: Counts::Done, counter }
+    }
 
-/// How many services have a flag.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlagCount {
-    /// The flag.
-    pub name: String,
-    /// Services that have it.
-    pub with: u32,
-    /// Services of which it is known.
-    pub of: u32,
+    /// Of what failed, of what was tried.
+    pub fn failed(name: &str, failed: Vec<(f32, f64)>, tried: Vec<(f32, f64)>) -> Self {
+        Self { name: name.to_owned(), counts: Counts::Failed { tried }, counter: failed }
+    }
+
+    /// Bytes read and written.
+    pub fn traffic(counter: Vec<(f32, f64)>) -> Self {
+        Self::done(TRAFFIC, counter)
+    }
 }
 
 impl Work {
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.measures.iter().all(|measure| measure.counter.is_empty())
             && self.connections.is_empty()
             && self.oom_bytes.is_empty()
             && self.flags.is_empty()
     }
 
+    /// The counter of bytes read and written.
+    pub fn bytes(&self) -> Option<&[(f32, f64)]> {
+        let of = |measure: &&Measure| measure.name == TRAFFIC;
+        self.measures.iter().find(of).map(|measure| measure.counter.as_slice())
+    }
+
     /// Leaves out what came after an age.
     pub(crate) fn until(&mut self, age: f32) {
-        for series in [&mut self.bytes, &mut self.connections, &mut self.oom_bytes] {
-            series.truncate(series.partition_point(|point| point.0 <= age));
+        let cut =
+            |series: &mut Vec<(f32, f64)>| series.truncate(series.partition_point(|point| point.0 <= age));
+        for measure in &mut self.measures {
+            cut(&mut measure.counter);
+            if let Counts::Failed { tried } = &mut measure.counts {
+                cut(tried);
+            }
         }
+        cut(&mut self.connections);
+        cut(&mut self.oom_bytes);
         for flag in &mut self.flags {
             flag.changes.truncate(flag.changes.partition_point(|change| change.0 <= age));
         }
@@ -95,38 +119,14 @@ impl Work {
     }
 }
 
-/// Bytes read and written a second by a service, over the time over which its memory is compared.
-pub(crate) fn rate(service: &FleetService, ages: &Ages, settings: &Settings) -> Option<f64> {
-    let (done, seconds) = if let Some(from) = ages.average_from {
-        let lives = service.lives.iter().filter(|life| life.age_known());
-        lives
-            .filter_map(|life| increase(&life.work.bytes, (from - life.started_at).max(0.0), f64::INFINITY))
-            .fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))
-    } else {
-        let life = service.current().filter(|life| ages.reached(life))?;
-        let (from, to) = window(ages, settings)?;
-        // The first reading is seldom at the very beginning of the window.
-        increase(&life.work.bytes, from, to).filter(|own| own.1 >= COVERED_SHARE * (to - from))?
-    };
-    (seconds > 0.0).then(|| (done / seconds).max(LEAST_RATE))
+/// Bytes read and written a second, of what is known of a service's work.
+pub(crate) fn traffic(work: &[crate::outcome::ServiceWork]) -> Option<f64> {
+    // A service that does nothing still has a rate to be put in proportion.
+    work.iter().find(|own| own.measure == TRAFFIC).map(|own| own.amount.max(1.0))
 }
 
-/// The ages over which a service's level is taken.
-fn window(ages: &Ages, settings: &Settings) -> Option<(f64, f64)> {
-    let to = ages.matched?;
-    Some((to - settings.window_seconds.min(to / 2.0), to * 1.01))
-}
-
-/// By how much a counter rose between two ages, and over how many seconds. A counter that falls began anew.
-fn increase(counter: &[(f32, f64)], from: f64, to: f64) -> Option<(f64, f64)> {
-    let first = counter.partition_point(|point| f64::from(point.0) < from);
-    let last = counter.partition_point(|point| f64::from(point.0) <= to);
-    let inside = counter.get(first..last).filter(|points| points.len() >= 2)?;
-    let risen = inside.windows(2).map(|pair| (pair[1].1 - pair[0].1).max(0.0)).sum();
-    Some((risen, f64::from(inside[inside.len() - 1].0 - inside[0].0)))
-}
-
-/// The work of each arm over `members` (positions of services by arm).
+/// The work of each arm over `members` (positions of services by arm). `None` for earlier lists, and for all where no arm's
+/// work was measured.
 pub(crate) fn of_arms(
     fleet: &Fleet,
     settings: &Settings,
@@ -134,31 +134,28 @@ pub(crate) fn of_arms(
     services: &[ServiceResult],
     members: &[Vec<usize>],
 ) -> Vec<Option<ArmWork>> {
-    let control = fleet.arms.iter().position(|arm| arm.control);
-    let value: figures::Value = |service| service.work_bytes_per_second;
+    let known = |index: &usize| fleet.services[*index].lives.iter().any(|life| !life.work.is_empty());
+    if !members.iter().flatten().any(known) {
+        return vec![None; members.len()];
+    }
+    let compared = measure::Compared { fleet, settings, ages, services, members };
     let arm = |(arm, own): (usize, &Vec<usize>)| {
-        let known = own.iter().any(|index| fleet.services[*index].lives.iter().any(|l| !l.work.is_empty()));
-        if !known || fleet.arms[arm].earlier_list_of.is_some() {
+        if fleet.arms[arm].earlier_list_of.is_some() {
             return None;
         }
-        let compared = control.filter(|control| *control != arm);
-        let ratio = compared
-            .and_then(|control| figures::ratio(fleet, settings, (services, value), &members[control], own));
-        let memory = figures::compared(ages, control.unwrap_or(arm), arm);
-        let rates: Vec<f64> = own.iter().filter_map(|index| value(&services[*index])).collect();
-        let per_work: Vec<f64> = own
-            .iter()
-            .filter_map(|index| Some(memory(&services[*index])? / (value(&services[*index])? / 1e6)))
-            .collect();
+        let measures = compared.measures(arm);
+        let traffic = measures.iter().find(|measure| measure.name == TRAFFIC);
         let connections: Vec<f64> =
             own.iter().filter_map(|index| connections(&fleet.services[*index], ages, settings)).collect();
         let freed: Vec<f64> =
             own.iter().map(|index| freed(&fleet.services[*index])).filter(|bytes| *bytes > 0.0).collect();
         Some(ArmWork {
-            services: rates.len() as u32,
-            bytes_per_second: geometric_mean(&rates),
-            ratio,
-            memory_per_mb_per_second: geometric_mean(&per_work),
+            services: traffic.map_or(0, |measure| measure.services),
+            bytes_per_second: traffic.and_then(|measure| measure.amount),
+            ratio: traffic.and_then(|measure| measure.ratio.clone()),
+            memory_per_mb_per_second: traffic.and_then(|measure| Some(measure.memory_for_each? * 1e6)),
+            standing: measure::together(&measures),
+            measures,
             connections: median(&connections),
             oom_services: freed.len() as u32,
             oom_bytes: freed.iter().sum(),
@@ -171,7 +168,7 @@ pub(crate) fn of_arms(
 fn connections(service: &FleetService, ages: &Ages, settings: &Settings) -> Option<f64> {
     let (from, to) = match ages.average_from {
         Some(_) => (0.0, f64::INFINITY),
-        None => window(ages, settings)?,
+        None => measure::window(ages, settings)?,
     };
     let inside = |point: &&(f32, f64)| (from..=to).contains(&f64::from(point.0));
     let readings: Vec<f64> =
@@ -194,7 +191,7 @@ fn flags(fleet: &Fleet, members: &[usize]) -> Vec<FlagCount> {
         for flag in &life.work.flags {
             let Some((_, has)) = flag.changes.last() else { continue };
             let place = counts.iter().position(|count| count.name == flag.name).unwrap_or_else(|| {
-                counts.push(FlagCount { name: flag.name.clone(), with: 0, of: 0 });
+                counts.push(FlagCount { name: flag.name, with: 0, of: 0 });
                 counts.len() - 1
             });
             counts[place].of += 1;
@@ -218,6 +215,7 @@ pub(crate) fn findings(
         let names = || members[arm].iter().map(|index| services[*index].name.clone()).collect::<Vec<_>>();
         let name = &fleet.arms[arm].name;
         findings.extend(less_work(name, arm, work, result));
+        findings.extend(unknown_work(name, arm, work));
         let of_control = control.filter(|control| *control != arm).and_then(|c| arms[c].work.as_ref());
         findings.extend(of_control.and_then(|control| lost_flags(name, arm, work, control)));
         if work.oom_services > 0 {
@@ -242,37 +240,88 @@ pub(crate) fn findings(
 }
 
 fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Option<Finding> {
-    let ratio = work.ratio.as_ref()?;
-    let estimate = ratio.estimate;
-    let shown = estimate.high.is_some_and(|high| high < 1.0);
-    // Without an interval nothing is shown, but a reader must know where to look.
-    if estimate.value >= LESS_WORK || !(shown || estimate.high.is_none()) {
-        return None;
-    }
-    let interval = match estimate.interval() {
-        Some((low, high)) => format!(" ({} to {})", units::ratio(low), units::ratio(high)),
-        None => ", though there are too few services for an interval".to_owned(),
-    };
+    let told: Vec<(&MeasureResult, bool)> = work
+        .measures
+        .iter()
+        .filter_map(|measure| {
+            let estimate = measure.ratio.as_ref()?.estimate;
+            let shown =
+                measure.standing == WorkStanding::ClearlyLess || estimate.high.is_some_and(|high| high < 1.0);
+            // Without an interval nothing is shown, but a reader must know where to look.
+            let less = estimate.value < LESS_WORK && (shown || estimate.high.is_none());
+            (less || measure.standing == WorkStanding::ClearlyLess).then_some((measure, shown))
+        })
+        .collect();
+    let shown = told.iter().any(|(_, shown)| *shown);
+    let evidence = told.iter().map(|(measure, _)| less_of(name, measure)).collect::<Vec<_>>().join("; ");
     let memory = result.treated().ratio.as_ref().map(|ratio| ratio.estimate.value);
     let saves = memory.is_some_and(|memory| memory < 1.0);
-    let for_each = memory.filter(|_| saves).map_or_else(String::new, |memory| {
+    let for_each = told.iter().find_map(|(measure, _)| measure.memory_ratio.as_ref()).filter(|_| saves);
+    let for_each = memory.zip(for_each).map_or_else(String::new, |(memory, ratio)| {
         format!(
             "; it needs {} of the control's memory, and {} of it for the same work",
             units::ratio(memory),
-            units::ratio(memory / estimate.value)
+            units::ratio(ratio.estimate.value)
         )
     });
     let cause = if saves { "It saves memory by doing less work" } else { "It does less work" };
-    Some(Finding {
+    let never = if work.standing == WorkStanding::ClearlyLess { " It is not ranked." } else { "" };
+    (!told.is_empty()).then(|| Finding {
         kind: FindingKind::WorkBelowControl,
         severity: if shown { Severity::Grave } else { Severity::Caution },
         arms: vec![arm],
         services: Vec::new(),
+        evidence: evidence + &for_each,
+        effect: format!("{cause}, at least in part: compare memory for each unit of work.{never}"),
+    })
+}
+
+/// What an arm did of a measure in proportion to the control.
+fn less_of(name: &str, measure: &MeasureResult) -> String {
+    let what = &measure.name;
+    if let (Some(tried), Some(of_control)) = (measure.tried, &measure.of_control) {
+        return format!(
+            "of {} {what} of {name} {} failed, of the control's {} of {}",
+            units::count(tried as u64),
+            units::count(measure.total as u64),
+            units::count(of_control.total as u64),
+            units::count(of_control.tried.unwrap_or(0.0) as u64)
+        );
+    }
+    if measure.reason == WorkReason::NothingDone {
+        return format!("services of {name} had no {what} at all, and those of the control did");
+    }
+    let estimate = measure.ratio.as_ref().map(|ratio| ratio.estimate);
+    let value = estimate.map_or_else(String::new, |estimate| units::ratio(estimate.value));
+    let interval = match estimate.and_then(|estimate| estimate.interval()) {
+        Some((low, high)) => format!(" ({} to {})", units::ratio(low), units::ratio(high)),
+        None => ", though there are too few services for an interval".to_owned(),
+    };
+    if what == TRAFFIC {
+        format!("services of {name} read and wrote {value}{interval} of what those of the control did")
+    } else {
+        format!("services of {name} had {value}{interval} of the {what} that those of the control had")
+    }
+}
+
+fn unknown_work(name: &str, arm: usize, work: &ArmWork) -> Option<Finding> {
+    let missing: Vec<&str> = work
+        .measures
+        .iter()
+        .filter(|measure| measure.reason == WorkReason::NotMeasured)
+        .map(|measure| measure.name.as_str())
+        .collect();
+    (!missing.is_empty()).then(|| Finding {
+        kind: FindingKind::WorkUnknown,
+        severity: Severity::Caution,
+        arms: vec![arm],
+        services: Vec::new(),
         evidence: format!(
-            "services of {name} read and wrote {}{interval} of what those of the control did{for_each}",
-            units::ratio(estimate.value)
+            "{} of the control were counted, and not of half of the services of {name}",
+            missing.join(", ")
         ),
-        effect: format!("{cause}, at least in part: compare memory for each unit of work."),
+        effect: "Whether it does the control's work is not known: less memory may come of less work."
+            .to_owned(),
     })
 }
 

@@ -4,7 +4,7 @@ mod build;
 
 use build::{BEGIN, run};
 use heaptrial_analysis::{Estimate, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
-use heaptrial_model::{LifeStart, Reading};
+use heaptrial_model::{KnownEvent, LifeStart, Reading};
 use proptest::prelude::*;
 
 fn reading() -> impl Strategy<Value = (f32, u32)> {
@@ -56,6 +56,7 @@ prop_compose! {
     ) -> Fleet {
         let arms = earlier.len();
         Fleet {
+            in_turn: false,
             arms: (0..arms)
                 .map(|arm| FleetArm {
                     name: format!("arm {arm}"),
@@ -82,7 +83,7 @@ prop_compose! {
                 .into_iter()
                 .map(|(at, arm)| FleetEvent {
                     service: None,
-                    kind: "experiment".to_owned(),
+                    kind: KnownEvent::Experiment.into(),
                     at: BEGIN + at,
                     arm: arm.map(|arm| arm % arms),
                     changes_treatment: true,

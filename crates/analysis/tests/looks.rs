@@ -4,9 +4,10 @@ mod build;
 
 use build::{BEGIN, DAY, add_arm, fleet, life, own, run};
 use heaptrial_analysis::{
-    Decision, Flag, Fleet, FleetEvent, LimitKind, LookStanding, Settings, Verdict, Work, look,
+    Counts, Decision, Flag, Fleet, FleetEvent, LimitKind, LookStanding, Measure, Settings, Verdict, Work,
+    look,
 };
-use heaptrial_model::Reading;
+use heaptrial_model::{Reading, TorFlag};
 use heaptrial_stats::look_alphas;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,7 +18,7 @@ fn event(service: usize, days: f64, kind: &str) -> FleetEvent {
         at: BEGIN + days * DAY,
         arm: None,
         service: Some(service),
-        kind: kind.to_owned(),
+        kind: kind.into(),
         changes_treatment: false,
         text: String::new(),
     }
@@ -31,11 +32,14 @@ fn what_came_after_a_look_is_left_out() {
     whole.events = vec![event(1, 5.0, "identity_change"), event(2, 2.0, "crash"), event(2, 4.0, "crash")];
     whole.services[3].lives[0].contamination = Some("from its start".to_owned());
     whole.services[4].lives[0].work = Work {
-        bytes: vec![(1e5, 1.0), (3e5, 2.0)],
+        measures: vec![
+            Measure::traffic(vec![(1e5, 1.0), (3e5, 2.0)]),
+            Measure::failed("clients", vec![(1e5, 0.0)], vec![(1e5, 7.0), (3e5, 9.0)]),
+        ],
         oom_bytes: vec![(1.0, 0.0), (4e5, 9.0)],
         flags: vec![
-            Flag { name: "Guard".to_owned(), changes: vec![(1e5, true), (3e5, false)] },
-            Flag { name: "HSDir".to_owned(), changes: vec![(4e5, true)] },
+            Flag { name: TorFlag::Guard, changes: vec![(1e5, true), (3e5, false)] },
+            Flag { name: TorFlag::HSDir, changes: vec![(4e5, true)] },
         ],
         ..Work::default()
     };
@@ -49,7 +53,8 @@ fn what_came_after_a_look_is_left_out() {
     assert_eq!((&cut.services[1].lives[0].contamination, cut.events.len()), (&None, 1));
     assert_eq!(cut.services[3].lives[0].contamination.as_deref(), Some("from its start"));
     let work = &cut.services[4].lives[0].work;
-    assert_eq!((work.bytes.len(), work.oom_bytes.len(), work.flags.len()), (1, 1, 1));
+    assert_eq!((work.measures[0].counter.len(), work.oom_bytes.len(), work.flags.len()), (1, 1, 1));
+    assert_eq!(work.measures[1].counts, Counts::Failed { tried: vec![(1e5, 7.0)] });
     assert_eq!(work.flags[0].changes, [(1e5, true)]);
     // Later, the change had happened.
     whole.until(BEGIN + 5.5 * DAY);

@@ -4,6 +4,7 @@ mod build;
 
 use build::*;
 use heaptrial_analysis::{FindingKind, Fleet, FleetEvent, MemoryLimit, Severity};
+use heaptrial_model::KnownEvent;
 
 fn settling(level: f64) -> impl Fn(f64) -> f64 {
     move |age| level * (1.0 - 0.6 * (-age / 0.3).exp())
@@ -97,12 +98,37 @@ fn an_event_about_one_service_is_told_of_no_other() {
         at: BEGIN + 3.0 * DAY,
         arm: None,
         service: Some(8),
-        kind: "migration".into(),
+        kind: KnownEvent::Migration.into(),
         changes_treatment: true,
         text: "migration".into(),
     });
     let analysis = run(&fleet);
     assert_eq!(names(find(&analysis, FindingKind::SpansTreatmentChange).unwrap()), ["s8"]);
+}
+
+#[test]
+fn what_happened_to_the_host_is_counted_for_all_its_services() {
+    let mut fleet = fleet(&[(6, &settling(6.0)), (6, &settling(2.0))]);
+    for (kind, service) in
+        [("gap", None), ("reboot", None), ("reboot", None), ("clock_jump", None), ("crash", Some(8))]
+    {
+        let (at, text) = (BEGIN + 3.0 * DAY, kind.to_owned());
+        fleet.events.push(FleetEvent {
+            at,
+            arm: None,
+            service,
+            kind: kind.into(),
+            changes_treatment: false,
+            text,
+        });
+    }
+    let counts = run(&fleet)
+        .arms
+        .iter()
+        .map(|arm| &arm.events)
+        .map(|events| (events.gaps, events.reboots, events.clock_jumps, events.crashes))
+        .collect::<Vec<_>>();
+    assert_eq!(counts, [(1, 2, 1, 0), (1, 2, 1, 1)]);
 }
 
 #[test]

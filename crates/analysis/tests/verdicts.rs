@@ -4,6 +4,7 @@ mod build;
 
 use build::*;
 use heaptrial_analysis::{Analysis, FindingKind, FleetEvent, LimitKind, Verdict};
+use heaptrial_model::KnownEvent;
 
 fn verdict(analysis: &Analysis) -> &Verdict {
     analysis.arms[1].verdict.as_ref().unwrap()
@@ -108,7 +109,7 @@ fn a_life_spans_a_change_unless_it_began_with_it() {
     let text = "experiment: another allocator".to_owned();
     fleet.events.push(FleetEvent {
         service: None,
-        kind: "experiment".to_owned(),
+        kind: KnownEvent::Experiment.into(),
         at: BEGIN + 3.0 * DAY + 600.0,
         arm: Some(1),
         changes_treatment: true,

@@ -202,10 +202,13 @@ fn markup(path: &Path, (trial_id, what): Key) -> Result<String, DashboardError> 
     let (store, _) = data.current()?;
     match what {
         What::Running => {
-            let fleet = heaptrial_report::read_fleet(store, trial_id, &Options::default())?;
-            let trial = store.trials()?.into_iter().find(|trial| trial.id == trial_id);
-            let metric = trial.map(|trial| trial.plan.metric).unwrap_or_default();
-            Ok(embedded::running(&fleet, metric).map_or_else(String::new, |figure| figure.into_string()))
+            let fleet = heaptrial_judgement::read_fleet(store, trial_id, &Options::default())?;
+            let Some(record) = store.trials()?.into_iter().find(|trial| trial.id == trial_id) else {
+                return Ok(String::new());
+            };
+            let trial = Trial::read(store, record, now_us())?;
+            let figure = embedded::running(&fleet, &trial.looks(), trial.record.plan.metric);
+            Ok(figure.map_or_else(String::new, |figure| figure.into_string()))
         }
         What::Sections => {
             let (report, trajectories) = Report::with_trajectories(store, trial_id, &Options::default())?;
@@ -220,7 +223,7 @@ fn markup(path: &Path, (trial_id, what): Key) -> Result<String, DashboardError> 
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_model::{Metric, TrialPlan};
+    use heaptrial_model::{KnownEvent, Metric, TrialKind, TrialPlan};
     use heaptrial_store::{LookRecord, NewTrial, Store};
 
     use super::*;
@@ -232,7 +235,7 @@ mod tests {
         let specs = ["glibc".parse().unwrap(), "mimalloc@2.0.9".parse().unwrap()];
         let plan = NewTrial {
             name: "t".to_owned(),
-            kind: "field".to_owned(),
+            kind: TrialKind::Field,
             boot_id: "boot".to_owned(),
             host_facts: serde_json::Value::Null,
             metric: Metric::Rss,
@@ -251,7 +254,7 @@ mod tests {
         };
         let mut states = vec![state(&store)];
         assert_eq!(state(&store), states[0]);
-        store.add_event(id, None, 1, "note", "").unwrap();
+        store.add_event(id, None, 1, KnownEvent::Note, "").unwrap();
         states.push(state(&store));
         store.end_trial(id, 2, "completed").unwrap();
         states.push(state(&store));

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use heaptrial_judgement::JudgementError;
+use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_report::ReportError;
 use heaptrial_store::StoreError;
 
@@ -11,6 +13,9 @@ pub enum DashboardError {
     /// The database could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A trial could not be judged.
+    #[error(transparent)]
+    Judgement(#[from] JudgementError),
     /// A trial could not be reported on.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -39,4 +44,17 @@ pub enum DashboardError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl Classified for DashboardError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Store(error) => error.class(),
+            Self::Judgement(error) => error.class(),
+            Self::Report(error) => error.class(),
+            Self::NotLocal { .. } => ErrorClass::Usage,
+            Self::Listen { .. } => ErrorClass::Refused,
+            Self::System { .. } => ErrorClass::Failed,
+        }
+    }
 }

@@ -7,12 +7,13 @@ mod compute;
 mod config;
 mod data;
 mod error;
-mod guard;
+mod headers;
 mod live;
 mod page;
 mod routes;
 mod server;
 
-pub use config::{Config, DEFAULT_PORT, Listen, ListenError};
+pub use config::Config;
 pub use error::DashboardError;
+pub use heaptrial_listen::Listen;
 pub use server::{Dashboard, asked_to_end};

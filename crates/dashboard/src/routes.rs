@@ -10,6 +10,7 @@ use axum::http::{StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use heaptrial_listen::{Names, refuse_others};
 use heaptrial_report::embedded;
 use heaptrial_store::Store;
 use maud::Markup;
@@ -18,13 +19,16 @@ use tokio::time::timeout;
 
 use crate::compute::{Computer, What, state_of};
 use crate::data::{Data, Overview, Service, Trial, now_us};
-use crate::guard::{self, Hosts};
+use crate::headers;
 use crate::live::Live;
 use crate::page::{self, Choice, Frame};
 use crate::{Config, DashboardError};
 
 /// A page that takes longer is given up.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
+
+const OTHER_NAME: &str = "This name is not one of the dashboard's. Ask for it as localhost or 127.0.0.1, or start \
+                          `heaptrial serve` with --host NAME.\n";
 
 /// What all requests share.
 #[derive(Debug)]
@@ -78,7 +82,7 @@ type App = State<Arc<Shared>>;
 
 /// All routes, with what holds for every one.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    let hosts = Arc::new(Hosts::of(&shared.config));
+    let names = Arc::new(Names::of(&shared.config.listen, &shared.config.hosts, OTHER_NAME));
     Router::new()
         .route("/", get(overview))
         .route("/trial/{name}", get(trial))
@@ -90,7 +94,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/static/{file}", get(asset))
         .fallback(nowhere)
         .layer(middleware::from_fn(in_time))
-        .layer(middleware::from_fn_with_state(hosts, guard::guard))
+        .layer(middleware::from_fn_with_state(names, refuse_others))
+        .layer(middleware::from_fn(headers::add))
         .with_state(shared)
 }
 

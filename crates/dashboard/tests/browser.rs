@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use client::Server;
 use fixture::{Field, now_us};
-use heaptrial_browser::{Chromium, browser};
+use heaptrial_model::KnownEvent;
 use heaptrial_store::Store;
+use heaptrial_testbed::browser::{Chromium, browser};
 use serde_json::json;
 
 /// A trial that runs, and an import that has ended.
@@ -36,6 +37,7 @@ const PAGES: [(&str, &str); 10] = [
 ];
 
 #[test]
+#[ignore = "needs a browser"]
 fn every_page_light_and_dark_wide_and_narrow_without_a_complaint() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -101,6 +103,7 @@ fn unreadable(browser: &mut Chromium) -> serde_json::Value {
 }
 
 #[test]
+#[ignore = "needs a browser"]
 fn a_change_shows_without_a_reload_and_leaves_the_reader_where_he_is() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +116,7 @@ fn a_change_shows_without_a_reload_and_leaves_the_reader_where_he_is() {
          const link = document.querySelectorAll('#services tbody th a')[20]; link.focus(); window.link = link; \
          window.place = scrollY; window.scrollTo(0, 700); window.place = scrollY; true",
     );
-    written.store.add_event(written.trial_id, None, now_us(), "note", "something new").unwrap();
+    written.store.add_event(written.trial_id, None, now_us(), KnownEvent::Note, "something new").unwrap();
     written.tick(now_us());
     browser.wait_for("document.getElementById('events').textContent.includes('something new')");
     assert_eq!(browser.evaluate("window.mark"), "still the same document");
@@ -125,6 +128,7 @@ fn a_change_shows_without_a_reload_and_leaves_the_reader_where_he_is() {
 }
 
 #[test]
+#[ignore = "needs a browser"]
 fn a_chart_that_was_being_computed_appears_by_itself_and_follows_the_data() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -141,6 +145,7 @@ fn a_chart_that_was_being_computed_appears_by_itself_and_follows_the_data() {
 }
 
 #[test]
+#[ignore = "needs a browser"]
 fn a_server_that_goes_away_is_told() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -158,6 +163,7 @@ fn a_server_that_goes_away_is_told() {
 }
 
 #[test]
+#[ignore = "needs a browser"]
 fn without_scripts_everything_is_there_and_can_be_reloaded() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -182,6 +188,7 @@ fn without_scripts_everything_is_there_and_can_be_reloaded() {
 }
 
 #[test]
+#[ignore = "needs a browser"]
 fn the_keyboard_reaches_everything_and_shows_where_it_is() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -218,6 +225,7 @@ fn the_keyboard_reaches_everything_and_shows_where_it_is() {
 }
 
 #[test]
+#[ignore = "needs a browser"]
 fn a_large_fleet_is_shown() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();

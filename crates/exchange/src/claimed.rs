@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::{AllocatorSpec, Treatment};
+use heaptrial_model::{AllocatorSpec, Treatment, family_in};
 
 use crate::torutils::RelayConfig;
 
-const FAMILIES: [&str; 7] = ["mimalloc", "jemalloc", "tcmalloc", "glibc", "snmalloc", "rpmalloc", "scudo"];
-
 /// The allocator that a text names: `group_B_mimalloc209` is `mimalloc@2.0.9`.
 pub(crate) fn allocator_in(text: &str) -> Option<AllocatorSpec> {
-    let text = text.to_ascii_lowercase();
-    let (at, family) = FAMILIES.iter().filter_map(|family| Some((text.find(family)?, *family))).min()?;
-    let rest = &text[at + family.len()..];
-    let version = version_at_start(rest, family).map(|version| format!("@{version}")).unwrap_or_default();
+    let (family, rest) = family_in(text)?;
+    let version = version_at_start(&rest, family).map(|version| format!("@{version}")).unwrap_or_default();
     let variant = if rest.contains("secure") { "+secure" } else { "" };
     format!("{family}{version}{variant}").parse().ok()
 }

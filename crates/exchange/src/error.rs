@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 
 use crate::Problem;
@@ -143,6 +144,15 @@ pub enum ImportError {
     Store(#[from] StoreError),
 }
 
+impl Classified for ImportError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Store(error) => error.class(),
+            _ => ErrorClass::Refused,
+        }
+    }
+}
+
 /// Why an export was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -158,4 +168,13 @@ pub enum ExportError {
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl Classified for ExportError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Store(error) => error.class(),
+            _ => ErrorClass::Failed,
+        }
+    }
 }

@@ -11,7 +11,9 @@ pub mod torutils;
 
 pub use error::{ExportError, ImportError};
 pub use export::{ExportFormat, export};
-pub use import::{ArmSummary, ImportSummary, KIND, TimezoneSource, TorUtilsImport, import_torutils};
+pub use import::{
+    ArmSummary, ImportSummary, KeptApart, Relabelled, TimezoneSource, TorUtilsImport, import_torutils,
+};
 pub use measured::{MeasuredService, Measurements};
 pub use problem::{Column, DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
 pub use torutils::Timezone;

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use heaptrial_model::LifeStart;
+use heaptrial_model::{EventKind, KnownEvent, LifeStart};
 use heaptrial_store::ImportedSample;
 
 /// RSS and VmSize below this share of the previous reading's are a restart where VmHWM does not tell.
@@ -41,10 +41,10 @@ pub enum Weight {
 
 impl Weight {
     /// Of a kind of event; `None` for kinds that say nothing about starts.
-    pub fn of(kind: &str) -> Option<Self> {
-        match kind {
-            "restart" | "migration" | "config_activated" => Some(Self::Start),
-            "config_change" | "experiment" => Some(Self::Change),
+    pub fn of(kind: &EventKind) -> Option<Self> {
+        match kind.known()? {
+            KnownEvent::Restart | KnownEvent::Migration | KnownEvent::ConfigActivated => Some(Self::Start),
+            KnownEvent::ConfigChange | KnownEvent::Experiment => Some(Self::Change),
             _ => None,
         }
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn start(hours: i64, kind: &str, index: usize) -> StartEvent {
-        StartEvent { wall_us: hours * HOUR, weight: Weight::of(kind).unwrap(), index }
+        StartEvent { wall_us: hours * HOUR, weight: Weight::of(&kind.into()).unwrap(), index }
     }
 
     #[test]

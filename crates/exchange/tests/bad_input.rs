@@ -56,7 +56,7 @@ fn marks_line_ends_order_and_further_columns_do_not_matter() {
     let text = "\u{feff}Nickname , rss_kb,extra,timestamp\r\none,5,x,2026-01-05T00:00:00\r\n\r\n\"two\",6,\"a,b\",2026-01-05T00:00:00";
     let (measurements, problems) = read(text.as_bytes()).unwrap();
     assert!(problems.counts.is_empty(), "{problems:?}");
-    let names: Vec<&str> = measurements.services.iter().map(|service| service.name.as_str()).collect();
+    let names: Vec<&str> = measurements.services.iter().map(|service| service.nickname.as_str()).collect();
     assert_eq!(names, ["one", "two"]);
     assert_eq!(measurements.services[1].samples[0].rss_bytes, 6 * 1024);
 }

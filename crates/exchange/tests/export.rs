@@ -5,7 +5,7 @@ mod support;
 use std::collections::HashSet;
 
 use heaptrial_exchange::{ExportFormat, Timezone, TorUtilsImport, export, import_torutils};
-use heaptrial_model::{LifeKey, Metric, Sample, SlowSample, TrialPlan};
+use heaptrial_model::{LifeKey, Metric, Sample, SlowSample, TrialKind, TrialPlan};
 use heaptrial_store::{ImportedSample, NewTrial, Store, TickInput};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
@@ -30,7 +30,7 @@ fn lab_run(store: &mut Store, ticks: i64) -> i64 {
     let specs = ["glibc".parse().unwrap(), "mimalloc@2.0.9".parse().unwrap()];
     let plan = NewTrial {
         name: "lab \"one\"\\".into(),
-        kind: "lab_command".into(),
+        kind: TrialKind::LabCommand,
         boot_id: "boot".into(),
         host_facts: serde_json::json!({}),
         metric: Metric::Rss,

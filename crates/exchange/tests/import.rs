@@ -2,8 +2,8 @@
 
 mod support;
 
-use heaptrial_exchange::{ImportError, KIND, ProblemKind, TimezoneSource, import_torutils};
-use heaptrial_model::LifeStart;
+use heaptrial_exchange::{ImportError, ProblemKind, TimezoneSource, import_torutils};
+use heaptrial_model::{About, LifeStart, TrialKind};
 use heaptrial_store::{ImportedTrial, Store};
 use support::{DAYS, Fleet, HEADER, RESTART_DAY, collection, memory_only, relay};
 
@@ -44,7 +44,7 @@ fn a_fleet_becomes_a_trial() {
         ]
     );
     let trial = read(&store, "memory");
-    assert_eq!(trial.plan.kind, KIND);
+    assert_eq!(trial.plan.kind, TrialKind::ImportTorutils);
     assert_eq!(trial.plan.host_facts["ram_bytes"], 64_000u64 << 20);
     for service in &trial.services {
         let [first, second] = &service.lives[..] else {
@@ -294,7 +294,7 @@ fn a_name_that_a_lab_run_has_is_not_taken() {
         read(&store, "memory").plan
     };
     plan.name = "lab".into();
-    plan.kind = "lab_command".into();
+    plan.kind = TrialKind::LabCommand;
     plan.boot_id = "boot".into();
     store.begin_trial(&plan).unwrap();
     let mut request = fleet.request();
@@ -304,6 +304,25 @@ fn a_name_that_a_lab_run_has_is_not_taken() {
     request.memory = vec![fleet.path("lab.csv")];
     std::fs::copy(fleet.path("memory.csv"), fleet.path("lab.csv")).unwrap();
     assert_eq!(import_torutils(&mut store, &request).unwrap().trial, "lab-2");
+}
+
+#[test]
+fn what_the_trial_is_about_is_kept_until_it_is_said_anew() {
+    let fleet = Fleet::new(2);
+    let mut store = fleet.store();
+    let about = |text: &str| Some(About::from_toml(text).unwrap());
+    let mut request = fleet.request();
+    request.about = about("hypothesis = 'mimalloc needs less'");
+    import_torutils(&mut store, &request).unwrap();
+    request.about = None;
+    fleet.measure(DAYS);
+    import_torutils(&mut store, &request).unwrap();
+    let stored = |store: &Store| About::of_parameters(&read(store, "memory").plan.parameters);
+    assert_eq!(stored(&store).hypothesis.as_deref(), Some("mimalloc needs less"));
+    request.about = about("notes = 'one server'\nnext_steps = 'roll out'");
+    assert!(import_torutils(&mut store, &request).unwrap().changed);
+    assert_eq!(stored(&store).hypothesis, None);
+    assert_eq!(stored(&store).next_steps.as_deref(), Some("roll out"));
 }
 
 #[test]

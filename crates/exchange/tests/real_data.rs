@@ -5,19 +5,59 @@ use std::path::PathBuf;
 
 use heaptrial_exchange::{TorUtilsImport, import_torutils};
 use heaptrial_model::LifeStart;
-use heaptrial_store::Store;
+use heaptrial_store::{ImportedService, ImportedTrial, Store};
 
 fn data() -> Option<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/tor-five-way-2026-01");
     if root.join("memory.csv").is_file() {
         return Some(root);
     }
-    assert!(std::env::var_os("HEAPTRIAL_REQUIRE_ALL").is_none(), "{} is absent", root.display());
-    eprintln!("SKIPPED: the data of the five-way trial is not at {}", root.display());
+    heaptrial_testbed::skip("the published measurements of 200 relays are not on this machine");
     None
 }
 
+/// Figures that a script of its own took from the files with Python's `csv`: sum and upper median of RSS over all
+/// readings, lives, and of each list its services, their readings, and sum and upper median of their last readings.
+fn figures_are_those_of_another_reader(trial: &ImportedTrial) {
+    let kib = |bytes: u64| bytes / 1024;
+    let median = |mut values: Vec<u64>| {
+        values.sort_unstable();
+        values[values.len() / 2]
+    };
+    let samples = |service: &ImportedService| -> Vec<u64> {
+        service.lives.iter().flat_map(|life| &life.samples).map(|sample| kib(sample.rss_bytes)).collect()
+    };
+    let all: Vec<u64> = trial.services.iter().flat_map(samples).collect();
+    assert_eq!((all.iter().sum::<u64>(), median(all)), (16_891_467_552, 2_842_576));
+    assert_eq!(trial.services.iter().map(|service| service.lives.len()).sum::<usize>(), 604);
+    let lists: Vec<(&str, usize, usize, u64, u64)> = trial
+        .lists
+        .iter()
+        .map(|list| {
+            let of: Vec<Vec<u64>> =
+                list.members.iter().map(|member| samples(&trial.services[*member])).collect();
+            let last: Vec<u64> = of.iter().filter_map(|readings| readings.last().copied()).collect();
+            let readings = of.iter().map(Vec::len).sum();
+            (list.arm.name.as_str(), list.members.len(), readings, last.iter().sum(), median(last))
+        })
+        .collect();
+    assert_eq!(
+        lists,
+        [
+            ("group_A_mimalloc301", 20, 544, 218_873_928, 10_928_304),
+            ("group_B_mimalloc209", 80, 1_941, 107_401_016, 1_333_484),
+            ("group_B_mimalloc209_historical", 20, 560, 29_495_256, 1_355_044),
+            ("group_C_mimalloc217", 60, 1_476, 111_937_716, 1_881_708),
+            ("group_C_mimalloc217_historical", 20, 560, 38_283_528, 1_915_824),
+            ("group_D_jemalloc", 20, 494, 57_533_804, 2_864_808),
+            ("group_E_glibc", 20, 485, 129_913_640, 6_650_088),
+            ("group_E_glibc_historical", 20, 560, 87_004_052, 6_091_660),
+        ]
+    );
+}
+
 #[test]
+#[ignore = "needs the published measurements"]
 fn ages_at_the_end_of_the_five_way_trial() {
     let Some(root) = data() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -44,6 +84,7 @@ fn ages_at_the_end_of_the_five_way_trial() {
     );
 
     let (_, trial) = store.read_imported("memory").unwrap().unwrap();
+    figures_are_those_of_another_reader(&trial);
     let mut ages: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for list in trial.lists.iter().filter(|list| list.earlier_list_of.is_none()) {
         for member in &list.members {

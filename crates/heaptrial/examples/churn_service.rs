@@ -2,11 +2,12 @@
 //!
 //! Environment: `LIVE_BYTES` it keeps allocated (default 1 MiB), `ALLOCATIONS_PER_SECOND` (default 400), and
 //! faults: `START_DELAY_MS` before it reports ready, `NEVER_READY=1`, `FAIL_AFTER_MS` after which it exits with
-//! code 3, `LEAK_BYTES_PER_SECOND`; with `FAULTS_UNDER` only where `LD_PRELOAD` has that text. Two arguments, if given, replace the first two.
+//! code 3, `FAIL_WHEN` a file is there, `LEAK_BYTES_PER_SECOND`; with `FAULTS_UNDER` only where `LD_PRELOAD` has that text. Two arguments, if given, replace the first two.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -23,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let faulty = has_faults();
     let leak_per_second = number("LEAK_BYTES_PER_SECOND")?.filter(|_| faulty).unwrap_or(0);
     let started = Instant::now();
+    let fail_when = std::env::var_os("FAIL_WHEN").filter(|_| faulty).map(PathBuf::from);
     let fail_after = number("FAIL_AFTER_MS")?.filter(|_| faulty).map(Duration::from_millis);
 
     let mut random = Lcg(u64::from(std::process::id()));
@@ -41,7 +43,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut leaked: Vec<Vec<u8>> = Vec::new();
     let (mut due, mut done, mut leaked_bytes) = (Instant::now(), 0, 0);
     loop {
-        if fail_after.is_some_and(|limit| started.elapsed() >= limit) {
+        if fail_after.is_some_and(|limit| started.elapsed() >= limit)
+            || fail_when.as_ref().is_some_and(|file| file.exists())
+        {
             std::process::exit(FAILED);
         }
         let seconds = started.elapsed().as_secs_f64();

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use heaptrial_tor::{
+use heaptrial_network::{
     Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan,
 };
 

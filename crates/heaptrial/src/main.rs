@@ -1,7 +1,10 @@
 //! Heaptrial: controlled trials of memory allocators for long-running services.
 
+#[cfg(test)]
+mod command_page;
 mod commands;
 mod exit;
+mod hint;
 mod options;
 mod output;
 mod progress;
@@ -11,9 +14,10 @@ mod target;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use heaptrial_model::ErrorClass;
 
 use crate::commands::Command;
-use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
 /// Controlled trials of memory allocators for long-running services.
@@ -21,8 +25,11 @@ use crate::options::GlobalOptions;
 /// Runs the same workload under several allocators and reports who needs how much memory.
 ///
 /// Exit codes: 0 done; 1 failed, also where a service failed or the run was interrupted; 2 usage;
-/// 3 refused and nothing changed; 4 inconclusive (a look) or paused (a rollout); 5 alerts stand (a watch);
-/// 130 ended by a second Ctrl-C.
+/// 3 refused and nothing changed; 4 inconclusive, where a verdict was asked for; 5 alerts stand (a watch);
+/// 6 paused (a rollout); 130 ended by a second Ctrl-C.
+///
+/// With --json an error is the last line of standard error: an object with schema_version, class (failed, usage,
+/// refused), message, causes and hint.
 #[derive(Debug, Parser)]
 #[command(name = "heaptrial", version, max_term_width = 100)]
 struct Cli {
@@ -38,15 +45,28 @@ fn main() -> ExitCode {
     }
     // A reader that closes the pipe early (`heaptrial ... | head`) is no error.
     exit::end_quietly_on_closed_pipe();
-    let cli = Cli::parse();
-    cli.global.apply_color();
-    match commands::run(cli.command, &cli.global) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_understood(&error),
+    };
+    let global = cli.global;
+    match commands::run(cli.command, &global) {
         Ok(code) => code,
-        Err(Failure { code, report }) => {
-            eprintln!("{report:?}");
-            ExitCode::from(if code == 0 { GENERAL_FAILURE } else { code })
-        }
+        Err(failure) => failure.tell(global.json, global.colored_stderr()),
     }
+}
+
+/// Help and the version are no errors; the rest is usage.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    let mut own = std::env::args_os().take_while(|word| word != "--");
+    if error.use_stderr() && own.any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let told = text.trim_end().trim_start_matches("error: ").to_owned();
+        return Failure::usage(told).tell(true, false);
+    }
+    // A message that nobody can see is no failure of its own.
+    let _ = error.print();
+    if error.use_stderr() { exit::code(ErrorClass::Usage) } else { ExitCode::SUCCESS }
 }
 
 /// The definition of the whole command line, for completions and man pages.

@@ -50,12 +50,8 @@ impl GlobalOptions {
         }
     }
 
-    /// Makes error messages follow the choice.
-    pub fn apply_color(&self) {
-        let colored = self.colored(std::io::stderr().is_terminal());
-        // Fails only when a hook was set before, which nothing does.
-        let _ = miette::set_hook(Box::new(move |_| {
-            Box::new(miette::MietteHandlerOpts::new().color(colored).wrap_lines(false).build())
-        }));
+    /// Whether what is written to standard error is coloured.
+    pub fn colored_stderr(&self) -> bool {
+        self.colored(std::io::stderr().is_terminal())
     }
 }

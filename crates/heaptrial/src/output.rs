@@ -1,10 +1,15 @@
-//! Results on standard output: tables and JSON.
+//! Results on standard output, tables and JSON, and in files.
 
+use std::fs::Permissions;
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::ExitCode;
 
-use miette::{IntoDiagnostic as _, Result};
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use crate::exit::Failure;
 
 /// Columns two spaces apart; the last one is not padded.
 pub fn table(rows: &[Vec<String>]) -> String {
@@ -26,17 +31,24 @@ pub fn table(rows: &[Vec<String>]) -> String {
 }
 
 /// Prints a result as JSON, with the version of its form.
-pub fn print_json(mut value: Value) -> Result<ExitCode> {
+pub fn print_json(mut value: Value) -> Result<ExitCode, Failure> {
     if let Some(object) = value.as_object_mut() {
         object.insert("schema_version".to_owned(), json!(1));
     }
-    print(&(serde_json::to_string_pretty(&value).into_diagnostic()? + "\n"))
+    print(&(serde_json::to_string_pretty(&value).map_err(Failure::failed)? + "\n"))
 }
 
 /// Prints a result. A reader that went away is not an error.
-pub fn print(text: &str) -> Result<ExitCode> {
+pub fn print(text: &str) -> Result<ExitCode, Failure> {
     match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).into_diagnostic(),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// A new file beside another, for [`NamedTempFile::persist`] to put in its place as a whole. Mode as of any new file.
+pub fn file_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mode = Permissions::from_mode(0o666);
+    tempfile::Builder::new().permissions(mode).tempfile_in(folder.unwrap_or(Path::new(".")))
 }

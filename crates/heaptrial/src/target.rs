@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use heaptrial_field::Places;
+use heaptrial_host::Paths;
 use heaptrial_store::{Store, TrialRecord};
 
 use crate::exit::Failure;
@@ -36,7 +36,7 @@ impl Target {
         // A name with a slash can only be a path, and says what is missing better than a list of trials.
         let is_path = name.is_some_and(|name| name.contains('/'));
         if let Some(name) = name.filter(|_| !is_path && run.is_none() && global.db.is_none()) {
-            if let Some(target) = Self::on_host(&Places::default(), name, global)? {
+            if let Some(target) = Self::on_host(&Paths::default(), name, global)? {
                 return Ok(target);
             }
         }
@@ -52,7 +52,7 @@ impl Target {
             }
             (Ok(database), _) => database,
         };
-        let store = Store::open(&database).map_err(Failure::refused)?;
+        let store = Store::open(&database)?;
         let mut trials = store.trials().map_err(Failure::failed)?;
         let several = trials.len() > 1;
         let index = match name.filter(|_| !is_path) {
@@ -78,12 +78,12 @@ impl Target {
     }
 
     /// The trial of this name in the database of this host.
-    fn on_host(places: &Places, name: &str, global: &GlobalOptions) -> Result<Option<Self>, Failure> {
-        let database = places.state.join(DATABASE);
+    fn on_host(paths: &Paths, name: &str, global: &GlobalOptions) -> Result<Option<Self>, Failure> {
+        let database = paths.state.join(DATABASE);
         if !database.is_file() {
             return Ok(None);
         }
-        let store = Store::open(&database).map_err(Failure::refused)?;
+        let store = Store::open(&database)?;
         let mut trials = store.trials().map_err(Failure::failed)?;
         let Some(index) = trials.iter().rposition(|trial| trial.plan.name == name) else { return Ok(None) };
         let trial = trials.swap_remove(index);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use heaptrial_allocator::Expected;
 use heaptrial_host::Instant as Moment;
-use heaptrial_model::{Ending, Metric, TrialPlan};
+use heaptrial_model::{Ending, KnownEvent, Metric, TrialKind, TrialPlan};
 use heaptrial_store::{EventRecord, LifeRecord, NewService, NewTrial, Store};
 use heaptrial_testbed::{Options, Testbed};
 use support::bed::Bed;
@@ -71,7 +71,7 @@ impl Host {
         let expected = Expected::own_c_library("glibc".parse().unwrap(), Vec::new());
         let trial = NewTrial {
             name: name.into(),
-            kind: "field".into(),
+            kind: TrialKind::Field,
             boot_id: self.boot_id(),
             host_facts: serde_json::json!({}),
             metric: Metric::Rss,
@@ -111,7 +111,7 @@ impl Host {
     fn restart_as_planned(&self, trial: i64, unit: &str) {
         let service = self.service_id(trial, unit);
         self.store()
-            .add_event(trial, Some(service), Moment::now().wall_us, "restart_planned", "for a test")
+            .add_event(trial, Some(service), Moment::now().wall_us, KnownEvent::RestartPlanned, "for a test")
             .unwrap();
         self.bed.container.ok(&["systemctl", "restart", unit]);
     }
@@ -133,7 +133,7 @@ impl Host {
 
     fn events(&self, trial: i64, kind: &str) -> Vec<EventRecord> {
         let events = self.store().events(trial).unwrap();
-        events.into_iter().filter(|event| event.kind == kind).collect()
+        events.into_iter().filter(|event| event.kind.as_str() == kind).collect()
     }
 
     #[track_caller]
@@ -144,12 +144,28 @@ impl Host {
         })
     }
 
+    /// How often the agent waited so long for a tick that it is a gap at this interval.
+    fn waits(&self, trial: i64, interval: Duration) -> usize {
+        let mut ticks = self.store().recent_ticks(trial, u32::MAX).unwrap();
+        ticks.reverse();
+        // The wall clock may be slewed a little.
+        let long = (interval.as_micros() as i64) * 5 / 2 * 99 / 100;
+        let between = ticks.windows(2).filter(|pair| pair[1].wall_us - pair[0].wall_us >= long).count();
+        let begun = self.store().running_trials().unwrap().into_iter().find(|record| record.id == trial);
+        let first = ticks
+            .first()
+            .zip(begun)
+            .is_some_and(|(first, record)| first.wall_us - record.plan.started_wall_us >= 9_900_000);
+        between + usize::from(first)
+    }
+
     fn journal(&self) -> String {
         self.bed.container.ok(&["journalctl", "--no-pager", "-u", UNIT])
     }
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn services_of_a_running_trial_are_sampled_and_proved() {
     let Some((host, trial)) = Host::boot(4, "--interval 300ms") else { return };
     // Before its restart a service is not under its arm's treatment, and nothing of it counts.
@@ -171,9 +187,12 @@ fn services_of_a_running_trial_are_sampled_and_proved() {
         assert_eq!(life.key.as_ref().unwrap().pid, pid);
         assert!(life.counts());
     }
-    for kind in ["restart_unplanned", "crash", "contaminated", "gap"] {
+    for kind in ["restart_unplanned", "crash", "contaminated"] {
         assert_eq!(host.events(trial, kind), [], "{}", host.journal());
     }
+    // A busy machine makes gaps; none is told that there was not.
+    let gaps = host.events(trial, "gap");
+    assert!(gaps.len() <= host.waits(trial, Duration::from_millis(300)), "{gaps:?}");
     let ticks = host.ticks(trial, 0);
     host.ticks(trial, ticks + 5);
     let latest = host.store().latest(trial).unwrap();
@@ -197,6 +216,7 @@ fn services_of_a_running_trial_are_sampled_and_proved() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_new_life_is_found_between_ticks() {
     let Some((host, trial)) = Host::boot(2, "--interval 1h") else { return };
     host.settled(trial, &host.units[0], 1);
@@ -217,6 +237,7 @@ fn a_new_life_is_found_between_ticks() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn crashes_oom_kills_and_foreign_allocators_are_told_apart() {
     let Some((host, trial)) = Host::boot(5, "--interval 300ms") else { return };
     for unit in &host.units {
@@ -238,8 +259,10 @@ fn crashes_oom_kills_and_foreign_allocators_are_told_apart() {
     assert_eq!((lives[1].ending.clone(), lives[1].counts()), (Some(Ending::Signaled(6)), false));
     assert!(lives[2].counts());
 
-    container.write("/etc/churn/002", "FAIL_AFTER_MS=1500\n", 0o644).unwrap();
+    container.write("/etc/churn/002", "FAIL_WHEN=/run/fail\n", 0o644).unwrap();
     host.restart_as_planned(trial, &host.units[1]);
+    host.settled(trial, &host.units[1], 3);
+    container.write("/run/fail", "", 0o644).unwrap();
     assert!(of("crash", 1).text.contains("code 3"), "{}", of("crash", 1).text);
     assert_eq!(host.lives(trial, &host.units[1])[2].ending, Some(Ending::Exited(3)));
 
@@ -276,6 +299,7 @@ fn crashes_oom_kills_and_foreign_allocators_are_told_apart() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_killed_agent_loses_no_committed_tick_and_continues_lives() {
     let Some((host, trial)) = Host::boot(3, "--interval 200ms") else { return };
     for unit in &host.units {
@@ -322,7 +346,8 @@ fn a_killed_agent_loses_no_committed_tick_and_continues_lives() {
 }
 
 #[test]
-fn power_cuts_and_reboots_end_lives_and_leave_gaps() {
+#[ignore = "needs root and a container"]
+fn power_cuts_and_reboots_end_lives_and_are_told() {
     let Some((mut host, trial)) = Host::boot(3, "--interval 200ms") else { return };
     let mut words = vec!["systemctl", "enable"];
     words.extend(host.units.iter().map(String::as_str));
@@ -333,6 +358,7 @@ fn power_cuts_and_reboots_end_lives_and_leave_gaps() {
     }
     let mut kept = host.ticks(trial, 5);
     for round in 1..=3 {
+        let earlier = host.boot_id();
         host.bed.container.power_cut().unwrap();
         host.bed.container.boot_again().unwrap();
         let found = host.store().tick_summary(trial).unwrap().ticks;
@@ -348,9 +374,12 @@ fn power_cuts_and_reboots_end_lives_and_leave_gaps() {
             let ages = host.store().series(last, Metric::Rss).unwrap();
             assert!(ages.iter().all(|point| point.age_seconds >= 0.0));
         }
-        assert_eq!(host.events(trial, "reboot").len(), round);
-        assert_eq!(host.events(trial, "gap").len(), round);
-        assert!(host.events(trial, "gap")[round - 1].text.contains("started anew"));
+        let boots = host.events(trial, "reboot");
+        assert_eq!(boots.len(), round, "{boots:?}");
+        let ids =
+            format!("as boot {} after {}; no sample was taken for", &host.boot_id()[..8], &earlier[..8]);
+        assert!(boots[round - 1].text.contains(&ids), "{boots:?}");
+        assert!(host.events(trial, "gap").iter().all(|gap| !gap.text.contains("anew")));
     }
     for kind in ["crash", "restart_unplanned", "contaminated"] {
         assert_eq!(host.events(trial, kind), []);
@@ -358,6 +387,7 @@ fn power_cuts_and_reboots_end_lives_and_leave_gaps() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_full_disk_costs_ticks_and_nothing_else() {
     let Some(base) = Testbed::for_test() else { return };
     let bed = Bed::boot_on(&base, Options::new().disk_bytes(96 << 20));
@@ -381,6 +411,7 @@ fn a_full_disk_costs_ticks_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn services_of_the_host_are_sampled_until_a_trial_takes_them() {
     let Some((bed, units)) = Bed::with_churn(4) else { return };
     let host = Host { bed, units };
@@ -388,7 +419,7 @@ fn services_of_the_host_are_sampled_until_a_trial_takes_them() {
     host.bed.container.ok(&["systemctl", "start", UNIT]);
     let of_host = wait_for("the trial of the host", PATIENCE, || {
         let trials = host.store().running_trials().unwrap();
-        trials.iter().find(|trial| trial.plan.kind == "host").map(|trial| trial.id)
+        trials.iter().find(|trial| trial.plan.kind == TrialKind::Host).map(|trial| trial.id)
     });
     wait_for("samples of all services", PATIENCE, || {
         let latest = host.store().latest(of_host).unwrap();
@@ -412,11 +443,11 @@ fn services_of_the_host_are_sampled_until_a_trial_takes_them() {
 
     let socket = host.bed.container.root().join("run/heaptrial/metrics.sock");
     let mut stream = UnixStream::connect(socket).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     for line in [
-        "Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8",
+        "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8",
         "heaptrial_service_up{service=\"churn@003.service\",arm=\"as found\",trial=\"host\"} 1",
         "heaptrial_agent_lost_ticks_total 0",
         "# EOF",
@@ -428,6 +459,7 @@ fn services_of_the_host_are_sampled_until_a_trial_takes_them() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn relays_tell_their_work_through_the_confined_unit() {
     let Some(bed) = Bed::boot() else { return };
     for (name, port, more) in [("a", 9001, ""), ("b", 9002, "ControlSocket 0\n")] {
@@ -455,6 +487,7 @@ fn relays_tell_their_work_through_the_confined_unit() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn the_unit_is_confined_and_a_second_agent_is_refused() {
     let Some((host, trial)) = Host::boot(1, "--interval 300ms") else { return };
     host.ticks(trial, 1);

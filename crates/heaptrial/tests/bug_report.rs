@@ -311,7 +311,9 @@ fn bundle_of(trial: &FieldTrial, gossip: &str) -> (BTreeMap<String, Vec<u8>>, St
     let mut store = Store::create(&path).unwrap();
     let service = store.services(id).unwrap()[2].id;
     for kind in ["warning", "note", "crash", "gap", "config_change"] {
-        store.add_event(id, Some(service), trial.start_us + 1_000_000, kind, gossip).unwrap();
+        store
+            .add_event(id, Some(service), trial.start_us + 1_000_000, kind.parse().unwrap(), gossip)
+            .unwrap();
     }
     drop(store);
     let output = run(folder.path(), "report five-way --db host.db --bug mimalloc@3.0.1 --out bundle");

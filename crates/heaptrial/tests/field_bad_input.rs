@@ -45,6 +45,7 @@ fn instance(unit: &str) -> &str {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_service_that_never_becomes_ready_is_put_back_and_stops_the_run() {
     let Some((bed, units)) = planned("never", 4, "settle = \"0s\"\nhealth_timeout = \"4s\"") else { return };
     let victim = first_with_jemalloc(&bed, "never");
@@ -75,6 +76,7 @@ fn a_service_that_never_becomes_ready_is_put_back_and_stops_the_run() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_service_that_crashes_soon_after_is_put_back() {
     let Some((bed, units)) = planned("crash", 4, "settle = \"2s\"") else { return };
     let victim = first_with_jemalloc(&bed, "crash");
@@ -90,6 +92,7 @@ fn a_service_that_crashes_soon_after_is_put_back() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn drift_is_refused_with_the_difference_and_nothing_is_lost() {
     let Some((bed, units)) = planned("drift", 4, AT_ONCE) else { return };
     let victim = first_with_jemalloc(&bed, "drift");
@@ -113,6 +116,7 @@ fn drift_is_refused_with_the_difference_and_nothing_is_lost() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_full_disk_stops_the_run_and_everything_comes_back() {
     use heaptrial_testbed::{Options, Testbed};
     let Some(base) = Testbed::for_test() else { return };
@@ -137,6 +141,7 @@ fn a_full_disk_stops_the_run_and_everything_comes_back() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_start_on_a_full_disk_changes_no_service() {
     use heaptrial_testbed::{Options, Testbed};
     let Some(base) = Testbed::for_test() else { return };
@@ -158,6 +163,7 @@ fn a_start_on_a_full_disk_changes_no_service() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_library_folder_that_others_can_write_is_refused() {
     let Some((bed, units)) = planned("vanish", 6, AT_ONCE) else { return };
     let pids: Vec<String> = units.iter().map(|unit| bed.property(unit, "MainPID")).collect();
@@ -171,6 +177,7 @@ fn a_library_folder_that_others_can_write_is_refused() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_plan_that_does_not_fit_the_host_is_refused() {
     let Some((bed, units)) = planned("fit", 4, AT_ONCE) else { return };
     bed.container.ok(&["systemctl", "stop", &units[0]]);
@@ -199,6 +206,7 @@ fn a_plan_that_does_not_fit_the_host_is_refused() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_later_drop_in_that_overrides_ours_fails_before_the_restart() {
     let Some((bed, units)) = planned("later", 4, AT_ONCE) else { return };
     let victim = first_with_jemalloc(&bed, "later");
@@ -219,6 +227,7 @@ fn a_later_drop_in_that_overrides_ours_fails_before_the_restart() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_broken_unit_elsewhere_is_no_obstacle() {
     let Some((bed, units)) = planned("third", 4, AT_ONCE) else { return };
     bed.container
@@ -230,6 +239,7 @@ fn a_broken_unit_elsewhere_is_no_obstacle() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn two_at_once_are_refused_and_a_dry_run_changes_nothing() {
     let Some((bed, units)) = planned("alone", 4, AT_ONCE) else { return };
     let before = bed.snapshot();

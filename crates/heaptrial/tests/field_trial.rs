@@ -37,6 +37,7 @@ fn planned(count: usize) -> Option<(Bed, Vec<String>)> {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_trial_is_started_proved_and_reverted_to_the_byte() {
     let Some((bed, units)) = planned(6) else { return };
     let before = bed.snapshot();
@@ -67,6 +68,7 @@ fn a_trial_is_started_proved_and_reverted_to_the_byte() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn the_documented_rollback_by_hand_needs_no_heaptrial() {
     let Some((bed, units)) = planned(6) else { return };
     let etc = || Snapshot::of(&bed.container, &["/etc"]).unwrap();
@@ -92,6 +94,7 @@ fn the_documented_rollback_by_hand_needs_no_heaptrial() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_library_that_two_trials_use_stays_until_both_are_reverted() {
     let Some((bed, units)) = Bed::with_churn(4) else { return };
     let before = bed.snapshot();

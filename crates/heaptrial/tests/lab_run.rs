@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{arm, heaptrial, json, processes_with, run, stderr, stdout, wait_for};
+use support::{arm, heaptrial, json, own_seconds, processes_with, run, stderr, stdout, wait_for};
 
 /// Holds 40 MB in pieces, a little more or less each time, and stays.
 const HOLDER: &str = "import random, time\nheld = [bytes(4000) for _ in range(random.randrange(10000, 10500))]\ntime.sleep(600)\n";
@@ -33,6 +33,16 @@ fn report_of(folder: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
+/// Waits until a run has so many ticks in its database.
+#[track_caller]
+fn wait_for_ticks(database: &Path, count: u64) {
+    wait_for("ticks in the database", Duration::from_secs(60), || {
+        let store = heaptrial_store::Store::open(database).ok()?;
+        let trial = store.trials().ok()?.pop()?;
+        (store.tick_summary(trial.id).ok()?.ticks >= count).then_some(())
+    });
+}
+
 #[test]
 fn a_program_is_compared_under_two_allocators_with_repeats() {
     let folder = folder_with(HOLDER);
@@ -40,7 +50,7 @@ fn a_program_is_compared_under_two_allocators_with_repeats() {
     let output = lab(folder.path(), options, &["/usr/bin/python3", "program.py"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = json(&output);
-    assert_eq!(report["schema_version"], 2);
+    assert_eq!(report["schema_version"], 3);
     assert_eq!(report["kind"], "lab_command");
     assert_eq!(report["seed"], 7);
     assert_eq!(report, report_of(folder.path()));
@@ -58,10 +68,10 @@ fn a_program_is_compared_under_two_allocators_with_repeats() {
     assert_eq!(jemalloc["identity"]["version"], "5.3.0");
     let ratio = &jemalloc["ratio_to_control"];
     assert!(ratio["low"].as_f64().unwrap() <= ratio["estimate"].as_f64().unwrap());
-    // Two repeats of 2 s at 100 ms: about 20 samples for each of 4 services.
+    // Two repeats of 2 s at 100 ms: on a quiet machine 20 samples for each of 4 services, on a busy one fewer, never more.
     let samples = report["samples"].as_u64().unwrap();
     assert!(report["services"][0].to_string().contains("pss_bytes"), "{report:#}");
-    assert!((20..=88).contains(&samples), "{samples}");
+    assert!((8..=88).contains(&samples), "{samples}");
 
     // The folder is complete.
     for file in [
@@ -97,12 +107,14 @@ fn what_a_program_writes_is_kept() {
 #[test]
 fn the_whole_process_tree_is_sampled_and_ended() {
     let folder = folder_with(HOLDER);
-    let script = "/usr/bin/python3 program.py heaptrial-tree-child & exec /usr/bin/python3 program.py heaptrial-tree-main";
-    let output = lab(folder.path(), "-a glibc --duration 4s --tick 100ms --json", &["sh", "-c", script]);
+    let name = format!("heaptrial-tree-{}", std::process::id());
+    let script =
+        format!("/usr/bin/python3 program.py {name}-child & exec /usr/bin/python3 program.py {name}-main");
+    let output = lab(folder.path(), "-a glibc --duration 4s --tick 100ms --json", &["sh", "-c", &script]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let bytes = arm(&json(&output), "glibc")["anon_bytes_final"].as_f64().unwrap();
     assert!(bytes > 8e7, "two processes of 40 MB each have {bytes}");
-    assert_eq!(processes_with("heaptrial-tree-"), Vec::<i32>::new());
+    assert_eq!(processes_with(&name), Vec::<i32>::new());
 }
 
 /// Runs `script` where the first arm fails in the way that `words` tell; nothing of it is averaged in.
@@ -133,8 +145,9 @@ fn an_early_exit_is_reported_with_its_code() {
 
 #[test]
 fn a_crash_of_a_program_that_leaves_helpers_is_a_crash() {
-    assert_fails_with("sleep 604 & sleep 1; kill -SEGV $$", &["SIGSEGV"]);
-    assert_eq!(processes_with("sleep\u{0}604"), Vec::<i32>::new());
+    let long = own_seconds(604);
+    assert_fails_with(&format!("sleep {long} & sleep 1; kill -SEGV $$"), &["SIGSEGV"]);
+    assert_eq!(processes_with(&format!("sleep\u{0}{long}")), Vec::<i32>::new());
 }
 
 #[test]
@@ -178,8 +191,9 @@ fn an_immediate_exit_is_reported_with_its_code() {
 
 #[test]
 fn a_program_that_forks_away_is_reported_and_what_it_left_is_ended() {
-    assert_fails_with("sleep 601 & sleep 0.5", &["forked away"]);
-    assert_eq!(processes_with("sleep\u{0}601"), Vec::<i32>::new());
+    let long = own_seconds(601);
+    assert_fails_with(&format!("sleep {long} & sleep 0.5"), &["forked away"]);
+    assert_eq!(processes_with(&format!("sleep\u{0}{long}")), Vec::<i32>::new());
 }
 
 #[test]
@@ -226,17 +240,19 @@ fn a_static_program_is_told_to_be_static() {
 #[test]
 fn ctrl_c_ends_the_children_keeps_the_data_and_prints_the_report() {
     let folder = folder_with(HOLDER);
+    // Another run of these tests may be going on.
+    let name = format!("heaptrial-ctrl-c-{}", std::process::id());
     let child = heaptrial(folder.path())
         .args("lab run --offline --source host --out run -a glibc --duration 10m --tick 50ms --".split(' '))
-        .args(["/usr/bin/python3", "program.py", "heaptrial-ctrl-c"])
+        .args(["/usr/bin/python3", "program.py", &name])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     wait_for("a running program", Duration::from_secs(60), || {
-        (processes_with("heaptrial-ctrl-c").len() == 2).then_some(())
+        (processes_with(&name).len() == 2).then_some(())
     });
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_ticks(&folder.path().join("run/heaptrial.db"), 5);
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -245,29 +261,33 @@ fn ctrl_c_ends_the_children_keeps_the_data_and_prints_the_report() {
     let report = report_of(folder.path());
     assert_eq!(report["outcome"], "interrupted");
     assert!(report["samples"].as_u64().unwrap() >= 5);
-    assert_eq!(processes_with("heaptrial-ctrl-c"), Vec::<i32>::new());
+    assert_eq!(processes_with(&name), Vec::<i32>::new());
 }
 
 #[test]
 fn kill_9_leaves_no_orphan_and_every_committed_tick() {
     let folder = folder_with(HOLDER);
-    let script = "/usr/bin/python3 program.py heaptrial-kill-9-child & (setsid /usr/bin/python3 program.py heaptrial-kill-9-setsid &) ; exec /usr/bin/python3 program.py heaptrial-kill-9-main";
+    let name = format!("heaptrial-kill-9-{}", std::process::id());
+    let script = format!(
+        "/usr/bin/python3 program.py {name}-child & (setsid /usr/bin/python3 program.py {name}-setsid &) ; \
+         exec /usr/bin/python3 program.py {name}-main"
+    );
     let mut child = heaptrial(folder.path())
         .args("lab run --offline --source host --out run -a glibc --duration 10m --tick 50ms --".split(' '))
-        .args(["sh", "-c", script])
+        .args(["sh", "-c", &script])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let grown = |name: &str| processes_with(&format!("program.py\u{0}heaptrial-kill-9-{name}")).len() == 1;
+    let grown = |of: &str| processes_with(&format!("program.py\u{0}{name}-{of}")).len() == 1;
     wait_for("three programs", Duration::from_secs(60), || {
         (grown("child") && grown("setsid") && grown("main")).then_some(())
     });
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_ticks(&folder.path().join("run/heaptrial.db"), 5);
     child.kill().unwrap();
     child.wait().unwrap();
     wait_for("the end of all children", Duration::from_secs(10), || {
-        processes_with("program.py\u{0}heaptrial-kill-9").is_empty().then_some(())
+        processes_with(&format!("program.py\u{0}{name}")).is_empty().then_some(())
     });
     let output = run(folder.path(), "report run --json");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

@@ -1,6 +1,6 @@
 //! The report of a field trial whose old samples were rolled up says what it said before.
 
-use heaptrial_model::{Identity, LifeKey, Linkage, Metric, Sample, TrialPlan};
+use heaptrial_model::{Identity, LifeKey, Linkage, Metric, Sample, TrialKind, TrialPlan};
 use heaptrial_report::{Options, Report};
 use heaptrial_store::{NewService, NewTrial, RollupHorizon, Store, TickInput};
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn write(store: &mut Store) -> (i64, i64) {
     let specs = ["glibc".parse().unwrap(), "glibc?arena_max=1".parse().unwrap()];
     let trial = NewTrial {
         name: "two-way".into(),
-        kind: "field".into(),
+        kind: TrialKind::Field,
         boot_id: "boot".into(),
         host_facts: serde_json::json!({}),
         metric: Metric::Rss,

@@ -22,6 +22,7 @@ fn service<'a>(listed: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn what_really_runs_is_told_and_not_what_was_asked_for() {
     let Some((bed, units)) = Bed::with_churn(12) else { return };
     let jemalloc = library(&bed, "libjemalloc.so.2");
@@ -62,6 +63,46 @@ fn what_really_runs_is_told_and_not_what_was_asked_for() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
+fn a_preload_whose_file_an_upgrade_took_away_is_told() {
+    let Some((bed, units)) = Bed::with_churn(3) else { return };
+    let path = library(&bed, "libmimalloc.so.2");
+    for unit in &units {
+        preload(&bed, unit, &path);
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    let restart = || units.iter().for_each(|unit| drop(bed.container.ok(&["systemctl", "restart", unit])));
+    restart();
+    let table = stdout(&bed.succeeds("services churn@*"));
+    assert!(table.contains("all 3 run mimalloc 2.0.9"), "{table}");
+
+    // What an upgrade from Debian 12 to 13 does: the next major version under another name.
+    bed.container.ok(&["mv", &path, &path.replace(".so.2", ".so.3")]);
+    // Processes that run keep what they have mapped.
+    assert!(stdout(&bed.succeeds("services churn@*")).contains("all 3 run mimalloc 2.0.9"));
+    restart();
+    bed.assert_active(&units);
+    let table = stdout(&bed.succeeds("services churn@*"));
+    let lines: Vec<&str> = table.lines().filter(|line| line.starts_with("churn@")).collect();
+    assert_eq!(lines.len(), 3);
+    for line in lines {
+        assert!(
+            line.contains("glibc") && line.contains("(asked for libmimalloc.so.2: not loaded)"),
+            "{table}"
+        );
+    }
+    assert!(
+        table.contains("3 do not run what LD_PRELOAD asks for: churn@001, churn@002, churn@003"),
+        "{table}"
+    );
+    let told =
+        bed.container.ok(&["journalctl", "--unit", &units[0], "--grep", "LD_PRELOAD", "--output", "cat"]);
+    assert!(told.contains("cannot be preloaded"), "{told}");
+    eprintln!("{table}\n{told}");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
 fn names_are_exact_and_a_pattern_without_a_match_is_a_failure_that_names_what_is_near() {
     let Some((bed, _)) = Bed::with_churn(12) else { return };
     // An instance whose name begins with another's.
@@ -91,6 +132,7 @@ fn names_are_exact_and_a_pattern_without_a_match_is_a_failure_that_names_what_is
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn services_in_trouble_are_listed_with_what_is_wrong() {
     let Some((bed, units)) = Bed::with_churn(1) else { return };
     let write = |name: &str, text: &str| {
@@ -131,6 +173,7 @@ fn services_in_trouble_are_listed_with_what_is_wrong() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_user_sees_what_may_be_seen_and_learns_what_is_missing() {
     let Some((bed, units)) = Bed::with_churn(2) else { return };
     preload(&bed, &units[0], "libjemalloc.so.2");
@@ -154,6 +197,7 @@ fn a_user_sees_what_may_be_seen_and_learns_what_is_missing() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_tor_instance_has_its_nickname_and_fingerprint() {
     let Some(bed) = Bed::boot() else { return };
     bed.container.ok(&["tor-instance-create", "relay1"]);
@@ -169,6 +213,7 @@ fn a_tor_instance_has_its_nickname_and_fingerprint() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn jobs_are_followed_by_several_threads_at_once() {
     let Some((bed, units)) = Bed::with_churn(20) else { return };
     let write = |name: &str, text: &str| {

@@ -7,6 +7,7 @@ use heaptrial_testbed::{
 };
 
 #[test]
+#[ignore = "needs root and a container"]
 fn small_services_start_in_numbers_and_fail_on_demand() {
     let Some(base) = Testbed::for_test() else { return };
     let host = Container::boot(&base, Options::new()).unwrap();
@@ -33,6 +34,7 @@ fn small_services_start_in_numbers_and_fail_on_demand() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn real_relays_bootstrap_also_after_a_power_cut() {
     let Some(base) = Testbed::for_test() else { return };
     let mut host = Container::boot(&base, Options::new()).unwrap();

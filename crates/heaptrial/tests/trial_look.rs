@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use heaptrial_model::TrialKind;
 use heaptrial_store::Store;
 use support::{heaptrial, json, stderr, stdout};
 use trial::{FieldArm, FieldTrial, HOUR_US, four_arms};
@@ -150,7 +151,7 @@ fn without_a_difference_a_look_is_inconclusive() {
 
 #[test]
 fn what_is_no_running_field_trial_is_refused() {
-    let folder = folder(&FieldTrial { kind: "host", ..began(25, without_difference()) });
+    let folder = folder(&FieldTrial { kind: TrialKind::Host, ..began(25, without_difference()) });
     let refused = look(folder.path(), &[]);
     assert_eq!(refused.status.code(), Some(REFUSED));
     assert!(stderr(&refused).contains("has no field trial `five-way`; it has none"), "{}", stderr(&refused));

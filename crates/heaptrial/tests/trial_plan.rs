@@ -103,6 +103,7 @@ fn descriptions_that_make_no_plan_are_refused() {
 
 /// Arms of equal size, the builds that were obtained, the same again from the same seed, and nothing changed.
 #[test]
+#[ignore = "needs root and a container"]
 fn a_plan_is_drawn_on_a_real_host_and_changes_nothing() {
     let Some((bed, units)) = Bed::with_churn(14) else { return };
     let before = bed.snapshot();
@@ -156,6 +157,7 @@ fn a_plan_is_drawn_on_a_real_host_and_changes_nothing() {
 
 /// The published error: the control's services run something else than one thinks.
 #[test]
+#[ignore = "needs root and a container"]
 fn services_that_run_something_else_are_found_before_the_trial() {
     let Some((bed, units)) = Bed::with_churn(6) else { return };
     let preload = "LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2\n";

@@ -1,6 +1,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use heaptrial_model::{Classified, ErrorClass};
+
 /// Why something about the host could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
@@ -28,6 +30,12 @@ pub enum HostError {
         /// Which process.
         pid: i32,
     },
+}
+
+impl Classified for HostError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Failed
+    }
 }
 
 impl HostError {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use heaptrial_model::Arm;
+use heaptrial_model::{Arm, TrialKind};
 use serde_json::{Value, json};
 
 use crate::LabError;
@@ -32,8 +32,8 @@ impl CommandWorkload {
 }
 
 impl Workload for CommandWorkload {
-    fn kind(&self) -> &'static str {
-        "lab_command"
+    fn kind(&self) -> TrialKind {
+        TrialKind::LabCommand
     }
 
     fn parameters(&self) -> Value {

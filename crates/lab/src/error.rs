@@ -2,8 +2,9 @@ use std::io;
 use std::path::PathBuf;
 
 use heaptrial_host::HostError;
+use heaptrial_model::{Classified, ErrorClass};
+use heaptrial_relay::TorError;
 use heaptrial_store::StoreError;
-use heaptrial_tor::TorError;
 
 /// Why a lab run could not start or go on. What was measured until then is kept.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,17 @@ pub enum LabError {
     /// The database could not be written.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl Classified for LabError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::ProgramMissing { .. } | Self::Treatment { .. } => ErrorClass::Refused,
+            Self::File { .. } | Self::Keeper { .. } | Self::Tor(_) | Self::Host(_) | Self::Store(_) => {
+                ErrorClass::Failed
+            }
+        }
+    }
 }
 
 impl LabError {

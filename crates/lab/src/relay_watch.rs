@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use heaptrial_tor::RelayInstance;
+use heaptrial_network::RelayInstance;
 
 /// How often a relay is asked for its consensus.
 const ASK_EVERY: Duration = Duration::from_secs(2);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, TickCost};
-use heaptrial_model::{Ending, Metric};
+use heaptrial_model::{Ending, KnownEvent, Metric};
 use heaptrial_store::{NewTrial, Store};
 
 use crate::keeper::Keeper;
@@ -265,7 +265,7 @@ impl Run<'_> {
         let text = format!("{} ({}) {why}", slot.arm.arm.name, slot.service);
         self.progress.message(&text);
         let now = heaptrial_host::Instant::now().wall_us;
-        Ok(self.store.add_event(self.trial_id, Some(service_id), now, "arm_failed", &text)?)
+        Ok(self.store.add_event(self.trial_id, Some(service_id), now, KnownEvent::ArmFailed, &text)?)
     }
 
     /// Samples until the planned end, an interrupt, or the end of the last service.

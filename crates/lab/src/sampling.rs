@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use heaptrial_host::{CpuUsage, HostRoot, ProcessTree, SlowBudget, TickCost};
-use heaptrial_model::Metric;
+use heaptrial_model::{KnownEvent, Metric};
 use heaptrial_store::TickInput;
 
 use crate::progress::ServiceView;
@@ -137,7 +137,7 @@ impl Sampling {
         // On the boot clock, which counts the time that the machine was suspended.
         let gap = Duration::from_micros((tick.boottime_us - previous).max(0) as u64);
         let text = format!("no sample could be taken for {:.1} s", gap.as_secs_f64());
-        (gap >= period * GAP_TICKS).then_some(Event { slot: None, kind: "gap", text })
+        (gap >= period * GAP_TICKS).then_some(Event { slot: None, kind: KnownEvent::Gap, text })
     }
 
     /// What to say when the processors were saturated.
@@ -155,7 +155,7 @@ impl Sampling {
             median * 100.0,
             over as f64 / shares.len() as f64 * 100.0
         );
-        (median >= SATURATED_SHARE).then_some(Event { slot: None, kind: "cpu_saturated", text })
+        (median >= SATURATED_SHARE).then_some(Event { slot: None, kind: KnownEvent::CpuSaturated, text })
     }
 
     fn follow_trees(&mut self, services: &mut [RunningService]) {

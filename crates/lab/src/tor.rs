@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptrial_model::Arm;
-use heaptrial_tor::{
+use heaptrial_model::{Arm, KnownEvent, TrialKind};
+use heaptrial_network::{
     Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
     RelayParameters,
 };
@@ -76,8 +76,8 @@ impl TorWorkload {
 }
 
 impl Workload for TorWorkload {
-    fn kind(&self) -> &'static str {
-        "lab_tor"
+    fn kind(&self) -> TrialKind {
+        TrialKind::LabTor
     }
 
     fn parameters(&self) -> Value {
@@ -191,7 +191,7 @@ impl TorRound {
         self.driver = Some(LoadDriver::start(plan, &addresses, &self.authority)?);
         let mut events = vec![Event {
             slot: None,
-            kind: "note",
+            kind: KnownEvent::Note,
             text: format!(
                 "the network was prepared in {:.1} s; {} relays had the directory {:.1} s after the first was started, \
                  and the load of {clients} clients for each began",
@@ -202,7 +202,7 @@ impl TorRound {
         }];
         events.extend(waiting.into_iter().map(|slot| Event {
             slot: Some(slot),
-            kind: "warning",
+            kind: KnownEvent::Warning,
             text: format!(
                 "the relay had no directory after {:.0} s and got no load; its log ends: {}",
                 waited.as_secs_f64(),
@@ -240,7 +240,7 @@ impl Round for TorRound {
                     "the first directory document was served {:.1} s after the start",
                     after.as_secs_f64()
                 );
-                events.push(Event { slot: None, kind: "note", text });
+                events.push(Event { slot: None, kind: KnownEvent::Note, text });
             }
         }
         Ok(events)
@@ -254,6 +254,7 @@ impl Round for TorRound {
             let totals = driver.totals()[position];
             observed.extend([
                 ("load_clients", totals.connected as f64),
+                ("load_clients_attempted", totals.attempted as f64),
                 ("load_clients_connected", totals.connected_now as f64),
                 ("load_clients_failed", (totals.failed + totals.turned_away) as f64),
                 ("load_documents", totals.documents as f64),
@@ -270,7 +271,7 @@ impl Round for TorRound {
         {
             events.extend(lag_of(ages, self.interval).map(|text| Event {
                 slot: Some(slot),
-                kind: "lag",
+                kind: KnownEvent::Lag,
                 text,
             }));
         }
@@ -281,25 +282,25 @@ impl Round for TorRound {
                     "the load generator itself was late by up to {:.1} s: the machine is saturated",
                     late.as_secs_f64()
                 );
-                events.push(Event { slot: None, kind: "warning", text });
+                events.push(Event { slot: None, kind: KnownEvent::Warning, text });
             }
             for (slot, totals) in self.loaded.iter().zip(driver.totals()) {
                 if totals.documents == 0 && totals.refused > 0 {
                     let text =
                         format!("it answered none of {} requests for directory documents", totals.refused);
-                    events.push(Event { slot: Some(*slot), kind: "note", text });
+                    events.push(Event { slot: Some(*slot), kind: KnownEvent::Note, text });
                 }
                 if totals.failed + totals.turned_away > totals.attempted / 20 {
                     let text = format!(
                         "{} of {} clients failed and {} were turned away",
                         totals.failed, totals.attempted, totals.turned_away
                     );
-                    events.push(Event { slot: Some(*slot), kind: "warning", text });
+                    events.push(Event { slot: Some(*slot), kind: KnownEvent::Warning, text });
                 }
             }
         } else if self.plan.is_some() {
             let text = "no relay got any load: the run ended before the relays had the directory".to_owned();
-            events.push(Event { slot: None, kind: "warning", text });
+            events.push(Event { slot: None, kind: KnownEvent::Warning, text });
         }
         let slowest = self.authority.slowest_round().as_secs_f64();
         if slowest > self.interval / 2.0 {
@@ -307,11 +308,11 @@ impl Round for TorRound {
                 "making a consensus took up to {slowest:.1} s of an interval of {:.0} s",
                 self.interval
             );
-            events.push(Event { slot: None, kind: "warning", text });
+            events.push(Event { slot: None, kind: KnownEvent::Warning, text });
         }
         events.extend(self.authority.failure().map(|why| Event {
             slot: None,
-            kind: "warning",
+            kind: KnownEvent::Warning,
             text: format!("a consensus could not be published: {why}"),
         }));
         events

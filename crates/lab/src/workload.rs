@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_model::Arm;
+use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use serde_json::Value;
 
 use crate::{Interrupt, LabError, PreparedArm};
@@ -22,7 +22,7 @@ pub enum Arrangement {
 /// What is put under the arms of a lab run.
 pub trait Workload {
     /// `lab_command` or `lab_tor`: the kind of trial in the database and in reports.
-    fn kind(&self) -> &'static str;
+    fn kind(&self) -> TrialKind;
 
     /// Its parameters, for the report.
     fn parameters(&self) -> Value;
@@ -81,8 +81,8 @@ pub struct Launch {
 pub struct Event {
     /// Index of the slot it is about.
     pub slot: Option<usize>,
-    /// `note`, `warning`, `lag`, `cpu_saturated`, `arm_failed` or `gap`.
-    pub kind: &'static str,
+    /// What kind of thing it is.
+    pub kind: KnownEvent,
     /// What happened.
     pub text: String,
 }

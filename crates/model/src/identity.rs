@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Version;
 
 /// The allocator that a process really uses, as proved from the running process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
     /// Family such as `mimalloc`, or `unknown` where the evidence does not decide.
     pub family: String,
@@ -31,7 +32,7 @@ pub struct Identity {
 }
 
 /// How an allocator got into a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Linkage {
     /// Through `LD_PRELOAD` or the loader's `--preload`.

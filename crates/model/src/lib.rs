@@ -3,21 +3,38 @@
 //!
 //! Sizes are bytes, times are seconds or microseconds, and the unit is in the name.
 
+mod about;
 mod duration;
+mod error_class;
+mod event_kind;
 mod factorial;
+mod family;
 mod identity;
 mod life;
+mod plan_id;
 mod sample;
+mod schema;
 mod spec;
+mod tor_flag;
 mod trial;
+mod trial_kind;
 mod trial_name;
 pub mod units;
+mod word;
 
+pub use about::{About, AboutError};
 pub use duration::{DurationError, HumanDuration};
+pub use error_class::{Classified, ErrorClass};
+pub use event_kind::{EventKind, KnownEvent, OtherEvent};
 pub use factorial::{FactorialDesign, SettingLevel, Side};
+pub use family::{FAMILIES, family_in};
 pub use identity::{Identity, Linkage};
 pub use life::{Ending, LifeKey, LifeStart};
+pub use plan_id::{PlanId, PlanIdError};
 pub use sample::{Metric, Reading, Sample, SlowSample};
 pub use spec::{AllocatorSpec, Setting, SpecError, Version};
+pub use tor_flag::TorFlag;
 pub use trial::{Arm, ArmError, Pace, ServiceName, ServiceNameError, Treatment, TrialPlan, TrialPlanError};
+pub use trial_kind::TrialKind;
 pub use trial_name::{ServicePattern, ServicePatternError, TrialName, TrialNameError};
+pub use word::UnknownWord;

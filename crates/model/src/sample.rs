@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One reading of all processes of a service: sums over the process tree, in bytes.
@@ -60,7 +61,7 @@ impl Sample {
 }
 
 /// The expensive part of a reading, from `smaps_rollup`, taken at a slower, budgeted pace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowSample {
     /// Proportional set size.
     pub pss_bytes: u64,
@@ -84,7 +85,7 @@ pub struct Reading {
 }
 
 /// Which reading a trial compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Resident set size.

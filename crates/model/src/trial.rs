@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AllocatorSpec, HumanDuration, Metric, ServicePattern, ServicePatternError};
+use crate::{About, AboutError, AllocatorSpec, HumanDuration, Metric, ServicePattern, ServicePatternError};
 
 /// The name of a service: a systemd unit, or a name that a lab run gave.
 ///
@@ -55,7 +56,7 @@ impl<'de> Deserialize<'de> for ServiceName {
 }
 
 /// What is applied to a service.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Treatment {
     /// The allocator; `None` leaves the service with what it has.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,6 +153,9 @@ pub struct TrialPlan {
     pub looks: Vec<HumanDuration>,
     /// How services of a fleet are restarted; unused in a lab run.
     pub pace: Pace,
+    /// What the trial is about.
+    #[serde(skip_serializing_if = "About::is_empty")]
+    pub about: About,
     /// The arms; exactly one is the control.
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
@@ -185,6 +189,9 @@ pub enum TrialPlanError {
     /// Looks that are not in order, or after the end.
     #[error("looks must ascend and lie within the duration: {0}")]
     Looks(String),
+    /// What the trial is about.
+    #[error("[about]: {0}")]
+    About(#[from] AboutError),
     /// A pace that makes no restart.
     #[error("[pace]: {0}")]
     Pace(&'static str),
@@ -209,6 +216,8 @@ struct PlanFile {
     looks: Vec<HumanDuration>,
     #[serde(default)]
     pace: Pace,
+    #[serde(default)]
+    about: About,
     #[serde(default)]
     arm: Vec<Arm>,
 }
@@ -253,6 +262,7 @@ impl TrialPlan {
             metric: file.metric,
             looks: file.looks,
             pace: file.pace,
+            about: file.about,
             arms: file.arm,
         };
         plan.check()?;
@@ -269,6 +279,7 @@ impl TrialPlan {
             metric: None,
             looks: Vec::new(),
             pace: Pace::default(),
+            about: About::default(),
             arms: arms.collect(),
         };
         plan.check()?;
@@ -312,6 +323,7 @@ impl TrialPlan {
             return Err(TrialPlanError::Control { count: controls.len(), names });
         }
         self.check_looks()?;
+        self.about.check()?;
         if self.pace.at_once == 0 {
             return Err(TrialPlanError::Pace("at_once must be 1 or more"));
         }

@@ -1,14 +1,14 @@
-//! The package file: an `ar` archive of two compressed `tar` archives (deb(5)), the same bytes for the same files.
+//! The package file, put together by `dpkg-deb`: the same bytes for the same files.
 
 use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
-use std::time::Duration;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use flate2::{Compression, GzBuilder};
-use md5::{Digest as _, Md5};
-use tar::{EntryType, Header};
-
-use crate::hexadecimal;
 
 /// A file of an archive. All belong to root.
 #[derive(Debug, Clone)]
@@ -36,26 +36,49 @@ impl Entry {
 
 /// A Debian package of these control files and files.
 pub(crate) fn debian_package(control: &[Entry], data: &[Entry], time: Duration) -> io::Result<Vec<u8>> {
-    let members = [
-        ("debian-binary", b"2.0\n".to_vec()),
-        ("control.tar.gz", gzip(&tar(control, time)?)?),
-        ("data.tar.gz", gzip(&tar(data, time)?)?),
-    ];
-    let mut archive = ar::Builder::new(Vec::new());
-    for (name, bytes) in members {
-        let mut header = ar::Header::new(name.into(), bytes.len() as u64);
-        header.set_mode(0o100_644);
-        header.set_mtime(time.as_secs());
-        archive.append(&header, bytes.as_slice())?;
+    let folder = tempfile::tempdir()?;
+    let (root, file) = (folder.path().join("root"), folder.path().join("package.deb"));
+    let mut folders = BTreeSet::new();
+    for entry in data {
+        write(&root, entry, time, &mut folders)?;
     }
-    archive.into_inner()
+    for entry in control {
+        write(&root.join("DEBIAN"), entry, time, &mut folders)?;
+    }
+    for folder in folders.iter().filter(|folder| folder.starts_with(&root)) {
+        finish(folder, 0o755, time)?;
+    }
+    // Its default, xz, is not the same on machines with other numbers of processors.
+    let output = Command::new("dpkg-deb")
+        .args(["--root-owner-group", "-Zgzip", "-z9", "--build"])
+        .args([&root, &file])
+        .env("SOURCE_DATE_EPOCH", time.as_secs().to_string())
+        .env("LC_ALL", "C.UTF-8")
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| io::Error::new(error.kind(), format!("dpkg-deb cannot be run: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(io::Error::other(said));
+    }
+    fs::read(file)
 }
 
-/// MD5 digests of all files, as dpkg checks them.
-pub(crate) fn md5sums(data: &[Entry]) -> String {
-    data.iter()
-        .map(|entry| format!("{}  {}\n", hexadecimal(&Md5::digest(&entry.bytes)), entry.path))
-        .collect()
+/// Writes a file, and notes the folders above it.
+fn write(root: &Path, entry: &Entry, time: Duration, folders: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    let path = root.join(&entry.path);
+    let above = path.ancestors().skip(1).map(Path::to_owned);
+    folders.extend(above);
+    fs::create_dir_all(path.parent().unwrap_or(root))?;
+    fs::write(&path, &entry.bytes)?;
+    finish(&path, entry.mode, time)
+}
+
+/// Sets mode and time, whatever the umask and the clock are.
+fn finish(path: &Path, mode: u32, time: Duration) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    File::open(path)?.set_modified(SystemTime::UNIX_EPOCH + time)
 }
 
 /// Compressed, without name and time.
@@ -65,48 +88,8 @@ pub(crate) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Folders first, then files, each in order of their paths.
-fn tar(entries: &[Entry], time: Duration) -> io::Result<Vec<u8>> {
-    let mut archive = tar::Builder::new(Vec::new());
-    for folder in folders(entries) {
-        let mut header = header(EntryType::Directory, 0o755, 0, time);
-        archive.append_data(&mut header, folder, io::empty())?;
-    }
-    let mut sorted: Vec<&Entry> = entries.iter().collect();
-    sorted.sort_by(|a, b| a.path.cmp(&b.path));
-    for entry in sorted {
-        let mut header = header(EntryType::Regular, entry.mode, entry.bytes.len() as u64, time);
-        archive.append_data(&mut header, &entry.path, entry.bytes.as_slice())?;
-    }
-    archive.into_inner()
-}
-
-/// All folders above the files, outer ones before inner ones.
-fn folders(entries: &[Entry]) -> BTreeSet<String> {
-    let above = |path: &str| {
-        let ends: Vec<usize> = path.match_indices('/').map(|(at, _)| at + 1).collect();
-        ends.into_iter().map(|end| path[..end].to_owned()).collect::<Vec<_>>()
-    };
-    entries.iter().flat_map(|entry| above(&entry.path)).collect()
-}
-
-fn header(kind: EntryType, mode: u32, size: u64, time: Duration) -> Header {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(mode);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_size(size);
-    header.set_mtime(time.as_secs());
-    // What fits is known to fit: the names are short.
-    let _ = header.set_username("root").and_then(|()| header.set_groupname("root"));
-    header
-}
-
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
 
     fn package() -> Vec<u8> {
@@ -124,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn dpkg_reads_it_with_owners_modes_times_and_order() {
+    fn dpkg_reads_it_with_owners_modes_and_times() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.deb");
         std::fs::write(&file, package()).unwrap();
@@ -142,19 +125,20 @@ mod tests {
         let listed = ask("--contents");
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let lines: Vec<Vec<String>> = listed.lines().map(words).collect();
-        let names: Vec<&str> = lines.iter().map(|line| line[5].trim_start_matches("./")).collect();
+        let names: BTreeSet<&str> = lines.iter().map(|line| line[5].as_str()).collect();
         assert_eq!(
             names,
-            [
-                "usr/",
-                "usr/lib/",
-                "usr/lib/x/",
-                "usr/share/",
-                "usr/share/doc/",
-                "usr/share/doc/x/",
-                "usr/lib/x/libx.so",
-                "usr/share/doc/x/copyright"
-            ]
+            BTreeSet::from([
+                "./",
+                "./usr/",
+                "./usr/lib/",
+                "./usr/lib/x/",
+                "./usr/share/",
+                "./usr/share/doc/",
+                "./usr/share/doc/x/",
+                "./usr/lib/x/libx.so",
+                "./usr/share/doc/x/copyright"
+            ])
         );
         for line in &lines {
             let mode = if line[5].ends_with('/') { "drwxr-xr-x" } else { "-rw-r--r--" };

@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use heaptrial_allocator::ElfError;
+use heaptrial_model::{Classified, ErrorClass};
 
 /// Why no package could be made. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
     /// A C library is no library to preload.
     #[error(
-        "{spec} cannot be packaged: it is the C library itself and no library to preload; install another C library with the system it belongs to, or try it with `heaptrial lab run`"
+        "{spec} cannot be packaged: it is the C library itself and no library to preload; install another C library with the system it belongs to"
     )]
     NoLibrary {
         /// What was asked for.
@@ -71,9 +72,16 @@ pub enum PackageError {
     BuildInfo(#[from] serde_json::Error),
 }
 
-impl PackageError {
-    /// Whether it is refused by what was asked for, and not a failure on the way.
-    pub fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Read { .. } | Self::Archive(_) | Self::BuildInfo(_))
+impl Classified for PackageError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Time { .. } => ErrorClass::Usage,
+            Self::Read { .. } | Self::Archive(_) | Self::BuildInfo(_) => ErrorClass::Failed,
+            Self::NoLibrary { .. }
+            | Self::Changed { .. }
+            | Self::Elf(_)
+            | Self::UnknownDependency { .. }
+            | Self::Path { .. } => ErrorClass::Refused,
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptrial_allocator::{DEBIAN_ARCHITECTURE, Family, Obtained, needed_files};
-use heaptrial_field::{Places, installed_path};
+use heaptrial_host::Paths;
 use heaptrial_model::AllocatorSpec;
 use sha2::{Digest, Sha256};
 
@@ -67,7 +67,7 @@ impl Package {
         };
         let read = |source_error| PackageError::Read { path: source.clone(), source: source_error };
         let bytes = std::fs::read(source).map_err(read)?;
-        let found = hexadecimal(&Sha256::digest(&bytes));
+        let found = hex::encode(Sha256::digest(&bytes));
         if found != obtained.sha256 {
             return Err(PackageError::Changed {
                 path: source.clone(),
@@ -75,7 +75,7 @@ impl Package {
                 found,
             });
         }
-        let library = installed_path(obtained, &Places::default());
+        let library = obtained.installed_below(&Paths::default().allocators());
         name::check_path(&library)?;
         let depends = depends::of(source, &needed_files(source)?)?;
         let facts = Facts {
@@ -98,12 +98,11 @@ impl Package {
         ];
         let control = [
             Entry::file("control".to_owned(), facts.control(obtained, family, &data).into()),
-            Entry::file("md5sums".to_owned(), archive::md5sums(&data).into()),
             Entry::program("prerm".to_owned(), removal::script(&facts.name, &facts.library).into()),
         ];
         let bytes = debian_package(&control, &data, time)?;
         Ok(Self {
-            sha256: hexadecimal(&Sha256::digest(&bytes)),
+            sha256: hex::encode(Sha256::digest(&bytes)),
             name: facts.name,
             version: facts.version,
             architecture: DEBIAN_ARCHITECTURE,
@@ -122,10 +121,6 @@ pub fn time_of(source_date_epoch: Option<&str>) -> Result<Duration, PackageError
     // What tar's header has room for.
     let seconds = text.parse::<u64>().ok().filter(|seconds| *seconds < 1 << 33);
     seconds.map(Duration::from_secs).ok_or_else(|| PackageError::Time { text: text.to_owned() })
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

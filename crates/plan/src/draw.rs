@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::{
-    Arm, HumanDuration, Metric, ServiceName, TrialName, TrialNameError, TrialPlan, TrialPlanError,
+    Arm, Classified, ErrorClass, HumanDuration, Metric, PlanId, ServiceName, TrialName, TrialNameError,
+    TrialPlan, TrialPlanError,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -52,7 +53,7 @@ pub enum PlanError {
     NoServices,
     /// An arm would stay empty.
     #[error(
-        "{services} services cannot fill {arms} arms; each arm needs at least one, and an interval at least two: take more services or fewer arms (`heaptrial trial power` tells how many find what)"
+        "{services} services cannot fill {arms} arms; each arm needs at least one, and an interval at least two: take more services or fewer arms"
     )]
     TooFewServices {
         /// How many there are.
@@ -81,6 +82,12 @@ pub enum PlanError {
     Seed,
 }
 
+impl Classified for PlanError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
+}
+
 /// Draws a plan: the same for the same request, whatever the order of its candidates.
 ///
 /// Services are dealt to arms in permuted blocks of alike services (`docs/trial-plan.md` tells how), the order of
@@ -101,13 +108,14 @@ pub fn draw(request: &DrawRequest<'_>) -> Result<DrawnPlan, PlanError> {
     }
     let mut plan = DrawnPlan {
         name: trial.name.clone(),
-        id: String::new(),
+        id: PlanId::default(),
         tool_version: request.tool_version.to_owned(),
         seed: request.seed,
         metric: trial.metric.unwrap_or(Metric::Rss),
         duration,
         looks: with_end(&trial.looks, duration),
         pace: trial.pace,
+        about: trial.about.clone(),
         arms: trial.arms.clone(),
         builds: request.builds.clone(),
         services: assign(&candidates, &trial.arms, trial.pace.at_once, request.seed),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::{Arm, HumanDuration, Metric, Pace, ServiceName};
+use heaptrial_model::{About, Arm, HumanDuration, Metric, Pace, PlanId, ServiceName};
 use serde::{Deserialize, Serialize};
 
 /// Who gets what, when, and how it is looked at.
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct DrawnPlan {
     /// The trial's name.
     pub name: String,
-    /// Tells this drawing from any other: 16 hexadecimal digits of the digest of all that was drawn.
-    pub id: String,
+    /// Tells this drawing from any other: of the digest of all that was drawn.
+    pub id: PlanId,
     /// Version of Heaptrial that drew it.
     pub tool_version: String,
     /// Decides everything random.
@@ -25,6 +25,9 @@ pub struct DrawnPlan {
     pub looks: Vec<HumanDuration>,
     /// How services are restarted.
     pub pace: Pace,
+    /// What the trial is about.
+    #[serde(default, skip_serializing_if = "About::is_empty")]
+    pub about: About,
     /// The arms; exactly one is the control.
     pub arms: Vec<Arm>,
     /// The very build of each arm's allocator, by the arm's name; arms on the service's own C library have none.

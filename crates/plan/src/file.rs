@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use heaptrial_model::{HumanDuration, ServiceName, TrialName, TrialNameError, TrialPlan, TrialPlanError};
+use heaptrial_model::{
+    About, Classified, ErrorClass, HumanDuration, PlanId, ServiceName, TrialName, TrialNameError, TrialPlan,
+    TrialPlanError,
+};
 use sha2::{Digest, Sha256};
 use toml::Value;
 
@@ -13,11 +16,6 @@ use crate::{Build, DrawnPlan, PlanError};
 /// Why a file is not a plan, or no longer one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanFileError {
-    /// An id that no drawing made; it is written into unit files.
-    #[error(
-        "`{0}` is no id of a drawing; expected 16 hexadecimal digits, as `heaptrial trial plan` writes them"
-    )]
-    Id(String),
     /// Not TOML, or not the fields of a plan.
     #[error("the plan cannot be read: {0}")]
     Syntax(String),
@@ -82,6 +80,12 @@ pub enum PlanFileError {
     },
 }
 
+impl Classified for PlanFileError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
+}
+
 /// A part of the file: what stands above it, its key, and its value.
 struct Part {
     comment: &'static str,
@@ -127,26 +131,30 @@ impl DrawnPlan {
         self.id != self.digest()
     }
 
-    /// The first 16 hexadecimal digits of the SHA-256 of all that the plan says, but its id.
-    pub fn digest(&self) -> String {
+    /// The id of all that the plan says, but its id.
+    pub fn digest(&self) -> PlanId {
         let mut digest = Sha256::new();
-        for part in self.parts().iter().filter(|part| part.key != "id") {
+        // Notes may be written on; what was expected may not.
+        for part in self.parts().iter().filter(|part| !matches!(part.key, "id" | "about")) {
             digest.update(format!("{} = {}\n", part.key, part.value));
         }
+        if let Some(hypothesis) = &self.about.hypothesis {
+            digest.update(format!("hypothesis = {}\n", quoted(hypothesis)));
+        }
         digest.update(self.builds_text());
-        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        PlanId::of(digest.finalize().into())
     }
 
     fn parts(&self) -> Vec<Part> {
         let looks: Vec<String> = self.looks.iter().map(|look| quoted(&look.to_string())).collect();
         let arms: String = self.arms.iter().map(|arm| format!("    {},\n", arm_line(arm))).collect();
         let part = |comment, key, value| Part { comment, key, value };
-        vec![
+        let mut parts = vec![
             part("", "name", quoted(&self.name)),
             part(
                 "What was drawn, by which version, from which seed. Must not be edited.",
                 "id",
-                quoted(&self.id),
+                quoted(self.id.as_str()),
             ),
             part("", "tool_version", quoted(&self.tool_version)),
             part("", "seed", self.seed.to_string()),
@@ -189,7 +197,22 @@ impl DrawnPlan {
                 "services",
                 format!("[\n{}]", self.services_text()),
             ),
-        ]
+        ];
+        if !self.about.is_empty() {
+            let comment =
+                "What the trial is about. notes and next_steps may be edited; an edited hypothesis is told.";
+            parts.insert(parts.len() - 2, part(comment, "about", self.about_text()));
+        }
+        parts
+    }
+
+    fn about_text(&self) -> String {
+        let About { hypothesis, notes, next_steps } = &self.about;
+        let texts = [("hypothesis", hypothesis), ("notes", notes), ("next_steps", next_steps)];
+        let told = texts
+            .into_iter()
+            .filter_map(|(name, text)| Some(format!("{name} = {}", one_line(text.as_ref()?))));
+        format!("{{ {} }}", told.collect::<Vec<_>>().join(", "))
     }
 
     fn services_text(&self) -> String {
@@ -223,11 +246,6 @@ impl DrawnPlan {
     /// Checks what types do not.
     fn check(&self) -> Result<(), PlanFileError> {
         self.name.parse::<TrialName>()?;
-        let is_digest =
-            self.id.len() == 16 && self.id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        if !is_digest {
-            return Err(PlanFileError::Id(self.id.escape_debug().to_string()));
-        }
         let trial = TrialPlan {
             name: self.name.clone(),
             services: None,
@@ -235,6 +253,7 @@ impl DrawnPlan {
             metric: Some(self.metric),
             looks: self.looks.clone(),
             pace: self.pace,
+            about: self.about.clone(),
             arms: self.arms.clone(),
         };
         trial.check()?;
@@ -320,7 +339,22 @@ fn arm_line(arm: &heaptrial_model::Arm) -> String {
     line + " }"
 }
 
-/// As a TOML string, also where it stands as a key. All texts of a plan are one line.
+/// As a TOML string on one line, whatever it holds.
+fn one_line(text: &str) -> String {
+    let escaped: String = text
+        .chars()
+        .map(|c| match c {
+            '"' | '\\' => format!("\\{c}"),
+            '\n' => "\\n".to_owned(),
+            '\r' => "\\r".to_owned(),
+            '\t' => "\\t".to_owned(),
+            other => other.to_string(),
+        })
+        .collect();
+    format!("\"{escaped}\"")
+}
+
+/// As a TOML string, also where it stands as a key. These texts of a plan are one line.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

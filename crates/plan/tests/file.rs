@@ -47,6 +47,26 @@ fn the_file_reads_well() {
 }
 
 #[test]
+fn what_a_trial_is_about_goes_into_the_plan_and_a_hypothesis_is_fixed() {
+    let about = "[about]\nhypothesis = 'less \"than\" half'\nnotes = \"one\\ntwo\\t\\\\three\"\n[[arm]]\n    name = \"glibc\"";
+    let trial = TrialPlan::from_toml(&TRIAL.replace("[[arm]]\n    name = \"glibc\"", about)).unwrap();
+    assert_eq!(trial.about.notes.as_deref(), Some("one\ntwo\t\\three"));
+    let mut drawn = plan();
+    drawn.about = trial.about;
+    drawn.id = drawn.digest();
+    let text = drawn.to_toml();
+    let read = DrawnPlan::from_toml(&text).unwrap();
+    assert_eq!(read, drawn);
+    assert!(!read.is_edited());
+    let noted = DrawnPlan::from_toml(&text.replace("one\\ntwo", "one, then two")).unwrap();
+    assert!(!noted.is_edited() && noted.about.notes.as_deref() == Some("one, then two\t\\three"));
+    let afterwards = DrawnPlan::from_toml(&text.replace("half", "nine tenths")).unwrap();
+    assert!(afterwards.is_edited());
+    // A plan that says nothing has the id that it always had.
+    assert!(!plan().to_toml().contains("about"));
+}
+
+#[test]
 fn allowed_edits_are_noticed_and_accepted() {
     let drawn = plan();
     let text = drawn.to_toml();

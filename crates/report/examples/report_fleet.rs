@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use heaptrial_model::{Arm, LifeStart, Metric};
+use heaptrial_model::{Arm, LifeStart, Metric, TrialKind};
 use heaptrial_report::{Options, Report, terminal, write};
 use heaptrial_store::{
     ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial, NewTrial, Store,
@@ -125,7 +125,7 @@ fn fill(path: &Path, services: usize, readings: usize) -> Result<(), Box<dyn Err
         };
     let plan = NewTrial {
         name: format!("{services} services with {readings} readings"),
-        kind: "import_torutils".to_owned(),
+        kind: TrialKind::ImportTorutils,
         boot_id: "import".to_owned(),
         host_facts: serde_json::json!({}),
         metric: Metric::Rss,

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use heaptrial_model::{Arm, Ending, Identity, LifeKey, Linkage, Metric, Sample, Version};
+use heaptrial_model::{Arm, Ending, Identity, LifeKey, Linkage, Metric, Sample, TrialKind, Version};
 use heaptrial_report::{Options, Report, write};
 use heaptrial_store::{NewTrial, Store, TickInput};
 
@@ -50,7 +50,7 @@ fn fill(path: &Path) -> Result<(), Box<dyn Error>> {
     let arms = arms.collect::<Result<Vec<Arm>, Box<dyn Error>>>()?;
     let (trial, arm_ids) = store.begin_trial(&NewTrial {
         name: "a million samples".to_owned(),
-        kind: "lab_command".to_owned(),
+        kind: TrialKind::LabCommand,
         boot_id: "boot".to_owned(),
         host_facts: serde_json::json!({"cpu_count": 2}),
         metric: Metric::Rss,

@@ -1,166 +1,420 @@
-//! From the rows of the database to the report.
+//! From what is known of a trial to its report.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
-pub use heaptrial_analysis::Settings;
+use heaptrial_analysis::{ArmFigures, ArmWork, LimitKind, RatioToControl, ServiceResult, Verdict};
+use heaptrial_judgement::{Judgement, JudgementError, Trajectories};
 use heaptrial_model::Metric;
-use heaptrial_store::{ArmRecord, EventRecord, LifeRecord, Store, TickSummary, TrialRecord};
-use jiff::Timestamp;
+use heaptrial_store::{ArmRecord, Store, TickSummary, TrialRecord};
 
-use crate::arm::{self, Group};
-use crate::bug::pseudonym;
-use crate::document::{Analysis, Event, Host, Kind, Outcome, Report, SCHEMA_VERSION, Sampler, Service};
-use crate::ledger::{self, LedgerEntry};
-use crate::trajectory::Trajectories;
-use crate::{ReportError, field, figures, findings};
-
-/// Of all intervals.
-const CONFIDENCE_LEVEL: f64 = 0.95;
-/// Share of a life that is warm-up where nothing else is said.
-const WARM_UP_SHARE: f64 = 1.0 / 3.0;
-
-/// Choices of whoever asks for a report.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// In a lab run, readings at a younger age are left out of medians and slopes; `None` is the first third of
-    /// the planned length of a life. Field trials have [`Settings::warm_up_share`].
-    pub warm_up: Option<Duration>,
-    /// In a field trial, the memory that each service may use (MemoryMax).
-    pub memory_limit_bytes: Option<u64>,
-    /// How a field trial is analysed.
-    pub settings: Settings,
-    /// Other names for services and arms, and no texts of others: for what leaves the house.
-    pub pseudonyms: bool,
-}
+use crate::document::{
+    Analysis, Arm, AsFound, AsTreated, ConsensusAge, Estimate, Event, ExcludedService, Finding, Growth, Host,
+    Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, PlannedLook, Ratio, Report, ReportOf,
+    SCHEMA_VERSION, Sampler, Service, Source, Trial, Work,
+};
+use crate::verdict::{self, RunsOut};
+use crate::{Options, ReportError, findings};
 
 impl Report {
     /// Reports on a trial of `store`.
     pub fn from_store(store: &Store, trial_id: i64, options: &Options) -> Result<Self, ReportError> {
-        Ok(Self::with_trajectories(store, trial_id, options)?.0)
+        Self::of(&Judgement::of(store, trial_id, options)?)
     }
 
-    /// Reports on a trial of `store`, with the thinned series that the charts show. The samples are
-    /// read once for both.
+    /// Reports on a trial of `store`, with the thinned series that the charts show.
     pub fn with_trajectories(
         store: &Store,
         trial_id: i64,
         options: &Options,
     ) -> Result<(Self, Trajectories), ReportError> {
-        let trial = find_trial(store, trial_id)?;
-        let kind = kind_of(store, &trial)?;
-        if !kind.is_lab() {
-            return field::report(store, &trial, kind, options);
-        }
-        let mut rows = Rows {
-            arms: store.arms(trial_id)?,
-            lives: store.lives(trial_id)?,
-            events: store.events(trial_id)?,
-            ticks: store.tick_summary(trial_id)?,
-        };
-        let mut service_rows = store.services(trial_id)?;
-        if options.pseudonyms {
-            pseudonym::rename(pseudonym::Rows {
-                arms: &mut rows.arms,
-                services: &mut service_rows,
-                lives: &mut rows.lives,
-                events: &mut rows.events,
-                sources: &mut Vec::new(),
-            });
-        }
-        let metric = trial.plan.metric;
-        let entries = ledger::read(store, &service_rows, &rows.arms, &rows.lives, &rows.events, metric)?;
-        let analysis = analysis(metric, trial.plan.planned_us as f64 / 1e6, &entries, options);
+        let judgement = Judgement::of(store, trial_id, options)?;
+        Ok((Self::of(&judgement)?, judgement.trajectories()))
+    }
 
-        let arm_index =
-            |entry: &LedgerEntry<'_>| rows.arms.iter().position(|arm| arm.id == entry.service.arm_id);
-        let mut services = Vec::with_capacity(entries.len());
-        let mut groups: Vec<Group<'_>> = rows.arms.iter().map(Group::new).collect();
-        for entry in &entries {
-            let Some(index) = arm_index(entry) else { continue };
-            let name = &rows.arms[index].arm.name;
-            groups[index].add(entry, services.len());
-            services.push(figures::of_service(store, entry, name, &analysis, &rows.events)?);
-        }
-        let series = entries.iter().filter_map(|entry| Some((arm_index(entry)?, entry.series.as_slice())));
-        let trajectories = Trajectories::thin(series);
+    /// Reports on what is known of a trial. The same judgement gives the same report, byte for byte.
+    pub fn of(judgement: &Judgement) -> Result<Self, ReportError> {
+        let parts = Parts { judgement, lab: judgement.rows.kind.is_lab() };
+        let services: Vec<Service> =
+            judgement.placements().into_iter().map(|(index, arm, _)| parts.service(index, arm)).collect();
+        let arms = (0..judgement.rows.arms.len())
+            .map(|arm| parts.arm(arm, &services))
+            .collect::<Result<_, ReportError>>()?;
+        let mut report = parts.report(arms, services)?;
+        findings::add(&mut report);
+        Ok(report)
+    }
+}
 
-        let arms = arm::figures(&groups, &services, &analysis, trial.plan.seed);
-        let duration_seconds = duration_seconds(&trial, &entries);
-        let mut report = Self {
+/// What a report is put together from.
+struct Parts<'a> {
+    judgement: &'a Judgement,
+    lab: bool,
+}
+
+impl Parts<'_> {
+    fn report(&self, arms: Vec<Arm>, services: Vec<Service>) -> Result<Report, ReportError> {
+        let Judgement { rows, analysis, .. } = self.judgement;
+        let (trial, plan) = (&rows.trial, &rows.trial.plan);
+        let host = host(trial);
+        let cpu_share = cpu_share(&services, self.judgement.duration_seconds, host.cpu_count);
+        let findings = analysis.findings.iter().map(|finding| Finding {
+            kind: finding.kind,
+            severity: finding.severity,
+            arms: finding.arms.iter().map(|arm| self.arm_name(*arm)).collect(),
+            services: finding.services.clone(),
+            evidence: finding.evidence.clone(),
+            effect: finding.effect.clone(),
+        });
+        Ok(Report {
             schema_version: SCHEMA_VERSION,
-            kind,
-            name: trial.plan.name.clone(),
-            started_at: rfc3339(store, "start of the trial", trial.plan.started_wall_us)?,
-            duration_seconds,
+            of: self.of(cpu_share)?,
+            name: plan.name.clone(),
+            started_at: self.time("start of the trial", plan.started_wall_us)?,
+            duration_seconds: self.judgement.duration_seconds,
             outcome: outcome(trial.outcome.as_deref()),
-            planned_seconds: trial.plan.planned_us as f64 / 1e6,
-            seed: trial.plan.seed,
-            repeats: trial.plan.repeats,
-            command: trial.plan.command.clone(),
-            tool_version: trial.plan.tool_version.clone(),
-            host: host(&trial),
-            parameters: trial.plan.parameters.clone(),
-            analysis,
-            assignment: None,
+            planned_seconds: plan.planned_us as f64 / 1e6,
+            seed: plan.seed,
+            command: plan.command.clone(),
+            tool_version: plan.tool_version.clone(),
+            host,
+            parameters: plan.parameters.clone(),
+            analysis: self.analysis(),
             arms,
-            samples: rows.ticks.samples,
-            sampling_interval_seconds: None,
-            sampler: Some(sampler(&rows.ticks)),
-            cpu_share: None,
-            findings: None,
-            self_check: None,
-            looks: Vec::new(),
-            sources: Vec::new(),
+            services,
+            samples: self.judgement.samples,
+            extremes: analysis.extremes.clone(),
+            findings: findings.collect(),
             warnings: Vec::new(),
             unmeasured: Vec::new(),
             notes: Vec::new(),
-            events: events(store, &rows.events, &service_rows)?,
-            services,
+            events: self.events()?,
+        })
+    }
+
+    fn of(&self, cpu_share: Option<f64>) -> Result<ReportOf, ReportError> {
+        let Judgement { rows, analysis, ticks, sampling_interval_seconds, .. } = self.judgement;
+        let sampler = ticks.as_ref().map(sampler).unwrap_or_default();
+        let sampling_interval_seconds = *sampling_interval_seconds;
+        let self_check = analysis.self_check.filter(|check| check.noise_ratio.is_finite());
+        let lab = LabRun { repeats: rows.trial.plan.repeats, sampler, cpu_share };
+        Ok(match rows.kind {
+            Kind::LabCommand => ReportOf::LabCommand(lab),
+            Kind::LabTor => ReportOf::LabTor(lab),
+            Kind::ImportTorutils => ReportOf::ImportTorutils(Imported {
+                assignment: "as listed, not drawn at random".to_owned(),
+                sampling_interval_seconds,
+                self_check,
+                sources: self.sources(),
+            }),
+            Kind::Field => ReportOf::Field(Trial {
+                assignment: "random within blocks".to_owned(),
+                sampler,
+                sampling_interval_seconds,
+                self_check,
+                looks: self.looks()?,
+            }),
+            Kind::Host => ReportOf::Host(AsFound { sampler, sampling_interval_seconds }),
+        })
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        let sources = self.judgement.rows.sources.iter().map(|source| Source {
+            file: source.file.clone(),
+            role: source.role.clone(),
+            sha256: source.sha256.clone(),
+            rows: source.rows,
+            skipped: source.skipped,
+        });
+        sources.collect()
+    }
+
+    fn time(&self, what: &'static str, microseconds: i64) -> Result<String, JudgementError> {
+        self.judgement.time(what, microseconds)
+    }
+
+    fn arm_name(&self, arm: usize) -> String {
+        self.judgement.fleet.arms.get(arm).map_or_else(String::new, |arm| arm.name.clone())
+    }
+
+    fn looks(&self) -> Result<Vec<PlannedLook>, ReportError> {
+        let looks = self.judgement.looks.iter().map(|look| {
+            let taken = look.taken.as_ref();
+            let result = taken.and_then(|taken| taken.outcome.get("result")?.as_str().map(str::to_owned));
+            Ok(PlannedLook {
+                number: look.number,
+                planned_seconds: look.planned_us as f64 / 1e6,
+                alpha: look.alpha,
+                taken_at: taken.map(|taken| self.time("a look", taken.taken_wall_us)).transpose()?,
+                result,
+            })
+        });
+        looks.collect()
+    }
+
+    fn events(&self) -> Result<Vec<Event>, ReportError> {
+        let rows = &self.judgement.rows;
+        let name = |id: i64| {
+            rows.services.iter().find(|service| service.id == id).map(|service| service.name.clone())
         };
-        report.cpu_share = cpu_share(&report.services, duration_seconds, report.host.cpu_count);
-        findings::add(&mut report);
-        Ok((report, trajectories))
+        let events = rows.events_within().map(|event| {
+            Ok(Event {
+                at: self.time("an event", event.wall_us)?,
+                service: event.service_id.and_then(name),
+                kind: event.kind.to_string(),
+                text: event.text.clone(),
+            })
+        });
+        events.collect()
+    }
+
+    fn analysis(&self) -> Analysis {
+        let Judgement { rows, fleet, analysis, .. } = self.judgement;
+        let settings = analysis.settings;
+        let on_hosts = |value: f64| Some(value).filter(|_| !self.lab);
+        let bytes = |bytes: Option<f64>| bytes.map(|bytes| bytes as u64);
+        Analysis {
+            metric: rows.trial.plan.metric,
+            warm_up_seconds: self.judgement.warm_up_seconds,
+            // Readings hold ages to a fraction of a millisecond.
+            matched_age_seconds: analysis.matched_age_seconds.map(|age| (age * 1000.0).round() / 1000.0),
+            confidence_level: settings.confidence_level,
+            window_seconds: on_hosts(settings.window_seconds),
+            ages_are_lower_bounds: Some(analysis.ages_are_lower_bounds).filter(|_| !self.lab),
+            stable_margin_per_day: on_hosts(settings.stable_margin_per_day),
+            horizon_days: on_hosts(settings.horizon_days),
+            memory_limit: (!self.lab).then(|| MemoryLimit {
+                service_bytes: bytes(fleet.limit.service_bytes),
+                host_bytes: bytes(fleet.limit.host_bytes),
+                host_available_bytes: bytes(fleet.limit.host_available_bytes),
+            }),
+        }
+    }
+
+    fn service(&self, index: usize, arm: usize) -> Service {
+        let Judgement { rows, analysis, services, .. } = self.judgement;
+        let (found, facts) = (&analysis.services[index], &services[index]);
+        let record = rows.services.get(index);
+        let metric = rows.trial.plan.metric;
+        let stranger = found.stranger_in.iter().find(|stranger| stranger.arm == arm);
+        let life = facts.life.and_then(|life| rows.lives.get(life));
+        let memory = self.memory(index);
+        let on_host = !self.lab;
+        let excluded = facts.excluded.clone().or_else(|| stranger.map(|stranger| stranger.why.clone()));
+        Service {
+            name: found.name.clone(),
+            arm: self.arm_name(arm),
+            block: record.map_or(0, |record| record.block),
+            position: record.map_or(0, |record| record.position),
+            counts: excluded.is_none(),
+            excluded,
+            ending: life.filter(|_| self.lab).and_then(|life| life.ending.clone()),
+            age_seconds: facts.observed.map(|seen| seen.age_seconds).or(found.age_seconds),
+            readings: facts.observed.map_or(found.readings, |seen| seen.readings),
+            rss_bytes_final: match metric {
+                _ if self.lab => facts.rss_bytes,
+                Metric::Rss => memory.as_ref().map(|memory| memory.final_bytes),
+                Metric::Anon | Metric::Pss | Metric::Cgroup => None,
+            },
+            memory,
+            anon_bytes_final: facts.anon_bytes,
+            slope_bytes_per_hour: found.growth_bytes_per_day.map(|slope| slope / 24.0),
+            cpu_seconds: facts.cpu_seconds,
+            consensus_age: facts.consensus_age.as_ref().map(ConsensusAge::from),
+            smaps: facts.smaps,
+            start: found.start.filter(|_| on_host),
+            restarts: on_host.then_some(found.restarts),
+            growth_share_per_day: found.growth_log_per_day.filter(|_| on_host),
+            time_average_bytes: whole(found.time_average_bytes).filter(|_| on_host),
+            like: stranger.and_then(|stranger| stranger.like).map(|arm| self.arm_name(arm)),
+            no_level: found.no_level.clone().filter(|_| facts.excluded.is_none()),
+            ran: life.filter(|_| on_host).and_then(|life| Some(life.identity.as_ref()?.label())),
+            memory_limit_bytes: whole(self.judgement.fleet.services[index].limit_bytes),
+            work_bytes_per_second: found.work_bytes_per_second.filter(|rate| rate.is_finite()),
+        }
+    }
+
+    /// The metric of a service; of one that does not count what was read of it.
+    fn memory(&self, index: usize) -> Option<Memory> {
+        let metric = self.judgement.rows.trial.plan.metric;
+        let found: &ServiceResult = &self.judgement.analysis.services[index];
+        if let Some(seen) = self.judgement.services[index].observed {
+            return Some(Memory {
+                metric,
+                final_bytes: seen.final_bytes,
+                median_bytes: whole(found.level_bytes),
+                peak_bytes: seen.peak_bytes,
+            });
+        }
+        let (final_bytes, peak_bytes) = whole(found.final_bytes).zip(whole(found.peak_bytes))?;
+        Some(Memory { metric, final_bytes, median_bytes: whole(found.level_bytes), peak_bytes })
+    }
+
+    fn arm(&self, index: usize, services: &[Service]) -> Result<Arm, ReportError> {
+        let Judgement { rows, fleet, analysis, arms, .. } = self.judgement;
+        let (fleet_arm, record, facts) = (&fleet.arms[index], &rows.arms[index], &arms[index]);
+        let result = &analysis.arms[index];
+        let metric = rows.trial.plan.metric;
+        let figures = &result.as_assigned;
+        let memory =
+            whole(figures.final_mean_bytes).zip(whole(facts.peak_bytes)).map(|(final_bytes, peak_bytes)| {
+                Memory { metric, final_bytes, median_bytes: whole(figures.level_bytes), peak_bytes }
+            });
+        let own = services.iter().filter(|service| service.arm == fleet_arm.name);
+        let excluded: Vec<ExcludedService> = own
+            .filter_map(|service| {
+                Some(ExcludedService { name: service.name.clone(), reason: service.excluded.clone()? })
+            })
+            .collect();
+        let changes = result.level_changes.iter().filter(|change| change.factor.is_finite());
+        let level_changes = changes.map(|change| {
+            Ok(LevelChange {
+                at: self.time("a change of level", (change.at * 1e6) as i64)?,
+                age_days: change.age_days,
+                factor: change.factor,
+                services_agreeing: change.services_agreeing,
+                services: change.services,
+                p_value: change.p_value,
+            })
+        });
+        let verdict = result.verdict.as_ref();
+        let (days_until_full, limit) = match verdict {
+            Some(Verdict::Growing { days_until_full: Some(days), limit }) => (finite(*days), *limit),
+            Some(Verdict::Bloating { days_until_full, limit }) => (finite(*days_until_full), Some(*limit)),
+            _ => (None, None),
+        };
+        let doubles = limit == Some(LimitKind::Doubling);
+        let last_reading_at = facts
+            .last_reading_at
+            .filter(|_| !self.lab)
+            .map(|at| self.time("the last reading of an arm", (at * 1e6) as i64))
+            .transpose()?;
+        let runs_out = RunsOut { limit, last_reading_at: last_reading_at.as_deref() };
+        let mut arm = Arm {
+            name: fleet_arm.name.clone(),
+            control: fleet_arm.control,
+            allocator: self.allocator(record),
+            treatment: record.arm.treatment.clone(),
+            identity: facts.identity.clone(),
+            obtained: record.obtained.clone(),
+            services: figures.services,
+            services_excluded: excluded,
+            rss_bytes_final: match metric {
+                Metric::Rss => memory.as_ref().map(|memory| memory.final_bytes),
+                Metric::Anon | Metric::Pss | Metric::Cgroup => whole(facts.rss_bytes),
+            },
+            memory,
+            final_median_bytes: whole(figures.final_median_bytes),
+            anon_bytes_final: whole(facts.anon_bytes),
+            ratio_to_control: self.ratio(figures.ratio.as_ref(), figures.services_compared),
+            slope_bytes_per_hour: facts.slope_bytes_per_hour.map(|slope| slope.0),
+            cpu_seconds: facts.cpu_seconds,
+            consensus_age: facts.consensus_age.as_ref().map(ConsensusAge::from),
+            warnings: Vec::new(),
+            earlier_list_of: fleet_arm.earlier_list_of.map(|of| self.arm_name(of)),
+            list: record.source.clone(),
+            age_seconds: figures.age_seconds.filter(|_| !self.lab),
+            as_treated: result.as_treated.as_ref().map(|treated| self.as_treated(treated)),
+            verdict: verdict.map(|verdict| verdict.as_str().to_owned()),
+            verdict_reason: verdict.map(|verdict| {
+                verdict::reason(verdict, result.growth.as_ref(), &analysis.settings, runs_out)
+            }),
+            verdict_as_assigned: result
+                .verdict_as_assigned
+                .as_ref()
+                .map(|verdict| verdict.as_str().to_owned()),
+            service_verdicts: result.services.clone().filter(|_| !self.lab),
+            growth: result.growth.clone().filter(|_| !self.lab).and_then(finite_growth),
+            days_until_full: days_until_full.filter(|_| !doubles),
+            days_until_doubled: days_until_full.filter(|_| doubles),
+            limit: days_until_full.and(limit),
+            last_reading_at,
+            days_needed: match verdict {
+                Some(Verdict::Inconclusive { days_needed, .. }) => {
+                    days_needed.filter(|days| days.is_finite())
+                }
+                _ => None,
+            },
+            by_day: match self.lab {
+                true => Vec::new(),
+                false => result.by_day.iter().filter(|day| day.median_bytes.is_finite()).copied().collect(),
+            },
+            level_changes: level_changes.collect::<Result<_, ReportError>>()?,
+            sawtooth: result.sawtooth,
+            work: result.work.as_ref().map(|work| self.work(work)),
+            events: (fleet.identities_proved && !self.lab).then_some(result.events),
+        };
+        if self.lab {
+            arm.warnings = findings::of_arm(&arm, facts);
+        }
+        Ok(arm)
+    }
+
+    /// The spec as given. Of a trial on hosts an arm may leave services what they have.
+    fn allocator(&self, record: &ArmRecord) -> String {
+        match self.lab {
+            true => record.arm.allocator().to_string(),
+            false => record.arm.treatment.allocator.as_ref().map_or_else(String::new, ToString::to_string),
+        }
+    }
+
+    fn as_treated(&self, figures: &ArmFigures) -> AsTreated {
+        let final_bytes = whole(figures.final_mean_bytes);
+        AsTreated {
+            services: figures.services,
+            final_bytes,
+            rss_bytes_final: final_bytes.filter(|_| self.judgement.rows.trial.plan.metric == Metric::Rss),
+            level_bytes: whole(figures.level_bytes),
+            ratio_to_control: self.ratio(figures.ratio.as_ref(), figures.services_compared),
+        }
+    }
+
+    fn work(&self, work: &ArmWork) -> Work {
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        Work {
+            services: work.services,
+            bytes_per_second: finite(work.bytes_per_second),
+            ratio_to_control: self.ratio(work.ratio.as_ref(), work.services),
+            memory_bytes_per_mb_per_second: finite(work.memory_per_mb_per_second),
+            standing: work.standing,
+            measures: work.measures.clone(),
+            connections: finite(work.connections),
+            oom_services: work.oom_services,
+            oom_bytes: work.oom_bytes as u64,
+            flags: work.flags.clone(),
+        }
+    }
+
+    fn ratio(&self, ratio: Option<&RatioToControl>, services: u32) -> Option<Ratio> {
+        ratio_of(ratio?, self.judgement.analysis.randomised, services)
     }
 }
 
-struct Rows {
-    arms: Vec<ArmRecord>,
-    lives: Vec<LifeRecord>,
-    events: Vec<EventRecord>,
-    ticks: TickSummary,
+/// A ratio of so many services of an arm, with what to know about its interval.
+pub(crate) fn ratio_of(ratio: &RatioToControl, randomised: bool, services: u32) -> Option<Ratio> {
+    let RatioToControl { estimate, method, p_value, p_value_adjusted } = ratio;
+    let estimate = finite(*estimate)?;
+    let note = match (randomised, method.as_str()) {
+        (_, "none") if services == 1 => Some("one service per arm: no interval"),
+        (_, "none") => Some("too few services for an interval"),
+        (false, _) => Some(
+            "the assignment was not drawn at random: interval and p-value hold only as far as services could \
+             have been exchanged between arms",
+        ),
+        (true, "student_t") => Some(
+            "few services: the interval (Student's t) assumes that the logarithms are normally distributed",
+        ),
+        _ => None,
+    };
+    Some(Ratio {
+        estimate: estimate.value,
+        low: estimate.low,
+        high: estimate.high,
+        method: method.clone(),
+        p_value: *p_value,
+        p_value_adjusted: *p_value_adjusted,
+        note: note.map(str::to_owned),
+    })
 }
 
-pub(crate) fn find_trial(store: &Store, trial_id: i64) -> Result<TrialRecord, ReportError> {
-    let mut trials = store.trials()?;
-    match trials.iter().position(|trial| trial.id == trial_id) {
-        Some(index) => Ok(trials.swap_remove(index)),
-        None => Err(ReportError::NoTrial {
-            path: store.path().to_owned(),
-            trial_id,
-            known: trials.into_iter().map(|trial| (trial.id, trial.plan.name)).collect(),
-        }),
-    }
-}
-
-pub(crate) fn kind_of(store: &Store, trial: &TrialRecord) -> Result<Kind, ReportError> {
-    match trial.plan.kind.as_str() {
-        "lab_command" => Ok(Kind::LabCommand),
-        "lab_tor" => Ok(Kind::LabTor),
-        "import_torutils" => Ok(Kind::ImportTorutils),
-        // A rollout has one arm, over services that get its treatment one after the other.
-        "field" | "rollout" => Ok(Kind::Field),
-        // A watch compares with a forecast and with no other arm: services as they are found.
-        "host" | "watch" => Ok(Kind::Host),
-        other => Err(ReportError::Kind {
-            path: store.path().to_owned(),
-            trial_id: trial.id,
-            kind: other.to_owned(),
-        }),
-    }
-}
-
-pub(crate) fn outcome(text: Option<&str>) -> Outcome {
+fn outcome(text: Option<&str>) -> Outcome {
     match text {
         Some("completed") => Outcome::Completed,
         Some("interrupted") => Outcome::Interrupted,
@@ -169,46 +423,7 @@ pub(crate) fn outcome(text: Option<&str>) -> Outcome {
     }
 }
 
-fn analysis(
-    metric: Metric,
-    planned_seconds: f64,
-    entries: &[LedgerEntry<'_>],
-    options: &Options,
-) -> Analysis {
-    let ages = || entries.iter().filter(|entry| entry.counts()).filter_map(LedgerEntry::last_age);
-    let oldest = ages().fold(0.0, f64::max);
-    let youngest = ages().fold(f64::INFINITY, f64::min);
-    // A run that was cut short gets a warm-up in proportion to what there is of it.
-    let length = if oldest >= 0.9 * planned_seconds { planned_seconds } else { oldest };
-    let warm_up_seconds = match options.warm_up {
-        Some(warm_up) => warm_up.as_secs_f64(),
-        None => (length * WARM_UP_SHARE * 1000.0).round() / 1000.0,
-    };
-    Analysis {
-        metric,
-        warm_up_seconds,
-        matched_age_seconds: youngest.is_finite().then_some(youngest),
-        confidence_level: CONFIDENCE_LEVEL,
-        window_seconds: None,
-        ages_are_lower_bounds: None,
-        stable_margin_per_day: None,
-        horizon_days: None,
-        memory_limit: None,
-    }
-}
-
-fn duration_seconds(trial: &TrialRecord, entries: &[LedgerEntry<'_>]) -> f64 {
-    let start = trial.plan.started_wall_us;
-    if let Some(end) = trial.ended_wall_us {
-        return (end - start) as f64 / 1e6;
-    }
-    let last = |entry: &LedgerEntry<'_>| {
-        Some((entry.life?.started_wall_us - start) as f64 / 1e6 + entry.last_age()?)
-    };
-    entries.iter().filter_map(last).fold(0.0, f64::max)
-}
-
-pub(crate) fn host(trial: &TrialRecord) -> Host {
+fn host(trial: &TrialRecord) -> Host {
     let fact = |name: &str| trial.plan.host_facts.get(name);
     let text = |name: &str| fact(name)?.as_str().filter(|text| *text != "unknown").map(str::to_owned);
     let number = |name: &str| fact(name)?.as_u64().filter(|number| *number > 0);
@@ -227,7 +442,7 @@ pub(crate) fn host(trial: &TrialRecord) -> Host {
     }
 }
 
-pub(crate) fn sampler(ticks: &TickSummary) -> Sampler {
+fn sampler(ticks: &TickSummary) -> Sampler {
     let seconds = |microseconds: u64| microseconds as f64 / 1e6;
     Sampler {
         ticks: ticks.ticks,
@@ -244,30 +459,24 @@ fn cpu_share(services: &[Service], duration_seconds: f64, cpu_count: Option<u32>
     (offered > 0.0).then(|| used / offered)
 }
 
-pub(crate) fn events(
-    store: &Store,
-    events: &[EventRecord],
-    services: &[heaptrial_store::ServiceRecord],
-) -> Result<Vec<Event>, ReportError> {
-    let names: HashMap<i64, &str> =
-        services.iter().map(|service| (service.id, service.name.as_str())).collect();
-    let name = |id: i64| names.get(&id).map(|name| (*name).to_owned());
-    events
-        .iter()
-        .map(|event| {
-            Ok(Event {
-                at: rfc3339(store, "an event", event.wall_us)?,
-                service: event.service_id.and_then(name),
-                kind: event.kind.clone(),
-                text: event.text.clone(),
-            })
-        })
-        .collect()
+fn whole(bytes: Option<f64>) -> Option<u64> {
+    bytes.filter(|bytes| bytes.is_finite()).map(|bytes| bytes.round() as u64)
 }
 
-/// Whole milliseconds: what a reader can use, and stable to compare.
-pub(crate) fn rfc3339(store: &Store, what: &'static str, microseconds: i64) -> Result<String, ReportError> {
-    Timestamp::from_millisecond(microseconds.div_euclid(1000))
-        .map(|time| time.to_string())
-        .map_err(|_| ReportError::Time { path: store.path().to_owned(), what, microseconds })
+/// JSON has no other numbers.
+fn finite(estimate: Estimate) -> Option<Estimate> {
+    let end = |end: Option<f64>| end.filter(|end| end.is_finite());
+    estimate.value.is_finite().then(|| Estimate {
+        value: estimate.value,
+        low: end(estimate.low),
+        high: end(estimate.high),
+    })
+}
+
+fn finite_growth(growth: Growth) -> Option<Growth> {
+    let share_per_day = finite(growth.share_per_day)?;
+    let bytes_per_day = finite(growth.bytes_per_day)?;
+    let late_over_early = growth.late_over_early.filter(|ratio| ratio.is_finite());
+    let days = if growth.days.is_finite() { growth.days } else { 0.0 };
+    Some(Growth { share_per_day, bytes_per_day, late_over_early, days, ..growth })
 }

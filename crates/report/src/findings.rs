@@ -1,13 +1,16 @@
 //! What a report says beside its figures: warnings, what could not be measured, and notes.
 
+use heaptrial_judgement::ArmFacts;
 use heaptrial_model::Metric;
 
-use crate::document::{Arm, Event, Kind, Outcome, Report, Service};
+use crate::document::{Arm, Event, ExcludedService, Kind, Outcome, Report, Service};
 use crate::summary::{cut, ended, sentence};
 use crate::units;
 
 /// From this share of all CPUs on, services wait for each other.
 const SATURATED_CPU_SHARE: f64 = 0.85;
+/// Reasons that one warning names.
+const REASONS_NAMED: usize = 3;
 /// Kinds of events that are warnings.
 const TOLD: [&str; 5] = ["cpu_saturated", "lag", "gap", "warning", "arm_failed"];
 /// Events of one kind beyond these are only counted.
@@ -21,8 +24,11 @@ const WHOLE_SHARE: f64 = 0.95;
 /// From this share of RSS on, pages that were given back but still count are worth a note.
 const LAZYFREE_SHARE: f64 = 0.05;
 
-/// Adds the findings to a report that is otherwise complete.
+/// Adds them to a report that is otherwise complete.
 pub(crate) fn add(report: &mut Report) {
+    if !report.kind().is_lab() {
+        return add_field(report);
+    }
     let warnings = warnings(report);
     let unmeasured = unmeasured(report);
     let notes = notes(report);
@@ -32,8 +38,8 @@ pub(crate) fn add(report: &mut Report) {
 }
 
 /// What a field trial's report says beside its figures and the findings of its analysis.
-pub(crate) fn add_field(report: &mut Report) {
-    let lost = report.sources.iter().filter(|source| source.skipped > 0);
+fn add_field(report: &mut Report) {
+    let lost = report.sources().iter().filter(|source| source.skipped > 0);
     report.warnings = lost
         .map(|source| {
             let rows = if source.skipped == 1 { "row was" } else { "rows were" };
@@ -41,7 +47,7 @@ pub(crate) fn add_field(report: &mut Report) {
             format!("{number} malformed {rows} left out of {}.", source.file)
         })
         .chain(TOLD.iter().flat_map(|kind| told(report, kind)))
-        .chain(["clock_jump", "treatment_failed"].iter().flat_map(|kind| told(report, kind)))
+        .chain(["reboot", "clock_jump", "treatment_failed"].iter().flat_map(|kind| told(report, kind)))
         .collect();
     report.warnings.extend(early_end(report));
     let host = &report.host;
@@ -63,7 +69,7 @@ pub(crate) fn add_field(report: &mut Report) {
             "RssAnon, swap and CPU time of the services: what an arm's memory costs in CPU time is not known.".to_owned(),
         );
     }
-    if !report.kind.is_import() && report.arms.iter().all(|arm| arm.work.is_none()) {
+    if !report.kind().is_import() && report.arms.iter().all(|arm| arm.work.is_none()) {
         report.unmeasured.push(crate::look::NO_WORK.to_owned());
     }
     if report.analysis.matched_age_seconds.is_none() {
@@ -81,7 +87,7 @@ pub(crate) fn add_field(report: &mut Report) {
 
 /// How a field trial ended, where not as planned.
 fn early_end(report: &Report) -> Option<String> {
-    let what = match (report.kind, report.outcome) {
+    let what = match (report.kind(), report.outcome) {
         (Kind::Field, Outcome::Failed) => "failed",
         (Kind::Field, Outcome::Interrupted) => "was stopped",
         (Kind::Field, Outcome::Completed)
@@ -112,7 +118,7 @@ fn warnings(report: &Report) -> Vec<String> {
     }
     warnings.extend(saturation(report));
     warnings.extend(unequal_age(report));
-    let sampling = report.sampler.map_or(0.0, |sampler| sampler.cpu_seconds / report.duration_seconds);
+    let sampling = report.sampler().map_or(0.0, |sampler| sampler.cpu_seconds / report.duration_seconds);
     if sampling > COSTLY_SAMPLING_SHARE {
         warnings.push(format!("Sampling took {} of one CPU.", units::share(sampling)));
     }
@@ -154,12 +160,38 @@ fn about(report: &Report, event: &Event) -> String {
     format!("{name}{arm}: {}", ended(&text))
 }
 
+/// What may have distorted the figures of an arm of a lab run.
+pub(crate) fn of_arm(arm: &Arm, facts: &ArmFacts) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let all = arm.services as usize + arm.services_excluded.len();
+    let named = |service: &ExcludedService| format!("{} ({})", service.name, service.reason);
+    let mut reasons: Vec<String> = arm.services_excluded.iter().take(REASONS_NAMED).map(named).collect();
+    if arm.services_excluded.len() > REASONS_NAMED {
+        reasons.push(format!("and {} more", arm.services_excluded.len() - REASONS_NAMED));
+    }
+    let reasons = reasons.join(", ");
+    match arm.services_excluded.len() {
+        _ if all == 0 => warnings.push("none of its services was started".to_owned()),
+        0 => {}
+        lost if lost == all => warnings.push(format!("no service counts, so it has no figures: {reasons}")),
+        1 => warnings.push(format!("1 of {all} services does not count: {reasons}")),
+        lost => warnings.push(format!("{lost} of {all} services do not count: {reasons}")),
+    }
+    if !facts.builds.is_empty() {
+        warnings.push(format!("its services did not all run the same build: {}", facts.builds.join(", ")));
+    }
+    if arm.identity.as_ref().is_some_and(|identity| identity.version.is_none()) {
+        warnings.push("the version of its allocator could not be proved".to_owned());
+    }
+    warnings
+}
+
 fn saturation(report: &Report) -> Option<String> {
     // The sampler's own observation says more.
     if report.events.iter().any(|event| event.kind == "cpu_saturated") {
         return None;
     }
-    let share = report.cpu_share.filter(|share| *share >= SATURATED_CPU_SHARE)?;
+    let share = report.cpu_share().filter(|share| *share >= SATURATED_CPU_SHARE)?;
     let cpus = report.host.cpu_count?;
     Some(format!(
         "The services used {} of the machine's {cpus} CPUs: they waited for each other, so less work was done in \
@@ -205,7 +237,7 @@ fn unmeasured(report: &Report) -> Vec<String> {
             lived.len()
         ));
     }
-    if report.kind == Kind::LabTor && lived.iter().any(|service| service.consensus_age.is_none()) {
+    if report.kind() == Kind::LabTor && lived.iter().any(|service| service.consensus_age.is_none()) {
         missing.push("The age of the consensus was not read for every relay.".to_owned());
     }
     let unknown: Vec<&str> = report
@@ -236,7 +268,7 @@ fn unmeasured(report: &Report) -> Vec<String> {
 
 fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
-    if report.kind.is_lab() {
+    if report.kind().is_lab() {
         notes.push(
             "The lab screens, the field decides: this run tells which arms are worth a trial on real services, \
              not what those will need."
@@ -259,7 +291,7 @@ fn notes(report: &Report) -> Vec<String> {
             ));
         }
     }
-    if report.analysis.metric == Metric::Rss && report.kind == Kind::LabTor {
+    if report.analysis.metric == Metric::Rss && report.kind() == Kind::LabTor {
         notes.push(
             "RSS contains the pages of the program's file, which relays share; RssAnon is the allocator's part."
                 .to_owned(),

@@ -1,9 +1,8 @@
-//! Reports of trials: a [`Report`] document made from the rows of a database, and its forms for the
-//! terminal, as Markdown, as HTML, as JSON and as charts.
+//! Reports of trials: a [`Report`] document made from a [`Judgement`](heaptrial_judgement::Judgement), and its forms for
+//! the terminal, as Markdown, as HTML, as JSON and as charts.
 //!
-//! Nothing here reads a clock: the same rows give the same report, byte for byte.
+//! Nothing here estimates, reads a clock or writes to a database: the same judgement gives the same report, byte for byte.
 
-mod arm;
 mod bug;
 mod build;
 mod chart;
@@ -12,30 +11,22 @@ mod document;
 mod error;
 mod escape;
 mod factorial;
-mod field;
-mod figures;
 mod findings;
-mod fleet;
 mod html;
-mod ledger;
 mod look;
-mod looks;
 mod markdown;
 mod png;
+mod schema;
 mod summary;
 mod table;
 mod terminal;
-mod trajectory;
-mod treatment;
 mod verdict;
-mod work;
 mod write;
 
 pub use bug::{
     ArmEvidence, BUG_SCHEMA_VERSION, Bug, BugFiles, BugParts, BugRun, Bundle, ChartFile, Evidence,
-    OddFinding, Ran, Reproduction, Secrets, SettingDefault, WithoutDefaults, write_bug,
+    OddFinding, Ran, Reproduction, Secrets, SettingDefault, WithoutDefaults, pseudonymise, write_bug,
 };
-pub use build::{Options, Settings};
 pub use chart::Chart;
 pub use chart::running::LifeSeries;
 pub use comparison::{
@@ -43,15 +34,12 @@ pub use comparison::{
 };
 pub use document::*;
 pub use error::ReportError;
-pub use factorial::{
-    Cell, FACTORIAL_SCHEMA_VERSION, FactorialReport, LevelEffect, Parts, SettingEffect, SettingShare,
-};
-pub use fleet::read_fleet;
+pub use factorial::{FACTORIAL_SCHEMA_VERSION, FactorialReport};
+pub use heaptrial_analysis::Settings;
+pub use heaptrial_judgement::{Options, Trajectories};
 pub use heaptrial_model::units;
 pub use html::embedded;
-pub use look::{
-    Gaps, LOOK_SCHEMA_VERSION, LookReport, LookState, LookedArm, look_state, peek, stored_look, take_look,
-};
+pub use look::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};
+pub use schema::report_schema;
 pub use terminal::terminal;
-pub use trajectory::{Point, Trajectories, Trajectory};
 pub use write::{Written, write, write_comparison};

@@ -39,6 +39,12 @@ pub(crate) fn reason(
         Verdict::Bloating { days_until_full, .. } => {
             format!("{grows}{shape}. {}", runs_out.sentence(days_until_full))
         }
+        Verdict::SomeBloat { services, of, days_until_full } => {
+            let first = days_until_full.map_or_else(String::new, |days| {
+                format!(", the first of them in {}", plural_days(days.ceil().max(1.0)))
+            });
+            format!("{grows}, but {services} of its {of} services bloat: memory runs out{first}.")
+        }
         Verdict::Inconclusive { days_needed, why } => {
             let more = match days_needed {
                 Some(days) if days.is_finite() => {

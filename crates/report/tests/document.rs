@@ -3,6 +3,7 @@
 mod fixture;
 
 use fixture::{Fixture, MIB, Service};
+use heaptrial_judgement::JudgementError;
 use heaptrial_model::Ending;
 use heaptrial_report::{Options, Outcome, Report, ReportError, Trajectories};
 use heaptrial_store::Store;
@@ -30,7 +31,11 @@ fn figures_of_an_arm_are_means_and_medians_over_its_services() {
     let mib = |bytes: u64| bytes as f64 / MIB;
     // RSS is RssAnon and 28 MiB of file pages.
     assert_eq!(mib(glibc.final_bytes), 178.0);
-    assert_eq!(mib(glibc.median_bytes.unwrap()), 138.0);
+    let level = (138.0f64.ln() + 128.0f64.ln() + 268.0f64.ln()) / 3.0;
+    assert!(
+        (mib(glibc.median_bytes.unwrap()) - level.exp()).abs() < 1e-5,
+        "the geometric mean, as in the ratio"
+    );
     assert_eq!(mib(glibc.peak_bytes), 268.0);
     assert_eq!(mib(report.arms[0].anon_bytes_final.unwrap()), 150.0);
     assert_eq!(report.arms[0].slope_bytes_per_hour, Some(0.0));
@@ -168,7 +173,7 @@ fn a_trial_that_is_not_there_is_an_error_that_names_those_that_are() {
     let folder = tempfile::tempdir().unwrap();
     let (store, trial) = fixture::command(1).write(&folder.path().join("trial.db"));
     let error = Report::from_store(&store, trial + 7, &Options::default()).unwrap_err();
-    assert!(matches!(error, ReportError::NoTrial { .. }));
+    assert!(matches!(error, ReportError::Judgement(JudgementError::NoTrial { .. })));
     assert!(error.to_string().contains("1 (`redis fill and delete`)"), "{error}");
 }
 
@@ -214,4 +219,19 @@ fn validate(report: &Report) {
     let errors: Vec<String> =
         validator.iter_errors(&json).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(errors.is_empty(), "{errors:#?}");
+}
+
+/// Set `UPDATE_SCHEMA=1` to write it anew.
+#[test]
+fn the_schema_in_docs_is_that_of_the_types() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");
+    let wanted = format!("{}\n", serde_json::to_string_pretty(&heaptrial_report::report_schema()).unwrap());
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(path, &wanted).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(path).unwrap(),
+        wanted,
+        "UPDATE_SCHEMA=1 cargo test -p heaptrial-report writes it"
+    );
 }

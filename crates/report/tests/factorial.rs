@@ -3,8 +3,9 @@
 mod fixture;
 
 use fixture::{Fixture, Service, identity};
-use heaptrial_model::{AllocatorSpec, FactorialDesign, Linkage, Setting, SettingLevel, Side};
-use heaptrial_report::{FactorialReport, Options, Report};
+use heaptrial_judgement::{Judgement, Options};
+use heaptrial_model::{AllocatorSpec, FactorialDesign, Linkage, Setting, SettingLevel, Side, TrialKind};
+use heaptrial_report::FactorialReport;
 
 fn level(value: &str) -> SettingLevel {
     SettingLevel { settings: vec![Setting { name: "purge_delay".to_owned(), value: value.to_owned() }] }
@@ -38,7 +39,7 @@ fn run(cells: [f64; 6], repeats: u32) -> Fixture {
     });
     Fixture {
         name: "lab",
-        kind: "lab_tor",
+        kind: TrialKind::LabTor,
         seconds: 30,
         repeats,
         arms: arms.collect(),
@@ -53,8 +54,8 @@ fn run(cells: [f64; 6], repeats: u32) -> Fixture {
 fn analysed(fixture: &Fixture) -> FactorialReport {
     let folder = tempfile::tempdir().unwrap();
     let (store, id) = fixture.write(&folder.path().join("trial.db"));
-    let report = Report::from_store(&store, id, &Options::default()).unwrap();
-    FactorialReport::of(&report, &design()).unwrap()
+    let judgement = Judgement::of(&store, id, &Options::default()).unwrap();
+    FactorialReport::of(&judgement, &design()).unwrap()
 }
 
 #[test]

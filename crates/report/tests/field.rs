@@ -5,7 +5,8 @@ mod fleet;
 use fleet::{GIB, LISTS, STRANGERS};
 use heaptrial_model::LifeStart;
 use heaptrial_report::{
-    Arm, Finding, FindingKind, LimitKind, Options, Report, SelfCheck, Severity, Trajectories, terminal,
+    Arm, Finding, FindingKind, LimitKind, Options, Report, ReportOf, SelfCheck, Severity, Trajectories,
+    terminal,
 };
 use heaptrial_store::ImportedTrial;
 
@@ -51,7 +52,7 @@ fn an_arm_is_shown_as_assigned_and_as_treated() {
     let twice: Vec<_> = report.services.iter().filter(|service| service.name == "jemalloc00").collect();
     assert_eq!(twice.len(), 2);
     assert_eq!(twice.iter().filter(|service| service.counts).count(), 1);
-    assert_eq!(report.assignment.as_deref(), Some("as listed, not drawn at random"));
+    assert_eq!(report.assignment(), Some("as listed, not drawn at random"));
 }
 
 #[test]
@@ -72,16 +73,16 @@ fn a_field_trial_has_verdicts_findings_and_adjusted_p_values() {
     assert_eq!((&historical.verdict, &historical.ratio_to_control), (&None, &None));
     let sawtooth = arm(&report, "group_restarted").sawtooth.unwrap();
     assert_eq!(sawtooth.restarts as usize, 3 * LISTS[5].3);
-    let findings = report.findings.as_ref().unwrap();
+    let findings = &report.findings;
     let grave = findings.iter().find(|finding| {
         finding.severity == Severity::Grave && finding.arms.contains(&"group_glibc".to_owned())
     });
     assert!(grave.is_some_and(|finding| finding.services.len() >= STRANGERS), "{findings:#?}");
     assert!(findings.iter().any(|finding| finding.kind == FindingKind::InTwoArms));
-    assert!(report.self_check.is_some());
-    assert_eq!(report.sources.len(), 2);
-    assert_eq!(report.sampling_interval_seconds, Some(7200.0));
-    assert_eq!((&report.sampler, report.cpu_share), (&None, None));
+    assert!(report.self_check().is_some());
+    assert_eq!(report.sources().len(), 2);
+    assert_eq!(report.sampling_interval_seconds(), Some(7200.0));
+    assert_eq!((report.sampler(), report.cpu_share()), (None, None));
 }
 
 #[test]
@@ -284,7 +285,7 @@ fn nothing_is_recommended_where_arms_cannot_be_compared() {
     });
     assert!(no_control.starts_with("None: the control, group_glibc, has no figures"), "{no_control}");
     for kind in [FindingKind::NeverConcurrent, FindingKind::ComparedYoung, FindingKind::RestartedMoreOften] {
-        let about = |arms: &[&str]| with(&|report| report.findings.as_mut().unwrap().push(grave(kind, arms)));
+        let about = |arms: &[&str]| with(&|report| report.findings.push(grave(kind, arms)));
         let control = about(&[CONTROL]);
         assert!(control.starts_with("None: the control, group_glibc,"), "{control}");
         let best = about(&[BEST]);
@@ -362,7 +363,8 @@ fn few_readings_do_not_tell_whether_growth_slows_down() {
 fn the_self_check_gives_noise_as_an_interval_and_tells_when_it_fails() {
     let (mut report, _) = report(&fleet::contaminated());
     let mut told = |found_share| {
-        report.self_check =
+        let ReportOf::ImportTorutils(import) = &mut report.of else { panic!("an import") };
+        import.self_check =
             Some(SelfCheck { halvings: 1000, found_share, standard_error: 0.007, noise_ratio: 1.03 });
         terminal(&report, false).unwrap().replace('\n', " ")
     };

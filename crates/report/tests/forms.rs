@@ -3,7 +3,12 @@
 mod fixture;
 
 use fixture::Fixture;
-use heaptrial_report::{Options, Report, Trajectories, terminal, write};
+use heaptrial_judgement::{Judgement, Rows};
+use heaptrial_model::AllocatorSpec;
+use heaptrial_report::{
+    BugParts, BugRun, Bundle, Options, Report, Secrets, Trajectories, pseudonymise, terminal, write,
+    write_bug,
+};
 
 fn report(fixture: &Fixture) -> (Report, Trajectories) {
     let folder = tempfile::tempdir().unwrap();
@@ -30,6 +35,34 @@ fn a_command_run_as_markdown() {
 #[test]
 fn a_tor_run_as_json() {
     insta::assert_snapshot!(report(&fixture::tor()).0.json().unwrap());
+}
+
+#[test]
+fn a_tor_run_as_markdown() {
+    let (report, trajectories) = report(&fixture::tor());
+    insta::assert_snapshot!(report.markdown(&trajectories).unwrap());
+}
+
+#[test]
+fn a_command_run_as_json() {
+    insta::assert_snapshot!(report(&fixture::command(8)).0.json().unwrap());
+}
+
+#[test]
+fn a_bug_bundle_as_markdown() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, trial) = fixture::tor().write(&folder.path().join("trial.db"));
+    let mut rows = Rows::read(&store, trial).unwrap();
+    pseudonymise(&mut rows);
+    let judgement = Judgement::from_rows(&store, rows, &Options::default()).unwrap();
+    let spec = |text: &str| text.parse::<AllocatorSpec>().unwrap();
+    let (bad, good) = (spec("mimalloc@3.0.1"), spec("mimalloc@2.1.7"));
+    let run = BugRun::new(judgement, &bad, Some(&good), &AllocatorSpec::clone).unwrap().unwrap();
+    let mut secrets = Secrets::default();
+    secrets.of_trial(&store, trial).unwrap();
+    let bundle = Bundle::new((&good, &bad), &[run], BugParts::default(), secrets).unwrap();
+    let files = write_bug(&bundle, &folder.path().join("bug")).unwrap();
+    insta::assert_snapshot!(std::fs::read_to_string(files.markdown).unwrap());
 }
 
 #[test]

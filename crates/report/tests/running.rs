@@ -3,10 +3,10 @@
 mod trial;
 
 use heaptrial_analysis::{Decision, LookStanding};
-use heaptrial_report::{
-    Arm, FindingKind, Gaps, LookReport, LookState, Options, Report, Severity, Trajectories, look_state, peek,
-    take_look, terminal,
-};
+use heaptrial_judgement::look::{self, Gaps, LookState};
+use heaptrial_judgement::{JudgementError, Options};
+use heaptrial_model::{KnownEvent, TrialKind};
+use heaptrial_report::{Arm, FindingKind, LookReport, Report, Severity, Trajectories, terminal};
 use heaptrial_store::Store;
 use trial::{DAY_US, FieldArm, FieldTrial, GIB, HOUR_US, START_US, four_arms, identity};
 
@@ -25,6 +25,21 @@ fn write(trial: &FieldTrial) -> Written {
     Written { _folder: folder, store, id }
 }
 
+/// As the command does: takes a look and records what it shows.
+fn take(store: &mut Store, id: i64, number: u32, now: i64, gaps: Gaps) -> Result<LookReport, JudgementError> {
+    if let Some(taken) = look::recorded(store, id, number)? {
+        return Ok(LookReport::stored(&taken).unwrap());
+    }
+    let taken = look::take(store, id, number, now, gaps, &Options::default())?;
+    let report = LookReport::of(&taken).unwrap();
+    taken.record(store, report.record().unwrap())?;
+    Ok(report)
+}
+
+fn peek(store: &Store, id: i64, now: i64) -> LookReport {
+    LookReport::of_peek(&look::peek(store, id, now, &Options::default()).unwrap(), now).unwrap()
+}
+
 impl Written {
     fn report(&self) -> (Report, Trajectories) {
         let (report, trajectories) =
@@ -35,7 +50,7 @@ impl Written {
 
     fn look(&mut self, number: u32, days: f64) -> LookReport {
         let now = START_US + (days * DAY_US as f64) as i64;
-        take_look(&mut self.store, self.id, number, now, Gaps::Refused, &Options::default()).unwrap()
+        take(&mut self.store, self.id, number, now, Gaps::Refused).unwrap()
     }
 }
 
@@ -56,7 +71,7 @@ fn arm<'a>(report: &'a Report, name: &str) -> &'a Arm {
 }
 
 fn find(report: &Report, kind: FindingKind) -> Vec<&heaptrial_report::Finding> {
-    report.findings.as_deref().unwrap_or_default().iter().filter(|finding| finding.kind == kind).collect()
+    report.findings.iter().filter(|finding| finding.kind == kind).collect()
 }
 
 fn same_services(growth: f64) -> FieldTrial {
@@ -69,12 +84,14 @@ fn same_services(growth: f64) -> FieldTrial {
 }
 
 #[test]
+fn a_running_trial_as_json() {
+    insta::assert_snapshot!(write(&four_arms(72)).report().0.json().unwrap());
+}
+
+#[test]
 fn a_running_trial_is_reported_as_assigned_and_as_treated() {
     let (report, _) = write(&four_arms(72)).report();
-    assert_eq!(
-        (report.outcome_word(), report.assignment.as_deref()),
-        ("running", Some("random within blocks"))
-    );
+    assert_eq!((report.outcome_word(), report.assignment()), ("running", Some("random within blocks")));
     let mimalloc = arm(&report, "mimalloc-2.0.9");
     assert_eq!((mimalloc.services, mimalloc.services_belonging()), (8, 7));
     assert_eq!(mimalloc.services_excluded[0].reason, "glibc 2.36 in place of mimalloc 2.0.9");
@@ -84,8 +101,8 @@ fn a_running_trial_is_reported_as_assigned_and_as_treated() {
     assert!(assigned.estimate > 1.1 * treated.estimate, "{assigned:?}");
     assert_eq!(mimalloc.identity.as_ref().unwrap().label(), identity("mimalloc", "2.0.9").label());
     assert_eq!(mimalloc.events.unwrap().contaminated_lives, 1);
-    assert_eq!(report.sampler.unwrap().ticks, 72);
-    assert_eq!(report.looks.len(), 4);
+    assert_eq!(report.sampler().unwrap().ticks, 72);
+    assert_eq!(report.looks().len(), 4);
     assert!(report.services.iter().all(|service| service.memory_limit_bytes == Some((12.0 * GIB) as u64)));
     assert!(
         report.services.iter().all(|service| service.anon_bytes_final.is_some() && service.ran.is_some())
@@ -129,7 +146,17 @@ fn an_arm_that_does_less_is_not_recommended() {
     let text = terminal(&report, false).unwrap().replace('\n', " ");
     let advice = text.split("Recommendation").nth(1).unwrap();
     assert!(advice.trim_start().starts_with("mimalloc-2.0.9:"), "{advice}");
-    assert!(advice.contains("dircache-0 needs less at this age, but does less work"), "{advice}");
+    let result = text.split("Recommendation").next().unwrap();
+    assert!(
+        result.contains("mimalloc-2.0.9 needs the least: 2.23 GiB"),
+        "doing less is not winning: {result}"
+    );
+    assert!(
+        result.contains(
+            " (0.16 to 0.17) of it for each service: its 990 MiB of RSS are no saving, and it has no rank."
+        ),
+        "{result}"
+    );
 }
 
 #[test]
@@ -224,14 +251,14 @@ fn without_readings_of_work_the_report_says_what_it_would_miss() {
 #[test]
 fn services_of_a_host_are_reported_without_a_trial() {
     let mut trial = four_arms(48);
-    trial.kind = "host";
+    trial.kind = TrialKind::Host;
     trial.arms.truncate(1);
     trial.arms[0].name = "as found";
     let (report, trajectories) = write(&trial).report();
     let text = terminal(&report, false).unwrap();
     assert!(text.contains("What runs in them, as proved: 8 glibc 2.36."), "{text}");
     assert!(!text.contains("control,") && !text.contains("Recommendation"), "{text}");
-    assert_eq!(report.assignment, None);
+    assert_eq!(report.assignment(), None);
     report.html(&trajectories).unwrap();
     report.markdown(&trajectories).unwrap();
 }
@@ -265,12 +292,14 @@ fn a_look_decides_and_is_kept_as_it_was() {
     insta::assert_snapshot!(look.terminal(false).unwrap());
     // Taken again much later, it is what was stored.
     assert_eq!(written.look(2, 9.0), look);
-    let state = look_state(&written.store, written.id, START_US + 4 * DAY_US, Gaps::Refused).unwrap();
+    let state = look::state(&written.store, written.id, START_US + 4 * DAY_US, Gaps::Refused).unwrap();
+    let recorded = look::recorded(&written.store, written.id, 2).unwrap().unwrap();
+    assert_eq!(LookReport::stored(&recorded).unwrap(), look);
     assert_eq!(
         state,
-        LookState::Taken { last: Box::new(look), next_seconds: Some(2.0 * 86_400.0), ended_before: None }
+        LookState::Taken { last: Box::new(recorded), next_seconds: Some(2.0 * 86_400.0), ended_before: None }
     );
-    assert_eq!(written.report().0.looks[1].result.as_deref().map(|r| r.starts_with("decided")), Some(true));
+    assert_eq!(written.report().0.looks()[1].result.as_deref().map(|r| r.starts_with("decided")), Some(true));
 }
 
 #[test]
@@ -282,9 +311,11 @@ fn a_late_look_gives_what_a_punctual_one_would_have_given() {
     let life = late.store.lives(late.id).unwrap().iter().find(|life| life.service_id == service).unwrap().id;
     late.store.contaminate(life, "somebody changed it").unwrap();
     late.store
-        .add_event(late.id, Some(service), START_US + 90 * HOUR_US, "identity_change", "glibc")
+        .add_event(late.id, Some(service), START_US + 90 * HOUR_US, KnownEvent::IdentityChange, "glibc")
         .unwrap();
-    late.store.add_event(late.id, Some(service), START_US + 90 * HOUR_US, "crash", "SIGSEGV").unwrap();
+    late.store
+        .add_event(late.id, Some(service), START_US + 90 * HOUR_US, KnownEvent::Crash, "SIGSEGV")
+        .unwrap();
     for number in 1..=2 {
         let (on_time, mut too_late) = (punctual.look(number, 3.0), late.look(number, 8.3));
         too_late.taken_at = on_time.taken_at.clone();
@@ -311,14 +342,9 @@ fn a_look_without_a_difference_is_inconclusive_until_the_last_one() {
     assert_eq!(last.next_look_at, None);
 }
 
-fn try_look(
-    written: &mut Written,
-    number: u32,
-    days: f64,
-    gaps: Gaps,
-) -> Result<LookReport, heaptrial_report::ReportError> {
+fn try_look(written: &mut Written, number: u32, days: f64, gaps: Gaps) -> Result<LookReport, JudgementError> {
     let now = START_US + (days * DAY_US as f64) as i64;
-    take_look(&mut written.store, written.id, number, now, gaps, &Options::default())
+    take(&mut written.store, written.id, number, now, gaps)
 }
 
 #[test]
@@ -328,7 +354,7 @@ fn a_look_that_the_data_do_not_reach_is_refused_and_spends_nothing() {
     written.look(1, 3.0);
     let error = try_look(&mut written, 2, 3.0, Gaps::Refused).unwrap_err().to_string();
     assert!(error.contains("the last reading before it was at 2026-01-04T17:04:05Z"), "{error}");
-    assert!(error.contains("heaptrial-agent.service"), "{error}");
+    assert!(error.contains("nothing was recorded and none of its error spent"), "{error}");
     assert_eq!(written.store.looks(written.id).unwrap().len(), 1);
     let taken = try_look(&mut written, 2, 3.0, Gaps::Accepted).unwrap();
     assert_eq!(taken.accepted_gap_seconds, Some(36_000.0));
@@ -353,11 +379,11 @@ fn a_look_after_the_end_of_the_trial_is_refused() {
     let error = try_look(&mut written, 3, 12.0, Gaps::Refused).unwrap_err().to_string();
     assert!(error.contains("ended at 2026-01-05T11:04:05Z, before its look 3"), "{error}");
     let state = |written: &Written, gaps| {
-        look_state(&written.store, written.id, START_US + 5 * DAY_US, gaps).unwrap()
+        look::state(&written.store, written.id, START_US + 5 * DAY_US, gaps).unwrap()
     };
     match state(&written, Gaps::Refused) {
         LookState::Taken { last, next_seconds, ended_before } => {
-            assert_eq!((last.number, next_seconds, ended_before), (Some(2), None, Some(3)));
+            assert_eq!((last.number, next_seconds, ended_before), (2, None, Some(3)));
         }
         other => panic!("{other:?}"),
     }
@@ -378,7 +404,7 @@ fn what_comes_after_the_end_is_not_in_the_report() {
     longer.store.end_trial(longer.id, START_US + 72 * HOUR_US, "completed").unwrap();
     let service = longer.store.services(longer.id).unwrap()[2].id;
     let after = START_US + 80 * HOUR_US;
-    longer.store.add_event(longer.id, Some(service), after, "crash", "SIGSEGV").unwrap();
+    longer.store.add_event(longer.id, Some(service), after, KnownEvent::Crash, "SIGSEGV").unwrap();
     let key = heaptrial_model::LifeKey { boot_id: "boot".to_owned(), pid: 9, start_ticks: 9 };
     let proved = identity("glibc", "2.36");
     let started = (after, 5_000_000_000 + 80 * HOUR_US);
@@ -396,7 +422,7 @@ fn a_life_counts_as_treated_only_while_its_treatment_is_applied() {
         written.store.services(written.id).unwrap().iter().map(|service| service.id).collect();
     let at = |hours: i64| START_US + hours * HOUR_US;
     let add = |store: &mut Store, service: Option<i64>, hours, kind: &str, text: &str| {
-        store.add_event(written.id, service, at(hours), kind, text).unwrap();
+        store.add_event(written.id, service, at(hours), kind.parse().unwrap(), text).unwrap();
     };
     let store = &mut written.store;
     let torrc = |block: usize| ids[4 * block + 3];
@@ -441,13 +467,13 @@ fn what_ran_before_the_treatment_is_none_of_the_data() {
     };
     let mut written = write(&trial);
     let (store, id) = (&mut written.store, written.id);
-    store.add_event(id, None, START_US, "treatments_recorded", "").unwrap();
+    store.add_event(id, None, START_US, KnownEvent::TreatmentsRecorded, "").unwrap();
     for service in store.services(id).unwrap() {
         // The second of the lives of a restarted service is the first with its treatment.
         let lives = store.lives(id).unwrap();
         let last = lives.iter().filter(|life| life.service_id == service.id).nth(1);
         let at = last.map_or(START_US, |life| life.started_wall_us) + HOUR_US;
-        store.add_event(id, Some(service.id), at, "treatment_committed", "").unwrap();
+        store.add_event(id, Some(service.id), at, KnownEvent::TreatmentCommitted, "").unwrap();
     }
     let (report, _) = written.report();
     let restarted = arm(&report, "restart-24h");
@@ -469,10 +495,10 @@ fn what_a_look_showed_stays_shown() {
 fn before_the_first_look_there_is_only_a_peek_that_decides_nothing() {
     let written = write(&four_arms(20));
     let now = START_US + 20 * HOUR_US;
-    let state = look_state(&written.store, written.id, now, Gaps::Refused).unwrap();
+    let state = look::state(&written.store, written.id, now, Gaps::Refused).unwrap();
     let at = "2026-01-03T03:04:05Z".to_owned();
     assert_eq!(state, LookState::NotDue { number: 1, at, seconds: 4.0 * 3600.0 });
-    let peeked = peek(&written.store, written.id, now, &Options::default()).unwrap();
+    let peeked = peek(&written.store, written.id, now);
     assert_eq!((peeked.decision, peeked.alpha, peeked.number), (None, None, None));
     let json = serde_json::to_value(&peeked).unwrap();
     for arm in json["arms"].as_array().unwrap() {
@@ -490,12 +516,11 @@ fn before_the_first_look_there_is_only_a_peek_that_decides_nothing() {
 #[test]
 fn a_trial_without_looks_or_of_another_kind_is_refused() {
     let mut trial = four_arms(20);
-    trial.kind = "host";
+    trial.kind = TrialKind::Host;
     let written = write(&trial);
-    let error = look_state(&written.store, written.id, START_US, Gaps::Refused).unwrap_err();
+    let error = look::state(&written.store, written.id, START_US, Gaps::Refused).unwrap_err();
     assert!(error.to_string().contains("only a field trial has looks"), "{error}");
     let mut written = write(&FieldTrial { looks: "3d 1d", ..four_arms(20) });
-    let error = take_look(&mut written.store, written.id, 1, START_US, Gaps::Refused, &Options::default())
-        .unwrap_err();
+    let error = take(&mut written.store, written.id, 1, START_US, Gaps::Refused).unwrap_err();
     assert!(error.to_string().contains("do not ascend"), "{error}");
 }

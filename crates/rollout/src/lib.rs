@@ -1,21 +1,27 @@
 //! A treatment that a trial measured, brought to the services of a host in waves.
 //!
 //! Before a wave comes a gate: [`judge`] says go, stop or not enough data, and cannot change anything. [`Rollout`] changes
-//! services through the transactions of `heaptrial-field`, whose journal also tells how far the rollout has come, so that
+//! services through the transactions of `heaptrial-change`, whose journal also tells how far the rollout has come, so that
 //! it goes on at the exact wave after a crash or a reboot.
 
 mod gate;
 mod hours;
 mod marker;
+mod measured;
 mod plan;
 mod progress;
 mod rollout;
+mod step;
 mod waves;
+mod work;
 
 pub use gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
 pub use hours::{QuietHours, QuietHoursError};
 pub use marker::{pause, paused};
-pub use plan::{Before, Limits, RolloutPlan, RolloutPlanError, read_plan};
+pub use measured::{Evidence, Whole, settings_of};
+pub use plan::{Before, Limits, RolloutPlan, RolloutPlanError, Tells, freeze, is_rollout, read_plan};
 pub use progress::{Progress, WaveStage};
 pub use rollout::{Ending, Observer, Rollout};
+pub use step::{Reason, RolloutStep};
 pub use waves::{WaveError, WaveSizes, split};
+pub use work::{LEAST_WORK_SECONDS, UsualWork, WorkRatio, Worked};

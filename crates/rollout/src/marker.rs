@@ -4,18 +4,18 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use heaptrial_field::Places;
+use heaptrial_host::Paths;
 
 /// Its name in the rollout's folder.
 const MARKER: &str = "paused";
 
-fn path(places: &Places, name: &str) -> PathBuf {
-    places.trial(name).join(MARKER)
+fn path(paths: &Paths, name: &str) -> PathBuf {
+    paths.trial(name).join(MARKER)
 }
 
 /// Asks whoever works on a rollout to pause; it stays paused until that is taken back.
-pub fn pause(places: &Places, name: &str, wanted: bool) -> io::Result<()> {
-    let path = path(places, name);
+pub fn pause(paths: &Paths, name: &str, wanted: bool) -> io::Result<()> {
+    let path = path(paths, name);
     let done = if wanted { fs::write(&path, "") } else { fs::remove_file(&path) };
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !wanted => Ok(()),
@@ -24,8 +24,8 @@ pub fn pause(places: &Places, name: &str, wanted: bool) -> io::Result<()> {
 }
 
 /// Whether a rollout is to pause.
-pub fn paused(places: &Places, name: &str) -> bool {
-    path(places, name).exists()
+pub fn paused(paths: &Paths, name: &str) -> bool {
+    path(paths, name).exists()
 }
 
 fn sync(path: &Path) -> io::Result<()> {
@@ -39,13 +39,13 @@ mod tests {
     #[test]
     fn a_pause_is_asked_for_and_taken_back_any_number_of_times() {
         let dir = std::env::temp_dir().join(format!("heaptrial-marker-{}", std::process::id()));
-        let places = Places { state: dir.clone(), ..Places::default() };
-        fs::create_dir_all(places.trial("r")).unwrap();
+        let paths = Paths { state: dir.clone(), ..Paths::default() };
+        fs::create_dir_all(paths.trial("r")).unwrap();
         for wanted in [false, true, true, false, false] {
-            pause(&places, "r", wanted).unwrap();
-            assert_eq!(paused(&places, "r"), wanted);
+            pause(&paths, "r", wanted).unwrap();
+            assert_eq!(paused(&paths, "r"), wanted);
         }
-        assert!(pause(&places, "unknown", true).is_err());
+        assert!(pause(&paths, "unknown", true).is_err());
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -3,11 +3,19 @@
 use std::collections::BTreeMap;
 
 use heaptrial_analysis::Forecast;
-use heaptrial_field::Prepared;
-use heaptrial_model::{HumanDuration, ServiceName};
+use heaptrial_change::{Owner, Prepared};
+use heaptrial_model::{Classified, ErrorClass, HumanDuration, ServiceName, TorFlag};
 use serde::{Deserialize, Serialize};
 
+use crate::work::{LEAST_WORK_SECONDS, UsualWork};
 use crate::{QuietHours, WaveSizes};
+
+/// So much of a service's work is enough to go by.
+const MOST_WORK_SECONDS: f64 = 3600.0;
+
+fn yes() -> bool {
+    true
+}
 
 /// A rollout, frozen beside the transaction's own plan so that a resume depends on nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +42,12 @@ pub struct RolloutPlan {
     pub prove_rollback: bool,
     /// When nothing is restarted.
     pub quiet_hours: Option<QuietHours>,
+    /// Whether somebody was there who started it, so that the canary did not wait for quiet hours to end.
+    #[serde(default)]
+    pub attended: bool,
+    /// Whether gates go by what services can tell of their work and flags.
+    #[serde(default = "yes")]
+    pub judges_work: bool,
     /// What stops it.
     pub limits: Limits,
     /// What the arm's services are expected to use; `None` where no trial measured them.
@@ -54,34 +68,69 @@ pub struct Limits {
 pub struct Before {
     /// Memory that it used, in bytes.
     pub bytes: Option<f64>,
-    /// Bytes read and written a second.
-    pub work_bytes_per_second: Option<f64>,
-    /// Flags of its network, such as `Guard`.
-    pub flags: Vec<String>,
+    /// What it read and wrote a second; `None` where that is not known.
+    #[serde(default, alias = "work_bytes_per_second")]
+    pub work: Option<UsualWork>,
+    /// Flags of its network, such as `Guard`; `None` where they are not known.
+    pub flags: Option<Vec<TorFlag>>,
+    /// What it can tell beside memory, and has to tell before a gate lets it pass.
+    #[serde(default)]
+    pub tells: Tells,
+}
+
+/// What a service can tell of its use to others. A relay tells both; of any other service nothing is known but its
+/// memory, which no waiting changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tells {
+    /// Bytes that it read and wrote.
+    pub work: bool,
+    /// Its flags.
+    pub flags: bool,
 }
 
 /// Why a folder's rollout cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum RolloutPlanError {
     /// It is a trial.
-    #[error("`{0}` is a trial and no rollout; `heaptrial trial` deals with it")]
+    #[error("`{0}` is a trial and no rollout")]
     Trial(String),
     /// It is damaged.
-    #[error("the frozen plan of rollout `{name}` is damaged: {problem}")]
+    #[error("the frozen plan of rollout `{name}` is damaged: {source}")]
     Damaged {
         /// Its name.
         name: String,
         /// What is wrong.
-        problem: String,
+        source: serde_json::Error,
     },
+}
+
+impl Classified for RolloutPlanError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
+}
+
+/// What a transaction that brings a rollout out is called.
+const KIND: &str = "rollout";
+
+/// A rollout as a transaction freezes it.
+pub fn freeze(plan: &RolloutPlan) -> Result<Owner, serde_json::Error> {
+    Ok(Owner { kind: KIND.to_owned(), takes_over: true, frozen: serde_json::to_value(plan)? })
+}
+
+/// Whether a transaction brings a rollout out.
+pub fn is_rollout(prepared: &Prepared) -> bool {
+    prepared.owner.kind == KIND
 }
 
 /// The rollout that was frozen.
 pub fn read_plan(prepared: &Prepared) -> Result<RolloutPlan, RolloutPlanError> {
     let name = prepared.plan.name.clone();
-    let Some(value) = prepared.rollout.clone() else { return Err(RolloutPlanError::Trial(name)) };
-    serde_json::from_value(value)
-        .map_err(|error| RolloutPlanError::Damaged { name, problem: error.to_string() })
+    if !is_rollout(prepared) {
+        return Err(RolloutPlanError::Trial(name));
+    }
+    RolloutPlan::deserialize(&prepared.owner.frozen)
+        .map_err(|source| RolloutPlanError::Damaged { name, source })
 }
 
 impl RolloutPlan {
@@ -91,8 +140,77 @@ impl RolloutPlan {
         found.copied().unwrap_or(HumanDuration(std::time::Duration::ZERO))
     }
 
+    /// The hours in which no service of a wave is changed: none for the canary where somebody is there to see it.
+    pub fn quiet_hours_of(&self, wave: usize, attended: bool) -> Option<QuietHours> {
+        self.quiet_hours.filter(|_| !(attended && wave == 0))
+    }
+
+    /// Readings of work must cover so many seconds before a gate goes by them: the time in which a relay finds back to
+    /// its work after a restart is no work. Of a service that is restarted at intervals no life gets older than these.
+    pub fn work_seconds(&self, wave: usize, restart_every: Option<HumanDuration>) -> f64 {
+        let of_wave = (self.soak_of(wave).0.as_secs_f64() / 3.0).min(MOST_WORK_SECONDS);
+        let of_life = restart_every.map_or(f64::INFINITY, |every| every.0.as_secs_f64() / 4.0);
+        of_wave.min(of_life).max(LEAST_WORK_SECONDS)
+    }
+
     /// The services of all waves up to one, that one included.
     pub fn up_to(&self, wave: usize) -> Vec<ServiceName> {
         self.waves.iter().take(wave + 1).flatten().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_frozen_before_work_had_hours_is_read() {
+        let text = r#"{"bytes": 1e8, "work_bytes_per_second": 2e6, "flags": ["Guard"]}"#;
+        let old: Before = serde_json::from_str(text).unwrap();
+        let usual = UsualWork { bytes_per_second: 2e6, by_hour: Vec::new() };
+        assert_eq!((old.work.clone(), old.flags.as_deref()), (Some(usual), Some(&[TorFlag::Guard][..])));
+        // Such a rollout began when nothing of the kind was asked for.
+        assert_eq!(old.tells, Tells::default());
+        let new = Before { tells: Tells { work: true, flags: true }, flags: None, ..old };
+        let text = serde_json::to_string(&new).unwrap();
+        assert_eq!(serde_json::from_str::<Before>(&text).unwrap(), new);
+        let none: Before =
+            serde_json::from_str(r#"{"bytes": null, "work_bytes_per_second": null, "flags": []}"#).unwrap();
+        assert_eq!((none.work, none.flags), (None, Some(Vec::new())));
+    }
+
+    /// A plan of two waves.
+    fn plan(soak: &str, quiet_hours: Option<&str>) -> RolloutPlan {
+        serde_json::from_value(serde_json::json!({
+            "trial": null, "arm": "a", "measured": true, "waves": [["a.service"], ["b.service"]],
+            "sizes": { "canary": 1, "percent": [100] }, "seed": 1, "already": [], "soak": [soak], "patience": "1h",
+            "prove_rollback": true, "quiet_hours": quiet_hours, "limits": { "restarts": 8 }, "forecast": null,
+            "before": {},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_canary_alone_is_free_of_quiet_hours_and_only_where_somebody_is_there() {
+        let plan = plan("1d", Some("08:00-22:00"));
+        let quiet = |wave, attended| plan.quiet_hours_of(wave, attended).is_some();
+        assert_eq!(
+            [quiet(0, true), quiet(0, false), quiet(1, true), quiet(1, false)],
+            [false, true, true, true]
+        );
+        // A plan of before there was a word for it.
+        assert_eq!((plan.attended, plan.judges_work), (false, true));
+    }
+
+    #[test]
+    fn work_is_known_before_a_wave_or_a_life_is_over() {
+        let seconds = |soak: &str, every: Option<&str>| {
+            plan(soak, None).work_seconds(1, every.map(|every| every.parse().unwrap()))
+        };
+        assert_eq!(seconds("1d", None), 3600.0);
+        assert_eq!(seconds("1h", None), 1200.0);
+        assert_eq!(seconds("20s", None), LEAST_WORK_SECONDS);
+        assert_eq!(seconds("1d", Some("1h")), 900.0);
+        assert_eq!(seconds("1d", Some("48h")), 3600.0);
     }
 }

@@ -1,8 +1,9 @@
 //! Where a rollout stands, by its journal.
 
-use heaptrial_field::TrialState;
-use heaptrial_field::journal::{Reason, RolloutStep};
+use heaptrial_change::{ChangeError, TrialState};
 use serde::Serialize;
+
+use crate::step::{Reason, RolloutStep};
 
 /// How far a wave has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -39,7 +40,7 @@ pub struct Progress {
 
 impl Progress {
     /// Of a rollout of so many waves.
-    pub fn of(state: &TrialState, waves: usize) -> Self {
+    pub fn of(state: &TrialState, waves: usize) -> Result<Self, ChangeError> {
         let mut progress = Self {
             waves: vec![WaveStage::Waiting; waves],
             applied_wall_us: vec![None; waves],
@@ -47,10 +48,10 @@ impl Progress {
             reasons: Vec::new(),
             rollback_proved: false,
         };
-        for (wall_us, step) in &state.rollout {
-            progress.take(*wall_us, step);
+        for (wall_us, step) in state.notes()? {
+            progress.take(wall_us, &step);
         }
-        progress
+        Ok(progress)
     }
 
     fn take(&mut self, wall_us: i64, step: &RolloutStep) {
@@ -94,17 +95,17 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_field::journal::{Event, Record};
+    use heaptrial_change::journal::{Event, Record};
 
     use super::*;
 
     fn progress(steps: &[RolloutStep]) -> Progress {
         let record = |(at, step): (usize, &RolloutStep)| Record {
             wall_us: at as i64,
-            event: Event::Rollout { step: step.clone() },
+            event: Event::Note { note: serde_json::to_value(step).unwrap() },
         };
         let records: Vec<Record> = steps.iter().enumerate().map(record).collect();
-        Progress::of(&TrialState::of(&records), 3)
+        Progress::of(&TrialState::of(&records), 3).unwrap()
     }
 
     #[test]

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use heaptrial_field::journal::{Reason, RolloutStep};
-use heaptrial_field::{FieldError, Places, Stage, Standing, Trial, Witness};
+use heaptrial_change::{ChangeError, Stage, Standing, Trial, Witness};
 use heaptrial_host::Instant as Moment;
-use heaptrial_model::{Pace, ServiceName};
+use heaptrial_host::Paths;
+use heaptrial_model::{HumanDuration, Pace, ServiceName};
 
 use crate::gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
 use crate::marker::paused;
 use crate::plan::RolloutPlan;
 use crate::progress::{Progress, WaveStage};
+use crate::step::{Reason, RolloutStep};
 
 /// Between two looks at what is watched: a share of the wave's time, within limits.
 const LOOKS_IN_A_SOAK: u32 = 50;
@@ -59,10 +60,11 @@ pub struct Rollout<'r, 'a> {
     trial: &'r mut Trial<'a>,
     plan: RolloutPlan,
     pace: Pace,
-    places: Places,
+    paths: Paths,
     observer: &'r mut dyn Observer,
     witness: &'r mut dyn Witness,
     interrupt: &'r AtomicBool,
+    attended: bool,
 }
 
 /// Why no further service is restarted now.
@@ -78,38 +80,45 @@ impl<'r, 'a> Rollout<'r, 'a> {
     pub fn new(
         trial: &'r mut Trial<'a>,
         plan: RolloutPlan,
-        places: Places,
+        paths: Paths,
         observer: &'r mut dyn Observer,
         witness: &'r mut dyn Witness,
         interrupt: &'r AtomicBool,
     ) -> Self {
         let pace = trial.prepared().plan.pace;
-        Self { trial, plan, pace, places, observer, witness, interrupt }
+        Self { trial, plan, pace, paths, observer, witness, interrupt, attended: false }
+    }
+
+    /// Somebody is there who sees the canary: it does not wait for quiet hours to end.
+    #[must_use]
+    pub fn attended(self, attended: bool) -> Self {
+        Self { attended, ..self }
     }
 
     /// Goes on from where the journal says until the end, a stop or a pause.
-    pub fn go(&mut self) -> Result<Ending, FieldError> {
-        self.trial.open_rollout(self.witness)?;
-        while let Some(wave) = self.current() {
+    pub fn go(&mut self) -> Result<Ending, ChangeError> {
+        self.trial.open_for_parts(self.witness)?;
+        while let Some(wave) = self.current()? {
             if let Some(ending) = self.wave(wave)? {
                 if ending == Ending::Paused {
-                    self.trial.note_step(RolloutStep::Paused)?;
+                    self.trial.note(&RolloutStep::Paused)?;
                 }
                 return Ok(ending);
             }
         }
-        self.trial.finish_rollout()?;
+        self.trial.finish()?;
         Ok(Ending::Complete)
     }
 
     /// The first wave that has not passed, or of which a service has lost the treatment since.
-    fn current(&self) -> Option<usize> {
-        let progress = self.progress();
-        (0..self.plan.waves.len()).find(|wave| {
+    fn current(&self) -> Result<Option<usize>, ChangeError> {
+        let progress = self.progress()?;
+        let found = (0..self.plan.waves.len()).find(|wave| {
             let open = |service: &ServiceName| !self.is_committed(service);
             progress.waves[*wave] != WaveStage::Passed
                 || self.without_failed(&self.plan.waves[*wave]).iter().any(open)
-        })
+        });
+        Ok(found)
     }
 
     fn is_committed(&self, service: &ServiceName) -> bool {
@@ -122,44 +131,44 @@ impl<'r, 'a> Rollout<'r, 'a> {
         &mut self,
         wave: usize,
         pace: Pace,
-    ) -> Result<Vec<(ServiceName, String)>, FieldError> {
+    ) -> Result<Vec<(ServiceName, String)>, ChangeError> {
         let services = self.plan.waves.get(wave).cloned().unwrap_or_default();
         let interrupt = self.interrupt;
         let halt = || interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
         // First of all: a wave that is half put back has not passed any more.
-        self.trial.note_step(RolloutStep::WaveRolledBack { wave: wave as u32 })?;
+        self.trial.note(&RolloutStep::WaveRolledBack { wave: wave as u32 })?;
         let outcome = self.trial.put_back(&services, pace, self.witness, &halt)?;
         Ok(outcome.stuck)
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> Result<Progress, ChangeError> {
         Progress::of(self.trial.state(), self.plan.waves.len())
     }
 
     /// One wave from its beginning, or from where it stands. `None` when it has passed.
-    fn wave(&mut self, wave: usize) -> Result<Option<Ending>, FieldError> {
+    fn wave(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
         let services = self.plan.waves[wave].clone();
         let number = wave as u32;
         if let Some(ending) = self.check_earlier(wave)? {
             return Ok(Some(ending));
         }
-        if self.progress().waves[wave] == WaveStage::Stopped {
+        if self.progress()?.waves[wave] == WaveStage::Stopped {
             // What a stop that was cut short had left of it.
             let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
             if !outcome.stuck.is_empty() {
-                let reasons = self.progress().reasons;
+                let reasons = self.progress()?.reasons;
                 return Ok(Some(Ending::Stopped { wave, reasons, stuck: outcome.stuck }));
             }
         }
-        if self.progress().waves[wave] != WaveStage::Soaking || !self.has_all(&services)? {
-            self.trial.note_step(RolloutStep::WaveBegun { wave: number })?;
+        if self.progress()?.waves[wave] != WaveStage::Soaking || !self.has_all(&services)? {
+            self.trial.note(&RolloutStep::WaveBegun { wave: number })?;
             self.observer.told(&format!(
                 "wave {} of {}: {}",
                 wave + 1,
                 self.plan.waves.len(),
                 heaptrial_model::units::counted(services.len(), "service")
             ));
-            if wave == 0 && self.plan.prove_rollback && !self.progress().rollback_proved {
+            if wave == 0 && self.plan.prove_rollback && !self.progress()?.rollback_proved {
                 if let Some(ending) = self.prove_rollback(wave, &services[0])? {
                     return Ok(Some(ending));
                 }
@@ -167,22 +176,20 @@ impl<'r, 'a> Rollout<'r, 'a> {
             if let Some(ending) = self.apply(wave, &services)? {
                 return Ok(Some(ending));
             }
-            self.trial.note_step(RolloutStep::WaveApplied { wave: number })?;
+            self.trial.note(&RolloutStep::WaveApplied { wave: number })?;
         }
         self.soak(wave)
     }
 
     /// Services of earlier waves that failed since: going on would only add to them.
-    fn check_earlier(&mut self, wave: usize) -> Result<Option<Ending>, FieldError> {
+    fn check_earlier(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
         let Some(before) = wave.checked_sub(1) else { return Ok(None) };
         let earlier = self.without_failed(&self.plan.up_to(before));
         let standings = self.trial.standings(&earlier, self.witness)?;
-        let name = self.trial.prepared().plan.name.clone();
         let failed = |(service, standing): (&ServiceName, &Standing)| match standing {
             Standing::Failed(why) => {
                 let wave = self.plan.waves.iter().position(|wave| wave.contains(service)).unwrap_or(0) + 1;
-                let what =
-                    format!("{why}; `heaptrial rollout rollback {name} --wave {wave}` puts its wave back");
+                let what = format!("{why}; it is of wave {wave}, which can be rolled back by itself");
                 Some(Reason { service: Some(service.clone()), what })
             }
             _ => None,
@@ -200,14 +207,14 @@ impl<'r, 'a> Rollout<'r, 'a> {
     }
 
     /// Whether all of them have their treatment; lives that a reboot or somebody replaced are proved anew.
-    fn has_all(&mut self, services: &[ServiceName]) -> Result<bool, FieldError> {
+    fn has_all(&mut self, services: &[ServiceName]) -> Result<bool, ChangeError> {
         let services = self.without_failed(services);
         let standings = self.trial.standings(&services, self.witness)?;
         Ok(standings.iter().all(|standing| *standing != Standing::Untreated))
     }
 
     /// Applies, puts back and thereby shows that it can be.
-    fn prove_rollback(&mut self, wave: usize, canary: &ServiceName) -> Result<Option<Ending>, FieldError> {
+    fn prove_rollback(&mut self, wave: usize, canary: &ServiceName) -> Result<Option<Ending>, ChangeError> {
         if let Some(ending) = self.apply(wave, std::slice::from_ref(canary))? {
             return Ok(Some(ending));
         }
@@ -229,15 +236,15 @@ impl<'r, 'a> Rollout<'r, 'a> {
         if !outcome.is_complete() {
             return Ok(Some(Ending::Interrupted));
         }
-        self.trial.note_step(RolloutStep::RollbackProved { service: canary.clone() })?;
+        self.trial.note(&RolloutStep::RollbackProved { service: canary.clone() })?;
         Ok(None)
     }
 
     /// Gives services of a wave their treatment; waits through quiet hours.
-    fn apply(&mut self, wave: usize, services: &[ServiceName]) -> Result<Option<Ending>, FieldError> {
+    fn apply(&mut self, wave: usize, services: &[ServiceName]) -> Result<Option<Ending>, ChangeError> {
         loop {
             let services = &self.without_failed(services);
-            match self.hold() {
+            match self.hold(wave) {
                 Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
                 Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
                 Some(Hold::Quiet(why)) => {
@@ -254,9 +261,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
             let seen: Cell<Option<Hold>> = Cell::new(None);
             let outcome = {
                 let asking = Asking {
-                    places: &self.places,
+                    paths: &self.paths,
                     name: &self.trial.prepared().plan.name.clone(),
-                    quiet: self.plan.quiet_hours,
+                    quiet: self.plan.quiet_hours_of(wave, self.attended),
                     interrupt: self.interrupt,
                 };
                 let halt = || {
@@ -292,12 +299,12 @@ impl<'r, 'a> Rollout<'r, 'a> {
     }
 
     /// Watches a wave that was changed until its gate decides.
-    fn soak(&mut self, wave: usize) -> Result<Option<Ending>, FieldError> {
+    fn soak(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
         let soak = self.plan.soak_of(wave).0;
         let every = (soak / LOOKS_IN_A_SOAK).clamp(LOOK_EVERY_LEAST, LOOK_EVERY_MOST);
         loop {
             let gate = self.gate(wave)?;
-            let left = self.left_of(wave, soak);
+            let left = self.left_of(wave, soak)?;
             match gate.outcome {
                 Outcome::Stop => return self.stop(wave, gate.reasons).map(Some),
                 Outcome::Go if left.is_zero() => {
@@ -306,10 +313,10 @@ impl<'r, 'a> Rollout<'r, 'a> {
                     }
                     self.observer.told(&format!("gate {}: go", wave + 1));
                     let step = RolloutStep::WavePassed { wave: wave as u32, evidence: gate.evidence };
-                    self.trial.note_step(step)?;
+                    self.trial.note(&step)?;
                     return Ok(None);
                 }
-                Outcome::NotEnough if self.left_of(wave, soak + self.plan.patience.0).is_zero() => {
+                Outcome::NotEnough if self.left_of(wave, soak + self.plan.patience.0)?.is_zero() => {
                     let patience = self.plan.patience;
                     let what =
                         format!("what a gate must know is still missing {patience} after the wave's time");
@@ -318,14 +325,17 @@ impl<'r, 'a> Rollout<'r, 'a> {
                     return self.stop(wave, reasons).map(Some);
                 }
                 Outcome::Go | Outcome::NotEnough => {
-                    let missing = gate.reasons.first().map_or(String::new(), |reason| format!("; {reason}"));
-                    let left = heaptrial_model::units::duration(left.as_secs_f64());
-                    self.observer.waiting(&format!("gate {}: {left} to go{missing}", wave + 1));
+                    let stops = self.left_of(wave, soak + self.plan.patience.0)?;
+                    self.observer.waiting(&format!(
+                        "gate {}: {}",
+                        wave + 1,
+                        waits(left, stops, &gate.reasons)
+                    ));
                 }
             }
             let until = Instant::now() + every.min(left.max(LOOK_EVERY_LEAST));
             while Instant::now() < until {
-                match self.hold() {
+                match self.hold(wave) {
                     Some(Hold::Paused) => return Ok(Some(Ending::Paused)),
                     Some(Hold::Interrupted) => return Ok(Some(Ending::Interrupted)),
                     Some(Hold::Quiet(_)) | None => std::thread::sleep(NAP),
@@ -335,7 +345,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
     }
 
     /// What a gate says now of all services changed so far.
-    fn gate(&mut self, wave: usize) -> Result<Gate, FieldError> {
+    fn gate(&mut self, wave: usize) -> Result<Gate, ChangeError> {
         let services = self.without_failed(&self.plan.up_to(wave));
         let standings = self.trial.standings(&services, self.witness)?;
         let observed = self.observer.observe(&services);
@@ -350,18 +360,27 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 is_new: self.plan.waves[wave].contains(service),
             })
             .collect();
-        let grounds =
-            Grounds { forecast: self.plan.forecast.as_ref(), stale_seconds: self.observer.stale_seconds() };
+        let grounds = Grounds {
+            forecast: self.plan.forecast.as_ref(),
+            stale_seconds: self.observer.stale_seconds(),
+            work_seconds: self.plan.work_seconds(wave, self.restart_every()),
+            judges_work: self.plan.judges_work,
+        };
         Ok(judge(&subjects, &grounds))
     }
 
+    /// How often the treatment restarts services.
+    fn restart_every(&self) -> Option<HumanDuration> {
+        self.trial.prepared().services.iter().find_map(|treatment| treatment.restart_every)
+    }
+
     /// What is left of a time since a wave was changed, or since the host came up after that.
-    fn left_of(&self, wave: usize, time: Duration) -> Duration {
+    fn left_of(&self, wave: usize, time: Duration) -> Result<Duration, ChangeError> {
         let now = Moment::now();
         let booted = now.wall_us - now.boottime_us;
-        let since = self.progress().applied_wall_us[wave].unwrap_or(now.wall_us).max(booted);
+        let since = self.progress()?.applied_wall_us[wave].unwrap_or(now.wall_us).max(booted);
         let passed = Duration::from_micros((now.wall_us - since).try_into().unwrap_or(0));
-        time.saturating_sub(passed)
+        Ok(time.saturating_sub(passed))
     }
 
     fn restarts_spent(&self, wanted: usize) -> Option<Reason> {
@@ -375,28 +394,28 @@ impl<'r, 'a> Rollout<'r, 'a> {
     }
 
     /// Puts the wave back and tells why.
-    fn stop(&mut self, wave: usize, reasons: Vec<Reason>) -> Result<Ending, FieldError> {
+    fn stop(&mut self, wave: usize, reasons: Vec<Reason>) -> Result<Ending, ChangeError> {
         for reason in &reasons {
             self.observer.told(&format!("stop: {reason}"));
         }
         let services = self.plan.waves[wave].clone();
         // Known before it is done, so that a resume does not take a condemned wave for one that is being changed.
-        self.trial.note_step(RolloutStep::Stopped { wave: wave as u32, reasons: reasons.clone() })?;
+        self.trial.note(&RolloutStep::Stopped { wave: wave as u32, reasons: reasons.clone() })?;
         // Putting back is not stopped half-way by what stopped the wave.
         let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
         Ok(Ending::Stopped { wave, reasons, stuck: outcome.stuck })
     }
 
-    fn hold(&self) -> Option<Hold> {
+    fn hold(&self, wave: usize) -> Option<Hold> {
         let name = &self.trial.prepared().plan.name;
-        let quiet = self.plan.quiet_hours;
-        Asking { places: &self.places, name, quiet, interrupt: self.interrupt }.hold()
+        let quiet = self.plan.quiet_hours_of(wave, self.attended);
+        Asking { paths: &self.paths, name, quiet, interrupt: self.interrupt }.hold()
     }
 }
 
 /// What may hold a rollout, apart from the transaction that is changed meanwhile.
 struct Asking<'h> {
-    places: &'h Places,
+    paths: &'h Paths,
     name: &'h str,
     quiet: Option<crate::QuietHours>,
     interrupt: &'h AtomicBool,
@@ -407,7 +426,7 @@ impl Asking<'_> {
         if self.interrupt.load(Ordering::Relaxed) {
             return Some(Hold::Interrupted);
         }
-        if paused(self.places, self.name) {
+        if paused(self.paths, self.name) {
             return Some(Hold::Paused);
         }
         self.quiet.and_then(|hours| hours.hold_now()).map(Hold::Quiet)
@@ -422,4 +441,18 @@ impl Hold {
             Self::Quiet(why) => why.clone(),
         }
     }
+}
+
+/// What a gate waits for, and how long.
+fn waits(left: Duration, stops: Duration, missing: &[Reason]) -> String {
+    let duration = |time: Duration| heaptrial_model::units::duration(time.as_secs_f64());
+    let time = match left.is_zero() {
+        false => format!("{} to go", duration(left)),
+        true => format!("its time is over, and it stops in {} unless it gets to know", duration(stops)),
+    };
+    let more = match missing.len() {
+        0 | 1 => String::new(),
+        many => format!(" (and {} more)", many - 1),
+    };
+    missing.first().map_or(time.clone(), |first| format!("{time}; missing: {first}{more}"))
 }

@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::permutation::Pool;
+use crate::permutation::{Pool, Scale};
 use crate::quantile;
 use crate::ratio::logs;
 use crate::welch::welch_p_value;
@@ -45,7 +45,7 @@ pub fn aa_check(values: &[f64], halvings: usize, seed: u64) -> Option<AaCheck> {
     }
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let half = logs.len() / 2;
-    let mut pool = Pool::of(&(logs[half..].to_vec(), logs[..half].to_vec()), 1.0);
+    let mut pool = Pool::of(&(logs[half..].to_vec(), logs[..half].to_vec()), 1.0, Scale::Plain);
     let assignments = (4_000_000 / logs.len()).clamp(REFERENCE.0, REFERENCE.1);
     let mut reference: Vec<f64> = (0..assignments).map(|_| pool.draw(&mut random).difference).collect();
     reference.sort_unstable_by(f64::total_cmp);

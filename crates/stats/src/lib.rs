@@ -20,7 +20,9 @@ mod moments;
 mod permutation;
 mod power;
 mod quantile;
+mod rank_test;
 mod ratio;
+mod share;
 mod small_permutation;
 mod split;
 mod theil_sen;
@@ -43,10 +45,12 @@ pub use median_interval::{MedianEstimate, median_interval};
 pub use permutation::ENUMERATED_AT_MOST;
 pub use power::{Power, PowerTest, power_of_ratio, services_needed};
 pub use quantile::{median, quantile};
+pub use rank_test::{RankTest, Separation, rank_test, separation};
 pub use ratio::{
     Block, IntervalMethod, RatioEstimate, assignments_are_drawn, geometric_mean, ratio_to_control,
     student_p_value,
 };
+pub use share::share_interval;
 pub use theil_sen::{TheilSen, theil_sen, theil_sen_slope, thin};
 pub use time_average::time_average;
 pub use time_needed::days_needed;

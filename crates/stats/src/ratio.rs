@@ -24,7 +24,7 @@ pub struct RatioEstimate {
     pub interval: Option<(f64, f64)>,
     /// How the interval was found.
     pub method: IntervalMethod,
-    /// Two-sided p-value of no difference, where there is a test.
+    /// Two-sided p-value of no difference by the same method; `None` where there is no test.
     pub p_value: Option<f64>,
 }
 
@@ -62,7 +62,9 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
 /// The effect is a constant factor within blocks. Where the number of possible assignments allows it
 /// the interval is the inversion of the permutation test over the assignments within blocks
 /// (P. H. Garthwaite, "Confidence Intervals from Randomization Tests", Biometrics 52 (1996)): all of
-/// them if there are at most 20,000, else 19,999 drawn from `seed` and the observed one. Two blocks of
+/// them if there are at most 20,000, else 19,999 drawn from `seed` and the observed one. The difference of
+/// mean logs is studentised, and where that matters Student's t has to reject as well, so that the test holds its level also
+/// where arms differ in size and in spread; one block of two equal arms, and blocks of pairs, come out as without. Two blocks of
 /// one pair each, say, have 4 assignments, and no test on 4 assignments rejects anything at 5%; then
 /// Student's t on the logs is used: on the differences of blocks where there are several, else
 /// Welch's for two arms in one block. A block without control or without treated services is left
@@ -87,7 +89,11 @@ pub fn ratio_to_control(blocks: &[Block], level: f64, seed: u64) -> Option<Ratio
             None => (None, IntervalMethod::None),
         },
     };
-    let p_value = (method == IntervalMethod::Permutation).then(|| distribution.p_value());
+    let p_value = match method {
+        IntervalMethod::Permutation => Some(distribution.p_value()),
+        IntervalMethod::StudentT => student(&logs).and_then(student_test),
+        IntervalMethod::None => None,
+    };
     Some(RatioEstimate { estimate, interval, method, p_value })
 }
 
@@ -100,8 +106,7 @@ pub fn student_p_value(blocks: &[Block]) -> Option<f64> {
         .filter(|block| !block.control.is_empty() && !block.treated.is_empty())
         .map(|block| Some((logs(&block.control)?, logs(&block.treated)?)))
         .collect::<Option<_>>()?;
-    let (shift, error, freedom) = student(&logs)?;
-    Some(2.0 * StudentsT::new(0.0, 1.0, freedom).ok()?.cdf(-(shift / error).abs()))
+    student_test(student(&logs)?)
 }
 
 /// Whether there are so many assignments within the blocks that [`ratio_to_control`] looks at a draw of them.
@@ -113,6 +118,10 @@ fn student_interval(blocks: &[LogBlock], level: f64) -> Option<(f64, f64)> {
     let (shift, error, freedom) = student(blocks)?;
     let reach = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf((1.0 + level) / 2.0) * error;
     Some((shift - reach, shift + reach))
+}
+
+fn student_test((shift, error, freedom): (f64, f64, f64)) -> Option<f64> {
+    Some(2.0 * StudentsT::new(0.0, 1.0, freedom).ok()?.cdf(-(shift / error).abs()))
 }
 
 /// Shift, its standard error and degrees of freedom.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use heaptrial_model::{LifeKey, Metric, Sample, TrialPlan};
+use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
 use heaptrial_store::{NewService, NewTrial, RollupHorizon, Store, TickInput};
 
 const MINUTE_US: i64 = 60_000_000;
@@ -66,7 +66,7 @@ fn begin(store: &mut Store, services: i64) -> Result<(i64, i64, Vec<i64>), Box<d
     let specs = ["glibc".parse()?, "mimalloc@2.0.9".parse()?];
     let trial = NewTrial {
         name: "five-way".into(),
-        kind: "field".into(),
+        kind: TrialKind::Field,
         boot_id: "boot".into(),
         host_facts: serde_json::json!({}),
         metric: Metric::Rss,

@@ -19,8 +19,7 @@ impl Store {
         result.map_err(StoreError::query(&path, doing))
     }
 
-    /// Records a trial on services that Heaptrial does not start itself (kind `field`, `host` or `watch`), with what the
-    /// services of each arm must run and with its services: all or nothing. Gives its row id.
+    /// Records a trial on services of this host, with what the services of each arm must run and with its services: all or nothing. Gives its row id.
     ///
     /// `obtained` is by position of the arm; of a field trial it holds what a life must be proved to run. The trial
     /// must begin before its first service is restarted: a life older than the trial is none of its own.
@@ -35,7 +34,7 @@ impl Store {
         let result = self.connection.transaction().and_then(|transaction| {
             let sql =
                 "SELECT EXISTS (SELECT 1 FROM trial WHERE kind = ?1 AND name = ?2 AND ended_wall_us IS NULL)";
-            if transaction.query_row(sql, params![trial.kind, trial.name], |row| row.get(0))? {
+            if transaction.query_row(sql, params![trial.kind.as_str(), trial.name], |row| row.get(0))? {
                 return Ok(None);
             }
             let trial_id = insert_trial(&transaction, trial)?;
@@ -91,7 +90,7 @@ fn insert_trial(transaction: &Transaction<'_>, trial: &NewTrial) -> rusqlite::Re
          VALUES (?1, ?2, (SELECT id FROM host WHERE boot_id = ?3), ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         params![
             trial.name,
-            trial.kind,
+            trial.kind.as_str(),
             trial.boot_id,
             trial.metric.as_str(),
             // SQLite's integers are signed; the bits are kept.

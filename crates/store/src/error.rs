@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use heaptrial_model::{Classified, ErrorClass, UnknownWord};
+
 /// Why the database could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -30,9 +32,7 @@ pub enum StoreError {
         known: i64,
     },
     /// The disk is full. What was committed before stays.
-    #[error(
-        "{path}: the disk is full; everything up to the last tick is kept, free some space and look with `heaptrial report`"
-    )]
+    #[error("{path}: the disk is full; everything up to the last tick is kept")]
     DiskFull {
         /// Which file.
         path: PathBuf,
@@ -44,6 +44,16 @@ pub enum StoreError {
         path: PathBuf,
         /// The name.
         name: String,
+    },
+    /// A trial of a kind that this version does not know.
+    #[error("{path}: trial `{trial}`: {source}; use the version that wrote it or a newer one")]
+    Kind {
+        /// Which file.
+        path: PathBuf,
+        /// The trial's name.
+        trial: String,
+        /// The word that stands there.
+        source: UnknownWord,
     },
     /// Any other failure while reading or writing.
     #[error("{path}: {doing}: {source}")]
@@ -65,6 +75,19 @@ pub enum StoreError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+}
+
+impl Classified for StoreError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Missing { .. }
+            | Self::Open { .. }
+            | Self::Schema { .. }
+            | Self::Kind { .. }
+            | Self::NameTaken { .. } => ErrorClass::Refused,
+            Self::DiskFull { .. } | Self::Query { .. } | Self::Json { .. } => ErrorClass::Failed,
+        }
+    }
 }
 
 impl StoreError {

@@ -33,11 +33,16 @@ pub use records::{
 pub use rollup::{ROLLUP_BUCKET, RollupHorizon, RollupStep};
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 /// The schema this version of Heaptrial writes, kept in SQLite's `user_version`.
 pub const SCHEMA_VERSION: i64 = 3;
+
+/// Another writer is waited for so long.
+const BUSY: Duration = Duration::from_secs(5);
+const BUSY_STEP: Duration = Duration::from_millis(5);
 
 /// An open database.
 #[derive(Debug)]
@@ -151,17 +156,32 @@ impl Store {
 
     fn prepare(&mut self) -> rusqlite::Result<()> {
         // Before anything else: another writer may hold the database now.
-        self.connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        self.connection.busy_timeout(BUSY)?;
         // One that reads first and then writes would fail where another has written in between.
         self.connection.set_transaction_behavior(TransactionBehavior::Immediate);
-        self.connection.pragma_update(None, "journal_mode", "WAL")?;
+        self.begin_wal()?;
         self.connection.pragma_update(None, "synchronous", "FULL")?;
         self.connection.pragma_update(None, "foreign_keys", true)
+    }
+
+    /// SQLite waits for no other writer while it changes the journal's mode, as another process may do now.
+    fn begin_wal(&self) -> rusqlite::Result<()> {
+        let until = Instant::now() + BUSY;
+        loop {
+            match self.connection.pragma_update(None, "journal_mode", "WAL") {
+                Err(error) if is_busy(&error) && Instant::now() < until => std::thread::sleep(BUSY_STEP),
+                result => return result,
+            }
+        }
     }
 
     fn schema_version(&self) -> Result<i64, StoreError> {
         user_version(&self.connection).map_err(StoreError::open(&self.path))
     }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
 fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -171,7 +191,7 @@ fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
 fn open_shared(path: &Path) -> rusqlite::Result<(Connection, Access)> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(BUSY)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok((connection, Access::Shared))
 }

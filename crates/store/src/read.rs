@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use heaptrial_model::{Arm, LifeKey, LifeStart, Metric, SlowSample, Treatment};
+use heaptrial_model::{Arm, LifeKey, LifeStart, Metric, SlowSample, Treatment, TrialKind};
 use rusqlite::{Row, params};
 
 use crate::{
@@ -14,7 +14,7 @@ impl Store {
     /// All trials of the database, oldest first.
     pub fn trials(&self) -> Result<Vec<TrialRecord>, StoreError> {
         let doing = "reading the trials";
-        let rows: Vec<(TrialRecord, String, String, String)> = self.rows(
+        let rows: Vec<(TrialRecord, [String; 4])> = self.rows(
             doing,
             "SELECT t.id, t.name, t.kind, h.boot_id, t.metric, t.seed, t.repeats, t.planned_us, t.command,
                     t.tool_version, t.started_wall_us, t.ended_wall_us, t.outcome,
@@ -24,7 +24,8 @@ impl Store {
             |row| {
                 let plan = NewTrial {
                     name: row.get(1)?,
-                    kind: row.get(2)?,
+                    // Parsed below, where an unknown word can be told with the trial's name.
+                    kind: TrialKind::Host,
                     boot_id: row.get(3)?,
                     host_facts: serde_json::Value::Null,
                     metric: Metric::default(),
@@ -39,11 +40,12 @@ impl Store {
                 };
                 let trial =
                     TrialRecord { id: row.get(0)?, plan, ended_wall_us: row.get(11)?, outcome: row.get(12)? };
-                Ok((trial, row.get(13)?, row.get(14)?, row.get(4)?))
+                Ok((trial, [row.get(2)?, row.get(13)?, row.get(14)?, row.get(4)?]))
             },
         )?;
         rows.into_iter()
-            .map(|(mut trial, facts, parameters, metric)| {
+            .map(|(mut trial, [kind, facts, parameters, metric])| {
+                trial.plan.kind = self.kind(&trial.plan.name, &kind)?;
                 trial.plan.host_facts = self.json(doing, &facts)?;
                 trial.plan.parameters = self.json(doing, &parameters)?;
                 trial.plan.metric = self.json(doing, &format!("\"{metric}\""))?;
@@ -288,6 +290,14 @@ impl Store {
             Ok(())
         };
         read().map_err(StoreError::query(&self.path, doing))
+    }
+
+    fn kind(&self, trial: &str, word: &str) -> Result<TrialKind, StoreError> {
+        word.parse().map_err(|source| StoreError::Kind {
+            path: self.path.clone(),
+            trial: trial.to_owned(),
+            source,
+        })
     }
 
     pub(crate) fn json<T: for<'de> serde::Deserialize<'de>>(

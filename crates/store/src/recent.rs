@@ -39,11 +39,16 @@ impl Store {
         self.rows("reading the last events", sql, params![trial_id, count], crate::running::event)
     }
 
-    /// When a life ended, in microseconds since 1970; `None` while it lives.
-    pub fn life_ended_wall_us(&self, life_id: i64) -> Result<Option<i64>, StoreError> {
-        let sql = "SELECT ended_wall_us FROM life WHERE id = ?1";
-        let rows = self.rows("reading a life's end", sql, params![life_id], |row| row.get(0))?;
-        Ok(rows.into_iter().next().flatten())
+    /// When a life ended (`None` while it lives, and where nobody recorded it) and when it was read last, in microseconds
+    /// since 1970.
+    pub fn life_end(&self, life_id: i64) -> Result<(Option<i64>, Option<i64>), StoreError> {
+        let sql =
+            "SELECT ended_wall_us, (SELECT t.wall_us FROM sample s CROSS JOIN tick t ON t.id = s.tick_id
+                          WHERE s.life_id = life.id ORDER BY s.tick_id DESC LIMIT 1)
+                   FROM life WHERE id = ?1";
+        let rows =
+            self.rows("reading a life's end", sql, params![life_id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.into_iter().next().unwrap_or_default())
     }
 
     /// Whether the database is of an older schema, of which a copy in memory was brought up to date when it was opened:

@@ -1,6 +1,8 @@
 //! The rows of the database as types.
 
-use heaptrial_model::{Arm, Ending, Identity, LifeKey, LifeStart, Metric, Sample, SlowSample};
+use heaptrial_model::{
+    Arm, Ending, EventKind, Identity, KnownEvent, LifeKey, LifeStart, Metric, Sample, SlowSample, TrialKind,
+};
 use serde_json::Value;
 
 /// What is known of a trial before it starts.
@@ -8,8 +10,8 @@ use serde_json::Value;
 pub struct NewTrial {
     /// Its name.
     pub name: String,
-    /// `lab_command`, `lab_tor`, `import_torutils`, `field`, `host` or `watch`.
-    pub kind: String,
+    /// Where its services come from.
+    pub kind: TrialKind,
     /// The kernel's boot id.
     pub boot_id: String,
     /// Facts about the host, as JSON.
@@ -139,6 +141,8 @@ pub struct TickInput {
     pub host_id: Option<i64>,
     /// What the agent's process took.
     pub agent: Option<AgentCost>,
+    /// What the tick tells of the time since the one before, about the whole trial: kind and text.
+    pub events: Vec<(KnownEvent, String)>,
 }
 
 /// What the whole process of the agent took since the tick before.
@@ -302,8 +306,8 @@ pub struct EventRecord {
     pub arm_id: Option<i64>,
     /// Microseconds since 1970.
     pub wall_us: i64,
-    /// Kind, such as `arm_failed`.
-    pub kind: String,
+    /// What kind of thing happened.
+    pub kind: EventKind,
     /// What happened.
     pub text: String,
 }

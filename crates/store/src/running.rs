@@ -1,6 +1,6 @@
 //! Trials under way: what was taken last, what happened since, and the looks.
 
-use heaptrial_model::{Ending, Identity};
+use heaptrial_model::{Ending, EventKind, Identity, KnownEvent};
 use rusqlite::{Row, params};
 use serde_json::Value;
 
@@ -40,19 +40,17 @@ const LATEST_OBSERVATIONS: &str = "
     WHERE n.name IS NOT NULL ORDER BY n.service_id, n.name";
 
 impl Store {
-    /// Trials of kind `field`, `rollout`, `watch` and `host` that have not ended, oldest first.
+    /// Trials on services of this host that have not ended, oldest first.
     pub fn running_trials(&self) -> Result<Vec<TrialRecord>, StoreError> {
-        let on_services =
-            |trial: &TrialRecord| matches!(trial.plan.kind.as_str(), "field" | "host" | "rollout" | "watch");
         let mut trials = self.trials()?;
-        trials.retain(|trial| on_services(trial) && trial.ended_wall_us.is_none());
+        trials.retain(|trial| trial.plan.kind.is_on_services() && trial.ended_wall_us.is_none());
         Ok(trials)
     }
 
-    /// Row ids of all trials of kind `field`, `rollout`, `watch` and `host`, also of those that have ended.
+    /// Row ids of all trials on services of this host, also of those that have ended.
     pub fn trials_on_services(&self) -> Result<Vec<i64>, StoreError> {
-        let sql = "SELECT id FROM trial WHERE kind IN ('field', 'host', 'rollout', 'watch') ORDER BY id";
-        self.rows("reading the trials", sql, [], |row| row.get(0))
+        let trials = self.trials()?.into_iter().filter(|trial| trial.plan.kind.is_on_services());
+        Ok(trials.map(|trial| trial.id).collect())
     }
 
     /// The newest life of each service with its last sample, in the order of services. A service without any life is
@@ -119,6 +117,15 @@ impl Store {
         Ok(rows.into_iter().next())
     }
 
+    /// The boot of a trial's last tick; where it has none, that of its start.
+    pub fn last_boot(&self, trial_id: i64) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT h.boot_id FROM trial r LEFT JOIN tick t ON t.trial_id = r.id
+                   JOIN host h ON h.id = coalesce(t.host_id, r.host_id)
+                   WHERE r.id = ?1 ORDER BY t.sequence DESC LIMIT 1";
+        let rows = self.rows("reading the last boot", sql, params![trial_id], |row| row.get(0))?;
+        Ok(rows.into_iter().next())
+    }
+
     /// The tick of a life's last sample.
     pub fn last_tick_of_life(&self, life_id: i64) -> Result<Option<LastTick>, StoreError> {
         let sql = "SELECT t.sequence, t.wall_us, t.boottime_us, t.host_id FROM tick t
@@ -128,10 +135,10 @@ impl Store {
     }
 
     /// The wall time of the last event of one kind about a service.
-    pub fn last_event(&self, service_id: i64, kind: &str) -> Result<Option<i64>, StoreError> {
+    pub fn last_event(&self, service_id: i64, kind: KnownEvent) -> Result<Option<i64>, StoreError> {
         let sql = "SELECT e.wall_us FROM service v JOIN event e ON e.trial_id = v.trial_id
                    WHERE v.id = ?1 AND e.service_id = ?1 AND e.kind = ?2 ORDER BY e.id DESC LIMIT 1";
-        let rows = self.rows("reading events", sql, params![service_id, kind], |row| row.get(0))?;
+        let rows = self.rows("reading events", sql, params![service_id, kind.as_str()], |row| row.get(0))?;
         Ok(rows.into_iter().next())
     }
 
@@ -209,7 +216,7 @@ pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
     Ok(EventRecord {
         service_id: row.get(0)?,
         wall_us: row.get(1)?,
-        kind: row.get(2)?,
+        kind: EventKind::from(row.get_ref(2)?.as_str()?),
         text: row.get(3)?,
         arm_id: row.get(4)?,
     })

@@ -10,7 +10,7 @@ CREATE TABLE host (
 CREATE TABLE trial (
     id              INTEGER PRIMARY KEY,
     name            TEXT    NOT NULL,
-    kind            TEXT    NOT NULL,           -- lab_command, lab_tor, import_torutils, field, host, watch
+    kind            TEXT    NOT NULL,           -- a TrialKind; a further one needs a new schema version
     host_id         INTEGER NOT NULL REFERENCES host (id),
     metric          TEXT    NOT NULL,
     seed            INTEGER NOT NULL,
@@ -136,7 +136,7 @@ CREATE TABLE event (
     service_id INTEGER REFERENCES service (id),
     arm_id     INTEGER REFERENCES arm (id),
     wall_us    INTEGER NOT NULL,
-    kind       TEXT    NOT NULL,                -- arm_failed, forked_away, lag, gap, note, ...
+    kind       TEXT    NOT NULL,                -- a KnownEvent, or an operators' own word
     text       TEXT    NOT NULL
 ) STRICT;
 

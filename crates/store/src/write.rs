@@ -1,6 +1,6 @@
 //! What a run writes.
 
-use heaptrial_model::{Ending, Identity, LifeKey};
+use heaptrial_model::{Ending, Identity, KnownEvent, LifeKey};
 use rusqlite::{params, types::ToSql};
 use serde_json::Value;
 
@@ -179,6 +179,12 @@ impl Store {
                 for (life_id, name, value) in &tick.observations {
                     insert_observation.execute(params![life_id, tick_id, name, value])?;
                 }
+                let mut insert_event = transaction.prepare_cached(
+                    "INSERT INTO event (trial_id, wall_us, kind, text) VALUES (?1, ?2, ?3, ?4)",
+                )?;
+                for (kind, text) in &tick.events {
+                    insert_event.execute(params![trial_id, tick.wall_us, kind.as_str(), text])?;
+                }
             }
             transaction.commit()
         })();
@@ -191,10 +197,11 @@ impl Store {
         trial_id: i64,
         service_id: Option<i64>,
         wall_us: i64,
-        kind: &str,
+        kind: KnownEvent,
         text: &str,
     ) -> Result<(), StoreError> {
         let sql = "INSERT INTO event (trial_id, service_id, wall_us, kind, text) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let kind = kind.as_str();
         self.execute("recording an event", sql, params![trial_id, service_id, wall_us, kind, text]).map(drop)
     }
 

@@ -1,13 +1,15 @@
 //! What is written is read back, and a killed writer loses nothing that was committed.
 
-use heaptrial_model::{Ending, Identity, LifeKey, Linkage, Metric, Sample, SlowSample, TrialPlan};
+use heaptrial_model::{
+    Ending, Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, SlowSample, TrialKind, TrialPlan,
+};
 use heaptrial_store::{Access, NewTrial, Store, StoreError, TickInput};
 
 fn trial() -> NewTrial {
     let specs = ["glibc".parse().unwrap(), "mimalloc@2.0.9".parse().unwrap()];
     NewTrial {
         name: "test".into(),
-        kind: "lab_command".into(),
+        kind: TrialKind::LabCommand,
         boot_id: "boot".into(),
         host_facts: serde_json::json!({ "kernel": "6.1" }),
         metric: Metric::Anon,
@@ -69,7 +71,7 @@ fn what_is_written_is_read_back() {
         store.write_tick(trial_id, &tick(life_id, sequence)).unwrap();
     }
     store.end_life(life_id, (2, 8_000_000), &Ending::Planned).unwrap();
-    store.add_event(trial_id, None, 5, "note", "a note").unwrap();
+    store.add_event(trial_id, None, 5, KnownEvent::Note, "a note").unwrap();
     store.end_trial(trial_id, 9, "completed").unwrap();
     drop(store);
 
@@ -190,4 +192,19 @@ fn a_database_of_a_newer_version_is_not_touched() {
     assert!(matches!(Store::create(&path), Err(StoreError::Schema { found: 99, .. })));
     assert!(matches!(Store::open(&path), Err(StoreError::Schema { found: 99, .. })));
     assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn an_unknown_kind_of_trial_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heaptrial.db");
+    let mut store = Store::create(&path).unwrap();
+    store.begin_trial(&trial()).unwrap();
+    let edit = rusqlite::Connection::open(&path).unwrap();
+    edit.execute("UPDATE trial SET kind = 'orbital'", []).unwrap();
+    let error = store.trials().unwrap_err();
+    assert!(matches!(error, StoreError::Kind { .. }) && !error.is_passing(), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains(&path.display().to_string()) && text.contains("`orbital`"), "{text}");
+    assert!(text.contains(&format!("trial `{}`", trial().name)), "{text}");
 }

@@ -1,6 +1,8 @@
 //! Trials on a fleet: begun whole, read while they run, rolled up when old.
 
-use heaptrial_model::{Identity, LifeKey, Linkage, Metric, Sample, SlowSample, TrialPlan};
+use heaptrial_model::{
+    Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, SlowSample, TrialKind, TrialPlan,
+};
 use heaptrial_store::{
     AgentCost, LookRecord, NewService, NewTrial, RollupHorizon, Store, StoreError, TickInput,
 };
@@ -13,7 +15,7 @@ fn trial(name: &str) -> NewTrial {
     let specs = ["glibc".parse().unwrap(), "mimalloc@2.0.9".parse().unwrap()];
     NewTrial {
         name: name.into(),
-        kind: "field".into(),
+        kind: TrialKind::Field,
         boot_id: "boot".into(),
         host_facts: serde_json::json!({}),
         metric: Metric::Rss,
@@ -176,8 +178,8 @@ fn the_newest_life_is_shown_even_before_its_first_sample() {
     assert_eq!((latest[1].life_id, latest[1].rss_bytes, latest[1].age_seconds), (life, None, 0.0));
     store.set_identity(life, Some(&identity()), Some("not the treatment")).unwrap();
     assert_eq!(reader.latest(trial_id).unwrap()[1].contamination.as_deref(), Some("not the treatment"));
-    store.add_event(trial_id, Some(service), 1, "crash", "one").unwrap();
-    store.add_event(trial_id, None, 2, "gap", "two").unwrap();
+    store.add_event(trial_id, Some(service), 1, KnownEvent::Crash, "one").unwrap();
+    store.add_event(trial_id, None, 2, KnownEvent::Gap, "two").unwrap();
     let events = reader.events_since(trial_id, 0).unwrap();
     let later = reader.events_since(trial_id, events[0].0).unwrap();
     assert_eq!((events.len(), later.len(), later[0].1.kind.as_str()), (2, 1, "gap"));
@@ -294,7 +296,7 @@ fn two_writers_wait_for_each_other() {
         scope.spawn(|| {
             let mut other = Store::create(&path).unwrap();
             for number in 0..200 {
-                other.add_event(trial_id, None, number, "note", "by another process").unwrap();
+                other.add_event(trial_id, None, number, KnownEvent::Note, "by another process").unwrap();
                 other.latest(trial_id).unwrap();
             }
         });

@@ -1,6 +1,6 @@
 //! Databases of older versions are read and brought up to date; imports are written and read whole.
 
-use heaptrial_model::{Arm, LifeStart, Metric, Treatment};
+use heaptrial_model::{Arm, KnownEvent, LifeStart, Metric, Treatment, TrialKind};
 use heaptrial_store::{
     AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
     ImportedTrial, NewTrial, Readings, SCHEMA_VERSION, Store,
@@ -131,6 +131,23 @@ fn two_writers_may_open_an_older_database_at_the_same_time() {
     }
 }
 
+#[test]
+fn many_may_make_a_new_database_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..40 {
+        let path = folder.path().join(format!("{round}.db"));
+        let all_at_once = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            let make = || {
+                all_at_once.wait();
+                Store::create(&path).map(drop)
+            };
+            let writers: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+        });
+    }
+}
+
 fn import(samples: &[(i64, u64)]) -> ImportedTrial {
     let arm = |name: &str, control| Arm { name: name.into(), control, treatment: Treatment::default() };
     let sample = |(wall_us, rss_bytes): &(i64, u64)| ImportedSample {
@@ -158,7 +175,7 @@ fn import(samples: &[(i64, u64)]) -> ImportedTrial {
     ImportedTrial {
         plan: NewTrial {
             name: "fleet".into(),
-            kind: "import_torutils".into(),
+            kind: TrialKind::ImportTorutils,
             boot_id: "import:fleet".into(),
             host_facts: serde_json::json!({}),
             metric: Metric::Rss,
@@ -181,7 +198,7 @@ fn import(samples: &[(i64, u64)]) -> ImportedTrial {
             wall_us: 700_000,
             service: None,
             arm: Some(1),
-            kind: "restart".into(),
+            kind: KnownEvent::Restart.into(),
             text: "all of b".into(),
         }],
         aggregates: vec![AggregateRow {

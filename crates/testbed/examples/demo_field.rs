@@ -121,7 +121,7 @@ fn roll_out(host: &Container) -> Result<(), Failure> {
     let before = Snapshot::of(host, &CHANGED)?;
     show(
         host,
-        "rollout start five-way --arm mimalloc-2.0.9 --waves 50%,100% --soak 20s --at-once 2 --pause 1s --yes",
+        "rollout start five-way --arm mimalloc-2.0.9 --waves 50%,100% --soak 20s --at-once 2 --pause 1s --no-work --yes",
     )?;
     show(host, "rollout status")?;
     show(host, "services tor@relay*")?;

@@ -18,6 +18,7 @@
 //! ```
 
 mod base;
+pub mod browser;
 mod cgroup;
 mod churn;
 mod container;
@@ -27,6 +28,7 @@ mod files;
 mod folder;
 mod launch;
 mod recipe;
+mod skip;
 mod snapshot;
 mod state;
 mod tor;
@@ -36,5 +38,6 @@ pub use churn::ChurnService;
 pub use container::{Container, Options};
 pub use error::{TestbedError, Unavailable};
 pub use folder::example_program;
+pub use skip::skip;
 pub use snapshot::{Entry, Kind, Snapshot};
 pub use tor::{PrivateDirectory, TorInstances};

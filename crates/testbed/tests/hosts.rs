@@ -37,6 +37,7 @@ fn folder(base: &heaptrial_testbed::Base, name: &str) -> std::path::PathBuf {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_host_runs_services_and_keeps_its_disk_over_a_power_cut() {
     let Some(base) = Testbed::for_test() else { return };
     let mut host = Container::boot(&base, Options::new()).unwrap();
@@ -72,6 +73,7 @@ fn a_host_runs_services_and_keeps_its_disk_over_a_power_cut() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn a_snapshot_shows_every_change_and_nothing_else() {
     let Some(base) = Testbed::for_test() else { return };
     let host = Container::boot(&base, Options::new()).unwrap();
@@ -111,6 +113,7 @@ fn a_snapshot_shows_every_change_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn files_are_those_of_the_host_inside_also_through_absolute_links() {
     let Some(base) = Testbed::for_test() else { return };
     let host = Container::boot(&base, Options::new()).unwrap();
@@ -123,6 +126,7 @@ fn files_are_those_of_the_host_inside_also_through_absolute_links() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn two_hosts_at_once_leave_nothing_behind_also_after_a_panic() {
     let Some(base) = Testbed::for_test() else { return };
     let bound = std::env::current_exe().unwrap();
@@ -155,6 +159,7 @@ fn two_hosts_at_once_leave_nothing_behind_also_after_a_panic() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn what_a_killed_process_left_behind_is_removed_by_the_next_one() {
     // The child of this test boots a host and waits for its end.
     const NAME: &str = "HEAPTRIAL_TESTBED_LEFT_BEHIND";
@@ -187,6 +192,7 @@ fn what_a_killed_process_left_behind_is_removed_by_the_next_one() {
 }
 
 #[test]
+#[ignore = "needs root and a container"]
 fn the_program_keeps_hosts_between_invocations() {
     if Testbed::for_test().is_none() {
         return;

@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 
 use heaptrial_analysis::{Forecast, Settings};
-use heaptrial_field::Places;
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant};
-use heaptrial_model::{Arm, ServiceName};
-use heaptrial_report::{Options, read_fleet};
+use heaptrial_judgement::{Options, read_fleet};
+use heaptrial_model::{Arm, ServiceName, TrialKind};
 use heaptrial_store::{NewService, NewTrial, Store};
 use serde_json::{Value, json};
 
 use crate::error::WatchError;
-use crate::folder::{Folder, names};
+use crate::folder::{Folder, SCHEMA_VERSION, names};
 use crate::install::{HostFile, announced, host_files, install, remove};
 use crate::observe::code;
 use crate::plan::{Channels, Limits, WatchPlan};
 use crate::source::{Source, failures_before};
-use crate::{KIND, stored_name};
+use crate::stored_name;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -59,17 +59,17 @@ pub fn propose(
     request: &Request,
     store: &Store,
     systemd: &Systemd,
-    places: &Places,
+    paths: &Paths,
 ) -> Result<Proposal, WatchError> {
     let name = &request.name;
-    if names(&places.state).contains(name) {
+    if names(&paths.state).contains(name) {
         return Err(WatchError::Exists { name: name.clone() });
     }
-    let source = Source::find(store, systemd, places, name, request.arm.as_deref())?;
+    let source = Source::find(store, systemd, paths, name, request.arm.as_deref())?;
     let arm = source.arm.arm.name.clone();
     let fleet = read_fleet(store, source.trial.id, &Options::default())?;
     let forecast = Forecast::of_arm(&fleet, &Settings::default(), &arm)?;
-    let files = host_files(places, name, request.every_minutes, request.database.as_deref())?;
+    let files = host_files(paths, name, request.every_minutes, request.database.as_deref())?;
     let (installed, made_folders) = announced(&files)?;
     let services = source.records.iter().zip(0..).map(|(record, position)| NewService {
         name: record.name.clone(),
@@ -80,7 +80,7 @@ pub fn propose(
     });
     let patterns = if request.patterns.is_empty() { source.patterns() } else { request.patterns.clone() };
     let plan = WatchPlan {
-        schema_version: 1,
+        schema_version: SCHEMA_VERSION,
         name: name.clone(),
         arm: arm.clone(),
         trial_id: 0,
@@ -115,16 +115,16 @@ pub fn begin(
     proposal: Proposal,
     store: &mut Store,
     systemd: &Systemd,
-    places: &Places,
+    paths: &Paths,
 ) -> Result<WatchPlan, WatchError> {
     let Proposal { mut plan, files, arm, expected, services, .. } = proposal;
-    let folder = Folder::create(&places.state, &plan.name)?;
+    let folder = Folder::create(&paths.state, &plan.name)?;
     let facts = HostFacts::read(&HostRoot::default())?;
     let now = Instant::now();
     plan.started_at = now.wall_us as f64 / 1e6;
     let trial = NewTrial {
         name: stored_name(&plan.name),
-        kind: KIND.to_owned(),
+        kind: TrialKind::Watch,
         boot_id: facts.boot_id.clone(),
         host_facts: serde_json::to_value(&facts).unwrap_or_default(),
         metric: plan.metric,
@@ -151,13 +151,8 @@ pub fn begin(
 }
 
 /// Ends a watch and removes all that it brought. Its readings stay in the database. Can be repeated.
-pub fn end(
-    name: &str,
-    store: &mut Store,
-    systemd: &Systemd,
-    places: &Places,
-) -> Result<WatchPlan, WatchError> {
-    let folder = Folder::open(&places.state, name)?;
+pub fn end(name: &str, store: &mut Store, systemd: &Systemd, paths: &Paths) -> Result<WatchPlan, WatchError> {
+    let folder = Folder::open(&paths.state, name)?;
     let plan = folder.plan()?;
     remove(systemd, &plan.installed, &plan.made_folders, name)?;
     if let Some(path) = &plan.channels.metrics {
@@ -171,7 +166,9 @@ pub fn end(
     }
     let stored = stored_name(name);
     let running = store.running_trials()?;
-    for record in running.iter().filter(|record| record.plan.kind == KIND && record.plan.name == stored) {
+    for record in
+        running.iter().filter(|record| record.plan.kind == TrialKind::Watch && record.plan.name == stored)
+    {
         let now = Instant::now().wall_us;
         let outcome = if now as f64 / 1e6 >= plan.ends_at() { "completed" } else { "interrupted" };
         store.end_trial(record.id, now, outcome)?;

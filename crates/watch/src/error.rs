@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use heaptrial_analysis::ForecastError;
 use heaptrial_host::HostError;
 use heaptrial_host::systemd::SystemdError;
-use heaptrial_report::ReportError;
+use heaptrial_judgement::JudgementError;
+use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 
 /// Why something about a watch cannot be done.
@@ -23,9 +24,7 @@ pub enum WatchError {
         known: Vec<String>,
     },
     /// There is one already.
-    #[error(
-        "`{name}` is watched already; `heaptrial watch status {name}` tells how it goes, `heaptrial watch stop {name}` ends it"
-    )]
+    #[error("`{name}` is watched already")]
     Exists {
         /// Its name.
         name: String,
@@ -44,7 +43,7 @@ pub enum WatchError {
         source: io::Error,
     },
     /// A file of the watch's folder is damaged.
-    #[error("{path} is damaged: {problem}; `heaptrial watch stop {name}` ends the watch, then start it anew")]
+    #[error("{path} is damaged: {problem}")]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -52,6 +51,18 @@ pub enum WatchError {
         problem: String,
         /// The watch.
         name: String,
+    },
+    /// A file of the watch's folder was written by a newer version.
+    #[error(
+        "{path}: layout {found}, this version of Heaptrial knows {known}; use the version that wrote it or a newer one"
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Version of its layout.
+        found: u32,
+        /// The version known here.
+        known: u32,
     },
     /// The timer does not run.
     #[error("{timer} did not start: {why}; `systemctl status {timer}` tells more")]
@@ -80,10 +91,30 @@ pub enum WatchError {
     Systemd(#[from] SystemdError),
     /// The readings.
     #[error(transparent)]
-    Report(#[from] ReportError),
+    Report(#[from] JudgementError),
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl Classified for WatchError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Unknown { .. }
+            | Self::Exists { .. }
+            | Self::Refused(_)
+            | Self::Newer { .. }
+            | Self::Forecast(_) => ErrorClass::Refused,
+            Self::Report(error) => error.class(),
+            Self::Store(error) => error.class(),
+            Self::Systemd(error) => error.class(),
+            Self::File { .. }
+            | Self::Damaged { .. }
+            | Self::Timer { .. }
+            | Self::Drift { .. }
+            | Self::Host(_) => ErrorClass::Failed,
+        }
+    }
 }
 
 fn known_watches(known: &[String]) -> String {
@@ -95,10 +126,5 @@ impl WatchError {
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
-    }
-
-    /// Whether nothing was changed and the same would be refused again.
-    pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Unknown { .. } | Self::Exists { .. } | Self::Refused(_) | Self::Forecast(_))
     }
 }

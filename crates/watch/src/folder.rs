@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::error::WatchError;
 use crate::plan::WatchPlan;
@@ -16,8 +16,16 @@ use crate::state::WatchState;
 const PLAN: &str = "watch.json";
 const STATE: &str = "state.json";
 const LOCK: &str = "lock";
+/// Version of the layout of both; a further one is read by a version of Heaptrial that knows it.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// Only root reads what is about its services.
 const MODE: u32 = 0o600;
+
+/// What every version of a file tells.
+#[derive(Deserialize)]
+struct Versioned {
+    schema_version: u32,
+}
 
 /// The folder of a watch, locked: checks do not run at the same time.
 #[derive(Debug)]
@@ -123,11 +131,16 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(WatchError::file("reading", &path))?,
         };
-        serde_json::from_slice(&text).map(Some).map_err(|error| WatchError::Damaged {
-            path,
+        let damaged = |error: serde_json::Error| WatchError::Damaged {
+            path: path.clone(),
             problem: error.to_string(),
             name: self.name.clone(),
-        })
+        };
+        let found = serde_json::from_slice::<Versioned>(&text).map_err(damaged)?.schema_version;
+        if found > SCHEMA_VERSION {
+            return Err(WatchError::Newer { path: path.clone(), found, known: SCHEMA_VERSION });
+        }
+        serde_json::from_slice(&text).map(Some).map_err(damaged)
     }
 
     fn write<T: Serialize>(&self, file: &str, value: &T) -> Result<(), WatchError> {
@@ -138,7 +151,8 @@ impl Folder {
     }
 }
 
-/// Replaces a file as a whole or not at all; it is on disk when this returns.
+/// Replaces a file as a whole or not at all; it is on disk when this returns. The file beside has one fixed name: what a
+/// killed writer left is overwritten, and does not gather where others read.
 pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
@@ -190,7 +204,7 @@ mod tests {
         assert_eq!(folder.state().unwrap(), kept);
         fs::write(folder.path.join(STATE), "{").unwrap();
         let error = folder.state().unwrap_err().to_string();
-        assert!(error.contains("state.json is damaged") && error.contains("watch stop five-way"), "{error}");
+        assert!(error.contains("state.json is damaged"), "{error}");
         assert!(matches!(Folder::open(state.path(), "other"), Err(WatchError::Unknown { .. })));
         folder.remove().unwrap();
         assert!(!state.path().join("watches").exists());

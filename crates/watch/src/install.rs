@@ -6,14 +6,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_field::Places;
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Systemd, SystemdError};
 use heaptrial_model::ServiceName;
 use sha2::{Digest, Sha256};
 
 use crate::error::WatchError;
 use crate::folder::replace;
-use crate::observe::hex;
 use crate::plan::Installed;
 
 const UNIT_PATIENCE: Duration = Duration::from_secs(30);
@@ -48,14 +47,14 @@ pub(crate) fn timer_name(name: &str) -> String {
 
 /// The files of a watch, with links last and the program first.
 pub fn host_files(
-    places: &Places,
+    paths: &Paths,
     name: &str,
     every_minutes: u64,
     database: Option<&Path>,
 ) -> Result<Vec<HostFile>, WatchError> {
     let own = std::env::current_exe().and_then(|path| path.canonicalize());
     let own = own.map_err(WatchError::file("finding the running program", Path::new("/proc/self/exe")))?;
-    let program = places.libraries.join("bin").join(format!("heaptrial-watch-{name}"));
+    let program = paths.libraries.join("bin").join(format!("heaptrial-watch-{name}"));
     let database = match database {
         Some(path) => format!(" --db {}", word(path)?),
         None => String::new(),
@@ -76,10 +75,10 @@ pub fn host_files(
     let text = |path: PathBuf, text: String| HostFile { path, content: HostContent::Text(text) };
     Ok(vec![
         HostFile { path: program, content: HostContent::Program(own) },
-        text(places.unit(&format!("heaptrial-watch-{name}.service")), service),
-        text(places.unit(&timer), timer_text),
+        text(paths.unit(&format!("heaptrial-watch-{name}.service")), service),
+        text(paths.unit(&timer), timer_text),
         HostFile {
-            path: places.unit(&format!("timers.target.wants/{timer}")),
+            path: paths.unit(&format!("timers.target.wants/{timer}")),
             content: HostContent::Link(format!("../{timer}")),
         },
     ])
@@ -127,7 +126,7 @@ pub(crate) fn announced(files: &[HostFile]) -> Result<(Vec<Installed>, Vec<PathB
 }
 
 fn of_file(path: &Path, bytes: &[u8]) -> Installed {
-    Installed { path: path.to_owned(), content: hex(&Sha256::digest(bytes)), link: false }
+    Installed { path: path.to_owned(), content: hex::encode(Sha256::digest(bytes)), link: false }
 }
 
 /// Brings the files and starts the timer.
@@ -209,5 +208,5 @@ fn is_gone_or_own(file: &Installed) -> Result<bool, WatchError> {
         );
     }
     let bytes = if found.is_file() { fs::read(&file.path).map_err(fail())? } else { return Ok(false) };
-    Ok(hex(&Sha256::digest(&bytes)) == file.content)
+    Ok(hex::encode(Sha256::digest(&bytes)) == file.content)
 }

@@ -30,10 +30,7 @@ pub use remedy::remedies;
 pub use schedule::{look_days, look_errors};
 pub use seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
 pub use state::{Channel, Letter, News, Standing, WatchState};
-pub use tell::{SENDMAIL, check_address, check_hook, deliver, metrics_text, write_metrics};
-
-/// Kind in the database of the trial that holds the readings of a watch.
-pub const KIND: &str = "watch";
+pub use tell::{TellError, check_hook, deliver, write_metrics};
 
 /// Name in the database of the trial that holds the readings of a watch. A trial's own name has no `+`.
 pub fn stored_name(name: &str) -> String {

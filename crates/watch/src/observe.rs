@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptrial_allocator::identify;
-use heaptrial_field::{FileState, PRELOAD, Places};
-use heaptrial_host::systemd::{Systemd, Unit};
-use heaptrial_host::{HostRoot, Process};
+use heaptrial_allocator::{IdentifyError, identify};
+use heaptrial_change::{FileState, PRELOAD};
+use heaptrial_host::systemd::{Systemd, SystemdError, Unit};
+use heaptrial_host::{HostError, HostRoot, Paths, Process};
 use heaptrial_model::{Identity, Metric, ServiceName};
 use heaptrial_store::{LatestSample, Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -16,7 +16,6 @@ use crate::plan::{Fingerprint, WatchPlan, WatchedService};
 use crate::seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
 
 /// Kinds of events that are failures.
-const FAILURES: [&str; 2] = ["crash", "oom_kill"];
 /// Names of C libraries' files begin so.
 const C_LIBRARIES: [&str; 3] = ["libc.so.", "libc-2.", "ld-musl-"];
 
@@ -27,14 +26,20 @@ pub(crate) struct Digests(HashMap<PathBuf, Option<String>>);
 impl Digests {
     /// In hexadecimal; `None` where the file is gone or cannot be read.
     pub(crate) fn of(&mut self, path: &Path) -> Option<String> {
-        let digest = || Some(hex(&Sha256::digest(fs::read(path).ok()?)));
+        let digest = || Some(hex::encode(Sha256::digest(fs::read(path).ok()?)));
         self.0.entry(path.to_owned()).or_insert_with(digest).clone()
     }
 }
 
-/// In hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Why it cannot be told what a process runs.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnseenError {
+    /// Its allocator.
+    #[error(transparent)]
+    Identity(#[from] IdentifyError),
+    /// What it has mapped.
+    #[error(transparent)]
+    Host(#[from] HostError),
 }
 
 /// What a process runs, with the whole identity.
@@ -42,10 +47,10 @@ pub(crate) fn fingerprint(
     root: &HostRoot,
     pid: i32,
     digests: &mut Digests,
-) -> Result<(Fingerprint, Identity), String> {
+) -> Result<(Fingerprint, Identity), UnseenError> {
     let process = Process::new(root, pid);
-    let identity = identify(&process).map_err(|error| error.to_string())?;
-    let libc = process.mappings().map_err(|error| error.to_string())?.into_iter().find_map(|mapping| {
+    let identity = identify(&process)?;
+    let libc = process.mappings()?.into_iter().find_map(|mapping| {
         let path = PathBuf::from(&mapping.name);
         let name = path.file_name()?.to_str()?;
         let is_libc = C_LIBRARIES.iter().any(|libc| name.starts_with(libc));
@@ -68,19 +73,19 @@ pub(crate) fn fingerprint(
 pub(crate) fn units(
     systemd: &Systemd,
     services: &[ServiceName],
-) -> Result<HashMap<ServiceName, Unit>, String> {
+) -> Result<HashMap<ServiceName, Unit>, SystemdError> {
     // systemd takes them as patterns, in which a backslash quotes.
     let names: Vec<String> = services.iter().map(|service| service.as_str().replace('\\', "\\\\")).collect();
     if names.is_empty() {
         return Ok(HashMap::new());
     }
-    let units = systemd.services(&names).map_err(|error| error.to_string())?;
+    let units = systemd.services(&names)?;
     Ok(units.into_iter().map(|unit| (unit.name.clone(), unit)).collect())
 }
 
 /// SHA-256 of a service's drop-in.
-pub(crate) fn drop_in(places: &Places, service: &ServiceName) -> Option<String> {
-    match FileState::read(&places.drop_in(service)) {
+pub(crate) fn drop_in(paths: &Paths, service: &ServiceName) -> Option<String> {
+    match FileState::read(&paths.drop_in(service)) {
         Ok(FileState::File { sha256, .. }) => Some(sha256),
         _ => None,
     }
@@ -89,30 +94,36 @@ pub(crate) fn drop_in(places: &Places, service: &ServiceName) -> Option<String> 
 /// Sees what there is at a time. What cannot be looked at is told in [`Seen::unreadable`].
 pub fn see(
     plan: &WatchPlan,
-    places: &Places,
-    systemd: Result<&Systemd, String>,
-    store: Result<&Store, String>,
+    paths: &Paths,
+    systemd: Result<&Systemd, &SystemdError>,
+    store: Result<&Store, &StoreError>,
     at: f64,
 ) -> Seen {
     let mut seen = Seen { at, ..Seen::default() };
     let mut digests = Digests::default();
     let names: Vec<ServiceName> = plan.services.iter().map(|planned| planned.service.clone()).collect();
-    let units = match systemd.clone().and_then(|systemd| units(systemd, &names)) {
-        Ok(units) => Some(units),
-        Err(why) => {
-            seen.unreadable.push(why);
+    let units = match systemd.map(|systemd| units(systemd, &names)) {
+        Ok(Ok(units)) => Some(units),
+        Ok(Err(error)) => {
+            seen.unreadable.push(error.to_string());
+            None
+        }
+        Err(error) => {
+            seen.unreadable.push(error.to_string());
             None
         }
     };
     let planned = plan.services.iter();
-    seen.services = planned.map(|planned| service(planned, places, units.as_ref(), &mut digests)).collect();
-    if let Err(why) = store.and_then(|store| readings(plan, store, &mut seen).map_err(|e| e.to_string())) {
-        seen.unreadable.push(why);
+    seen.services = planned.map(|planned| service(planned, paths, units.as_ref(), &mut digests)).collect();
+    match store.map(|store| readings(plan, store, &mut seen)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => seen.unreadable.push(error.to_string()),
+        Err(error) => seen.unreadable.push(error.to_string()),
     }
     if let Ok(systemd) = systemd {
-        match newcomers(plan, places, systemd) {
+        match newcomers(plan, paths, systemd) {
             Ok(found) => seen.newcomers = found,
-            Err(why) => seen.unreadable.push(why),
+            Err(error) => seen.unreadable.push(error.to_string()),
         }
     }
     seen.files = plan.files.keys().map(|path| (path.clone(), digests.of(path))).collect();
@@ -124,16 +135,16 @@ pub fn see(
 
 fn service(
     planned: &WatchedService,
-    places: &Places,
+    paths: &Paths,
     units: Option<&HashMap<ServiceName, Unit>>,
     digests: &mut Digests,
 ) -> ServiceSeen {
     let unit = units.and_then(|units| units.get(&planned.service));
     let runs = unit.and_then(|unit| unit.status.main_pid);
     let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), pid, digests).ok());
-    let path = places.drop_in(&planned.service);
+    let path = paths.drop_in(&planned.service);
     let drop_in = units.map(|_| DropInSeen {
-        sha256: drop_in(places, &planned.service),
+        sha256: drop_in(paths, &planned.service),
         in_force: unit.is_some_and(|unit| unit.drop_ins.contains(&path)),
         overridden: unit.map_or(Vec::new(), |unit| overridden(planned, unit)),
     });
@@ -175,12 +186,11 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Stor
         }
     }
     let failure = |event: heaptrial_store::EventRecord| {
+        let kind = event.kind.known().filter(|kind| kind.is_failure())?;
         let service = names.get(&event.service_id?)?.clone();
-        Some(FailureSeen { at: event.wall_us as f64 / 1e6, service, kind: event.kind })
+        Some(FailureSeen { at: event.wall_us as f64 / 1e6, service, kind })
     };
-    let events = store.events(plan.trial_id)?.into_iter();
-    seen.failures =
-        events.filter(|event| FAILURES.contains(&event.kind.as_str())).filter_map(failure).collect();
+    seen.failures = store.events(plan.trial_id)?.into_iter().filter_map(failure).collect();
     Ok(())
 }
 
@@ -195,13 +205,13 @@ fn bytes(metric: Metric, latest: &LatestSample) -> Option<f64> {
 }
 
 /// Services that run, match the trial's patterns, are none of its own and have no drop-in of Heaptrial.
-fn newcomers(plan: &WatchPlan, places: &Places, systemd: &Systemd) -> Result<Vec<String>, String> {
-    let found = systemd.service_names(&plan.patterns).map_err(|error| error.to_string())?;
+fn newcomers(plan: &WatchPlan, paths: &Paths, systemd: &Systemd) -> Result<Vec<String>, SystemdError> {
+    let found = systemd.service_names(&plan.patterns)?;
     let known = |name: &ServiceName| {
         plan.services.iter().any(|own| own.service == *name) || plan.others.contains(name)
     };
     let new: Vec<ServiceName> =
-        found.into_iter().filter(|name| !known(name) && drop_in(places, name).is_none()).collect();
+        found.into_iter().filter(|name| !known(name) && drop_in(paths, name).is_none()).collect();
     let runs =
         systemd.statuses(&new).into_iter().map(|status| status.is_ok_and(|status| status.is_running()));
     let new = new.iter().zip(runs).filter(|(_, runs)| *runs);

@@ -135,8 +135,6 @@ pub struct Fingerprint {
 pub struct Channels {
     /// A command, split into words: gets an alert as JSON on its standard input.
     pub hook: Option<Vec<String>>,
-    /// An address for e-mail.
-    pub mail: Option<String>,
     /// A file for OpenMetrics text.
     pub metrics: Option<PathBuf>,
 }

@@ -41,12 +41,7 @@ fn bring(plan: &WatchPlan, service: &str) -> String {
 
 /// As one word of a shell.
 fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:/".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
+    shell_words::quote(text).into_owned()
 }
 
 #[cfg(test)]

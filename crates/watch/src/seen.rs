@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use heaptrial_model::KnownEvent;
+
 use crate::plan::Fingerprint;
 
 /// What a check sees.
@@ -63,6 +65,6 @@ pub struct FailureSeen {
     pub at: f64,
     /// Whose.
     pub service: String,
-    /// `crash` or `oom_kill`.
-    pub kind: String,
+    /// How it failed.
+    pub kind: KnownEvent,
 }

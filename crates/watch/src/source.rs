@@ -2,21 +2,17 @@
 
 use std::collections::HashMap;
 
-use heaptrial_allocator::{Expected, prove};
+use heaptrial_allocator::{Expected, Mismatch, prove};
 use heaptrial_analysis::{DAY, Fleet};
-use heaptrial_field::Places;
 use heaptrial_host::HostRoot;
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Systemd, Unit};
-use heaptrial_model::ServiceName;
+use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_store::{ArmRecord, ServiceRecord, Store, TrialRecord};
 
 use crate::error::WatchError;
-use crate::observe::{Digests, drop_in, fingerprint, units};
+use crate::observe::{Digests, UnseenError, drop_in, fingerprint, units};
 use crate::plan::{FailuresBefore, WatchedService};
-
-/// Kinds of trials after which services can be watched.
-const KINDS: [&str; 2] = ["field", "rollout"];
-const FAILURES: [&str; 2] = ["crash", "oom_kill"];
 
 /// The trial and the arm.
 #[derive(Debug)]
@@ -38,14 +34,14 @@ impl Source {
     pub(crate) fn find(
         store: &Store,
         systemd: &Systemd,
-        places: &Places,
+        paths: &Paths,
         name: &str,
         arm: Option<&str>,
     ) -> Result<Self, WatchError> {
         let trial = find_trial(store, name)?;
         let records = store.services(trial.id)?;
         let names: Vec<ServiceName> = records.iter().filter_map(|record| record.name.parse().ok()).collect();
-        let units = units(systemd, &names).map_err(WatchError::Refused)?;
+        let units = units(systemd, &names).map_err(|error| WatchError::Refused(error.to_string()))?;
         let mut arms = store.arms(trial.id)?;
         if let Some(wanted) = arm {
             let known: Vec<String> = arms.iter().map(|record| record.arm.name.clone()).collect();
@@ -57,7 +53,7 @@ impl Source {
         }
         let mut digests = Digests::default();
         let found =
-            arms.into_iter().map(|arm| Self::of_arm(&trial, arm, &records, &units, places, &mut digests));
+            arms.into_iter().map(|arm| Self::of_arm(&trial, arm, &records, &units, paths, &mut digests));
         let mut found: Vec<Self> = found.collect();
         found.sort_by_key(|source| std::cmp::Reverse(source.services.len()));
         if let [first, second, ..] = found.as_slice() {
@@ -81,7 +77,7 @@ impl Source {
         arm: ArmRecord,
         records: &[ServiceRecord],
         units: &HashMap<ServiceName, Unit>,
-        places: &Places,
+        paths: &Paths,
         digests: &mut Digests,
     ) -> Self {
         let expected: Option<Expected> =
@@ -105,7 +101,7 @@ impl Source {
             }
             match proved(units.get(&name), expected.as_ref(), digests) {
                 Ok(runs) => {
-                    let drop_in = drop_in(places, &name);
+                    let drop_in = drop_in(paths, &name);
                     let needs =
                         |expected: &Expected| expected.object.is_some() || !expected.settings.is_empty();
                     source.services.push(WatchedService {
@@ -120,7 +116,7 @@ impl Source {
                 Err(why) => {
                     source.others.push(name.clone());
                     if own {
-                        source.left_out.push((name, why));
+                        source.left_out.push((name, why.to_string()));
                     }
                 }
             }
@@ -140,23 +136,38 @@ impl Source {
     }
 }
 
+/// Why a service does not count as one that runs what its arm wants.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotProved {
+    /// No such unit.
+    #[error("systemd does not know it")]
+    NoUnit,
+    /// It has no process.
+    #[error("it is {0}")]
+    NotRunning(String),
+    /// What it runs cannot be told.
+    #[error(transparent)]
+    Unseen(#[from] UnseenError),
+    /// It runs something else.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+}
+
 fn proved(
     unit: Option<&Unit>,
     expected: Option<&Expected>,
     digests: &mut Digests,
-) -> Result<crate::plan::Fingerprint, String> {
-    let unit = unit.ok_or("systemd does not know it")?;
-    let pid = unit.status.main_pid.ok_or_else(|| format!("it is {}", unit.status.active_state))?;
+) -> Result<crate::plan::Fingerprint, NotProved> {
+    let unit = unit.ok_or(NotProved::NoUnit)?;
+    let pid = unit.status.main_pid.ok_or_else(|| NotProved::NotRunning(unit.status.active_state.clone()))?;
     let (runs, identity) = fingerprint(&HostRoot::default(), pid, digests)?;
-    match expected.map_or(Ok(()), |expected| prove(expected, &identity)) {
-        Ok(()) => Ok(runs),
-        Err(mismatch) => Err(mismatch.to_string()),
-    }
+    expected.map_or(Ok(()), |expected| prove(expected, &identity))?;
+    Ok(runs)
 }
 
 fn find_trial(store: &Store, name: &str) -> Result<TrialRecord, WatchError> {
     let mut trials = store.trials()?;
-    trials.retain(|trial| KINDS.contains(&trial.plan.kind.as_str()));
+    trials.retain(|trial| trial.plan.kind.treats_services());
     match trials.iter().rposition(|trial| trial.plan.name == name) {
         Some(index) => Ok(trials.swap_remove(index)),
         None => {
@@ -174,7 +185,7 @@ fn find_trial(store: &Store, name: &str) -> Result<TrialRecord, WatchError> {
 pub(crate) fn failures_before(fleet: &Fleet, arm: &str) -> FailuresBefore {
     let position = fleet.arms.iter().position(|own| own.name == arm);
     let member = |index: usize| position.is_some_and(|arm| fleet.services[index].arms.contains(&arm));
-    let failed = fleet.events.iter().filter(|event| FAILURES.contains(&event.kind.as_str()));
+    let failed = fleet.events.iter().filter(|event| event.kind.known().is_some_and(KnownEvent::is_failure));
     let own = (0..fleet.services.len()).filter(|index| member(*index));
     let lives = own.flat_map(|index| &fleet.services[index].lives);
     let seconds: f64 =

@@ -6,13 +6,11 @@ use heaptrial_analysis::Fleet;
 use serde::{Deserialize, Serialize};
 
 use crate::alert::{Alert, AlertKind};
+use crate::folder::SCHEMA_VERSION;
 use crate::judge::{LookResult, facts, look};
 use crate::plan::WatchPlan;
 use crate::schedule::look_days;
 use crate::seen::Seen;
-
-/// Version of the layout.
-const SCHEMA_VERSION: u32 = 1;
 
 /// What a watch remembers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,7 +81,7 @@ pub enum Channel {
     Journal,
     /// The command.
     Hook,
-    /// E-mail.
+    /// Mail, as version 0.1.0 sent it: what that told is read, and nothing is told so any more.
     Mail,
 }
 

@@ -5,10 +5,10 @@ mod simulation;
 use std::collections::BTreeMap;
 
 use heaptrial_analysis::{DAY, Fleet, Forecast, Settings};
-use heaptrial_model::{Arm, Identity, LifeKey, Linkage, Metric, Sample, Treatment};
-use heaptrial_report::{Options, Report, read_fleet};
+use heaptrial_judgement::{Judgement, Options, read_fleet};
+use heaptrial_model::{Arm, Identity, LifeKey, Linkage, Metric, Sample, Treatment, TrialKind};
 use heaptrial_store::{NewService, NewTrial, Store, TickInput};
-use heaptrial_watch::{AlertKind, FailuresBefore, KIND, WatchState, stored_name};
+use heaptrial_watch::{AlertKind, FailuresBefore, WatchState, stored_name};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use simulation::{ARM, BEGIN, Month, Noise, plan, simulate};
@@ -32,12 +32,12 @@ fn identity() -> Identity {
 }
 
 /// Stores a fleet as a trial of this kind, from a day of the watch on.
-fn store_fleet(store: &mut Store, name: &str, kind: &str, fleet: &Fleet, from_day: f64) -> i64 {
+fn store_fleet(store: &mut Store, name: &str, kind: TrialKind, fleet: &Fleet, from_day: f64) -> i64 {
     let boottime_us = |wall_us: i64| wall_us - ((BEGIN + BOOT_DAY * DAY) * 1e6) as i64;
     let started_wall_us = ((BEGIN + from_day * DAY) * 1e6) as i64;
     let trial = NewTrial {
         name: name.into(),
-        kind: kind.into(),
+        kind,
         boot_id: "boot".into(),
         host_facts: serde_json::json!({}),
         metric: Metric::Rss,
@@ -100,7 +100,7 @@ fn a_level_above_the_forecast_is_found_in_stored_readings() {
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let noise = Noise { restarts: 0.0, gaps: 0.0, ..Noise::default() };
     let trial = simulate(SERVICES, -10.0, 0.0, &noise, &|_, _| 1.0, &mut random);
-    let trial_id = store_fleet(&mut store, "five-way", "field", &trial, -10.0);
+    let trial_id = store_fleet(&mut store, "five-way", TrialKind::Field, &trial, -10.0);
     let forecast = {
         let fleet = read_fleet(&store, trial_id, &Options::default()).unwrap();
         Forecast::of_arm(&fleet, &Settings::default(), ARM).unwrap()
@@ -113,7 +113,7 @@ fn a_level_above_the_forecast_is_found_in_stored_readings() {
     for life in watched.services.iter_mut().flat_map(|service| &mut service.lives) {
         life.readings.retain(|reading| f64::from(reading.age_seconds) >= 10.0 * DAY);
     }
-    let watch_id = store_fleet(&mut store, &stored_name("five-way"), KIND, &watched, 0.0);
+    let watch_id = store_fleet(&mut store, &stored_name("five-way"), TrialKind::Watch, &watched, 0.0);
     let running: Vec<i64> = store.running_trials().unwrap().iter().map(|trial| trial.id).collect();
     assert_eq!(running, [trial_id, watch_id]);
     let mut plan = plan(forecast, SERVICES, FailuresBefore::default());
@@ -133,6 +133,6 @@ fn a_level_above_the_forecast_is_found_in_stored_readings() {
     assert_eq!(kinds_on(5.0), [AlertKind::Level]);
     assert_eq!(kinds_on(6.0), [], "it stands and is not told again");
 
-    let report = Report::from_store(&store, watch_id, &Options::default()).unwrap();
-    assert_eq!((report.name.as_str(), report.arms.len()), ("five-way+watch", 1));
+    let found = Judgement::of(&store, watch_id, &Options::default()).unwrap();
+    assert_eq!((found.rows.trial.plan.name.as_str(), found.arms.len()), ("five-way+watch", 1));
 }

@@ -4,23 +4,17 @@ mod server;
 mod text;
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use heaptrial_listen::Listen;
 use heaptrial_model::Sample;
 
 use crate::AgentError;
 
-/// Where metrics are served.
+/// Where metrics are served: a Unix socket, or a port of a loopback address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MetricsAddress {
-    /// A unix socket, made with mode 0660.
-    Unix(PathBuf),
-    /// A port of a loopback address.
-    Tcp(SocketAddr),
-}
+pub struct MetricsAddress(Listen);
 
 /// Why metrics cannot be served there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,33 +26,26 @@ pub enum MetricsAddressError {
     #[error(
         "metrics are served without any access control, so only at a loopback address or a unix socket, not at {0}"
     )]
-    NotLoopback(SocketAddr),
+    NotLoopback(Listen),
 }
 
 impl FromStr for MetricsAddress {
     type Err = MetricsAddressError;
 
     fn from_str(text: &str) -> Result<Self, MetricsAddressError> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return match path.starts_with('/') {
-                true => Ok(Self::Unix(PathBuf::from(path))),
-                false => Err(MetricsAddressError::Syntax(text.to_owned())),
-            };
-        }
-        let address: SocketAddr = text.parse().map_err(|_| MetricsAddressError::Syntax(text.to_owned()))?;
-        match address.ip().is_loopback() {
-            true => Ok(Self::Tcp(address)),
-            false => Err(MetricsAddressError::NotLoopback(address)),
+        let listen = text.parse().map_err(|_| MetricsAddressError::Syntax(text.to_owned()))?;
+        match &listen {
+            // The agent's unit has a folder of its own to start in.
+            Listen::Unix(path) if !path.is_absolute() => Err(MetricsAddressError::Syntax(text.to_owned())),
+            _ if listen.is_local() => Ok(Self(listen)),
+            _ => Err(MetricsAddressError::NotLoopback(listen)),
         }
     }
 }
 
 impl fmt::Display for MetricsAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => write!(f, "{address}"),
-        }
+        self.0.fmt(f)
     }
 }
 
@@ -97,7 +84,7 @@ impl Metrics {
     /// does not wait for it.
     pub(crate) fn serve(address: &MetricsAddress) -> Result<Self, AgentError> {
         let shown = Arc::new(Mutex::new(Snapshot::default()));
-        server::start(address, shown.clone())
+        server::start(&address.0, shown.clone())
             .map_err(|source| AgentError::Metrics { address: address.to_string(), source })?;
         Ok(Self { shown })
     }
@@ -116,7 +103,7 @@ mod tests {
         for good in ["unix:/run/heaptrial/metrics.sock", "127.0.0.1:9779", "[::1]:9779"] {
             assert_eq!(good.parse::<MetricsAddress>().unwrap().to_string(), good);
         }
-        for bad in ["0.0.0.0:9779", "[::]:9779", "192.0.2.1:80", "unix:relative", "localhost:80", "9779"] {
+        for bad in ["0.0.0.0:9779", "[::]:9779", "192.0.2.1:80", "unix:relative", "example.org:80", "9779"] {
             assert!(bad.parse::<MetricsAddress>().is_err(), "{bad}");
         }
     }

@@ -1,167 +1,129 @@
-//! OpenMetrics 1.0 text. Names and labels are those of `heaptrial export`.
-//!
-//! <https://github.com/OpenObservability/OpenMetrics/blob/main/specification/OpenMetrics.md>
+//! A snapshot as OpenMetrics. Names and labels are those of `heaptrial export`.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use heaptrial_model::Sample;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
 
 use super::{ServiceLine, Snapshot};
 
-/// A figure of each service.
+/// A whole number of each service.
 struct Family {
     name: &'static str,
-    unit: &'static str,
+    unit: Option<Unit>,
     help: &'static str,
-    value: fn(&ServiceLine) -> Option<f64>,
+    value: fn(&ServiceLine) -> Option<u64>,
 }
 
-fn of_sample(line: &ServiceLine, value: impl Fn(&Sample) -> u64) -> Option<f64> {
-    line.sample.as_ref().map(|sample| value(sample) as f64)
+fn of_sample(line: &ServiceLine, value: impl Fn(&Sample) -> u64) -> Option<u64> {
+    line.sample.as_ref().map(value)
 }
 
-const FAMILIES: [Family; 8] = [
+const FAMILIES: [Family; 7] = [
     Family {
-        name: "heaptrial_service_rss_bytes",
-        unit: "bytes",
+        name: "rss",
+        unit: Some(Unit::Bytes),
         help: "Resident memory (VmRSS).",
         value: |line| of_sample(line, |sample| sample.rss_bytes),
     },
     Family {
-        name: "heaptrial_service_anon_bytes",
-        unit: "bytes",
+        name: "anon",
+        unit: Some(Unit::Bytes),
         help: "Resident anonymous memory (RssAnon).",
         value: |line| of_sample(line, |sample| sample.anon_bytes),
     },
     Family {
-        name: "heaptrial_service_swap_bytes",
-        unit: "bytes",
+        name: "swap",
+        unit: Some(Unit::Bytes),
         help: "Anonymous memory in swap (VmSwap).",
         value: |line| of_sample(line, |sample| sample.swap_bytes),
     },
     Family {
-        name: "heaptrial_service_cgroup_current_bytes",
-        unit: "bytes",
+        name: "cgroup_current",
+        unit: Some(Unit::Bytes),
         help: "Memory of the control group.",
-        value: |line| line.sample.as_ref()?.cgroup_current_bytes.map(|bytes| bytes as f64),
+        value: |line| line.sample.as_ref()?.cgroup_current_bytes,
     },
     Family {
-        name: "heaptrial_service_threads",
-        unit: "",
+        name: "threads",
+        unit: None,
         help: "Threads.",
-        value: |line| of_sample(line, |sample| u64::from(sample.threads)),
+        value: |line| of_sample(line, |sample| sample.threads.into()),
     },
     Family {
-        name: "heaptrial_service_age_seconds",
-        unit: "seconds",
-        help: "Time since the start of the main process.",
-        value: |line| line.age_seconds,
-    },
-    Family {
-        name: "heaptrial_service_contaminated",
-        unit: "",
+        name: "contaminated",
+        unit: None,
         help: "1 where the process does not run its arm's treatment.",
-        value: |line| line.contaminated.map(|is| if is { 1.0 } else { 0.0 }),
+        value: |line| line.contaminated.map(u64::from),
     },
     Family {
-        name: "heaptrial_service_up",
-        unit: "",
+        name: "up",
+        unit: None,
         help: "1 where the service has a main process.",
-        value: |line| Some(if line.age_seconds.is_some() { 1.0 } else { 0.0 }),
+        value: |line| Some(line.age_seconds.is_some().into()),
     },
 ];
 
 /// The whole exposition.
-pub(super) fn render(snapshot: &Snapshot) -> String {
-    let mut out = String::with_capacity(1024 + snapshot.services.len() * 700);
-    let labels: Vec<String> = snapshot.services.iter().map(labels).collect();
-    for family in &FAMILIES {
-        describe(&mut out, family.name, "gauge", family.unit, family.help);
-        for (line, labels) in snapshot.services.iter().zip(&labels) {
-            if let Some(value) = (family.value)(line) {
-                let _ = writeln!(out, "{}{labels} {value}", family.name);
+pub(super) fn render(snapshot: Snapshot) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(snapshot));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for family in &FAMILIES {
+            self.of_services(&mut to, family.name, family.unit.as_ref(), family.help, family.value)?;
+        }
+        let seconds = Some(&Unit::Seconds);
+        self.of_services(&mut to, "age", seconds, "Time since the start of the main process.", |line| {
+            line.age_seconds
+        })?;
+        let mut agent = |name: &str, unit, help: &str, metric: &dyn EncodeMetric| {
+            let name = format!("heaptrial_agent_{name}");
+            metric.encode(to.encode_descriptor(&name, help, unit, metric.metric_type())?)
+        };
+        let cpu = ConstCounter::new(self.cpu_us as f64 / 1e6);
+        agent("cpu", seconds, "CPU time of the agent itself.", &cpu)?;
+        let rss = ConstGauge::new(self.rss_bytes);
+        agent("rss", Some(&Unit::Bytes), "Resident memory of the agent itself.", &rss)?;
+        agent("tick", seconds, "What the last tick took.", &ConstGauge::new(self.tick_seconds))?;
+        agent("ticks", None, "Ticks since the agent started.", &ConstCounter::new(self.ticks))?;
+        agent("lost_ticks", None, "Ticks that could not be written.", &ConstCounter::new(self.lost_ticks))?;
+        let taken = ConstGauge::new(self.taken_wall_us as f64 / 1e6);
+        agent("last_tick_timestamp", seconds, "When the last tick was.", &taken)?;
+        agent("trials", None, "Trials that run.", &ConstGauge::new(self.trials.len()))
+    }
+}
+
+impl Snapshot {
+    /// A gauge of each service that has a value.
+    fn of_services<V: EncodeGaugeValue>(
+        &self,
+        to: &mut DescriptorEncoder<'_>,
+        name: &str,
+        unit: Option<&Unit>,
+        help: &str,
+        value: impl Fn(&ServiceLine) -> Option<V>,
+    ) -> Result<(), fmt::Error> {
+        let name = format!("heaptrial_service_{name}");
+        let mut family = to.encode_descriptor(&name, help, unit, MetricType::Gauge)?;
+        for line in &self.services {
+            if let Some(value) = value(line) {
+                let labels = [("service", &*line.service), ("arm", &*line.arm), ("trial", &*line.trial)];
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
             }
         }
+        Ok(())
     }
-    let seconds = snapshot.cpu_us as f64 / 1e6;
-    let taken = snapshot.taken_wall_us as f64 / 1e6;
-    for (name, kind, unit, help, suffix, value) in [
-        (
-            "heaptrial_agent_cpu_seconds",
-            "counter",
-            "seconds",
-            "CPU time of the agent itself.",
-            "_total",
-            seconds,
-        ),
-        (
-            "heaptrial_agent_rss_bytes",
-            "gauge",
-            "bytes",
-            "Resident memory of the agent itself.",
-            "",
-            snapshot.rss_bytes as f64,
-        ),
-        (
-            "heaptrial_agent_tick_seconds",
-            "gauge",
-            "seconds",
-            "What the last tick took.",
-            "",
-            snapshot.tick_seconds,
-        ),
-        (
-            "heaptrial_agent_ticks",
-            "counter",
-            "",
-            "Ticks since the agent started.",
-            "_total",
-            snapshot.ticks as f64,
-        ),
-        (
-            "heaptrial_agent_lost_ticks",
-            "counter",
-            "",
-            "Ticks that could not be written.",
-            "_total",
-            snapshot.lost_ticks as f64,
-        ),
-        (
-            "heaptrial_agent_last_tick_timestamp_seconds",
-            "gauge",
-            "seconds",
-            "When the last tick was.",
-            "",
-            taken,
-        ),
-        ("heaptrial_agent_trials", "gauge", "", "Trials that run.", "", snapshot.trials.len() as f64),
-    ] {
-        describe(&mut out, name, kind, unit, help);
-        let _ = writeln!(out, "{name}{suffix} {value}");
-    }
-    out.push_str("# EOF\n");
-    out
-}
-
-fn describe(out: &mut String, name: &str, kind: &str, unit: &str, help: &str) {
-    let _ = writeln!(out, "# TYPE {name} {kind}");
-    if !unit.is_empty() {
-        let _ = writeln!(out, "# UNIT {name} {unit}");
-    }
-    let _ = writeln!(out, "# HELP {name} {help}");
-}
-
-fn labels(line: &ServiceLine) -> String {
-    format!(
-        "{{service=\"{}\",arm=\"{}\",trial=\"{}\"}}",
-        escaped(&line.service),
-        escaped(&line.arm),
-        escaped(&line.trial)
-    )
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -188,6 +150,6 @@ mod tests {
             lost_ticks: 0,
             taken_wall_us: 1_800_000_000_250_000,
         };
-        insta::assert_snapshot!(render(&snapshot));
+        insta::assert_snapshot!(render(snapshot).unwrap());
     }
 }

@@ -59,8 +59,11 @@ impl<'d> Constants<'d> {
                 let start = part[..at].iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
                 let text = std::str::from_utf8(&part[start..at]).ok()?;
                 let (version, since) = text.rsplit_once('-')?;
-                let numbers = version.split('.').all(|number| number.parse::<u32>().is_ok());
-                (numbers && version.contains('.') && since.parse::<u32>().is_ok()).then(|| version.to_owned())
+                // As C writes them: text that other constants happen to stand before has zeros or more in front.
+                let is_number =
+                    |text: &str| text.parse::<u32>().is_ok_and(|number| number.to_string() == text);
+                let numbers = version.split('.').all(is_number);
+                (numbers && version.contains('.') && is_number(since)).then(|| version.to_owned())
             })
         })
     }

@@ -1,6 +1,6 @@
 //! Why an allocator could not be obtained.
 
-use heaptrial_model::Version;
+use heaptrial_model::{Classified, ErrorClass, Version};
 
 use crate::cache::CacheError;
 use crate::elf::ElfError;
@@ -44,6 +44,24 @@ pub enum ObtainError {
         /// What the probe found.
         source: VerifyError,
     },
+}
+
+impl Classified for ObtainError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Resolve(error) => error.class(),
+            Self::Settings { .. } => ErrorClass::Refused,
+            // Where all that was there is something else, it was refused; what could not be had is a failure.
+            Self::NoSource { attempts, .. } => {
+                let refused = |why: &SourceError| {
+                    matches!(why, SourceError::Verify(_) | SourceError::Checksum { .. } | SourceError::Elf(_))
+                };
+                let all = !attempts.is_empty() && attempts.iter().all(|attempt| refused(&attempt.why));
+                if all { ErrorClass::Refused } else { ErrorClass::Failed }
+            }
+            Self::Cache(error) => error.class(),
+        }
+    }
 }
 
 /// Why one source did not give an allocator.

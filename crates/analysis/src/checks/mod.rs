@@ -2,6 +2,7 @@
 
 mod age;
 mod gaps;
+mod labels;
 mod ledger;
 mod presence;
 mod restarts;
@@ -24,6 +25,10 @@ pub(crate) fn run(
     ages: &Ages,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
+    if fleet.in_turn {
+        findings.extend(ledger::unpaired(fleet, services, members));
+        return findings;
+    }
     findings.extend(age::unknown(fleet, services, ages));
     findings.extend(age::unequal(fleet, services, members, ages));
     findings.extend(age::never_concurrent(fleet, services, members));
@@ -34,6 +39,7 @@ pub(crate) fn run(
     findings.extend(age::compared_young(fleet, services, members, ages));
     findings.extend(restarts::more_often(fleet, services, members));
     findings.extend(gaps::of_arms(fleet, members));
+    findings.extend(labels::told(fleet));
     findings.extend(few(fleet, services, members));
     findings.extend(ledger::not_proved(fleet, members));
     findings.extend(ledger::earlier_lives(fleet, members));

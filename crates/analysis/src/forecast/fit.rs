@@ -7,7 +7,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::{Forecast, ForecastError, Knot, Slope};
 use crate::age::{Ages, tolerance};
 use crate::fleet::{Fleet, FleetLife, FleetService, bytes};
-use crate::outcome::{DAY, Growth, ServiceResult, Settings};
+use crate::outcome::{DAY, Growth, ServiceResult, Settings, window_before};
 use crate::service::level_at;
 use crate::{growth, service};
 
@@ -81,7 +81,7 @@ fn of_arm_alone(fleet: &Fleet, arm: usize) -> Fleet {
 fn log_level(service: &FleetService, age: f64, window_seconds: f64) -> Option<f64> {
     let reached = |life: &&FleetLife| life.last_age().is_some_and(|last| last >= age - tolerance(life, age));
     let lives = service.lives.iter().rev().filter(reached);
-    lives.filter_map(|life| level_at(life, age, window_seconds)).map(f64::ln).next()
+    lives.filter_map(|life| level_at(life, window_before(age, window_seconds), age)).map(f64::ln).next()
 }
 
 /// Services that an age must have: half of them, at least 2.

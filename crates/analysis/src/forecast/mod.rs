@@ -1,5 +1,7 @@
 //! What one further service under an arm's treatment is expected to use at an age.
 
+use heaptrial_model::{Classified, ErrorClass};
+
 mod fit;
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::age::tolerance;
 use crate::fleet::FleetLife;
-use crate::outcome::{DAY, Estimate};
+use crate::outcome::{DAY, Estimate, window_before};
 use crate::service::level_at;
 
 /// Ages up to this many times the last observed one are told, by carrying growth on.
@@ -118,6 +120,12 @@ pub enum ForecastError {
     },
 }
 
+impl Classified for ForecastError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
+}
+
 impl Forecast {
     /// The arm.
     pub fn arm(&self) -> &str {
@@ -188,7 +196,11 @@ impl Forecast {
     /// its readings do not cover the window.
     pub fn level_of(&self, life: &FleetLife, age_seconds: f64) -> Option<f64> {
         let reached = life.last_age().is_some_and(|last| last >= age_seconds - tolerance(life, age_seconds));
-        if reached { level_at(life, age_seconds, self.window_seconds) } else { None }
+        if reached {
+            level_at(life, window_before(age_seconds, self.window_seconds), age_seconds)
+        } else {
+            None
+        }
     }
 
     /// What is expected at an age, in the parts that a test over several services needs.

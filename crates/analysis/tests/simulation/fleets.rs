@@ -67,6 +67,7 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
         limit: MemoryLimit::default(),
         randomised: true,
         identities_proved: false,
+        in_turn: false,
         rolled_up_seconds: 0.0,
         seed,
     };

@@ -46,6 +46,23 @@ pub fn verdict(analysis: &Analysis, arm: usize, word: &str) -> Option<f64> {
     yes(analysis.arms[arm].verdict.as_ref()?.as_str() == word)
 }
 
+/// Whether any service of an arm is told to bloat.
+pub fn any_bloats(analysis: &Analysis, arm: usize) -> Option<f64> {
+    yes(analysis.arms[arm].services.as_ref()?.bloating > 0)
+}
+
+/// Of the services with which something is wrong, the share that is told to bloat.
+pub fn leaks_named(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
+    let told: Vec<&str> = analysis
+        .arms
+        .iter()
+        .flat_map(|arm| &arm.services)
+        .flat_map(|services| services.bloating_services())
+        .map(|service| service.name.as_str())
+        .collect();
+    share(simulated.odd.iter().map(|index| told.contains(&simulated.fleet.services[*index].name.as_str())))
+}
+
 /// The findings of a kind.
 pub fn of_kind(analysis: &Analysis, kind: FindingKind) -> impl Iterator<Item = &Finding> {
     analysis.findings.iter().filter(move |finding| finding.kind == kind)

@@ -9,6 +9,7 @@ mod oddity;
 mod random;
 mod rate;
 mod scenario;
+pub mod trials;
 
 pub use fleets::{Simulated, simulate};
 pub use oddity::Oddity;

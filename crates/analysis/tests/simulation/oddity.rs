@@ -1,9 +1,11 @@
 //! What can be wrong with a fleet.
 
 use heaptrial_analysis::{Fleet, FleetEvent, FleetLife, FleetService};
-use heaptrial_model::LifeStart;
+use heaptrial_model::{KnownEvent, LifeStart};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
+
+use super::Course;
 
 const DAY: f64 = 86_400.0;
 
@@ -24,6 +26,8 @@ pub enum Oddity {
     AgeUnknown { services: usize },
     /// An event that changes the treatment of the arm, for which nothing was restarted.
     Spanned { day: f64 },
+    /// So many grow, beside what their arm does.
+    Leaks { services: usize, course: Course },
     /// Memory of the whole arm changes by a factor on a day.
     LevelChange { factor: f64, day: f64 },
 }
@@ -37,6 +41,7 @@ impl Oddity {
             | Self::Vanished { services, .. }
             | Self::Appeared { services, .. }
             | Self::LacksSamples { services, .. }
+            | Self::Leaks { services, .. }
             | Self::AgeUnknown { services } => *services,
             Self::Spanned { .. } | Self::LevelChange { .. } => usize::MAX,
         };
@@ -58,7 +63,7 @@ impl Oddity {
             let text = "experiment: another allocator".to_owned();
             fleet.events.push(FleetEvent {
                 service: None,
-                kind: "experiment".to_owned(),
+                kind: KnownEvent::Experiment.into(),
                 at: begin + day * DAY,
                 arm: Some(1),
                 changes_treatment: true,
@@ -80,6 +85,12 @@ impl Oddity {
                     life.readings.drain(..life.readings.len() / 10);
                     forget_start(life);
                 }),
+                Self::Leaks { course, .. } => {
+                    for reading in service.lives.iter_mut().flat_map(|life| &mut life.readings) {
+                        let days = f64::from(reading.age_seconds) / DAY;
+                        reading.kib = (f64::from(reading.kib) * course.log_at(days).exp()) as u32;
+                    }
+                }
                 Self::LevelChange { factor, day } => {
                     for life in &mut service.lives {
                         let from = begin + day * DAY - life.started_at;

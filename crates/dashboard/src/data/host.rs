@@ -49,7 +49,7 @@ impl Host {
     pub(crate) fn read(store: &Store, path: &Path, now_us: i64) -> Result<Self, DashboardError> {
         let records = store.trials()?;
         let trials = records.len();
-        let newest = records.iter().rev().find(|record| !record.plan.kind.starts_with("import_"));
+        let newest = records.iter().rev().find(|record| !record.plan.kind.is_import());
         let newest = newest.or(records.last());
         let facts = newest.map_or(Value::Null, |record| record.plan.host_facts.clone());
         let facts_of = newest.map(|record| (record.plan.started_wall_us, record.plan.name.clone()));

@@ -15,7 +15,7 @@ use crate::DashboardError;
 
 pub(crate) use host::{Host, Sampler};
 pub(crate) use overview::Overview;
-pub(crate) use service::{Life, Service};
+pub(crate) use service::{Life, LifeEnd, STARTS, Service};
 pub(crate) use trial::{Condition, Line, Stage, Trial};
 
 /// KiB of the file that SQLite keeps in memory.

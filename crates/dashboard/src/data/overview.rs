@@ -1,5 +1,6 @@
 //! What the database holds, and what happens now.
 
+use heaptrial_model::TrialKind;
 use heaptrial_store::{EventRecord, Store};
 
 use super::{Stage, Trial};
@@ -45,7 +46,7 @@ impl Overview {
             let silent = |trial: &&Trial| trial.stage == Stage::Silent && !trial.is_lab();
             present = self.trials.iter().find(silent).or(self.trials.first()).into_iter().collect();
         }
-        present.sort_by_key(|trial| trial.record.plan.kind == "host");
+        present.sort_by_key(|trial| trial.record.plan.kind == TrialKind::Host);
         present
     }
 

@@ -1,11 +1,14 @@
 //! One service: its ledger and its memory.
 
-use heaptrial_model::{LifeStart, Metric, Reading};
+use heaptrial_model::{LifeStart, Metric, Reading, TrialKind};
 use heaptrial_report::LifeSeries;
 use heaptrial_store::{EventRecord, LifeRecord, Readings, ServiceRecord, Store};
 
-use super::Trial;
+use super::{Stage, Trial};
 use crate::DashboardError;
+
+/// The attribute in which an import tells how it found the start of each life.
+pub(crate) const STARTS: &str = "starts";
 
 /// Lives whose readings are shown.
 const LIVES_DRAWN: usize = 40;
@@ -30,7 +33,24 @@ pub(crate) struct Service {
 #[derive(Debug)]
 pub(crate) struct Life {
     pub(crate) record: LifeRecord,
-    pub(crate) ended_wall_us: Option<i64>,
+    pub(crate) end: LifeEnd,
+    /// The last reading.
+    pub(crate) read_wall_us: Option<i64>,
+    /// How the start was found, where it is not read from the kernel.
+    pub(crate) start_told: Option<String>,
+}
+
+/// How far a life went. Who imports readings records no end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LifeEnd {
+    /// It ended then.
+    Ended(i64),
+    /// It ended between its last reading and then, when the next life of the service began.
+    BeforeNext(i64),
+    /// Nothing was read any more: the trial is over, or nobody samples it.
+    Unknown,
+    /// It lives.
+    Lives,
 }
 
 impl Service {
@@ -48,7 +68,7 @@ impl Service {
                 found.push((trial, services.swap_remove(index)));
             }
         }
-        found.sort_by_key(|(trial, _)| (trial.plan.kind == "host", trial.ended_wall_us.is_some()));
+        found.sort_by_key(|(trial, _)| (trial.plan.kind == TrialKind::Host, trial.ended_wall_us.is_some()));
         let chosen = match within {
             Some(id) => found.iter().position(|(trial, _)| trial.id == id),
             None => (!found.is_empty()).then_some(0),
@@ -58,8 +78,20 @@ impl Service {
         let also_in = found.into_iter().map(|(trial, _)| (trial.id, trial.plan.name)).collect();
         let trial = Trial::read(store, trial, now_us)?;
         let mut lives = Vec::new();
-        for life in store.lives(trial.record.id)?.into_iter().filter(|life| life.service_id == record.id) {
-            lives.push(Life { ended_wall_us: store.life_ended_wall_us(life.id)?, record: life });
+        let starts = record.attributes.as_ref().and_then(|attributes| attributes.get(STARTS)?.as_array());
+        let own = store.lives(trial.record.id)?.into_iter().filter(|life| life.service_id == record.id);
+        let own: Vec<LifeRecord> = own.collect();
+        for (index, life) in own.iter().enumerate() {
+            let (ended_wall_us, read_wall_us) = store.life_end(life.id)?;
+            let next = own.get(index + 1).map(|next| next.started_wall_us);
+            let end = match (ended_wall_us, next) {
+                (Some(ended), _) => LifeEnd::Ended(ended),
+                (None, Some(next)) => LifeEnd::BeforeNext(next),
+                (None, None) if trial.stage == Stage::Running && life.ending.is_none() => LifeEnd::Lives,
+                (None, None) => LifeEnd::Unknown,
+            };
+            let told = starts.and_then(|starts| starts.get(index)?.as_str()).map(str::to_owned);
+            lives.push(Life { record: life.clone(), end, read_wall_us, start_told: told });
         }
         let metric = trial.record.plan.metric;
         let readings = Readings::of_trial(store, trial.record.id, metric)?;
@@ -84,6 +116,22 @@ impl Service {
 }
 
 impl Life {
+    /// How old it became, or was when it was read last, in seconds.
+    pub(crate) fn age_seconds(&self, now_us: i64) -> f64 {
+        let until = match (self.end, self.read_wall_us) {
+            (LifeEnd::Ended(ended), _) => ended,
+            (LifeEnd::Lives, _) => now_us,
+            (LifeEnd::BeforeNext(_) | LifeEnd::Unknown, Some(read)) => read,
+            (LifeEnd::BeforeNext(_) | LifeEnd::Unknown, None) => self.record.started_wall_us,
+        };
+        (until - self.record.started_wall_us).max(0) as f64 / 1e6
+    }
+
+    /// Whether its age counts from the first reading, and it may be older.
+    pub(crate) fn may_be_older(&self) -> bool {
+        self.record.start == LifeStart::Unknown
+    }
+
     /// What ran, as far as it is known.
     pub(crate) fn label(&self) -> String {
         self.record

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use heaptrial_model::{Ending, Metric};
+use heaptrial_report::embedded::Looks;
 use heaptrial_store::{
     ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, TickRecord, TrialRecord,
 };
@@ -112,9 +113,10 @@ impl Trial {
         })
     }
 
-    /// Of each arm, whether it is the control.
-    pub(crate) fn controls(&self) -> Vec<bool> {
-        self.arms.iter().map(|record| record.arm.control).collect()
+    /// How the arms look.
+    pub(crate) fn looks(&self) -> Looks {
+        let ran = |arm| self.counted(arm).find_map(|line| line.identity.as_deref()?.split(' ').next());
+        Looks::of(self.arms.iter().enumerate().map(|(place, record)| (&record.arm, ran(place))))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -122,7 +124,12 @@ impl Trial {
     }
 
     pub(crate) fn is_lab(&self) -> bool {
-        self.record.plan.kind.starts_with("lab_")
+        self.record.plan.kind.is_lab()
+    }
+
+    /// Whether others measured it, and nothing of it ran here.
+    pub(crate) fn is_import(&self) -> bool {
+        self.record.plan.kind.is_import()
     }
 
     /// Whether figures that a look would tell may be shown: only of what has ended. A lab run that was killed has ended

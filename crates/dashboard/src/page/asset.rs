@@ -24,8 +24,7 @@ struct Asset {
 
 impl Asset {
     fn new(stem: &str, extension: &str, kind: &'static str, content: String) -> Self {
-        let digest = Sha256::digest(content.as_bytes());
-        let digest: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let digest = hex::encode(&Sha256::digest(content.as_bytes())[..6]);
         Self { file: format!("{stem}-{digest}.{extension}"), kind, content }
     }
 

@@ -1,5 +1,6 @@
 //! Lists of events.
 
+use heaptrial_model::KnownEvent;
 use heaptrial_report::embedded::printable;
 use heaptrial_store::EventRecord;
 use maud::{Markup, html};
@@ -13,16 +14,16 @@ const UNFOLDED: usize = 8;
 const SHOWN: usize = 200;
 
 /// Kinds after which somebody should look.
-const GRAVE: [&str; 9] = [
-    "arm_failed",
-    "clock_jump",
-    "contaminated",
-    "crash",
-    "gap",
-    "identity_change",
-    "oom_kill",
-    "reboot",
-    "restart_unplanned",
+const GRAVE: [KnownEvent; 9] = [
+    KnownEvent::ArmFailed,
+    KnownEvent::ClockJump,
+    KnownEvent::Contaminated,
+    KnownEvent::Crash,
+    KnownEvent::Gap,
+    KnownEvent::IdentityChange,
+    KnownEvent::OomKill,
+    KnownEvent::Reboot,
+    KnownEvent::RestartUnplanned,
 ];
 
 /// Events of trials, newest first; `naming` says whether the trial is told, too.
@@ -57,11 +58,12 @@ fn list(events: &[(&Trial, &EventRecord)], naming: bool, now_us: i64) -> Markup 
 fn line(trial: &Trial, event: &EventRecord, naming: bool, now_us: i64) -> Markup {
     let service = event.service_id.and_then(|id| trial.lines.iter().find(|line| line.service_id == id));
     let arm = event.arm_id.and_then(|id| trial.arms.iter().find(|arm| arm.id == id));
-    let class = if GRAVE.contains(&event.kind.as_str()) { "badge bad" } else { "badge" };
+    let grave = event.kind.known().is_some_and(|kind| GRAVE.contains(&kind));
+    let class = if grave { "badge bad" } else { "badge" };
     html! {
         span class="when" { (words::ago(event.wall_us, now_us)) } " "
         span class="what" {
-            span class=(class) { (printable(&event.kind).replace('_', " ")) } " "
+            span class=(class) { (printable(event.kind.as_str()).replace('_', " ")) } " "
             @if let Some(service) = service {
                 a href=(words::service_address(&service.name, trial.record.id)) { (words::name(&service.name)) } " "
             }

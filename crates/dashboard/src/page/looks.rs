@@ -97,7 +97,7 @@ pub(super) fn looks(trial: &Trial, now_us: i64) -> Markup {
 fn taken(trial: &Trial, look: &LookRecord, now_us: i64) -> Markup {
     let arms = arms(look);
     let decision = ["decision", "verdict"].iter().find_map(|name| look.outcome.get(name)?.as_str());
-    let controls = trial.controls();
+    let shown = trial.looks();
     let place = |name: &str| trial.arms.iter().position(|arm| printable(&arm.arm.name) == name);
     let caption = format!("look-{}", look.number);
     html! {
@@ -132,7 +132,7 @@ fn taken(trial: &Trial, look: &LookRecord, now_us: i64) -> Markup {
                             @for arm in &arms {
                                 tr {
                                     th scope="row" {
-                                        @if let Some(place) = place(&arm.name) { (heaptrial_report::embedded::swatch(&controls, place)) }
+                                        @if let Some(place) = place(&arm.name) { (heaptrial_report::embedded::swatch(&shown, place)) }
                                         (words::name(&arm.name))
                                     }
                                     td class="figure" { (ratio(arm.ratio)) }

@@ -9,6 +9,7 @@ mod overview;
 mod problem;
 mod service;
 mod services;
+mod settings;
 mod trial;
 mod words;
 

@@ -58,7 +58,9 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
     let contaminated = count(&|line| line.is_contaminated());
     let stale = count(&|line| line.stale);
     let memory: u64 = lines.iter().filter_map(|line| line.memory_bytes).sum();
+    let imported = !present.is_empty() && present.iter().all(|trial| trial.is_import());
     let (class, word) = match (running > 0, silent) {
+        _ if imported => ("tile", "none"),
         (true, _) => ("tile good", "alive"),
         (false, true) => ("tile bad", "silent"),
         (false, false) => ("tile", "at rest"),
@@ -70,6 +72,7 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
                 dd { (word) }
                 dd class="note" {
                     @match last {
+                        Some(last) if imported => { "imported; last reading " (words::read(last, now_us, Stage::Ended)) }
                         Some(last) => { "last tick " (words::ago(last, now_us)) }
                         None => "no tick yet",
                     }
@@ -130,7 +133,7 @@ fn trial_row(trial: &Trial, now_us: i64) -> Markup {
         tr role="row" data-key=(id) {
             th scope="row" role="rowheader" class="plain" {
                 a href=(words::trial_address(id, trial.name())) { (words::name(trial.name())) }
-                span class="sub" { (words::kind(&trial.record)) }
+                span class="sub" { (trial.record.plan.kind.describe()) }
             }
             td role="cell" { (words::state(trial)) }
             td role="cell" class="long" title=(arms.join(", ")) {
@@ -151,6 +154,7 @@ fn length(trial: &Trial, now_us: i64) -> String {
     let seconds = |us: i64| words::rough(us as f64 / 1e6);
     match (trial.record.ended_wall_us, plan.planned_us) {
         (Some(end), _) => format!("for {}", seconds(end - plan.started_wall_us)),
+        (None, planned) if trial.stage == Stage::Ended => format!("for {}", seconds(planned)),
         (None, planned) if planned > 0 && !trial.is_lab() => {
             format!("{} of {}", seconds(now_us - plan.started_wall_us), seconds(planned))
         }

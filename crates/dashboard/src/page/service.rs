@@ -1,12 +1,11 @@
 //! A service: its ledger, its memory, what happened to it.
 
-use heaptrial_model::{Identity, units};
+use heaptrial_model::Identity;
 use heaptrial_report::embedded::{self, printable, swatch};
 use maud::{Markup, html};
-use serde_json::Value;
 
-use super::{events, services, trial as trial_page, words};
-use crate::data::{Life, Service};
+use super::{events, services, settings, trial as trial_page, words};
+use crate::data::{Life, LifeEnd, Service, Stage};
 
 /// Lives that are shown at once.
 const LIVES: usize = 60;
@@ -16,6 +15,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
     let line = trial.lines.iter().find(|line| line.service_id == record.id);
     let place = line.map_or(0, |line| line.arm);
     let arm = trial.arms.get(place);
+    let newest = service.lives.first();
     let recorded: Vec<_> = service.events.iter().map(|event| (trial, event)).collect();
     html! {
         div class="heading" {
@@ -23,7 +23,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
             h1 { (words::name(&record.name)) }
             p class="meta" {
                 @if let Some(arm) = arm {
-                    span class="arm" { (swatch(&trial.controls(), place)) (words::name(&arm.arm.name)) }
+                    span class="arm" { (swatch(&trial.looks(), place)) (words::name(&arm.arm.name)) }
                     " " span { (trial_page::treatment(&arm.arm.treatment)) }
                 }
                 @if let Some(line) = line { " " (services::state(line, now_us)) }
@@ -34,12 +34,18 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
                 div class="tile" {
                     dt { "Memory" }
                     dd { (words::memory(line.memory_bytes)) }
-                    dd class="note" { @match line.read_wall_us { Some(read) => { "read " (words::ago(read, now_us)) } None => "never read" } }
+                    dd class="note" { @match line.read_wall_us { Some(read) => { "read " (words::read(read, now_us, trial.stage)) } None => "never read" } }
                 }
                 div class="tile" {
                     dt { "Age" }
-                    dd { (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough)) }
-                    dd class="note" { (lives_noted(service.lives.len())) }
+                    dd {
+                        @if line.age_seconds.is_some() && newest.is_some_and(Life::may_be_older) { "≥ " }
+                        (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough))
+                    }
+                    dd class="note" {
+                        @if trial.stage != Stage::Running && line.age_seconds.is_some() { "at its last reading, " }
+                        (lives_noted(service.lives.len()))
+                    }
                 }
                 div class=(if line.is_contaminated() { "tile bad" } else { "tile" }) {
                     dt { "Runs" }
@@ -50,7 +56,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
         }
         section id="memory" {
             h2 { "Memory" }
-            @match embedded::lives(&service.series, service.metric, &trial.controls(), place) {
+            @match embedded::lives(&service.series, service.metric, &trial.looks(), place) {
                 Some(figure) => div data-whole="" { (figure) },
                 None => p { "Nothing was read yet." },
             }
@@ -60,7 +66,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
             h2 { "Events" }
             (events::events(&recorded, false, now_us))
         }
-        (settings(service))
+        (settings::settings(service))
         @if !service.also_in.is_empty() {
             section id="elsewhere" {
                 h2 { "In other trials" }
@@ -120,24 +126,30 @@ fn ledger(service: &Service, now_us: i64) -> Markup {
 
 fn life_row(life: &Life, now_us: i64) -> Markup {
     let record = &life.record;
-    let lived = |end: i64| words::rough((end - record.started_wall_us).max(0) as f64 / 1e6);
     html! {
         tr data-key=(record.id) {
             th scope="row" class="plain" {
                 (words::date(record.started_wall_us))
                 @if let Some(note) = life.start_note() { span class="sub" { (note) } }
+                @if let Some(told) = life.start_told.as_ref().filter(|_| !life.may_be_older()) { span class="sub" { (printable(told)) } }
             }
             td class="long" {
-                @match (&record.ending, life.ended_wall_us) {
-                    (Some(ending), end) => {
-                        @if let Some(end) = end { (words::date(end)) }
-                        span class="sub" { (ending) }
-                    }
-                    (None, Some(end)) => (words::date(end)),
-                    (None, None) => "–",
+                @match life.end {
+                    LifeEnd::Ended(end) => (words::date(end)),
+                    LifeEnd::BeforeNext(next) => { "restarted, " (words::date(next)) },
+                    LifeEnd::Unknown => "not known",
+                    LifeEnd::Lives => "–",
+                }
+                @if let Some(ending) = &record.ending { span class="sub" { (ending) } }
+                @if let (LifeEnd::BeforeNext(_) | LifeEnd::Unknown, Some(read)) = (life.end, life.read_wall_us) {
+                    span class="sub" { "last read " (words::date(read)) }
                 }
             }
-            td class="figure" { (lived(life.ended_wall_us.unwrap_or(now_us))) }
+            td class="figure" {
+                @if life.may_be_older() { "≥ " }
+                (words::rough(life.age_seconds(now_us)))
+                @if matches!(life.end, LifeEnd::BeforeNext(_) | LifeEnd::Unknown) { span class="sub" { "when last read" } }
+            }
             td { (printable(&life.label())) @if let Some(identity) = &record.identity { span class="sub" { (identity.linkage.as_str()) } } }
             td class="long" {
                 @match (&record.contamination, &record.identity) {
@@ -168,33 +180,5 @@ fn evidence(identity: &Identity) -> Markup {
                 div { dt { (printable(name)) } dd { code { (printable(value)) } } }
             }
         }
-    }
-}
-
-/// What else is known of it.
-fn settings(service: &Service) -> Markup {
-    let attributes = service.record.attributes.as_ref().and_then(Value::as_object);
-    html! {
-        section id="settings" {
-            h2 { "Settings" }
-            dl {
-                div { dt { "Block" } dd { (service.record.block) } }
-                div { dt { "Order of starting" } dd { (units::count(u64::from(service.record.position) + 1)) } }
-                div { dt { "Metric" } dd { (service.metric.describe()) } }
-                @if let Some(attributes) = attributes {
-                    @for (name, value) in attributes.iter().take(60) {
-                        div { dt { (printable(name).replace('_', " ")) } dd { (told(value)) } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn told(value: &Value) -> String {
-    match value {
-        Value::String(text) => printable(text),
-        Value::Null => "–".to_owned(),
-        other => printable(&other.to_string()),
     }
 }

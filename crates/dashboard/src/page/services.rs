@@ -83,7 +83,7 @@ pub(super) fn services(
                     @for (trial, arm) in arms.iter().filter(|_| arms.len() > 1) {
                         @let name = &trial.arms[*arm].arm.name;
                         a class="chip" href=(with(&|choice| choice.only_arm(name))) aria-current=[(choice.arm.as_deref() == Some(name)).then_some("true")] {
-                            (swatch(&trial.controls(), *arm)) (printable(name))
+                            (swatch(&trial.looks(), *arm)) (printable(name))
                         } " "
                     }
                 }
@@ -157,7 +157,7 @@ fn body_row(row: &Row<'_>, now_us: i64) -> Markup {
             th scope="row" role="rowheader" class="plain" {
                 a href=(words::service_address(&line.name, trial.record.id)) { (words::name(&line.name)) }
             }
-            td role="cell" class="arm" { (swatch(&trial.controls(), line.arm)) (words::name(arm)) }
+            td role="cell" class="arm" { (swatch(&trial.looks(), line.arm)) (words::name(arm)) }
             td role="cell" class="identity" { (line.identity.as_deref().map_or_else(|| "–".to_owned(), printable)) }
             td role="cell" class="figure memory" { (words::memory(line.memory_bytes)) }
             td role="cell" class="figure age" { (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough)) }

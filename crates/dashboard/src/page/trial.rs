@@ -1,8 +1,7 @@
 //! A trial: while it runs what was read, and after its end its report.
 
-use heaptrial_model::{Treatment, units};
+use heaptrial_model::{Treatment, TrialKind, units};
 use heaptrial_report::embedded::{printable, swatch};
-use heaptrial_stats::median;
 use maud::{Markup, PreEscaped, html};
 
 use super::services::{self, Choice};
@@ -14,15 +13,17 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, choice: &Choice,
     let concluded = trial.may_conclude();
     let address = words::trial_address(trial.record.id, trial.name());
     let recorded: Vec<_> = trial.events.iter().map(|event| (trial, event)).collect();
+    let (first, last) =
+        if trial.is_import() { ("first reading", "last reading") } else { ("started", "ended") };
     html! {
         div class="heading" {
             h1 { (words::name(trial.name())) }
             p class="meta" {
-                span { (words::kind(&trial.record)) }
+                span { (trial.record.plan.kind.describe()) }
                 " " (words::state(trial))
-                " " span { "started " (words::date_and_ago(trial.record.plan.started_wall_us, now_us)) }
+                " " span { (first) " " (words::date_and_ago(trial.record.plan.started_wall_us, now_us)) }
                 @if let Some(end) = trial.record.ended_wall_us {
-                    " " span { "ended " (words::date_and_ago(end, now_us)) }
+                    " " span { (last) " " (words::date_and_ago(end, now_us)) }
                 }
             }
             nav aria-label="On this page" class="sections" {
@@ -72,7 +73,7 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, choice: &Choice,
 
 /// Whether looks are, or were, to be expected.
 fn has_looks(trial: &Trial) -> bool {
-    let open = trial.record.plan.kind == "field" && !trial.may_conclude();
+    let open = trial.record.plan.kind == TrialKind::Field && !trial.may_conclude();
     open || !trial.looks.is_empty()
 }
 
@@ -100,7 +101,7 @@ fn progress(trial: &Trial, now_us: i64) -> Markup {
 fn arms(trial: &Trial) -> Markup {
     let last = trial.looks.last();
     let told = last.map(looks::arms).unwrap_or_default();
-    let controls = trial.controls();
+    let shown = trial.looks();
     html! {
         section id="arms" {
             h2 { "Arms" }
@@ -127,7 +128,7 @@ fn arms(trial: &Trial) -> Markup {
                             @let all = trial.lines.iter().filter(|line| line.arm == place).count();
                             @let contaminated = trial.lines.iter().filter(|line| line.arm == place && line.is_contaminated()).count();
                             tr class=[record.arm.control.then_some("control-row")] data-key=(record.id) {
-                                th scope="row" { (swatch(&controls, place)) (words::name(&record.arm.name)) @if record.arm.control { span class="sub" { "control" } } }
+                                th scope="row" { (swatch(&shown, place)) (words::name(&record.arm.name)) @if record.arm.control { span class="sub" { "control" } } }
                                 td class="figure" { b { (words::memory(middle(&counted))) } }
                                 td class="figure" { (range(&counted)) }
                                 td class="figure" { (counted.len()) @if counted.len() < all { " of " (all) } }
@@ -164,7 +165,7 @@ pub(super) fn treatment(treatment: &Treatment) -> String {
 fn middle(lines: &[&Line]) -> Option<u64> {
     let bytes: Vec<f64> =
         lines.iter().filter_map(|line| line.memory_bytes).map(|bytes| bytes as f64).collect();
-    median(&bytes).map(|bytes| bytes as u64)
+    heaptrial_judgement::middle(&bytes).map(|bytes| bytes as u64)
 }
 
 fn range(lines: &[&Line]) -> String {

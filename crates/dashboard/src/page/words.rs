@@ -2,7 +2,6 @@
 
 use heaptrial_model::units;
 use heaptrial_report::embedded::printable;
-use heaptrial_store::TrialRecord;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -60,6 +59,14 @@ fn timestamp(wall_us: i64) -> Timestamp {
     Timestamp::from_millisecond(wall_us.div_euclid(1000)).unwrap_or_default()
 }
 
+/// When something was read: how long ago while it matters, and the date of what is over.
+pub(super) fn read(wall_us: i64, now_us: i64, stage: Stage) -> Markup {
+    match stage {
+        Stage::Ended => html! { time datetime=(rfc3339(wall_us)) { (date(wall_us)) } },
+        Stage::Running | Stage::Silent => ago(wall_us, now_us),
+    }
+}
+
 /// How long ago, with the time itself beside it.
 pub(super) fn ago(wall_us: i64, now_us: i64) -> Markup {
     let seconds = (now_us - wall_us) as f64 / 1e6;
@@ -87,21 +94,10 @@ pub(super) fn date_and_ago(wall_us: i64, now_us: i64) -> Markup {
     html! { time datetime=(rfc3339(wall_us)) { (date(wall_us)) } " (" (distance(seconds)) ")" }
 }
 
-pub(super) fn kind(record: &TrialRecord) -> &str {
-    match record.plan.kind.as_str() {
-        "lab_command" => "lab run of a command",
-        "lab_tor" => "lab run of Tor relays",
-        "import_torutils" => "imported from torutils files",
-        "field" => "trial on this fleet",
-        "host" => "sampling of this host",
-        "watch" => "watch after a migration",
-        other => other,
-    }
-}
-
 /// What a trial is doing, as a badge.
 pub(super) fn state(trial: &Trial) -> Markup {
     let (class, text) = match (trial.stage, trial.record.outcome.as_deref()) {
+        _ if trial.is_import() => ("badge", "imported"),
         (Stage::Running, _) => ("badge running", "running"),
         (Stage::Silent, _) if trial.is_lab() => ("badge bad", "ended without a word"),
         (Stage::Silent, _) => ("badge bad", "running, but not read"),

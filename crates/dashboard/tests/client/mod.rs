@@ -81,7 +81,7 @@ impl Server {
     pub fn listen(&self) -> Events {
         let mut stream = self.connect();
         write!(stream, "GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).unwrap();
-        let mut events = Events { lines: BufReader::new(stream) };
+        let mut events = Events { lines: BufReader::new(stream), last_chunk: false };
         let head = events.line();
         assert!(head.contains("200"), "{head}");
         events
@@ -108,6 +108,7 @@ impl Drop for Server {
 /// A stream of events.
 pub struct Events {
     lines: BufReader<TcpStream>,
+    last_chunk: bool,
 }
 
 impl Events {
@@ -117,11 +118,17 @@ impl Events {
         line
     }
 
+    /// Whether its end was told.
+    pub fn ended_in_order(&self) -> bool {
+        self.last_chunk
+    }
+
     /// The data of the next event; `None` where the stream ends.
     pub fn next(&mut self) -> Option<String> {
         loop {
             let line = self.line();
-            if line.is_empty() || line == "0\r\n" {
+            self.last_chunk = line == "0\r\n";
+            if line.is_empty() || self.last_chunk {
                 return None;
             }
             if let Some(data) = line.strip_prefix("data: ") {

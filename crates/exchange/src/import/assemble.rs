@@ -1,17 +1,19 @@
 //! The trial as it will be stored, from what the files tell and what is stored already.
 
-use heaptrial_model::{LifeStart, Metric};
+use heaptrial_model::{About, LifeStart, Metric, TrialKind};
 use heaptrial_store::{AggregateRow, ImportedEvent, ImportedLife, ImportedService, ImportedTrial, NewTrial};
 use serde_json::{Value, json};
 
 use super::files::Files;
 use super::hidden::{note_events, note_hidden_restarts};
+use super::identity::Rule;
+use super::labels::{KEPT_APART, KeptApart, RELABELLED, Relabelled};
 use super::lists::{ListsFrom, Wanted};
 use super::membership::{arms_of, members, only_grouped};
-use super::merge::{MergedService, merge};
+use super::merge::{Merged, MergedService, merge};
 use super::stored::{differs, join_aggregates, join_sources};
 use super::summary::{ArmSummary, ImportSummary, TimezoneSource, some_of};
-use super::{KIND, TorUtilsImport, event};
+use super::{TorUtilsImport, event};
 use crate::ImportError;
 use crate::lives::{self, StartEvent};
 use crate::problem::Problems;
@@ -36,8 +38,11 @@ pub(super) fn assemble(
     let relays = files.config.as_ref().map_or(&[][..], |(_, relays)| relays);
     let duplicates_in_files = files.measurements.duplicates;
     let measured: Vec<String> =
-        files.measurements.services.iter().map(|service| service.name.clone()).collect();
-    let mut services = merge(files.measurements.services, stored, relays, problems)?;
+        files.measurements.services.iter().map(|service| service.nickname.clone()).collect();
+    let keep_apart = request.keep_apart || stored.is_some_and(keeps_apart);
+    let rule = Rule { keep_apart, by_group: wanted.from == ListsFrom::Column };
+    let Merged { mut services, relabelled, kept_apart } =
+        merge(files.measurements.services, stored, relays, rule, problems)?;
     let mut lists_from = wanted.from.as_str().to_owned();
     if wanted.from == ListsFrom::Nothing {
         match stored {
@@ -46,8 +51,13 @@ pub(super) fn assemble(
                 lists_from = stored_lists_from(stored).to_owned();
                 notes.push("no lists of services were given: the arms stay as they were".to_owned());
             }
-            _ => notes.push("no lists of services were given: all services are in one arm, `all`".to_owned()),
+            _ => {
+                wanted.settle(&services, relays, request.control.as_deref())?;
+                notes.push("no lists of services were given: all services are in one arm, `all`".to_owned());
+            }
         }
+    } else {
+        wanted.settle(&services, relays, request.control.as_deref())?;
     }
     let members = members(&wanted, &mut services, &mut notes);
     let (mut services, lists, ungrouped) = only_grouped(services, members, &wanted, &mut notes);
@@ -72,10 +82,14 @@ pub(super) fn assemble(
             }
         }
     }
+    events.extend(relabelled.iter().map(Relabelled::event));
+    events.extend(kept_apart.iter().map(KeptApart::event));
     events.sort_by(|a, b| {
         (a.wall_us, &a.kind, &a.text, a.arm, a.service).cmp(&(b.wall_us, &b.kind, &b.text, b.arm, b.service))
     });
     note_events(&events, &mut notes);
+    let told = events.iter().filter(|event| event.kind == RELABELLED || event.kind == KEPT_APART);
+    notes.extend(told.map(|event| event.text.clone()));
 
     let new_samples = services.iter().map(|service| service.new_samples).sum();
     let duplicates: u64 = services.iter().map(|service| service.duplicates).sum();
@@ -153,14 +167,27 @@ pub(super) fn assemble(
         timezone: files.timezone.to_string(),
         local_times: files.local_times,
         timezone_source: files.timezone_source,
+        relabelled,
+        kept_apart,
         problems: Problems::default(),
         notes,
     };
-    let parameters = json!({
+    let mut parameters = json!({
         "lists_from": lists_from,
         "timezone": files.timezone.to_string(),
         "timezone_source": files.timezone_source,
     });
+    let about = request
+        .about
+        .clone()
+        .or_else(|| stored.map(|stored| About::of_parameters(&stored.plan.parameters)))
+        .filter(|about| !about.is_empty());
+    if let Some(about) = about {
+        parameters["about"] = json!(about);
+    }
+    if keep_apart {
+        parameters["labels_kept_apart"] = json!(true);
+    }
     let host_facts = files.host.map(|host| host.to_json());
     let trial = ImportedTrial {
         plan: plan(name, &imported, &aggregates, parameters, host_facts, stored, request),
@@ -172,6 +199,10 @@ pub(super) fn assemble(
     };
     let changed = stored.is_none_or(|stored| differs(&trial, stored));
     Ok(Assembled { trial, summary, changed })
+}
+
+fn keeps_apart(stored: &ImportedTrial) -> bool {
+    stored.plan.parameters.get("labels_kept_apart").and_then(Value::as_bool).unwrap_or(false)
 }
 
 fn stored_lists_from(stored: &ImportedTrial) -> &str {
@@ -214,7 +245,7 @@ fn plan(
     let last = times().max().unwrap_or(first);
     NewTrial {
         name: name.to_owned(),
-        kind: KIND.to_owned(),
+        kind: TrialKind::ImportTorutils,
         // A host of its own: it is not the one that this runs on.
         boot_id: format!("import:{name}"),
         host_facts: host_facts

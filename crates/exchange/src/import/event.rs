@@ -1,25 +1,23 @@
 //! Operators' events, attributed to arms.
 
+use heaptrial_model::{EventKind, KnownEvent};
 use heaptrial_store::{ImportedEvent, ImportedList, ImportedService};
 
+use super::labels::{KEPT_APART, RELABELLED};
 use super::lists::WantedList;
 use super::merge::MergedService;
 use crate::lives::{StartEvent, Weight};
 use crate::torutils::OperatorEvent;
 
-/// The kind of an event whose group is no arm, so that it is about nobody: it must not be taken for one about all.
-const UNATTRIBUTED: &str = "unattributed";
-
 /// The events of the files: one per arm that it is about, one without an arm if it is about all or about none.
 pub(super) fn attribute(events: &[OperatorEvent], lists: &[WantedList]) -> Vec<ImportedEvent> {
     let mut attributed = Vec::new();
     for event in events {
-        let mut add = |arm: Option<usize>, kind: &str, text: String| {
-            let kind = kind.to_owned();
+        let mut add = |arm: Option<usize>, kind: EventKind, text: String| {
             attributed.push(ImportedEvent { wall_us: event.wall_us, service: None, arm, kind, text });
         };
         if event.is_about_all() {
-            add(None, &event.kind, event.text.clone());
+            add(None, event.kind.clone(), event.text.clone());
             continue;
         }
         let arms: Vec<usize> = lists
@@ -29,10 +27,15 @@ pub(super) fn attribute(events: &[OperatorEvent], lists: &[WantedList]) -> Vec<I
             .map(|(index, _)| index)
             .collect();
         if arms.is_empty() {
-            add(None, UNATTRIBUTED, format!("{} of `{}`: {}", event.kind, event.group, event.text));
+            // About nobody: it must not be taken for one about all.
+            add(
+                None,
+                KnownEvent::Unattributed.into(),
+                format!("{} of `{}`: {}", event.kind, event.group, event.text),
+            );
         }
         for arm in arms {
-            add(Some(arm), &event.kind, event.text.clone());
+            add(Some(arm), event.kind.clone(), event.text.clone());
         }
     }
     attributed
@@ -57,7 +60,7 @@ pub(super) fn of_groups(services: &[MergedService]) -> Vec<ImportedEvent> {
                     wall_us: *since,
                     service: Some(index),
                     arm: None,
-                    kind: "migration".to_owned(),
+                    kind: KnownEvent::Migration.into(),
                     text,
                 });
             }
@@ -73,12 +76,14 @@ pub(super) fn carried_over(
     services: &[MergedService],
     lists: &[WantedList],
 ) -> Vec<ImportedEvent> {
-    let carried = events.iter().filter_map(|event| {
+    // What is told of labels is found anew.
+    let kept = events.iter().filter(|event| event.kind != RELABELLED && event.kind != KEPT_APART);
+    let carried = kept.filter_map(|event| {
         let service = match event.service {
             None => None,
             Some(index) => {
                 let name = &stored.0.get(index)?.name;
-                Some(services.iter().position(|service| service.name == *name)?)
+                Some(services.iter().position(|service| service.stored_names.contains(name))?)
             }
         };
         let arm = match event.arm {
@@ -95,7 +100,7 @@ pub(super) fn carried_over(
 
 /// Whether it is about nobody.
 pub(super) fn is_unattributed(event: &ImportedEvent) -> bool {
-    event.kind == UNATTRIBUTED
+    event.kind == KnownEvent::Unattributed
 }
 
 /// The events that may tell starts of a service in these arms.

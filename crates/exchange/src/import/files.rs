@@ -166,7 +166,7 @@ fn drop_future(
         let before = service.samples.len();
         service.samples.retain(|sample| sample.wall_us <= latest);
         for _ in service.samples.len()..before {
-            let place = Place { file, line: 0, column: None, value: service.name.as_bytes() };
+            let place = Place { file, line: 0, column: None, value: service.nickname.as_bytes() };
             problems.report(place, ProblemKind::MalformedRow, "a reading of a time to come")?;
         }
     }

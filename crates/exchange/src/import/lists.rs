@@ -6,11 +6,12 @@ use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 use heaptrial_store::{ImportedService, ImportedTrial};
 use serde_json::Value;
 
+use super::check_name;
 use super::files::Files;
-use super::{TorUtilsImport, check_name};
+use super::merge::MergedService;
 use crate::ImportError;
 use crate::claimed;
-use crate::torutils::RelayConfig;
+use crate::torutils::{GroupFile, RelayConfig};
 
 /// The arm of services that nothing puts into an arm.
 const EVERYTHING: &str = "all";
@@ -46,6 +47,12 @@ pub(super) struct Member {
     pub fingerprint: Option<String>,
 }
 
+impl Member {
+    fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), fingerprint: None }
+    }
+}
+
 /// An arm and its members as named.
 #[derive(Debug, Clone)]
 pub(super) struct WantedList {
@@ -64,9 +71,8 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Lists of files come before the configuration, that before the column of the measurements.
-    pub fn of(files: &Files, request: &TorUtilsImport) -> Result<Self, ImportError> {
-        let relays = files.config.as_ref().map_or(&[][..], |(_, relays)| relays);
-        let (mut lists, from) = if !files.groups.is_empty() {
+    pub fn of(files: &Files) -> Result<Self, ImportError> {
+        let (lists, from) = if !files.groups.is_empty() {
             (of_files(files), ListsFrom::Files)
         } else if let Some(lists) = of_config(files) {
             (lists, ListsFrom::Config)
@@ -82,17 +88,36 @@ impl Wanted {
                 return Err(ImportError::DuplicateList(list.arm.name.clone()));
             }
         }
-        let names: Vec<String> = lists.iter().map(|list| list.arm.name.clone()).collect();
-        for list in &mut lists {
+        Ok(Self { lists, from })
+    }
+
+    /// Says who is in which arm, now that it is known what is one service, and chooses the control.
+    pub fn settle(
+        &mut self,
+        services: &[MergedService],
+        relays: &[RelayConfig],
+        control: Option<&str>,
+    ) -> Result<(), ImportError> {
+        match self.from {
+            ListsFrom::Files | ListsFrom::Config => {}
+            ListsFrom::Column => {
+                let source = self.lists.first().map(|list| list.source.clone()).unwrap_or_default();
+                self.lists = by_group(services, &source);
+            }
+            ListsFrom::Nothing => {
+                let members = services.iter().map(|service| Member::named(&service.name)).collect();
+                self.lists = vec![list(EVERYTHING.to_owned(), String::new(), members)];
+            }
+        }
+        let names: Vec<String> = self.lists.iter().map(|list| list.arm.name.clone()).collect();
+        for list in &mut self.lists {
             let name = &list.arm.name;
             let of = name.strip_suffix("_historical").or_else(|| name.strip_suffix("-historical"));
             list.earlier_list_of = of.and_then(|of| names.iter().position(|name| name == of));
             let configured: Vec<&RelayConfig> = relays.iter().filter(|relay| list.names(relay)).collect();
             list.arm.treatment = claimed::treatment(name, &configured);
         }
-        let mut wanted = Self { lists, from };
-        wanted.choose_control(request.control.as_deref(), relays)?;
-        Ok(wanted)
+        self.choose_control(control, relays)
     }
 
     /// The arms of the stored trial, for an import that names none.
@@ -107,7 +132,7 @@ impl Wanted {
                     .members
                     .iter()
                     .filter_map(|index| stored.services.get(*index))
-                    .map(|service| Member { name: service.name.clone(), fingerprint: None })
+                    .map(|service| Member::named(&service.name))
                     .collect(),
                 source: list.source.clone(),
             })
@@ -126,7 +151,19 @@ impl Wanted {
             // Nothing is asked for.
             ListsFrom::Nothing => return None,
             // A longer file may name new relays, and new groups.
-            ListsFrom::Column if matches!(stored_from, "column" | "nothing") => return None,
+            ListsFrom::Column if stored_from == "column" => return None,
+            // Groups that are told at last must be told of all.
+            ListsFrom::Column if stored_from == "nothing" => {
+                let named: HashSet<&str> = self
+                    .lists
+                    .iter()
+                    .flat_map(|list| &list.members)
+                    .map(|member| member.name.as_str())
+                    .collect();
+                let left =
+                    stored.services.iter().filter(|service| !named.contains(nickname(service))).count();
+                return (left > 0).then(|| format!("{left} services there are in no group here"));
+            }
             _ => {}
         }
         if self.lists.len() != stored.lists.len() {
@@ -215,13 +252,8 @@ fn list(name: String, source: String, members: Vec<Member>) -> WantedList {
 }
 
 fn of_files(files: &Files) -> Vec<WantedList> {
-    let member = |name: &String| Member { name: name.clone(), fingerprint: None };
-    let lists = files.groups.iter();
-    lists
-        .map(|(name, file, group)| {
-            list(name.clone(), file.clone(), group.members.iter().map(member).collect())
-        })
-        .collect()
+    let members = |group: &GroupFile| group.members.iter().map(|name| Member::named(name)).collect();
+    files.groups.iter().map(|(name, file, group)| list(name.clone(), file.clone(), members(group))).collect()
 }
 
 fn of_config(files: &Files) -> Option<Vec<WantedList>> {
@@ -241,22 +273,39 @@ fn of_config(files: &Files) -> Option<Vec<WantedList>> {
 
 fn of_column(files: &Files) -> Option<Vec<WantedList>> {
     let memory = files.sources.first().map_or("", |source| &source.file);
-    let mut lists: Vec<WantedList> = Vec::new();
-    for service in &files.measurements.services {
-        let last = service.groups.iter().rev().find(|(_, group)| !group.is_empty());
-        let Some((_, group)) = last else { continue };
-        let name = crate::problem::escape(group.as_bytes());
-        let member = Member { name: service.name.clone(), fingerprint: None };
-        match lists.iter_mut().find(|list| list.arm.name == name) {
-            Some(list) => list.members.push(member),
-            None => lists.push(list(name, format!("{memory}, column `group`"), vec![member])),
-        }
-    }
-    lists.sort_by(|a, b| a.arm.name.cmp(&b.arm.name));
+    let source = format!("{memory}, column `group`");
+    let services = files.measurements.services.iter();
+    let lists = in_groups(
+        services.map(|service| {
+            let group =
+                service.groups.iter().map(|(_, group)| group.as_str()).rfind(|group| !group.is_empty());
+            (service.nickname.as_str(), group)
+        }),
+        &source,
+    );
     (!lists.is_empty()).then_some(lists)
 }
 
+fn by_group(services: &[MergedService], source: &str) -> Vec<WantedList> {
+    in_groups(services.iter().map(|service| (service.name.as_str(), service.group())), source)
+}
+
+/// A list for each group, in order of their names.
+fn in_groups<'a>(members: impl Iterator<Item = (&'a str, Option<&'a str>)>, source: &str) -> Vec<WantedList> {
+    let mut lists: Vec<WantedList> = Vec::new();
+    for (member, group) in members {
+        let Some(group) = group else { continue };
+        let name = crate::problem::escape(group.as_bytes());
+        let member = Member::named(member);
+        match lists.iter_mut().find(|list| list.arm.name == name) {
+            Some(list) => list.members.push(member),
+            None => lists.push(list(name, source.to_owned(), vec![member])),
+        }
+    }
+    lists.sort_by(|a, b| a.arm.name.cmp(&b.arm.name));
+    lists
+}
+
 fn everything(files: &Files) -> Vec<Member> {
-    let services = files.measurements.services.iter();
-    services.map(|service| Member { name: service.name.clone(), fingerprint: None }).collect()
+    files.measurements.services.iter().map(|service| Member::named(&service.nickname)).collect()
 }

@@ -2,22 +2,40 @@
 
 use std::collections::HashMap;
 
-use heaptrial_store::{ImportedSample, ImportedService, ImportedTrial};
+use heaptrial_store::{ImportedSample, ImportedTrial};
 use serde_json::{Map, Value, json};
 
-use super::lists::{Member, nickname};
+use super::identity::{self, Rule};
+use super::labels::{self, KeptApart, Relabelled};
+use super::lists::Member;
+use super::names;
+use super::piece::{self, LABELS, Label, Piece};
 use crate::ImportError;
 use crate::measured::MeasuredService;
-use crate::problem::{Place, ProblemKind, Problems};
+use crate::problem::Problems;
 use crate::torutils::RelayConfig;
+
+/// All services, and what was decided about the labels of their servers.
+pub(super) struct Merged {
+    pub services: Vec<MergedService>,
+    pub relabelled: Vec<Relabelled>,
+    pub kept_apart: Vec<KeptApart>,
+}
 
 /// A service with all of its readings.
 #[derive(Debug, Default)]
 pub(super) struct MergedService {
     pub name: String,
     pub nickname: String,
+    /// The last label of its server.
     pub server: String,
+    /// The labels in order of time; empty where there is one only.
+    pub labels: Vec<Label>,
     pub fingerprint: String,
+    /// Names that it has in the database.
+    pub stored_names: Vec<String>,
+    /// Where it is named first in the files.
+    pub first_row: (String, u64),
     /// What is configured for it, as a JSON object.
     pub config: Option<Value>,
     pub samples: Vec<ImportedSample>,
@@ -33,7 +51,66 @@ impl MergedService {
             Some(fingerprint) => self.fingerprint.is_empty() || self.fingerprint == *fingerprint,
             None => true,
         };
-        self.name == member.name || (self.nickname == member.name && fingerprints_agree)
+        self.name == member.name
+            || self.stored_names.contains(&member.name)
+            || (self.nickname == member.name && fingerprints_agree)
+    }
+
+    /// The group that its rows name last.
+    pub fn group(&self) -> Option<&str> {
+        self.groups.iter().map(|(_, group)| group.as_str()).rfind(|group| !group.is_empty())
+    }
+
+    /// A service from its pieces. Of readings at one time, which do not differ, the first is kept.
+    fn of(pieces: &[Piece]) -> Self {
+        let [first, ..] = pieces else { return Self::default() };
+        let text = |of: fn(&Piece) -> &String| {
+            pieces.iter().map(of).find(|text| !text.is_empty()).cloned().unwrap_or_default()
+        };
+        let mut readings: Vec<(ImportedSample, &str)> = Vec::new();
+        for piece in pieces {
+            readings.extend(piece.samples.iter().map(|sample| (*sample, piece.server.as_str())));
+        }
+        // Stable: the first piece stays first.
+        readings.sort_by_key(|(sample, _)| sample.wall_us);
+        let all = readings.len();
+        readings.dedup_by_key(|(sample, _)| sample.wall_us);
+        let mut groups: Vec<(i64, String)> = pieces.iter().flat_map(|piece| piece.groups.clone()).collect();
+        groups.sort_by_key(|(since, _)| *since);
+        groups.dedup_by(|later, earlier| later.1 == earlier.1);
+        let stored: usize = pieces.iter().map(|piece| piece.stored_samples).sum();
+        let mut labels: Vec<Label> = Vec::new();
+        for (sample, server) in &readings {
+            match labels.last_mut() {
+                Some(label) if label.server == *server => label.last_us = sample.wall_us,
+                _ => labels.push(Label {
+                    server: (*server).to_owned(),
+                    first_us: sample.wall_us,
+                    last_us: sample.wall_us,
+                }),
+            }
+        }
+        let last = labels.iter().rfind(|label| !label.server.is_empty());
+        Self {
+            name: String::new(),
+            nickname: first.nickname.clone(),
+            server: last.map_or_else(|| text(|piece| &piece.server), |label| label.server.clone()),
+            fingerprint: text(|piece| &piece.fingerprint),
+            stored_names: pieces.iter().flat_map(|piece| piece.stored_names.clone()).collect(),
+            first_row: pieces
+                .iter()
+                .map(|piece| &piece.first_row)
+                .find(|row| row.1 > 0)
+                .cloned()
+                .unwrap_or_default(),
+            config: pieces.iter().find_map(|piece| piece.config.clone()),
+            new_samples: readings.len().saturating_sub(stored) as u64,
+            duplicates: pieces.iter().map(|piece| piece.duplicates).sum::<u64>()
+                + (all - readings.len()) as u64,
+            samples: readings.into_iter().map(|(sample, _)| sample).collect(),
+            labels: if labels.len() > 1 { labels } else { Vec::new() },
+            groups,
+        }
     }
 
     /// What the database keeps beside its name. `starts` tells of each life how its start was found.
@@ -45,6 +122,9 @@ impl MergedService {
                 attributes.insert(name.to_owned(), json!(text));
             }
         }
+        if !self.labels.is_empty() {
+            attributes.insert(LABELS.to_owned(), json!(self.labels));
+        }
         if let Some(config) = &self.config {
             attributes.insert("config".to_owned(), config.clone());
         }
@@ -55,36 +135,33 @@ impl MergedService {
     }
 }
 
-/// Joins what the files tell with what is stored: the services of the files first, then those that are only stored.
+/// Joins what the files tell with what is stored, and finds out which of it is one service.
 pub(super) fn merge(
     measured: Vec<MeasuredService>,
     stored: Option<&ImportedTrial>,
     relays: &[RelayConfig],
+    rule: Rule,
     problems: &mut Problems,
-) -> Result<Vec<MergedService>, ImportError> {
-    let mut by_nickname: HashMap<&str, Vec<&ImportedService>> = HashMap::new();
-    for service in stored.iter().flat_map(|trial| &trial.services) {
-        by_nickname.entry(nickname(service)).or_default().push(service);
+) -> Result<Merged, ImportError> {
+    let pieces = piece::pieces(measured, stored, problems)?;
+    let (members, apart) = identity::services(&pieces, rule);
+    let kept_apart = labels::apart(&pieces, &apart);
+    let mut pieces: Vec<Option<Piece>> = pieces.into_iter().map(Some).collect();
+    let mut services = Vec::with_capacity(members.len());
+    let mut parts: Vec<Vec<Piece>> = Vec::with_capacity(members.len());
+    for members in members {
+        let own: Vec<Piece> = members.into_iter().filter_map(|index| pieces[index].take()).collect();
+        services.push(MergedService::of(&own));
+        parts.push(own);
     }
-    let mut merged = Vec::with_capacity(measured.len());
-    for service in measured {
-        let known =
-            by_nickname.get_mut(service.nickname.as_str()).and_then(|known| take_same(known, &service));
-        merged.push(join(service, known, problems)?);
-    }
-    for service in stored.iter().flat_map(|trial| &trial.services) {
-        let unclaimed = by_nickname
-            .get(nickname(service))
-            .is_some_and(|left| left.iter().any(|other| std::ptr::eq(*other, service)));
-        if unclaimed {
-            merged.push(join(only_stored(service), Some(service), problems)?);
-        }
-    }
+    names::name(&mut services, problems)?;
+    let changes = services.iter().zip(&parts).filter(|(_, own)| own.len() > 1);
+    let changes = changes.flat_map(|(service, own)| labels::changes(&service.name, own)).collect();
     let mut configured: HashMap<&str, Vec<&RelayConfig>> = HashMap::new();
     for relay in relays {
         configured.entry(relay.nickname.as_str()).or_default().push(relay);
     }
-    for service in &mut merged {
+    for service in &mut services {
         let relay = configured.get(service.nickname.as_str()).and_then(|relays| {
             let same =
                 |relay: &&&RelayConfig| relay.fingerprint.as_deref() == Some(service.fingerprint.as_str());
@@ -94,83 +171,5 @@ pub(super) fn merge(
             service.config = Some(json!(relay.values));
         }
     }
-    Ok(merged)
-}
-
-fn attribute<'a>(service: &'a ImportedService, name: &str) -> &'a str {
-    service.attributes.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Takes the stored service that a measured one is, out of those of its nickname.
-fn take_same<'a>(
-    known: &mut Vec<&'a ImportedService>,
-    service: &MeasuredService,
-) -> Option<&'a ImportedService> {
-    let agree = |a: &str, b: &str| a.is_empty() || b.is_empty() || a == b;
-    let same = |other: &&ImportedService| {
-        agree(attribute(other, "server"), &service.server)
-            && agree(attribute(other, "fingerprint"), &service.fingerprint)
-    };
-    let by_name = known.iter().position(|other| same(other) && other.name == service.name);
-    let index = by_name.or_else(|| known.iter().position(same))?;
-    Some(known.remove(index))
-}
-
-fn only_stored(service: &ImportedService) -> MeasuredService {
-    MeasuredService {
-        name: service.name.clone(),
-        nickname: nickname(service).to_owned(),
-        server: attribute(service, "server").to_owned(),
-        fingerprint: attribute(service, "fingerprint").to_owned(),
-        ..MeasuredService::default()
-    }
-}
-
-fn join(
-    service: MeasuredService,
-    known: Option<&ImportedService>,
-    problems: &mut Problems,
-) -> Result<MergedService, ImportError> {
-    let mut merged = MergedService {
-        name: service.name,
-        nickname: service.nickname,
-        server: service.server,
-        fingerprint: service.fingerprint,
-        config: known.and_then(|known| known.attributes.get("config").cloned()),
-        groups: service.groups,
-        ..MergedService::default()
-    };
-    let Some(known) = known else {
-        merged.new_samples = service.samples.len() as u64;
-        merged.samples = service.samples;
-        return Ok(merged);
-    };
-    for (text, name) in [(&mut merged.server, "server"), (&mut merged.fingerprint, "fingerprint")] {
-        if text.is_empty() {
-            attribute(known, name).clone_into(text);
-        }
-    }
-    let stored = known.lives.iter().flat_map(|life| &life.samples).copied();
-    let mut stored: Vec<ImportedSample> = stored.collect();
-    stored.sort_by_key(|sample| sample.wall_us);
-    let mut before = stored.into_iter().peekable();
-    for sample in service.samples {
-        while let Some(earlier) = before.next_if(|earlier| earlier.wall_us < sample.wall_us) {
-            merged.samples.push(earlier);
-        }
-        match before.peek() {
-            Some(same) if *same == sample => merged.duplicates += 1,
-            Some(other) if other.wall_us == sample.wall_us => {
-                let what = "the database has another reading of this service at this time; that one was kept";
-                let place = Place { value: merged.name.as_bytes(), ..Place::of_file("database") };
-                problems.report(place, ProblemKind::ConflictingReading, what)?;
-            }
-            _ => {
-                merged.samples.push(sample);
-                merged.new_samples += 1;
-            }
-        }
-    }
-    merged.samples.extend(before);
-    Ok(merged)
+    Ok(Merged { services, relabelled: labels::together(changes), kept_apart })
 }

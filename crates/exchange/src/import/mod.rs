@@ -4,17 +4,24 @@ mod assemble;
 mod event;
 mod files;
 mod hidden;
+mod identity;
+mod labels;
 mod lists;
 mod membership;
 mod merge;
+mod names;
+mod piece;
 mod stored;
 mod summary;
 
 use std::path::PathBuf;
 
+use heaptrial_model::About;
+use heaptrial_model::TrialKind;
 use heaptrial_store::{ImportedTrial, Store};
 use jiff::civil::Date;
 
+pub use labels::{KeptApart, Relabelled};
 pub use summary::{ArmSummary, ImportSummary, TimezoneSource};
 
 use crate::ImportError;
@@ -22,9 +29,6 @@ use crate::problem::Problems;
 use crate::torutils::Timezone;
 use assemble::Assembled;
 use files::Files;
-
-/// The kind of the trials made here, as `trial.kind` of the database has it.
-pub const KIND: &str = "import_torutils";
 
 /// What to import, and how.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +54,11 @@ pub struct TorUtilsImport {
     pub first_day: Option<Date>,
     /// Whether the first malformed row or conflicting reading is an error.
     pub strict: bool,
+    /// Whether services under different labels of their server are never taken as one. A trial that was imported so
+    /// stays so.
+    pub keep_apart: bool,
+    /// What the trial is about; `None` leaves what is stored.
+    pub about: Option<About>,
     /// The trial's name; `None` takes the stem of the first memory file.
     pub name: Option<String>,
     /// The name of the control arm; `None` takes the first whose name contains `glibc`, else `control`, else the first.
@@ -67,7 +76,7 @@ pub struct TorUtilsImport {
 pub fn import_torutils(store: &mut Store, request: &TorUtilsImport) -> Result<ImportSummary, ImportError> {
     let mut problems = Problems::new(request.strict);
     let files = Files::read(request, &mut problems)?;
-    let wanted = lists::Wanted::of(&files, request)?;
+    let wanted = lists::Wanted::of(&files)?;
     let (name, stored, renamed) = place(store, &files, &wanted, request)?;
     if let Some((_, trial)) = stored.as_ref().filter(|_| files.local_times > 0) {
         let before = trial.plan.parameters.get("timezone").and_then(serde_json::Value::as_str);
@@ -113,12 +122,12 @@ fn place(
         None => files.default_name(),
     };
     check_name(&base)?;
-    let taken: Vec<(String, String)> =
+    let taken: Vec<(String, TrialKind)> =
         store.trials()?.into_iter().map(|trial| (trial.plan.name, trial.plan.kind)).collect();
     for number in 1u32.. {
         let name = if number == 1 { base.clone() } else { format!("{base}-{number}") };
         let renamed = (number > 1).then(|| base.clone());
-        let of_other_kind = taken.iter().any(|(other, kind)| *other == name && kind != KIND);
+        let of_other_kind = taken.iter().any(|(other, kind)| *other == name && !kind.is_import());
         let stored = if of_other_kind { None } else { store.read_imported(&name)? };
         let difference = match &stored {
             _ if of_other_kind => "it was not imported from these scripts".to_owned(),

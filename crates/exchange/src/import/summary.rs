@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::labels::{KeptApart, Relabelled};
 use crate::problem::Problems;
 
 /// Where the timezone of times without an offset came from.
@@ -68,6 +69,10 @@ pub struct ImportSummary {
     pub local_times: u64,
     /// Where it came from.
     pub timezone_source: TimezoneSource,
+    /// Services under several labels of a server that were taken as one.
+    pub relabelled: Vec<Relabelled>,
+    /// Services under several labels that look like one, and count apart.
+    pub kept_apart: Vec<KeptApart>,
     /// What was wrong with parts of the files.
     pub problems: Problems,
     /// What was decided or left out, in sentences.

@@ -1,6 +1,7 @@
 //! `events.csv`: what the operators did, when, and to which group.
 
 use csv::ByteRecord;
+use heaptrial_model::EventKind;
 
 use super::table::Table;
 use super::time::Clock;
@@ -16,8 +17,8 @@ const LONGEST_TEXT: usize = 1_000;
 pub struct OperatorEvent {
     /// Microseconds since 1970.
     pub wall_us: i64,
-    /// Kind, such as `restart`.
-    pub kind: String,
+    /// What was done.
+    pub kind: EventKind,
     /// In words.
     pub text: String,
     /// The group as written; `all` and nothing mean everything.
@@ -51,7 +52,7 @@ pub(crate) fn read(
         }
         events.push(OperatorEvent {
             wall_us,
-            kind: text(kind),
+            kind: EventKind::from(text(kind).as_str()),
             text: description.map(text).unwrap_or_default(),
             group: group.map(text).unwrap_or_default(),
         });

@@ -99,7 +99,12 @@ pub(crate) struct Moment {
     pub wall_us: i64,
     /// What had to be decided, told once for a time that is repeated.
     pub note: Option<&'static str>,
+    /// The second occurrence of a local time of which the first was taken.
+    pub later_us: Option<i64>,
 }
+
+/// Rows of one collection may be out of order by less than this, in microseconds.
+const JITTER_US: i64 = 5 * 60_000_000;
 
 /// Reads times in a timezone. Rows of one collection repeat their time, so the last one is kept.
 #[derive(Debug)]
@@ -107,6 +112,9 @@ pub(crate) struct Clock<'a> {
     timezone: &'a Timezone,
     last_text: Vec<u8>,
     last_wall_us: i64,
+    last_later_us: Option<i64>,
+    /// How far the last time is after the one before.
+    pub step_us: i64,
     /// Times that were read without an offset.
     pub local: u64,
     /// Offsets in seconds of times that had one.
@@ -115,19 +123,35 @@ pub(crate) struct Clock<'a> {
 
 impl<'a> Clock<'a> {
     pub fn new(timezone: &'a Timezone) -> Self {
-        Self { timezone, last_text: Vec::new(), last_wall_us: 0, local: 0, offsets: BTreeSet::new() }
+        Self {
+            timezone,
+            last_text: Vec::new(),
+            last_wall_us: 0,
+            last_later_us: None,
+            step_us: 0,
+            local: 0,
+            offsets: BTreeSet::new(),
+        }
     }
 
     /// Reads one time.
     pub fn read(&mut self, text: &[u8]) -> Option<Moment> {
         if text == self.last_text && !text.is_empty() {
-            return Some(Moment { wall_us: self.last_wall_us, note: None });
+            return Some(Moment { wall_us: self.last_wall_us, note: None, later_us: self.last_later_us });
         }
         let moment = self.read_anew(text.trim_ascii())?;
         self.last_text.clear();
         self.last_text.extend_from_slice(text);
+        self.step_us = moment.wall_us - self.last_wall_us;
         self.last_wall_us = moment.wall_us;
+        self.last_later_us = moment.later_us;
         Some(moment)
+    }
+
+    /// The last time was the second occurrence; so is it in the rows that repeat it.
+    pub fn take_later(&mut self, later_us: i64) {
+        self.last_wall_us = later_us;
+        self.last_later_us = None;
     }
 
     /// Reads a date and a time of day from two columns.
@@ -161,7 +185,7 @@ impl<'a> Clock<'a> {
     fn with_offset(&mut self, civil: DateTime, seconds: i32) -> Option<Moment> {
         let timestamp = Offset::from_seconds(seconds).ok()?.to_timestamp(civil).ok()?;
         self.offsets.insert(seconds);
-        Some(Moment { wall_us: timestamp.as_microsecond(), note: None })
+        Some(Moment { wall_us: timestamp.as_microsecond(), note: None, later_us: None })
     }
 
     fn local_time(&mut self, civil: DateTime) -> Option<Moment> {
@@ -175,13 +199,19 @@ impl<'a> Clock<'a> {
                 "this local time occurred twice when the clocks were put back; read by the order of the rows",
             ),
         };
-        let mut timestamp = ambiguous.compatible().ok()?;
-        // Rows are in order of time: one that would step back is of the second occurrence.
-        if note.is_some() && timestamp.as_microsecond() < self.last_wall_us {
-            timestamp = ambiguous.later().ok()?;
-        }
+        let first = ambiguous.compatible().ok()?.as_microsecond();
+        let twice = matches!(ambiguous.offset(), AmbiguousOffset::Fold { .. });
+        let later = if twice { Some(ambiguous.later().ok()?.as_microsecond()) } else { None };
         self.local += 1;
-        Some(Moment { wall_us: timestamp.as_microsecond(), note })
+        // Rows are in order of time: one that would step back is of the second occurrence. A last row from long after
+        // is of another service, in a file that has one service after the other.
+        let before = self.last_wall_us;
+        Some(match later {
+            Some(later) if first + JITTER_US < before && before <= later + JITTER_US => {
+                Moment { wall_us: later, note, later_us: None }
+            }
+            later_us => Moment { wall_us: first, note, later_us },
+        })
     }
 
     /// Whatever else RFC 9557 and ISO 8601 allow.
@@ -191,7 +221,7 @@ impl<'a> Clock<'a> {
         }
         let text = std::str::from_utf8(text).ok()?;
         if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
-            return Some(Moment { wall_us: timestamp.as_microsecond(), note: None });
+            return Some(Moment { wall_us: timestamp.as_microsecond(), note: None, later_us: None });
         }
         self.local_time(text.parse().ok()?)
     }

@@ -55,6 +55,17 @@ impl TimeColumns {
         clock: &mut Clock<'_>,
         problems: &mut Problems,
     ) -> Result<Option<i64>, ImportError> {
+        Ok(self.read_twice(table, record, clock, problems)?.map(|(wall_us, _)| wall_us))
+    }
+
+    /// The same, and the second occurrence of a local time of which the first was taken.
+    fn read_twice(
+        self,
+        table: &mut Table<'_>,
+        record: &ByteRecord,
+        clock: &mut Clock<'_>,
+        problems: &mut Problems,
+    ) -> Result<Option<(i64, Option<i64>)>, ImportError> {
         let (column, moment) = match self {
             Self::One(column) => (column, clock.read(&record[column])),
             Self::Two(date, time) => (date, clock.read_parts(&record[date], &record[time])),
@@ -66,8 +77,21 @@ impl TimeColumns {
         if let Some(note) = moment.note {
             problems.report(table.place(record, column), ProblemKind::Note, note)?;
         }
-        Ok(Some(moment.wall_us))
+        Ok(Some((moment.wall_us, moment.later_us)))
     }
+}
+
+/// Whether a local time that occurred twice is meant the second time: the service was read at the first one already,
+/// and readings are otherwise further apart than that, as those of the service are, or as the rows before it are.
+fn is_second_time(
+    last: Option<(ImportedSample, Option<i64>)>,
+    step_us: i64,
+    sample: ImportedSample,
+    later_us: i64,
+) -> bool {
+    let Some((last, own_step_us)) = last else { return false };
+    let (distance, usual) = (sample.wall_us - last.wall_us, own_step_us.unwrap_or(step_us));
+    sample != last && distance >= 0 && 2 * distance < usual && later_us - last.wall_us <= 2 * usual
 }
 
 /// Whether a header is of this format.
@@ -96,7 +120,8 @@ pub(super) fn read(
     };
     let mut record = ByteRecord::new();
     while table.next(&mut record, problems)? {
-        match columns.kind.map_or(&b"relay"[..], |column| &record[column]) {
+        let kind = columns.kind.map_or(&b"relay"[..], |column| record[column].trim_ascii());
+        match kind.to_ascii_lowercase().as_slice() {
             b"relay" => relay(table, &record, &columns, clock, gatherer, problems)?,
             b"aggregate" => aggregate(table, &record, &columns, clock, gatherer, problems)?,
             _ => {
@@ -116,7 +141,9 @@ fn relay(
     gatherer: &mut Gatherer,
     problems: &mut Problems,
 ) -> Result<(), ImportError> {
-    let Some(wall_us) = columns.time.read(table, record, clock, problems)? else { return Ok(()) };
+    let Some((wall_us, later_us)) = columns.time.read_twice(table, record, clock, problems)? else {
+        return Ok(());
+    };
     let rss_bytes = match kib(&record[columns.rss]) {
         Ok(Some(bytes)) if bytes > 0 => bytes,
         Ok(Some(_)) => return table.skip(record, columns.rss, "0 KiB: there was no process", problems),
@@ -173,11 +200,14 @@ fn relay(
             return table.skip(record, column.unwrap_or_default(), what, problems);
         }
     };
-    if let Some(column) = columns.group {
-        gatherer.group(series, wall_us, record[column].trim_ascii());
+    let mut sample = ImportedSample { wall_us, rss_bytes, vsize_bytes: optional[0], hwm_bytes: optional[1] };
+    if let Some(later_us) =
+        later_us.filter(|later_us| is_second_time(gatherer.last(series), clock.step_us, sample, *later_us))
+    {
+        clock.take_later(later_us);
+        sample.wall_us = later_us;
     }
-    let sample = ImportedSample { wall_us, rss_bytes, vsize_bytes: optional[0], hwm_bytes: optional[1] };
-    gatherer.push(series, sample, table.line(record));
+    gatherer.push(series, sample, table.line(record), field(columns.group));
     Ok(())
 }
 

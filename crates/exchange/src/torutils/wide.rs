@@ -73,10 +73,7 @@ pub(super) fn read(
                 }
             };
             let sample = ImportedSample { wall_us: *wall_us, rss_bytes, vsize_bytes: None, hwm_bytes: None };
-            gatherer.push(series, sample, line);
-            if let Some(group) = group {
-                gatherer.group(series, *wall_us, record[group].trim_ascii());
-            }
+            gatherer.push(series, sample, line, group.map_or(b"", |group| &record[group]));
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use heaptrial_agent::{Agent, AgentError, Config, MetricsAddress, unit_file};
+use heaptrial_agent::{Agent, Config, MetricsAddress, unit_file};
 use heaptrial_model::HumanDuration;
 
 use crate::exit::Failure;
@@ -61,7 +61,7 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
         let writer = on_signal.try_clone().map_err(Failure::failed)?;
         signal_hook::low_level::pipe::register(signal, writer).map_err(Failure::failed)?;
     }
-    Agent::new(config).and_then(|agent| agent.run(stop.as_fd())).map_err(failure_of)?;
+    Agent::new(config).and_then(|agent| agent.run(stop.as_fd()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,11 +74,4 @@ fn print_unit(program: &Path) -> Result<ExitCode, Failure> {
     })?;
     print!("{text}");
     Ok(ExitCode::SUCCESS)
-}
-
-fn failure_of(error: AgentError) -> Failure {
-    match error {
-        AgentError::Running { .. } | AgentError::Systemd(_) => Failure::refused(error),
-        _ => Failure::failed(error),
-    }
 }

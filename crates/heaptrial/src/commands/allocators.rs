@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use heaptrial_allocator::{
-    Cache, Catalog, Family, Identity, MITIGATIONS, Mitigation, MitigationState, ObtainError, ObtainOptions,
-    Obtained, Obtainer, Release, ResolveError, Resolved, SourceError, SourceKind, identify,
+    Cache, Catalog, Family, Identity, MITIGATIONS, Mitigation, MitigationState, ObtainOptions, Obtained,
+    Obtainer, Release, ResolveError, Resolved, SourceKind, identify,
 };
 use heaptrial_host::{HostRoot, Process};
-use heaptrial_model::AllocatorSpec;
-use miette::{IntoDiagnostic as _, Result};
+use heaptrial_model::{AllocatorSpec, ErrorClass};
 use serde_json::{Value, json};
 
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::output::{print, print_json, table};
 
@@ -84,12 +84,8 @@ enum SourceName {
     Git,
 }
 
-const FAILED: u8 = 1;
-const USAGE: u8 = 2;
-const REFUSED: u8 = 3;
-
 /// Runs one of the commands.
-pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<ExitCode> {
+pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<ExitCode, Failure> {
     match command {
         AllocatorsCommand::List { family: None } => list(options),
         AllocatorsCommand::List { family: Some(name) } => list_family(&name, options),
@@ -101,7 +97,7 @@ pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<ExitCo
     }
 }
 
-fn list(options: &GlobalOptions) -> Result<ExitCode> {
+fn list(options: &GlobalOptions) -> Result<ExitCode, Failure> {
     let families: Vec<_> = Catalog::builtin().families().filter(|family| !family.identify_only).collect();
     if options.json {
         let families: Vec<Value> = families.iter().map(|family| family_json(family)).collect();
@@ -129,11 +125,8 @@ fn list(options: &GlobalOptions) -> Result<ExitCode> {
     print(&text)
 }
 
-fn list_family(name: &str, options: &GlobalOptions) -> Result<ExitCode> {
-    let family = match Catalog::builtin().resolve_local(&AllocatorSpec::family(name)) {
-        Ok(resolved) => resolved.family,
-        Err(error) => return Ok(refuse(&error, USAGE)),
-    };
+fn list_family(name: &str, options: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let family = Catalog::builtin().resolve_local(&AllocatorSpec::family(name))?.family;
     if options.json {
         return print_json(json!({ "families": [family_json(&family)] }));
     }
@@ -223,12 +216,12 @@ impl SourceOptions {
 
     /// An obtainer with these sources, or of the library or source folder `from`, whose progress goes
     /// to standard error.
-    pub fn obtainer(&self, from: Option<&Path>) -> Result<Obtainer> {
-        Ok(Obtainer::new(Cache::of_user().into_diagnostic()?, self.obtain_options(from)?))
+    pub fn obtainer(&self, from: Option<&Path>) -> Result<Obtainer, Failure> {
+        Ok(Obtainer::new(Cache::of_user()?, self.obtain_options(from)?))
     }
 
-    fn obtain_options(&self, from: Option<&Path>) -> Result<ObtainOptions> {
-        let mut options = ObtainOptions::new(std::env::current_exe().into_diagnostic()?);
+    fn obtain_options(&self, from: Option<&Path>) -> Result<ObtainOptions, Failure> {
+        let mut options = ObtainOptions::new(std::env::current_exe().map_err(Failure::failed)?);
         options.offline = self.offline;
         options.mirror = self.mirror.clone();
         options.from = from.map(Path::to_owned);
@@ -263,42 +256,17 @@ fn resolve(get: &GetOptions) -> Result<Resolved, ResolveError> {
     }
 }
 
-fn obtain(get: &GetOptions, options: &GlobalOptions, verify: bool) -> Result<ExitCode> {
-    let resolved = match resolve(get) {
-        Ok(resolved) => resolved,
-        Err(error) => return Ok(refuse(&error, USAGE)),
-    };
+fn obtain(get: &GetOptions, options: &GlobalOptions, verify: bool) -> Result<ExitCode, Failure> {
+    let resolved = resolve(get)?;
     let obtainer = get.sources.obtainer(get.from.as_deref())?;
-    let mut obtained = match obtainer.obtain(&resolved) {
-        Ok(obtained) => obtained,
-        Err(error) => return Ok(refuse(&error, obtain_error_code(&error))),
-    };
+    let mut obtained = obtainer.obtain(&resolved)?;
     if verify {
-        match obtainer.verify(&resolved, &obtained) {
-            Ok(verification) => obtained.verification = verification,
-            Err(error) => return Ok(refuse(&error, REFUSED)),
-        }
+        obtained.verification = obtainer.verify(&resolved, &obtained)?;
     }
     if options.json {
         return print_json(obtained_json(&obtained));
     }
     print(&obtained_text(&resolved, &obtained, verify))
-}
-
-/// Where all that was there is something else, it was refused; what could not be had is a failure.
-pub fn obtain_error_code(error: &ObtainError) -> u8 {
-    match error {
-        ObtainError::Resolve(_) => USAGE,
-        ObtainError::Settings { .. } => REFUSED,
-        ObtainError::NoSource { attempts, .. } => {
-            let refused = |why: &SourceError| {
-                matches!(why, SourceError::Verify(_) | SourceError::Checksum { .. } | SourceError::Elf(_))
-            };
-            let all = !attempts.is_empty() && attempts.iter().all(|attempt| refused(&attempt.why));
-            if all { REFUSED } else { FAILED }
-        }
-        ObtainError::Cache(_) => FAILED,
-    }
 }
 
 fn obtained_json(obtained: &Obtained) -> Value {
@@ -345,11 +313,11 @@ fn obtained_text(resolved: &Resolved, obtained: &Obtained, verify: bool) -> Stri
     table(&rows)
 }
 
-fn identify_all(pids: &[i32], options: &GlobalOptions) -> Result<ExitCode> {
+fn identify_all(pids: &[i32], options: &GlobalOptions) -> Result<ExitCode, Failure> {
     let root = HostRoot::default();
     let results: Vec<_> = pids.iter().map(|pid| (*pid, identify(&Process::new(&root, *pid)))).collect();
     let failed = results.iter().any(|(_, result)| result.is_err());
-    let code = ExitCode::from(if failed { FAILED } else { 0 });
+    let code = if failed { code(ErrorClass::Failed) } else { ExitCode::SUCCESS };
     if options.json {
         let processes: Vec<Value> = results
             .iter()
@@ -393,7 +361,7 @@ fn identity_text(pid: i32, identity: &Identity) -> String {
     table(&rows) + "\n"
 }
 
-fn mitigations(options: &GlobalOptions) -> Result<ExitCode> {
+fn mitigations(options: &GlobalOptions) -> Result<ExitCode, Failure> {
     let builds: Vec<_> = Catalog::builtin()
         .families()
         .filter(|family| !family.identify_only)
@@ -441,13 +409,6 @@ fn mitigations(options: &GlobalOptions) -> Result<ExitCode> {
         rows.push(row);
     }
     print(&format!("{}\n{notes}\n`unknown` means that the catalog has no source for it.\n", table(&rows)))
-}
-
-/// Says on standard error why nothing was done.
-fn refuse(error: &dyn std::error::Error, code: u8) -> ExitCode {
-    // A message that nobody can see is no failure of its own.
-    let _ = writeln!(io::stderr(), "error: {error}");
-    ExitCode::from(code)
 }
 
 fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {

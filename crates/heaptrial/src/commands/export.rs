@@ -1,6 +1,5 @@
 //! `heaptrial export`: a trial's samples in formats of other tools.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +9,7 @@ use heaptrial_exchange::{ExportError, ExportFormat, export};
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
+use crate::output::file_beside;
 use crate::target::Target;
 
 /// Which trial, in which form, and where to.
@@ -79,19 +79,11 @@ fn whole_file(
     path: &Path,
     write: impl Fn(&mut (dyn Write + Send)) -> Result<u64, ExportError>,
 ) -> Result<u64, Failure> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
     let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
-    let written = File::create(&beside).map_err(failed).and_then(|file| {
-        let mut writer = BufWriter::new(file);
-        let samples = write(&mut writer).map_err(Failure::failed)?;
-        writer.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
-        std::fs::rename(&beside, path).map_err(failed)?;
-        Ok(samples)
-    });
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    written
+    let mut writer = BufWriter::new(file_beside(path).map_err(failed)?);
+    let samples = write(&mut writer).map_err(Failure::failed)?;
+    let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(samples)
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use heaptrial_exchange::{
     ArmSummary, ImportSummary, ProblemKind, Timezone, TimezoneSource, TorUtilsImport, import_torutils,
 };
-use heaptrial_model::units;
+use heaptrial_model::{About, units};
 use heaptrial_store::Store;
 use jiff::civil::Date;
 
@@ -53,6 +53,13 @@ pub struct TorUtilsOptions {
     /// Refuse the whole import at the first malformed row
     #[arg(long)]
     strict: bool,
+    /// Take the services of each label of a server for services of their own, also where one label ends and the other
+    /// begins
+    #[arg(long)]
+    keep_apart: bool,
+    /// What the trial is about, for its report: TOML with the texts hypothesis, notes and next_steps
+    #[arg(long, value_name = "FILE")]
+    about: Option<PathBuf>,
     /// Name of the trial [default: the memory file's, without extension]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -70,6 +77,7 @@ pub fn run(command: ImportCommand, global: &GlobalOptions) -> Result<ExitCode, F
 
 fn torutils(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let database = database(&options, global);
+    let about = options.about.as_deref().map(read_about).transpose()?;
     let request = TorUtilsImport {
         memory: options.memory,
         groups: options.groups,
@@ -81,6 +89,8 @@ fn torutils(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode
         now_wall_us: Some(jiff::Timestamp::now().as_microsecond()),
         first_day: options.first_day,
         strict: options.strict,
+        keep_apart: options.keep_apart,
+        about,
         name: options.name,
         control: options.control,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -109,6 +119,12 @@ fn torutils(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode
         print_summary(&summary, &database, global);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn read_about(path: &Path) -> Result<About, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+    About::from_toml(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 /// `--db`, or a database in the folder `--out` or in one named after the trial.

@@ -10,18 +10,18 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
 use heaptrial_lab::{
-    CommandWorkload, Interrupt, LabError, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload,
-    Workload,
+    CommandWorkload, Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload, Workload,
 };
-use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialPlan};
+use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, HumanDuration, Metric, TrialPlan};
+use heaptrial_network::{DirectoryParameters, LoadParameters, RelayParameters};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
-use heaptrial_tor::{DirectoryParameters, LoadParameters, RelayParameters};
 
 use self::factorial::FactorialOptions;
-use super::allocators::{SourceOptions, obtain_error_code};
+use super::allocators::SourceOptions;
 use super::report::write_and_print;
-use crate::exit::{Failure, GENERAL_FAILURE};
+use super::value::{ValueError, number};
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::progress::LiveProgress;
 use crate::run_folder;
@@ -117,21 +117,18 @@ pub struct TorOptions {
 }
 
 /// The two that a lab run can compare, and those that it explains why not.
-fn lab_metric(text: &str) -> Result<Metric, String> {
-    text.parse().map_err(|_| format!("`{text}` is not a metric of a lab run; expected anon or rss"))
+fn lab_metric(text: &str) -> Result<Metric, ValueError> {
+    text.parse().map_err(|_| ValueError::Expected("a metric of a lab run: anon or rss"))
 }
 
 /// Splits at the last `=`, since settings hold some as well.
-fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), String> {
-    let (spec, path) = text.rsplit_once('=').ok_or("write it as SPEC=PATH")?;
-    Ok((spec.parse().map_err(|error: heaptrial_model::SpecError| error.to_string())?, PathBuf::from(path)))
+fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
+    let (spec, path) = text.rsplit_once('=').ok_or(ValueError::Expected("SPEC=PATH"))?;
+    Ok((spec.parse()?, PathBuf::from(path)))
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number > 0.0 && number <= 1000.0 => Ok(number),
-        _ => Err(format!("`{text}` is not a number above 0 and up to 1000")),
-    }
+fn positive(text: &str) -> Result<f64, ValueError> {
+    number(text, f64::MIN_POSITIVE..=1000.0, "a number above 0 and up to 1000")
 }
 
 /// Runs a lab command.
@@ -310,17 +307,10 @@ fn execute(
             trials.last().ok_or_else(|| Failure::failed("the run ended before anything was written"))?;
         write_and_print(&store, trial.id, &folder, &Options::default(), global)
     });
-    let outcome = outcome.map_err(failure_of)?;
+    let outcome = outcome?;
     reported?;
     let good = !outcome.interrupted && outcome.failed_services == 0;
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
-}
-
-fn failure_of(error: LabError) -> Failure {
-    match error {
-        LabError::ProgramMissing { .. } | LabError::Treatment { .. } => Failure::refused(error),
-        _ => Failure::failed(error),
-    }
+    Ok(if good { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
 /// An arm with what the catalog knows of its allocator, and where the user wants it from.
@@ -344,7 +334,7 @@ fn resolve<'a>(plan: &'a TrialPlan, options: &'a LabOptions) -> Result<Vec<Resol
             Some(_) => Catalog::builtin().resolve_local(&spec),
             None => Catalog::builtin().resolve(&spec),
         };
-        resolved.push((arm, given.map(|(_, path)| path.as_path()), found.map_err(Failure::usage)?));
+        resolved.push((arm, given.map(|(_, path)| path.as_path()), found?));
     }
     Ok(resolved)
 }
@@ -357,10 +347,7 @@ fn prepare(
 ) -> Result<Vec<PreparedArm>, Failure> {
     arms.into_iter()
         .map(|(arm, from, resolved)| {
-            let obtained = options.sources.obtainer(from)?.obtain(&resolved).map_err(|error| Failure {
-                code: obtain_error_code(&error),
-                report: miette::miette!("{error}"),
-            })?;
+            let obtained = options.sources.obtainer(from)?.obtain(&resolved)?;
             if global.verbose > 0 {
                 eprintln!("{}: {}; {}", arm.name, obtained.provenance, obtained.verification);
             }

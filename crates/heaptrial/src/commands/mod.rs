@@ -12,6 +12,7 @@ mod rollout;
 mod serve;
 mod services;
 mod trial;
+mod value;
 mod watch;
 
 use std::path::PathBuf;
@@ -84,7 +85,7 @@ pub fn run_internal() -> Option<ExitCode> {
 pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     match command {
         Command::Lab(command) => lab::run(command, global),
-        Command::Allocators(command) => Ok(allocators::run(command, global)?),
+        Command::Allocators(command) => allocators::run(command, global),
         Command::Services(options) => services::run(&options, global),
         Command::Preflight(options) => preflight::run(&options, global),
         Command::Import(command) => import::run(command, global),

@@ -7,17 +7,20 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::{Catalog, Examiner, Obtained};
-use heaptrial_discovery::{Service, examine};
-use heaptrial_field::{Places, installed_path, to_unset};
+use heaptrial_change::to_unset;
 use heaptrial_host::HostRoot;
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Systemd, SystemdError, is_glob};
+use heaptrial_inspect::preflight::{
+    Finding, Need, PlannedPreload, PlannedTreatment, Severity, check, head_room,
+};
+use heaptrial_inspect::{Service, examine};
 use heaptrial_model::units::counted;
-use heaptrial_model::{AllocatorSpec, ServiceName};
-use heaptrial_preflight::{Finding, Need, PlannedPreload, PlannedTreatment, Severity, check, head_room};
+use heaptrial_model::{AllocatorSpec, ErrorClass, ServiceName};
 use serde_json::json;
 
-use super::allocators::{SourceOptions, obtain_error_code};
-use crate::exit::{Failure, REFUSED};
+use super::allocators::SourceOptions;
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::output::{print, print_json};
 
@@ -51,10 +54,10 @@ const GROWTH_FACTOR: f64 = 2.0;
 /// Examines them.
 pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let root = HostRoot::default();
-    let systemd = Systemd::connect().map_err(Failure::failed)?;
+    let systemd = Systemd::connect()?;
     let services = find(&systemd, &root, &options.units)?;
     let obtained = obtain(options)?;
-    let library = obtained.library.as_ref().map(|_| installed_path(&obtained, &Places::default()));
+    let library = obtained.library.as_ref().map(|_| obtained.installed_below(&Paths::default().allocators()));
     let examiner = Examiner::default();
     let of =
         |service: &Service| check(&root, service, &planned(&obtained, library.clone(), service), &examiner);
@@ -77,7 +80,7 @@ pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCod
             );
         }
     }
-    Ok(ExitCode::from(if refused { REFUSED } else { 0 }))
+    Ok(if refused { code(ErrorClass::Refused) } else { ExitCode::SUCCESS })
 }
 
 /// The services that are named, in order of names. A name that no unit has is kept, and will be refused.
@@ -86,7 +89,7 @@ fn find(systemd: &Systemd, root: &HostRoot, patterns: &[String]) -> Result<Vec<S
     for pattern in patterns {
         let found = match is_glob(pattern) {
             true => systemd.services(std::slice::from_ref(pattern)).map_err(Failure::failed)?,
-            false => vec![systemd.service(&full_name(pattern)?).map_err(|error| no_unit(pattern, &error))?],
+            false => vec![systemd.service(&full_name(pattern)?).map_err(|error| no_unit(pattern, error))?],
         };
         if found.is_empty() {
             return Err(Failure::refused(format!(
@@ -103,14 +106,14 @@ fn full_name(name: &str) -> Result<ServiceName, Failure> {
     full.parse().map_err(Failure::usage)
 }
 
-fn no_unit(name: &str, error: &SystemdError) -> Failure {
+fn no_unit(name: &str, error: SystemdError) -> Failure {
     let advice = match name.trim_end_matches(".service").ends_with('@') {
         true => format!("; this is a template, whose instances are `{}*`", name.trim_end_matches(".service")),
         false => String::new(),
     };
     match error {
         SystemdError::Call { .. } => Failure::refused(format!("{error}{advice}")),
-        _ => Failure::failed(error),
+        error => error.into(),
     }
 }
 
@@ -120,11 +123,8 @@ fn obtain(options: &PreflightOptions) -> Result<Obtained, Failure> {
         Some(_) => catalog.resolve_local(&options.allocator),
         None => catalog.resolve(&options.allocator),
     };
-    let resolved = resolved.map_err(Failure::usage)?;
     let obtainer = options.sources.obtainer(options.from.as_deref())?;
-    obtainer
-        .obtain(&resolved)
-        .map_err(|error| Failure { code: obtain_error_code(&error), report: miette::miette!("{error}") })
+    Ok(obtainer.obtain(&resolved?)?)
 }
 
 /// What `trial start` would apply to the service.

@@ -4,15 +4,18 @@ mod bug;
 mod factorial;
 mod reproduce;
 
+use std::ops::Bound;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use heaptrial_judgement::Judgement;
 use heaptrial_model::{AllocatorSpec, HumanDuration};
 use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
 use heaptrial_store::Store;
 
+use super::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
@@ -89,7 +92,6 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
             stable_margin_per_day: options.stable_margin / 100.0,
             ..Settings::default()
         },
-        pseudonyms: options.bug.is_some(),
     })
 }
 
@@ -116,22 +118,14 @@ fn compare_trials(options: &ReportOptions, global: &GlobalOptions) -> Result<Exi
 }
 
 /// A size as systemd writes it: K, M, G and T are powers of 1024.
-fn size(text: &str) -> Result<u64, String> {
-    let bytes = parse_size::Config::new()
-        .with_binary()
-        .parse_size(text)
-        .map_err(|error| format!("{error}; expected a size such as 8G"));
-    match bytes {
-        Ok(0) => Err("expected a size above 0, such as 8G".to_owned()),
-        bytes => bytes,
-    }
+fn size(text: &str) -> Result<u64, ValueError> {
+    let bytes = parse_size::Config::new().with_binary().parse_size(text);
+    bytes.ok().filter(|bytes| *bytes > 0).ok_or(ValueError::Expected("a size above 0, such as 8G"))
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value < 100.0 => Ok(value),
-        _ => Err("expected a number of percent such as 0.5".to_owned()),
-    }
+fn percent(text: &str) -> Result<f64, ValueError> {
+    let between = (Bound::Excluded(0.0), Bound::Excluded(100.0));
+    number(text, between, "a number of percent such as 0.5")
 }
 
 /// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
@@ -142,10 +136,11 @@ pub fn write_and_print(
     options: &Options,
     global: &GlobalOptions,
 ) -> Result<Report, Failure> {
-    let (report, trajectories) =
-        Report::with_trajectories(store, trial_id, options).map_err(Failure::failed)?;
+    let judgement = Judgement::of(store, trial_id, options).map_err(Failure::failed)?;
+    let report = Report::of(&judgement).map_err(Failure::failed)?;
+    let trajectories = judgement.trajectories();
     let written = heaptrial_report::write(&report, &trajectories, folder).map_err(Failure::failed)?;
-    let factorial = factorial::of_report(&report, None, None).filter(|_| report.kind.is_lab());
+    let factorial = factorial::of_judgement(&judgement, None, None).filter(|_| report.kind().is_lab());
     if let Some(found) = &factorial {
         found.write(folder).map_err(Failure::failed)?;
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_dashboard::{Config, Dashboard, DashboardError, Listen, asked_to_end};
+use heaptrial_dashboard::{Config, Dashboard, Listen, asked_to_end};
 
 use crate::commands::agent::HOST_DATABASE;
 use crate::exit::Failure;
@@ -19,7 +19,7 @@ pub struct ServeOptions {
     #[arg(value_name = "RUN|FILE")]
     run: Option<PathBuf>,
     /// Where to listen: IP:PORT, or unix:PATH
-    #[arg(long, value_name = "ADDRESS", default_value_t = Listen::default())]
+    #[arg(long, value_name = "ADDRESS", default_value_t = Config::usual_address())]
     listen: Listen,
     /// Allow an address that other machines can reach. Whoever reaches it sees everything: the dashboard asks nobody
     /// who he is
@@ -39,10 +39,7 @@ pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         anywhere: options.listen_anywhere,
         hosts: options.hosts,
     };
-    let dashboard = Dashboard::bind(config).map_err(|error| match error {
-        DashboardError::NotLocal { .. } => Failure::usage(error),
-        _ => Failure::refused(error),
-    })?;
+    let dashboard = Dashboard::bind(config)?;
     let listen = dashboard.address();
     if !listen.is_local() {
         eprintln!(
@@ -59,7 +56,7 @@ pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         println!("{url}");
         eprintln!("Showing {}, read-only. Ctrl-C ends it.", database.display());
     }
-    dashboard.run(asked_to_end()).map_err(Failure::failed)?;
+    dashboard.run(asked_to_end())?;
     Ok(ExitCode::SUCCESS)
 }
 

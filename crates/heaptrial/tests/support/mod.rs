@@ -58,6 +58,11 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Optio
     }
 }
 
+/// A time to sleep for by which this run of the tests knows its own processes: another run may be going on.
+pub fn own_seconds(number: u32) -> String {
+    format!("{number}{:07}", std::process::id())
+}
+
 /// Process ids of all processes with `marker` in their command line.
 pub fn processes_with(marker: &str) -> Vec<i32> {
     std::fs::read_dir("/proc")

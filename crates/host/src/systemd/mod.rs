@@ -9,7 +9,7 @@ mod unit;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use heaptrial_model::ServiceName;
+use heaptrial_model::{Classified, ErrorClass, ServiceName};
 use zbus::zvariant::{DynamicType, ObjectPath, Value};
 
 use bus::{Bus, CALL_LIMIT};
@@ -43,6 +43,15 @@ pub enum SystemdError {
         /// How long it was waited for.
         limit: Duration,
     },
+}
+
+impl Classified for SystemdError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Connect(_) => ErrorClass::Refused,
+            Self::Call { .. } | Self::Timeout { .. } => ErrorClass::Failed,
+        }
+    }
 }
 
 /// How a job of systemd ended: `done`, `failed`, `timeout`, `canceled`, `dependency`, `skipped`.

@@ -136,7 +136,7 @@ impl<'m> Properties<'m> {
             result: self.text("Result"),
             exec_main_code: self.value("ExecMainCode").unwrap_or_default(),
             exec_main_status: self.value("ExecMainStatus").unwrap_or_default(),
-            invocation_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            invocation_id: hex::encode(id),
         }
     }
 

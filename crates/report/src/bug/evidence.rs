@@ -1,13 +1,15 @@
 //! From a report to the evidence of a bug: which arms, and what is told of them.
 
 use heaptrial_analysis::Severity;
+use heaptrial_judgement::{ArmFacts, Judgement};
 use heaptrial_model::{AllocatorSpec, Identity};
 use serde_json::Value;
 
 use super::document::{ArmEvidence, ChartFile, Evidence, OddFinding, Ran};
+use crate::build::ratio_of;
 use crate::chart::{self, Chart, Layout};
-use crate::document::{Arm, Estimate, Kind, Ratio, Report, Service};
-use crate::{ReportError, Trajectories, arm, escape, summary};
+use crate::document::{Arm, Estimate, Kind, Ratio, Report};
+use crate::{ReportError, escape, summary};
 
 /// The chart that a bundle has of each run.
 const GROWTH_CHART: &str = "memory-over-time";
@@ -15,11 +17,11 @@ const GROWTH_CHART: &str = "memory-over-time";
 /// A spec without the settings that state a default: how `heaptrial_allocator::Catalog::without_defaults` has it.
 pub type WithoutDefaults<'a> = &'a dyn Fn(&AllocatorSpec) -> AllocatorSpec;
 
-/// A run with its report, made with [`crate::Options::pseudonyms`].
+/// A run with its report, made of rows that were [renamed](crate::pseudonymise).
 #[derive(Debug)]
 pub struct BugRun {
+    pub(super) judgement: Judgement,
     pub(super) report: Report,
-    pub(super) trajectories: Trajectories,
     pub(super) bad: usize,
     pub(super) good: usize,
 }
@@ -41,14 +43,14 @@ impl BugRun {
     /// the least: of another build with its own defaults, else of another build, else of the same; without such an arm,
     /// to the control. `None` where there is no arm of `bad`, or nothing to compare it to.
     pub fn new(
-        (report, trajectories): (&Report, Trajectories),
+        judgement: Judgement,
         bad: &AllocatorSpec,
         good: Option<&AllocatorSpec>,
         without_defaults: WithoutDefaults<'_>,
     ) -> Result<Option<Self>, ReportError> {
-        let mut report = escape::printable_report(report)?;
+        let mut report = escape::printable_report(&Report::of(&judgement)?)?;
         // Somebody gave the trial its name, and its plan names services.
-        report.name = short(report.kind).to_owned();
+        report.name = short(report.kind()).to_owned();
         report.parameters = Value::Null;
         let Some(bad) = Self::arm_of(&report, bad, without_defaults) else { return Ok(None) };
         let other = match good {
@@ -57,12 +59,17 @@ impl BugRun {
                 .or_else(|| report.arms.iter().position(|arm| arm.control && arm.memory.is_some())),
         };
         let good = other.filter(|good| *good != bad);
-        Ok(good.map(|good| Self { report, trajectories, bad, good }))
+        Ok(good.map(|good| Self { judgement, report, bad, good }))
     }
 
     /// The allocator that the bad one is compared to.
     pub fn good_spec(&self) -> Option<AllocatorSpec> {
         spec_of(&self.report.arms[self.good])
+    }
+
+    /// What is known of it.
+    pub fn judgement(&self) -> &Judgement {
+        &self.judgement
     }
 
     /// The report that it is made from.
@@ -72,7 +79,7 @@ impl BugRun {
 
     /// The chart of growth, where the run has one.
     pub(super) fn chart(&self) -> Option<Chart> {
-        let charts = chart::all(&self.report, &self.trajectories, Layout::Wide);
+        let charts = chart::all(&self.report, &self.judgement.trajectories(), Layout::Wide);
         charts.into_iter().find(|chart| chart.name == GROWTH_CHART)
     }
 
@@ -83,7 +90,6 @@ impl BugRun {
         let mut findings: Vec<OddFinding> = report
             .findings
             .iter()
-            .flatten()
             .filter(|finding| finding.severity != Severity::Note)
             .map(|finding| OddFinding {
                 severity: finding.severity,
@@ -93,11 +99,11 @@ impl BugRun {
             .collect();
         findings.sort_by_key(|finding| finding.severity);
         Evidence {
-            kind: report.kind,
+            kind: report.kind(),
             date: report.started_at.get(..10).unwrap_or_default().to_owned(),
             duration_seconds: report.duration_seconds,
-            repeats: report.repeats,
-            assignment: report.assignment.clone(),
+            repeats: report.repeats(),
+            assignment: report.assignment().map(str::to_owned),
             outcome: report.outcome_word().to_owned(),
             metric: report.analysis.metric,
             warm_up_seconds: report.analysis.warm_up_seconds,
@@ -107,7 +113,12 @@ impl BugRun {
             bad_arm: name(self.bad),
             good_arm: name(self.good),
             ratio: self.ratio(),
-            arms: report.arms.iter().map(|arm| of_arm(report, arm)).collect(),
+            arms: report
+                .arms
+                .iter()
+                .zip(&self.judgement.arms)
+                .map(|(arm, facts)| of_arm(report, arm, facts))
+                .collect(),
             findings,
             warnings: summary::warnings(report),
             charts: self
@@ -124,9 +135,9 @@ impl BugRun {
 
     /// Bad over good, over the services that count.
     fn ratio(&self) -> Option<Ratio> {
-        let report = &self.report;
-        let counted = |index: usize| -> Vec<&Service> { counted(report, &report.arms[index]).collect() };
-        arm::ratio(&counted(self.good), &counted(self.bad), &report.analysis, report.seed)
+        let found = self.judgement.ratio_of(self.bad, self.good)?;
+        let services = self.report.arms[self.bad].services_belonging();
+        ratio_of(&found, self.judgement.analysis.randomised, services)
     }
 }
 
@@ -136,10 +147,6 @@ fn short(kind: Kind) -> &'static str {
         Kind::LabTor => "lab run of Tor relays",
         kind => kind.describe(),
     }
-}
-
-fn counted<'a>(report: &'a Report, arm: &'a Arm) -> impl Iterator<Item = &'a Service> {
-    report.services.iter().filter(|service| service.counts && service.arm == arm.name)
 }
 
 /// Among the arms of the family that need less than `bad`.
@@ -168,14 +175,13 @@ fn spec_of(arm: &Arm) -> Option<AllocatorSpec> {
     Some(AllocatorSpec { version: identity.version.clone(), ..AllocatorSpec::family(&identity.family) })
 }
 
-fn of_arm(report: &Report, arm: &Arm) -> ArmEvidence {
-    let slopes: Vec<f64> = counted(report, arm).filter_map(|service| service.slope_bytes_per_hour).collect();
-    let slope = arm.slope_bytes_per_hour.filter(|_| report.kind.is_lab()).map(|value| Estimate {
+fn of_arm(report: &Report, arm: &Arm, facts: &ArmFacts) -> ArmEvidence {
+    let slope = facts.slope_bytes_per_hour.filter(|_| report.kind().is_lab());
+    let slope = slope.map(|(value, least, most)| Estimate {
         value,
-        low: slopes.iter().copied().reduce(f64::min).filter(|_| slopes.len() > 1),
-        high: slopes.iter().copied().reduce(f64::max).filter(|_| slopes.len() > 1),
+        low: Some(least).filter(|_| arm.services > 1),
+        high: Some(most).filter(|_| arm.services > 1),
     });
-    let ages: Vec<f64> = counted(report, arm).filter_map(|service| service.age_seconds).collect();
     ArmEvidence {
         name: arm.name.clone(),
         control: arm.control,
@@ -189,7 +195,7 @@ fn of_arm(report: &Report, arm: &Arm) -> ArmEvidence {
         growth_bytes_per_day: arm.growth.as_ref().map(|growth| growth.bytes_per_day),
         slope_bytes_per_hour: slope,
         verdict: arm.verdict.clone(),
-        age_seconds: arm.age_seconds.or_else(|| heaptrial_stats::median(&ages)),
+        age_seconds: facts.age_seconds,
         cpu_seconds: arm.cpu_seconds,
         identity: arm.identity.as_ref().map(|identity| ran(identity, arm.obtained.as_ref())),
     }

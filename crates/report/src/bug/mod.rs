@@ -5,7 +5,7 @@ mod document;
 mod evidence;
 mod limits;
 mod markdown;
-pub(crate) mod pseudonym;
+mod pseudonym;
 pub(crate) mod scrub;
 mod write;
 
@@ -13,6 +13,7 @@ pub use document::{
     ArmEvidence, BUG_SCHEMA_VERSION, Bug, ChartFile, Evidence, OddFinding, Ran, Reproduction, SettingDefault,
 };
 pub use evidence::{BugRun, WithoutDefaults};
+pub use pseudonym::rename as pseudonymise;
 pub use write::{BugFiles, write_bug};
 
 use heaptrial_model::AllocatorSpec;

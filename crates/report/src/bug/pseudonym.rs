@@ -1,32 +1,26 @@
 //! Other names for the services and arms of a trial, given to its rows before anything is made of them: no figure,
 //! finding or chart ever sees the names themselves.
 
-use heaptrial_model::Treatment;
-use heaptrial_store::{ArmRecord, EventRecord, ImportSource, LifeRecord, ServiceRecord};
+use heaptrial_judgement::Rows;
+use heaptrial_model::{KnownEvent, Treatment};
+use heaptrial_store::{EventRecord, ServiceRecord};
 use serde_json::Value;
 
 use super::scrub::Scrub;
 
 /// Kinds of events whose texts Heaptrial wrote from figures alone.
-const OWN_WORDS: [&str; 4] = ["cpu_saturated", "lag", "gap", "clock_jump"];
+const OWN_WORDS: [KnownEvent; 4] =
+    [KnownEvent::CpuSaturated, KnownEvent::Lag, KnownEvent::Gap, KnownEvent::ClockJump];
 /// Kinds of events that stand in reports as warnings and notes, and may quote a log.
-const QUOTING: [&str; 4] = ["warning", "note", "arm_failed", "unattributed"];
+const QUOTING: [KnownEvent; 4] =
+    [KnownEvent::Warning, KnownEvent::Note, KnownEvent::ArmFailed, KnownEvent::Unattributed];
 const LEFT_OUT: &str = "(its text is left out)";
 /// Attributes of services that are names.
 const NAMING: [&str; 4] = ["nickname", "fingerprint", "server", "hostname"];
 
-/// The rows of a trial.
-pub(crate) struct Rows<'a> {
-    pub(crate) arms: &'a mut [ArmRecord],
-    pub(crate) services: &'a mut [ServiceRecord],
-    pub(crate) lives: &'a mut [LifeRecord],
-    pub(crate) events: &'a mut Vec<EventRecord>,
-    pub(crate) sources: &'a mut Vec<ImportSource>,
-}
-
 /// Renames everything. Services are called by the order of starting.
-pub(crate) fn rename(rows: Rows<'_>) {
-    let scrub = names(rows.services);
+pub fn rename(rows: &mut Rows) {
+    let scrub = names(&rows.services);
     for (index, service) in rows.services.iter_mut().enumerate() {
         service.name = pseudonym(index);
     }
@@ -44,9 +38,12 @@ pub(crate) fn rename(rows: Rows<'_>) {
             *why = scrub.own(why);
         }
     }
-    rows.events.retain(|event| !QUOTING.contains(&event.kind.as_str()));
+    let is_of = |event: &EventRecord, kinds: &[KnownEvent]| {
+        event.kind.known().is_some_and(|kind| kinds.contains(&kind))
+    };
+    rows.events.retain(|event| !is_of(event, &QUOTING));
     for event in rows.events.iter_mut() {
-        let own = OWN_WORDS.contains(&event.kind.as_str());
+        let own = is_of(event, &OWN_WORDS);
         event.text = if own { scrub.own(&event.text) } else { LEFT_OUT.to_owned() };
     }
     rows.sources.clear();

@@ -3,8 +3,8 @@
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, path_data, rectangle, text};
 use super::{Canvas, Chart, metric_name, shorten};
-use crate::trajectory::Trajectory;
 use crate::units;
+use heaptrial_judgement::Trajectory;
 
 const PANEL_HEIGHT: f64 = 170.0;
 const HEADING: f64 = 44.0;
@@ -26,7 +26,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let metric = metric_name(canvas.report.analysis.metric);
     let unit = Scale::memory(highest, 4, (0.0, 1.0)).unit;
     let strangers = if canvas.report.services.iter().any(|service| !service.counts) {
-        if canvas.report.kind.is_import() {
+        if canvas.report.kind().is_import() {
             " Dotted grey lines are strangers."
         } else {
             " Dotted grey lines are contaminated services."
@@ -107,6 +107,6 @@ fn panel(canvas: Canvas<'_>, arm: usize, (left, top): (f64, f64), width: f64, li
     panel.push(canvas.interval_area(arm, (&x, &y)));
     let median = canvas.median_line(arm);
     let data = path_data(median.iter().map(|segment| segment.iter().map(place)));
-    panel.push(element("path").class(&format!("thick {}", look.line_class())).attribute("d", &data));
+    panel.push(look.line("thick", &data));
     panel
 }

@@ -1,75 +1,64 @@
-//! Final memory of each arm against the control.
+//! The memory that is compared, of each arm against the control.
 
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, rectangle, text};
-use super::{Canvas, Chart, metric_name, named_value, text_width};
-use crate::document::Arm;
+use super::{Canvas, Chart, metric_name, named_value, shorten, text_width};
 use crate::{table, units};
 
+/// A row of the chart.
+struct Bar {
+    arm: usize,
+    /// What the bar shows, in bytes.
+    bytes: f64,
+    /// Whether that is the figure that ratios are of; else it is the mean at the end.
+    compared: bool,
+    /// The mean of the last readings, for the thin mark.
+    end: Option<f64>,
+    /// The ratio to the control, as text.
+    ratio: String,
+}
+
 pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
-    let arms = canvas.ranked_arms();
-    let both = |arm: &usize| canvas.report.arms[*arm].final_bytes().max(treated(&canvas.report.arms[*arm]));
-    let highest = arms.iter().filter_map(both).max()?;
-    let control = canvas.report.control().and_then(|control| treated(control).or(control.final_bytes()));
+    let bars: Vec<Bar> = canvas.ranked_arms().into_iter().filter_map(|arm| bar(canvas, arm)).collect();
+    let highest = bars.iter().map(|bar| bar.bytes.max(bar.end.unwrap_or(0.0))).max_by(f64::total_cmp)?;
+    let is_control = |bar: &&Bar| canvas.report.arms[bar.arm].control && bar.compared;
+    let control = bars.iter().find(is_control).map(|bar| bar.bytes);
     let metric = metric_name(canvas.report.analysis.metric);
 
-    let (left, right, row) = if canvas.is_wide() { (240.0, 232.0, 32.0) } else { (12.0, 12.0, 46.0) };
+    let (left, right, row) = if canvas.is_wide() { (240.0, 200.0, 32.0) } else { (12.0, 12.0, 46.0) };
     let top = 30.0;
-    let bottom = top + arms.len() as f64 * row + 6.0;
-    let x =
-        Scale::memory(highest as f64, if canvas.is_wide() { 6 } else { 4 }, (left, canvas.width() - right));
-    let values: Vec<String> = arms
-        .iter()
-        .map(|arm| {
-            named_value(
-                &canvas.report.arms[*arm].name,
-                canvas.report.arms[*arm].final_bytes().unwrap_or(0) as f64,
-            )
-        })
-        .collect();
-    let ratio =
-        if canvas.report.kind.is_lab() { "the control's median" } else { "the control at the matched age" };
-    let strangers = canvas.report.arms.iter().any(|arm| treated(arm).is_some());
-    let import = canvas.report.kind.is_import();
-    let caption = format!(
-        "Last {metric} reading, mean over the services of an arm{}; beside it the ratio to {ratio}{}.",
-        match (strangers, import) {
-            (true, true) => " as listed (bar), and upright across it without strangers",
-            (true, false) => " as assigned (bar), and upright across it without contaminated services",
-            (false, _) => "",
-        },
-        if control.is_some() && strangers && import {
-            ". The dashed line is the control, without strangers"
-        } else if control.is_some() && strangers {
-            ". The dashed line is the control, without contaminated services"
-        } else if control.is_some() {
-            ". The dashed line is the control"
-        } else {
-            ""
-        }
+    let bottom = top + bars.len() as f64 * row + 6.0;
+    let x = Scale::memory(highest, if canvas.is_wide() { 6 } else { 4 }, (left, canvas.width() - right));
+    let mut chart = canvas.chart(
+        "final-memory",
+        "Memory compared with the control",
+        caption(canvas, &bars, control.is_some()),
+        bottom + 46.0,
     );
-    let mut chart = canvas.chart("final-memory", "Memory at the end", caption, bottom + 46.0);
-    chart.description = format!("{}.", values.join(", "));
+    let told = |bar: &Bar| {
+        let of = if bar.compared { "" } else { " (mean of last readings)" };
+        named_value(&canvas.report.arms[bar.arm].name, bar.bytes) + of
+    };
+    chart.description = format!("{}.", bars.iter().map(told).collect::<Vec<_>>().join(", "));
     let mut body = group("plot");
     for tick in &x.ticks {
         let at = x.at(tick.value);
         body.push(line(if tick.value == 0.0 { "axis" } else { "grid" }, (at, top), (at, bottom)));
         body.push(text("quiet middle", (at, bottom + 18.0), &tick.label));
     }
-    let unit = format!("{metric} at the end ({})", x.unit);
+    let unit = format!("{metric} ({})", x.unit);
     body.push(text("quiet end", (canvas.width() - right, bottom + 37.0), &unit));
     if let Some(control) = control {
-        let at = x.at(control as f64);
+        let at = x.at(control);
         body.push(line("control", (at, top - 8.0), (at, bottom)));
         let name = canvas.report.control().map_or("", |arm| arm.name.as_str());
-        let label = format!("control: {}", super::shorten(name, 28));
+        let label = format!("control: {}", shorten(name, 28));
         let anchor =
             if at > canvas.width() / 2.0 { ("quiet small end", at + 4.0) } else { ("quiet small", at - 4.0) };
         body.push(text(anchor.0, (anchor.1, top - 13.0), &label));
     }
-    for (index, arm) in arms.iter().enumerate() {
-        let base = top + 6.0 + index as f64 * row;
-        for element in bar(canvas, *arm, base, &x) {
+    for (index, bar) in bars.iter().enumerate() {
+        for element in row_of(canvas, bar, top + 6.0 + index as f64 * row, &x) {
             body.push(element);
         }
     }
@@ -77,62 +66,109 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     Some(chart)
 }
 
-fn bar(canvas: Canvas<'_>, arm: usize, base: f64, x: &Scale) -> Vec<Element> {
-    let figures = &canvas.report.arms[arm];
-    let bytes = figures.final_bytes().unwrap_or(0) as f64;
-    let look = canvas.look(arm);
-    let (top, depth) = if canvas.is_wide() { (base, 20.0) } else { (base + 18.0, 18.0) };
-    let hover = element("title").text(&named_value(&figures.name, bytes));
-    let area = rectangle(&look.fill_class(), (x.range.0, top), x.at(bytes) - x.range.0, depth);
-    let treated = treated(figures);
-    let value = match treated {
-        Some(treated) if canvas.is_wide() => {
-            format!("{} ({} without)", units::memory(bytes), units::memory(treated as f64))
+fn bar(canvas: Canvas<'_>, arm: usize) -> Option<Bar> {
+    let end = canvas.mean_at_end(arm);
+    let compared = canvas.compared_bytes(arm);
+    Some(Bar {
+        arm,
+        bytes: compared.or(end)?,
+        compared: compared.is_some(),
+        end: end.filter(|_| compared.is_some()),
+        ratio: if compared.is_some() {
+            table::ratio(&canvas.report.arms[arm])
+        } else {
+            "last readings".to_owned()
+        },
+    })
+}
+
+fn caption(canvas: Canvas<'_>, bars: &[Bar], has_control: bool) -> String {
+    let metric = metric_name(canvas.report.analysis.metric);
+    let figure = if canvas.report.kind().is_lab() {
+        "median after warm-up".to_owned()
+    } else {
+        match canvas.report.analysis.matched_age_seconds {
+            Some(age) => format!("level at an age of {}", units::duration(age)),
+            None => "level at the matched age".to_owned(),
         }
-        _ => units::memory(bytes),
     };
-    let ratio = table::ratio(figures);
+    let without = match () {
+        () if !canvas.has_figures_without_strangers() => "",
+        () if canvas.report.kind().is_import() => ", without strangers",
+        () => ", without contaminated services",
+    };
+    let several = canvas.report.services.iter().any(|service| service.block > 0);
+    let blocks = if several { ", compared within blocks" } else { "" };
+    let mut caption = format!(
+        "Bar: {metric}, {figure}, geometric mean over the services of an arm{without}; beside it the ratio of that to the \
+         control's{blocks}."
+    );
+    if canvas.report.arms.iter().any(|arm| arm.sawtooth.is_some()) {
+        caption.push_str(" Arms restarted at intervals are compared by their averages over time.");
+    }
+    if bars.iter().any(|bar| !bar.compared) {
+        caption.push_str(
+            " Pale bars are arms without that figure: they show the mean of last readings, at whatever age, and have no \
+             ratio.",
+        );
+    }
+    if bars.iter().any(|bar| bar.end.is_some()) {
+        caption.push_str(" Thin upright mark: the mean of last readings.");
+    }
+    if has_control {
+        caption.push_str(" Dashed line: the control.");
+    }
+    caption
+}
+
+fn row_of(canvas: Canvas<'_>, bar: &Bar, base: f64, x: &Scale) -> Vec<Element> {
+    let name = &canvas.report.arms[bar.arm].name;
+    let look = canvas.look(bar.arm);
+    let (top, depth) = if canvas.is_wide() { (base, 20.0) } else { (base + 18.0, 18.0) };
+    let hover = match bar.end {
+        Some(end) => format!("{}, {} at the end", named_value(name, bar.bytes), units::memory(end)),
+        None => named_value(name, bar.bytes),
+    };
+    let class = format!("{}{}", if bar.compared { "" } else { "pale " }, look.bar_class());
+    let area = rectangle(&class, (x.range.0, top), x.at(bar.bytes) - x.range.0, depth)
+        .child(element("title").text(&hover));
+    let value = units::memory(bar.bytes);
     let middle = top + depth / 2.0;
-    let mark = treated.map(|treated| {
-        let at = x.at(treated as f64);
-        line("treated", (at, top - 3.0), (at, top + depth + 3.0))
-    });
-    let furthest = x.at(treated.map_or(bytes, |treated| bytes.max(treated as f64)));
+    let furthest = x.at(bar.bytes.max(bar.end.unwrap_or(0.0)));
     let mut elements = if canvas.is_wide() {
-        let name = text("end", (x.range.0 - 28.0, middle + 4.0), &canvas.arm_name(arm, 28));
+        let label = text("end", (x.range.0 - 28.0, middle + 4.0), &canvas.arm_name(bar.arm, 28));
         let end = furthest + 8.0;
-        let written = text_width(&value, 12.0) + text_width(&ratio, 12.0) + 8.0;
+        let written = text_width(&value, 12.0) + text_width(&bar.ratio, 12.0) + 8.0;
         vec![
             look.marker((x.range.0 - 14.0, middle), 4.5),
-            name.child(element("title").text(&figures.name)),
-            area.child(hover),
+            label.child(element("title").text(name)),
+            area,
             // The control's line does not run through the figures.
             rectangle("ground", (end - 3.0, top), written + 6.0, depth),
             element("text")
                 .number("x", end)
                 .number("y", middle + 4.0)
                 .child(element("tspan").class("bold").text(&value))
-                .child(element("tspan").class("quiet").attribute("dx", "8").text(&ratio)),
+                .child(element("tspan").class("quiet").attribute("dx", "8").text(&bar.ratio)),
         ]
     } else {
         let end = canvas.width() - 12.0;
-        let fits = furthest + 6.0 + text_width(&ratio, 11.0) <= end;
+        let fits = furthest + 6.0 + text_width(&bar.ratio, 11.0) <= end;
         let (class, at) =
             if fits { ("halo quiet small", furthest + 6.0) } else { ("halo quiet small end", end) };
         vec![
             look.marker((x.range.0 + 5.0, base + 7.0), 4.5),
-            text("", (x.range.0 + 16.0, base + 11.0), &canvas.arm_name(arm, 26)),
-            text("halo bold end", (canvas.width() - 12.0, base + 11.0), &value),
-            area.child(hover),
-            text(class, (at, middle + 4.0), &ratio),
+            text("halo", (x.range.0 + 16.0, base + 11.0), &canvas.arm_name(bar.arm, 26)),
+            text("halo bold end", (end, base + 11.0), &value),
+            area,
+            text(class, (at, middle + 4.0), &bar.ratio),
         ]
     };
-    elements.extend(mark);
+    if let Some(at) = bar.end.map(|end| x.at(end)) {
+        elements.push(line("at-end", (at, top - 3.0), (at, top + depth + 3.0)));
+        if at > x.at(bar.bytes) {
+            elements.push(line("at-end", (x.at(bar.bytes), middle), (at, middle)));
+        }
+    }
     elements
-}
-
-/// The mean without strangers, where there are any.
-fn treated(arm: &Arm) -> Option<u64> {
-    let treated = arm.as_treated.as_ref()?.final_bytes;
-    treated.filter(|_| !arm.services_excluded.is_empty())
 }

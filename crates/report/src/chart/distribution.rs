@@ -12,7 +12,7 @@ const MARKS_AT_MOST: usize = 120;
 
 pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let arms = canvas.ranked_arms();
-    let lab = canvas.report.kind.is_lab();
+    let lab = canvas.report.kind().is_lab();
     let last = |i: usize| Some((i, canvas.report.services[i].memory.as_ref()?.final_bytes as f64));
     let all: Vec<Vec<(usize, f64)>> = (0..canvas.report.arms.len())
         .map(|arm| canvas.counted(arm).into_iter().filter_map(last).collect())
@@ -59,7 +59,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         String::new()
     };
     let hollow = if strangers.iter().any(|arm| !arm.is_empty()) {
-        if canvas.report.kind.is_import() {
+        if canvas.report.kind().is_import() {
             " Hollow marks are strangers, which the median leaves out."
         } else {
             " Hollow marks are contaminated services, which the median leaves out."
@@ -94,10 +94,10 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
             text("halo", (left + 7.0, top + 16.0), &name)
         };
         body.push(label.child(element("title").text(&canvas.report.arms[*arm].name)));
-        let values: Vec<f64> = all[*arm].iter().map(|(_, bytes)| *bytes).collect();
-        if let (Some(median), true) = (heaptrial_stats::median(&values), values.len() > 1) {
+        let median = canvas.report.arms[*arm].final_median_bytes;
+        if let (Some(median), true) = (median, all[*arm].len() > 1) {
             let half = (depth - name_above) / 2.0 - 4.0;
-            let at = x.at(median);
+            let at = x.at(median as f64);
             let path = super::svg::path_data([[(at, middle - half), (at, middle + half)]]);
             body.push(element("path").class(&format!("thick {}", look.line_class())).attribute("d", &path));
         }

@@ -2,7 +2,11 @@
 
 mod arms;
 mod bars;
+mod calendar;
 mod distribution;
+mod legend;
+mod look;
+mod marker;
 mod palette;
 mod panels;
 pub(crate) mod running;
@@ -10,15 +14,17 @@ mod scale;
 mod svg;
 mod timeline;
 
-pub(crate) use palette::{Look, Sheet, style_sheet, variables};
+pub(crate) use look::Look;
+pub use look::Looks;
+pub(crate) use palette::{Sheet, style_sheet, variables};
 pub(crate) use svg::element;
 
 use heaptrial_model::{LifeStart, Metric};
 use scale::Scale;
 use svg::{Element, coordinate, rectangle, text};
 
-use crate::trajectory::Point;
 use crate::{Report, Trajectories, units};
+use heaptrial_judgement::Point;
 
 /// Height of title and subtitle of a chart in a file of its own.
 const HEADING: f64 = 52.0;
@@ -71,11 +77,15 @@ struct Canvas<'a> {
 /// All charts of a report that has a figure to show. `report` must be printable.
 pub(crate) fn all(report: &Report, trajectories: &Trajectories, layout: Layout) -> Vec<Chart> {
     let canvas = Canvas { report, trajectories, layout };
-    let multiples = if report.kind.is_lab() { panels::draw(canvas) } else { arms::draw(canvas) };
-    [bars::draw(canvas), timeline::draw(canvas), distribution::draw(canvas), multiples]
-        .into_iter()
-        .flatten()
-        .collect()
+    let multiples = if report.kind().is_lab() { panels::draw(canvas) } else { arms::draw(canvas) };
+    let charts = [
+        bars::draw(canvas),
+        timeline::draw(canvas),
+        calendar::draw(canvas),
+        distribution::draw(canvas),
+        multiples,
+    ];
+    charts.into_iter().flatten().collect()
 }
 
 impl Chart {
@@ -113,7 +123,10 @@ impl Chart {
             .number("width", self.width)
             .number("height", self.height + HEADING)
             .child(element("title").text(&format!("{}. {} {}", self.title, self.caption, self.description)))
-            .child(element("style").raw(&style_sheet(sheet)))
+            .child(
+                element("style")
+                    .raw(&palette::style_sheet_for(sheet, &format!("{}{}", self.body, self.overlay))),
+            )
             .child(rectangle("ground", (0.0, -HEADING), self.width, self.height + HEADING))
             .child(text("title", (16.0, -HEADING + 26.0), &self.title))
             .child(text("quiet", (16.0, -HEADING + 45.0), &self.subtitle))
@@ -142,7 +155,7 @@ impl Canvas<'_> {
     }
 
     fn look(self, arm: usize) -> Look {
-        Look::of(self.report, arm)
+        Looks::of_report(self.report).get(arm)
     }
 
     /// An arm's name in at most `limit` characters.
@@ -161,9 +174,32 @@ impl Canvas<'_> {
         }
     }
 
-    /// Mean of the last readings of an arm.
+    /// Mean of the last readings of an arm, as listed or assigned.
     fn final_bytes(self, arm: usize) -> Option<f64> {
         self.report.arms.get(arm)?.final_bytes().map(|bytes| bytes as f64)
+    }
+
+    /// Whether some arms have figures without strangers beside those of all.
+    fn has_figures_without_strangers(self) -> bool {
+        self.report.arms.iter().any(|arm| arm.as_treated.is_some())
+    }
+
+    /// Mean of the last readings of the services of an arm of which its ratio is.
+    fn mean_at_end(self, arm: usize) -> Option<f64> {
+        let figures = self.report.arms.get(arm)?;
+        let treated = figures.as_treated.as_ref().and_then(|treated| treated.final_bytes);
+        treated.or_else(|| figures.final_bytes()).map(|bytes| bytes as f64)
+    }
+
+    /// The figure of an arm of which its ratio to the control is: the geometric mean over its services of what is
+    /// compared.
+    fn compared_bytes(self, arm: usize) -> Option<f64> {
+        let figures = self.report.arms.get(arm)?;
+        let level = match &figures.as_treated {
+            Some(treated) => treated.level_bytes,
+            None => figures.memory.as_ref()?.median_bytes,
+        };
+        level.map(|bytes| bytes as f64)
     }
 
     /// Positions of the services of an arm that count.
@@ -191,7 +227,7 @@ impl Canvas<'_> {
     /// The arm's median over its services that count.
     fn median_line(self, arm: usize) -> Vec<Vec<Point>> {
         let counted = self.counted(arm);
-        if self.report.kind.is_lab() {
+        if self.report.kind().is_lab() {
             self.trajectories.median_line(&counted)
         } else {
             self.trajectories.fleet_median_line(&counted)
@@ -214,11 +250,11 @@ impl Canvas<'_> {
     fn chart(self, name: &'static str, title: &str, caption: String, height: f64) -> Chart {
         let Self { report, .. } = self;
         let allocators = if report.arms.len() == 1 { "arm" } else { "arms" };
-        let seed = if report.kind.is_lab() { format!(", seed {}", report.seed) } else { String::new() };
+        let seed = if report.kind().is_lab() { format!(", seed {}", report.seed) } else { String::new() };
         let subtitle = format!(
             "{}: {}, {} {allocators}, {}{seed}",
             shorten(&report.name, 40),
-            report.kind.describe(),
+            report.kind().describe(),
             report.arms.len(),
             report.started_at.get(..10).unwrap_or_default(),
         );

@@ -1,123 +1,51 @@
-//! How arms look: the same colour, dash and marker in every chart, and texts for style sheets.
+//! The colours of allocator families, and the texts for style sheets.
 //!
-//! The hues are those of M. Okabe and K. Ito, "Color Universal Design" (2008), made darker or lighter
-//! where the background asks for it. Dash and marker tell arms apart without colour.
+//! Each family has one hue in four shades, light enough for a dark background in one set and dark enough for a light
+//! one in the other. They were searched for so that they keep the distances that the tests below ask for.
 
 use std::fmt::Write;
 
-use super::svg::{Element, element, path_data};
-use crate::Report;
+use heaptrial_model::FAMILIES;
 
-/// Colours; the first is the control's alone.
-pub(crate) const LIGHT: [&str; COLOURS] =
-    ["#2b2f36", "#0072b2", "#c44f13", "#00916a", "#b4508f", "#c98400", "#3e97c9", "#6c5b24"];
-/// The same hues on a dark background.
-pub(crate) const DARK: [&str; COLOURS] =
-    ["#eceef1", "#4aa3df", "#f5793a", "#27c093", "#e08fc0", "#ffa427", "#9ad5f5", "#e8dc5a"];
-pub(crate) const COLOURS: usize = 8;
+/// Shades of a colour, from dark to light.
+pub(super) const SHADES: usize = 4;
+/// Families, and one more for arms whose family is not known.
+pub(super) const PALETTES: usize = FAMILIES.len() + 1;
+/// The palette of arms whose family is not known.
+pub(super) const NEUTRAL: usize = FAMILIES.len();
 
-const DASHES: [&str; 7] = ["", "9 4", "3 3", "12 3 3 3", "6 2", "16 5", "2 5"];
+type Palette = [[&'static str; SHADES]; PALETTES];
 
-/// Looks of one arm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Look {
-    pub(crate) colour: usize,
-    pub(crate) dash: &'static str,
-    marker: Marker,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Marker {
-    Circle,
-    Square,
-    Up,
-    Diamond,
-    Down,
-    Cross,
-    Right,
-    Hexagon,
-}
-
-const MARKERS: [Marker; 7] = [
-    Marker::Square,
-    Marker::Up,
-    Marker::Diamond,
-    Marker::Down,
-    Marker::Cross,
-    Marker::Right,
-    Marker::Hexagon,
+/// In the order of [`FAMILIES`], the neutral one last.
+const LIGHT: Palette = [
+    ["#0027ab", "#1146d2", "#2c66f3", "#558afe"],
+    ["#5e0e00", "#8b1b00", "#b03a20", "#d25a3f"],
+    ["#04543b", "#046e4d", "#028860", "#15a275"],
+    ["#56004a", "#7e006d", "#a71390", "#c83daf"],
+    ["#604300", "#7d5900", "#9b6f02", "#b88613"],
+    ["#094f68", "#006888", "#0281a7", "#079ac8"],
+    ["#37006e", "#5300a1", "#6d2ac5", "#874ce5"],
+    ["#4b1523", "#632b38", "#7c424d", "#965964"],
+    ["#0f3502", "#174e00", "#236901", "#2f8506"],
+    ["#5c1f89", "#753ca6", "#8f57c2", "#aa72e0"],
+    ["#023236", "#00494f", "#0b6269", "#0a7c85"],
+    ["#3a3d43", "#53565d", "#6d7078", "#888c93"],
 ];
-
-impl Look {
-    /// Of the arm at `index` of the report: the control has the text's colour, the others theirs in the
-    /// order given. From the eighth on colours come again with another dash and marker.
-    pub(crate) fn of(report: &Report, index: usize) -> Self {
-        let controls: Vec<bool> = report.arms.iter().map(|arm| arm.control).collect();
-        Self::among(&controls, index)
-    }
-
-    /// The same where only `controls` is known: of each arm whether it is the control.
-    pub(crate) fn among(controls: &[bool], index: usize) -> Self {
-        if controls.get(index).is_some_and(|control| *control) {
-            return Self { colour: 0, dash: "", marker: Marker::Circle };
-        }
-        let place = controls.iter().take(index).filter(|control| !**control).count();
-        let round = place / MARKERS.len();
-        let turned = (place + 2 * round) % MARKERS.len();
-        Self { colour: 1 + place % (COLOURS - 1), dash: DASHES[turned], marker: MARKERS[turned] }
-    }
-
-    /// Class of a line in the arm's colour.
-    pub(crate) fn line_class(self) -> String {
-        format!("l{}", self.colour)
-    }
-
-    /// Class of an area in the arm's colour.
-    pub(crate) fn fill_class(self) -> String {
-        format!("f{}", self.colour)
-    }
-
-    /// A line through `segments`, dashed as the arm is.
-    pub(crate) fn line(self, class: &str, data: &str) -> Element {
-        let path = element("path").class(&format!("{class} {}", self.line_class())).attribute("d", data);
-        if self.dash.is_empty() { path } else { path.attribute("stroke-dasharray", self.dash) }
-    }
-
-    /// The arm's marker around `at`.
-    pub(crate) fn marker(self, at: (f64, f64), radius: f64) -> Element {
-        let (x, y) = at;
-        let class = format!("marker {}", self.fill_class());
-        let corners: Vec<(f64, f64)> = match self.marker {
-            Marker::Circle => {
-                return element("circle").class(&class).number("cx", x).number("cy", y).number("r", radius);
-            }
-            Marker::Square => vec![(-0.88, -0.88), (0.88, -0.88), (0.88, 0.88), (-0.88, 0.88)],
-            Marker::Up => vec![(0.0, -1.15), (1.1, 0.85), (-1.1, 0.85)],
-            Marker::Down => vec![(0.0, 1.15), (1.1, -0.85), (-1.1, -0.85)],
-            Marker::Right => vec![(1.15, 0.0), (-0.85, 1.1), (-0.85, -1.1)],
-            Marker::Diamond => vec![(0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)],
-            Marker::Cross => vec![
-                (-0.4, -1.1),
-                (0.4, -1.1),
-                (0.4, -0.4),
-                (1.1, -0.4),
-                (1.1, 0.4),
-                (0.4, 0.4),
-                (0.4, 1.1),
-                (-0.4, 1.1),
-                (-0.4, 0.4),
-                (-1.1, 0.4),
-                (-1.1, -0.4),
-                (-0.4, -0.4),
-            ],
-            Marker::Hexagon => {
-                vec![(0.0, -1.1), (0.95, -0.55), (0.95, 0.55), (0.0, 1.1), (-0.95, 0.55), (-0.95, -0.55)]
-            }
-        };
-        let corners = corners.into_iter().map(|(dx, dy)| (x + dx * radius, y + dy * radius));
-        element("path").class(&class).attribute("d", &format!("{}Z", path_data([corners])))
-    }
-}
+/// The same hues on a dark background.
+const DARK: Palette = [
+    ["#537be8", "#7098ff", "#99b8fe", "#c3d5fe"],
+    ["#a05b05", "#c46f00", "#e18a32", "#ffa551"],
+    ["#12a668", "#04c67b", "#10e590", "#6dffb2"],
+    ["#c81d8a", "#e742a5", "#ff6cbe", "#fda6d2"],
+    ["#ab8712", "#cca100", "#ecbb09", "#feda7b"],
+    ["#029bbd", "#05b9e0", "#42d5fe", "#aaeaff"],
+    ["#8348e2", "#9a63fe", "#ae8bfe", "#c3adff"],
+    ["#d60a41", "#f93e5c", "#ff8089", "#ffb4b6"],
+    ["#5a7349", "#728c62", "#8ca77b", "#a7c296"],
+    ["#835aab", "#a178cc", "#c197ed", "#dcbdfe"],
+    ["#007880", "#03929d", "#0aaeba", "#12cbd9"],
+    ["#888c94", "#a3a7ae", "#bec2ca", "#dadee6"],
+];
 
 /// Where a style sheet is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,21 +65,39 @@ const BASE_NAMES: [&str; 5] = ["ink", "quiet", "grid", "ground", "raised"];
 
 /// Declarations of the variables that chart styles use.
 pub(crate) fn variables(dark: bool) -> String {
-    let (base, colours) = if dark { (DARK_BASE, DARK) } else { (LIGHT_BASE, LIGHT) };
+    variables_of(dark, |_| true)
+}
+
+/// The style sheet of the charts.
+pub(crate) fn style_sheet(sheet: Sheet) -> String {
+    style_sheet_of(sheet, |_| true)
+}
+
+/// The style sheet of a drawing by itself, with the colours that it has.
+pub(super) fn style_sheet_for(sheet: Sheet, drawing: &str) -> String {
+    style_sheet_of(sheet, |colour| {
+        // The colour is the last of an element's classes.
+        ["l", "f"].iter().any(|kind| {
+            [" ", "\""].iter().any(|before| drawing.contains(&format!("{before}{kind}{colour}\"")))
+        })
+    })
+}
+
+fn variables_of(dark: bool, has: impl Fn(usize) -> bool) -> String {
+    let (base, palette) = if dark { (DARK_BASE, DARK) } else { (LIGHT_BASE, LIGHT) };
     let mut text = String::new();
     for (name, value) in BASE_NAMES.iter().zip(base) {
         let _ = write!(text, "--{name}:{value};");
     }
-    for (index, value) in colours.iter().enumerate() {
+    for (index, value) in palette.iter().flatten().enumerate().filter(|(index, _)| has(*index)) {
         let _ = write!(text, "--c{index}:{value};");
     }
     text
 }
 
-/// The style sheet of the charts.
-pub(crate) fn style_sheet(sheet: Sheet) -> String {
+fn style_sheet_of(sheet: Sheet, has: impl Fn(usize) -> bool) -> String {
     let mut rules = String::new();
-    for index in 0..COLOURS {
+    for index in (0..PALETTES * SHADES).filter(|index| has(*index)) {
         let _ = write!(rules, ".l{index}{{stroke:var(--c{index})}}.f{index}{{fill:var(--c{index})}}");
     }
     rules.push_str(include_str!("chart.css"));
@@ -159,15 +105,15 @@ pub(crate) fn style_sheet(sheet: Sheet) -> String {
         Sheet::Page => rules + include_str!("hover.css"),
         Sheet::File => format!(
             "svg{{{}}}@media (prefers-color-scheme:dark){{svg{{{}}}}}{rules}{}",
-            variables(false),
-            variables(true),
+            variables_of(false, &has),
+            variables_of(true, &has),
             include_str!("hover.css")
         ),
         Sheet::Picture => {
             let values = BASE_NAMES.iter().zip(LIGHT_BASE);
             let with_base =
                 values.fold(rules, |rules, (name, value)| rules.replace(&format!("var(--{name})"), value));
-            let colours = LIGHT.iter().enumerate();
+            let colours = LIGHT.iter().flatten().enumerate();
             colours.fold(with_base, |rules, (index, value)| rules.replace(&format!("var(--c{index})"), value))
         }
     }
@@ -177,6 +123,35 @@ pub(crate) fn style_sheet(sheet: Sheet) -> String {
 mod tests {
     use super::*;
 
+    /// The shade of a family that has one version.
+    const BASE: usize = 1;
+    /// The families that most trials compare.
+    const USUAL: usize = 4;
+
+    type Matrix = [[f64; 3]; 3];
+
+    /// Full dichromacy after G. M. Machado et al., "A Physiologically-based Model for Simulation of Color Vision
+    /// Deficiency" (2009), table of severity 1.0.
+    const SIGHTS: [(&str, Matrix); 3] = [
+        ("all", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+        (
+            "protan",
+            [
+                [0.152286, 1.052583, -0.204868],
+                [0.114503, 0.786281, 0.099216],
+                [-0.003882, -0.048116, 1.051998],
+            ],
+        ),
+        (
+            "deutan",
+            [
+                [0.367322, 0.860646, -0.227968],
+                [0.280085, 0.672501, 0.047413],
+                [-0.011820, 0.042940, 0.968881],
+            ],
+        ),
+    ];
+
     /// Linear RGB.
     fn linear(colour: &str) -> [f64; 3] {
         [1, 3, 5].map(|at| {
@@ -185,72 +160,122 @@ mod tests {
         })
     }
 
-    fn apply(matrix: &[[f64; 3]; 3], v: [f64; 3]) -> [f64; 3] {
-        matrix.map(|row| (0..3).map(|i| row[i] * v[i]).sum::<f64>().clamp(0.0, 1.0))
+    fn apply(matrix: &Matrix, v: [f64; 3]) -> [f64; 3] {
+        matrix.map(|row| (0..3).map(|i| row[i] * v[i]).sum::<f64>())
     }
 
-    /// CIE L*a*b* (D65) of linear RGB.
-    fn lab(rgb: [f64; 3]) -> [f64; 3] {
-        let to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]];
-        let white = [0.9505, 1.0, 1.089];
-        let f = |t: f64| if t > 0.008856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
-        let xyz: Vec<f64> = to_xyz
-            .iter()
-            .zip(white)
-            .map(|(row, w)| f((0..3).map(|i| row[i] * rgb[i]).sum::<f64>() / w))
-            .collect();
-        [116.0 * xyz[1] - 16.0, 500.0 * (xyz[0] - xyz[1]), 200.0 * (xyz[1] - xyz[2])]
-    }
-
-    #[test]
-    fn arms_can_be_told_apart_by_colour_blind_readers() {
-        // Full dichromacy after G. M. Machado et al., "A Physiologically-based Model for Simulation of
-        // Color Vision Deficiency" (2009), table of severity 1.0.
-        let identity = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
-        let protan = [
-            [0.152286, 1.052583, -0.204868],
-            [0.114503, 0.786281, 0.099216],
-            [-0.003882, -0.048116, 1.051998],
+    /// OKLab (B. Ottosson, "A perceptual color space for image processing", 2020) of linear RGB, times 100: a distance
+    /// of 2 is just noticeable.
+    fn oklab(rgb: [f64; 3]) -> [f64; 3] {
+        const TO_CONES: Matrix = [
+            [0.4122214708, 0.5363325363, 0.0514459929],
+            [0.2119034982, 0.6806995451, 0.1073969566],
+            [0.0883024619, 0.2817188376, 0.6299787005],
         ];
-        let deutan = [
-            [0.367322, 0.860646, -0.227968],
-            [0.280085, 0.672501, 0.047413],
-            [-0.011820, 0.042940, 0.968881],
+        const TO_LAB: Matrix = [
+            [0.2104542553, 0.7936177850, -0.0040720468],
+            [1.9779984951, -2.4285922050, 0.4505937099],
+            [0.0259040371, 0.7827717662, -0.8086757660],
         ];
-        let mut nearest = (f64::INFINITY, String::new());
-        for palette in [LIGHT, DARK] {
-            for (name, sight) in [("all", identity), ("protan", protan), ("deutan", deutan)] {
-                let seen = palette.map(|colour| lab(apply(&sight, linear(colour))));
-                for a in 0..COLOURS {
-                    for b in a + 1..COLOURS {
-                        let distance = (0..3).map(|i| (seen[a][i] - seen[b][i]).powi(2)).sum::<f64>().sqrt();
-                        if distance < nearest.0 {
-                            nearest = (distance, format!("{} {} {name}", palette[a], palette[b]));
-                        }
-                    }
-                }
-            }
-        }
-        // A difference of 10 is seen at a glance; 2.3 is just noticeable.
-        assert!(nearest.0 >= 10.0, "{nearest:?}");
+        apply(&TO_LAB, apply(&TO_CONES, rgb).map(|cone| 100.0 * cone.max(0.0).cbrt()))
     }
 
-    #[test]
-    fn lines_stand_out_from_the_background() {
+    fn distance(sight: &Matrix, a: &str, b: &str) -> f64 {
+        let seen = |colour| oklab(apply(sight, linear(colour)).map(|part| part.clamp(0.0, 1.0)));
+        let (a, b) = (seen(a), seen(b));
+        (0..3).map(|i| (a[i] - b[i]).powi(2)).sum::<f64>().sqrt()
+    }
+
+    fn contrast(a: &str, b: &str) -> f64 {
         let luminance = |colour: &str| {
             let [r, g, b] = linear(colour);
             0.2126 * r + 0.7152 * g + 0.0722 * b
         };
-        for (palette, base) in [(LIGHT, LIGHT_BASE), (DARK, DARK_BASE)] {
-            let contrast = |colour: &str| {
-                let (a, b) = (luminance(colour), luminance(base[3]));
-                (a.max(b) + 0.05) / (a.min(b) + 0.05)
-            };
-            // Web Content Accessibility Guidelines 2.1: 3 for graphics, 4.5 for text.
-            for colour in palette {
-                assert!(contrast(colour) >= 3.0, "{colour} {}", contrast(colour));
+        let (a, b) = (luminance(a), luminance(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    /// Least distance over pairs of the colours at `(family, shade)` that `chosen` asks for.
+    fn nearest(
+        sight: &Matrix,
+        chosen: impl Fn((usize, usize), (usize, usize)) -> bool,
+    ) -> (f64, &'static str, &'static str) {
+        let places: Vec<(usize, usize)> =
+            (0..PALETTES).flat_map(|family| (0..SHADES).map(move |shade| (family, shade))).collect();
+        let mut nearest = (f64::INFINITY, "", "");
+        for palette in [LIGHT, DARK] {
+            for a in &places {
+                for b in places.iter().filter(|b| a < b && chosen(*a, **b)) {
+                    let (a, b) = (palette[a.0][a.1], palette[b.0][b.1]);
+                    let distance = distance(sight, a, b);
+                    if distance < nearest.0 {
+                        nearest = (distance, a, b);
+                    }
+                }
             }
-            assert!(contrast(base[0]) >= 4.5 && contrast(base[1]) >= 4.5);
         }
+        nearest
+    }
+
+    #[test]
+    fn shades_of_a_family_can_be_told_apart_by_colour_blind_readers() {
+        for (name, sight) in &SIGHTS {
+            let found = nearest(sight, |a, b| a.0 == b.0);
+            assert!(found.0 >= 6.5, "{name}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn families_can_be_told_apart() {
+        let [(_, all), blind @ ..] = &SIGHTS;
+        let found = nearest(all, |a, b| a.0 != b.0 && a.1 == BASE && b.1 == BASE);
+        assert!(found.0 >= 9.0, "{found:?}");
+        let found = nearest(all, |a, b| a.0 != b.0 && b.0 < USUAL);
+        assert!(found.0 >= 12.0, "{found:?}");
+        for (name, sight) in blind {
+            let found = nearest(sight, |a, b| a.0 != b.0 && a.1 == BASE && b.1 == BASE && b.0 < USUAL);
+            assert!(found.0 >= 8.0, "{name}: {found:?}");
+            // Of the others the markers differ.
+            let found = nearest(sight, |a, b| a.0 != b.0 && a.1 == BASE && b.1 == BASE);
+            assert!(found.0 >= 4.0, "{name}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_family_has_one_hue_on_light_and_dark() {
+        let hue = |colour| {
+            let [_, a, b] = oklab(linear(colour));
+            b.atan2(a).to_degrees()
+        };
+        for (light, dark) in LIGHT.iter().zip(DARK).take(NEUTRAL) {
+            let apart = (hue(light[BASE]) - hue(dark[BASE]) + 540.0).rem_euclid(360.0) - 180.0;
+            assert!(apart.abs() <= 30.0, "{} {}: {apart}", light[BASE], dark[BASE]);
+        }
+    }
+
+    #[test]
+    fn lines_stand_out_from_the_background() {
+        for (palette, base) in [(LIGHT, LIGHT_BASE), (DARK, DARK_BASE)] {
+            // Web Content Accessibility Guidelines 2.1: 3 for graphics, 4.5 for text.
+            for colour in palette.iter().flatten() {
+                for ground in [base[3], base[4]] {
+                    assert!(contrast(colour, ground) >= 3.0, "{colour} {}", contrast(colour, ground));
+                }
+            }
+            assert!(contrast(base[0], base[3]) >= 4.5 && contrast(base[1], base[3]) >= 4.5);
+        }
+    }
+
+    #[test]
+    fn a_drawing_by_itself_has_the_colours_that_it_needs() {
+        let sheet = style_sheet_for(Sheet::File, "<path class=\"thin l12\"/><path class=\"f3\"/>");
+        for needed in [".l12{", ".f3{", "--c12:", "--c3:"] {
+            assert!(sheet.contains(needed), "{needed}");
+        }
+        for needless in [".l1{", ".f2{", "--c1:", "--c2:"] {
+            assert!(!sheet.contains(needless), "{needless}");
+        }
+        let picture = style_sheet_for(Sheet::Picture, "<path class=\"thin l12\"/>");
+        assert!(picture.contains(LIGHT[3][0]) && !picture.contains("var("), "{picture}");
     }
 }

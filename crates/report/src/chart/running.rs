@@ -2,30 +2,18 @@
 //! interval seen between planned looks is a look that nobody planned.
 
 use heaptrial_analysis::Fleet;
+use heaptrial_judgement::{Level, Point, Trajectories, extremes, gap_seconds};
 use heaptrial_model::Metric;
-use heaptrial_stats::median;
 use jiff::Timestamp;
 
+use super::legend::{self, Label};
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, path_data, rectangle, text};
-use super::timeline::spread;
-use super::{Chart, Layout, Look, metric_name, named_value, shorten, text_width};
-use crate::trajectory::{Point, Trajectories, extremes};
+use super::{Chart, Layout, Look, Looks, metric_name, named_value, shorten, text_width};
 use crate::{escape, units};
 
-const LABEL_DISTANCE: f64 = 17.0;
 /// Bins of a life's line.
 const LIFE_BINS: usize = 300;
-/// Lines end where fewer than this share of an arm's services have readings.
-const SHARE_OF_SERVICES: f64 = 0.5;
-/// Readings further apart than this many times the usual distance have a gap between them.
-const GAP_FACTOR: f64 = 5.0;
-/// A life longer than this may have readings that were rolled up.
-const LONG_SECONDS: f64 = 86_400.0;
-/// In such a life, readings nearer than this have no gap between them.
-const LONG_GAP_SECONDS: f64 = 3.0 * 900.0;
-/// Empty bins of age that a line bridges: readings may be further apart than bins are wide.
-const BRIDGED_BINS: usize = 3;
 
 /// A life of a service, for its chart.
 #[derive(Debug, Clone)]
@@ -39,9 +27,6 @@ pub struct LifeSeries {
     /// Age in seconds and bytes, in order of age.
     pub points: Vec<Point>,
 }
-
-/// An arm at one age: the age, and the lowest, the middle and the highest of its services.
-type Level = (f64, f64, f64, f64);
 
 struct ArmLevels {
     name: String,
@@ -75,7 +60,7 @@ struct Plot {
 }
 
 /// The arms over age: median and range over the services that are not contaminated.
-pub(crate) fn arms(fleet: &Fleet, metric: Metric, layout: Layout) -> Option<Chart> {
+pub(crate) fn arms(fleet: &Fleet, looks: &Looks, metric: Metric, layout: Layout) -> Option<Chart> {
     let clean = |index: &usize| {
         let current = fleet.services[*index].current();
         current.is_some_and(|life| life.contamination.is_none())
@@ -85,11 +70,10 @@ pub(crate) fn arms(fleet: &Fleet, metric: Metric, layout: Layout) -> Option<Char
         .flat_map(|index| fleet.services[index].arms.iter().map(move |arm| (index, *arm, false)))
         .collect();
     let trajectories = Trajectories::thin_fleet(fleet, &shown, false);
-    let controls: Vec<bool> = fleet.arms.iter().map(|arm| arm.control).collect();
     let arms = fleet.arms.iter().enumerate().map(|(arm, figures)| ArmLevels {
         name: escape::printable(&figures.name),
-        look: Look::among(&controls, arm),
-        runs: levels(&trajectories, arm),
+        look: looks.get(arm),
+        runs: trajectories.levels_of(arm),
     });
     let arms: Vec<ArmLevels> = arms.filter(|arm| arm.last().is_some()).collect();
     let every = || arms.iter().flat_map(|arm| arm.runs.iter().flatten());
@@ -114,11 +98,14 @@ pub(crate) fn arms(fleet: &Fleet, metric: Metric, layout: Layout) -> Option<Char
     for arm in arms.iter().rev() {
         body.push(arm.look.line("thick", &path_data(arm.median().map(|run| run.map(place)))));
     }
-    if wide {
-        labels(&mut body, layout, &plot, &arms, &y)
+    let mut labels = labels(&arms, &y);
+    let labels = if wide {
+        let range = (plot.top + 4.0, plot.bottom - 2.0);
+        legend::beside(&mut labels, (plot.right, layout.width()), range)
     } else {
-        legend(&mut body, layout, &plot, &arms)
-    }
+        legend::below(&labels, plot.bottom + 52.0, layout.width())
+    };
+    labels.into_iter().for_each(|label| body.push(label));
     for arm in &arms {
         if let Some((age, _, middle, _)) = arm.last() {
             body.push(arm.look.marker(place((*age, *middle)), 4.5));
@@ -143,7 +130,7 @@ pub(crate) fn arms(fleet: &Fleet, metric: Metric, layout: Layout) -> Option<Char
         description: format!("At the end: {}.", ends.join(", ")),
         subtitle: String::new(),
         width: layout.width(),
-        height: plot.bottom + 44.0 + if wide { 0.0 } else { 12.0 + arms.len() as f64 * 20.0 },
+        height: plot.bottom + 44.0 + if wide { 0.0 } else { legend::height_below(arms.len()) },
         body: body.to_string(),
         overlay: String::new(),
     })
@@ -211,55 +198,12 @@ pub(crate) fn lives(lives: &[LifeSeries], metric: Metric, look: Look, layout: La
     })
 }
 
-/// Readings further apart than this have a gap between them. Old readings of a long life are medians of 15 minutes,
-/// new ones a minute apart.
-fn gap_seconds(points: &[Point]) -> f64 {
-    let distances: Vec<f64> = points.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    let usual = GAP_FACTOR * median(&distances).unwrap_or(0.0);
-    let is_long = points.last().is_some_and(|last| last.0 - points[0].0 > LONG_SECONDS);
-    if is_long { usual.max(LONG_GAP_SECONDS) } else { usual }
-}
-
-fn levels(trajectories: &Trajectories, arm: usize) -> Vec<Vec<Level>> {
-    let services: Vec<&Vec<Option<Point>>> =
-        trajectories.services.iter().filter(|line| line.arm == arm).map(|line| &line.levels).collect();
-    let aged = services.iter().filter(|levels| levels.iter().any(Option::is_some)).count();
-    let needed = SHARE_OF_SERVICES * aged as f64;
-    let bins = services.iter().map(|levels| levels.len()).max().unwrap_or(0);
-    let level = |bin: usize| -> Option<Level> {
-        let points: Vec<Point> =
-            services.iter().filter_map(|levels| levels.get(bin).copied().flatten()).collect();
-        if points.is_empty() || (points.len() as f64) < needed {
-            return None;
-        }
-        let values: Vec<f64> = points.iter().map(|point| point.1).collect();
-        let age = points.iter().map(|point| point.0).sum::<f64>() / points.len() as f64;
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(0.0, f64::max);
-        Some((age, low, median(&values)?, high))
-    };
-    let mut runs: Vec<Vec<Level>> = Vec::new();
-    let mut empty = usize::MAX;
-    for level in (0..bins).map(level) {
-        let Some(level) = level else {
-            empty = empty.saturating_add(1);
-            continue;
-        };
-        match runs.last_mut().filter(|_| empty <= BRIDGED_BINS) {
-            Some(run) => run.push(level),
-            None => runs.push(vec![level]),
-        }
-        empty = 0;
-    }
-    runs
-}
-
 fn plot(layout: Layout, arms: &[ArmLevels]) -> Plot {
-    let longest = arms.iter().map(|arm| text_width(&arm.name, 12.0)).fold(0.0, f64::max);
     let (right, depth) = match layout {
-        Layout::Wide => {
-            ((longest + 122.0).clamp(190.0, 310.0), 300f64.max(arms.len() as f64 * LABEL_DISTANCE))
-        }
+        Layout::Wide => (
+            legend::width_beside(arms.iter().map(|arm| arm.name.as_str())),
+            300f64.max(arms.len() as f64 * legend::LABEL_DISTANCE),
+        ),
         Layout::Narrow => (12.0, 250.0),
     };
     Plot { left: 52.0, right: layout.width() - right, top: 34.0, bottom: 34.0 + depth }
@@ -281,33 +225,11 @@ fn axes(body: &mut Element, plot: &Plot, (x, y): (&Scale, &Scale), upright: &str
     body.push(text("quiet end", (plot.right, plot.bottom + 37.0), &format!("{along} ({})", x.unit)));
 }
 
-fn labels(body: &mut Element, layout: Layout, plot: &Plot, arms: &[ArmLevels], y: &Scale) {
-    let mut ends: Vec<(&ArmLevels, f64, f64)> =
-        arms.iter().filter_map(|arm| arm.last().map(|level| (arm, y.at(level.2), level.2))).collect();
-    ends.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let wanted: Vec<f64> = ends.iter().map(|end| end.1).collect();
-    let left = plot.right + 26.0;
-    let places = spread(&wanted, LABEL_DISTANCE, (plot.top + 4.0, plot.bottom - 2.0));
-    for ((arm, at, bytes), place) in ends.iter().zip(places) {
-        let leader = [[(plot.right + 6.0, *at), (plot.right + 14.0, *at), (left - 5.0, place)]];
-        body.push(element("path").class("leader").attribute("d", &path_data(leader)));
-        let value = units::memory(*bytes);
-        let room = layout.width() - left - 6.0 - text_width(&value, 12.0) - 20.0;
-        let name = shorten(&arm.name, (room / (12.0 * 0.62)) as usize);
-        body.push(arm.look.marker((left + 4.0, place), 4.5));
-        body.push(text("", (left + 14.0, place + 4.0), &name).child(element("title").text(&arm.name)));
-        body.push(text("bold end", (layout.width() - 6.0, place + 4.0), &value));
-    }
-}
-
-fn legend(body: &mut Element, layout: Layout, plot: &Plot, arms: &[ArmLevels]) {
-    for (row, arm) in arms.iter().enumerate() {
-        let at = plot.bottom + 60.0 + row as f64 * 20.0;
-        body.push(arm.look.line("thick", &path_data([[(10.0, at), (38.0, at)]])));
-        body.push(arm.look.marker((24.0, at), 4.5));
-        body.push(text("", (48.0, at + 4.0), &shorten(&arm.name, 36)));
-        if let Some((_, _, middle, _)) = arm.last() {
-            body.push(text("bold end", (layout.width() - 12.0, at + 4.0), &units::memory(*middle)));
-        }
-    }
+/// What stands for the arms' lines.
+fn labels<'a>(arms: &'a [ArmLevels], y: &Scale) -> Vec<Label<'a>> {
+    let label = |arm: &'a ArmLevels| {
+        let level = arm.last()?;
+        Some(Label { look: arm.look, name: &arm.name, bytes: level.2, at: y.at(level.2) })
+    };
+    arms.iter().filter_map(label).collect()
 }

@@ -1,16 +1,16 @@
 //! Memory over time by arm: each service thin, the arm's median thick.
 
+use super::legend::{self, Label};
 use super::scale::Scale;
 use super::svg::{element, group, line, path_data, rectangle, text};
 use super::{Canvas, Chart, metric_name, named_value, shorten, text_width};
-use crate::trajectory::Point;
 use crate::units;
+use heaptrial_judgement::Point;
 
 /// Columns that show their values under the pointer.
 const BANDS: usize = 80;
 /// Lines that a card of values has room for.
 const CARD_LINES: usize = 16;
-const LABEL_DISTANCE: f64 = 17.0;
 
 /// An arm's line.
 struct ArmLine {
@@ -43,7 +43,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     if lines.is_empty() {
         return None;
     }
-    let lab = canvas.report.kind.is_lab();
+    let lab = canvas.report.kind().is_lab();
     let points = || {
         let counted = lines.iter().flat_map(|line| canvas.counted(line.arm));
         counted.flat_map(|index| canvas.trajectories.services[index].segments.iter().flatten().copied())
@@ -77,7 +77,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         }
     );
     let caption = if lab { lab_caption } else { field_caption };
-    let height = plot.bottom + 44.0 + if canvas.is_wide() { 0.0 } else { legend_height(lines.len()) };
+    let height = plot.bottom + 44.0 + if canvas.is_wide() { 0.0 } else { legend::height_below(lines.len()) };
     let mut chart = canvas.chart("memory-over-time", "Memory over time", caption, height);
     chart.description = format!("At the end: {}.", ends.join(", "));
     let title = format!("{metric} ({})", y.unit);
@@ -109,11 +109,16 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         body.push(canvas.look(line.arm).line("thick", &data));
     }
     if canvas.is_wide() {
-        for label in labels(canvas, &plot, &lines, &y) {
-            body.push(label);
-        }
+        let range = (plot.top + 4.0, plot.bottom - 2.0);
+        legend::beside(&mut labels(canvas, &lines, &y), (plot.right, canvas.width()), range)
+            .into_iter()
+            .for_each(|element| body.push(element));
     } else {
-        legend(&mut body, canvas, plot.bottom + 52.0, &lines);
+        let mut rows = labels(canvas, &lines, &y);
+        rows.reverse();
+        legend::below(&rows, plot.bottom + 52.0, canvas.width())
+            .into_iter()
+            .for_each(|element| body.push(element));
     }
     for line in &lines {
         if let Some(end) = line.last() {
@@ -130,20 +135,31 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
 /// What stands beside an arm's line: in a lab run the mean of the last readings, in a field trial, where strangers
 /// may be among them, the end of the line.
 fn end_value(canvas: Canvas<'_>, line: &ArmLine) -> Option<f64> {
-    if canvas.report.kind.is_lab() { canvas.final_bytes(line.arm) } else { line.last().map(|end| end.1) }
+    if canvas.report.kind().is_lab() { canvas.final_bytes(line.arm) } else { line.last().map(|end| end.1) }
 }
 
 fn plot(canvas: Canvas<'_>, arms: &[ArmLine]) -> Plot {
-    let labels = arms.len() as f64 * LABEL_DISTANCE;
-    let longest =
-        arms.iter().map(|line| text_width(&canvas.report.arms[line.arm].name, 12.0)).fold(0.0, f64::max);
+    let names = arms.iter().map(|line| canvas.report.arms[line.arm].name.as_str());
     let (right, depth) = if canvas.is_wide() {
-        // Leader, marker, name and value.
-        ((longest + 122.0).clamp(190.0, 310.0), 330f64.max(labels))
+        (legend::width_beside(names), 330f64.max(arms.len() as f64 * legend::LABEL_DISTANCE))
     } else {
         (12.0, 250.0)
     };
     Plot { left: 52.0, right: canvas.width() - right, top: 34.0, bottom: 34.0 + depth }
+}
+
+/// What stands for the lines.
+fn labels<'a>(canvas: Canvas<'a>, lines: &[ArmLine], y: &Scale) -> Vec<Label<'a>> {
+    let label = |line: &ArmLine| {
+        let end = line.last()?.1;
+        Some(Label {
+            look: canvas.look(line.arm),
+            name: &canvas.report.arms[line.arm].name,
+            bytes: end_value(canvas, line).unwrap_or(end),
+            at: y.at(end),
+        })
+    };
+    lines.iter().filter_map(label).collect()
 }
 
 fn axes(
@@ -154,7 +170,7 @@ fn axes(
     title: &str,
 ) {
     // In a field trial each arm has a warm-up of its own.
-    let warm_up = if canvas.report.kind.is_lab() { canvas.report.analysis.warm_up_seconds } else { 0.0 };
+    let warm_up = if canvas.report.kind().is_lab() { canvas.report.analysis.warm_up_seconds } else { 0.0 };
     let warm_up = x.at(warm_up);
     body.push(rectangle("warm", (plot.left, plot.top), warm_up - plot.left, plot.bottom - plot.top));
     if warm_up - plot.left > text_width("warm-up", 11.0) + 8.0 {
@@ -173,77 +189,6 @@ fn axes(
     body.push(text("quiet", (8.0, 18.0), title));
     let age = format!("age of the service ({})", x.unit);
     body.push(text("quiet end", (plot.right, plot.bottom + 37.0), &age));
-}
-
-/// Names and values at the right of the lines' ends, moved apart where they would collide.
-fn labels(canvas: Canvas<'_>, plot: &Plot, lines: &[ArmLine], y: &Scale) -> Vec<super::svg::Element> {
-    let mut ends: Vec<(&ArmLine, f64, Point)> =
-        lines.iter().filter_map(|line| line.last().map(|end| (line, y.at(end.1), end))).collect();
-    ends.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let wanted: Vec<f64> = ends.iter().map(|end| end.1).collect();
-    let places = spread(&wanted, LABEL_DISTANCE, (plot.top + 4.0, plot.bottom - 2.0));
-    let left = plot.right + 26.0;
-    let mut elements = Vec::new();
-    for ((line, at, end), place) in ends.iter().zip(places) {
-        let arm = &line.arm;
-        let leader = [[(plot.right + 6.0, *at), (plot.right + 14.0, *at), (left - 5.0, place)]];
-        elements.push(element("path").class("leader").attribute("d", &path_data(leader)));
-        let value = units::memory(end_value(canvas, line).unwrap_or(end.1));
-        let room = canvas.width() - left - 6.0 - text_width(&value, 12.0) - 20.0;
-        let name = canvas.arm_name(*arm, (room / (12.0 * 0.62)) as usize);
-        elements.push(canvas.look(*arm).marker((left + 4.0, place), 4.5));
-        let label = text("", (left + 14.0, place + 4.0), &name);
-        elements.push(label.child(element("title").text(&canvas.report.arms[*arm].name)));
-        elements.push(text("bold end", (canvas.width() - 6.0, place + 4.0), &value));
-    }
-    elements
-}
-
-/// The places nearest to `wanted` (ascending) that are at least `distance` apart and within `range`.
-pub(super) fn spread(wanted: &[f64], distance: f64, range: (f64, f64)) -> Vec<f64> {
-    let mut places: Vec<f64> = Vec::with_capacity(wanted.len());
-    // Runs of touching labels, each centred on what its members want.
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    let start_of = |run: (usize, usize)| {
-        let count = run.1 - run.0;
-        let offset = |i: usize| wanted[i] - (i - run.0) as f64 * distance;
-        let mean = (run.0..run.1).map(offset).sum::<f64>() / count as f64;
-        let last = range.1 - (count - 1) as f64 * distance;
-        mean.min(last).max(range.0)
-    };
-    for index in 0..wanted.len() {
-        runs.push((index, index + 1));
-        while let [.., before, run] = runs[..] {
-            let end = start_of(before) + (before.1 - before.0) as f64 * distance;
-            if end <= start_of(run) {
-                break;
-            }
-            runs.truncate(runs.len() - 2);
-            runs.push((before.0, run.1));
-        }
-    }
-    for run in runs {
-        let start = start_of(run);
-        places.extend((0..run.1 - run.0).map(|i| start + i as f64 * distance));
-    }
-    places
-}
-
-fn legend_height(arms: usize) -> f64 {
-    12.0 + arms as f64 * 20.0
-}
-
-fn legend(body: &mut super::svg::Element, canvas: Canvas<'_>, top: f64, lines: &[ArmLine]) {
-    for (row, line) in lines.iter().rev().enumerate() {
-        let at = top + 8.0 + row as f64 * 20.0;
-        let look = canvas.look(line.arm);
-        body.push(look.line("thick", &path_data([[(10.0, at), (38.0, at)]])));
-        body.push(look.marker((24.0, at), 4.5));
-        body.push(text("", (48.0, at + 4.0), &canvas.arm_name(line.arm, 36)));
-        if let Some(bytes) = end_value(canvas, line) {
-            body.push(text("bold end", (canvas.width() - 12.0, at + 4.0), &units::memory(bytes)));
-        }
-    }
 }
 
 /// Columns over the plot: the one under the pointer shows a card with every arm's median.
@@ -298,27 +243,4 @@ fn nearest(line: &ArmLine, age: f64, within: f64) -> Option<Point> {
     let points = line.median.iter().flatten();
     let nearest = points.min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
     (distance(&nearest) <= within).then_some(*nearest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn labels_stay_where_there_is_room() {
-        assert_eq!(spread(&[10.0, 50.0, 90.0], 17.0, (0.0, 100.0)), [10.0, 50.0, 90.0]);
-        assert_eq!(spread(&[50.0, 50.0], 10.0, (0.0, 100.0)), [45.0, 55.0]);
-    }
-
-    proptest! {
-        #[test]
-        fn labels_do_not_collide_and_stay_inside(mut wanted in prop::collection::vec(0.0f64..330.0, 1..15)) {
-            wanted.sort_by(f64::total_cmp);
-            let places = spread(&wanted, 17.0, (0.0, 330.0));
-            prop_assert_eq!(places.len(), wanted.len());
-            prop_assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 17.0 - 1e-6), "{places:?}");
-            prop_assert!(places.iter().all(|place| (-1e-6..=330.0 + 1e-6).contains(place)), "{places:?}");
-        }
-    }
 }

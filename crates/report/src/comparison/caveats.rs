@@ -3,7 +3,6 @@
 use super::{ComparedTreatment, ComparedTrial};
 use crate::chart::metric_name;
 use crate::document::Severity;
-use crate::summary::odd::findings;
 use crate::summary::{names, number};
 use crate::{Report, units};
 
@@ -67,7 +66,7 @@ pub(super) fn same_measurements(trials: &[ComparedTrial]) -> Option<String> {
 /// Of each trial, whether it was imported from a file that another one was imported from too.
 pub(super) fn shared_measurements(reports: &[Report]) -> Vec<bool> {
     let measured = |report: &Report| -> Vec<String> {
-        let memory = report.sources.iter().filter(|source| source.role == "memory");
+        let memory = report.sources().iter().filter(|source| source.role == "memory");
         memory.map(|source| source.sha256.clone()).collect()
     };
     let files: Vec<Vec<String>> = reports.iter().map(measured).collect();
@@ -81,7 +80,7 @@ pub(super) fn shared_measurements(reports: &[Report]) -> Vec<bool> {
 /// The grave findings of each trial: how many, and of which kinds.
 pub(super) fn grave_findings(reports: &[Report], trials: &[ComparedTrial]) -> Vec<String> {
     let told = reports.iter().zip(trials).filter_map(|(report, trial)| {
-        let grave = findings(report).iter().filter(|finding| finding.severity == Severity::Grave);
+        let grave = report.findings.iter().filter(|finding| finding.severity == Severity::Grave);
         let mut kinds: Vec<String> =
             grave.clone().map(|finding| finding.kind.describe().to_lowercase()).collect();
         let number = number(kinds.len() as u64, "grave finding");

@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
+use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
+
 use super::{ArmInTrial, ComparedTreatment, ComparedTrial, Comparison};
+use crate::chart::Looks;
 use crate::summary::{names, number};
 use crate::table::{self, Emphasis, NOTHING, Row, Table, figure, optional, text};
 use crate::terminal::{Paint, WIDTH, table_lines, wrap};
@@ -67,7 +70,7 @@ impl Comparison {
             TITLE,
             &comparison.result(),
             RULE,
-            &results,
+            (&results, &comparison.looks()),
             &comparison.differences(),
             &settings,
         ))
@@ -166,13 +169,31 @@ impl Comparison {
         if self.caveats.is_empty() { nothing() } else { self.caveats.clone() }
     }
 
+    /// How the treatments look: as arms of theirs do in reports.
+    fn looks(&self) -> Looks {
+        let arm = |treatment: &ComparedTreatment| {
+            let spec: Option<AllocatorSpec> =
+                treatment.treatment.split(", ").next().and_then(|spec| spec.parse().ok());
+            // A name of letters alone reads as a spec too.
+            let allocator = spec.filter(|spec| FAMILIES.contains(&spec.family.as_str()));
+            Arm {
+                name: treatment.treatment.clone(),
+                control: treatment.results.iter().flatten().any(|result| result.control),
+                treatment: Treatment { allocator, ..Treatment::default() },
+            }
+        };
+        let arms: Vec<Arm> = self.treatments.iter().map(arm).collect();
+        Looks::of(arms.iter().map(|arm| (arm, None)))
+    }
+
     fn results(&self) -> Table {
         let columns =
             [text("Treatment"), text("Trial"), figure("Place"), figure("Ratio to own control (95%)")];
         let columns = columns.into_iter().chain([figure("Level"), figure("Growth"), text("Verdict")]);
-        let rows = self.treatments.iter().flat_map(|treatment| {
+        let rows = self.treatments.iter().enumerate().flat_map(|(place, treatment)| {
             let present = treatment.results.iter().zip(&self.trials);
-            present.filter_map(|(result, trial)| Some(row(&treatment.treatment, result.as_ref()?, trial)))
+            let name = &treatment.treatment;
+            present.filter_map(move |(result, trial)| Some(row((place, name), result.as_ref()?, trial)))
         });
         Table { rows: rows.collect(), columns: columns.chain([figure("Services")]).collect() }
     }
@@ -197,7 +218,8 @@ impl Comparison {
     }
 }
 
-fn row(treatment: &str, result: &ArmInTrial, trial: &ComparedTrial) -> Row {
+/// A row of the treatment at a place among all.
+fn row((place, treatment): (usize, &str), result: &ArmInTrial, trial: &ComparedTrial) -> Row {
     let ratio = table::ratio_with_interval(result.ratio_to_control.as_ref());
     let pace = if trial.kind.is_lab() {
         Pace::for_length(trial.matched_age_seconds.unwrap_or(0.0))
@@ -210,7 +232,7 @@ fn row(treatment: &str, result: &ArmInTrial, trial: &ComparedTrial) -> Row {
         None => bytes,
     };
     Row {
-        arm: None,
+        arm: Some(place),
         emphasis: if result.control { Emphasis::Control } else { Emphasis::None },
         cells: vec![
             treatment.to_owned(),

@@ -180,13 +180,13 @@ fn trial(report: &Report) -> ComparedTrial {
     services.dedup();
     ComparedTrial {
         name: report.name.clone(),
-        kind: report.kind,
+        kind: report.kind(),
         started_at: report.started_at.clone(),
         duration_seconds: report.duration_seconds,
         control: report.control().map(treatment),
         metric: report.analysis.metric,
         matched_age_seconds: report.analysis.matched_age_seconds,
-        assignment: report.assignment.clone(),
+        assignment: report.assignment().map(str::to_owned),
         services: services.len() as u32,
         shares_measurements: false,
         host: report.host.clone(),

@@ -1,11 +1,12 @@
 //! What only the report of a field trial has.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{FindingKind, FlagCount, Ratio, Severity};
+use super::{FindingKind, FlagCount, MeasureResult, Ratio, Severity, WorkStanding};
 
 /// An arm's figures over the services that belong to it, without strangers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AsTreated {
     /// Services.
     pub services: u32,
@@ -20,7 +21,7 @@ pub struct AsTreated {
 }
 
 /// Something odd about the data, and what it does to the result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// What was looked for.
     pub kind: FindingKind,
@@ -37,7 +38,7 @@ pub struct Finding {
 }
 
 /// A sudden change of level common to the services of an arm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LevelChange {
     /// When, RFC 3339 in UTC.
     pub at: String,
@@ -54,7 +55,7 @@ pub struct LevelChange {
 }
 
 /// A file that data were imported from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Source {
     /// Its name as given.
     pub file: String,
@@ -69,7 +70,7 @@ pub struct Source {
 }
 
 /// The memory that services can use before something breaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryLimit {
     /// Of each service (MemoryMax).
     pub service_bytes: Option<u64>,
@@ -80,7 +81,7 @@ pub struct MemoryLimit {
 }
 
 /// The work of an arm, without strangers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// Services of which it is known over the window of comparison.
     pub services: u32,
@@ -90,6 +91,10 @@ pub struct Work {
     pub ratio_to_control: Option<Ratio>,
     /// Bytes of memory for each 10^6 bytes read and written a second: geometric mean over services.
     pub memory_bytes_per_mb_per_second: Option<f64>,
+    /// Whether it does the control's work by all its measures.
+    pub standing: WorkStanding,
+    /// Every measure of work that is known of any arm.
+    pub measures: Vec<MeasureResult>,
     /// Open connections: median over services.
     pub connections: Option<f64>,
     /// Services whose own out-of-memory handler freed memory.
@@ -101,7 +106,7 @@ pub struct Work {
 }
 
 /// An analysis of a running trial at a time fixed in advance.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedLook {
     /// Counted from 1.
     pub number: u32,

@@ -1,30 +1,36 @@
 //! The report as a document: what `report.json` holds and all other forms are made from.
 
 mod field;
+mod kind;
 
 pub use field::{AsTreated, Finding, LevelChange, MemoryLimit, PlannedLook, Source, Work};
 pub use heaptrial_analysis::{
-    ArmEvents, DayLevel, Estimate, FindingKind, FlagCount, Growth, LimitKind, Sawtooth, SelfCheck, Severity,
-    Shape,
+    ArmEvents, ArmPair, ArmPlace, Basis, DayLevel, Estimate, Extremes, FindingKind, FlagCount, Growth,
+    LimitKind, MeasureResult, Sawtooth, SelfCheck, ServiceVerdicts, Severity, Shape, WeekLevel, WorkReason,
+    WorkStanding,
 };
+pub use kind::{AsFound, Imported, LabRun, ReportOf, Trial};
 
+pub use heaptrial_judgement::Kind;
 use heaptrial_model::{Ending, Identity, LifeStart, Metric, SlowSample, Treatment};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The form of [`Report`] as JSON that this version writes; described in `docs/report.schema.json`.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// Everything a report says about one trial. A pure function of the rows of the database.
 ///
 /// Memory is in bytes, times are in seconds, CPU time is in CPU seconds. Since version 2 there are field trials:
 /// what only they have is absent from a lab run's report, and the reverse.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// What was run.
-    pub kind: Kind,
+    /// What was run, with what only that has.
+    #[serde(flatten)]
+    pub of: ReportOf,
     /// The trial's name.
     pub name: String,
     /// Start, RFC 3339 in UTC.
@@ -37,8 +43,6 @@ pub struct Report {
     pub planned_seconds: f64,
     /// Seed of everything random.
     pub seed: u64,
-    /// Repeats of each arm.
-    pub repeats: u32,
     /// The command that repeats the trial.
     pub command: String,
     /// Version of Heaptrial that ran it.
@@ -49,34 +53,16 @@ pub struct Report {
     pub parameters: Value,
     /// What the figures are computed from.
     pub analysis: Analysis,
-    /// How services came into arms: `random within blocks`, or `as listed, not drawn at random`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub assignment: Option<String>,
     /// The arms in the order given.
     pub arms: Vec<Arm>,
     /// The services in the order of starting. One that was put into several arms comes once for each.
     pub services: Vec<Service>,
     /// Samples of the whole trial.
     pub samples: u64,
-    /// Usual time between two samples of a service, where it was not chosen by Heaptrial.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sampling_interval_seconds: Option<f64>,
-    /// What sampling cost; `None` where others sampled.
-    pub sampler: Option<Sampler>,
-    /// The services' CPU time over the duration, as a share of all CPUs (1 is all of them).
-    pub cpu_share: Option<f64>,
-    /// What is odd about the data of a field trial, gravest first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub findings: Option<Vec<Finding>>,
-    /// The procedure of a field trial applied to its control alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub self_check: Option<SelfCheck>,
-    /// The looks that a field trial's plan fixed in advance.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub looks: Vec<PlannedLook>,
-    /// The files that the data were imported from.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<Source>,
+    /// Which arm needs least and which most; arms by their positions in `arms`.
+    pub extremes: Extremes,
+    /// What is odd about the data, gravest first.
+    pub findings: Vec<Finding>,
     /// What may have distorted the result.
     pub warnings: Vec<String>,
     /// What could not be measured.
@@ -87,24 +73,8 @@ pub struct Report {
     pub events: Vec<Event>,
 }
 
-/// What was run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// A command, started once per arm and repeat.
-    LabCommand,
-    /// Relays in a private Tor network.
-    LabTor,
-    /// Services of a fleet, as the scripts of Tor operators measured them.
-    ImportTorutils,
-    /// A randomised trial on the services of a fleet.
-    Field,
-    /// Services of a host as they are found, without a trial.
-    Host,
-}
-
 /// How a trial ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// As planned.
@@ -118,7 +88,7 @@ pub enum Outcome {
 }
 
 /// The properties of the host that change memory results; `None` where they could not be read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// Operating system and its release.
     pub os: Option<String>,
@@ -147,7 +117,7 @@ pub struct Host {
 }
 
 /// What the figures are computed from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
     /// The reading that is compared.
     pub metric: Metric,
@@ -179,7 +149,7 @@ pub struct Analysis {
 
 /// An arm and its figures: in a lab run over the services that count, in a field trial over all that were put into
 /// it (as assigned), with [`Arm::as_treated`] beside them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
     /// Its name.
     pub name: String,
@@ -199,6 +169,9 @@ pub struct Arm {
     pub services_excluded: Vec<ExcludedService>,
     /// Figures of the metric; `None` where no service counts.
     pub memory: Option<Memory>,
+    /// Median over its services of the last reading of the metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub final_median_bytes: Option<u64>,
     /// Arithmetic mean over its services of the last RSS.
     pub rss_bytes_final: Option<u64>,
     /// Arithmetic mean over its services of the last RssAnon.
@@ -226,7 +199,7 @@ pub struct Arm {
     /// The figures without strangers; `None` where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_treated: Option<AsTreated>,
-    /// `stable`, `growing`, `bloating` or `inconclusive`.
+    /// `stable`, `growing`, `bloating`, `some_bloat` (a minority of its services does) or `inconclusive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
     /// The numbers behind the verdict, as a sentence.
@@ -235,6 +208,9 @@ pub struct Arm {
     /// The verdict over all services as listed, where it is another word than [`Arm::verdict`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict_as_assigned: Option<String>,
+    /// How many of its services have which verdict of their own, and which grow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_verdicts: Option<ServiceVerdicts>,
     /// Growth after warm-up, without strangers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<Growth>,
@@ -272,7 +248,7 @@ pub struct Arm {
 }
 
 /// A service that does not count.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExcludedService {
     /// Its name.
     pub name: String,
@@ -281,21 +257,21 @@ pub struct ExcludedService {
 }
 
 /// Figures of the metric, in whole bytes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// The metric.
     pub metric: Metric,
     /// Last reading; of an arm the arithmetic mean over its services.
     pub final_bytes: u64,
-    /// In a lab run the median from warm-up to the matched age; of an arm the median over its services. In a field
-    /// trial the level at the matched age; of an arm the geometric mean over its services.
+    /// The level: of a service the median of its readings from warm-up to the matched age (lab run) or over a window that
+    /// ends there (on hosts); of an arm the geometric mean over its services.
     pub median_bytes: Option<u64>,
     /// Highest reading; of an arm the highest of any service.
     pub peak_bytes: u64,
 }
 
 /// The ratio of geometric means over services of the median memory, arm over control.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// Arm over control.
     pub estimate: f64,
@@ -315,7 +291,7 @@ pub struct Ratio {
 }
 
 /// Age of the consensus that a relay held after warm-up: high where it lagged behind its network.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConsensusAge {
     /// Median; of an arm the median over its services.
     pub median_seconds: f64,
@@ -326,7 +302,7 @@ pub struct ConsensusAge {
 }
 
 /// A service, counted or not. Figures are those of the life that stands for it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
     /// Its name.
     pub name: String,
@@ -390,7 +366,7 @@ pub struct Service {
 }
 
 /// What sampling cost over the whole trial.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampler {
     /// Ticks.
     pub ticks: u64,
@@ -405,7 +381,7 @@ pub struct Sampler {
 }
 
 /// Something that happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// When, RFC 3339 in UTC.
     pub at: String,
@@ -417,26 +393,10 @@ pub struct Event {
     pub text: String,
 }
 
-impl Kind {
-    /// What it is, in words.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::LabCommand => "lab run of a command",
-            Self::LabTor => "lab run of Tor relays in a private network",
-            Self::ImportTorutils => "field data imported from torutils files",
-            Self::Field => "field trial",
-            Self::Host => "services of a host as found",
-        }
-    }
-
-    /// Whether others measured: then nothing is proved of what ran.
-    pub fn is_import(self) -> bool {
-        matches!(self, Self::ImportTorutils)
-    }
-
-    /// Whether Heaptrial started the services itself.
-    pub fn is_lab(self) -> bool {
-        matches!(self, Self::LabCommand | Self::LabTor)
+impl From<&heaptrial_judgement::ConsensusAge> for ConsensusAge {
+    fn from(age: &heaptrial_judgement::ConsensusAge) -> Self {
+        let heaptrial_judgement::ConsensusAge { median_seconds, max_seconds, lag_events } = *age;
+        Self { median_seconds, max_seconds, lag_events }
     }
 }
 
@@ -456,7 +416,7 @@ impl Report {
     /// How it ended, in a word; of a trial on services without an end, that it runs.
     pub fn outcome_word(&self) -> &'static str {
         match self.outcome {
-            Outcome::Unfinished if matches!(self.kind, Kind::Field | Kind::Host) => "running",
+            Outcome::Unfinished if matches!(self.kind(), Kind::Field | Kind::Host) => "running",
             outcome => outcome.as_str(),
         }
     }
@@ -466,20 +426,37 @@ impl Report {
         self.arms.iter().find(|arm| arm.control)
     }
 
-    /// Positions in `arms`, least memory first (median or level at matched age, without strangers); arms without
-    /// a figure come last, and after them earlier lists.
+    /// Positions in `arms`, least memory first; then arms that do clearly less than the control's work, arms without a
+    /// figure, and earlier lists.
     pub fn ranking(&self) -> Vec<usize> {
-        let memory = |index: &usize| {
-            let arm = &self.arms[*index];
-            (arm.earlier_list_of.is_some(), arm.typical_bytes().unwrap_or(u64::MAX))
+        let place = |index: &usize| {
+            let place = self.extremes.order.iter().position(|place| place.arm == *index);
+            let rank = match place.map(|place| self.extremes.order[place].ranked) {
+                _ if self.arms[*index].earlier_list_of.is_some() => 3,
+                Some(true) => 0,
+                Some(false) => 1,
+                None => 2,
+            };
+            (rank, place, self.arms[*index].typical_bytes().unwrap_or(u64::MAX))
         };
         let mut order: Vec<usize> = (0..self.arms.len()).collect();
-        order.sort_by_key(memory);
+        order.sort_by_key(place);
         order
+    }
+
+    /// The arms that have a rank, with the figure by which they have it, least memory first.
+    pub fn ranked(&self) -> Vec<(&Arm, &ArmPlace)> {
+        let places = self.extremes.order.iter().filter(|place| place.ranked);
+        places.filter_map(|place| Some((self.arms.get(place.arm)?, place))).collect()
     }
 }
 
 impl Arm {
+    /// Whether it is shown to do less than the control's work: then its memory says nothing for its allocator.
+    pub fn does_less(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.standing == WorkStanding::ClearlyLess)
+    }
+
     /// Mean of the last readings of the metric, where a service counts.
     pub fn final_bytes(&self) -> Option<u64> {
         self.memory.as_ref().map(|memory| memory.final_bytes)

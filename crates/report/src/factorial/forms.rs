@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_model::Side;
 
-use super::{FactorialReport, Parts};
+use heaptrial_judgement::{Effect, Parts};
+
+use super::FactorialReport;
 use crate::document::Ratio;
 use crate::markdown::{list, table_block};
 use crate::table::{Column, Emphasis, NOTHING, Row, Table, ratio_with_interval};
@@ -68,7 +70,7 @@ impl FactorialReport {
         let (good, bad) = (&self.design.good, &self.design.bad);
         let settings =
             |side: Side| self.design.default_of(side).map_or(String::new(), |level| self.level(level));
-        let text = |ratio: &Ratio| ratio_with_interval(Some(ratio));
+        let text = |effect: &Effect| ratio_with_interval(Some(&Ratio::from(effect)));
         let mut sentences = vec![format!(
             "Each with its own default ({} and {}), {bad} needs {} times the memory of {good}: {} times by the version \
              and {} times by the settings, which multiply to the whole.",
@@ -90,7 +92,7 @@ impl FactorialReport {
         if low <= 1.0 && 1.0 <= high {
             return None;
         }
-        let text = |ratio: &Ratio| ratio_with_interval(Some(ratio));
+        let text = |effect: &Effect| ratio_with_interval(Some(&Ratio::from(effect)));
         let version = |level: usize| {
             let found = self.version_at.iter().find(|effect| effect.level == level)?;
             Some(format!("{} with {}", text(&found.ratio), self.level(level)))
@@ -137,7 +139,7 @@ impl FactorialReport {
         };
         let version = |level: usize| {
             let found = self.version_at.iter().find(|effect| effect.level == level)?;
-            Some(ratio_with_interval(Some(&found.ratio)))
+            Some(ratio_with_interval(Some(&Ratio::from(&found.ratio))))
         };
         let cpu = |side: Side| {
             let cell = |level: usize| Some(units::cpu(self.cell(side, level)?.cpu_seconds?));
@@ -159,9 +161,9 @@ impl FactorialReport {
         let columns = ["Effect", "Ratio", "p"].iter().enumerate();
         let columns =
             columns.map(|(index, title)| Column { title: (*title).to_owned(), figures: index > 0 }).collect();
-        let effect = |name: String, ratio: &Ratio| {
-            let p = ratio.p_value.map(units::p_value);
-            row(name, [Some(ratio_with_interval(Some(ratio))), p].into_iter())
+        let effect = |name: String, effect: &Effect| {
+            let p = effect.p_value.map(units::p_value);
+            row(name, [Some(ratio_with_interval(Some(&Ratio::from(effect)))), p].into_iter())
         };
         let (good, bad) = (&self.design.good, &self.design.bad);
         let mut rows = Vec::new();

@@ -5,8 +5,9 @@ use heaptrial_model::Metric;
 use maud::{Markup, PreEscaped, html};
 
 use super::{Figures, field, lab, policy, style};
+pub use crate::chart::Looks;
 use crate::chart::running::{self, LifeSeries};
-use crate::chart::{self, Chart, Layout, Look, element};
+use crate::chart::{self, Chart, Layout, element};
 use crate::{Report, ReportError, Trajectories, escape};
 
 /// The style sheet that all parts here need.
@@ -26,23 +27,23 @@ pub fn sections(report: &Report, trajectories: &Trajectories) -> Result<Markup, 
         wide: chart::all(&report, trajectories, Layout::Wide),
         narrow: chart::all(&report, trajectories, Layout::Narrow),
     };
-    Ok(if report.kind.is_lab() { lab::body(&report, &charts) } else { field::body(&report, &charts) })
+    Ok(if report.kind().is_lab() { lab::body(&report, &charts) } else { field::body(&report, &charts) })
 }
 
 /// What was read of a trial that still runs: no interval, no test, no verdict. `None` where nothing was read.
-pub fn running(fleet: &Fleet, metric: Metric) -> Option<Markup> {
-    figure(|layout| running::arms(fleet, metric, layout))
+pub fn running(fleet: &Fleet, looks: &Looks, metric: Metric) -> Option<Markup> {
+    figure(|layout| running::arms(fleet, looks, metric, layout))
 }
 
 /// The memory of a service over its lives, in the colour of its arm. `None` where nothing was read.
-pub fn lives(lives: &[LifeSeries], metric: Metric, controls: &[bool], arm: usize) -> Option<Markup> {
-    let look = Look::among(controls, arm);
+pub fn lives(lives: &[LifeSeries], metric: Metric, looks: &Looks, arm: usize) -> Option<Markup> {
+    let look = looks.get(arm);
     figure(|layout| running::lives(lives, metric, look, layout))
 }
 
-/// The marker of the arm at `arm`, as in the charts; `controls` tells of each arm whether it is the control.
-pub fn swatch(controls: &[bool], arm: usize) -> Markup {
-    let marker = Look::among(controls, arm).marker((7.0, 7.0), 5.0);
+/// The marker of the arm at `arm`, as in the charts.
+pub fn swatch(looks: &Looks, arm: usize) -> Markup {
+    let marker = looks.get(arm).marker((7.0, 7.0), 5.0);
     let drawing =
         element("svg").class("swatch").attribute("viewBox", "0 0 14 14").attribute("aria-hidden", "true");
     html! { (PreEscaped(drawing.child(marker).to_string())) }

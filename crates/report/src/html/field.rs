@@ -51,7 +51,7 @@ fn result(report: &Report) -> Markup {
                         dd {
                             @if let [sentence] = &paragraph.sentences[..] {
                                 p { (sentence) }
-                            } @else if paragraph.title == words(report.kind).paragraph {
+                            } @else if paragraph.title == words(report.kind()).paragraph {
                                 ul { @for sentence in &paragraph.sentences { li { (sentence) } } }
                             } @else {
                                 p { (paragraph.sentences.join(" ")) }
@@ -75,8 +75,8 @@ fn metrics(report: &Report, charts: &Figures) -> Markup {
             ul { @for verdict in summary::observed::verdicts(report) { li { (verdict) } } }
             (charts.show("final-memory"))
             @if let Some(table) = table::field::with_and_without(report) {
-                h3 { (words(report.kind).with_and_without) }
-                (data_table(words(report.kind).with_and_without, &table, report))
+                h3 { (words(report.kind()).with_and_without) }
+                (data_table(words(report.kind()).with_and_without, &table, report))
             }
             @if let Some(table) = table::field::work(report, Detail::Full) {
                 h3 { "Work" }
@@ -107,6 +107,7 @@ fn over_time(report: &Report, charts: &Figures) -> Markup {
             (titled("Sudden changes of level", table::field::level_changes(report)))
             (titled("Arms restarted at intervals", table::field::sawtooth(report)))
             (charts.show("memory-over-time"))
+            (charts.show("over-calendar-time"))
             (charts.show("arms"))
         }
     }
@@ -191,7 +192,7 @@ fn setup(report: &Report) -> Markup {
             h2 { "Setup and data" }
             dl { @for (name, value) in summary::observed::setup(report) { div { dt { (name) } dd { (value) } } } }
             @if !parameters.is_empty() {
-                h3 { (if report.kind.is_import() { "How the data were read" } else { "Parameters" }) }
+                h3 { (if report.kind().is_import() { "How the data were read" } else { "Parameters" }) }
                 dl { @for (name, value) in parameters { div { dt { (name) } dd { (value) } } } }
             }
             @if let Some(table) = table::field::sources(report) {

@@ -43,6 +43,10 @@ fn result(report: &Report, charts: &Figures) -> Markup {
             (warnings(report))
             p class="brief" { (summary::lab::figures_in_brief(report)) }
             (data_table("Results by arm", &table::lab::results(report, Detail::Full), report))
+            @if let Some(table) = table::work::measures(report) {
+                h3 { "Work" }
+                (data_table("Work by arm", &table, report))
+            }
             (charts.show("final-memory"))
             @if !report.notes.is_empty() {
                 aside class="notes" aria-label="Notes" {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-use crate::chart::{self, Chart, Layout, Look, Sheet, element};
+use crate::chart::{self, Chart, Layout, Looks, Sheet};
 use crate::document::{Outcome, Report};
 use crate::markdown::EVENTS_SHOWN;
 use crate::table::{self, Emphasis, Table};
@@ -26,7 +26,7 @@ pub(crate) fn page(report: &Report, trajectories: &Trajectories) -> String {
         a class="skip" href="#result" { "Skip to the result" }
         (header(report))
         main {
-            @if report.kind.is_lab() { (lab::body(report, &charts)) } @else { (field::body(report, &charts)) }
+            @if report.kind().is_lab() { (lab::body(report, &charts)) } @else { (field::body(report, &charts)) }
         }
     };
     frame(&title, &report.tool_version, &content)
@@ -37,7 +37,7 @@ pub(crate) fn comparison(
     title: &str,
     result: &[String],
     rule: &str,
-    results: &Table,
+    (results, looks): (&Table, &Looks),
     caveats: &[String],
     trials: &Table,
 ) -> String {
@@ -48,7 +48,7 @@ pub(crate) fn comparison(
                 h2 { "Result" }
                 p class="lead" { (result.join(" ")) }
                 p class="brief" { (rule) }
-                (table_markup("Treatments", results, |_| html! {}))
+                (table_markup("Treatments", results, |place| html! { @if let Some(place) = place { (embedded::swatch(looks, place)) } }))
             }
             section id="caveats" {
                 h2 { "What to mind" }
@@ -133,17 +133,17 @@ impl Figures {
 }
 
 fn header(report: &Report) -> Markup {
-    let sections: &[(&str, &str)] = if report.kind.is_lab() { &lab::SECTIONS } else { &field::SECTIONS };
+    let sections: &[(&str, &str)] = if report.kind().is_lab() { &lab::SECTIONS } else { &field::SECTIONS };
     let state = if report.outcome == Outcome::Completed { "badge good" } else { "badge bad" };
     html! {
         header {
             h1 { (report.name) }
             p class="meta" {
-                span { (summary::capitalised(report.kind.describe())) }
+                span { (summary::capitalised(report.kind().describe())) }
                 " " span class=(state) { (report.outcome_word()) }
                 " " time datetime=(report.started_at) { (summary::date_and_time(&report.started_at)) }
                 " " span { (units::duration(report.duration_seconds)) }
-                @if report.kind.is_lab() { " " span { "seed " (report.seed) } }
+                @if report.kind().is_lab() { " " span { "seed " (report.seed) } }
             }
             nav aria-label="Sections" {
                 @for (id, name) in sections {
@@ -239,9 +239,5 @@ fn breakable(name: &str) -> Markup {
 
 /// The arm's marker, as in the charts.
 fn swatch(report: &Report, arm: Option<usize>) -> Markup {
-    let Some(arm) = arm else { return html! {} };
-    let marker = Look::of(report, arm).marker((7.0, 7.0), 5.0);
-    let drawing =
-        element("svg").class("swatch").attribute("viewBox", "0 0 14 14").attribute("aria-hidden", "true");
-    html! { (PreEscaped(drawing.child(marker).to_string())) }
+    html! { @if let Some(arm) = arm { (embedded::swatch(&Looks::of_report(report), arm)) } }
 }

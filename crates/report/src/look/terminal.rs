@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use heaptrial_stats::ENUMERATED_AT_MOST;
+use heaptrial_analysis::ENUMERATED_AT_MOST;
 
 use super::{LookReport, LookedArm};
 use crate::document::Severity;

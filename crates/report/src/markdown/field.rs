@@ -24,7 +24,7 @@ pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
     put(&format!("# {}", escaped(&report.name)));
     put(&format!(
         "{}, {}, {}.",
-        summary::capitalised(report.kind.describe()),
+        summary::capitalised(report.kind().describe()),
         escaped(report.started_at.get(..10).unwrap_or_default()),
         summary::number(report.samples, "reading")
     ));
@@ -44,7 +44,7 @@ pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
     put(&list(&summary::observed::verdicts(report)));
     figure("final-memory").iter().for_each(|block| put(block));
     if let Some(table) = table::field::with_and_without(report) {
-        put(&format!("### {}", words(report.kind).with_and_without));
+        put(&format!("### {}", words(report.kind()).with_and_without));
         put(&table_block(&table));
     }
     if let Some(table) = table::field::work(report, Detail::Full) {
@@ -67,7 +67,7 @@ pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
             put(&table_block(&table));
         }
     }
-    for name in ["memory-over-time", "arms", "distribution-at-the-end"] {
+    for name in ["memory-over-time", "over-calendar-time", "arms", "distribution-at-the-end"] {
         figure(name).iter().for_each(|block| put(block));
     }
     put("## Findings about the data");

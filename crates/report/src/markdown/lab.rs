@@ -16,7 +16,7 @@ pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
     put(&format!("# {}", escaped(&report.name)));
     put(&format!(
         "{}, {}, {}.",
-        summary::capitalised(report.kind.describe()),
+        summary::capitalised(report.kind().describe()),
         report.outcome.as_str(),
         escaped(report.started_at.get(..10).unwrap_or_default())
     ));
@@ -24,6 +24,10 @@ pub(super) fn page(report: &Report, charts: &[Chart]) -> String {
     put(&escaped(&summary::lab::result(report).join(" ")));
     put(&escaped(&summary::lab::figures_in_brief(report)));
     put(&table_block(&table::lab::results(report, Detail::Full)));
+    if let Some(table) = table::work::measures(report) {
+        put("### Work");
+        put(&table_block(&table));
+    }
     let warnings = summary::warnings(report);
     if !warnings.is_empty() {
         put("### Warnings");

@@ -13,7 +13,7 @@ pub(crate) const EVENTS_SHOWN: usize = 50;
 
 /// The page. `report` must be printable; `charts` are referred to as `charts/NAME.svg`.
 pub(crate) fn page(report: &Report, charts: &[Chart]) -> String {
-    if report.kind.is_lab() { lab::page(report, charts) } else { field::page(report, charts) }
+    if report.kind().is_lab() { lab::page(report, charts) } else { field::page(report, charts) }
 }
 
 fn chart_block(chart: &Chart) -> String {

@@ -2,8 +2,6 @@
 
 use heaptrial_analysis::{FindingKind, Severity};
 
-use super::field::ranked;
-use super::odd::findings;
 use super::{ended, names};
 use crate::document::{Arm, Finding, Ratio, Report};
 use crate::table::field::level;
@@ -19,7 +17,11 @@ const ARMS_TOLD: usize = 4;
 /// Which arm to take, or none, and why.
 pub(crate) fn recommendation(report: &Report) -> Vec<String> {
     let mut sentences = match impossible(report) {
-        Some(why) => vec![format!("None: {}", ended(&why))],
+        Some(why) => {
+            let mut sentences = vec![format!("None: {}", ended(&why))];
+            sentences.extend(by_last_readings(report));
+            sentences
+        }
         None => among_arms(report),
     };
     let compared = report.arms.iter().filter(|arm| arm.earlier_list_of.is_none());
@@ -30,31 +32,54 @@ pub(crate) fn recommendation(report: &Report) -> Vec<String> {
     sentences
 }
 
+/// What last readings say where levels at an equal age are missing.
+fn by_last_readings(report: &Report) -> Option<String> {
+    let control = report.arms.iter().position(|arm| arm.control)?;
+    let lower =
+        report.extremes.against_control.iter().filter(|pair| pair.higher == control && pair.shows(LEVEL));
+    let lower: Vec<&str> = lower
+        .filter_map(|pair| report.arms.get(pair.lower))
+        .filter(|arm| !arm.does_less())
+        .map(|arm| arm.name.as_str())
+        .collect();
+    let need = if lower.len() == 1 { "needs" } else { "need" };
+    (!lower.is_empty()).then(|| {
+        format!(
+            "By ranks of their services {} {need} less than the control, and not for being younger: observe {} first.",
+            names(&lower, lower.len()),
+            if lower.len() == 1 { "it" } else { "these" }
+        )
+    })
+}
+
 /// Why no arm can be recommended whatever its figures, and what to do about it.
 fn impossible(report: &Report) -> Option<String> {
     let Some(control) = report.control() else {
         return Some("without a control nothing can be compared".to_owned());
     };
     if report.arms.iter().filter(|arm| arm.earlier_list_of.is_none()).count() < 2 {
-        let how = if report.kind.is_import() { "; import with --groups" } else { "" };
+        let how = if report.kind().is_import() { "; import with --groups" } else { "" };
         return Some(format!("only one arm: nothing to compare{how}"));
     }
     let Some(matched) = report.analysis.matched_age_seconds else {
-        let or =
-            if report.kind.is_import() { ", or import events that date their starts (--events)" } else { "" };
+        let or = if report.kind().is_import() {
+            ", or import events that date their starts (--events)"
+        } else {
+            ""
+        };
         return Some(format!(
             "there is no age that services of all arms reached, so they cannot be compared at an equal age; observe \
              them longer{or}"
         ));
     };
     if level(control).is_none() {
-        let how = if report.kind.is_import() { "choose another one (--control), or " } else { "" };
+        let how = if report.kind().is_import() { "choose another one (--control), or " } else { "" };
         return Some(format!(
             "the control, {}, has no figures to compare with; {how}observe it longer",
             control.name
         ));
     }
-    if ranked(report).len() < 2 {
+    if report.ranked().len() < 2 {
         return Some(format!(
             "only {} has figures, so there is nothing to compare; observe the other arms longer",
             control.name
@@ -75,7 +100,7 @@ fn impossible(report: &Report) -> Option<String> {
 /// The arm that is recommended among those that can be compared, and what speaks against those that need less still.
 fn among_arms(report: &Report) -> Vec<String> {
     let Some(control) = report.control() else { return Vec::new() };
-    let ranked = ranked(report);
+    let ranked: Vec<&Arm> = report.ranked().into_iter().map(|(arm, _)| arm).collect();
     let others = || ranked.iter().copied().filter(|arm| !arm.control);
     let smaller: Vec<&Arm> = others().filter(|arm| needs_less(arm.ratio_as_treated())).collect();
     let chosen = smaller.iter().position(|arm| obstacle(report, arm, control).is_none());
@@ -138,17 +163,23 @@ fn not_shown(arm: &Arm) -> Option<String> {
 
 /// What speaks against an arm that needs less at the matched age.
 fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
+    if arm.does_less() {
+        return Some("it does less work than the control: compare memory for each unit of work".to_owned());
+    }
     if let Some((what, remedy)) = prohibitive(report, arm).and_then(|finding| in_words(finding.kind)) {
         return Some(format!("{what}: {remedy}"));
     }
     if bloats(arm) {
         return Some("it is bloating".to_owned());
     }
+    if arm.verdict.as_deref() == Some("some_bloat") {
+        return Some("some of its services bloat: find out what sets them apart".to_owned());
+    }
     if arm.verdict.as_deref() == Some("growing") && !grows_slower(arm, control) {
         return Some("it grows faster than the control".to_owned());
     }
     let assigned = worse_as_assigned(arm)?;
-    let (strangers, as_assigned) = match report.kind.is_import() {
+    let (strangers, as_assigned) = match report.kind().is_import() {
         true => ("its strangers", "as listed"),
         false => ("contaminated services", "as assigned"),
     };
@@ -162,7 +193,8 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
 /// The verdict over all services as listed, where it is worse than that without strangers.
 fn worse_as_assigned(arm: &Arm) -> Option<&str> {
     let rank = |word: Option<&str>| match word {
-        Some("bloating") => 2,
+        Some("bloating") => 3,
+        Some("some_bloat") => 2,
         Some("growing") => 1,
         _ => 0,
     };
@@ -172,7 +204,7 @@ fn worse_as_assigned(arm: &Arm) -> Option<&str> {
 
 /// A grave finding about an arm (or about all) that no comparison of it survives.
 fn prohibitive<'a>(report: &'a Report, arm: &Arm) -> Option<&'a Finding> {
-    findings(report).iter().find(|finding| {
+    report.findings.iter().find(|finding| {
         finding.severity == Severity::Grave
             && in_words(finding.kind).is_some()
             && (finding.arms.is_empty() || finding.arms.contains(&arm.name))
@@ -250,7 +282,7 @@ fn choice(report: &Report, arm: &Arm, control: &Arm, ranked: &[&Arm]) -> Vec<Str
         let list = names(&close, close.len());
         sentences.push(format!("The intervals do not tell it apart from {list}."));
     }
-    let grave = findings(report).iter().filter(|finding| {
+    let grave = report.findings.iter().filter(|finding| {
         let about = |name: &String| *name == arm.name || *name == control.name;
         finding.severity == Severity::Grave && finding.arms.iter().any(about)
     });

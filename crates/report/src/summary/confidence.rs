@@ -2,7 +2,7 @@
 
 use heaptrial_analysis::{FindingKind, Severity};
 
-use super::odd::{about_strangers, findings};
+use super::odd::about_strangers;
 use super::{advice, names};
 use crate::document::{Arm, Finding, Ratio, Report};
 use crate::table::field::level;
@@ -14,7 +14,7 @@ const ERRORS_APART: f64 = 2.0;
 /// What limits the conclusion.
 pub(super) fn confidence(report: &Report) -> Vec<String> {
     let mut sentences = Vec::new();
-    let not_drawn = report.assignment.as_deref().is_some_and(|how| how.starts_with("as listed"));
+    let not_drawn = report.assignment().is_some_and(|how| how.starts_with("as listed"));
     let unproved =
         is(report, FindingKind::IdentityNotProved) || report.arms.iter().all(|arm| arm.identity.is_none());
     if not_drawn {
@@ -24,7 +24,7 @@ pub(super) fn confidence(report: &Report) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if unproved && report.kind.is_import() {
+    if unproved && report.kind().is_import() {
         sentences.push("What ran in each service is as the lists claim, not proved.".to_owned());
     } else if unproved && !report.services.iter().all(|service| service.ran.is_some()) {
         sentences.push("What ran is not proved of every service.".to_owned());
@@ -32,7 +32,7 @@ pub(super) fn confidence(report: &Report) -> Vec<String> {
     if report.analysis.ages_are_lower_bounds == Some(true) {
         sentences.push("Most starts are unknown, so ages count from the first reading.".to_owned());
     }
-    if report.outcome_word() == "running" && !report.looks.is_empty() {
+    if report.outcome_word() == "running" && !report.looks().is_empty() {
         sentences.push(
             "The trial runs, and this is none of its planned looks: whoever reads intervals again and again until one \
              pleases finds differences that are not there. Decide by heaptrial trial look."
@@ -40,7 +40,8 @@ pub(super) fn confidence(report: &Report) -> Vec<String> {
         );
     }
     sentences.extend(same_conclusion(report));
-    let other: Vec<&Finding> = findings(report)
+    let other: Vec<&Finding> = report
+        .findings
         .iter()
         .filter(|finding| finding.severity == Severity::Grave && !about_strangers(finding.kind))
         .collect();
@@ -55,7 +56,7 @@ pub(super) fn confidence(report: &Report) -> Vec<String> {
 }
 
 fn is(report: &Report, kind: FindingKind) -> bool {
-    findings(report).iter().any(|finding| finding.kind == kind)
+    report.findings.iter().any(|finding| finding.kind == kind)
 }
 
 /// What is concluded from a ratio.
@@ -88,8 +89,8 @@ fn same_conclusion(report: &Report) -> Option<String> {
         .filter(|arm| conclusion(arm.ratio_to_control.as_ref()) != conclusion(arm.ratio_as_treated()))
         .map(|arm| arm.name.as_str())
         .collect();
-    let strangers = super::words::words(report.kind).strangers;
-    let as_assigned = if report.kind.is_import() { "as listed" } else { "as assigned" };
+    let strangers = super::words::words(report.kind()).strangers;
+    let as_assigned = if report.kind().is_import() { "as listed" } else { "as assigned" };
     let listed = least(|arm| arm.memory.as_ref()?.median_bytes);
     let treated = least(level);
     Some(match (listed == treated, changed.is_empty()) {
@@ -108,7 +109,7 @@ fn same_conclusion(report: &Report) -> Option<String> {
 
 /// The A/A check in a sentence.
 fn self_check(report: &Report) -> Option<String> {
-    let check = report.self_check?;
+    let check = report.self_check()?;
     let judged = if check.found_share > 0.05 + ERRORS_APART * check.standard_error {
         "more than the 5% it should be, so intervals here are too narrow"
     } else {

@@ -2,9 +2,9 @@
 
 use super::confidence::confidence;
 use super::words::words;
-use super::{advice, capitalised, names, number};
+use super::{advice, capitalised, names, needs, number};
 use crate::chart::metric_name;
-use crate::document::{Arm, Kind, LimitKind, Ratio, Report};
+use crate::document::{Arm, Basis, Kind, LimitKind, Ratio, Report};
 use crate::table::field::level;
 use crate::units;
 use crate::verdict::{NO_LIMIT, measured_over, runs_out_briefly};
@@ -23,7 +23,7 @@ pub(crate) struct Paragraph {
 pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
     let paragraph = |title, sentences: Vec<String>| Paragraph { title, sentences };
     if report.samples == 0 {
-        let nothing = if report.kind.is_import() {
+        let nothing = if report.kind().is_import() {
             "No service has readings, so nothing can be compared: sums over services do not tell what a service needs. \
              Import measurements of each service."
         } else {
@@ -31,10 +31,10 @@ pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
         };
         return vec![paragraph("Result", vec![nothing.to_owned()])];
     }
-    if report.kind == Kind::Host {
+    if report.kind() == Kind::Host {
         let all = [
             paragraph("Result", as_found(report)),
-            paragraph(words(report.kind).paragraph, contaminated(report)),
+            paragraph(words(report.kind()).paragraph, contaminated(report)),
             paragraph("Confidence", confidence(report)),
         ];
         return all.into_iter().filter(|paragraph| !paragraph.sentences.is_empty()).collect();
@@ -43,7 +43,7 @@ pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
         paragraph("Problem", problem(report)),
         paragraph("Result", result(report)),
         paragraph("Recommendation", advice::recommendation(report)),
-        paragraph(words(report.kind).paragraph, contaminated(report)),
+        paragraph(words(report.kind()).paragraph, contaminated(report)),
         paragraph("Confidence", confidence(report)),
     ];
     all.into_iter().filter(|paragraph| !paragraph.sentences.is_empty()).collect()
@@ -102,37 +102,45 @@ fn verdict(arm: &Arm) -> Option<String> {
 }
 
 fn said(word: &str) -> &str {
-    if word == "inconclusive" { "neither shown to be stable nor to grow" } else { word }
-}
-
-/// Arms that are compared and have a figure, least memory first.
-pub(crate) fn ranked(report: &Report) -> Vec<&Arm> {
-    let order = report.ranking().into_iter().map(|index| &report.arms[index]);
-    order.filter(|arm| arm.earlier_list_of.is_none() && level(arm).is_some()).collect()
+    match word {
+        "inconclusive" => "neither shown to be stable nor to grow",
+        "some_bloat" => "bloating in some of its services",
+        word => word,
+    }
 }
 
 /// Who needs least and most, and who grows.
 fn result(report: &Report) -> Vec<String> {
-    let ranked = ranked(report);
-    let (Some(least), Some(most)) = (ranked.first(), ranked.last()) else {
-        return vec![
-            "No arm has services with readings at an equal age, so nothing can be compared.".to_owned(),
-        ];
+    let ranked = report.ranked();
+    let (Some((least, first)), Some((most, last))) = (ranked.first(), ranked.last()) else {
+        let mut sentences = vec!["No arm has services with readings that can be compared.".to_owned()];
+        sentences.extend(needs::doing_less(report));
+        return sentences;
     };
-    let needs = |arm: &Arm| level(arm).map_or_else(String::new, |bytes| units::memory(bytes as f64));
+    let basis = match report.extremes.basis {
+        Basis::LastReadings => needs::basis(report),
+        Basis::LevelAtEqualAge { .. } | Basis::AverageOverTime => String::new(),
+    };
+    let times = |arm: &Arm| {
+        let ratio = arm.ratio_as_treated().filter(|_| report.extremes.basis != Basis::LastReadings);
+        ratio.map_or_else(String::new, |ratio| format!(", {}", compared(ratio)))
+    };
     let mut sentences = Vec::new();
     if least.control {
-        sentences.push(format!("No arm needs less than the control, {}: {}.", least.name, needs(least)));
+        let figure = needs::figure(first);
+        sentences.push(format!("No arm needs less than the control, {}: {figure}{basis}.", least.name));
     } else {
-        let times =
-            least.ratio_as_treated().map_or_else(String::new, |ratio| format!(", {}", compared(ratio)));
-        sentences.push(format!("{} needs the least: {}{times}.", least.name, needs(least)));
+        let figure = needs::figure(first);
+        sentences.push(format!("{} needs the least: {figure}{basis}{}.", least.name, times(least)));
     }
     if ranked.len() > 1 && !most.control {
-        let times =
-            most.ratio_as_treated().map_or_else(String::new, |ratio| format!(", {}", compared(ratio)));
-        sentences.push(format!("{} needs the most: {}{times}.", most.name, needs(most)));
+        let figure = needs::figure(last);
+        sentences.push(format!("{} needs the most: {figure}{basis}{}.", most.name, times(most)));
     }
+    sentences.extend(needs::without_levels(report));
+    sentences.extend(needs::doing_less(report));
+    let ranked: Vec<&Arm> =
+        report.extremes.order.iter().filter_map(|place| report.arms.get(place.arm)).collect();
     for word in ["bloating", "growing"] {
         let told = |arm: &&&Arm| arm.verdict.as_deref() == Some(word) && !arm.control;
         let arms: Vec<String> = ranked.iter().filter(told).map(|arm| with_pace(arm)).collect();
@@ -141,8 +149,24 @@ fn result(report: &Report) -> Vec<String> {
             sentences.push(format!("{} {verb} {word}.", names(&arms, arms.len())));
         }
     }
+    let some = ranked.iter().filter(|arm| arm.verdict.as_deref() == Some("some_bloat") && !arm.control);
+    sentences.extend(some.filter_map(|arm| some_bloat(arm)));
     sentences.extend(how_days_count(ranked.iter().copied().filter(|arm| !arm.control)));
     sentences
+}
+
+/// `Of the 20 services of b, 3 bloat (x, y and z), though its median service does not.`
+fn some_bloat(arm: &Arm) -> Option<String> {
+    let verdicts = arm.service_verdicts.as_ref()?;
+    let bloating: Vec<&str> = verdicts.bloating_services().map(|service| service.name.as_str()).collect();
+    let verb = if bloating.len() == 1 { "bloats" } else { "bloat" };
+    Some(format!(
+        "Of the {} services of {}, {} {verb} ({}), though its median service does not.",
+        verdicts.services,
+        arm.name,
+        bloating.len(),
+        names(&bloating, NAMED)
+    ))
 }
 
 /// From when the days until memory is full count, and why it may be of doubling only.
@@ -208,16 +232,16 @@ fn contaminated(report: &Report) -> Vec<String> {
         let strangers: Vec<&str> =
             arm.services_excluded.iter().map(|service| service.name.as_str()).collect();
         let without = treated.map_or_else(String::new, |treated| {
-            let verb = match (report.kind.is_import(), treated.services) {
+            let verb = match (report.kind().is_import(), treated.services) {
                 (true, 1) => "belongs",
                 (true, _) => "belong",
                 (false, _) => "ran its treatment",
             };
             format!(", {} over the {} that {verb}", memory(treated.final_bytes), treated.services)
         });
-        let words = words(report.kind);
+        let words = words(report.kind());
         let are = if strangers.len() == 1 { words.one } else { words.several };
-        let assigned = if report.kind.is_import() { "as listed" } else { "as assigned" };
+        let assigned = if report.kind().is_import() { "as listed" } else { "as assigned" };
         let earlier = arm.earlier_list_of.as_ref().map_or_else(String::new, |of| {
             format!(" (an earlier list of {of}, which the result does not use)")
         });

@@ -1,74 +1,55 @@
 //! A lab run in sentences.
 
-use super::host;
+use super::{host, needs};
 use crate::chart::metric_name;
 use crate::document::{Arm, Report, Sampler};
 use crate::units;
 
 /// The result: who needs how much.
 pub(crate) fn result(report: &Report) -> Vec<String> {
-    let ranked: Vec<&Arm> = report
-        .ranking()
-        .into_iter()
-        .map(|index| &report.arms[index])
-        .filter(|arm| arm.memory.is_some())
-        .collect();
-    let (Some(least), Some(most)) = (ranked.first(), ranked.last()) else {
-        return vec!["No arm has a service that counts, so there is no result.".to_owned()];
+    let ranked = report.ranked();
+    let (Some((least, first)), Some((most, last))) = (ranked.first(), ranked.last()) else {
+        let mut sentences =
+            vec!["No arm has a service that counts and does its work, so there is no result.".to_owned()];
+        sentences.extend(needs::doing_less(report));
+        return sentences;
     };
     let metric = metric_name(report.analysis.metric);
+    let figure = needs::figure;
+    let control = report.control();
+    let of_control = control.and_then(|control| Some((control, control.typical_bytes()?)));
+    let needed = format!("{} of {metric} per service{}", figure(first), needs::basis(report));
     let mut sentences = Vec::new();
-    match report.control() {
-        _ if ranked.len() == 1 => {
-            sentences.push(format!("{} needed {} of {metric} per service.", least.name, typical(least)));
-        }
-        Some(control) if control.memory.is_none() => {
-            sentences.push(format!(
-                "{} needed the least: {} of {metric} per service.",
-                least.name,
-                typical(least)
-            ));
+    match (control, of_control) {
+        _ if ranked.len() == 1 => sentences.push(format!("{} needed {needed}.", least.name)),
+        (Some(control), None) => {
+            sentences.push(format!("{} needed the least: {needed}.", least.name));
             sentences.push(format!(
                 "The control, {}, has no service that counts, so there are no ratios.",
                 control.name
             ));
         }
-        Some(control) if least.control => {
-            sentences.push(format!(
-                "No arm needed less than the control, {}: {} of {metric} per service.",
-                control.name,
-                typical(control)
-            ));
+        (Some(control), _) if least.control => {
+            sentences.push(format!("No arm needed less than the control, {}: {needed}.", control.name));
         }
-        Some(control) => {
+        (_, Some((control, bytes))) => {
             sentences.push(format!(
-                "{} needed the least: {} of {metric} per service, against {} under the control, {}.",
+                "{} needed the least: {needed}, against {} under the control, {}.",
                 least.name,
-                typical(least),
-                typical(control),
+                units::memory(bytes as f64),
                 control.name
             ));
             sentences.extend(compared(least));
         }
-        None => {
-            sentences.push(format!(
-                "{} needed the least: {} of {metric} per service.",
-                least.name,
-                typical(least)
-            ));
-        }
+        (None, _) => sentences.push(format!("{} needed the least: {needed}.", least.name)),
     }
     if ranked.len() > 1 && !most.control {
-        sentences.push(format!("{} needed the most: {}.", most.name, typical(most)));
-        sentences.extend(
-            compared(most).filter(|_| report.control().is_some_and(|control| control.memory.is_some())),
-        );
+        sentences.push(format!("{} needed the most: {}.", most.name, figure(last)));
+        sentences.extend(compared(most).filter(|_| of_control.is_some()));
     }
+    sentences.extend(needs::without_levels(report));
+    sentences.extend(needs::doing_less(report));
     sentences
-}
-
-fn typical(arm: &Arm) -> String {
-    arm.typical_bytes().map_or_else(String::new, |bytes| units::memory(bytes as f64))
 }
 
 fn compared(arm: &Arm) -> Option<String> {
@@ -100,7 +81,7 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
 /// What was run and where: names and values for a list.
 pub(crate) fn setup(report: &Report) -> Vec<(&'static str, String)> {
     let mut setup = vec![
-        ("Run", format!("{} ({})", report.name, report.kind.describe())),
+        ("Run", format!("{} ({})", report.name, report.kind().describe())),
         ("Started", report.started_at.clone()),
         (
             "Length",
@@ -112,13 +93,13 @@ pub(crate) fn setup(report: &Report) -> Vec<(&'static str, String)> {
             ),
         ),
         ("Seed", report.seed.to_string()),
-        ("Repeats", report.repeats.to_string()),
+        ("Repeats", report.repeats().to_string()),
     ];
     setup.extend(host(report));
-    if let Some(share) = report.cpu_share {
+    if let Some(share) = report.cpu_share() {
         setup.push(("CPU use of the services", format!("{} of all CPUs", units::share(share))));
     }
-    setup.extend(report.sampler.map(|sampler| ("Samples", sampling(report, sampler))));
+    setup.extend(report.sampler().map(|sampler| ("Samples", sampling(report, sampler))));
     setup.push(("Heaptrial", report.tool_version.clone()));
     setup
 }

@@ -4,6 +4,7 @@ mod advice;
 mod confidence;
 pub(crate) mod field;
 pub(crate) mod lab;
+pub(crate) mod needs;
 pub(crate) mod observed;
 pub(crate) mod odd;
 pub(crate) mod words;
@@ -53,7 +54,7 @@ pub(crate) fn parameters(report: &Report) -> Vec<(String, String)> {
     let mut parameters = report.parameters.clone();
     // The plan of a field trial names every service; it is in report.json.
     if let Some(plan) =
-        parameters.as_object_mut().filter(|_| !report.kind.is_lab()).and_then(|all| all.remove("plan"))
+        parameters.as_object_mut().filter(|_| !report.kind().is_lab()).and_then(|all| all.remove("plan"))
     {
         let told =
             ["id", "duration", "looks", "pace"].iter().filter_map(|name| Some((*name, plan.get(name)?)));

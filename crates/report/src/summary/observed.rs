@@ -9,7 +9,7 @@ use crate::units;
 pub(crate) fn figures_in_brief(report: &Report) -> String {
     let analysis = &report.analysis;
     let strangers = if report.arms.iter().any(|arm| arm.as_treated.is_some()) {
-        let (all, without) = match report.kind.is_import() {
+        let (all, without) = match report.kind().is_import() {
             true => ("of a list", "strangers"),
             false => ("put into an arm", "contaminated ones"),
         };
@@ -35,7 +35,7 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
 
 /// How it is known what ran.
 pub(crate) fn what_ran(report: &Report) -> &'static str {
-    if report.kind.is_import() {
+    if report.kind().is_import() {
         "The lists claim it; nothing in the data proves it."
     } else {
         "Read from the running processes, of every life."
@@ -53,31 +53,31 @@ pub(crate) fn setup(report: &Report) -> Vec<(&'static str, String)> {
     let mut ages: Vec<f64> = report.services.iter().filter_map(|service| service.age_seconds).collect();
     ages.sort_by(f64::total_cmp);
     let mut setup = vec![
-        ("Trial", format!("{} ({})", report.name, report.kind.describe())),
+        ("Trial", format!("{} ({})", report.name, report.kind().describe())),
         (
-            if report.kind.is_import() { "First reading" } else { "Start" },
+            if report.kind().is_import() { "First reading" } else { "Start" },
             super::date_and_time(&report.started_at),
         ),
         ("Span of data", units::duration(report.duration_seconds)),
         ("Readings", units::count(report.samples)),
     ];
     setup.extend(
-        report.sampling_interval_seconds.map(|seconds| ("Sampling interval", units::duration(seconds))),
+        report.sampling_interval_seconds().map(|seconds| ("Sampling interval", units::duration(seconds))),
     );
-    if !report.kind.is_import() {
+    if !report.kind().is_import() {
         setup.push(("State", report.outcome_word().to_owned()));
     }
     if report.planned_seconds > 0.0 {
         setup.push(("Planned length", units::duration(report.planned_seconds)));
     }
-    if !report.looks.is_empty() {
+    if !report.looks().is_empty() {
         setup.push(("Planned looks", looks(report)));
     }
     setup.extend(
-        report.sampler.map(|sampler| ("Cost of sampling", sampling(&sampler, report.duration_seconds))),
+        report.sampler().map(|sampler| ("Cost of sampling", sampling(&sampler, report.duration_seconds))),
     );
     setup.push(("Services", arms.join(", ")));
-    setup.extend(report.assignment.clone().map(|how| ("Assignment", how)));
+    setup.extend(report.assignment().map(str::to_owned).map(|how| ("Assignment", how)));
     if let (Some(youngest), Some(oldest)) = (ages.first(), ages.last()) {
         let middle = ages[ages.len() / 2];
         let bound = if report.analysis.ages_are_lower_bounds == Some(true) { ", at least" } else { "" };
@@ -102,7 +102,7 @@ pub(crate) fn setup(report: &Report) -> Vec<(&'static str, String)> {
 /// `1 d, 3 d (taken: decided: ...) and 10 d`.
 fn looks(report: &Report) -> String {
     let told: Vec<String> = report
-        .looks
+        .looks()
         .iter()
         .map(|look| {
             let at = units::duration(look.planned_seconds);
@@ -164,7 +164,7 @@ pub(crate) fn method(report: &Report) -> Vec<String> {
              Comparison of the Two One-Sided Tests Procedure and the Power Approach\", 1987). Growing: it lies above 0. \
              Bloating: it grows without saturation and memory runs out within {horizon:.0} days. Else inconclusive."
         ),
-        if report.kind.is_import() {
+        if report.kind().is_import() {
             "Strangers: last values that form separate clusters, and trajectories nearer to another arm than to their \
              own; each finding names its test and false alarm rate."
                 .to_owned()

@@ -8,14 +8,9 @@ use crate::document::{Finding, Report};
 /// Names of arms in a heading.
 const ARMS_NAMED: usize = 4;
 
-/// All of them, gravest first.
-pub(crate) fn findings(report: &Report) -> &[Finding] {
-    report.findings.as_deref().unwrap_or_default()
-}
-
 /// Findings of one kind about the same arms, which follow each other and say much the same.
 pub(crate) fn alike(report: &Report) -> Vec<&[Finding]> {
-    findings(report).chunk_by(|a, b| a.kind == b.kind && a.arms == b.arms).collect()
+    report.findings.chunk_by(|a, b| a.kind == b.kind && a.arms == b.arms).collect()
 }
 
 /// What a run of [`alike`] findings says, nothing twice: evidence, effect and services by turns.

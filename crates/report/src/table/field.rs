@@ -71,7 +71,7 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
 
 /// The arms whose figures differ with and without strangers, or whose ratio does.
 pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
-    let words = words(report.kind);
+    let words = words(report.kind());
     // Earlier lists are compared to nothing.
     let mut differ = report.arms.iter().filter(|arm| arm.as_treated.is_some());
     let compared = differ.any(|arm| arm.earlier_list_of.is_none());
@@ -194,7 +194,7 @@ pub(crate) fn sawtooth(report: &Report) -> Option<Table> {
 
 /// What ran: in an import what its lists claim, else what was proved; in the order given.
 pub(crate) fn lists(report: &Report) -> Table {
-    if !report.kind.is_import() {
+    if !report.kind().is_import() {
         return identities(report);
     }
     let with_lists = report.arms.iter().any(|arm| arm.list.is_some());
@@ -258,9 +258,10 @@ pub(crate) fn happened(report: &Report, detail: Detail) -> Option<Table> {
             "Planned restarts",
             "Identity changes",
             "Gaps",
+            "Reboots",
         ],
         Detail::Brief => {
-            ["Failed", "Crashes", "OOM kills", "Unplanned", "Planned", "Identity changes", "Gaps"]
+            ["Failed", "Crashes", "OOM kills", "Unplanned", "Planned", "Identity changes", "Gaps", "Reboots"]
         }
     };
     let columns = std::iter::once(text("Arm")).chain(titles.map(figure));
@@ -272,7 +273,7 @@ pub(crate) fn happened(report: &Report, detail: Detail) -> Option<Table> {
             let events = arm.events?;
             let counts =
                 [events.crashes, events.oom_kills, events.unplanned_restarts, events.planned_restarts];
-            let counts = counts.into_iter().chain([events.identity_changes, events.gaps]);
+            let counts = counts.into_iter().chain([events.identity_changes, events.gaps, events.reboots]);
             let failed = format!("{} of {}", events.services_failed, arm.services);
             let cells = [arm.name.clone(), failed].into_iter();
             Some(Row {
@@ -322,7 +323,7 @@ pub(crate) fn work(report: &Report, detail: Detail) -> Option<Table> {
                 optional(work.connections, |number| units::count(number.round() as u64)),
             ];
             cells.extend(flags.iter().map(|flag| {
-                let count = work.flags.iter().find(|count| count.name == *flag);
+                let count = work.flags.iter().find(|count| count.name.as_str() == *flag);
                 optional(count, |count| format!("{} of {}", count.with, count.of))
             }));
             let own = Some(work.oom_bytes).filter(|bytes| *bytes > 0);
@@ -349,7 +350,7 @@ fn rate(bytes_per_second: f64) -> String {
 /// The files that data came from.
 pub(crate) fn sources(report: &Report) -> Option<Table> {
     let columns = [text("File"), text("Holds"), figure("Rows"), figure("Left out"), text("SHA-256")];
-    let rows = report.sources.iter().map(|source| Row {
+    let rows = report.sources().iter().map(|source| Row {
         arm: None,
         emphasis: Emphasis::None,
         cells: vec![
@@ -360,7 +361,7 @@ pub(crate) fn sources(report: &Report) -> Option<Table> {
             source.sha256.clone(),
         ],
     });
-    (!report.sources.is_empty()).then(|| Table { rows: rows.collect(), columns: columns.into() })
+    (!report.sources().is_empty()).then(|| Table { rows: rows.collect(), columns: columns.into() })
 }
 
 /// The services, strangers first, and how many there is no room for.
@@ -368,8 +369,8 @@ pub(crate) fn services(report: &Report) -> (Table, usize) {
     let restarted = report.services.iter().any(|service| service.restarts.is_some_and(|number| number > 0));
     let strangers = report.services.iter().any(|service| !service.counts);
     let mut columns = vec![text("Service"), text("Arm")];
-    columns.extend(strangers.then(|| text(words(report.kind).belongs)));
-    let proved = !report.kind.is_import();
+    columns.extend(strangers.then(|| text(words(report.kind()).belongs)));
+    let proved = !report.kind().is_import();
     columns.extend(proved.then(|| text("Runs")));
     columns.extend(["Age", "Level at matched age", "At end", "Peak", "Growth"].map(figure));
     columns.extend(restarted.then(|| figure("Restarts")));

@@ -2,6 +2,7 @@
 
 pub(crate) mod field;
 pub(crate) mod lab;
+pub(crate) mod work;
 
 use crate::document::{Arm, Ratio, Report};
 use crate::units;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Paint, WIDTH, table_lines, wrap};
 use crate::document::{Finding, Severity};
-use crate::summary::odd::{findings, severity};
+use crate::summary::odd::severity;
 use crate::table::{self, Detail, Table};
 use crate::{Report, summary, units};
 
@@ -20,7 +20,7 @@ pub(super) fn lines(report: &Report, paint: Paint) -> String {
     let mut put = |line: &str| {
         let _ = writeln!(out, "{}", line.trim_end());
     };
-    put(&paint.bold(&format!("{}: {}", report.name, report.kind.describe())));
+    put(&paint.bold(&format!("{}: {}", report.name, report.kind().describe())));
     put(&paint.dim(&circumstances(report)));
     for paragraph in summary::field::paragraphs(report) {
         put("");
@@ -55,7 +55,7 @@ pub(super) fn lines(report: &Report, paint: Paint) -> String {
     if let Some(happened) = table::field::happened(report, Detail::Brief) {
         table("What happened to services", &happened);
     }
-    let all = findings(report);
+    let all = &report.findings;
     if !all.is_empty() {
         put("");
         put(&paint.bold("Findings about the data"));
@@ -86,7 +86,7 @@ pub(super) fn lines(report: &Report, paint: Paint) -> String {
         "{} {} Services, {}, methods and charts are in the report's other forms.",
         summary::observed::figures_in_brief(report),
         units::LEGEND,
-        if report.kind.is_import() { "strangers" } else { "what ran" }
+        if report.kind().is_import() { "strangers" } else { "what ran" }
     );
     wrap(&brief, WIDTH, 0).iter().for_each(|line| put(&paint.dim(line)));
     if !report.command.is_empty() {
@@ -99,7 +99,7 @@ fn circumstances(report: &Report) -> String {
     let mut names: Vec<&str> = report.services.iter().map(|service| service.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let state = match report.kind.is_import() {
+    let state = match report.kind().is_import() {
         true => String::new(),
         false => format!(", {}", report.outcome_word()),
     };

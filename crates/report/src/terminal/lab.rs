@@ -19,7 +19,7 @@ pub(super) fn lines(report: &Report, paint: Paint) -> String {
     let mut put = |line: &str| {
         let _ = writeln!(out, "{}", line.trim_end());
     };
-    put(&paint.bold(&format!("{}: {}, {}", report.name, report.kind.describe(), report.outcome.as_str())));
+    put(&paint.bold(&format!("{}: {}, {}", report.name, report.kind().describe(), report.outcome.as_str())));
     put(&paint.dim(&circumstances(report)));
     put("");
     for sentence in summary::lab::result(report) {
@@ -28,6 +28,11 @@ pub(super) fn lines(report: &Report, paint: Paint) -> String {
     put("");
     for line in table_lines(&table::lab::results(report, Detail::Brief), LONGEST_NAME, paint) {
         put(&line);
+    }
+    if let Some(table) = table::work::measures(report) {
+        put("");
+        put(&paint.bold("Work"));
+        table_lines(&table, LONGEST_NAME, paint).iter().for_each(|line| put(line));
     }
     put("");
     put(&paint.bold("What really ran"));
@@ -60,7 +65,11 @@ fn circumstances(report: &Report) -> String {
         Some(report.started_at.clone()),
         Some(units::duration(report.duration_seconds)),
         Some(format!("seed {}", report.seed)),
-        Some(if report.repeats == 1 { "1 repeat".to_owned() } else { format!("{} repeats", report.repeats) }),
+        Some(if report.repeats() == 1 {
+            "1 repeat".to_owned()
+        } else {
+            format!("{} repeats", report.repeats())
+        }),
         host.os.clone(),
         named("kernel", &host.kernel),
         host.cpu_count.map(|count| if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }),

@@ -18,7 +18,7 @@ const GUTTER: &str = "  ";
 pub fn terminal(report: &Report, colored: bool) -> Result<String, ReportError> {
     let report = escape::printable_report(report)?;
     let paint = Paint { colored };
-    Ok(if report.kind.is_lab() { lab::lines(&report, paint) } else { field::lines(&report, paint) })
+    Ok(if report.kind().is_lab() { lab::lines(&report, paint) } else { field::lines(&report, paint) })
 }
 
 /// `text` in lines of at most `width`, the second and later ones indented by `indent`.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use heaptrial_model::{Arm, LifeStart, Metric, Treatment};
+use heaptrial_model::{Arm, LifeStart, Metric, Treatment, TrialKind};
 use heaptrial_store::{
     ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
     NewTrial, Store,
@@ -139,7 +139,7 @@ fn life_of(curve: Curve, seed: usize, start_hours: i64, hours: i64) -> ImportedL
 
 fn event(hours: i64, arm: Option<usize>, kind: &str, text: &str) -> ImportedEvent {
     let wall_us = START_US + hours * HOUR_US;
-    ImportedEvent { wall_us, service: None, arm, kind: kind.to_owned(), text: text.to_owned() }
+    ImportedEvent { wall_us, service: None, arm, kind: kind.into(), text: text.to_owned() }
 }
 
 fn trial(
@@ -157,7 +157,7 @@ fn trial(
     };
     let plan = NewTrial {
         name: name.to_owned(),
-        kind: "import_torutils".to_owned(),
+        kind: TrialKind::ImportTorutils,
         boot_id: "import".to_owned(),
         host_facts: json!({"ram_bytes": 429_496_729_600_u64, "kernel": "6.1.0-28-amd64"}),
         metric: Metric::Rss,

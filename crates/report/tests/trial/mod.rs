@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use heaptrial_model::{Arm, Identity, LifeKey, Linkage, Metric, Sample, Treatment, Version};
+use heaptrial_model::{
+    Arm, Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, Treatment, TrialKind, Version,
+};
 use heaptrial_store::{NewService, NewTrial, Store, TickInput};
 use serde_json::json;
 
@@ -41,7 +43,7 @@ pub struct FieldArm {
 /// A trial with one service of each arm in each block.
 #[derive(Debug, Clone)]
 pub struct FieldTrial {
-    pub kind: &'static str,
+    pub kind: TrialKind,
     pub start_us: i64,
     pub blocks: usize,
     /// Until when there are data, in hours.
@@ -92,7 +94,7 @@ pub fn four_arms(hours: i64) -> FieldTrial {
         ..glibc.clone()
     };
     FieldTrial {
-        kind: "field",
+        kind: TrialKind::Field,
         start_us: START_US,
         blocks: 8,
         hours,
@@ -208,7 +210,7 @@ impl FieldTrial {
         };
         let arms: Vec<Arm> = self.arms.iter().enumerate().map(arm).collect();
         let looks: Vec<&str> = self.looks.split_whitespace().collect();
-        let parameters = if self.kind == "field" {
+        let parameters = if self.kind == TrialKind::Field {
             json!({"plan": {
                 "name": "five-way", "id": "0123456789abcdef", "tool_version": "0.1.0", "seed": 7, "metric": "rss",
                 "duration": looks.last(), "looks": looks, "pace": {"at_once": 1, "pause": "1m"}, "arms": arms,
@@ -219,13 +221,13 @@ impl FieldTrial {
         };
         NewTrial {
             name: "five-way".to_owned(),
-            kind: self.kind.to_owned(),
+            kind: self.kind,
             boot_id: "boot".to_owned(),
             host_facts: json!({"ram_bytes": 429_496_729_600_u64, "kernel": "6.1.0-28-amd64", "cpu_count": 32}),
             metric: Metric::Rss,
             seed: 7,
             repeats: 1,
-            planned_us: if self.kind == "field" { 10 * DAY_US } else { 0 },
+            planned_us: if self.kind == TrialKind::Field { 10 * DAY_US } else { 0 },
             arms,
             parameters,
             command: "heaptrial trial start five-way".to_owned(),
@@ -271,7 +273,9 @@ impl FieldTrial {
                 let started = (started_us, BOOTTIME_US + offset);
                 let life = store.add_life(*id, &key, started, Some(&proved), why).unwrap();
                 if from > 0 {
-                    store.add_event(trial_id, Some(*id), started_us, "restart_planned", "its timer").unwrap();
+                    store
+                        .add_event(trial_id, Some(*id), started_us, KnownEvent::RestartPlanned, "its timer")
+                        .unwrap();
                 }
                 lives.push(Life {
                     id: life,
@@ -286,7 +290,9 @@ impl FieldTrial {
                 });
             }
             if block < assigned.crashing {
-                store.add_event(trial_id, Some(*id), self.start_us + HOUR_US, "crash", "SIGSEGV").unwrap();
+                store
+                    .add_event(trial_id, Some(*id), self.start_us + HOUR_US, KnownEvent::Crash, "SIGSEGV")
+                    .unwrap();
             }
         }
         for hour in 1..=self.hours {

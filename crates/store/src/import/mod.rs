@@ -3,7 +3,7 @@
 mod read;
 mod write;
 
-use heaptrial_model::{Arm, LifeStart};
+use heaptrial_model::{Arm, EventKind, LifeStart};
 use serde_json::Value;
 
 use crate::NewTrial;
@@ -82,8 +82,8 @@ pub struct ImportedEvent {
     pub service: Option<usize>,
     /// Position of the list that it is about.
     pub arm: Option<usize>,
-    /// Kind, such as `restart` or `migration`.
-    pub kind: String,
+    /// What kind of thing happened.
+    pub kind: EventKind,
     /// What happened.
     pub text: String,
 }

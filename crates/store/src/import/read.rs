@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use heaptrial_model::TrialKind;
 use rusqlite::params;
 use serde_json::Value;
 
@@ -102,8 +103,9 @@ impl Store {
     }
 
     pub(super) fn imported_id(&self, name: &str) -> Result<Option<i64>, StoreError> {
-        let sql = "SELECT id FROM trial WHERE name = ?1 AND kind LIKE 'import_%' ORDER BY id LIMIT 1";
-        let ids = self.rows("looking for an import", sql, params![name], |row| row.get(0))?;
+        let sql = "SELECT id FROM trial WHERE name = ?1 AND kind = ?2 ORDER BY id LIMIT 1";
+        let kind = TrialKind::ImportTorutils.as_str();
+        let ids = self.rows("looking for an import", sql, params![name, kind], |row| row.get(0))?;
         Ok(ids.into_iter().next())
     }
 

@@ -67,7 +67,14 @@ fn write(
     for event in &trial.events {
         let service_id = event.service.and_then(|index| service_ids.get(index).copied().flatten());
         let arm_id = event.arm.and_then(|index| arm_ids.get(index));
-        insert.execute(params![trial_id, service_id, arm_id, event.wall_us, event.kind, event.text])?;
+        insert.execute(params![
+            trial_id,
+            service_id,
+            arm_id,
+            event.wall_us,
+            event.kind.as_str(),
+            event.text
+        ])?;
     }
     let mut insert =
         transaction.prepare("INSERT OR REPLACE INTO aggregate VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
@@ -112,7 +119,7 @@ fn write_plan(
         params![
             trial_id,
             plan.name,
-            plan.kind,
+            plan.kind.as_str(),
             plan.boot_id,
             plan.metric.as_str(),
             plan.seed as i64,

@@ -1,7 +1,7 @@
 //! Crashes and kills above the trial's rate.
 
 use heaptrial_analysis::DAY;
-use heaptrial_model::units;
+use heaptrial_model::{KnownEvent, units};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use crate::alert::{Alert, AlertKind};
@@ -33,7 +33,7 @@ pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
     };
     let shown = spans.map(|days| within(f64::from(days))).filter(|(_, _, p)| *p <= error);
     let (found, days, p) = shown.min_by(|a, b| a.2.total_cmp(&b.2))?;
-    let count = |kind: &str| found.iter().filter(|failure| failure.kind == kind).count();
+    let count = |kind: KnownEvent| found.iter().filter(|failure| failure.kind == kind).count();
     let mut services: Vec<&str> = found.iter().map(|failure| failure.service.as_str()).collect();
     services.sort_unstable();
     services.dedup();
@@ -45,8 +45,8 @@ pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
         service: None,
         text: format!(
             "{} and {} in {} of {} (the trial had {} in {:.0} service days; p {}): {}",
-            units::counted(count("crash"), "crash"),
-            units::counted(count("oom_kill"), "OOM kill"),
+            units::counted(count(KnownEvent::Crash), "crash"),
+            units::counted(count(KnownEvent::OomKill), "OOM kill"),
             units::counted(days as usize, "day"),
             units::counted(plan.services.len(), "service"),
             before.failures,

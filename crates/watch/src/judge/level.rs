@@ -30,30 +30,49 @@ pub(super) fn levels(plan: &WatchPlan, fleet: &Fleet, at: f64) -> (Vec<Level>, V
     for service in &fleet.services {
         match level(plan, fleet, service, at) {
             Ok(level) => levels.push(level),
-            Err(why) => missing.push((service.name.clone(), why)),
+            Err(why) => missing.push((service.name.clone(), why.to_string())),
         }
     }
     (levels, missing)
 }
 
-fn level(plan: &WatchPlan, fleet: &Fleet, service: &FleetService, at: f64) -> Result<Level, String> {
-    let life = service.current().ok_or("no readings")?;
+/// Why a service has no level at a look.
+#[derive(Debug, thiserror::Error)]
+enum NoLevel {
+    #[error("no readings")]
+    NoReadings,
+    #[error("it does not run its treatment: {0}")]
+    OffTreatment(String),
+    #[error("what it runs is not proved")]
+    NotProved,
+    #[error("its last reading was {} before", units::duration(*.seconds))]
+    Quiet { seconds: f64 },
+    #[error("its readings do not cover {}", units::duration(*.seconds))]
+    Uncovered { seconds: f64 },
+    #[error("it is {} old, too young for the forecast", units::duration(*.seconds))]
+    TooYoung { seconds: f64 },
+    #[error("it is {} old, too old for the forecast", units::duration(*.seconds))]
+    TooOld { seconds: f64 },
+}
+
+fn level(plan: &WatchPlan, fleet: &Fleet, service: &FleetService, at: f64) -> Result<Level, NoLevel> {
+    let life = service.current().ok_or(NoLevel::NoReadings)?;
     if let Some(why) = &life.contamination {
-        return Err(format!("it does not run its treatment: {why}"));
+        return Err(NoLevel::OffTreatment(why.clone()));
     }
     if fleet.identities_proved && !life.proved {
-        return Err("what it runs is not proved".to_owned());
+        return Err(NoLevel::NotProved);
     }
-    let age = life.last_age().ok_or("no readings")?;
+    let age = life.last_age().ok_or(NoLevel::NoReadings)?;
     let quiet = at - life.started_at - age;
     if quiet > ENDS_EARLY * plan.forecast.window_seconds() {
-        return Err(format!("its last reading was {} before", units::duration(quiet)));
+        return Err(NoLevel::Quiet { seconds: quiet });
     }
     let bytes = covered(plan, life, age, BEGINS_LATE)
-        .ok_or_else(|| format!("its readings do not cover {}", units::duration(window(plan, age))))?;
-    let expected = plan.expected(age).ok_or_else(|| {
-        let not = if age < plan.forecast.first_age() { "young" } else { "old" };
-        format!("it is {} old, too {not} for the forecast", units::duration(age))
+        .ok_or_else(|| NoLevel::Uncovered { seconds: window(plan, age) })?;
+    let expected = plan.expected(age).ok_or_else(|| match age < plan.forecast.first_age() {
+        true => NoLevel::TooYoung { seconds: age },
+        false => NoLevel::TooOld { seconds: age },
     })?;
     Ok(Level { service: service.name.clone(), bytes, excess: bytes.ln() - expected.mean, expected })
 }

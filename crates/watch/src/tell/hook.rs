@@ -9,40 +9,39 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
+use super::TellError;
+
 /// The command may take so long.
 const LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Whether a command can be run: its first word is the absolute path of a program.
-pub fn check_hook(words: &[String]) -> Result<(), String> {
-    let Some(program) = words.first() else { return Err("the hook is empty".to_owned()) };
+pub fn check_hook(words: &[String]) -> Result<(), TellError> {
+    let program = words.first().ok_or(TellError::NoHook)?;
     let path = Path::new(program);
     if !path.is_absolute() {
-        return Err(format!(
-            "the hook's program `{program}` is no absolute path; the timer has no PATH to find it by"
-        ));
+        return Err(TellError::HookPath(program.clone()));
     }
     if !path.is_file() {
-        return Err(format!("the hook's program {program} is not there"));
+        return Err(TellError::HookMissing(path.to_owned()));
     }
     Ok(())
 }
 
 /// Runs a command with a document on its standard input, without a shell.
-pub(super) fn run(words: &[String], document: &Value) -> Result<(), String> {
+pub(super) fn run(words: &[String], document: &Value) -> Result<(), TellError> {
     run_within(words, document, LIMIT)
 }
 
-fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(), String> {
-    let Some((program, arguments)) = words.split_first() else { return Err("the hook is empty".to_owned()) };
-    let fail = |why: String| format!("the hook {program}: {why}");
+fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(), TellError> {
+    let (program, arguments) = words.split_first().ok_or(TellError::NoHook)?;
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .process_group(0)
         .spawn()
-        .map_err(|error| fail(format!("cannot be started: {error}")))?;
+        .map_err(TellError::run(program))?;
     if let Some(mut input) = child.stdin.take() {
         let text = format!("{document}\n");
         // One that does not read it ends by itself or by the limit; that nobody reads is no failure of ours.
@@ -50,10 +49,10 @@ fn run_within(words: &[String], document: &Value, limit: Duration) -> Result<(),
             let _ = input.write_all(text.as_bytes());
         });
     }
-    match wait(&mut child, limit).map_err(|error| fail(error.to_string()))? {
+    match wait(&mut child, limit).map_err(TellError::run(program))? {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(fail(format!("ended with {status}"))),
-        None => Err(fail(format!("took longer than {} s and was ended", limit.as_secs()))),
+        Some(status) => Err(TellError::Ended { program: program.clone(), status }),
+        None => Err(TellError::TooLong { program: program.clone(), seconds: limit.as_secs() }),
     }
 }
 
@@ -96,14 +95,14 @@ mod tests {
     #[test]
     fn failures_of_a_command_are_told() {
         let document = Value::Null;
-        let error = run(&words(&["/usr/bin/false"]), &document).unwrap_err();
+        let error = run(&words(&["/usr/bin/false"]), &document).unwrap_err().to_string();
         assert!(error.contains("/usr/bin/false") && error.contains("exit status: 1"), "{error}");
-        let error = run(&words(&["/nonexistent"]), &document).unwrap_err();
-        assert!(error.contains("cannot be started"), "{error}");
+        let error = run(&words(&["/nonexistent"]), &document).unwrap_err().to_string();
+        assert!(error.contains("cannot be run"), "{error}");
         let limit = Duration::from_millis(200);
-        let error = run_within(&words(&["/usr/bin/sleep", "600"]), &document, limit).unwrap_err();
+        let error = run_within(&words(&["/usr/bin/sleep", "600"]), &document, limit).unwrap_err().to_string();
         assert!(error.contains("took longer"), "{error}");
         assert!(check_hook(&words(&["tee"])).is_err() && check_hook(&words(&["/nonexistent"])).is_err());
-        assert_eq!(check_hook(&words(&["/usr/bin/tee", "x"])), Ok(()));
+        check_hook(&words(&["/usr/bin/tee", "x"])).unwrap();
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn line(watch: &str, letter: &Letter, in_journal: bool) -> String {
 }
 
 /// Without line breaks and other control characters: what follows one would be another entry.
-pub(super) fn one_line(text: &str) -> String {
+fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_control())
         .map(str::trim)
         .filter(|part| !part.is_empty())

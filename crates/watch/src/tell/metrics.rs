@@ -1,56 +1,62 @@
 //! Alerts as OpenMetrics text, for the textfile collector of node_exporter and then Alertmanager.
 
-use std::fmt::Write;
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
 
 use crate::plan::WatchPlan;
 use crate::schedule::look_days;
 use crate::state::WatchState;
 
-/// The text (OpenMetrics 1.0, <https://prometheus.io/docs/specs/om/open_metrics_spec/>).
-pub fn metrics_text(plan: &WatchPlan, state: &WatchState) -> String {
-    let watch = label(&plan.name);
+/// The text.
+pub(super) fn metrics_text(plan: &WatchPlan, state: &WatchState) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Watch { plan: plan.clone(), state: state.clone() }));
     let mut text = String::new();
-    let mut family = |name: &str, help: &str, rows: Vec<(String, f64)>| {
-        let _ = writeln!(text, "# TYPE heaptrial_watch_{name} gauge\n# HELP heaptrial_watch_{name} {help}");
-        for (labels, value) in rows {
-            let _ = writeln!(text, "heaptrial_watch_{name}{{watch=\"{watch}\"{labels}}} {value}");
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Watch {
+    plan: WatchPlan,
+    state: WatchState,
+}
+
+impl Collector for Watch {
+    fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Self { plan, state } = self;
+        let watch = ("watch", plan.name.as_str());
+        let help = "An alert that stands.";
+        let mut family = to.encode_descriptor("heaptrial_watch_alert", help, None, MetricType::Gauge)?;
+        for standing in state.standing.values() {
+            let alert = &standing.alert;
+            let labels = [
+                watch,
+                ("kind", alert.kind.as_str()),
+                ("severity", alert.kind.severity().as_str()),
+                ("service", alert.service.as_deref().unwrap_or("")),
+                ("key", &alert.key),
+            ];
+            ConstGauge::new(1_u64).encode(family.encode_family(&labels)?)?;
         }
-    };
-    let alerts = state.standing.values().map(|standing| {
-        let alert = &standing.alert;
-        let labels = format!(
-            ",kind=\"{}\",severity=\"{}\",service=\"{}\",key=\"{}\"",
-            alert.kind.as_str(),
-            alert.kind.severity().as_str(),
-            label(alert.service.as_deref().unwrap_or("")),
-            label(&alert.key)
-        );
-        (labels, 1.0)
-    });
-    family("alert", "An alert that stands.", alerts.collect());
-    let one = |value: f64| vec![(String::new(), value)];
-    family("alerts", "Alerts that stand.", one(state.standing.len() as f64));
-    let checked = state.checked_at.unwrap_or(plan.started_at);
-    family("last_check_timestamp_seconds", "When the last check was.", one(checked));
-    family("end_timestamp_seconds", "When the watch ends.", one(plan.ends_at()));
-    family("services", "Services under watch.", one(plan.services.len() as f64));
-    family("looks_taken", "Looks that were taken.", one(state.looks.len() as f64));
-    family("looks_planned", "Looks that were planned.", one(look_days(plan.days).len() as f64));
-    text += "# EOF\n";
-    text
-}
-
-/// The value of a label, escaped.
-fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_has_a_meaning_in_a_label_is_escaped() {
-        assert_eq!(label("tor@a\\x2d.service\"\n"), "tor@a\\\\x2d.service\\\"\\n");
+        let mut gauge = |name: &str, unit, help: &str, metric: &dyn EncodeMetric| {
+            let name = format!("heaptrial_watch_{name}");
+            let mut family = to.encode_descriptor(&name, help, unit, MetricType::Gauge)?;
+            metric.encode(family.encode_family(&[watch])?)
+        };
+        let seconds = Some(&Unit::Seconds);
+        let checked = ConstGauge::new(state.checked_at.unwrap_or(plan.started_at));
+        gauge("alerts", None, "Alerts that stand.", &ConstGauge::new(state.standing.len()))?;
+        gauge("last_check_timestamp", seconds, "When the last check was.", &checked)?;
+        gauge("end_timestamp", seconds, "When the watch ends.", &ConstGauge::new(plan.ends_at()))?;
+        gauge("services", None, "Services under watch.", &ConstGauge::new(plan.services.len()))?;
+        gauge("looks_taken", None, "Looks that were taken.", &ConstGauge::new(state.looks.len()))?;
+        let planned = look_days(plan.days).len();
+        gauge("looks_planned", None, "Looks that were planned.", &ConstGauge::new(planned))
     }
 }

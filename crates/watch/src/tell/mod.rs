@@ -1,8 +1,8 @@
-//! Telling: the journal, a command, e-mail, a file of metrics.
+//! Telling: the journal, a command, a file of metrics.
 
+mod error;
 mod hook;
 mod journal;
-mod mail;
 mod metrics;
 
 use serde_json::{Value, json};
@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 use crate::plan::{Channels, WatchPlan};
 use crate::state::{Channel, Letter, WatchState};
 
+pub use error::TellError;
 pub use hook::check_hook;
-pub use mail::{SENDMAIL, check_address};
-pub use metrics::metrics_text;
 
 /// Tells what is in the outbox, and takes out what every channel has. Lines go to `print`, with priorities where the
 /// journal reads them. What failed stays for the next check; gives why.
@@ -36,11 +35,12 @@ pub fn deliver(
                 Channel::Hook => {
                     hook::run(plan.channels.hook.as_deref().unwrap_or(&[]), &document(plan, letter))
                 }
-                Channel::Mail => mail::send(plan.channels.mail.as_deref().unwrap_or(""), &plan.name, letter),
+                // No plan of this version asks for it.
+                Channel::Mail => Ok(()),
             };
             match result {
                 Ok(()) => letter.told.push(channel),
-                Err(why) => failed.push(why),
+                Err(error) => failed.push(error.to_string()),
             }
         }
     }
@@ -52,18 +52,17 @@ pub fn deliver(
 }
 
 /// Writes the file of metrics, where one is wanted.
-pub fn write_metrics(plan: &WatchPlan, state: &WatchState) -> Result<(), String> {
+pub fn write_metrics(plan: &WatchPlan, state: &WatchState) -> Result<(), TellError> {
     let Some(path) = &plan.channels.metrics else { return Ok(()) };
-    let text = metrics_text(plan, state);
+    let fail = |source| TellError::Metrics { path: path.clone(), source };
+    let text = metrics::metrics_text(plan, state).map_err(|error| fail(std::io::Error::other(error)))?;
     // The exporter that reads it has a user of its own.
-    crate::folder::replace(path, text.as_bytes(), 0o644)
-        .map_err(|error| format!("writing {}: {error}; is its folder there?", path.display()))
+    crate::folder::replace(path, text.as_bytes(), 0o644).map_err(fail)
 }
 
 fn channels(of: &Channels) -> Vec<Channel> {
     let hook = of.hook.as_ref().map(|_| Channel::Hook);
-    let mail = of.mail.as_ref().map(|_| Channel::Mail);
-    [Some(Channel::Journal), hook, mail].into_iter().flatten().collect()
+    [Some(Channel::Journal), hook].into_iter().flatten().collect()
 }
 
 /// An alert as the command gets it.

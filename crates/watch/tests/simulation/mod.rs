@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use heaptrial_analysis::{DAY, Fleet, Forecast, Settings};
-use heaptrial_model::Metric;
+use heaptrial_model::{KnownEvent, Metric};
 use heaptrial_watch::{
     AlertKind, Channels, DropInSeen, FailureSeen, FailuresBefore, Fingerprint, Limits, News, Seen,
     ServiceSeen, WatchPlan, WatchState, WatchedService,
@@ -89,11 +89,11 @@ impl Event {
     }
 
     /// Failures of a service a day beside those that the trial had too.
-    fn failures(self, service: usize) -> (f64, &'static str) {
+    fn failures(self, service: usize) -> (f64, KnownEvent) {
         match self {
-            Self::Crashes(a_day) => (a_day, "crash"),
-            Self::OneIsKilled(a_day) if service == 0 => (a_day, "oom_kill"),
-            _ => (0.0, ""),
+            Self::Crashes(a_day) => (a_day, KnownEvent::Crash),
+            Self::OneIsKilled(a_day) if service == 0 => (a_day, KnownEvent::OomKill),
+            _ => (0.0, KnownEvent::Crash),
         }
     }
 }
@@ -201,13 +201,13 @@ impl Month {
     fn failures(&self, random: &mut ChaCha8Rng) -> Vec<FailureSeen> {
         let mut failures = Vec::new();
         for service in 0..self.services {
-            let mut add = |from: f64, a_day: f64, kind: &str| {
+            let mut add = |from: f64, a_day: f64, kind: KnownEvent| {
                 for _ in 0..count(a_day * (WATCH_DAYS - from), random) {
                     let at = BEGIN + random.random_range(from..WATCH_DAYS) * DAY;
-                    failures.push(FailureSeen { at, service: name(service), kind: kind.to_owned() });
+                    failures.push(FailureSeen { at, service: name(service), kind });
                 }
             };
-            add(0.0, CRASHES_A_DAY, "crash");
+            add(0.0, CRASHES_A_DAY, KnownEvent::Crash);
             if let Some((event, since)) = self.event {
                 let (a_day, kind) = event.failures(service);
                 add(since, a_day, kind);

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use heaptrial_allocator::{Cache, Obtainer, SourceKind};
 use heaptrial_package::{Package, PackageError, time_of};
-use miette::{IntoDiagnostic as _, Result};
 use serde_json::json;
 
-use super::{FAILED, GetOptions, REFUSED, USAGE, obtain_error_code, refuse, resolve};
+use super::{GetOptions, resolve};
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::{print, print_json, table};
+use crate::output::{file_beside, print, print_json, table};
 
 /// Why the package file could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -22,60 +22,44 @@ struct WriteError {
 }
 
 /// Obtains, packages and writes.
-pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<ExitCode> {
-    let resolved = match resolve(get) {
-        Ok(resolved) => resolved,
-        Err(error) => return Ok(refuse(&error, USAGE)),
-    };
+pub fn run(get: &GetOptions, options: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let resolved = resolve(get)?;
     let epoch = std::env::var("SOURCE_DATE_EPOCH").ok();
-    let time = match time_of(epoch.as_deref()) {
-        Ok(time) => time,
-        Err(error) => return Ok(refuse(&error, USAGE)),
-    };
+    let time = time_of(epoch.as_deref())?;
     if resolved.family.is_c_library {
-        let error = PackageError::NoLibrary { spec: get.spec.without_settings().to_string() };
-        return Ok(refuse(&error, REFUSED));
+        return Err(PackageError::NoLibrary { spec: get.spec.without_settings().to_string() }.into());
     }
     let mut sources = get.sources.obtain_options(get.from.as_deref())?;
     // A package of a package would name another source for the same library.
     sources.sources.retain(|source| *source != SourceKind::Package);
-    let obtainer = Obtainer::new(Cache::of_user().into_diagnostic()?, sources);
-    let obtained = match obtainer.obtain(&resolved) {
-        Ok(obtained) => obtained,
-        Err(error) => return Ok(refuse(&error, obtain_error_code(&error))),
-    };
+    let obtainer = Obtainer::new(Cache::of_user()?, sources);
+    let obtained = obtainer.obtain(&resolved)?;
     if !obtained.settings.is_empty() {
         // A note that nobody can see is no failure.
         let _ = writeln!(io::stderr(), "settings are no part of a library: a trial or a rollout sets them");
     }
-    let package = match Package::of(&obtained, &resolved.family, time) {
-        Ok(package) => package,
-        Err(error) => return Ok(refuse(&error, if error.is_refusal() { REFUSED } else { FAILED })),
-    };
+    let package = Package::of(&obtained, &resolved.family, time)?;
     let folder = options.out.as_deref().unwrap_or(Path::new("."));
-    match write(folder, &package) {
-        Ok(path) => tell(&path, &package, options),
-        Err(error) => Ok(refuse(&error, FAILED)),
-    }
+    let path = write(folder, &package).map_err(Failure::failed)?;
+    tell(&path, &package, options)
 }
 
 /// Writes the package file, as a whole or not at all.
 fn write(folder: &Path, package: &Package) -> Result<PathBuf, WriteError> {
     let path = folder.join(package.file_name());
-    let unfinished = folder.join(format!(".{}.{}", package.file_name(), std::process::id()));
-    let written = std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&unfinished, &package.bytes))
-        .and_then(|()| std::fs::rename(&unfinished, &path));
-    match written {
+    let written = || {
+        std::fs::create_dir_all(folder)?;
+        let mut unfinished = file_beside(&path)?;
+        unfinished.write_all(&package.bytes)?;
+        unfinished.persist(&path).map(drop).map_err(|error| error.error)
+    };
+    match written() {
         Ok(()) => Ok(path),
-        Err(source) => {
-            let _ = std::fs::remove_file(&unfinished);
-            Err(WriteError { path, source })
-        }
+        Err(source) => Err(WriteError { path, source }),
     }
 }
 
-fn tell(path: &Path, package: &Package, options: &GlobalOptions) -> Result<ExitCode> {
+fn tell(path: &Path, package: &Package, options: &GlobalOptions) -> Result<ExitCode, Failure> {
     if options.json {
         return print_json(json!({
             "file": path,

@@ -4,6 +4,7 @@ use clap::Args;
 use heaptrial_allocator::{Catalog, Crossed};
 use heaptrial_model::{AllocatorSpec, FactorialDesign, Side};
 
+use crate::commands::value::ValueError;
 use crate::exit::Failure;
 
 /// Two builds.
@@ -24,21 +25,19 @@ pub struct FactorialOptions {
     settings: Vec<Crossed>,
 }
 
-fn pair(text: &str) -> Result<Pair, String> {
-    let (good, bad) =
-        text.split_once(',').ok_or("write it as GOOD,BAD, such as mimalloc@2.1.7,mimalloc@3.0.1")?;
-    let spec =
-        |text: &str| text.trim().parse().map_err(|error: heaptrial_model::SpecError| error.to_string());
-    Ok(Pair { good: spec(good)?, bad: spec(bad)? })
+fn pair(text: &str) -> Result<Pair, ValueError> {
+    let form = "GOOD,BAD, such as mimalloc@2.1.7,mimalloc@3.0.1";
+    let (good, bad) = text.split_once(',').ok_or(ValueError::Expected(form))?;
+    Ok(Pair { good: good.trim().parse()?, bad: bad.trim().parse()? })
 }
 
-fn crossed(text: &str) -> Result<Crossed, String> {
+fn crossed(text: &str) -> Result<Crossed, ValueError> {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (text, None),
     };
     if name.is_empty() || value.is_some_and(str::is_empty) {
-        return Err("write it as NAME or NAME=VALUE, such as purge_delay or purge_delay=0".to_owned());
+        return Err(ValueError::Expected("NAME or NAME=VALUE, such as purge_delay or purge_delay=0"));
     }
     Ok(Crossed { name: name.to_owned(), value: value.map(str::to_owned) })
 }

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use heaptrial_allocator::Catalog;
 use heaptrial_host::{HostRoot, host_name};
-use heaptrial_model::AllocatorSpec;
+use heaptrial_judgement::{Judgement, Rows};
+use heaptrial_model::{AllocatorSpec, TrialKind};
 use heaptrial_report::{
-    BugFiles, BugParts, BugRun, Bundle, FactorialReport, Report, ReportError, Secrets, SettingDefault,
+    BugFiles, BugParts, BugRun, Bundle, FactorialReport, Report, Secrets, SettingDefault, pseudonymise,
     write_bug,
 };
 
@@ -69,10 +70,7 @@ pub fn run(
     let bundle = Bundle::new((&good, bad), &found.runs, parts, found.secrets).map_err(Failure::failed)?;
     let folder =
         global.out.clone().unwrap_or_else(|| Path::new(RUNS).join(format!("bug-{}", folder_name(bad))));
-    let files = write_bug(&bundle, &folder).map_err(|error| match error {
-        ReportError::NotOurs { .. } => Failure::refused(error),
-        _ => Failure::failed(error),
-    })?;
+    let files = write_bug(&bundle, &folder)?;
     print(&bundle, &files, global)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -100,8 +98,10 @@ fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) ->
     for name in names(options, global) {
         let target = Target::find(name, global)?;
         let how = super::how(options, &target)?;
-        let (report, trajectories) =
-            Report::with_trajectories(&target.store, target.trial.id, &how).map_err(Failure::failed)?;
+        let mut rows = Rows::read(&target.store, target.trial.id).map_err(Failure::failed)?;
+        pseudonymise(&mut rows);
+        let judgement = Judgement::from_rows(&target.store, rows, &how).map_err(Failure::failed)?;
+        let report = Report::of(&judgement).map_err(Failure::failed)?;
         let arms: Vec<&str> = report.arms.iter().map(|arm| arm.name.as_str()).collect();
         let shown = name.unwrap_or("the newest run");
         if BugRun::arm_of(&report, bad, &without_defaults).is_none() {
@@ -110,14 +110,14 @@ fn read(bad: &AllocatorSpec, options: &ReportOptions, global: &GlobalOptions) ->
         }
         found.secrets.of_trial(&target.store, target.trial.id).map_err(Failure::failed)?;
         // Of a lab run it is in no text of others.
-        if !report.kind.is_lab() {
+        if !report.kind().is_lab() {
             found.secrets.add(&target.trial.plan.name, "the-trial");
         }
         found.tor |= is_tor(&target)?;
         // What was found to be good in an earlier run need not be in this one.
         let has = |spec: &&AllocatorSpec| BugRun::arm_of(&report, spec, &without_defaults).is_some();
         let compared = good.as_ref().filter(|spec| options.good.is_some() || has(spec));
-        let run = BugRun::new((&report, trajectories), bad, compared, &without_defaults);
+        let run = BugRun::new(judgement, bad, compared, &without_defaults);
         let Some(run) = run.map_err(Failure::failed)? else {
             return Err(nothing_to_compare(shown, bad, compared, &arms));
         };
@@ -168,7 +168,7 @@ fn factorial_of(
     options: &ReportOptions,
     found: &Found,
 ) -> Result<Option<FactorialReport>, Failure> {
-    let of = |run: &BugRun| factorial::of_report(run.report(), options.good.as_ref(), Some(bad));
+    let of = |run: &BugRun| factorial::of_judgement(run.judgement(), options.good.as_ref(), Some(bad));
     let Some(name) = &options.factorial else { return Ok(found.runs.iter().find_map(of)) };
     let named = found.factorial.and_then(|index| of(&found.runs[index]));
     named.map(Some).ok_or_else(|| factorial::none(name, Some(bad)))
@@ -190,8 +190,8 @@ fn defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Vec<SettingDefault> {
 
 fn is_tor(target: &Target) -> Result<bool, Failure> {
     let services = target.store.services(target.trial.id).map_err(Failure::failed)?;
-    let kind = target.trial.plan.kind.as_str();
-    Ok(["lab_tor", "import_torutils"].contains(&kind)
+    let kind = target.trial.plan.kind;
+    Ok(matches!(kind, TrialKind::LabTor | TrialKind::ImportTorutils)
         || services.iter().any(|service| service.name.starts_with("tor@")))
 }
 

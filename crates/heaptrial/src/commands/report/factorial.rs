@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use heaptrial_allocator::Catalog;
+use heaptrial_judgement::Judgement;
 use heaptrial_model::AllocatorSpec;
-use heaptrial_report::{FactorialReport, Report};
+use heaptrial_report::FactorialReport;
 
 use super::ReportOptions;
 use crate::exit::Failure;
@@ -21,8 +22,8 @@ pub fn run(named: &str, options: &ReportOptions, global: &GlobalOptions) -> Resu
     }
     let target = Target::find(Some(named), global)?;
     let how = super::how(options, &target)?;
-    let report = Report::from_store(&target.store, target.trial.id, &how).map_err(Failure::failed)?;
-    let found = of_report(&report, options.good.as_ref(), None).ok_or_else(|| none(named, None))?;
+    let judgement = Judgement::of(&target.store, target.trial.id, &how).map_err(Failure::failed)?;
+    let found = of_judgement(&judgement, options.good.as_ref(), None).ok_or_else(|| none(named, None))?;
     if global.json {
         print!("{}", found.json().map_err(Failure::failed)?);
     } else {
@@ -31,20 +32,20 @@ pub fn run(named: &str, options: &ReportOptions, global: &GlobalOptions) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// The factorial that a report's arms make, if they make one.
-pub fn of_report(
-    report: &Report,
+/// The factorial that a run's arms make, if they make one.
+pub fn of_judgement(
+    judgement: &Judgement,
     good: Option<&AllocatorSpec>,
     bad: Option<&AllocatorSpec>,
 ) -> Option<FactorialReport> {
-    let arms = report.arms.iter().filter(|arm| arm.treatment.torrc.is_empty());
-    let mut specs: Vec<(bool, AllocatorSpec)> =
-        arms.filter_map(|arm| Some((!arm.control, arm.allocator.parse().ok()?))).collect();
+    let arms = judgement.rows.arms.iter().map(|record| &record.arm);
+    let plain = arms.filter(|arm| arm.treatment.torrc.is_empty());
+    let mut specs: Vec<(bool, AllocatorSpec)> = plain.map(|arm| (!arm.control, arm.allocator())).collect();
     // The control's build is the good one, unless told otherwise.
     specs.sort_by_key(|(other, _)| *other);
     let specs: Vec<AllocatorSpec> = specs.into_iter().map(|(_, spec)| spec).collect();
     let design = Catalog::builtin().factorial_of(&specs, good, bad)?;
-    FactorialReport::of(report, &design)
+    FactorialReport::of(judgement, &design)
 }
 
 /// Why a run is no factorial, and what makes one.

@@ -15,7 +15,7 @@ pub fn commands(
     tor: bool,
     secrets: &Secrets,
 ) -> Vec<Reproduction> {
-    let runs: Vec<&&Report> = reports.iter().filter(|report| report.kind.is_lab()).collect();
+    let runs: Vec<&&Report> = reports.iter().filter(|report| report.kind().is_lab()).collect();
     let mut commands: Vec<Reproduction> =
         runs.iter().enumerate().map(|(index, report)| of_run(report, index, secrets)).collect();
     if !has_factorial && good.without_settings() != bad.without_settings() {

@@ -4,9 +4,12 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use heaptrial_field::{Lock, Places, Stage, Trial, TrialStage, read_prepared, read_state};
+use heaptrial_change::edges::ThisHost;
+use heaptrial_change::journal::Action;
+use heaptrial_change::{Lock, Stage, Trial, TrialStage, read_prepared, read_state};
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{HumanDuration, Pace, ServiceName, units};
+use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, units};
 use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use serde_json::json;
 
@@ -14,8 +17,8 @@ use super::carry_out::carry_out;
 use super::observe::Watcher;
 use super::start::record;
 use super::status::lost;
-use crate::commands::trial::on_host::{self, Teller, failure_of, refuse_taken_over};
-use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
 /// Which rollout.
@@ -24,6 +27,18 @@ pub struct NameOptions {
     /// The rollout's name
     #[arg(value_name = "NAME")]
     rollout: String,
+}
+
+/// Which rollout goes on.
+#[derive(Debug, Args)]
+pub struct ResumeOptions {
+    /// The rollout's name
+    #[arg(value_name = "NAME")]
+    rollout: String,
+    /// Somebody is here: a canary that is still to be changed does not wait for quiet hours to end. So it is in a
+    /// terminal
+    #[arg(long)]
+    attended: bool,
 }
 
 /// Which rollout, and how much of it.
@@ -52,15 +67,15 @@ pub struct RollbackOptions {
 /// Asks the process that works on a rollout to pause.
 pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("rollout pause")?;
-    let places = Places::default();
+    let paths = Paths::default();
     let name = &options.rollout;
-    plan_of(&places, name)?;
-    let state = read_state(&places, name).map_err(failure_of)?;
+    plan_of(&paths, name)?;
+    let state = read_state(&paths, name)?;
     if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted) {
         return Err(Failure::refused(format!("rollout `{name}` is over; there is nothing to pause")));
     }
-    mark(&places, name, true).map_err(Failure::failed)?;
-    let at_work = Lock::is_held(&places.state);
+    mark(&paths, name, true).map_err(Failure::failed)?;
+    let at_work = Lock::is_held(&paths.state);
     if global.json {
         println!(
             "{:#}",
@@ -79,25 +94,26 @@ pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode, 
 }
 
 /// Goes on with a rollout.
-pub fn resume(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("rollout resume")?;
-    let places = Places::default();
-    let plan = plan_of(&places, &options.rollout)?;
-    refuse_taken_over(&places, &options.rollout)?;
-    if let Some(code) = nothing_to_do(&places, &options.rollout, &plan)? {
+    let paths = Paths::default();
+    let plan = plan_of(&paths, &options.rollout)?;
+    refuse_taken_over(&paths, &options.rollout)?;
+    if let Some(code) = nothing_to_do(&paths, &options.rollout, &plan)? {
         return Ok(code);
     }
-    let systemd = Systemd::connect().map_err(Failure::refused)?;
-    let mut trial = Trial::open(&systemd, &places, &options.rollout, "resume").map_err(failure_of)?;
-    let database = on_host::database(&places, global);
+    let this = ThisHost::new(Systemd::connect()?);
+    let mut trial = Trial::open(this.host(), &paths, &options.rollout, Action::Resume)?;
+    let database = on_host::database(&paths, global);
     record(&database, trial.prepared(), &[], "resume")?;
-    carry_out(&mut trial, plan, &places, &database, global)
+    let attended = options.attended || on_host::is_attended();
+    carry_out(&mut trial, (plan, attended), &paths, &database, global)
 }
 
 /// Of a rollout of which every wave has passed: says so, or which services have lost their treatment since.
-fn nothing_to_do(places: &Places, name: &str, plan: &RolloutPlan) -> Result<Option<ExitCode>, Failure> {
-    let state = read_state(places, name).map_err(failure_of)?;
-    let passed = Progress::of(&state, plan.waves.len()).current().is_none();
+fn nothing_to_do(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<Option<ExitCode>, Failure> {
+    let state = read_state(paths, name)?;
+    let passed = Progress::of(&state, plan.waves.len())?.current().is_none();
     let all = plan
         .waves
         .iter()
@@ -122,11 +138,11 @@ fn nothing_to_do(places: &Places, name: &str, plan: &RolloutPlan) -> Result<Opti
 
 /// Puts services back.
 pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let places = Places::default();
+    let paths = Paths::default();
     let name = &options.rollout;
-    let plan = plan_of(&places, name)?;
+    let plan = plan_of(&paths, name)?;
     let wanted = services_of(&plan, options.wave)?;
-    let state = read_state(&places, name).map_err(failure_of)?;
+    let state = read_state(&paths, name)?;
     if state.stage == TrialStage::Reverted {
         println!("rollout {name} was rolled back and everything is as before");
         return Ok(ExitCode::SUCCESS);
@@ -146,7 +162,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         return Ok(ExitCode::SUCCESS);
     }
     on_host::require_root("rollout rollback")?;
-    refuse_taken_over(&places, name)?;
+    refuse_taken_over(&paths, name)?;
     on_host::confirm(
         &format!(
             "This puts back the files of {} and restarts them.",
@@ -154,35 +170,35 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         ),
         options.yes,
     )?;
-    let systemd = Systemd::connect().map_err(Failure::refused)?;
+    let this = ThisHost::new(Systemd::connect()?);
     // A process that works on it would go on with the next wave.
-    mark(&places, name, true).map_err(Failure::failed)?;
-    let mut trial = Trial::open(&systemd, &places, name, "rollback").map_err(failure_of)?;
+    mark(&paths, name, true).map_err(Failure::failed)?;
+    let mut trial = Trial::open(this.host(), &paths, name, Action::Revert)?;
     let planned = trial.prepared().plan.pace;
     let pace = Pace {
         pause: options.pause.unwrap_or(planned.pause),
         at_once: options.at_once.unwrap_or(planned.at_once),
         ..planned
     };
-    for watch in std::fs::read_dir(places.state.join("watches")).into_iter().flatten().flatten() {
+    for watch in std::fs::read_dir(paths.state.join("watches")).into_iter().flatten().flatten() {
         let watch = watch.file_name().to_string_lossy().into_owned();
         eprintln!(
             "warning: the watch after `{watch}` will alert of what is put back now; `heaptrial watch stop {watch}` ends it"
         );
     }
-    let database = on_host::database(&places, global);
+    let database = on_host::database(&paths, global);
     let mut teller = Teller::new(&database, name, changed.len());
     let interrupt = on_host::interrupt()?;
     let (done, stuck, remaining) = match options.wave {
         None => {
             on_host::end_in_database(&database, name);
             let halt = || on_host::interrupted(&interrupt);
-            let outcome = trial.revert(pace, &mut teller, &halt).map_err(failure_of)?;
+            let outcome = trial.revert(pace, &mut teller, &halt)?;
             (outcome.done, outcome.stuck, outcome.remaining)
         }
         Some(wave) => {
             let stuck =
-                one_wave(&mut trial, plan, &places, (wave as usize - 1, pace), &mut teller, &interrupt)?;
+                one_wave(&mut trial, plan, &paths, (wave as usize - 1, pace), &mut teller, &interrupt)?;
             let left = wanted.iter().filter(|service| {
                 trial.state().services.get(*service).is_some_and(|found| found.stage != Stage::Reverted)
             });
@@ -207,25 +223,25 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         );
     }
     let well = stuck.is_empty() && remaining == 0;
-    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+    Ok(if well { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
 fn one_wave(
     trial: &mut Trial<'_>,
     plan: RolloutPlan,
-    places: &Places,
+    paths: &Paths,
     (wave, pace): (usize, Pace),
     teller: &mut Teller,
     interrupt: &AtomicBool,
 ) -> Result<Vec<(ServiceName, String)>, Failure> {
     let name = trial.prepared().plan.name.clone();
     let mut watcher = Watcher::new(Default::default(), &name, None);
-    let mut rollout = Rollout::new(trial, plan, places.clone(), &mut watcher, teller, interrupt);
-    rollout.roll_back_wave(wave, pace).map_err(failure_of)
+    let mut rollout = Rollout::new(trial, plan, paths.clone(), &mut watcher, teller, interrupt);
+    Ok(rollout.roll_back_wave(wave, pace)?)
 }
 
-fn plan_of(places: &Places, name: &str) -> Result<RolloutPlan, Failure> {
-    let prepared = read_prepared(places, name).map_err(failure_of)?;
+fn plan_of(paths: &Paths, name: &str) -> Result<RolloutPlan, Failure> {
+    let prepared = read_prepared(paths, name)?;
     read_plan(&prepared).map_err(Failure::refused)
 }
 

@@ -3,29 +3,28 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptrial_field::{Places, Stage, Trial};
+use heaptrial_change::{Stage, Trial};
+use heaptrial_host::Paths;
+use heaptrial_model::ErrorClass;
 use heaptrial_rollout::{Ending, Rollout, RolloutPlan, pause};
 use serde_json::json;
 
 use super::observe::Watcher;
-use crate::commands::trial::on_host::{self, Teller, failure_of};
-use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::commands::trial::on_host::{self, Teller};
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
-
-/// A paused rollout is no failure, and not done either.
-const PAUSED: u8 = 4;
 
 /// Goes on with a rollout until it ends, stops or is paused.
 pub fn carry_out(
     trial: &mut Trial<'_>,
-    plan: RolloutPlan,
-    places: &Places,
+    (plan, attended): (RolloutPlan, bool),
+    paths: &Paths,
     database: &Path,
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
     let name = trial.prepared().plan.name.clone();
     let count = trial.prepared().services.len();
-    pause(places, &name, false).map_err(Failure::failed)?;
+    pause(paths, &name, false).map_err(Failure::failed)?;
     let interrupt = on_host::interrupt()?;
     let mut teller = Teller::new(database, &name, count);
     // What a process that was killed could not tell any more.
@@ -33,8 +32,9 @@ pub fn carry_out(
     let mut watcher = Watcher::new(database.to_owned(), &name, plan.forecast.clone());
     let waves = plan.waves.len();
     let watched = plan.trial.clone().unwrap_or_else(|| name.clone());
-    let mut rollout = Rollout::new(trial, plan, places.clone(), &mut watcher, &mut teller, &interrupt);
-    let ending = rollout.go().map_err(failure_of)?;
+    let mut rollout =
+        Rollout::new(trial, plan, paths.clone(), &mut watcher, &mut teller, &interrupt).attended(attended);
+    let ending = rollout.go()?;
     let count = trial.state().count(Stage::Committed);
     let left_out: Vec<String> = trial.state().failed_now.iter().map(ToString::to_string).collect();
     if ending == Ending::Complete {
@@ -50,8 +50,8 @@ pub fn carry_out(
     }
     Ok(match ending {
         Ending::Complete => ExitCode::SUCCESS,
-        Ending::Paused => ExitCode::from(PAUSED),
-        Ending::Stopped { .. } | Ending::Interrupted => ExitCode::from(GENERAL_FAILURE),
+        Ending::Paused => code(ErrorClass::Paused),
+        Ending::Stopped { .. } | Ending::Interrupted => code(ErrorClass::Failed),
     })
 }
 

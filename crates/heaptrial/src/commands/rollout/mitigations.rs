@@ -2,7 +2,7 @@
 
 use heaptrial_allocator::{Catalog, MITIGATIONS, Mitigation, MitigationState};
 use heaptrial_analysis::{Fleet, Settings, analyse};
-use heaptrial_field::Prepared;
+use heaptrial_change::Prepared;
 use heaptrial_model::{AllocatorSpec, Arm, units};
 
 /// What is said where memory is bought with heap security.
@@ -16,7 +16,7 @@ pub fn warnings(from: &[AllocatorSpec], to: &AllocatorSpec) -> Vec<String> {
             .collect();
         if !lost.is_empty() {
             warnings.push(format!(
-                "{to} gives up what {old} does against heap corruption: {} (`heaptrial rollout start --secure` shows all, with sources)",
+                "{to} gives up what {old} does against heap corruption: {} (`heaptrial rollout start --mitigations` shows all, with sources)",
                 lost.join(", ")
             ));
         }

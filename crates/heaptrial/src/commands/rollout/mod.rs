@@ -1,9 +1,12 @@
 //! `heaptrial rollout`: a measured treatment for all services, in waves with gates.
 
 mod act;
+mod before;
 mod carry_out;
+mod measured;
 mod mitigations;
 mod observe;
+mod secure;
 mod start;
 mod status;
 mod target;
@@ -25,7 +28,7 @@ pub enum RolloutCommand {
     /// Stop before the next restart; what was changed stays
     Pause(act::NameOptions),
     /// Go on at the wave at which a rollout was paused, stopped or cut short
-    Resume(act::NameOptions),
+    Resume(act::ResumeOptions),
     /// Put services back as they were before the rollout, all or those of one wave
     Rollback(act::RollbackOptions),
 }

@@ -4,24 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use heaptrial_analysis::{Fleet, FleetLife, FleetService, Forecast};
+use heaptrial_analysis::{Fleet, FleetLife, Forecast};
 use heaptrial_host::Instant as Moment;
-use heaptrial_model::ServiceName;
-use heaptrial_report::{Options, read_fleet};
-use heaptrial_rollout::{Before, Observed, Observer};
-use heaptrial_stats::median;
+use heaptrial_judgement::{LifeFigures, Options, read_fleet};
+use heaptrial_model::{KnownEvent, ServiceName};
+use heaptrial_rollout::{Observed, Observer, Worked};
 use heaptrial_store::Store;
 
 /// Readings older than this do not count: the agent reads once a minute.
 const STALE_SECONDS: f64 = 300.0;
 /// What goes on for long is told this often.
 const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
-/// Without a forecast a level is the median over the last hour, or over half of a shorter life.
-const WINDOW_SECONDS: f64 = 3600.0;
-/// Work over less time says little: relays are asked every ten minutes.
-const LEAST_WORK_SECONDS: f64 = 600.0;
-/// Kind of the event that a service was proved to have its treatment.
-const COMMITTED: &str = "treatment_committed";
 
 /// Reads the host's database.
 pub struct Watcher {
@@ -46,8 +39,11 @@ impl Watcher {
     fn observed(&self, fleet: &Fleet, index: usize) -> Observed {
         let service = &fleet.services[index];
         let own = || fleet.events.iter().filter(move |event| event.service == Some(index));
-        let since = own().filter(|event| event.kind == COMMITTED).map(|event| event.at).fold(0.0, f64::max);
-        let told = |kind: &str| -> Vec<String> {
+        let since = own()
+            .filter(|event| event.kind == KnownEvent::TreatmentCommitted)
+            .map(|event| event.at)
+            .fold(0.0, f64::max);
+        let told = |kind: KnownEvent| -> Vec<String> {
             let later = own().filter(|event| event.kind == kind && event.at >= since);
             later.map(|event| event.text.clone()).collect()
         };
@@ -58,10 +54,10 @@ impl Watcher {
                 let at = life.started_at + life.last_age()?;
                 Some(Moment::now().wall_us as f64 / 1e6 - at)
             }),
-            crashes: told("crash"),
-            oom_kills: told("oom_kill"),
-            work_bytes_per_second: life.and_then(work),
-            flags: life.and_then(flags),
+            crashes: told(KnownEvent::Crash),
+            oom_kills: told(KnownEvent::OomKill),
+            work: life.and_then(Worked::of_life),
+            flags: life.and_then(LifeFigures::flags),
         }
     }
 
@@ -69,7 +65,7 @@ impl Watcher {
         let age = life.last_age()?;
         let bytes = match &self.forecast {
             Some(forecast) => forecast.level_of(life, age),
-            None => last_level(life),
+            None => life.last_level(),
         };
         Some((bytes?, age))
     }
@@ -101,36 +97,4 @@ impl Observer for Watcher {
             eprintln!("{text}");
         }
     }
-}
-
-/// What a trial's readings tell of a service before a rollout.
-pub fn before(service: &FleetService) -> Before {
-    let Some(life) = service.current() else { return Before::default() };
-    Before {
-        bytes: last_level(life),
-        work_bytes_per_second: work(life),
-        flags: flags(life).unwrap_or_default(),
-    }
-}
-
-fn last_level(life: &FleetLife) -> Option<f64> {
-    let age = life.last_age()?;
-    let from = age - WINDOW_SECONDS.min(age / 2.0);
-    let window = life.readings.iter().filter(|reading| f64::from(reading.age_seconds) >= from);
-    let bytes: Vec<f64> = window.map(|reading| f64::from(reading.kib) * 1024.0).collect();
-    median(&bytes)
-}
-
-fn work(life: &FleetLife) -> Option<f64> {
-    let (first, last) = (life.work.bytes.first()?, life.work.bytes.last()?);
-    let seconds = f64::from(last.0 - first.0);
-    (seconds >= LEAST_WORK_SECONDS).then(|| (last.1 - first.1).max(0.0) / seconds)
-}
-
-fn flags(life: &FleetLife) -> Option<Vec<String>> {
-    if life.work.flags.is_empty() {
-        return None;
-    }
-    let has = life.work.flags.iter().filter(|flag| flag.changes.last().is_some_and(|change| change.1));
-    Some(has.map(|flag| flag.name.clone()).collect())
 }

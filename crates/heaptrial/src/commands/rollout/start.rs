@@ -7,30 +7,32 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::{Catalog, Obtained};
-use heaptrial_discovery::Service;
-use heaptrial_field::{
-    Places, Prepared, ServiceTreatment, Trial, TrialStage, check_takeover, is_as_wanted, prepare,
-    read_prepared, read_state,
+use heaptrial_change::edges::ThisHost;
+use heaptrial_change::{
+    Prepared, ServiceTreatment, Trial, TrialStage, check_takeover, is_as_wanted, prepare, read_prepared,
+    read_state,
 };
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
-use heaptrial_model::{AllocatorSpec, HumanDuration, Pace, ServiceName, ServicePattern, TrialName, units};
+use heaptrial_inspect::Service;
+use heaptrial_model::{
+    About, AllocatorSpec, HumanDuration, KnownEvent, Pace, PlanId, ServiceName, ServicePattern, TrialKind,
+    TrialName, units,
+};
 use heaptrial_plan::{Assignment, Build, DrawnPlan};
-use heaptrial_rollout::{Before, Limits, QuietHours, RolloutPlan, WaveSizes, split};
+use heaptrial_rollout::{Evidence, Limits, QuietHours, RolloutPlan, WaveSizes, freeze, split};
 
 use super::carry_out::carry_out;
-use super::mitigations;
-use super::observe;
 use super::target::{self, Target};
-use crate::commands::allocators::{SourceOptions, obtain_error_code};
-use crate::commands::trial::on_host::{self, failure_of};
+use super::{before, measured, mitigations};
+use crate::commands::allocators::SourceOptions;
+use crate::commands::trial::on_host;
 use crate::commands::trial::plan::family::families;
 use crate::commands::trial::start::{Recorded, agent_unit, begin, dry_run, preflight};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// Kind of a rollout in the database.
-const KIND: &str = "rollout";
 /// What is decided by chance is told again by this number.
 const SEED: u64 = 1;
 
@@ -82,21 +84,31 @@ pub struct StartOptions {
     /// Restarts that this start, and each resume, may cause [default: 2 for each service, and 4]
     #[arg(long, value_name = "N")]
     restart_budget: Option<u32>,
-    /// Hours of the day in which no further service is changed, in the host's time zone, such as 08:00-20:00
+    /// Hours of the day in which no further service is changed, in the host's time zone, such as 08:00-20:00; the
+    /// canary of an attended start begins at once
     #[arg(long, value_name = "FROM-TO")]
     quiet_hours: Option<QuietHours>,
+    /// Somebody is here and sees the canary: it does not wait for quiet hours to end. So it is in a terminal
+    #[arg(long)]
+    attended: bool,
     /// Do not put the first canary back once to prove that it can be
     #[arg(long)]
     no_rollback_proof: bool,
-    /// Roll out a build that no trial of this host measured
+    /// Roll out a treatment (build, settings, torrc options, restarts) that no trial of this host measured
     #[arg(long)]
     unmeasured: bool,
     /// Hold memory to what each service used before, and not to the trial's forecast
     #[arg(long)]
     no_forecast: bool,
-    /// Show memory and heap security of the trial's arms side by side, and ask
+    /// Do not hold gates to what relays did before: their work, and their Guard and V2Dir flags
+    #[arg(long)]
+    no_work: bool,
+    /// Roll out the secure build of the arm's allocator, which the trial must have measured
     #[arg(long)]
     secure: bool,
+    /// Show memory and heap security of the trial's arms side by side before asking
+    #[arg(long)]
+    mitigations: bool,
     /// Start without asking
     #[arg(long)]
     yes: bool,
@@ -112,15 +124,15 @@ pub struct StartOptions {
 
 /// Starts a rollout.
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let places = Places::default();
-    let database = on_host::database(&places, global);
-    let target = target_of(options, &places, &database)?;
+    let paths = Paths::default();
+    let database = on_host::database(&paths, global);
+    let target = target_of(options, &paths, &database)?;
     if !options.dry_run {
         on_host::require_root("rollout start")?;
     }
-    let name = name_of(options, &target, &places)?;
-    let systemd = Systemd::connect().map_err(Failure::refused)?;
-    let services = heaptrial_discovery::services(&systemd, &target.patterns).map_err(Failure::failed)?;
+    let name = name_of(options, &target, &paths)?;
+    let systemd = Systemd::connect()?;
+    let services = heaptrial_inspect::services(&systemd, &target.patterns).map_err(Failure::failed)?;
     if services.is_empty() {
         return Err(Failure::refused(format!(
             "no loaded service matches {}; `heaptrial services` shows what there is",
@@ -128,12 +140,13 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         )));
     }
     let obtained = obtain(&target, &options.sources)?;
-    let measured = measured(options, &target, &places, &obtained)?;
+    let evidence = measured::evidence(&target, &paths, &database, &obtained);
+    let measured = is_measured(options, &target, &obtained, &evidence)?;
     let drawn = drawn(options, &target, name.as_str(), &services, &obtained)?;
-    let agent = if options.no_agent { None } else { agent_unit(&systemd, &places)? };
+    let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
-    let whole = prepare(&drawn, &host, &services, &obtained, &places, agent).map_err(Failure::refused)?;
-    let (prepared, plan) = frozen(options, &target, measured, whole, &services, &places)?;
+    let whole = prepare(&drawn, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
+    let (prepared, plan) = frozen(options, &target, measured, whole, &services, &paths)?;
     if plan.waves.is_empty() {
         println!(
             "nothing to do: {} already what arm {} wants",
@@ -147,8 +160,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     }
     reaches(&plan)?;
+    before::refuse_unknown(&plan, target.arm.treatment.restart_every)?;
     let names: Vec<ServiceName> = plan.waves.concat();
-    check_takeover(&places, name.as_str(), &names).map_err(failure_of)?;
+    check_takeover(&paths, name.as_str(), &names)?;
     preflight(&prepared, &services, &obtained)?;
     tell(options, &target, &plan, &services);
     if options.dry_run {
@@ -162,12 +176,13 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         ),
         options.yes,
     )?;
-    let mut trial = Trial::create(&systemd, &places, prepared).map_err(failure_of)?;
+    let this = ThisHost::new(systemd);
+    let mut trial = Trial::create(this.host(), &paths, prepared)?;
     if let Err(failure) = record(&database, trial.prepared(), &services, "start") {
-        trial.discard().map_err(failure_of)?;
+        trial.discard()?;
         return Err(failure);
     }
-    carry_out(&mut trial, plan, &places, &database, global)
+    carry_out(&mut trial, (plan, attended(options)), &paths, &database, global)
 }
 
 /// Whether the trial saw services as old as they will be when a gate looks at them.
@@ -181,22 +196,23 @@ fn reaches(plan: &RolloutPlan) -> Result<(), Failure> {
     )))
 }
 
-fn target_of(options: &StartOptions, places: &Places, database: &Path) -> Result<Target, Failure> {
+fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<Target, Failure> {
     match (&options.trial, &options.allocator) {
         (Some(trial), _) => {
-            if options.secure && options.arm.is_none() {
-                let prepared = read_prepared(places, trial).map_err(failure_of)?;
+            if options.mitigations && options.arm.is_none() {
+                let prepared = read_prepared(paths, trial)?;
                 print!("{}", mitigations::side_by_side(&prepared, None));
             }
-            target::of_trial(places, database, trial, options.arm.as_deref(), &options.services)
+            let arm = (options.arm.as_deref(), options.secure);
+            target::of_trial(paths, database, trial, arm, &options.services)
         }
-        (None, Some(spec)) => target::of_spec(spec, &options.services),
+        (None, Some(spec)) => target::of_spec(spec, options.secure, &options.services),
         (None, None) => Err(Failure::usage("name a trial, or an allocator with --allocator")),
     }
 }
 
 /// The rollout's name: the one given, or the first free one after the trial's.
-fn name_of(options: &StartOptions, target: &Target, places: &Places) -> Result<TrialName, Failure> {
+fn name_of(options: &StartOptions, target: &Target, paths: &Paths) -> Result<TrialName, Failure> {
     let stem = match (&options.name, &target.trial) {
         (Some(name), _) => name.to_string(),
         (None, Some(trial)) => format!("{}-rollout", trial.plan.name),
@@ -207,7 +223,7 @@ fn name_of(options: &StartOptions, target: &Target, places: &Places) -> Result<T
     };
     for number in 1.. {
         let name = if number == 1 { stem.clone() } else { format!("{stem}-{number}") };
-        match read_state(places, &name) {
+        match read_state(paths, &name) {
             Err(_) => return name.parse().map_err(Failure::usage),
             Ok(state)
                 if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted)
@@ -230,35 +246,33 @@ fn name_of(options: &StartOptions, target: &Target, places: &Places) -> Result<T
 fn obtain(target: &Target, sources: &SourceOptions) -> Result<BTreeMap<String, Obtained>, Failure> {
     let Some(spec) = &target.arm.treatment.allocator else { return Ok(BTreeMap::new()) };
     let resolved = Catalog::builtin().resolve(spec).map_err(Failure::refused)?;
-    let found = sources
-        .obtainer(None)?
-        .obtain(&resolved)
-        .map_err(|error| Failure { code: obtain_error_code(&error), report: miette::miette!("{error}") })?;
+    let found = sources.obtainer(None)?.obtain(&resolved)?;
     Ok(BTreeMap::from([(target.arm.name.clone(), found)]))
 }
 
-/// Whether this very build was measured; refuses one that was not, unless that is wanted.
-fn measured(
+/// Whether this very treatment was measured; refuses one that was not, unless that is wanted.
+fn is_measured(
     options: &StartOptions,
     target: &Target,
-    places: &Places,
     obtained: &BTreeMap<String, Obtained>,
+    evidence: &Evidence,
 ) -> Result<bool, Failure> {
     let library = obtained.get(&target.arm.name).filter(|obtained| obtained.library.is_some());
-    let measured = match library {
-        Some(library) => {
-            target::is_proved(target, places, obtained)
-                || target::measured_in(places, &library.sha256).is_some()
-        }
-        None => target.trial.is_some() && target::is_proved(target, places, obtained),
-    };
-    if measured || options.unmeasured {
-        return Ok(measured);
+    if *evidence == Evidence::Measured || options.unmeasured {
+        return Ok(*evidence == Evidence::Measured);
     }
-    let what = library.map_or("this treatment".to_owned(), |library| format!("the build {}", library.sha256));
+    let arm = &target.arm.name;
+    let what = match evidence {
+        Evidence::Other { nearest, differences } => {
+            format!("{arm} as it would be rolled out. The nearest is {nearest}: {}", differences.join("; "))
+        }
+        _ => match library {
+            Some(library) => format!("the build {} of {arm}", library.sha256),
+            None => format!("this treatment of {arm}"),
+        },
+    };
     Err(Failure::refused(format!(
-        "no trial of this host measured {what} of {}. A build flag can matter more than the version: mimalloc 2.0.9 in secure mode needs 2.7 times the memory of the plain build in our lab. Measure it with `heaptrial trial`, or say --unmeasured, which reports will tell",
-        target.arm.name
+        "no trial of this host measured {what}. A build flag or a setting can matter more than the version: mimalloc 2.0.9 in secure mode needs 2.7 times the memory of the plain build in our lab. Measure it with `heaptrial trial`, or say --unmeasured, which reports will tell"
     )))
 }
 
@@ -290,12 +304,13 @@ fn drawn(
     let soak: std::time::Duration = options.soak.iter().map(|soak| soak.0).sum();
     let mut plan = DrawnPlan {
         name: name.to_owned(),
-        id: String::new(),
+        id: PlanId::default(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: SEED,
         metric: target.metric,
         duration: HumanDuration(soak),
         looks: Vec::new(),
+        about: About::default(),
         pace: Pace {
             at_once: options.at_once,
             pause: options.pause,
@@ -320,11 +335,11 @@ fn frozen(
     measured: bool,
     whole: Prepared,
     services: &[Service],
-    places: &Places,
+    paths: &Paths,
 ) -> Result<(Prepared, RolloutPlan), Failure> {
     let is_there = |treatment: &ServiceTreatment| {
         let found = services.iter().find(|service| *service.name() == treatment.service);
-        found.is_some_and(|service| is_as_wanted(service, treatment, places))
+        found.is_some_and(|service| is_as_wanted(service, treatment, paths))
     };
     let (already, open): (Vec<ServiceTreatment>, Vec<ServiceTreatment>) =
         whole.services.into_iter().partition(is_there);
@@ -353,30 +368,27 @@ fn frozen(
         patience: options.patience,
         prove_rollback: !options.no_rollback_proof,
         quiet_hours: options.quiet_hours,
+        attended: attended(options),
+        judges_work: !options.no_work,
         limits: Limits { restarts: options.restart_budget.unwrap_or(2 * names.len() as u32 + 4) },
         forecast,
-        before: names.iter().map(|name| (name.clone(), before(target, services, name))).collect(),
+        before: names
+            .iter()
+            .map(|name| (name.clone(), before::before(target, services, name, !options.no_work)))
+            .collect(),
         waves,
     };
-    let rollout = serde_json::to_value(&plan).map_err(Failure::failed)?;
-    Ok((Prepared { services: treatments, rollout: Some(rollout), ..whole }, plan))
+    let owner = freeze(&plan).map_err(Failure::failed)?;
+    Ok((Prepared { services: treatments, owner, ..whole }, plan))
 }
 
-/// From the trial's readings, or from what it uses now.
-fn before(target: &Target, services: &[Service], name: &ServiceName) -> Before {
-    let of_trial = target.fleet.as_ref().and_then(|fleet| {
-        fleet.services.iter().find(|service| service.name == name.as_str()).map(observe::before)
-    });
-    let now = || {
-        let service = services.iter().find(|service| service.name() == name)?;
-        Some(service.process.as_ref()?.sample.rss_bytes as f64)
-    };
-    let known = of_trial.unwrap_or_default();
-    Before { bytes: known.bytes.or_else(now), ..known }
+/// Whether somebody sees the canary.
+fn attended(options: &StartOptions) -> bool {
+    options.attended || on_host::is_attended()
 }
 
 fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, services: &[Service]) {
-    if let (true, Some(trial)) = (options.secure, &target.trial) {
+    if let (true, Some(trial)) = (options.mitigations, &target.trial) {
         print!("{}", mitigations::side_by_side(trial, target.fleet.as_ref()));
     }
     if let Some(to) = &target.arm.treatment.allocator {
@@ -392,7 +404,7 @@ fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, services: &
         }
     }
     if !plan.measured {
-        eprintln!("warning: this build was not measured in a trial of this host, and the report will say so");
+        eprintln!("warning: this was not measured in a trial of this host, and the report will say so");
     }
     for (number, wave) in plan.waves.iter().enumerate() {
         let names: Vec<&str> = wave.iter().take(4).map(ServiceName::as_str).collect();
@@ -404,6 +416,14 @@ fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, services: &
             names.join(", "),
             plan.soak_of(number)
         );
+    }
+    if let Some(hours) = plan.quiet_hours {
+        let canary =
+            if plan.attended { "; the canary begins at once, since somebody is here to see it" } else { "" };
+        eprintln!("no service is changed within {hours}{canary}");
+    }
+    if let Some(untold) = before::untold(plan) {
+        eprintln!("{untold}");
     }
     if !plan.already.is_empty() && std::io::stderr().is_terminal() {
         eprintln!("left alone, since they run it already: {}", plan.already.len());
@@ -418,13 +438,13 @@ pub fn record(
     action: &str,
 ) -> Result<(), Failure> {
     let command = format!("heaptrial rollout {action} {}", prepared.plan.name);
-    let id = begin(database, Recorded { prepared, services, kind: KIND, command: &command })?;
+    let id = begin(database, Recorded { prepared, services, kind: TrialKind::Rollout, command: &command })?;
     let plan = heaptrial_rollout::read_plan(prepared).map_err(Failure::refused)?;
     if !plan.measured && action == "start" {
-        let text = "rolled out with --unmeasured: no trial of this host measured this build";
+        let text = "rolled out with --unmeasured: no trial of this host measured this treatment";
         let mut store = heaptrial_store::Store::create(database).map_err(Failure::failed)?;
         let now = heaptrial_host::Instant::now().wall_us;
-        store.add_event(id, None, now, "note", text).map_err(Failure::failed)?;
+        store.add_event(id, None, now, KnownEvent::Note, text).map_err(Failure::failed)?;
     }
     Ok(())
 }

@@ -3,16 +3,15 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_field::{
-    FileState, Lock, Places, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared,
-    read_state, trials,
+use heaptrial_change::{
+    FileState, Lock, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
 };
-use heaptrial_model::{ServiceName, units};
-use heaptrial_rollout::{Progress, RolloutPlan, WaveStage, paused, read_plan};
+use heaptrial_host::Paths;
+use heaptrial_model::{ErrorClass, ServiceName, units};
+use heaptrial_rollout::{Progress, RolloutPlan, WaveStage, is_rollout, paused, read_plan};
 use serde_json::{Value, json};
 
-use crate::commands::trial::on_host::failure_of;
-use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
 /// Which rollout.
@@ -35,17 +34,17 @@ struct Status {
 
 /// Prints where rollouts stand.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let places = Places::default();
+    let paths = Paths::default();
     let names = match &options.rollout {
         Some(name) => vec![name.clone()],
-        None => trials(&places)
+        None => trials(&paths)
             .into_iter()
-            .filter(|name| read_prepared(&places, name).is_ok_and(|prepared| prepared.rollout.is_some()))
+            .filter(|name| read_prepared(&paths, name).is_ok_and(|prepared| is_rollout(&prepared)))
             .collect(),
     };
     let mut found = Vec::new();
     for name in &names {
-        found.push(Status::read(&places, name)?);
+        found.push(Status::read(&paths, name)?);
     }
     if global.json {
         let list: Vec<Value> = found.iter().map(Status::json).collect();
@@ -57,18 +56,18 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
         print!("{}", status.text());
     }
     let well = found.iter().all(Status::is_well);
-    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+    Ok(if well { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
 impl Status {
-    fn read(places: &Places, name: &str) -> Result<Self, Failure> {
-        let prepared = read_prepared(places, name).map_err(failure_of)?;
+    fn read(paths: &Paths, name: &str) -> Result<Self, Failure> {
+        let prepared = read_prepared(paths, name)?;
         let plan = read_plan(&prepared).map_err(Failure::refused)?;
-        let state = read_state(places, name).map_err(failure_of)?;
+        let state = read_state(paths, name)?;
         Ok(Self {
-            progress: Progress::of(&state, plan.waves.len()),
-            paused: paused(places, name),
-            at_work: Lock::is_held(&places.state),
+            progress: Progress::of(&state, plan.waves.len())?,
+            paused: paused(paths, name),
+            at_work: Lock::is_held(&paths.state),
             prepared,
             state,
             plan,
@@ -130,6 +129,9 @@ impl Status {
             "rollback_proved": self.progress.rollback_proved,
             "waves": waves,
             "already": self.plan.already,
+            "quiet_hours": self.plan.quiet_hours,
+            "attended": self.plan.attended,
+            "judges_work": self.plan.judges_work,
             "restarts": self.state.restarts,
             "restart_budget": self.plan.limits.restarts,
             "lost": lost(&self.state).into_iter().map(|(service, path)| json!({ "service": service, "file": path })).collect::<Vec<_>>(),
@@ -144,8 +146,8 @@ impl Status {
         let mut text = format!("rollout {name}: {}, {}", self.plan.arm, self.word());
         text += match &self.plan.trial {
             Some(trial) if self.plan.measured => format!("; measured in trial {trial}\n"),
-            _ if self.plan.measured => "; this build was measured on this host\n".to_owned(),
-            _ => "; this build was NOT measured in a trial of this host\n".to_owned(),
+            _ if self.plan.measured => "; this treatment was measured on this host\n".to_owned(),
+            _ => "; this treatment was NOT measured in a trial of this host\n".to_owned(),
         }
         .as_str();
         let is_back = self.state.stage == TrialStage::Reverted;
@@ -161,6 +163,14 @@ impl Status {
             for line in self.progress.evidence[wave].iter().filter(|_| passed) {
                 text += &format!("    {line}\n");
             }
+        }
+        if let Some(hours) = self.plan.quiet_hours {
+            let canary =
+                if self.plan.attended { " but the canary, which was attended and began at once" } else { "" };
+            text += &format!("  quiet hours {hours}: no service is changed in them{canary}\n");
+        }
+        if !self.plan.judges_work {
+            text += "  gates do not go by work and flags (--no-work)\n";
         }
         if !self.plan.already.is_empty() {
             let services = units::counted(self.plan.already.len(), "service");

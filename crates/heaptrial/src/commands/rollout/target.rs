@@ -1,17 +1,17 @@
 //! What is rolled out: an arm of an ended trial, or an allocator by its spec.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use heaptrial_allocator::Obtained;
-use heaptrial_analysis::{Fleet, Forecast, Settings};
-use heaptrial_field::{Places, Prepared, Stage, TrialStage, read_prepared, read_state, trials};
+use heaptrial_analysis::{Fleet, Forecast, ForecastError, Settings};
+use heaptrial_change::{Prepared, TrialStage, read_prepared, read_state};
+use heaptrial_host::Paths;
+use heaptrial_judgement::{Options, read_fleet};
 use heaptrial_model::{AllocatorSpec, Arm, Metric, ServicePattern, Treatment};
 use heaptrial_plan::Build;
-use heaptrial_report::{Options, read_fleet};
+use heaptrial_rollout::is_rollout;
 use heaptrial_store::Store;
 
-use crate::commands::trial::on_host::failure_of;
+use super::secure;
 use crate::exit::Failure;
 
 /// What is rolled out, and what is known of it.
@@ -32,15 +32,15 @@ pub struct Target {
 
 /// An arm of a trial that has ended on this host.
 pub fn of_trial(
-    places: &Places,
+    paths: &Paths,
     database: &Path,
     name: &str,
-    arm: Option<&str>,
+    (arm, secure): (Option<&str>, bool),
     patterns: &[ServicePattern],
 ) -> Result<Target, Failure> {
-    let prepared = read_prepared(places, name).map_err(failure_of)?;
-    let state = read_state(places, name).map_err(failure_of)?;
-    if prepared.rollout.is_some() {
+    let prepared = read_prepared(paths, name)?;
+    let state = read_state(paths, name)?;
+    if is_rollout(&prepared) {
         return Err(Failure::refused(format!(
             "`{name}` is a rollout; `heaptrial rollout resume {name}` goes on with it"
         )));
@@ -61,6 +61,7 @@ pub fn of_trial(
         // `mimalloc-2.0.9` is how one says `mimalloc@2.0.9`, which is what `trial new` names an arm.
         .or_else(|| arms.iter().find(|arm| arm.name.replace('@', "-") == wanted))
         .ok_or_else(|| Failure::usage(format!("trial `{name}` has no arm `{wanted}`; it has {known}")))?;
+    let arm = if secure { secure::arm_of(name, arms, arm).map_err(Failure::refused)? } else { arm };
     let wanted = arm.name.as_str();
     if arm.treatment.allocator.is_none() {
         return Err(Failure::refused(format!(
@@ -80,7 +81,8 @@ pub fn of_trial(
 }
 
 /// An allocator, without a trial of this host that is named.
-pub fn of_spec(spec: &AllocatorSpec, patterns: &[ServicePattern]) -> Result<Target, Failure> {
+pub fn of_spec(spec: &AllocatorSpec, secure: bool, patterns: &[ServicePattern]) -> Result<Target, Failure> {
+    let spec = &if secure { secure::spec_of(spec).map_err(Failure::refused)? } else { spec.clone() };
     if patterns.is_empty() {
         return Err(Failure::usage("--allocator needs --services, such as --services 'tor@*'"));
     }
@@ -95,42 +97,21 @@ pub fn of_spec(spec: &AllocatorSpec, patterns: &[ServicePattern]) -> Result<Targ
     })
 }
 
-/// The trial of this host in which a build ran in a proved service.
-pub fn measured_in(places: &Places, sha256: &str) -> Option<String> {
-    trials(places).into_iter().find(|name| {
-        let Ok(state) = read_state(places, name) else { return false };
-        let proved = |service: &heaptrial_field::ServiceState| {
-            service.identity.as_ref().is_some_and(|identity| identity.sha256.as_deref() == Some(sha256))
-        };
-        let is_trial = read_prepared(places, name).is_ok_and(|prepared| prepared.rollout.is_none());
-        is_trial && state.services.values().any(proved)
-    })
+/// Why there is no forecast of an arm.
+#[derive(Debug, thiserror::Error)]
+pub enum NoForecast {
+    /// Nothing was read of it.
+    #[error("the database has no readings of a trial with it")]
+    NoReadings,
+    /// What was read does not do.
+    #[error(transparent)]
+    Forecast(#[from] ForecastError),
 }
 
 /// The forecast of the arm, or why there is none.
-pub fn forecast(target: &Target) -> Result<Forecast, String> {
-    let fleet = target.fleet.as_ref().ok_or("the database has no readings of a trial with it")?;
-    Forecast::of_arm(fleet, &Settings::default(), &target.arm.name).map_err(|error| error.to_string())
-}
-
-/// Whether the build at hand is the one that the trial's processes were proved to run.
-pub fn is_proved(target: &Target, places: &Places, obtained: &BTreeMap<String, Obtained>) -> bool {
-    let Some(prepared) = &target.trial else { return false };
-    let Ok(state) = read_state(places, &prepared.plan.name) else { return false };
-    let of_arm = |service: &&heaptrial_field::ServiceState| {
-        service.arm == target.arm.name && matches!(service.stage, Stage::Committed | Stage::Reverted)
-    };
-    let proved: Vec<Option<String>> = state
-        .services
-        .values()
-        .filter(of_arm)
-        .filter_map(|service| Some(service.identity.as_ref()?.sha256.clone()))
-        .collect();
-    match obtained.get(&target.arm.name).filter(|obtained| obtained.library.is_some()) {
-        Some(obtained) => proved.iter().any(|sha256| sha256.as_deref() == Some(obtained.sha256.as_str())),
-        // The service's own C library is whatever the host has.
-        None => !proved.is_empty(),
-    }
+pub fn forecast(target: &Target) -> Result<Forecast, NoForecast> {
+    let fleet = target.fleet.as_ref().ok_or(NoForecast::NoReadings)?;
+    Ok(Forecast::of_arm(fleet, &Settings::default(), &target.arm.name)?)
 }
 
 fn fleet_of(database: &Path, prepared: &Prepared) -> Option<Fleet> {

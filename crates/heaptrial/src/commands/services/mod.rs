@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_discovery::{Service, examine, files_with_preload};
 use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit, is_glob};
-use heaptrial_model::ServiceName;
+use heaptrial_inspect::{Service, examine, files_with_preload};
+use heaptrial_model::{ErrorClass, ServiceName};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::exit::{Failure, GENERAL_FAILURE};
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::output::{print, print_json};
 
@@ -49,7 +49,7 @@ struct Shown {
 /// Lists them.
 pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let root = HostRoot::default();
-    let systemd = Systemd::connect().map_err(Failure::failed)?;
+    let systemd = Systemd::connect()?;
     let (units, unmatched) = find(&systemd, &options.patterns).map_err(Failure::failed)?;
     let services: Vec<Shown> = examine(&root, units)
         .into_iter()
@@ -75,7 +75,7 @@ pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<ExitCode
         // A message that nobody can see is no failure of its own.
         let _ = writeln!(io::stderr(), "error: {}", no_match(pattern, &names));
     }
-    Ok(ExitCode::from(GENERAL_FAILURE))
+    Ok(code(ErrorClass::Failed))
 }
 
 /// The units that the patterns name, in order of names, and the patterns that name none.

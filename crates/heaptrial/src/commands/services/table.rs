@@ -1,7 +1,7 @@
 //! Services as a table.
 
-use heaptrial_discovery::{MainProcess, Service};
 use heaptrial_host::systemd::{Unit, UnitStatus};
+use heaptrial_inspect::{MainProcess, Service};
 use heaptrial_model::{Identity, Linkage, units};
 
 use super::Shown;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use heaptrial_inspect::preflight::{Finding, Severity};
 use heaptrial_model::units;
-use heaptrial_preflight::{Finding, Severity};
 
 /// Names of services that are told, of those that are alike.
 const SHOWN: usize = 5;

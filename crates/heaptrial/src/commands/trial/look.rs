@@ -4,18 +4,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_analysis::Decision;
-use heaptrial_field::Places;
 use heaptrial_host::Instant;
-use heaptrial_model::units;
-use heaptrial_report::{Gaps, LookReport, LookState, Options, ReportError, look_state, peek, take_look};
+use heaptrial_host::Paths;
+use heaptrial_judgement::Options;
+use heaptrial_judgement::look::{self, Gaps, LookState};
+use heaptrial_model::{ErrorClass, TrialKind, units};
+use heaptrial_report::LookReport;
 use heaptrial_store::{Store, TrialRecord};
 
 use super::on_host;
-use crate::exit::{Failure, INCONCLUSIVE};
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
-
-/// Kind of the trials that have looks.
-const KIND: &str = "field";
 
 /// Which trial.
 ///
@@ -44,17 +43,17 @@ pub struct LookOptions {
 
 /// Takes the looks that are due, or prints what there is.
 pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let database = on_host::database(&Places::default(), global);
-    let store = Store::open(&database).map_err(Failure::refused)?;
+    let database = on_host::database(&Paths::default(), global);
+    let store = Store::open(&database)?;
     let trial = find(&store, &options.trial)?;
     let now_us = Instant::now().wall_us;
     if options.peek {
-        let found = peek(&store, trial.id, now_us, &Options::default()).map_err(Failure::failed)?;
-        print(&found, global)?;
+        let peek = look::peek(&store, trial.id, now_us, &Options::default()).map_err(Failure::failed)?;
+        print(&LookReport::of_peek(&peek, now_us).map_err(Failure::failed)?, global)?;
         return Ok(ExitCode::SUCCESS);
     }
     let gaps = if options.accept_gap { Gaps::Accepted } else { Gaps::Refused };
-    match look_state(&store, trial.id, now_us, gaps).map_err(Failure::failed)? {
+    match look::state(&store, trial.id, now_us, gaps).map_err(Failure::failed)? {
         LookState::NoLooks => Err(Failure::refused(format!(
             "the plan of trial `{}` has no looks; --peek shows what there is",
             options.trial
@@ -70,6 +69,7 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
             options.trial
         ))),
         LookState::Taken { last, next_seconds, ended_before } => {
+            let last = LookReport::stored(&last).map_err(Failure::failed)?;
             print(&last, global)?;
             match (next_seconds, ended_before) {
                 (_, Some(number)) => eprintln!(
@@ -91,8 +91,7 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
             let mut store = Store::create(&database).map_err(Failure::failed)?;
             let mut code = ExitCode::SUCCESS;
             for (index, number) in numbers.iter().enumerate() {
-                let taken = take_look(&mut store, trial.id, *number, now_us, gaps, &Options::default())
-                    .map_err(refusal)?;
+                let taken = take(&mut store, trial.id, *number, now_us, gaps)?;
                 // As JSON a single document is printed: the last one, which knows what was shown before.
                 if !global.json || index + 1 == numbers.len() {
                     print(&taken, global)?;
@@ -107,10 +106,24 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     }
 }
 
+/// Takes a look and records what it shows.
+fn take(
+    store: &mut Store,
+    trial_id: i64,
+    number: u32,
+    now_us: i64,
+    gaps: Gaps,
+) -> Result<LookReport, Failure> {
+    let taken = look::take(store, trial_id, number, now_us, gaps, &Options::default())?;
+    let report = LookReport::of(&taken).map_err(Failure::failed)?;
+    taken.record(store, report.record().map_err(Failure::failed)?).map_err(Failure::failed)?;
+    Ok(report)
+}
+
 /// The running trial of this name; of several that have ended, the last one.
 fn find(store: &Store, name: &str) -> Result<TrialRecord, Failure> {
     let mut trials = store.trials().map_err(Failure::failed)?;
-    trials.retain(|trial| trial.plan.kind == KIND);
+    trials.retain(|trial| trial.plan.kind == TrialKind::Field);
     let named = |trial: &TrialRecord| trial.plan.name == name;
     let running = trials.iter().rposition(|trial| named(trial) && trial.ended_wall_us.is_none());
     match running.or_else(|| trials.iter().rposition(named)) {
@@ -126,16 +139,9 @@ fn find(store: &Store, name: &str) -> Result<TrialRecord, Failure> {
     }
 }
 
-fn refusal(error: ReportError) -> Failure {
-    match error {
-        ReportError::LookGap { .. } | ReportError::LookAfterEnd { .. } => Failure::refused(error),
-        _ => Failure::failed(error),
-    }
-}
-
 fn exit_code(look: &LookReport) -> ExitCode {
     match look.decision {
-        Some(Decision::Inconclusive) => ExitCode::from(INCONCLUSIVE),
+        Some(Decision::Inconclusive) => code(ErrorClass::Inconclusive),
         _ => ExitCode::SUCCESS,
     }
 }

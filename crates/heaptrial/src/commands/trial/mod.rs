@@ -32,9 +32,9 @@ pub enum TrialCommand {
     Status(status::StatusOptions),
     /// End a trial; with --revert put every file back as it was
     Stop(stop::StopOptions),
-    /// What the dead man's timer runs
-    #[command(hide = true)]
-    DeadMan(stop::DeadManOptions),
+    /// What the recovery timer runs; timers that version 0.1.0 armed run it by its old name
+    #[command(hide = true, alias = "dead-man")]
+    Recover(stop::RecoverOptions),
     /// Analyse a running trial at a look that its plan fixed in advance
     Look(look::LookOptions),
     /// How many services and days a trial needs, by simulation from past data of the same services
@@ -50,7 +50,7 @@ pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<ExitCode, Fa
         TrialCommand::Resume(options) => start::resume(&options, global),
         TrialCommand::Status(options) => status::run(&options, global),
         TrialCommand::Stop(options) => stop::stop(&options, global),
-        TrialCommand::DeadMan(options) => stop::dead_man(&options, global),
+        TrialCommand::Recover(options) => stop::recover(&options, global),
         TrialCommand::Look(options) => look::run(&options, global),
         TrialCommand::Power(options) => power::run(&options, global),
     }

@@ -117,6 +117,12 @@ health_timeout = "10m"   # not healthy after so long is failed, and put back
 settle = "3s"            # healthy for so long, then the next
 failure_budget = 1       # failed services after which the run stops
 
+# What the trial is about, for the report. A hypothesis is said before anything is measured: it is drawn with the plan.
+#[about]
+#hypothesis = "glibc needs the most, because ..."
+#notes = "what a reader should know"
+#next_steps = "what is done when it has ended"
+
 # The arms: one of them is the control. Services are dealt to them at random, equally many to each.
 #   name            in tables and charts
 #   control         true in exactly one arm

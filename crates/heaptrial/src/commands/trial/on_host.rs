@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use heaptrial_field::{
-    FieldError, News, Outcome, Places, Prepared, ServiceTreatment, Stage, TrialState, Witness, taken_over_by,
-};
+use heaptrial_change::{Notification, Outcome, Prepared, Stage, TrialState, Witness, taken_over_by};
 use heaptrial_host::Instant as Moment;
-use heaptrial_model::ServiceName;
+use heaptrial_host::Paths;
+use heaptrial_model::{KnownEvent, ServiceName};
+use heaptrial_rollout::is_rollout;
 use heaptrial_store::{EventRecord, Store};
 use serde_json::{Value, json};
 
@@ -20,14 +20,12 @@ use crate::options::GlobalOptions;
 
 /// Name of the host's database in the folder of what must last.
 const DATABASE: &str = "heaptrial.db";
-/// Kind of the event that a service was proved to have its arm's treatment.
-const COMMITTED: &str = "treatment_committed";
 /// While nothing happens, progress is told this often.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// The host's database, or the one named.
-pub fn database(places: &Places, global: &GlobalOptions) -> PathBuf {
-    global.db.clone().unwrap_or_else(|| places.state.join(DATABASE))
+pub fn database(paths: &Paths, global: &GlobalOptions) -> PathBuf {
+    global.db.clone().unwrap_or_else(|| paths.state.join(DATABASE))
 }
 
 /// Refuses whoever is not root.
@@ -40,12 +38,17 @@ pub fn require_root(doing: &str) -> Result<(), Failure> {
     )))
 }
 
+/// Whether somebody is there who can be asked, and sees what happens.
+pub fn is_attended() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
 /// Asks whether to go on, unless that was answered by `--yes`. Without a terminal nobody can be asked.
 pub fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !is_attended() {
         return Err(Failure::refused(format!(
             "{question} Nothing was changed: add --yes to go on, or --dry-run to see more"
         )));
@@ -62,7 +65,7 @@ pub fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
 }
 
 /// Set by the first Ctrl-C; services that are being restarted are still brought to a known state. A second one ends
-/// the program at once, which the dead man's timer puts right.
+/// the program at once, which the recovery timer puts right.
 pub fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
@@ -81,17 +84,17 @@ pub fn interrupted(flag: &AtomicBool) -> Option<String> {
 /// Refuses to deal with a rollout as with a trial.
 pub fn refuse_rollout(prepared: &Prepared, doing: &str) -> Result<(), Failure> {
     let name = &prepared.plan.name;
-    match &prepared.rollout {
-        None => Ok(()),
-        Some(_) => Err(Failure::refused(format!(
-            "`{name}` is a rollout and no trial; use `heaptrial rollout {doing} {name}`"
-        ))),
+    if !is_rollout(prepared) {
+        return Ok(());
     }
+    Err(Failure::refused(format!(
+        "`{name}` is a rollout and no trial; use `heaptrial rollout {doing} {name}`"
+    )))
 }
 
 /// Refuses to put back, or to go on with, what a later rollout has replaced.
-pub fn refuse_taken_over(places: &Places, name: &str) -> Result<(), Failure> {
-    match taken_over_by(places, name).map_err(failure_of)? {
+pub fn refuse_taken_over(paths: &Paths, name: &str) -> Result<(), Failure> {
+    match taken_over_by(paths, name)? {
         None => Ok(()),
         Some(rollout) => Err(Failure::refused(format!(
             "rollout `{rollout}` has replaced what `{name}` left on services; `heaptrial rollout rollback {rollout}` first"
@@ -111,18 +114,6 @@ pub fn end_in_database(database: &Path, name: &str) {
     });
     if let Err(error) = ended {
         eprintln!("warning: {error}; `{name}` goes on in the database until the same command is repeated");
-    }
-}
-
-/// An error of the field as the exit code that it means.
-pub fn failure_of(error: FieldError) -> Failure {
-    match error {
-        FieldError::Unknown { .. }
-        | FieldError::Exists { .. }
-        | FieldError::Stage(_)
-        | FieldError::Lock(_)
-        | FieldError::Library { .. } => Failure::refused(error),
-        _ => Failure::failed(error),
     }
 }
 
@@ -176,15 +167,23 @@ impl Teller {
             let (Some(id), Some(at)) = (id, at) else { continue };
             // The record in the journal comes a moment before the event.
             let told = |event: &EventRecord| {
-                event.service_id == Some(id) && event.kind == COMMITTED && event.wall_us >= at
+                event.service_id == Some(id)
+                    && event.kind == KnownEvent::TreatmentCommitted
+                    && event.wall_us >= at
             };
             if !events.iter().any(told) {
-                let _ = store.add_event(*trial_id, Some(id), at, COMMITTED, "told by the journal");
+                let _ = store.add_event(
+                    *trial_id,
+                    Some(id),
+                    at,
+                    KnownEvent::TreatmentCommitted,
+                    "told by the journal",
+                );
             }
         }
     }
 
-    fn event(&mut self, service: &ServiceName, kind: &str, text: &str) {
+    fn event(&mut self, service: &ServiceName, kind: KnownEvent, text: &str) {
         let Some(Events { store, trial_id, service_ids }) = &mut self.events else { return };
         let service_id = service_ids.get(service.as_str()).copied();
         // What the agent misses here, it finds out by itself as an unplanned restart.
@@ -193,41 +192,50 @@ impl Teller {
 }
 
 impl Witness for Teller {
-    fn told(&mut self, treatment: &ServiceTreatment, news: &News<'_>) {
-        self.quiet_since = Instant::now();
-        let (service, arm) = (&treatment.service, &treatment.arm);
-        match news {
-            News::Restarting => self.event(service, "restart_planned", &format!("for arm {arm}")),
-            News::Committed(life) => {
+    fn told(&mut self, prepared: &Prepared, notification: &Notification) {
+        let found =
+            |service: &ServiceName| prepared.services.iter().find(|treatment| treatment.service == *service);
+        let arm =
+            |service: &ServiceName| found(service).map(|treatment| treatment.arm.clone()).unwrap_or_default();
+        if !matches!(notification, Notification::Waiting(..)) {
+            self.quiet_since = Instant::now();
+        }
+        match notification {
+            Notification::Restarting(service) => {
+                self.event(service, KnownEvent::RestartPlanned, &format!("for arm {}", arm(service)));
+            }
+            Notification::Committed(service, life) => {
+                let arm = arm(service);
                 self.reverted.remove(service);
                 self.committed.insert(service.clone());
-                self.event(service, COMMITTED, &format!("runs what arm {arm} wants"));
-                let runs = treatment.expected.spec.to_string();
+                self.event(service, KnownEvent::TreatmentCommitted, &format!("runs what arm {arm} wants"));
+                let runs = found(service).map(|treatment| treatment.expected.spec.to_string());
+                let runs = runs.unwrap_or_default();
                 let told = self.committed.len();
                 eprintln!("{told}/{} {service}: {arm}, process {} runs {runs}", self.of, life.pid);
             }
-            News::Failed(why) => {
-                eprintln!("{service}: FAILED for arm {arm}: {why}");
+            Notification::Failed(service, why) => {
+                eprintln!("{service}: FAILED for arm {}: {why}", arm(service));
                 eprintln!("{service}: putting it back");
-                self.event(service, "treatment_failed", why);
+                self.event(service, KnownEvent::TreatmentFailed, why);
             }
-            News::Reverted => {
+            Notification::Reverted(service) => {
                 self.committed.remove(service);
                 self.reverted.insert(service.clone());
                 eprintln!("{}/{} {service}: as before", self.reverted.len(), self.of);
-                self.event(service, "treatment_reverted", "as before the trial");
+                self.event(service, KnownEvent::TreatmentReverted, "as before the trial");
             }
-            News::RevertFailed(why) => {
+            Notification::RevertFailed(service, why) => {
                 eprintln!("{service}: COULD NOT BE PUT BACK: {why}");
-                self.event(service, "revert_failed", why);
+                self.event(service, KnownEvent::RevertFailed, why);
             }
-        }
-    }
-
-    fn waiting(&mut self, done: usize, of: usize, why: &str) {
-        if self.quiet_since.elapsed() >= PROGRESS_EVERY {
-            self.quiet_since = Instant::now();
-            eprintln!("{done} of {of}: {why}");
+            Notification::Waiting(done, of) => {
+                if self.quiet_since.elapsed() >= PROGRESS_EVERY {
+                    self.quiet_since = Instant::now();
+                    eprintln!("{done} of {of}: waiting for the next restart");
+                }
+            }
+            Notification::Warning(text) => self.warning(text),
         }
     }
 

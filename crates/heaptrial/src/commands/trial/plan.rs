@@ -19,6 +19,7 @@ use super::new::as_word;
 use crate::commands::allocators::SourceOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
+use crate::output::file_beside;
 
 use arms::Allocators;
 use fleet::Fleet;
@@ -146,22 +147,14 @@ fn write(file: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("cannot write the plan to {}: {error}", file.display()))
     };
-    let mut name = std::ffi::OsString::from(".");
-    name.push(file.file_name().unwrap_or_default());
-    name.push(format!(".{}", std::process::id()));
-    let beside = file.with_file_name(name);
     let put = || {
-        let mut new = std::fs::File::create_new(&beside)?;
-        new.write_all(text.as_bytes())?;
-        new.sync_all()?;
-        // A link, unlike a renamed file, never takes the place of another one.
-        if force { std::fs::rename(&beside, file) } else { std::fs::hard_link(&beside, file) }
+        let mut beside = file_beside(file)?;
+        beside.write_all(text.as_bytes())?;
+        beside.as_file().sync_all()?;
+        let put = if force { beside.persist(file) } else { beside.persist_noclobber(file) };
+        put.map(drop).map_err(|error| error.error)
     };
-    let done = put();
-    if !force || done.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    match done {
+    match put() {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists(file)),
         done => done.map_err(failed),
     }
@@ -170,18 +163,19 @@ fn write(file: &Path, text: &str, force: bool) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heaptrial_model::ErrorClass;
 
     #[test]
     fn a_plan_is_written_whole_and_overwritten_only_by_force() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("t.plan.toml");
         write(&file, "first", false).unwrap();
-        assert_eq!(write(&file, "second", false).unwrap_err().code, crate::exit::REFUSED);
+        assert_eq!(write(&file, "second", false).unwrap_err().class, ErrorClass::Refused);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "first");
         write(&file, "third", true).unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "third");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         let nowhere = folder.path().join("no such folder/t.plan.toml");
-        assert_eq!(write(&nowhere, "x", false).unwrap_err().code, crate::exit::GENERAL_FAILURE);
+        assert_eq!(write(&nowhere, "x", false).unwrap_err().class, ErrorClass::Failed);
     }
 }

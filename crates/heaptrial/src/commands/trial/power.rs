@@ -1,12 +1,14 @@
 //! `heaptrial trial power`: how many services and days a trial needs.
 
+use std::ops::Bound;
 use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_analysis::{Fleet, PowerRequest, PowerRow, PowerTable, Settings, analyse, power};
+use heaptrial_judgement::{Options, read_fleet};
 use heaptrial_model::{HumanDuration, units};
-use heaptrial_report::{Options, read_fleet};
 
+use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::target::Target;
@@ -159,16 +161,12 @@ fn line(row: &PowerRow) -> String {
     format!("{length:>8}  {:>8}  {spread:>6}{powers}  {needed}\n", row.population)
 }
 
-fn ratio(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if (0.02..=50.0).contains(&value) && value != 1.0 => Ok(value),
-        _ => Err("expected a ratio from 0.02 to 50 other than 1, such as 0.8 for 20% less memory".to_owned()),
-    }
+fn ratio(text: &str) -> Result<f64, ValueError> {
+    let expected = "a ratio from 0.02 to 50 other than 1, such as 0.8 for 20% less memory";
+    let value = number(text, 0.02..=50.0, expected)?;
+    if value == 1.0 { Err(ValueError::Expected(expected)) } else { Ok(value) }
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value > 0.0 && value < 1.0 => Ok(value),
-        _ => Err("expected a number between 0 and 1, such as 0.8".to_owned()),
-    }
+fn share(text: &str) -> Result<f64, ValueError> {
+    number(text, (Bound::Excluded(0.0), Bound::Excluded(1.0)), "a number between 0 and 1, such as 0.8")
 }

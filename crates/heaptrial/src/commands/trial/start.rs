@@ -6,26 +6,27 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::{Catalog, Obtained};
-use heaptrial_discovery::Service;
-use heaptrial_field::{HostUnit, Places, Prepared, Trial, TrialStage, prepare, read_state};
+use heaptrial_change::edges::ThisHost;
+use heaptrial_change::journal::Action;
+use heaptrial_change::{HostUnit, Prepared, Trial, TrialStage, prepare, read_state};
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant, host_name};
-use heaptrial_model::units;
+use heaptrial_inspect::Service;
+use heaptrial_inspect::preflight::Severity;
+use heaptrial_model::{ErrorClass, KnownEvent, TrialKind, units};
 use heaptrial_plan::DrawnPlan;
-use heaptrial_preflight::Severity;
 use heaptrial_store::{NewService, NewTrial, Store, TrialRecord};
 use serde_json::{Value, json};
 
 use super::findings::told;
-use super::on_host::{self, Teller, failure_of};
-use crate::commands::allocators::{SourceOptions, obtain_error_code};
-use crate::exit::{Failure, GENERAL_FAILURE};
+use super::on_host::{self, Teller};
+use crate::commands::allocators::SourceOptions;
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
 /// The agent's unit.
 const AGENT: &str = "heaptrial-agent.service";
-/// Kind of a trial on services in the database.
-const KIND: &str = "field";
 
 /// Which plan, and how it is started.
 #[derive(Debug, Args)]
@@ -57,24 +58,24 @@ pub struct ResumeOptions {
 /// Starts a trial.
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = read_plan(&options.plan)?;
-    let places = Places::default();
+    let paths = Paths::default();
     if plan.is_edited() {
         eprintln!(
             "note: the plan was edited since it was drawn: its assignment is no longer the one that chance made"
         );
     }
-    if let Ok(state) = read_state(&places, &plan.name) {
+    if let Ok(state) = read_state(&paths, &plan.name) {
         return Err(Failure::refused(already(&plan.name, state.stage)));
     }
     if !options.dry_run {
         on_host::require_root("trial start")?;
     }
-    let systemd = Systemd::connect().map_err(Failure::refused)?;
+    let systemd = Systemd::connect()?;
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let services = discover(&systemd, &plan, &host)?;
     let obtained = obtain(&plan, &options.sources)?;
-    let agent = if options.no_agent { None } else { agent_unit(&systemd, &places)? };
-    let prepared = prepare(&plan, &host, &services, &obtained, &places, agent).map_err(Failure::refused)?;
+    let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
+    let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
     preflight(&prepared, &services, &obtained)?;
     if options.dry_run {
         return dry_run(&prepared, global);
@@ -88,13 +89,18 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         ),
         options.yes,
     )?;
-    let database = on_host::database(&places, global);
-    let mut trial = Trial::create(&systemd, &places, prepared).map_err(failure_of)?;
+    let database = on_host::database(&paths, global);
+    let this = ThisHost::new(systemd);
+    let mut trial = Trial::create(this.host(), &paths, prepared)?;
     let command = format!("heaptrial trial start {}", trial.prepared().plan.name);
-    let recorded =
-        Recorded { prepared: trial.prepared(), services: &services, kind: KIND, command: &command };
+    let recorded = Recorded {
+        prepared: trial.prepared(),
+        services: &services,
+        kind: TrialKind::Field,
+        command: &command,
+    };
     if let Err(failure) = begin(&database, recorded) {
-        trial.discard().map_err(failure_of)?;
+        trial.discard()?;
         return Err(failure);
     }
     carry_out(&mut trial, "start", &database, global)
@@ -103,13 +109,16 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
 /// Continues a start that was cut short.
 pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("trial resume")?;
-    let places = Places::default();
-    let systemd = Systemd::connect().map_err(Failure::refused)?;
-    let mut trial = Trial::open(&systemd, &places, &options.trial, "resume").map_err(failure_of)?;
+    let paths = Paths::default();
+    let this = ThisHost::new(Systemd::connect()?);
+    let mut trial = Trial::open(this.host(), &paths, &options.trial, Action::Resume)?;
     on_host::refuse_rollout(trial.prepared(), "resume")?;
-    let database = on_host::database(&places, global);
+    let database = on_host::database(&paths, global);
     let command = format!("heaptrial trial resume {}", options.trial);
-    begin(&database, Recorded { prepared: trial.prepared(), services: &[], kind: KIND, command: &command })?;
+    begin(
+        &database,
+        Recorded { prepared: trial.prepared(), services: &[], kind: TrialKind::Field, command: &command },
+    )?;
     carry_out(&mut trial, "resume", &database, global)
 }
 
@@ -123,7 +132,7 @@ fn carry_out(
     let count = trial.prepared().services.len();
     let interrupt = on_host::interrupt()?;
     let mut teller = Teller::new(database, &name, count);
-    let outcome = trial.start(&mut teller, &|| on_host::interrupted(&interrupt)).map_err(failure_of)?;
+    let outcome = trial.start(&mut teller, &|| on_host::interrupted(&interrupt))?;
     teller.tell_committed(trial.state());
     if global.json {
         println!("{:#}", on_host::outcome_json(&name, action, &outcome));
@@ -141,7 +150,7 @@ fn carry_out(
             "`heaptrial trial resume {name}` goes on; `heaptrial trial stop {name} --revert` puts everything back"
         );
     }
-    Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+    Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
 fn already(name: &str, stage: TrialStage) -> String {
@@ -180,7 +189,7 @@ fn discover(systemd: &Systemd, plan: &DrawnPlan, host: &str) -> Result<Vec<Servi
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    heaptrial_discovery::services(systemd, &names).map_err(Failure::failed)
+    heaptrial_inspect::services(systemd, &names).map_err(Failure::failed)
 }
 
 fn obtain(plan: &DrawnPlan, sources: &SourceOptions) -> Result<BTreeMap<String, Obtained>, Failure> {
@@ -189,26 +198,26 @@ fn obtain(plan: &DrawnPlan, sources: &SourceOptions) -> Result<BTreeMap<String, 
         let Some(spec) = &arm.treatment.allocator else { continue };
         let resolved = Catalog::builtin()
             .resolve(spec)
-            .map_err(|error| Failure::refused(format!("arm `{}`: {error}", arm.name)))?;
-        let found = sources.obtainer(None)?.obtain(&resolved).map_err(|error| Failure {
-            code: obtain_error_code(&error),
-            report: miette::miette!("arm `{}`: {error}", arm.name),
-        })?;
+            .map_err(|error| Failure::refused(error).about(format!("arm `{}`", arm.name)))?;
+        let found = sources
+            .obtainer(None)?
+            .obtain(&resolved)
+            .map_err(|error| Failure::from(error).about(format!("arm `{}`", arm.name)))?;
         obtained.insert(arm.name.clone(), found);
     }
     Ok(obtained)
 }
 
 /// The agent's unit, if the host has none from a package.
-pub fn agent_unit(systemd: &Systemd, places: &Places) -> Result<Option<HostUnit>, Failure> {
+pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, Failure> {
     let name = AGENT.parse().map_err(Failure::failed)?;
     let unit = systemd.service(&name).map_err(Failure::failed)?;
-    let path = places.unit(AGENT);
-    let text = heaptrial_agent::unit_file(&places.program()).ok_or_else(|| {
-        Failure::refused(format!("{} cannot stand in a unit file", places.program().display()))
+    let path = paths.unit(AGENT);
+    let text = heaptrial_agent::unit_file(&paths.program()).ok_or_else(|| {
+        Failure::refused(format!("{} cannot stand in a unit file", paths.program().display()))
     })?;
     // One that an earlier trial brought stays until the last of them is reverted. Any other is the administrator's.
-    let shared = heaptrial_field::inherited(places, &path).is_some()
+    let shared = heaptrial_change::inherited(paths, &path).is_some()
         && std::fs::read_to_string(&path).is_ok_and(|present| present == text);
     let installs = unit.load_state == "not-found" || shared;
     if !installs && !unit.status.is_running() {
@@ -225,7 +234,7 @@ pub fn preflight(
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
 ) -> Result<(), Failure> {
-    let findings = heaptrial_field::preflight(&HostRoot::default(), prepared, services, obtained);
+    let findings = heaptrial_change::preflight(&HostRoot::default(), prepared, services, obtained);
     let told = |severity| told(&findings, severity);
     for warning in told(Severity::Warn) {
         eprintln!("warning: {warning}");
@@ -250,10 +259,10 @@ pub fn dry_run(prepared: &Prepared, global: &GlobalOptions) -> Result<ExitCode, 
     for library in &prepared.libraries {
         println!("installs {}", library.installed.display());
     }
-    let (name, id) = (&prepared.plan.name, &prepared.plan.id);
+    let (name, id) = (&prepared.plan.name, prepared.plan.id.as_str());
     for treatment in &prepared.services {
         println!("{}: {}", treatment.service, treatment.arm);
-        for (path, text) in treatment.preview(&Places::default(), name, id) {
+        for (path, text) in treatment.preview(&Paths::default(), name, id) {
             println!("  {}", path.display());
             for line in text.lines().filter(|line| !line.starts_with('#')) {
                 println!("    {line}");
@@ -271,8 +280,8 @@ pub struct Recorded<'a> {
     pub prepared: &'a Prepared,
     /// The services as they are.
     pub services: &'a [Service],
-    /// `field` or `rollout`.
-    pub kind: &'a str,
+    /// A trial or a rollout.
+    pub kind: TrialKind,
     /// The command that began it.
     pub command: &'a str,
 }
@@ -296,7 +305,7 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
     let now = Instant::now();
     let trial = NewTrial {
         name: plan.name.clone(),
-        kind: kind.to_owned(),
+        kind,
         boot_id: facts.boot_id.clone(),
         host_facts: serde_json::to_value(&facts).map_err(Failure::failed)?,
         metric: plan.metric,
@@ -313,7 +322,7 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
         .arms
         .iter()
         .map(|arm| {
-            heaptrial_field::expected_of_arm(prepared, &arm.name).and_then(|e| serde_json::to_value(e).ok())
+            heaptrial_change::expected_of_arm(prepared, &arm.name).and_then(|e| serde_json::to_value(e).ok())
         })
         .collect();
     let rows: Vec<NewService> = prepared
@@ -334,7 +343,7 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
         .collect();
     let id = store.begin_field_trial(&trial, &expected, &rows).map_err(Failure::refused)?;
     let text = "from here on events tell which services have their arm's treatment";
-    store.add_event(id, None, now.wall_us, "treatments_recorded", text).map_err(Failure::failed)?;
+    store.add_event(id, None, now.wall_us, KnownEvent::TreatmentsRecorded, text).map_err(Failure::failed)?;
     Ok(id)
 }
 

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_field::{
-    Lock, Places, Prepared, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
-};
+use heaptrial_change::{Lock, Prepared, Stage, TrialStage, TrialState, read_prepared, read_state, trials};
 use heaptrial_host::Instant;
-use heaptrial_model::{Metric, ServiceName, units};
-use heaptrial_stats::quantile;
+use heaptrial_host::Paths;
+use heaptrial_judgement::middle;
+use heaptrial_model::{ErrorClass, Metric, ServiceName, units};
+use heaptrial_rollout::is_rollout;
 use heaptrial_store::{LatestSample, LookRecord, Store, TrialRecord};
 use serde::Serialize;
 use serde_json::json;
 
-use super::on_host::{self, failure_of};
-use crate::exit::{Failure, GENERAL_FAILURE};
+use super::on_host;
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
 /// A reading older than this many ticks of a minute is told as stale.
@@ -31,24 +31,24 @@ pub struct StatusOptions {
 
 /// Prints where a trial stands.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let places = Places::default();
-    let Some(name) = &options.trial else { return list(&places, global) };
-    let status = Status::read(&places, name, global)?;
+    let paths = Paths::default();
+    let Some(name) = &options.trial else { return list(&paths, global) };
+    let status = Status::read(&paths, name, global)?;
     if global.json {
         println!("{}", serde_json::to_string_pretty(&status.json()).map_err(Failure::failed)?);
     } else {
         status.print();
     }
-    Ok(if status.is_well() { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+    Ok(if status.is_well() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
-fn list(places: &Places, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let mut rows = Vec::new();
     let mut damaged = false;
-    for name in trials(places) {
-        match (read_state(places, &name), read_prepared(places, &name)) {
+    for name in trials(paths) {
+        match (read_state(paths, &name), read_prepared(paths, &name)) {
             // `heaptrial rollout status` tells of those.
-            (Ok(_), Ok(prepared)) if prepared.rollout.is_some() => {}
+            (Ok(_), Ok(prepared)) if is_rollout(&prepared) => {}
             (Ok(state), Ok(prepared)) => rows.push((name, state, prepared.services.len())),
             (Err(error), _) | (_, Err(error)) => {
                 eprintln!("{name}: {error}");
@@ -68,7 +68,7 @@ fn list(places: &Places, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     for (name, state, services) in rows.iter().filter(|_| !global.json) {
         println!("{name}: {}, {}", stage_words(state), units::counted(*services, "service"));
     }
-    Ok(if damaged { ExitCode::from(GENERAL_FAILURE) } else { ExitCode::SUCCESS })
+    Ok(if damaged { code(ErrorClass::Failed) } else { ExitCode::SUCCESS })
 }
 
 /// What is shown of a trial.
@@ -98,9 +98,9 @@ struct ArmStatus<'a> {
 }
 
 impl Status {
-    fn read(places: &Places, name: &str, global: &GlobalOptions) -> Result<Self, Failure> {
-        let prepared = read_prepared(places, name).map_err(failure_of)?;
-        let state = read_state(places, name).map_err(failure_of)?;
+    fn read(paths: &Paths, name: &str, global: &GlobalOptions) -> Result<Self, Failure> {
+        let prepared = read_prepared(paths, name)?;
+        let state = read_state(paths, name)?;
         let mut status = Self {
             prepared,
             state,
@@ -108,9 +108,9 @@ impl Status {
             latest: BTreeMap::new(),
             looks: Vec::new(),
             now_us: Instant::now().wall_us,
-            at_work: Lock::is_held(&places.state),
+            at_work: Lock::is_held(&paths.state),
         };
-        let database = on_host::database(places, global);
+        let database = on_host::database(paths, global);
         let store = match Store::open(&database) {
             Ok(store) => store,
             Err(error) => {
@@ -192,10 +192,10 @@ impl Status {
             committed,
             contaminated: samples.iter().filter(|sample| sample.contamination.is_some()).count(),
             without_reading: names.len() - sized.len(),
-            median_bytes: quantile(&sizes, 0.5).map(|bytes| bytes as u64),
+            median_bytes: middle(&sizes).map(|bytes| bytes as u64),
             lowest_bytes: sized.iter().map(|(bytes, _)| *bytes).min(),
             highest_bytes: sized.iter().map(|(bytes, _)| *bytes).max(),
-            median_age_seconds: quantile(&ages, 0.5),
+            median_age_seconds: middle(&ages),
         }
     }
 

@@ -1,14 +1,17 @@
-//! `heaptrial trial stop`: ends a trial, and puts everything back if asked. Also what the dead man's timer runs.
+//! `heaptrial trial stop`: ends a trial, and puts everything back if asked. Also what the recovery timer runs.
 
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_field::{FieldError, Places, Stage, Trial, TrialStage, read_prepared, read_state};
+use heaptrial_change::edges::ThisHost;
+use heaptrial_change::journal::Action;
+use heaptrial_change::{ChangeError, Stage, Trial, TrialStage, read_prepared, read_state};
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{HumanDuration, Pace, units};
+use heaptrial_model::{ErrorClass, HumanDuration, Pace, units};
 
-use super::on_host::{self, Teller, failure_of};
-use crate::exit::{Failure, GENERAL_FAILURE};
+use super::on_host::{self, Teller};
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
 /// Which trial, and how it ends.
@@ -36,18 +39,18 @@ pub struct StopOptions {
 
 /// Which trial.
 #[derive(Debug, Args)]
-pub struct DeadManOptions {
+pub struct RecoverOptions {
     /// The trial's name
     trial: String,
 }
 
 /// Ends a trial.
 pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let places = Places::default();
+    let paths = Paths::default();
     let name = &options.trial;
-    let state = read_state(&places, name).map_err(failure_of)?;
+    let state = read_state(&paths, name)?;
     let doing = if options.revert { "rollback" } else { "pause" };
-    on_host::refuse_rollout(&read_prepared(&places, name).map_err(failure_of)?, doing)?;
+    on_host::refuse_rollout(&read_prepared(&paths, name)?, doing)?;
     if state.stage == TrialStage::Reverted {
         println!("trial {name} has ended and everything is as before");
         return Ok(ExitCode::SUCCESS);
@@ -58,7 +61,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     }
     on_host::require_root("trial stop")?;
     if options.revert {
-        on_host::refuse_taken_over(&places, name)?;
+        on_host::refuse_taken_over(&paths, name)?;
     }
     let what = if options.revert {
         format!("This puts back the files of {} and restarts them.", units::counted(changed, "service"))
@@ -66,12 +69,12 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         format!("This ends trial `{name}`; its {} keep what they run.", units::counted(changed, "service"))
     };
     on_host::confirm(&what, options.yes)?;
-    let systemd = Systemd::connect().map_err(Failure::refused)?;
-    let purpose = if options.revert { "stop --revert" } else { "stop" };
-    let mut trial = Trial::open(&systemd, &places, name, purpose).map_err(failure_of)?;
-    let database = on_host::database(&places, global);
+    let this = ThisHost::new(Systemd::connect()?);
+    let action = if options.revert { Action::Revert } else { Action::Stop };
+    let mut trial = Trial::open(this.host(), &paths, name, action)?;
+    let database = on_host::database(&paths, global);
     if !options.revert {
-        trial.end().map_err(failure_of)?;
+        trial.end()?;
         on_host::end_in_database(&database, name);
         println!(
             "trial {name} has ended; `heaptrial report {name}` writes its report, `heaptrial trial stop {name} --revert` puts everything back"
@@ -88,8 +91,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let mut teller = Teller::new(&database, name, changed);
     on_host::end_in_database(&database, name);
     let interrupt = on_host::interrupt()?;
-    let outcome =
-        trial.revert(pace, &mut teller, &|| on_host::interrupted(&interrupt)).map_err(failure_of)?;
+    let outcome = trial.revert(pace, &mut teller, &|| on_host::interrupted(&interrupt))?;
     if global.json {
         println!("{:#}", on_host::outcome_json(name, "revert", &outcome));
     } else if outcome.is_complete() {
@@ -105,27 +107,27 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
             outcome.remaining
         );
     }
-    Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+    Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
 /// Puts right what a process that is gone left.
-pub fn dead_man(options: &DeadManOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let places = Places::default();
-    let systemd = Systemd::connect().map_err(Failure::refused)?;
-    let mut trial = match Trial::open(&systemd, &places, &options.trial, "dead-man") {
+pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let paths = Paths::default();
+    let this = ThisHost::new(Systemd::connect()?);
+    let mut trial = match Trial::open(this.host(), &paths, &options.trial, Action::Recover) {
         // It is still there.
-        Err(FieldError::Lock(_)) => return Ok(ExitCode::SUCCESS),
-        opened => opened.map_err(failure_of)?,
+        Err(ChangeError::Lock(_)) => return Ok(ExitCode::SUCCESS),
+        opened => opened?,
     };
-    let database = on_host::database(&places, global);
+    let database = on_host::database(&paths, global);
     let in_flight = trial.state().in_flight().len();
     let mut teller = Teller::new(&database, &options.trial, in_flight);
     let interrupt = on_host::interrupt()?;
-    let outcome = trial.recover(&mut teller, &|| on_host::interrupted(&interrupt)).map_err(failure_of)?;
-    Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(GENERAL_FAILURE) })
+    let outcome = trial.recover(&mut teller, &|| on_host::interrupted(&interrupt))?;
+    Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
-fn dry_run(name: &str, state: &heaptrial_field::TrialState, revert: bool) -> Result<ExitCode, Failure> {
+fn dry_run(name: &str, state: &heaptrial_change::TrialState, revert: bool) -> Result<ExitCode, Failure> {
     if !revert {
         println!("would end trial {name}; its services keep what they run");
     }

@@ -4,18 +4,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_analysis::Fleet;
-use heaptrial_field::Places;
 use heaptrial_host::Instant;
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{TrialName, units};
-use heaptrial_report::{Options, read_fleet};
+use heaptrial_judgement::{Options, read_fleet};
+use heaptrial_model::{ErrorClass, TrialName, units};
 use heaptrial_store::Store;
 use heaptrial_watch::{AlertKind, Folder, WatchPlan, WatchState, deliver, see, write_metrics};
 use serde_json::json;
 
-use super::failure_of;
 use crate::commands::trial::on_host;
-use crate::exit::{ALERTS, Failure, GENERAL_FAILURE, INCONCLUSIVE};
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
 /// Set where standard output goes to systemd's journal (systemd.exec(5)).
@@ -39,30 +38,28 @@ pub struct CheckOptions {
 /// Looks once.
 pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("watch check")?;
-    let places = Places::default();
-    let folder = Folder::open(&places.state, options.name.as_str()).map_err(failure_of)?;
-    let plan = folder.plan().map_err(failure_of)?;
-    let mut state = folder.state().map_err(failure_of)?;
+    let paths = Paths::default();
+    let folder = Folder::open(&paths.state, options.name.as_str())?;
+    let plan = folder.plan()?;
+    let mut state = folder.state()?;
     let database = match &plan.database {
         Some(path) => path.clone(),
-        None => on_host::database(&places, global),
+        None => on_host::database(&paths, global),
     };
-    let store = Store::open(&database).map_err(|error| error.to_string());
-    let systemd = Systemd::connect().map_err(|error| error.to_string());
+    let (store, systemd) = (Store::open(&database), Systemd::connect());
     let at = Instant::now().wall_us as f64 / 1e6;
-    let seen =
-        see(&plan, &places, systemd.as_ref().map_err(Clone::clone), store.as_ref().map_err(Clone::clone), at);
+    let seen = see(&plan, &paths, systemd.as_ref(), store.as_ref(), at);
     let fleet = match (&store, state.due(&plan, at).is_empty()) {
         (Ok(store), false) => fleet(store, &plan),
         _ => None,
     };
     state.check(&plan, &seen, fleet.as_ref());
     // On disk before it is told: who is killed in between tells it again, and never forgets it.
-    folder.write_state(&state).map_err(failure_of)?;
+    folder.write_state(&state)?;
     let in_journal = std::env::var_os(JOURNAL).is_some();
     let mut failed = tell(&plan, &mut state, in_journal, global);
-    folder.write_state(&state).map_err(failure_of)?;
-    failed.extend(write_metrics(&plan, &state).err());
+    folder.write_state(&state)?;
+    failed.extend(write_metrics(&plan, &state).err().map(|error| error.to_string()));
     for why in &failed {
         eprintln!("warning: {why}");
     }
@@ -93,9 +90,9 @@ fn tell(plan: &WatchPlan, state: &mut WatchState, in_journal: bool, global: &Glo
 fn exit_code(state: &WatchState, failed: bool) -> ExitCode {
     let kinds = || state.standing.values().map(|standing| standing.alert.kind);
     match () {
-        () if failed => ExitCode::from(GENERAL_FAILURE),
-        () if kinds().any(|kind| kind != AlertKind::NoData) => ExitCode::from(ALERTS),
-        () if kinds().next().is_some() => ExitCode::from(INCONCLUSIVE),
+        () if failed => code(ErrorClass::Failed),
+        () if kinds().any(|kind| kind != AlertKind::NoData) => code(ErrorClass::Alerts),
+        () if kinds().next().is_some() => code(ErrorClass::Inconclusive),
         () => ExitCode::SUCCESS,
     }
 }

@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_field::Places;
+use heaptrial_host::Paths;
 use heaptrial_model::TrialName;
 use heaptrial_watch::{Folder, remedies};
 use serde_json::json;
 
-use super::failure_of;
 use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -24,8 +23,8 @@ pub struct FixOptions {
 /// Prints commands, and runs none.
 pub fn run(options: &FixOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("watch fix")?;
-    let folder = Folder::open(&Places::default().state, options.name.as_str()).map_err(failure_of)?;
-    let (plan, state) = (folder.plan().map_err(failure_of)?, folder.state().map_err(failure_of)?);
+    let folder = Folder::open(&Paths::default().state, options.name.as_str())?;
+    let (plan, state) = (folder.plan()?, folder.state()?);
     let remedies: Vec<_> =
         state.standing.values().map(|standing| (&standing.alert, remedies(&plan, &standing.alert))).collect();
     if global.json {

@@ -9,7 +9,6 @@ mod stop;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use heaptrial_watch::WatchError;
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -38,9 +37,4 @@ pub fn run(command: WatchCommand, global: &GlobalOptions) -> Result<ExitCode, Fa
         WatchCommand::Fix(options) => fix::run(&options, global),
         WatchCommand::Stop(options) => stop::run(&options, global),
     }
-}
-
-/// An error of a watch as the exit code that it means.
-fn failure_of(error: WatchError) -> Failure {
-    if error.is_refusal() { Failure::refused(error) } else { Failure::failed(error) }
 }

@@ -4,18 +4,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_field::Places;
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
 use heaptrial_store::Store;
 use heaptrial_watch::{
-    Channels, EVERY_MINUTES, HostContent, Limits, Proposal, Request, SENDMAIL, begin, check_address,
-    check_hook, look_days, propose, stored_name,
+    Channels, EVERY_MINUTES, HostContent, Limits, Proposal, Request, begin, check_hook, look_days, propose,
+    stored_name,
 };
 use serde_json::json;
 
-use super::failure_of;
 use crate::commands::trial::on_host;
+use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -39,9 +39,6 @@ pub struct StartOptions {
     /// as JSON on its standard input
     #[arg(long, value_name = "COMMAND")]
     hook: Option<String>,
-    /// Send each alert to this address through the host's sendmail
-    #[arg(long, value_name = "ADDRESS")]
-    mail: Option<String>,
     /// Write alerts that stand as OpenMetrics text, as into the folder of node_exporter's textfile collector (*.prom)
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
@@ -68,31 +65,18 @@ pub struct StartOptions {
     dry_run: bool,
 }
 
-fn days(text: &str) -> Result<f64, String> {
-    let days: f64 =
-        text.trim_end_matches('d').parse().map_err(|_| format!("`{text}` is no number of days"))?;
-    if (1.0..=365.0).contains(&days) { Ok(days) } else { Err("from 1 to 365 days can be watched".to_owned()) }
+fn days(text: &str) -> Result<f64, ValueError> {
+    number(text.trim_end_matches('d'), 1.0..=365.0, "1 to 365 days")
 }
 
-fn every(text: &str) -> Result<u64, String> {
-    let duration: HumanDuration = text.parse().map_err(|error| format!("{error}"))?;
-    let seconds = duration.0.as_secs();
-    let minutes = seconds / 60;
-    if seconds % 60 == 0 && EVERY_MINUTES.contains(&minutes) {
-        Ok(minutes)
-    } else {
-        Err("the timer takes 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30 or 60 minutes".to_owned())
-    }
+fn every(text: &str) -> Result<u64, ValueError> {
+    let seconds = text.parse::<HumanDuration>()?.0.as_secs();
+    let minutes = Some(seconds / 60).filter(|minutes| seconds % 60 == 0 && EVERY_MINUTES.contains(minutes));
+    minutes.ok_or(ValueError::Expected("1m, 2m, 3m, 4m, 5m, 6m, 10m, 12m, 15m, 20m, 30m or 60m"))
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    let percent: f64 =
-        text.trim_end_matches('%').parse().map_err(|_| format!("`{text}` is no percentage"))?;
-    if (0.0..=100.0).contains(&percent) {
-        Ok(percent)
-    } else {
-        Err("from 0 to 100 percent are taken".to_owned())
-    }
+fn percent(text: &str) -> Result<f64, ValueError> {
+    number(text.trim_end_matches('%'), 0.0..=100.0, "0 to 100 percent")
 }
 
 /// Starts a watch.
@@ -101,8 +85,8 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     if !options.dry_run {
         on_host::require_root("watch start")?;
     }
-    let places = Places::default();
-    let database = on_host::database(&places, global);
+    let paths = Paths::default();
+    let database = on_host::database(&paths, global);
     let request = Request {
         name: options.name.as_str().to_owned(),
         arm: options.arm.clone(),
@@ -118,9 +102,9 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
         channels,
         database: global.db.clone(),
     };
-    let systemd = Systemd::connect().map_err(Failure::refused)?;
-    let store = Store::open(&database).map_err(Failure::refused)?;
-    let proposal = propose(&request, &store, &systemd, &places).map_err(failure_of)?;
+    let systemd = Systemd::connect()?;
+    let store = Store::open(&database)?;
+    let proposal = propose(&request, &store, &systemd, &paths)?;
     drop(store);
     for (service, why) in &proposal.left_out {
         eprintln!("warning: {service} is left out, since it does not run what its arm wants: {why}");
@@ -146,15 +130,11 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     on_host::confirm(&what, options.yes)?;
     let mut store = Store::create(&database).map_err(Failure::failed)?;
     let files = proposal.files.clone();
-    let plan = begin(proposal, &mut store, &systemd, &places).map_err(|error| {
-        let refused = failure_of(error);
-        Failure {
-            report: refused.report.wrap_err(format!(
-                "the watch was not started; `heaptrial watch stop {}` removes what there is of it",
-                options.name.as_str()
-            )),
-            ..refused
-        }
+    let plan = begin(proposal, &mut store, &systemd, &paths).map_err(|error| {
+        Failure::from(error).about(format!(
+            "the watch was not started; `heaptrial watch stop {}` removes what there is of it",
+            options.name.as_str()
+        ))
     })?;
     if global.json {
         println!("{:#}", json!({ "schema_version": 1, "plan": plan }));
@@ -173,20 +153,11 @@ fn channels(options: &StartOptions) -> Result<Channels, Failure> {
         Some(text) => {
             let words =
                 shell_words::split(text).map_err(|error| Failure::usage(format!("--hook: {error}")))?;
-            check_hook(&words).map_err(Failure::usage)?;
+            check_hook(&words)?;
             Some(words)
         }
         None => None,
     };
-    if let Some(address) = &options.mail {
-        check_address(address).map_err(Failure::usage)?;
-        if !std::path::Path::new(SENDMAIL).exists() {
-            return Err(Failure::refused(format!(
-                "{SENDMAIL} is not there, so no mail can be sent; install a mail transport agent such as msmtp-mta, or \
-                 use --hook or --metrics"
-            )));
-        }
-    }
     if let Some(path) = &options.metrics {
         let folder = path.parent().filter(|_| path.is_absolute());
         if !folder.is_some_and(std::path::Path::is_dir) {
@@ -196,7 +167,7 @@ fn channels(options: &StartOptions) -> Result<Channels, Failure> {
             )));
         }
         if path.exists()
-            && std::fs::read(path).is_ok_and(|text| !text.starts_with(b"# TYPE heaptrial_watch_"))
+            && std::fs::read(path).is_ok_and(|text| !text.starts_with(b"# HELP heaptrial_watch_"))
         {
             return Err(Failure::refused(format!(
                 "{} is there and not of a watch; it would be replaced",
@@ -204,7 +175,7 @@ fn channels(options: &StartOptions) -> Result<Channels, Failure> {
             )));
         }
     }
-    Ok(Channels { hook, mail: options.mail.clone(), metrics: options.metrics.clone() })
+    Ok(Channels { hook, metrics: options.metrics.clone() })
 }
 
 fn warn_of_agent(systemd: &Systemd) {

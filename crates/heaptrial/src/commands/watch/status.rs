@@ -3,14 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_field::Places;
 use heaptrial_host::Instant;
+use heaptrial_host::Paths;
 use heaptrial_model::{TrialName, units};
 use heaptrial_watch::{Folder, WatchPlan, WatchState, look_days, names};
 use serde_json::json;
 
 use super::check::{document, summary};
-use super::failure_of;
 use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -28,15 +27,15 @@ pub struct StatusOptions {
 /// Prints how watches go.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("watch status")?;
-    let places = Places::default();
+    let paths = Paths::default();
     let wanted = match &options.name {
         Some(name) => vec![name.as_str().to_owned()],
-        None => names(&places.state),
+        None => names(&paths.state),
     };
     let mut documents = Vec::new();
     for name in &wanted {
-        let folder = Folder::open(&places.state, name).map_err(failure_of)?;
-        let (plan, state) = (folder.plan().map_err(failure_of)?, folder.state().map_err(failure_of)?);
+        let folder = Folder::open(&paths.state, name)?;
+        let (plan, state) = (folder.plan()?, folder.state()?);
         if global.json {
             documents.push(document(&plan, &state, &[]));
         } else if options.name.is_none() {

@@ -3,14 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_field::Places;
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_model::TrialName;
 use heaptrial_store::Store;
 use heaptrial_watch::{Folder, end, stored_name};
 use serde_json::json;
 
-use super::failure_of;
 use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -32,8 +31,8 @@ pub struct StopOptions {
 /// Ends a watch.
 pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("watch stop")?;
-    let (places, name) = (Places::default(), options.name.as_str());
-    let plan = Folder::open(&places.state, name).and_then(|folder| folder.plan()).map_err(failure_of)?;
+    let (paths, name) = (Paths::default(), options.name.as_str());
+    let plan = Folder::open(&paths.state, name).and_then(|folder| folder.plan())?;
     if options.dry_run {
         let files = plan.installed.iter().map(|file| &file.path).chain(&plan.channels.metrics);
         files.for_each(|path| println!("would remove {}", path.display()));
@@ -41,10 +40,10 @@ pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         return Ok(ExitCode::SUCCESS);
     }
     on_host::confirm(&format!("This ends the watch after `{name}`."), options.yes)?;
-    let systemd = Systemd::connect().map_err(Failure::refused)?;
-    let database = plan.database.clone().unwrap_or_else(|| on_host::database(&places, global));
+    let systemd = Systemd::connect()?;
+    let database = plan.database.clone().unwrap_or_else(|| on_host::database(&paths, global));
     let mut store = Store::create(&database).map_err(Failure::failed)?;
-    let plan = end(name, &mut store, &systemd, &places).map_err(failure_of)?;
+    let plan = end(name, &mut store, &systemd, &paths)?;
     if global.json {
         let removed: Vec<_> = plan.installed.iter().map(|file| &file.path).collect();
         println!("{:#}", json!({ "schema_version": 1, "watch": name, "removed": removed }));

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use heaptrial_allocator::{Catalog, Obtained, Resolved, host_glibc};
-use heaptrial_discovery::Service;
+use heaptrial_inspect::Service;
 use heaptrial_model::{Arm, Linkage};
 use heaptrial_plan::Build;
 
-use crate::commands::allocators::{SourceOptions, obtain_error_code};
+use crate::commands::allocators::SourceOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::table;
@@ -31,7 +31,7 @@ pub fn resolve(arms: &[Arm]) -> Result<Vec<(&Arm, Resolved)>, Failure> {
         let Some(spec) = &arm.treatment.allocator else { continue };
         let found = Catalog::builtin()
             .resolve(spec)
-            .map_err(|error| Failure::usage(format!("arm `{}`: {error}", arm.name)))?;
+            .map_err(|error| Failure::from(error).about(format!("arm `{}`", arm.name)))?;
         let other = spec.version.as_ref().filter(|version| **version != host_glibc());
         if let (true, Some(version)) = (found.family.is_c_library, other) {
             return Err(other_c_library(arm, version.as_str()));
@@ -49,10 +49,10 @@ pub fn obtain(
 ) -> Result<Allocators, Failure> {
     let mut allocators = Allocators::default();
     for (arm, resolved) in arms {
-        let obtained = sources.obtainer(None)?.obtain(&resolved).map_err(|error| Failure {
-            code: obtain_error_code(&error),
-            report: miette::miette!("arm `{}`: {error}", arm.name),
-        })?;
+        let obtained = sources
+            .obtainer(None)?
+            .obtain(&resolved)
+            .map_err(|error| Failure::from(error).about(format!("arm `{}`", arm.name)))?;
         if let Some(loader) = &obtained.loader {
             return Err(other_c_library(arm, loader.version.as_str()));
         }
@@ -150,11 +150,10 @@ fn kind(service: &Service) -> [String; 3] {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_model::TrialPlan;
+    use heaptrial_model::{ErrorClass, TrialPlan};
 
     use super::super::fleet::tests::service;
     use super::*;
-    use crate::exit::{REFUSED, USAGE};
 
     fn arms(control: &str, treated: &str) -> Vec<Arm> {
         let text = format!(
@@ -178,8 +177,8 @@ mod tests {
             (identity.family, identity.linkage) = ("mimalloc".to_owned(), Linkage::Preloaded);
         }
         let failure = check_identities(&unnamed, &services).unwrap_err();
-        assert_eq!(failure.code, REFUSED);
-        insta::assert_snapshot!(failure.report.to_string());
+        assert_eq!(failure.class, ErrorClass::Refused);
+        insta::assert_snapshot!(failure.to_string());
         assert!(check_identities(&arms(GLIBC, GLIBC), &services).is_ok());
         // The same everywhere, but by a preload that somebody may take away.
         assert!(check_identities(&unnamed, &services[11..]).is_err());
@@ -190,7 +189,7 @@ mod tests {
         let mut hidden = service("a.service");
         let process = hidden.process.as_mut().unwrap();
         (process.identity, process.unidentified) = (None, Some("permission denied".to_owned()));
-        let failure = check_identities(&arms(GLIBC, ""), &[hidden]).unwrap_err().report.to_string();
+        let failure = check_identities(&arms(GLIBC, ""), &[hidden]).unwrap_err().to_string();
         assert!(failure.contains("permission denied") && failure.contains("1 arm names no allocator (b)"));
     }
 
@@ -199,7 +198,7 @@ mod tests {
         let services: Vec<Service> = (0..5).map(|number| service(&format!("web{number}.service"))).collect();
         assert!(check_torrc(&arms(GLIBC, GLIBC), &services).is_ok());
         let failure = check_torrc(&arms(GLIBC, NO_CACHE), &services).unwrap_err();
-        let told = failure.report.to_string();
+        let told = failure.to_string();
         assert!(told.contains("arm `b`") && told.contains("web2.service and 2 more"), "{told}");
         assert!(check_torrc(&arms(GLIBC, NO_CACHE), &[]).is_ok());
     }
@@ -207,10 +206,10 @@ mod tests {
     #[test]
     fn specs_are_looked_up_and_other_c_libraries_refused() {
         assert_eq!(resolve(&arms(GLIBC, NO_CACHE)).unwrap().len(), 1);
-        assert_eq!(resolve(&arms(GLIBC, "allocator = \"mimaloc\"")).unwrap_err().code, USAGE);
+        assert_eq!(resolve(&arms(GLIBC, "allocator = \"mimaloc\"")).unwrap_err().class, ErrorClass::Usage);
         let other = if host_glibc().as_str() == "2.41" { "2.36" } else { "2.41" };
         let failure = resolve(&arms(GLIBC, &format!("allocator = \"glibc@{other}\""))).unwrap_err();
-        assert_eq!(failure.code, REFUSED);
-        assert!(failure.report.to_string().contains("loader of its own"), "{:?}", failure.report);
+        assert_eq!(failure.class, ErrorClass::Refused);
+        assert!(failure.to_string().contains("loader of its own"), "{failure}");
     }
 }

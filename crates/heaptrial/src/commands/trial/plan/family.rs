@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_tor::relay::Relay;
+use heaptrial_relay::Relay;
 
 /// The family of each relay, in their order; `None` for one that is alone.
 ///

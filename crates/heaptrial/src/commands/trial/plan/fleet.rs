@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use heaptrial_discovery::Service;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
+use heaptrial_inspect::Service;
 use heaptrial_model::{Metric, ServiceName, ServicePattern};
 use heaptrial_plan::Candidate;
 use heaptrial_store::{Readings, Store, StoreError};
@@ -36,9 +36,9 @@ pub struct Fleet {
 impl Fleet {
     /// Looks at this host; nothing is changed. What is left out, or not known, is told on standard error.
     pub fn discover(patterns: &[ServicePattern], global: &GlobalOptions) -> Result<Self, Failure> {
-        let systemd = Systemd::connect().map_err(Failure::refused)?;
+        let systemd = Systemd::connect()?;
         let names: Vec<String> = patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
-        let found = heaptrial_discovery::services(&systemd, &names).map_err(Failure::failed)?;
+        let found = heaptrial_inspect::services(&systemd, &names).map_err(Failure::failed)?;
         let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
         let wanted = found.iter().map(|service| service.name().as_str()).collect();
         let past = past_memory(&wanted, global)?;
@@ -190,12 +190,11 @@ fn read_past(store: &Store, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, 
 #[cfg(test)]
 pub(super) mod tests {
     use heaptrial_host::systemd::Sandbox;
-    use heaptrial_model::{Identity, LifeKey, Linkage, Sample, TrialPlan};
+    use heaptrial_model::{ErrorClass, Identity, LifeKey, Linkage, Sample, TrialKind, TrialPlan};
     use heaptrial_store::{NewService, NewTrial, TickInput};
     use serde_json::json;
 
     use super::*;
-    use crate::exit::REFUSED;
 
     /// A running service with glibc.
     pub fn service(name: &str) -> Service {
@@ -270,15 +269,15 @@ pub(super) mod tests {
         let named = |pattern: &str| fleet.check_named(&[pattern.parse().unwrap()]);
         assert!(named("a.service").is_ok() && named("a").is_ok() && named("*").is_ok());
         let failure = named("b").unwrap_err();
-        assert!(failure.code == REFUSED && failure.report.to_string().contains("inactive (dead)"));
-        assert!(named("z.service").unwrap_err().report.to_string().contains("not loaded"));
+        assert!(failure.class == ErrorClass::Refused && failure.to_string().contains("inactive (dead)"));
+        assert!(named("z.service").unwrap_err().to_string().contains("not loaded"));
     }
 
     fn trial(name: &str) -> NewTrial {
         let specs = ["glibc".parse().unwrap(), "glibc?arena_max=1".parse().unwrap()];
         NewTrial {
             name: name.into(),
-            kind: "field".into(),
+            kind: TrialKind::Field,
             boot_id: "boot".into(),
             host_facts: json!({}),
             metric: Metric::Rss,

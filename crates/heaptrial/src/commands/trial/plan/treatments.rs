@@ -1,10 +1,11 @@
 //! What starting a plan would write, and what speaks against it.
 
-use heaptrial_discovery::Service;
-use heaptrial_field::{Places, Prepared, preflight, prepare};
+use heaptrial_change::{Prepared, preflight, prepare};
+use heaptrial_host::Paths;
 use heaptrial_host::{HostRoot, host_name};
+use heaptrial_inspect::Service;
+use heaptrial_inspect::preflight::Severity;
 use heaptrial_plan::DrawnPlan;
-use heaptrial_preflight::Severity;
 use serde_json::json;
 
 use super::arms::Allocators;
@@ -19,9 +20,9 @@ pub fn sections(
     allocators: &Allocators,
 ) -> Result<Vec<Section>, Failure> {
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
-    let places = Places::default();
+    let paths = Paths::default();
     let prepared =
-        prepare(plan, &host, services, &allocators.obtained, &places, None).map_err(Failure::refused)?;
+        prepare(plan, &host, services, &allocators.obtained, &paths, None).map_err(Failure::refused)?;
     let findings = preflight(&HostRoot::default(), &prepared, services, &allocators.obtained);
     let mut text = String::new();
     for (heading, severity) in [("refused", Severity::Refuse), ("warning", Severity::Warn)] {
@@ -35,19 +36,19 @@ pub fn sections(
         text += "`trial start` refuses this plan until that is mended.\n";
     }
     Ok(vec![
-        changes(plan, &prepared, &places),
+        changes(plan, &prepared, &paths),
         Section { title: "PREFLIGHT".to_owned(), text, key: "preflight", json: json!(findings) },
     ])
 }
 
-fn changes(plan: &DrawnPlan, prepared: &Prepared, places: &Places) -> Section {
+fn changes(plan: &DrawnPlan, prepared: &Prepared, paths: &Paths) -> Section {
     let mut text = String::new();
     let mut list = Vec::new();
     for arm in &plan.arms {
         let Some(example) = prepared.services.iter().find(|treatment| treatment.arm == arm.name) else {
             continue;
         };
-        let files = example.preview(places, &plan.name, &plan.id);
+        let files = example.preview(paths, &plan.name, plan.id.as_str());
         text += &format!(
             "{}: {}\n",
             arm.name,

@@ -1,0 +1,138 @@
+//! What services did beside using memory.
+
+use heaptrial_model::TorFlag;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::RatioToControl;
+
+/// What is known of a service's work by one measure, over the time over which its memory is compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceWork {
+    /// What is counted, such as `documents`.
+    pub measure: String,
+    /// What it did a second; where failures are counted, the share that did not fail.
+    pub amount: f64,
+    /// What was counted: done, or failed.
+    pub counted: f64,
+    /// Where failures are counted: what was tried.
+    pub tried: Option<f64>,
+    /// Over so many seconds.
+    pub seconds: f64,
+}
+
+/// The work of an arm, without strangers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ArmWork {
+    /// Services with a rate of bytes.
+    pub services: u32,
+    /// Bytes read and written a second: geometric mean over services.
+    pub bytes_per_second: Option<f64>,
+    /// The same over that of the control.
+    pub ratio: Option<RatioToControl>,
+    /// Bytes of memory for each MB/s (10^6 bytes read and written a second): geometric mean over services.
+    pub memory_per_mb_per_second: Option<f64>,
+    /// Whether it does the control's work by all its measures. An arm that does clearly less is no extreme, has no rank and
+    /// is not to be recommended.
+    pub standing: WorkStanding,
+    /// Every measure of the fleet, also those that are not known of this arm.
+    pub measures: Vec<MeasureResult>,
+    /// Open connections: median over services.
+    pub connections: Option<f64>,
+    /// Services whose own out-of-memory handler freed memory.
+    pub oom_services: u32,
+    /// What it freed, all services together, in bytes.
+    pub oom_bytes: f64,
+    /// Who has which flag at the last reading.
+    pub flags: Vec<FlagCount>,
+}
+
+/// An arm's work by one measure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasureResult {
+    /// What is counted, in the plural: `bytes`, `documents`.
+    pub name: String,
+    /// Services of which it is known,
+    pub services: u32,
+    /// of so many.
+    pub of: u32,
+    /// Services that did nothing: they are not in `amount` and `memory_for_each`, and count a thousandth of the control's
+    /// in `ratio`.
+    pub idle: u32,
+    /// What a service did a second, or the share that did not fail: geometric mean over services.
+    pub amount: Option<f64>,
+    /// What was counted of all services together over the time over which memory is compared: done, or failed.
+    pub total: f64,
+    /// Where failures are counted: what was tried over the same time.
+    pub tried: Option<f64>,
+    /// The same of the control; `None` of the control itself.
+    pub of_control: Option<ControlWork>,
+    /// `amount` over that of the control, with its interval.
+    pub ratio: Option<RatioToControl>,
+    /// Bytes of memory for each unit a second: geometric mean over services. Not of failures.
+    pub memory_for_each: Option<f64>,
+    /// `memory_for_each` over that of the control, with its interval.
+    pub memory_ratio: Option<RatioToControl>,
+    /// Whether the arm does the control's work by this measure.
+    pub standing: WorkStanding,
+    /// Why.
+    pub reason: WorkReason,
+}
+
+/// What the control's services did together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ControlWork {
+    /// What was counted: done, or failed.
+    pub total: f64,
+    /// Where failures are counted: what was tried.
+    pub tried: Option<f64>,
+}
+
+/// Whether an arm does its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkStanding {
+    /// Nothing says that it does less than the control.
+    DoesItsWork,
+    /// It is shown to do less.
+    ClearlyLess,
+    /// It was not measured, or the interval is too wide to tell.
+    Unknown,
+}
+
+/// Why an arm has its standing by a measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkReason {
+    /// It is the control.
+    IsControl,
+    /// The estimate is at least the margin ([`super::Settings::work_margin`]), and the interval, if there is one, leaves
+    /// less than half ([`super::Settings::work_half`]) out.
+    AboveMargin,
+    /// The interval lies below the margin.
+    IntervalBelowMargin,
+    /// There are too few services for an interval by permutation, and each did less than half of what every service of the
+    /// control in its block did.
+    AllFarBelow,
+    /// None of its services did anything, and services of the control did.
+    NothingDone,
+    /// The interval, or the estimate where there is none, does not tell.
+    IntervalTooWide,
+    /// It is known of less than half of its services, and of the control.
+    NotMeasured,
+    /// It is known of less than half of the services of the control.
+    ControlNotMeasured,
+    /// The control did nothing: there is nothing to compare with. Such a measure decides nothing.
+    ControlDidNothing,
+}
+
+/// How many services have a flag.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FlagCount {
+    /// The flag.
+    pub name: TorFlag,
+    /// Services that have it.
+    pub with: u32,
+    /// Services of which it is known.
+    pub of: u32,
+}

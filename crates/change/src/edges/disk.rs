@@ -1,0 +1,172 @@
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, OFlags, Timespec, Timestamps, XattrFlags, flock, futimens};
+
+use super::{Disk, HeldLock, Stamp};
+use crate::files::{FileState, digest, hex, unhex};
+
+/// The files of the host that this program runs on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ThisDisk;
+
+impl Disk for ThisDisk {
+    fn look(&self, path: &Path) -> io::Result<(FileState, Vec<u8>)> {
+        let found = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((FileState::Absent, Vec::new()));
+            }
+            found => found?,
+        };
+        if found.is_symlink() {
+            return Ok((FileState::Link { target: fs::read_link(path)? }, Vec::new()));
+        }
+        if !found.is_file() {
+            return Ok((FileState::Other, Vec::new()));
+        }
+        let no_follow = OFlags::NOFOLLOW.bits() as i32;
+        let mut file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let metadata = file.metadata()?;
+        let state = FileState::File {
+            sha256: digest(&bytes),
+            mode: metadata.permissions().mode() & 0o7777,
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+            modified_ns: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
+            attributes: attributes(path)?,
+        };
+        Ok((state, bytes))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn stamp(&self, path: &Path) -> io::Result<Stamp> {
+        let found = fs::symlink_metadata(path)?;
+        Ok((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+    }
+
+    fn create(&self, path: &Path, state: &FileState, bytes: &[u8]) -> io::Result<()> {
+        let (mode, uid, gid, modified_ns, attributes) = match state {
+            FileState::File { mode, uid, gid, modified_ns, attributes, .. } => {
+                (*mode, *uid, *gid, *modified_ns, attributes)
+            }
+            FileState::Link { target } => return symlink(target, path),
+            FileState::Absent | FileState::Other => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(bytes)?;
+        fchown(&file, Some(uid), Some(gid))?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        for (name, value) in attributes {
+            let value = unhex(value).ok_or(io::ErrorKind::InvalidData)?;
+            rustix::fs::fsetxattr(&file, name, &value, XattrFlags::empty())?;
+        }
+        if modified_ns != 0 {
+            let time = Timespec {
+                tv_sec: modified_ns.div_euclid(1_000_000_000),
+                tv_nsec: modified_ns.rem_euclid(1_000_000_000),
+            };
+            futimens(&file, &Timestamps { last_access: time, last_modification: time })?;
+        }
+        Ok(())
+    }
+
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        OpenOptions::new().append(true).create(true).open(path)?.write_all(bytes)
+    }
+
+    fn cut(&self, path: &Path, length: u64) -> io::Result<()> {
+        OpenOptions::new().write(true).create(true).truncate(false).open(path)?.set_len(length)
+    }
+
+    fn length(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn sync_data(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_data()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn names(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(io::Result::transpose).collect()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Box::new(LockedFile(file)))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The kernel lets go of it when the process ends, however it ends.
+#[derive(Debug)]
+struct LockedFile(File);
+
+impl HeldLock for LockedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.rewind()?;
+        self.0.write_all(bytes)
+    }
+}
+
+fn attributes(path: &Path) -> io::Result<Vec<(String, String)>> {
+    let mut names = vec![0_u8; 4096];
+    let length = match rustix::fs::llistxattr(path, &mut names[..]) {
+        // A file system without attributes.
+        Err(rustix::io::Errno::OPNOTSUPP) => 0,
+        length => length?,
+    };
+    let mut found = Vec::new();
+    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let name = String::from_utf8_lossy(name).into_owned();
+        let mut value = vec![0_u8; 65_536];
+        let length = rustix::fs::lgetxattr(path, &name, &mut value[..])?;
+        found.push((name, hex(&value[..length])));
+    }
+    found.sort();
+    Ok(found)
+}

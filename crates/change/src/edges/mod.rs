@@ -1,0 +1,182 @@
+//! The edges of the transaction: all that it asks of a host and does to it.
+//!
+//! [`Disk`], [`Manager`], [`Programs`] and [`Clock`] are as narrow as the steps need them. [`ThisHost`] is the host that
+//! the program runs on; the property test has one in memory, which loses what was not synced.
+
+mod clock;
+mod disk;
+mod programs;
+mod systemd;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heaptrial_allocator::IdentifyError;
+use heaptrial_host::systemd::{Activity, Job, JobResult, Systemd, SystemdError, UnitEnvironment, UnitStatus};
+use heaptrial_model::{Identity, LifeKey, ServiceName};
+use heaptrial_relay::Relay;
+
+pub use disk::ThisDisk;
+pub use programs::{RelayError, ThisHostsPrograms};
+pub(crate) use programs::{can_be_asked, in_force, is_program_begun};
+
+use crate::files::FileState;
+
+/// Files and folders. Nothing is sure to survive a power cut before it is synced: the bytes of a file by [`Self::sync`],
+/// its name by [`Self::sync_folder`].
+pub trait Disk {
+    /// What is at a path, and the bytes of a regular file; links are not followed.
+    fn look(&self, path: &Path) -> io::Result<(FileState, Vec<u8>)>;
+    /// The bytes of a file; links are followed.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Whether there is something at a path; links are followed.
+    fn exists(&self, path: &Path) -> bool;
+    /// What tells a change of a file without reading it: device, inode, size, and time in seconds and nanoseconds.
+    fn stamp(&self, path: &Path) -> io::Result<Stamp>;
+    /// Makes a file or a link where nothing is, with all that `state` says.
+    fn create(&self, path: &Path, state: &FileState, bytes: &[u8]) -> io::Result<()>;
+    /// Adds bytes at the end of a file, which is made if it is missing.
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts a file to a length in bytes; it is made if it is missing.
+    fn cut(&self, path: &Path, length: u64) -> io::Result<()>;
+    /// The length of a file in bytes.
+    fn length(&self, path: &Path) -> io::Result<u64>;
+    /// Brings a file, with owner, mode and times, to where it lasts.
+    fn sync(&self, path: &Path) -> io::Result<()>;
+    /// Brings the bytes of a file to where they last.
+    fn sync_data(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file another name, in place of what had it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file or a link.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes a folder that all may read.
+    fn make_folder(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty folder.
+    fn remove_folder(&self, path: &Path) -> io::Result<()>;
+    /// Removes a folder with all that is in it.
+    fn remove_tree(&self, path: &Path) -> io::Result<()>;
+    /// Brings the names in a folder to where they last.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+    /// The names in a folder, in no order.
+    fn names(&self, folder: &Path) -> io::Result<Vec<String>>;
+    /// Locks a file, which is made if it is missing, until what is given back is dropped or the process ends; `None` if
+    /// another process has it.
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>>;
+}
+
+/// Device, inode, size, and time of the last change in seconds and nanoseconds.
+pub type Stamp = (u64, u64, u64, i64, i64);
+
+/// A file that is locked.
+pub trait HeldLock: std::fmt::Debug {
+    /// Replaces what is in it.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// The service manager.
+pub trait Manager {
+    /// Whether services run, in the order of the names.
+    fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>>;
+    /// What changes about units, in the order of the names.
+    fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>>;
+    /// What services' processes would get from their units and drop-ins as loaded, in the order of the names.
+    fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError>;
+    /// Reads all unit files anew.
+    fn reload(&self) -> Result<(), SystemdError>;
+    /// Queues a restart.
+    fn restart(&self, name: &ServiceName) -> Result<Job, SystemdError>;
+    /// Queues a start.
+    fn start(&self, name: &ServiceName) -> Result<Job, SystemdError>;
+    /// Queues a stop.
+    fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError>;
+    /// How a job ended; `None` while it is queued or runs.
+    fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError>;
+    /// Waits for a job, as long as `limit`.
+    fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError>;
+    /// Waits until one of some jobs has ended, as long as `limit`.
+    fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError>;
+    /// Forgets a unit's failed state and its count of starts.
+    fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError>;
+}
+
+/// Processes, and what the programs in them say of themselves.
+pub trait Programs {
+    /// The life that a process id stands for now.
+    fn life(&self, pid: i32) -> Option<LifeKey>;
+    /// Which allocator a process uses.
+    fn identify(&self, pid: i32) -> Result<Identity, IdentifyError>;
+    /// Whether a process runs its service's program, and not the service manager's own code before that.
+    fn is_begun(&self, pid: i32) -> bool;
+    /// How far a relay has come with its start, in percent; `None` while it does not answer.
+    fn bootstrap_percent(&self, relay: &Relay) -> Option<u8>;
+    /// Has the relay's own program check what is to be its torrc, read as `state` lets it.
+    fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), RelayError>;
+    /// Whether a relay has its options in force, by its own word where it can be asked.
+    fn options_in_force(&self, relay: &Relay, options: &BTreeMap<String, String>) -> Result<(), RelayError>;
+    /// The file of the running program.
+    fn own_program(&self) -> io::Result<PathBuf>;
+    /// Whether a package of the distribution has this file.
+    fn is_packaged(&self, path: &Path) -> bool;
+}
+
+/// Time.
+pub trait Clock {
+    /// Since some moment in the past; never goes back while the program runs.
+    fn now(&self) -> Duration;
+    /// Microseconds since 1970.
+    fn wall_us(&self) -> i64;
+    /// Lets time pass.
+    fn sleep(&self, time: Duration);
+}
+
+/// A host as the transaction sees it.
+#[derive(Clone, Copy)]
+pub struct Host<'a> {
+    /// Its files.
+    pub disk: &'a dyn Disk,
+    /// Its service manager.
+    pub manager: &'a dyn Manager,
+    /// Its processes.
+    pub programs: &'a dyn Programs,
+    /// Its time.
+    pub clock: &'a dyn Clock,
+}
+
+impl std::fmt::Debug for Host<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").finish_non_exhaustive()
+    }
+}
+
+/// The host that this program runs on.
+#[derive(Debug)]
+pub struct ThisHost {
+    disk: ThisDisk,
+    systemd: Systemd,
+    programs: ThisHostsPrograms,
+    clock: clock::ThisClock,
+}
+
+impl ThisHost {
+    /// Over a connection to its systemd.
+    pub fn new(systemd: Systemd) -> Self {
+        Self {
+            disk: ThisDisk,
+            systemd,
+            programs: ThisHostsPrograms::default(),
+            clock: clock::ThisClock::default(),
+        }
+    }
+
+    /// Its systemd.
+    pub fn systemd(&self) -> &Systemd {
+        &self.systemd
+    }
+
+    /// As the transaction sees it.
+    pub fn host(&self) -> Host<'_> {
+        Host { disk: &self.disk, manager: &self.systemd, programs: &self.programs, clock: &self.clock }
+    }
+}

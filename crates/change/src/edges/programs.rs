@@ -1,0 +1,156 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heaptrial_allocator::{Identifier, IdentifyError};
+use heaptrial_host::{HostRoot, Process, package_of};
+use heaptrial_model::{Identity, LifeKey};
+use heaptrial_relay::{Relay, RelayControl, TorError};
+
+use super::Programs;
+use crate::files::FileState;
+
+/// What a control socket gets to answer.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// Where a torrc waits while Tor checks it; gone after a reboot.
+const CHECKED_IN: &str = "/run/heaptrial";
+
+/// Why a relay's options cannot be used, or are not in force.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// A copy of the torrc for Tor to check cannot be written.
+    #[error("a copy to check, {path}: {source}")]
+    Copy {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Tor refuses the torrc.
+    #[error("Tor refuses what was to be written: {0}")]
+    Refused(#[source] TorError),
+    /// The relay cannot be asked.
+    #[error(transparent)]
+    Tor(#[from] TorError),
+    /// An option has another value.
+    #[error("the relay says {option} is `{found}` and not `{wanted}`")]
+    NotInForce {
+        /// Which option.
+        option: String,
+        /// Its values, with commas between.
+        found: String,
+        /// What it should be.
+        wanted: String,
+    },
+}
+
+/// The processes of the host that this program runs on.
+#[derive(Debug, Default)]
+pub struct ThisHostsPrograms {
+    /// Services have their program and libraries in common.
+    identifier: Identifier,
+}
+
+fn process(pid: i32) -> Process {
+    Process::new(&HostRoot::default(), pid)
+}
+
+impl Programs for ThisHostsPrograms {
+    fn life(&self, pid: i32) -> Option<LifeKey> {
+        process(pid).life_key().ok()
+    }
+
+    fn identify(&self, pid: i32) -> Result<Identity, IdentifyError> {
+        self.identifier.identify(&process(pid))
+    }
+
+    fn is_begun(&self, pid: i32) -> bool {
+        is_program_begun(pid)
+    }
+
+    fn bootstrap_percent(&self, relay: &Relay) -> Option<u8> {
+        RelayControl::connect(relay, CONTROL_PATIENCE).ok()?.bootstrap_percent().ok()
+    }
+
+    fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), RelayError> {
+        let candidate = Candidate::write(state, bytes)?;
+        relay.verify_config(&candidate.path).map_err(RelayError::Refused)
+    }
+
+    fn options_in_force(&self, relay: &Relay, options: &BTreeMap<String, String>) -> Result<(), RelayError> {
+        in_force(relay, options)
+    }
+
+    fn own_program(&self) -> io::Result<PathBuf> {
+        std::env::current_exe().and_then(|path| path.canonicalize())
+    }
+
+    fn is_packaged(&self, path: &Path) -> bool {
+        package_of(&HostRoot::default(), path).is_some()
+    }
+}
+
+/// Whether a process runs its program and not systemd's own code, which forks before it runs a service's.
+pub(crate) fn is_program_begun(pid: i32) -> bool {
+    let is_manager = |program: &Path| {
+        program.file_name().is_some_and(|name| name == "systemd" || name == "systemd-executor")
+    };
+    process(pid).exe().is_ok_and(|program| !is_manager(&program))
+}
+
+/// Whether options are in force. A relay without a control socket is checked by the files alone.
+pub(crate) fn in_force(relay: &Relay, options: &BTreeMap<String, String>) -> Result<(), RelayError> {
+    let wanted = relay.effective_options(&relay.torrc)?;
+    if !can_be_asked(relay) {
+        return Ok(());
+    }
+    let mut control = RelayControl::connect(relay, CONTROL_PATIENCE)?;
+    for (option, value) in options {
+        if !control.is_in_force(option, value, &wanted)? {
+            let found = control.conf(option)?.join(", ");
+            return Err(RelayError::NotInForce { option: option.clone(), found, wanted: value.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a relay has a control socket or port.
+pub(crate) fn can_be_asked(relay: &Relay) -> bool {
+    relay.control_socket.is_some() || relay.control_port.is_some()
+}
+
+/// A copy of a torrc that is removed again, readable by who will read it.
+struct Candidate {
+    path: PathBuf,
+}
+
+impl Candidate {
+    fn write(state: &FileState, bytes: &[u8]) -> Result<Self, RelayError> {
+        let candidate = Self { path: Path::new(CHECKED_IN).join(format!("torrc-{}", std::process::id())) };
+        let fail = |source| RelayError::Copy { path: candidate.path.clone(), source };
+        candidate.fill(state, bytes).map_err(fail)?;
+        Ok(candidate)
+    }
+
+    fn fill(&self, state: &FileState, bytes: &[u8]) -> io::Result<()> {
+        std::fs::create_dir_all(CHECKED_IN)?;
+        std::fs::set_permissions(CHECKED_IN, std::fs::Permissions::from_mode(0o755))?;
+        let _ = std::fs::remove_file(&self.path);
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;
+        io::Write::write_all(&mut file, bytes)?;
+        if let FileState::File { mode, uid, gid, .. } = state {
+            chown(&self.path, Some(*uid), Some(*gid))?;
+            file.set_permissions(std::fs::Permissions::from_mode(*mode))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,327 @@
+//! What goes wrong, with the path or unit that it went wrong on.
+
+use std::io;
+use std::path::PathBuf;
+
+use heaptrial_allocator::{IdentifyError, Mismatch};
+use heaptrial_host::systemd::{JobResult, SystemdError};
+use heaptrial_model::{Classified, ErrorClass, HumanDuration, ServiceName};
+
+use crate::edges::RelayError;
+use crate::edit::EditError;
+use crate::files::FileError;
+use crate::journal::{Action, JournalError};
+use crate::lock::LockError;
+use crate::prepare::PrepareError;
+use crate::state::TrialStage;
+
+/// Why a transaction cannot be begun, continued or undone.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// There is no such one here.
+    #[error("there is no trial `{name}` on this host ({folder} is missing){}", known_trials(.known))]
+    Unknown {
+        /// Its name.
+        name: String,
+        /// Where it would be.
+        folder: PathBuf,
+        /// Which there are.
+        known: Vec<String>,
+    },
+    /// There is one of this name already.
+    #[error("there is a trial `{name}` on this host already ({folder}); give the new one another name")]
+    Exists {
+        /// Its name.
+        name: String,
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// It cannot be done where it stands.
+    #[error("{kind} `{name}` {}", stage_words(.stage))]
+    Stage {
+        /// What it is for, such as `trial`.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// What was wanted.
+        wanted: Action,
+        /// Where it stands.
+        stage: TrialStage,
+    },
+    /// It cannot end while services are neither as wanted nor as before.
+    #[error("{} of {kind} `{name}` {} neither started nor as before", names(.services), are(.services))]
+    InFlight {
+        /// What it is for, such as `trial`.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Which services.
+        services: Vec<ServiceName>,
+    },
+    /// A service cannot be taken over from one that has not ended.
+    #[error("{service} takes part in `{by}`, which has not ended; end that first")]
+    Taken {
+        /// Which service.
+        service: ServiceName,
+        /// Name of what has it.
+        by: String,
+    },
+    /// A file of its folder cannot be used.
+    #[error("{doing} {path}: {source}")]
+    Folder {
+        /// What was tried.
+        doing: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The frozen plan cannot be read.
+    #[error("{path} is damaged: {source}")]
+    Prepared {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// What the crate above recorded cannot be read or written.
+    #[error("a note in the journal cannot be used: {source}")]
+    Note {
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// A library to install cannot be read.
+    #[error("{path}: {source}")]
+    Library {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A library to install is not the one that was measured.
+    #[error("{path}: its SHA-256 is {found}, and the plan was made for {wanted}")]
+    OtherLibrary {
+        /// Which file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+        /// What it should be.
+        wanted: String,
+    },
+    /// Somebody else is at it.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A change of a file.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// systemd.
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
+}
+
+fn known_trials(known: &[String]) -> String {
+    if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) }
+}
+
+fn stage_words(stage: &TrialStage) -> &'static str {
+    match stage {
+        TrialStage::Planned => "has not begun",
+        TrialStage::Starting => "was begun and not finished",
+        TrialStage::Running => "runs",
+        TrialStage::Reverting => "is being reverted",
+        TrialStage::Stopped => "has ended",
+        TrialStage::Reverted => "has ended, and everything is as before",
+    }
+}
+
+fn names(services: &[ServiceName]) -> String {
+    services.iter().map(ServiceName::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn are(services: &[ServiceName]) -> &'static str {
+    if services.len() == 1 { "is" } else { "are" }
+}
+
+/// Why a service did not become what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The frozen plan does not name it.
+    #[error("{service} is not in the frozen plan")]
+    NotPlanned {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// Its files, or the journal of them.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// systemd.
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
+    /// systemd does not know the drop-in.
+    #[error("systemd did not take {drop_in} in")]
+    NotTaken {
+        /// Which file.
+        drop_in: PathBuf,
+    },
+    /// systemd's own view has another value of a variable.
+    #[error("{variable} is `{}` for systemd and not `{wanted}`{}", found.as_deref().unwrap_or("not set"), blame(.later))]
+    Overridden {
+        /// Which variable.
+        variable: String,
+        /// Its value, if it is set.
+        found: Option<String>,
+        /// What it should be.
+        wanted: String,
+        /// Drop-ins that come after ours.
+        later: Vec<PathBuf>,
+    },
+    /// systemd's own view still has a variable.
+    #[error("{variable} is not removed from its environment{}", blame(.later))]
+    Kept {
+        /// Which variable.
+        variable: String,
+        /// Drop-ins that come after ours.
+        later: Vec<PathBuf>,
+    },
+    /// The library that it is about to load cannot be read.
+    #[error("its library {path}: {source}")]
+    Library {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The library that it is about to load was replaced.
+    #[error("its library {path}: it is not the file that was installed, or others can write it")]
+    OtherLibrary {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Its restart failed.
+    #[error("its restart ended as `{}`; see `journalctl -u {service}`", result.0)]
+    Restart {
+        /// Which service.
+        service: ServiceName,
+        /// How the job ended.
+        result: JobResult,
+    },
+    /// Its restart took too long.
+    #[error("its restart did not end within {limit}")]
+    RestartLate {
+        /// How long it was waited for.
+        limit: HumanDuration,
+    },
+    /// It does not run.
+    #[error("{0}")]
+    Sick(String),
+    /// It did not begin its work in time.
+    #[error("it was not healthy within {limit}: {last_seen}")]
+    Unhealthy {
+        /// How long it was waited for.
+        limit: HumanDuration,
+        /// What was seen last.
+        last_seen: String,
+    },
+    /// It did not stay healthy.
+    #[error("it ended or restarted by itself soon after it was healthy{}", how.as_ref().map_or(String::new(), |how| format!(" ({how})")))]
+    EndedSoon {
+        /// How, where that is known.
+        how: Option<String>,
+    },
+    /// It does not run what it should.
+    #[error(transparent)]
+    Proof(#[from] ProofError),
+    /// A timer of it did not start.
+    #[error("its timer {timer} did not start: {}", result.0)]
+    Timer {
+        /// Which timer.
+        timer: ServiceName,
+        /// How the job ended.
+        result: JobResult,
+    },
+}
+
+impl From<EditError> for ServiceError {
+    fn from(error: EditError) -> Self {
+        Self::Change(error.into())
+    }
+}
+
+fn blame(later: &[PathBuf]) -> String {
+    if later.is_empty() {
+        return String::new();
+    }
+    let later: Vec<String> = later.iter().map(|path| path.display().to_string()).collect();
+    format!("; {} comes after it", later.join(", "))
+}
+
+/// Why a life is not proved to run what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum ProofError {
+    /// It could not be examined.
+    #[error(transparent)]
+    Identify(#[from] IdentifyError),
+    /// It runs something else.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// It is not yet the service's program.
+    #[error("its main process is still systemd's own code")]
+    NotBegun,
+    /// It is gone.
+    #[error("its main process ended while it was being identified")]
+    Ended,
+    /// Options of its torrc.
+    #[error(transparent)]
+    Relay(#[from] RelayError),
+}
+
+impl Classified for ChangeError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Unknown { .. }
+            | Self::Exists { .. }
+            | Self::Stage { .. }
+            | Self::InFlight { .. }
+            | Self::Taken { .. }
+            | Self::Library { .. }
+            | Self::OtherLibrary { .. } => ErrorClass::Refused,
+            Self::Folder { .. } | Self::Prepared { .. } | Self::Note { .. } => ErrorClass::Failed,
+            Self::Lock(error) => error.class(),
+            Self::Journal(error) => error.class(),
+            Self::File(error) => error.class(),
+            Self::Edit(error) => error.class(),
+            Self::Systemd(error) => error.class(),
+        }
+    }
+}
+
+impl Classified for LockError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
+}
+
+impl Classified for PrepareError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
+}
+
+/// Something went wrong on the way.
+macro_rules! failed {
+    ($($error:ty),+ $(,)?) => {
+        $(impl Classified for $error {
+            fn class(&self) -> ErrorClass {
+                ErrorClass::Failed
+            }
+        })+
+    };
+}
+
+failed!(EditError, FileError, JournalError, ProofError, RelayError, ServiceError);

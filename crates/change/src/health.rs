@@ -1,0 +1,146 @@
+//! Whether a service does its work, and runs what it should.
+
+use std::time::Duration;
+
+use heaptrial_allocator::prove;
+use heaptrial_host::systemd::{Activity, SystemdError, UnitStatus};
+use heaptrial_model::{Identity, LifeKey, ServiceName};
+
+use crate::edges::{Host, can_be_asked};
+use crate::error::ProofError;
+use crate::treatment::ServiceTreatment;
+
+/// A process may show its loader's or its predecessor's image for a moment after its start.
+const PROOF_PATIENCE: Duration = Duration::from_secs(3);
+/// Between two attempts at a proof.
+const PROOF_GAP: Duration = Duration::from_millis(50);
+/// Bootstrap of a relay that is done.
+const BOOTSTRAPPED: u8 = 100;
+
+/// What is known of a service that is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// Not yet at work.
+    Waiting {
+        /// What it does.
+        what: String,
+        /// How it ended by itself just now, if it did.
+        ended: Option<String>,
+    },
+    /// It does its work.
+    Healthy(LifeKey),
+    /// It will not.
+    Sick(String),
+}
+
+impl Health {
+    fn waiting(what: impl Into<String>) -> Self {
+        Self::Waiting { what: what.into(), ended: None }
+    }
+}
+
+/// Looks at a service.
+pub(crate) fn look(host: Host<'_>, treatment: &ServiceTreatment) -> Health {
+    let service = &treatment.service;
+    let activity = match activity(host, service) {
+        Ok(activity) => activity,
+        Err(error) => return Health::waiting(error.to_string()),
+    };
+    if matches!(activity.active_state.as_str(), "failed" | "inactive") {
+        let why = match status(host, service) {
+            Ok(status) => format!(
+                "it is {} ({}); see `journalctl -u {service}`",
+                status.active_state,
+                how_it_ended(&status)
+            ),
+            Err(error) => format!("it is {} ({error})", activity.active_state),
+        };
+        return Health::Sick(why);
+    }
+    let Some(pid) = activity.main_pid.filter(|_| activity.active_state == "active") else {
+        let what = format!("it is {} ({})", activity.active_state, activity.sub_state);
+        let by_itself = activity.sub_state == "auto-restart";
+        let ended = by_itself.then(|| status(host, service).map(|status| how_it_ended(&status)).ok());
+        return Health::Waiting { what, ended: ended.flatten() };
+    };
+    let Some(life) = host.programs.life(pid) else {
+        return Health::waiting("its main process has just ended");
+    };
+    let Some(relay) = treatment.relay.as_ref().filter(|relay| can_be_asked(relay)) else {
+        return Health::Healthy(life);
+    };
+    match host.programs.bootstrap_percent(relay) {
+        Some(BOOTSTRAPPED) => Health::Healthy(life),
+        Some(percent) => Health::waiting(format!("the relay is bootstrapped to {percent}%")),
+        None => Health::waiting("the relay's control socket does not answer"),
+    }
+}
+
+fn activity(host: Host<'_>, service: &ServiceName) -> Result<Activity, SystemdError> {
+    one(host.manager.activities(std::slice::from_ref(service)), service)
+}
+
+pub(crate) fn status(host: Host<'_>, service: &ServiceName) -> Result<UnitStatus, SystemdError> {
+    one(host.manager.statuses(std::slice::from_ref(service)), service)
+}
+
+fn one<T>(mut answers: Vec<Result<T, SystemdError>>, service: &ServiceName) -> Result<T, SystemdError> {
+    let nothing = || SystemdError::Call {
+        doing: format!("reading the state of {service}"),
+        said: "nothing".to_owned(),
+    };
+    answers.pop().unwrap_or_else(|| Err(nothing()))
+}
+
+/// The lives of several services, in their order.
+pub(crate) fn lives(host: Host<'_>, services: &[ServiceName]) -> Vec<Option<LifeKey>> {
+    let activities = host.manager.activities(services);
+    activities.into_iter().map(|activity| host.programs.life(activity.ok()?.main_pid?)).collect()
+}
+
+/// The life of a service.
+pub(crate) fn life(host: Host<'_>, service: &ServiceName) -> Option<LifeKey> {
+    host.programs.life(activity(host, service).ok()?.main_pid?)
+}
+
+/// How the last main process of a service ended, in systemd's words.
+pub(crate) fn how_it_ended(status: &UnitStatus) -> String {
+    if status.exec_main_code == 0 {
+        return status.result.clone();
+    }
+    let how = if status.exec_main_code == 1 { "exit status" } else { "signal" };
+    format!("{}, {how} {}", status.result, status.exec_main_status)
+}
+
+/// What a life runs, if that is what it should.
+pub(crate) fn proof(
+    host: Host<'_>,
+    life: &LifeKey,
+    treatment: &ServiceTreatment,
+) -> Result<Identity, ProofError> {
+    let began = host.clock.now();
+    loop {
+        let found = host.programs.identify(life.pid).map_err(ProofError::from);
+        let proved = found.and_then(|identity| {
+            prove(&treatment.expected, &identity)?;
+            Ok(identity)
+        });
+        let same_life = host.programs.life(life.pid).as_ref() == Some(life);
+        // systemd names the main process before that runs the service's program: until then it is systemd's own.
+        let begun = host.programs.is_begun(life.pid);
+        let late = host.clock.now() - began >= PROOF_PATIENCE;
+        match proved {
+            _ if !same_life => return Err(ProofError::Ended),
+            Ok(identity) if begun => return Ok(identity),
+            Ok(_) if late => return Err(ProofError::NotBegun),
+            Err(why) if late => return Err(why),
+            _ => host.clock.sleep(PROOF_GAP),
+        }
+    }
+}
+
+/// Whether the torrc options are in force, by the relay's own word.
+pub(crate) fn options_in_force(host: Host<'_>, treatment: &ServiceTreatment) -> Result<(), ProofError> {
+    let Some(relay) = treatment.relay.as_ref().filter(|_| !treatment.torrc.is_empty()) else { return Ok(()) };
+    Ok(host.programs.options_in_force(relay, &treatment.torrc)?)
+}

@@ -1,0 +1,291 @@
+//! What a transaction brings to the host beside its services' files: libraries, a copy of the program for the recovery
+//! timer, that timer, and the agent's unit.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heaptrial_host::Paths;
+use heaptrial_model::ServiceName;
+
+use crate::edges::{Disk, ThisDisk};
+use crate::edit::{self, EditError};
+use crate::error::ChangeError;
+use crate::files::{self, FileState};
+use crate::journal::{Change, Event};
+use crate::state::Stage;
+use crate::trial::{Trial, Witness, names, state_of};
+
+/// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
+/// first time this long after it.
+const RECOVERY_SECONDS: u32 = 120;
+/// Stems of its units, before the transaction's name: today's, and the one of version 0.1.0, which may be armed still.
+const RECOVERY_STEMS: [&str; 2] = ["heaptrial-recovery-", "heaptrial-dead-man-"];
+const UNIT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A file to install.
+struct Installed {
+    path: PathBuf,
+    state: FileState,
+    bytes: Vec<u8>,
+}
+
+impl Installed {
+    fn text(path: PathBuf, text: &str) -> Self {
+        Self { path, state: FileState::of_root(text.as_bytes()), bytes: text.as_bytes().to_vec() }
+    }
+
+    fn link(path: PathBuf, target: &str) -> Self {
+        Self { path, state: FileState::Link { target: target.into() }, bytes: Vec::new() }
+    }
+}
+
+impl Trial<'_> {
+    /// Installs libraries, the agent's unit and the copy of the program; what is there already is left alone. Their
+    /// bytes are not saved with the journal: a run that continues another has them again.
+    pub(crate) fn install(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+        self.install_program()?;
+        self.arm(witness)?;
+        let mut files = Vec::new();
+        for library in &self.prepared.libraries {
+            // One that another trial brought is this trial's as well, so that it stays until both are reverted.
+            let shared = brought_by(self.host.disk, &self.paths, &library.installed).is_some();
+            if shared || change_needed(self.host.disk, &library.installed, &library.sha256)? {
+                files.push(self.library(
+                    &library.source,
+                    &library.installed,
+                    Some(&library.sha256),
+                    0o644,
+                )?);
+            }
+        }
+        if let Some(agent) = self.prepared.agent.clone() {
+            files.push(Installed::text(self.paths.unit(agent.name.as_str()), &agent.text));
+            let link = self.paths.unit(&format!("multi-user.target.wants/{}", agent.name));
+            files.push(Installed::link(link, &format!("../{}", agent.name)));
+        }
+        self.put_host_files(files)?;
+        if let Some(agent) = &self.prepared.agent {
+            self.host.manager.reload()?;
+            let result = self.start_unit(&agent.name, UNIT_PATIENCE);
+            match result {
+                Ok(result) if result.is_done() => {}
+                Ok(result) => witness.warning(&format!("{} did not start: {}", agent.name, result.0)),
+                Err(error) => witness.warning(&error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the program to where the recovery timer finds it, should its own file go.
+    fn install_program(&mut self) -> Result<(), ChangeError> {
+        let own = self.host.programs.own_program().map_err(|source| ChangeError::Folder {
+            doing: "finding the running program",
+            path: "/proc/self/exe".into(),
+            source,
+        })?;
+        let program = self.paths.program();
+        if own != program {
+            let copy = self.library(&own, &program, None, 0o755)?;
+            self.put_host_files(vec![copy])?;
+        }
+        Ok(())
+    }
+
+    /// Arms the timer that takes over if this process does not come back.
+    pub(crate) fn arm(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+        let name = self.prepared.plan.name.clone();
+        let stem = format!("{}{name}", RECOVERY_STEMS[0]);
+        let program = self.paths.program();
+        let service = format!(
+            "[Unit]\nDescription=Put right what a Heaptrial that was cut short left of trial {name}\n\n\
+             [Service]\nType=oneshot\nExecStart={} trial recover {name}\n",
+            program.display()
+        );
+        let timer = format!(
+            "[Unit]\nDescription=Look after a Heaptrial that changes services for trial {name}\n\n\
+             [Timer]\nOnActiveSec={RECOVERY_SECONDS}s\nOnUnitInactiveSec={RECOVERY_SECONDS}s\n"
+        );
+        let link = self.paths.unit(&format!("timers.target.wants/{stem}.timer"));
+        self.put_host_files(vec![
+            Installed::text(self.paths.unit(&format!("{stem}.service")), &service),
+            Installed::text(self.paths.unit(&format!("{stem}.timer")), &timer),
+            Installed::link(link, &format!("../{stem}.timer")),
+        ])?;
+        let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() else { return Ok(()) };
+        // systemd finds a unit that it never knew by itself, and reading all units anew takes long on a large host.
+        let job = match self.host.manager.start(&timer) {
+            Ok(job) => job,
+            Err(_) => {
+                self.host.manager.reload()?;
+                self.host.manager.start(&timer)?
+            }
+        };
+        let result = self.host.manager.wait(&job, UNIT_PATIENCE)?;
+        if !result.is_done() {
+            witness.warning(&format!(
+                "{timer} did not start ({}): nobody takes over if this process ends",
+                result.0
+            ));
+        }
+        Ok(())
+    }
+
+    /// Removes the recovery timer: there is nothing left to take over.
+    pub(crate) fn disarm(&mut self) -> Result<(), ChangeError> {
+        let name = self.prepared.plan.name.clone();
+        let stems = RECOVERY_STEMS.map(|stem| format!("{stem}{name}"));
+        let of = |change: &Change, stem: &str| {
+            let file = change.path.file_name().unwrap_or_default().to_string_lossy();
+            file == format!("{stem}.service") || file == format!("{stem}.timer")
+        };
+        let own = |change: &&Change| stems.iter().any(|stem| of(change, stem));
+        let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
+        for stem in stems.iter().filter(|stem| changes.iter().any(|change| of(change, stem))) {
+            if let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() {
+                self.stop_unit(&timer);
+            }
+        }
+        for change in changes.iter().rev() {
+            edit::undo(change, &self.journal)?;
+        }
+        Ok(self.host.manager.reload()?)
+    }
+
+    fn stop_unit(&self, unit: &ServiceName) {
+        if let Ok(job) = self.host.manager.stop(unit) {
+            let _ = self.host.manager.wait(&job, UNIT_PATIENCE);
+        }
+    }
+
+    /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.
+    pub(crate) fn undo_host_files(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+        self.disarm()?;
+        let disk = self.host.disk;
+        let used = match self.used_by_others() {
+            Ok(used) => used,
+            Err(error) => {
+                witness.warning(&format!("{error}; what that trial may use is left where it is"));
+                self.state.host_changes.iter().map(|change| change.path.clone()).collect()
+            }
+        };
+        // A package that was installed since may have brought the same file: it is the package's now.
+        let own =
+            |change: &&Change| !used.contains(&change.path) && !self.host.programs.is_packaged(&change.path);
+        let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
+        let removed =
+            |name: &ServiceName| changes.iter().any(|change| change.path == self.paths.unit(name.as_str()));
+        if let Some(agent) = self.prepared.agent.as_ref().map(|agent| agent.name.clone()).filter(removed) {
+            let manager = self.host.manager;
+            let stopped = manager.stop(&agent).and_then(|job| manager.wait(&job, UNIT_PATIENCE));
+            if let Err(error) = stopped {
+                witness.warning(&error.to_string());
+            }
+        }
+        for change in changes.iter().rev() {
+            if change.before == FileState::Absent && self.paths.owns(&change.path) {
+                // A newer version of the program may have replaced it since.
+                files::remove_leftover(disk, &change.path)?;
+                files::put(disk, &change.path, &FileState::Absent, b"")?;
+            } else {
+                edit::undo(change, &self.journal)?;
+            }
+        }
+        // Folders of several files are empty only after the last of them.
+        for change in changes.iter().rev() {
+            files::remove_empty_folders(disk, &change.made_folders)?;
+        }
+        self.host.manager.reload()?;
+        self.note_done(Event::HostReverted, witness);
+        Ok(())
+    }
+
+    fn put_host_files(&mut self, files: Vec<Installed>) -> Result<(), ChangeError> {
+        let disk = self.host.disk;
+        let mut changes = Vec::new();
+        for file in &files {
+            let (before, present) = files::read(disk, &file.path)?;
+            if before.is_same(&file.state) {
+                files::settle(disk, &file.path)?;
+                // Another trial's: whoever is reverted last puts it back.
+                let known = self.state.host_changes.iter().any(|known| known.path == file.path);
+                changes.extend(brought_by(disk, &self.paths, &file.path).filter(|_| !known));
+                continue;
+            }
+            let known = self.state.host_changes.iter().find(|known| known.path == file.path);
+            if before != FileState::Absent && !known.is_some_and(|known| known.after.is_same(&before)) {
+                let own_program = file.path == self.paths.program();
+                if !own_program {
+                    let begins = "another text".to_owned();
+                    return Err(EditError::Foreign { path: file.path.clone(), begins }.into());
+                }
+            }
+            if let FileState::File { .. } = before {
+                self.journal.save_original(&present)?;
+            }
+            let made_folders = files::missing_folders(disk, &file.path);
+            changes.push(Change { path: file.path.clone(), before, after: file.state.clone(), made_folders });
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.record(Event::HostIntent { changes: changes.clone() })?;
+        for change in &changes {
+            let Some(file) = files.iter().find(|file| file.path == change.path) else { continue };
+            edit::make_with(change, &file.bytes, &self.journal)?;
+        }
+        Ok(())
+    }
+
+    fn library(
+        &self,
+        source: &Path,
+        path: &Path,
+        sha256: Option<&str>,
+        mode: u32,
+    ) -> Result<Installed, ChangeError> {
+        let bytes = self.host.disk.read(source);
+        let bytes = bytes.map_err(|error| ChangeError::Library { path: source.to_owned(), source: error })?;
+        let found = files::digest(&bytes);
+        if let Some(wanted) = sha256.filter(|wanted| *wanted != found) {
+            let (path, wanted) = (source.to_owned(), wanted.to_owned());
+            return Err(ChangeError::OtherLibrary { path, found, wanted });
+        }
+        let state =
+            FileState::File { sha256: found, mode, uid: 0, gid: 0, modified_ns: 0, attributes: Vec::new() };
+        Ok(Installed { path: path.to_owned(), state, bytes })
+    }
+
+    /// Files that other trials of this host brought, or found there and rely on.
+    fn used_by_others(&self) -> Result<Vec<PathBuf>, ChangeError> {
+        let own = &self.prepared.plan.name;
+        let mut used = Vec::new();
+        for name in names(self.host.disk, &self.paths).into_iter().filter(|name| name != own) {
+            let state = state_of(self.host.disk, &self.paths.trial(&name))?;
+            if state.services.values().any(|service| service.stage != Stage::Reverted) {
+                used.extend(state.host_changes.into_iter().map(|change| change.path));
+            }
+        }
+        Ok(used)
+    }
+}
+
+/// The change by which some transaction of this host brought a file.
+pub fn inherited(paths: &Paths, path: &Path) -> Option<Change> {
+    brought_by(&ThisDisk, paths, path)
+}
+
+fn brought_by(disk: &dyn Disk, paths: &Paths, path: &Path) -> Option<Change> {
+    names(disk, paths).into_iter().find_map(|name| {
+        let state = state_of(disk, &paths.trial(&name)).ok()?;
+        state.host_changes.into_iter().find(|change| change.path == path)
+    })
+}
+
+/// Whether a library has to be installed: it is missing, or others can write it. One with other bytes is refused when it
+/// is written.
+fn change_needed(disk: &dyn Disk, path: &Path, sha256: &str) -> Result<bool, ChangeError> {
+    Ok(match files::read(disk, path)?.0 {
+        FileState::File { sha256: found, mode, uid, .. } => found != sha256 || mode & 0o022 != 0 || uid != 0,
+        _ => true,
+    })
+}

@@ -1,0 +1,431 @@
+//! The journal of a transaction: one JSON record a line, on disk before what it announces is done.
+//!
+//! It is a file of its own beside the samples' database: reverting a fleet must not depend on a database that may be
+//! damaged, nor on space for a transaction, and whoever has to revert by hand can read it. A line that was cut by a
+//! crash is the last one, announces nothing that was done, and is left out.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use heaptrial_model::{Identity, LifeKey, ServiceName};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::edges::{Disk, ThisDisk};
+use crate::files::{FileState, digest};
+
+/// Name of the journal in a trial's folder.
+pub const JOURNAL: &str = "journal.jsonl";
+/// Folder of saved originals in a trial's folder; each is named by its SHA-256.
+const ORIGINALS: &str = "originals";
+
+/// A file that a transaction changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Which file.
+    pub path: PathBuf,
+    /// What was there.
+    pub before: FileState,
+    /// What is there once it is done.
+    pub after: FileState,
+    /// Folders that did not exist before, outermost first.
+    pub made_folders: Vec<PathBuf>,
+}
+
+/// What a process does with a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Gives services their treatments for the first time.
+    Start,
+    /// Goes on with that.
+    Resume,
+    /// Puts everything back.
+    Revert,
+    /// Puts right what a process that is gone left: what the recovery timer runs.
+    #[serde(alias = "dead_man")]
+    Recover,
+    /// Ends it; services keep what they run.
+    Stop,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start => "start",
+            Self::Resume => "resumption",
+            Self::Revert => "reversion",
+            Self::Recover => "recovery",
+            Self::Stop => "end",
+        })
+    }
+}
+
+/// What happens to a service or to the transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Event {
+    /// A process began to work on it.
+    Opened {
+        /// What for.
+        action: Action,
+        /// Version of Heaptrial.
+        tool_version: String,
+        /// Its process id.
+        pid: u32,
+    },
+    /// Files that belong to no single service are about to change: libraries, the agent's unit, the recovery timer.
+    HostIntent {
+        /// Which files.
+        changes: Vec<Change>,
+    },
+    /// A service's files are about to change.
+    Intent {
+        /// Which service.
+        service: ServiceName,
+        /// Its arm.
+        arm: String,
+        /// Which files.
+        changes: Vec<Change>,
+        /// The life that ran before.
+        life: Option<LifeKey>,
+    },
+    /// A service's files are changed.
+    Written {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// systemd has read the files, and its settings are the ones wanted.
+    Effective {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// A service is about to be restarted.
+    Restarting {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// A service runs and does its work.
+    Healthy {
+        /// Which service.
+        service: ServiceName,
+        /// The new life.
+        life: LifeKey,
+    },
+    /// A service is as its arm wants it.
+    Committed {
+        /// Which service.
+        service: ServiceName,
+        /// The life that was proved.
+        life: LifeKey,
+        /// What it runs.
+        identity: Option<Identity>,
+    },
+    /// A service did not become what its arm wants.
+    Failed {
+        /// Which service.
+        service: ServiceName,
+        /// Why.
+        why: String,
+    },
+    /// A service is about to be put back.
+    Reverting {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// A service's files are as before and systemd has read them: a life that starts from now on is without treatment.
+    Undone {
+        /// Which service.
+        service: ServiceName,
+        /// The life that runs at this moment, if it may have been started with the treatment.
+        life: Option<LifeKey>,
+    },
+    /// A service's files are as before, and it runs what it ran.
+    Reverted {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// A service could not be put back.
+    RevertFailed {
+        /// Which service.
+        service: ServiceName,
+        /// Why.
+        why: String,
+    },
+    /// Something that whoever uses the transaction wants to know later.
+    #[serde(alias = "rollout")]
+    Note {
+        /// What; it is not looked at here.
+        #[serde(alias = "step")]
+        note: Value,
+    },
+    /// Every service is committed.
+    Started,
+    /// The process stopped before everything was done.
+    Interrupted {
+        /// Why.
+        why: String,
+    },
+    /// The host's own files are as before.
+    HostReverted,
+    /// The trial has ended.
+    Ended {
+        /// Whether everything is as before it.
+        reverted: bool,
+    },
+}
+
+impl Event {
+    /// The service that it is about.
+    pub fn service(&self) -> Option<&ServiceName> {
+        match self {
+            Self::Intent { service, .. }
+            | Self::Written { service }
+            | Self::Effective { service }
+            | Self::Restarting { service }
+            | Self::Healthy { service, .. }
+            | Self::Committed { service, .. }
+            | Self::Failed { service, .. }
+            | Self::Reverting { service }
+            | Self::Undone { service, .. }
+            | Self::Reverted { service }
+            | Self::RevertFailed { service, .. } => Some(service),
+            Self::Opened { .. }
+            | Self::HostIntent { .. }
+            | Self::Note { .. }
+            | Self::Started
+            | Self::Interrupted { .. }
+            | Self::HostReverted
+            | Self::Ended { .. } => None,
+        }
+    }
+}
+
+/// A record of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// Why the journal could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// A file could not be read or written.
+    #[error("{doing} {path}: {source}")]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A record in the middle is damaged.
+    #[error(
+        "{path}: line {line} is damaged ({source}); nothing is changed on the ground of a damaged journal. Compare it with a copy, or revert by hand: each line before it names the files, and their originals stand beside it in {ORIGINALS}/"
+    )]
+    Damaged {
+        /// The journal.
+        path: PathBuf,
+        /// Which line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// A saved original is not what the journal says.
+    #[error("{path}: the saved original is damaged or missing; its SHA-256 should be its name")]
+    Original {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+fn file_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
+    let path = path.to_owned();
+    move |source| JournalError::File { doing, path, source }
+}
+
+/// The journal of one transaction, open for reading and appending.
+pub(crate) struct Journal<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    folder: PathBuf,
+    records: Vec<Record>,
+}
+
+impl fmt::Debug for Journal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Journal<'a> {
+    /// Opens the journal in a transaction's folder, which exists; makes an empty one where there is none.
+    pub(crate) fn open(disk: &'a dyn Disk, folder: &Path) -> Result<Self, JournalError> {
+        let path = folder.join(JOURNAL);
+        let (records, length) = read_records(disk, &path)?;
+        let originals = folder.join(ORIGINALS);
+        match disk.make_folder(&originals) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.map_err(file_error("making the folder", &originals))?,
+        }
+        // A line that a crash cut off would spoil the next one.
+        disk.cut(&path, length).map_err(file_error("cutting off the torn end of", &path))?;
+        disk.sync_folder(folder).map_err(file_error("syncing", folder))?;
+        Ok(Self { disk, folder: folder.to_owned(), records })
+    }
+
+    /// All records, oldest first.
+    pub(crate) fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Appends a record; it is on disk when this returns.
+    pub(crate) fn append(&mut self, wall_us: i64, event: Event) -> Result<(), JournalError> {
+        let disk = self.disk;
+        let record = Record { wall_us, event };
+        let path = self.folder.join(JOURNAL);
+        let fail = |doing| file_error(doing, &path);
+        let length = disk.length(&path).map_err(fail("reading"))?;
+        let mut line = serde_json::to_vec(&record).map_err(|error| fail("writing")(error.into()))?;
+        line.push(b'\n');
+        let written = disk.append(&path, &line).and_then(|()| disk.sync_data(&path));
+        if let Err(error) = written {
+            // On a full disk half a line may stand there; the next record must not follow it.
+            let _ = disk.cut(&path, length);
+            return Err(fail("writing the journal")(error));
+        }
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// Saves the bytes of a file before it is changed.
+    pub(crate) fn save_original(&self, bytes: &[u8]) -> Result<(), JournalError> {
+        let name = digest(bytes);
+        let path = self.folder.join(ORIGINALS).join(&name);
+        if self.original(&name).is_ok() {
+            return Ok(());
+        }
+        // It may hold what only its owner could read.
+        let state = FileState::own(bytes);
+        crate::files::put(self.disk, &path, &state, bytes).map_err(|error| JournalError::File {
+            doing: "saving the original as",
+            path: path.clone(),
+            source: error.source,
+        })
+    }
+
+    /// The bytes of a saved original.
+    pub(crate) fn original(&self, sha256: &str) -> Result<Vec<u8>, JournalError> {
+        saved_original(self.disk, &self.folder, sha256)
+    }
+}
+
+/// The records of a transaction of this host, without opening its journal for writing.
+pub fn read(folder: &Path) -> Result<Vec<Record>, JournalError> {
+    records(&ThisDisk, folder)
+}
+
+/// The records of a transaction, without opening its journal for writing.
+pub(crate) fn records(disk: &dyn Disk, folder: &Path) -> Result<Vec<Record>, JournalError> {
+    Ok(read_records(disk, &folder.join(JOURNAL))?.0)
+}
+
+/// The bytes of an original that was saved in a transaction's folder.
+pub(crate) fn saved_original(disk: &dyn Disk, folder: &Path, sha256: &str) -> Result<Vec<u8>, JournalError> {
+    let path = folder.join(ORIGINALS).join(sha256);
+    match disk.read(&path) {
+        Ok(bytes) if digest(&bytes) == sha256 => Ok(bytes),
+        _ => Err(JournalError::Original { path }),
+    }
+}
+
+/// The records, and the length of the file up to the last whole one.
+fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), JournalError> {
+    let bytes = match disk.read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read.map_err(file_error("reading the journal", path))?,
+    };
+    let mut records = Vec::new();
+    let mut length = 0;
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
+    while let Some((index, line)) = lines.next() {
+        match serde_json::from_slice(line) {
+            Ok(record) if line.ends_with(b"\n") => {
+                records.push(record);
+                length += line.len() as u64;
+            }
+            _ if lines.peek().is_none() => break,
+            Ok(_) => break,
+            Err(source) => {
+                return Err(JournalError::Damaged { path: path.to_owned(), line: index + 1, source });
+            }
+        }
+    }
+    Ok((records, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(count: usize) -> (tempfile::TempDir, Vec<Record>) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(&ThisDisk, folder.path()).unwrap();
+        for number in 0..count {
+            let service = format!("tor@r{number}.service").parse().unwrap();
+            journal.append(1, Event::Written { service }).unwrap();
+        }
+        let records = journal.records().to_vec();
+        (folder, records)
+    }
+
+    #[test]
+    fn what_was_appended_is_read_again() {
+        let (folder, records) = written(3);
+        assert_eq!(Journal::open(&ThisDisk, folder.path()).unwrap().records(), records);
+        assert_eq!(read(folder.path()).unwrap(), records);
+    }
+
+    #[test]
+    fn a_torn_end_is_left_out_wherever_it_was_torn() {
+        let (folder, records) = written(3);
+        let path = folder.path().join(JOURNAL);
+        let whole = std::fs::read(&path).unwrap();
+        let two = whole.len() - whole.len() / 3;
+        for length in two..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let mut journal = Journal::open(&ThisDisk, folder.path()).unwrap();
+            assert_eq!(journal.records(), &records[..2], "{length}");
+            journal.append(1, Event::Started).unwrap();
+            assert_eq!(read(folder.path()).unwrap().len(), 3);
+        }
+    }
+
+    #[test]
+    fn damage_in_the_middle_is_refused_with_its_line() {
+        let (folder, _) = written(3);
+        let path = folder.path().join(JOURNAL);
+        let text = std::fs::read_to_string(&path).unwrap().replacen("written", "wr\u{1}tten", 2);
+        std::fs::write(&path, text).unwrap();
+        let error = Journal::open(&ThisDisk, folder.path()).unwrap_err();
+        assert!(matches!(error, JournalError::Damaged { line: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_original_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&ThisDisk, folder.path()).unwrap();
+        journal.save_original(b"ORPort 1\n").unwrap();
+        let name = digest(b"ORPort 1\n");
+        assert_eq!(journal.original(&name).unwrap(), b"ORPort 1\n");
+        std::fs::write(folder.path().join(ORIGINALS).join(&name), "other").unwrap();
+        assert!(matches!(journal.original(&name), Err(JournalError::Original { .. })));
+        journal.save_original(b"ORPort 1\n").unwrap();
+        assert_eq!(journal.original(&name).unwrap(), b"ORPort 1\n");
+    }
+}

@@ -1,0 +1,144 @@
+//! One process at a time changes the services of a host.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::edges::{Disk, HeldLock, Host};
+use crate::files;
+use crate::journal::Action;
+
+/// Name of the lock's file in the folder of what must last.
+const LOCK: &str = "lock";
+/// What the recovery timer does is short, and whoever wants the lock then wants to go on from there.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(180);
+const RECOVERY_GAP: Duration = Duration::from_millis(200);
+
+/// Who changes services, and what for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its process id.
+    pub pid: u32,
+    /// What it does.
+    pub action: Action,
+    /// What its changes are for, such as `trial`.
+    pub kind: String,
+    /// The name of that.
+    pub name: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({} of {} `{}`)", self.pid, self.action, self.kind, self.name)
+    }
+}
+
+/// Why the host could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody else is at it.
+    #[error("{} is changing services of this host ({path} is locked); wait until it has ended", words(.holder))]
+    Held {
+        /// The lock's file.
+        path: PathBuf,
+        /// Who, where it says so.
+        holder: Option<Holder>,
+    },
+    /// The lock's file cannot be used.
+    #[error("cannot lock {path}: {source}")]
+    File {
+        /// The lock's file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn words(holder: &Option<Holder>) -> String {
+    holder.as_ref().map_or("another process".to_owned(), ToString::to_string)
+}
+
+/// A held lock. The kernel lets go of it when the process ends, however it ends.
+#[derive(Debug)]
+pub struct Lock {
+    _held: Box<dyn HeldLock>,
+}
+
+impl Lock {
+    /// Takes the lock, after the recovery timer if that is at work.
+    pub(crate) fn take_after_recovery(
+        host: Host<'_>,
+        folder: &Path,
+        holder: &Holder,
+    ) -> Result<Self, LockError> {
+        let began = host.clock.now();
+        loop {
+            match Self::take(host.disk, folder, holder) {
+                Err(LockError::Held { holder: Some(other), .. })
+                    if other.action == Action::Recover && host.clock.now() - began < RECOVERY_PATIENCE =>
+                {
+                    host.clock.sleep(RECOVERY_GAP);
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Whether somebody holds the lock of a folder of this host now.
+    pub fn is_held(folder: &Path) -> bool {
+        let Ok(file) = File::open(folder.join(LOCK)) else { return false };
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    }
+
+    /// Takes the lock in a folder, which is made if it is missing.
+    pub(crate) fn take(disk: &dyn Disk, folder: &Path, holder: &Holder) -> Result<Self, LockError> {
+        let path = folder.join(LOCK);
+        files::make_folders(disk, &path)
+            .map_err(|error| LockError::File { path: error.path, source: error.source })?;
+        let locked = disk.lock(&path).map_err(|source| LockError::File { path: path.clone(), source })?;
+        let Some(mut held) = locked else {
+            // Only for the message, and to tell whom it is worth waiting for.
+            let holder = disk.read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            return Err(LockError::Held { path, holder });
+        };
+        // On a full disk the lock holds without it.
+        let _ = serde_json::to_vec(holder).map(|text| held.write(&text));
+        Ok(Self { _held: held })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edges::ThisDisk;
+
+    #[test]
+    fn a_second_one_is_told_who_holds_it_and_what_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let holder =
+            Holder { pid: 7, action: Action::Start, kind: "trial".to_owned(), name: "five-way".to_owned() };
+        let held = Lock::take(&ThisDisk, folder.path(), &holder).unwrap();
+        assert!(Lock::is_held(folder.path()));
+        let other = Holder { pid: 8, action: Action::Stop, ..holder.clone() };
+        let error = Lock::take(&ThisDisk, folder.path(), &other).unwrap_err();
+        assert!(error.to_string().contains("process 7 (start of trial `five-way`)"), "{error}");
+        assert!(matches!(error, LockError::Held { holder: Some(found), .. } if found == holder));
+        drop(held);
+        Lock::take(&ThisDisk, folder.path(), &other).unwrap();
+    }
+
+    #[test]
+    fn a_holder_that_does_not_tell_is_another_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = File::create(folder.path().join(LOCK)).unwrap();
+        flock(&own, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let holder = Holder { pid: 7, action: Action::Start, kind: "trial".to_owned(), name: "a".to_owned() };
+        let error = Lock::take(&ThisDisk, folder.path(), &holder).unwrap_err();
+        assert!(error.to_string().starts_with("another process is changing"), "{error}");
+    }
+}

@@ -1,0 +1,162 @@
+//! A service from its restart to its proof.
+
+use std::time::Duration;
+
+use heaptrial_host::systemd::{Job, JobResult, SystemdError};
+use heaptrial_model::{LifeKey, Pace, ServiceName};
+
+use super::{Purpose, Step};
+use crate::error::ServiceError;
+use crate::health::Health;
+
+/// Between the first looks at a service; what is asked of systemd here is asked on a host that is being measured, so
+/// that the gap doubles up to [`LONGEST_GAP`].
+const FIRST_GAP: Duration = Duration::from_millis(10);
+const LONGEST_GAP: Duration = Duration::from_millis(250);
+
+/// How far a restart is.
+#[derive(Debug)]
+enum At {
+    Job(Job),
+    Health,
+    Settle { life: LifeKey, until: Duration },
+    Proof,
+}
+
+/// A service that is being restarted, or that was and is watched.
+#[derive(Debug)]
+pub(super) struct RestartStep {
+    pub(super) service: ServiceName,
+    pub(super) family: Option<String>,
+    pub(super) purpose: Purpose,
+    at: At,
+    deadline: Duration,
+    next_look: Duration,
+    gap: Duration,
+    seen: String,
+    /// How it ended by itself since it is watched.
+    ended: Option<String>,
+}
+
+/// What an answer makes of a restart.
+pub(super) enum Progress {
+    /// Nothing new.
+    Same,
+    /// It came a step further.
+    Moved,
+    /// It does its work, and has to stay so.
+    Healthy(LifeKey),
+    /// It stayed so.
+    Settled(LifeKey),
+    /// It will not.
+    Failed(ServiceError),
+}
+
+impl RestartStep {
+    pub(super) fn new(
+        service: ServiceName,
+        family: Option<String>,
+        purpose: Purpose,
+        job: Option<Job>,
+        is_asked: bool,
+        now: Duration,
+        deadline: Duration,
+    ) -> Self {
+        Self {
+            service,
+            family,
+            purpose,
+            at: job.map_or(At::Health, At::Job),
+            deadline,
+            next_look: now,
+            // Asking a relay itself is dearer than asking systemd.
+            gap: if is_asked { LONGEST_GAP } else { FIRST_GAP },
+            seen: "it has just started".to_owned(),
+            ended: None,
+        }
+    }
+
+    pub(super) fn job(&self) -> Option<&Job> {
+        if let At::Job(job) = &self.at { Some(job) } else { None }
+    }
+
+    /// What has to be found out now; nothing if it is too early for that.
+    pub(super) fn question(&self, now: Duration) -> Option<Step> {
+        match &self.at {
+            At::Job(job) => Some(Step::AskJob(self.service.clone(), job.clone())),
+            At::Health if now < self.next_look => None,
+            At::Health => Some(Step::AskHealth(self.service.clone())),
+            At::Settle { life, .. } => Some(Step::AskStill(self.service.clone(), life.clone())),
+            At::Proof => None,
+        }
+    }
+
+    /// Takes in that it is too early to look again.
+    pub(super) fn pass(&self, now: Duration, pace: &Pace) -> Progress {
+        if matches!(self.at, At::Health) && now >= self.deadline {
+            return self.unhealthy(pace);
+        }
+        Progress::Same
+    }
+
+    pub(super) fn take_job(
+        &mut self,
+        result: Result<Option<JobResult>, SystemdError>,
+        now: Duration,
+        pace: &Pace,
+    ) -> Progress {
+        let late = now >= self.deadline;
+        match result {
+            Ok(Some(result)) if result.is_done() => {
+                self.at = At::Health;
+                self.next_look = now;
+                Progress::Moved
+            }
+            Ok(Some(result)) => {
+                Progress::Failed(ServiceError::Restart { service: self.service.clone(), result })
+            }
+            Ok(None) if late => Progress::Failed(ServiceError::RestartLate { limit: pace.health_timeout }),
+            Err(error) if late => Progress::Failed(error.into()),
+            Ok(None) | Err(_) => Progress::Same,
+        }
+    }
+
+    pub(super) fn take_health(&mut self, health: Health, now: Duration, pace: &Pace) -> Progress {
+        self.next_look = now + self.gap;
+        self.gap = (self.gap * 2).min(LONGEST_GAP);
+        match health {
+            Health::Sick(why) => Progress::Failed(ServiceError::Sick(why)),
+            Health::Waiting { what, ended } => {
+                self.seen = what;
+                self.ended = ended.or(self.ended.take());
+                self.pass(now, pace)
+            }
+            Health::Healthy(life) => {
+                self.at = At::Settle { life: life.clone(), until: now + pace.settle.0 };
+                Progress::Healthy(life)
+            }
+        }
+    }
+
+    pub(super) fn take_still(&mut self, still: Result<(), Option<String>>, now: Duration) -> Progress {
+        let At::Settle { life, until } = &self.at else { return Progress::Same };
+        match still {
+            Err(how) => Progress::Failed(ServiceError::EndedSoon { how }),
+            Ok(()) if now < *until => Progress::Same,
+            Ok(()) => {
+                let life = life.clone();
+                self.at = At::Proof;
+                Progress::Settled(life)
+            }
+        }
+    }
+
+    fn unhealthy(&self, pace: &Pace) -> Progress {
+        let limit = pace.health_timeout;
+        let last_seen = match &self.ended {
+            Some(ended) => format!("{}; it ended by itself before ({ended})", self.seen),
+            None => self.seen.clone(),
+        };
+        Progress::Failed(ServiceError::Unhealthy { limit, last_seen })
+    }
+}

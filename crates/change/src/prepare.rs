@@ -1,0 +1,252 @@
+//! From a drawn plan and what is on this host to what a start needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use heaptrial_allocator::{Catalog, Expected, Obtained};
+use heaptrial_host::Paths;
+use heaptrial_inspect::Service;
+use heaptrial_model::{AllocatorSpec, Arm, ServiceName};
+use heaptrial_plan::DrawnPlan;
+
+use crate::prepared::{HostUnit, Library, Owner, Prepared};
+use crate::treatment::{ServiceTreatment, expected_of};
+
+/// The loader's variable for libraries to load first.
+pub const PRELOAD: &str = "LD_PRELOAD";
+
+/// Why a plan cannot be carried out on this host. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PrepareError {
+    /// The plan has no service of this host.
+    #[error("the plan has no service of this host ({host}); its hosts are {hosts}")]
+    OtherHost {
+        /// This host.
+        host: String,
+        /// The plan's.
+        hosts: String,
+    },
+    /// Services of the plan that are not here.
+    #[error(
+        "services of the plan that are not loaded on this host: {0}; plan anew, or take them out of the plan"
+    )]
+    Missing(String),
+    /// A service without a process cannot be measured.
+    #[error("{service} is not running ({state}); start it, or take it out of the plan")]
+    NotRunning {
+        /// Which service.
+        service: ServiceName,
+        /// Its state.
+        state: String,
+    },
+    /// An arm names an allocator that is not at hand.
+    #[error("arm `{arm}`: its allocator {spec} was not obtained")]
+    NotObtained {
+        /// Which arm.
+        arm: String,
+        /// Its spec.
+        spec: String,
+    },
+    /// Another C library needs another command line.
+    #[error(
+        "arm `{arm}`: {spec} would run the program under another C library, which a service cannot be switched to by its environment; try it with `heaptrial lab run`"
+    )]
+    OtherLibc {
+        /// Which arm.
+        arm: String,
+        /// Its spec.
+        spec: String,
+    },
+    /// The build at hand is not the one that the plan was drawn for.
+    #[error(
+        "arm `{arm}`: the plan was drawn for the build {planned}, and here {found} was obtained; use the same build, or plan anew"
+    )]
+    OtherBuild {
+        /// Which arm.
+        arm: String,
+        /// SHA-256 of the plan's.
+        planned: String,
+        /// SHA-256 of this host's.
+        found: String,
+    },
+    /// An arm says nothing of the allocator, and what the service runs cannot be told.
+    #[error(
+        "{service}: arm `{arm}` leaves it with the allocator that it has, and that cannot be told ({why}); name an allocator in the arm"
+    )]
+    Unidentified {
+        /// Which service.
+        service: ServiceName,
+        /// Its arm.
+        arm: String,
+        /// Why.
+        why: String,
+    },
+    /// The plan does not say which build it was drawn for.
+    #[error("arm `{arm}`: the plan names no build of its allocator; draw it anew")]
+    NoBuild {
+        /// Which arm.
+        arm: String,
+    },
+    /// The name of a service is too long for a timer that restarts it.
+    #[error("{service}: its name is too long for a timer that restarts it")]
+    TimerName {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// torrc options for something that is no relay.
+    #[error("{service}: arm `{arm}` sets torrc options, and it is not a Tor instance")]
+    NotTor {
+        /// Which service.
+        service: ServiceName,
+        /// Its arm.
+        arm: String,
+    },
+}
+
+/// What a start needs, from a plan, the services of this host and the allocators that were obtained, by arm.
+pub fn prepare(
+    plan: &DrawnPlan,
+    host: &str,
+    services: &[Service],
+    obtained: &BTreeMap<String, Obtained>,
+    paths: &Paths,
+    agent: Option<HostUnit>,
+) -> Result<Prepared, PrepareError> {
+    let own: Vec<_> = plan.services.iter().filter(|assignment| assignment.host == host).collect();
+    if own.is_empty() {
+        let hosts: BTreeSet<&str> = plan.services.iter().map(|service| service.host.as_str()).collect();
+        let hosts = hosts.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(PrepareError::OtherHost { host: host.to_owned(), hosts });
+    }
+    let found: BTreeMap<&ServiceName, &Service> =
+        services.iter().map(|service| (service.name(), service)).collect();
+    let missing: Vec<&str> = own
+        .iter()
+        .filter(|assignment| {
+            found.get(&assignment.service).is_none_or(|service| service.unit.load_state != "loaded")
+        })
+        .map(|assignment| assignment.service.as_str())
+        .collect();
+    if !missing.is_empty() {
+        return Err(PrepareError::Missing(missing.join(", ")));
+    }
+    let mut treatments = Vec::new();
+    for assignment in own {
+        let service = found[&assignment.service];
+        let Some(arm) = plan.arms.iter().find(|arm| arm.name == assignment.arm) else { continue };
+        let mut treatment = of_service(plan, arm, service, obtained, paths)?;
+        treatment.family = assignment.family.clone();
+        treatments.push(treatment);
+    }
+    let mut libraries: Vec<Library> = Vec::new();
+    for obtained in plan.arms.iter().filter_map(|arm| obtained.get(&arm.name)) {
+        let Some(source) = &obtained.library else { continue };
+        let installed = obtained.installed_below(&paths.allocators());
+        if libraries.iter().all(|library| library.installed != installed) {
+            libraries.push(Library { source: source.clone(), installed, sha256: obtained.sha256.clone() });
+        }
+    }
+    let used = |library: &Library| {
+        treatments.iter().any(|treatment| treatment.expected.object.as_ref() == Some(&library.installed))
+    };
+    libraries.retain(used);
+    Ok(Prepared { plan: plan.clone(), services: treatments, libraries, agent, owner: Owner::trial() })
+}
+
+fn of_service(
+    plan: &DrawnPlan,
+    arm: &Arm,
+    service: &Service,
+    obtained: &BTreeMap<String, Obtained>,
+    paths: &Paths,
+) -> Result<ServiceTreatment, PrepareError> {
+    let name = service.name().clone();
+    let Some(process) = &service.process else {
+        let status = &service.unit.status;
+        let state = format!("{}, {}", status.active_state, status.sub_state);
+        return Err(PrepareError::NotRunning { service: name, state });
+    };
+    let torrc = arm.treatment.torrc.clone();
+    if !torrc.is_empty() && service.relay.is_none() {
+        return Err(PrepareError::NotTor { service: name, arm: arm.name.clone() });
+    }
+    let mut treatment = ServiceTreatment {
+        service: name.clone(),
+        arm: arm.name.clone(),
+        family: None,
+        environment: Vec::new(),
+        unset: Vec::new(),
+        torrc,
+        restart_every: arm.treatment.restart_every,
+        expected: Expected::own_c_library(AllocatorSpec::family("glibc"), Vec::new()),
+        relay: service.relay.clone(),
+    };
+    if treatment.restart_every.is_some() && treatment.timer().is_none() {
+        return Err(PrepareError::TimerName { service: name });
+    }
+    let Some(spec) = &arm.treatment.allocator else {
+        let identity = process.identity.as_ref().ok_or_else(|| PrepareError::Unidentified {
+            service: name,
+            arm: arm.name.clone(),
+            why: process.unidentified.clone().unwrap_or_else(|| "no reason given".to_owned()),
+        })?;
+        treatment.expected = expected_of(identity);
+        return Ok(treatment);
+    };
+    let build = obtained
+        .get(&arm.name)
+        .ok_or_else(|| PrepareError::NotObtained { arm: arm.name.clone(), spec: spec.to_string() })?;
+    if build.loader.is_some() {
+        return Err(PrepareError::OtherLibc { arm: arm.name.clone(), spec: spec.to_string() });
+    }
+    if let Some(planned) = plan.builds.get(&arm.name).filter(|planned| planned.sha256 != build.sha256) {
+        return Err(PrepareError::OtherBuild {
+            arm: arm.name.clone(),
+            planned: planned.sha256.clone(),
+            found: build.sha256.clone(),
+        });
+    }
+    if build.library.is_some() && !plan.builds.contains_key(&arm.name) {
+        return Err(PrepareError::NoBuild { arm: arm.name.clone() });
+    }
+    if build.library.is_some() {
+        let path = build.installed_below(&paths.allocators());
+        treatment.environment.push((PRELOAD.to_owned(), path.display().to_string()));
+        treatment.expected = Expected { object: Some(path), ..build.expected() };
+    } else {
+        treatment.expected = Expected::own_c_library(spec.clone(), build.settings.clone());
+    }
+    treatment.environment.extend(build.settings.iter().cloned());
+    treatment.unset = to_unset(service, &treatment.environment);
+    Ok(treatment)
+}
+
+/// Variables that the service has now, that some allocator or the loader reads, and that are no part of the treatment.
+pub fn to_unset(service: &Service, environment: &[(String, String)]) -> Vec<String> {
+    let read = |name: &str| {
+        name == PRELOAD || Catalog::builtin().families().any(|family| family.reads_variable(name))
+    };
+    let identity = service.process.as_ref().and_then(|process| process.identity.as_ref());
+    let settings = identity.into_iter().flat_map(|identity| identity.settings.keys());
+    let unit = service.unit.environment.iter().map(|(name, _)| name);
+    let preload = identity
+        .filter(|identity| identity.linkage == heaptrial_model::Linkage::Preloaded)
+        .map(|_| PRELOAD.to_owned());
+    let names: BTreeSet<String> =
+        unit.chain(settings).filter(|name| read(name) && is_name(name)).cloned().chain(preload).collect();
+    names.into_iter().filter(|name| environment.iter().all(|(set, _)| set != name)).collect()
+}
+
+/// Whether a text is the name of a variable: what a process tells of itself may be anything.
+fn is_name(text: &str) -> bool {
+    let first = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    first && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// What the lives of an arm must run, for the agent: that of its services, which is the same for all of them.
+pub fn expected_of_arm(prepared: &Prepared, arm: &str) -> Option<Expected> {
+    prepared
+        .services
+        .iter()
+        .find(|treatment| treatment.arm == arm)
+        .map(|treatment| treatment.expected.clone())
+}

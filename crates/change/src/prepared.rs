@@ -1,0 +1,87 @@
+//! What is frozen when a transaction begins.
+
+use std::path::PathBuf;
+
+use heaptrial_model::ServiceName;
+use heaptrial_plan::DrawnPlan;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::treatment::ServiceTreatment;
+
+/// Everything that a start needs, frozen when it begins, so that a resume or a revert depends on nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
+pub struct Prepared {
+    /// The plan as drawn.
+    pub plan: DrawnPlan,
+    /// The services of this host, in the order in which they are restarted.
+    pub services: Vec<ServiceTreatment>,
+    /// Libraries to install.
+    pub libraries: Vec<Library>,
+    /// Further files of the host, and the unit to start once they are there.
+    pub agent: Option<HostUnit>,
+    /// What the transaction is for.
+    pub owner: Owner,
+}
+
+/// What a transaction is for: known to the crate that began it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Owner {
+    /// What it is called, such as `trial`.
+    pub kind: String,
+    /// Whether it takes the place of what ended ones left on its services.
+    pub takes_over: bool,
+    /// What its crate froze beside the plan; it is not looked at here.
+    pub frozen: Value,
+}
+
+impl Owner {
+    /// A trial, which freezes nothing beside the plan.
+    pub fn trial() -> Self {
+        Self { kind: "trial".to_owned(), takes_over: false, frozen: Value::Null }
+    }
+}
+
+/// As it stands in the file, which version 0.1.0 wrote without an owner.
+#[derive(Deserialize)]
+struct Stored {
+    plan: DrawnPlan,
+    services: Vec<ServiceTreatment>,
+    libraries: Vec<Library>,
+    agent: Option<HostUnit>,
+    owner: Option<Owner>,
+    /// In place of an owner: what the only other kind than a trial had frozen.
+    rollout: Option<Value>,
+}
+
+impl From<Stored> for Prepared {
+    fn from(stored: Stored) -> Self {
+        let Stored { plan, services, libraries, agent, owner, rollout } = stored;
+        let older = || match rollout {
+            Some(frozen) => Owner { kind: "rollout".to_owned(), takes_over: true, frozen },
+            None => Owner::trial(),
+        };
+        Self { plan, services, libraries, agent, owner: owner.unwrap_or_else(older) }
+    }
+}
+
+/// A library to install.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Library {
+    /// Where it is now.
+    pub source: PathBuf,
+    /// Where it goes.
+    pub installed: PathBuf,
+    /// SHA-256 of it in hexadecimal.
+    pub sha256: String,
+}
+
+/// A unit file that the trial brings along.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostUnit {
+    /// Its name.
+    pub name: ServiceName,
+    /// Its text.
+    pub text: String,
+}

@@ -1,0 +1,200 @@
+//! What is done to one service and found out about it; each step can be repeated after a crash at any moment.
+
+use std::time::Duration;
+
+use heaptrial_host::systemd::{JobResult, SystemdError, UnitEnvironment};
+use heaptrial_model::{Identity, LifeKey, ServiceName};
+
+use crate::edit::{self, EditError};
+use crate::error::{ChangeError, ProofError, ServiceError};
+use crate::files::FileState;
+use crate::health;
+use crate::journal::Change;
+use crate::state::Stage;
+use crate::takeover::{self, Left, Takeover};
+use crate::treatment::{Content, Desired, ServiceTreatment};
+use crate::trial::Trial;
+
+/// Starting or stopping a timer.
+const TIMER_PATIENCE: Duration = Duration::from_secs(30);
+
+impl Trial<'_> {
+    fn planned(&self, service: &ServiceName) -> Result<&ServiceTreatment, ServiceError> {
+        self.treatment(service).ok_or_else(|| ServiceError::NotPlanned { service: service.clone() })
+    }
+
+    /// The changes of a service's files, with the bytes of before and after saved; `None` where a killed run announced
+    /// them and that holds.
+    pub(crate) fn plan_files(&mut self, service: &ServiceName) -> Result<Option<Vec<Change>>, ServiceError> {
+        let treatment = self.planned(service)?.clone();
+        let begun = self.state.services.get(service);
+        if begun.is_some_and(|state| state.stage != Stage::Reverted && state.undone.is_none()) {
+            return Ok(None);
+        }
+        let left = self.left_on(service)?;
+        let mut desired = treatment.files(&self.paths, self.mark());
+        for file in &left {
+            if desired.iter().all(|wanted| wanted.path != file.path) {
+                let content = Content::Origin { state: file.origin.clone(), bytes: file.bytes.clone() };
+                desired.push(Desired { path: file.path.clone(), content });
+            }
+        }
+        let planned: Vec<edit::Planned> = desired
+            .iter()
+            .map(|file| {
+                let left = left.iter().find(|left| left.path == file.path);
+                edit::plan(file, left, self.mark(), &self.journal)
+            })
+            .collect::<Result<_, EditError>>()?;
+        if let (Some(relay), false) = (&treatment.relay, treatment.torrc.is_empty()) {
+            if let Some(found) = planned.iter().find(|planned| planned.change.path == relay.torrc) {
+                let checked = self.host.programs.verify_torrc(relay, &found.change.after, &found.bytes);
+                checked.map_err(|source| EditError::Relay { path: relay.torrc.clone(), source })?;
+            }
+        }
+        Ok(Some(planned.into_iter().map(|planned| planned.change).collect()))
+    }
+
+    /// Makes the changes that were announced; those that are made already are left alone.
+    pub(crate) fn write_files(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
+        let changes = self.changes(service);
+        for change in &changes {
+            edit::make(change, &self.journal)?;
+            if change.after == FileState::Absent {
+                self.stop_timer(takeover::timer_of(&self.paths, change));
+            }
+        }
+        Ok(())
+    }
+
+    fn changes(&self, service: &ServiceName) -> Vec<Change> {
+        self.state.services.get(service).map(|state| state.changes.clone()).unwrap_or_default()
+    }
+
+    /// What ended ones left on a service, where this one takes their place.
+    fn left_on(&mut self, service: &ServiceName) -> Result<Vec<Left>, ChangeError> {
+        if !self.prepared.owner.takes_over {
+            return Ok(Vec::new());
+        }
+        let takeover = match self.takeover.take() {
+            Some(known) => known,
+            None => Takeover::read(self.host.disk, &self.paths, &self.prepared.plan.name)?,
+        };
+        let left = takeover.left_on(self.host.disk, service);
+        self.takeover = Some(takeover);
+        left
+    }
+
+    /// Puts the files of a service back, and stops its timer.
+    pub(crate) fn undo_files(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
+        let changes = self.changes(service);
+        for change in &changes {
+            edit::check_undo(change, &self.journal)?;
+        }
+        self.stop_timer(self.treatment(service).and_then(|treatment| treatment.timer()));
+        for change in changes.iter().rev() {
+            edit::undo(change, &self.journal)?;
+        }
+        Ok(())
+    }
+
+    fn stop_timer(&self, timer: Option<ServiceName>) {
+        // One that was never started is no obstacle.
+        if let Some(job) = timer.and_then(|timer| self.host.manager.stop(&timer).ok()) {
+            let _ = self.host.manager.wait(&job, TIMER_PATIENCE);
+        }
+    }
+
+    /// Starts the timers that an earlier trial had left on a service, once their files are back.
+    pub(crate) fn start_timers_again(&self, service: &ServiceName) -> Result<(), ServiceError> {
+        let changes = self.changes(service);
+        for change in changes.iter().filter(|change| change.before != FileState::Absent) {
+            if let Some(timer) = takeover::timer_of(&self.paths, change) {
+                self.start_timer_unit(timer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the timer that restarts a service, where its arm has one.
+    pub(crate) fn start_timer(&self, service: &ServiceName) -> Result<(), ServiceError> {
+        let timer = self.treatment(service).and_then(|treatment| treatment.timer());
+        timer.map_or(Ok(()), |timer| self.start_timer_unit(timer))
+    }
+
+    fn start_timer_unit(&self, timer: ServiceName) -> Result<(), ServiceError> {
+        let result = self.start_unit(&timer, TIMER_PATIENCE)?;
+        if result.is_done() { Ok(()) } else { Err(ServiceError::Timer { timer, result }) }
+    }
+
+    /// Starts a unit and waits until that is done.
+    pub(crate) fn start_unit(
+        &self,
+        unit: &ServiceName,
+        patience: Duration,
+    ) -> Result<JobResult, SystemdError> {
+        let job = self.host.manager.start(unit)?;
+        self.host.manager.wait(&job, patience)
+    }
+
+    /// Whether systemd's own view has the treatments: a later drop-in may override ours.
+    pub(crate) fn check_settings(
+        &self,
+        services: &[ServiceName],
+    ) -> Result<Vec<Result<(), ServiceError>>, SystemdError> {
+        let found = self.host.manager.environments(services)?;
+        let check = |(service, systemds): (&ServiceName, &UnitEnvironment)| {
+            self.planned(service)?.check_settings(&self.paths, systemds)
+        };
+        Ok(services.iter().zip(&found).map(check).collect())
+    }
+
+    /// Whether the library that a service is about to load is still the one that was installed.
+    pub(crate) fn check_library(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
+        let Some(treatment) = self.treatment(service) else { return Ok(()) };
+        let Some(path) = treatment.expected.object.clone() else { return Ok(()) };
+        if !self.paths.owns(&path) {
+            return Ok(());
+        }
+        let disk = self.host.disk;
+        let gone = |source| ServiceError::Library { path: path.clone(), source };
+        let seen = disk.stamp(&path).map_err(gone)?;
+        if self.checked_libraries.get(&path) == Some(&seen) {
+            return Ok(());
+        }
+        match disk.look(&path).map_err(gone)?.0 {
+            FileState::File { sha256, uid: 0, mode, .. }
+                if sha256 == treatment.expected.sha256 && mode & 0o022 == 0 =>
+            {
+                self.checked_libraries.insert(path, seen);
+                Ok(())
+            }
+            _ => Err(ServiceError::OtherLibrary { path }),
+        }
+    }
+
+    /// The life that runs now, if it may have been started with the treatment by an earlier, killed run and proves to
+    /// have it.
+    pub(crate) fn adopt(&self, service: &ServiceName) -> Option<LifeKey> {
+        let state = self.state.services.get(service)?;
+        let life =
+            health::life(self.host, service).filter(|life| Some(life) != state.life_before.as_ref())?;
+        health::proof(self.host, &life, self.treatment(service)?).ok().map(|_| life)
+    }
+
+    /// What a life runs, options of a torrc included, if that is what it should.
+    pub(crate) fn prove(&self, service: &ServiceName, life: &LifeKey) -> Result<Identity, ServiceError> {
+        let treatment = self.planned(service)?;
+        let proved: Result<Identity, ProofError> = health::options_in_force(self.host, treatment)
+            .and_then(|()| health::proof(self.host, life, treatment));
+        Ok(proved?)
+    }
+
+    /// Whether a life still runs; if not, how its service ended, where that is known.
+    pub(crate) fn still(&self, service: &ServiceName, life: &LifeKey) -> Result<(), Option<String>> {
+        if self.host.programs.life(life.pid).as_ref() == Some(life) {
+            return Ok(());
+        }
+        Err(health::status(self.host, service).ok().map(|status| health::how_it_ended(&status)))
+    }
+}

@@ -1,0 +1,131 @@
+//! How services that were given a treatment are now: what a rollout's gate goes by. Nothing is restarted.
+
+use heaptrial_allocator::prove;
+use heaptrial_host::Paths;
+use heaptrial_host::systemd::UnitStatus;
+use heaptrial_inspect::Service;
+use heaptrial_model::{LifeKey, ServiceName};
+
+use crate::edges::{in_force, is_program_begun};
+use crate::error::ChangeError;
+use crate::health::{self, Health};
+use crate::journal::Event;
+use crate::state::Stage;
+use crate::treatment::ServiceTreatment;
+use crate::trial::{Trial, Witness};
+
+/// How a service is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It has no treatment now.
+    Untreated,
+    /// It does its work under its treatment, in the life that was proved or in one that somebody asked for and that was
+    /// proved now.
+    Well {
+        /// The life that runs.
+        life: LifeKey,
+    },
+    /// It is not yet, or no longer, ready for its work.
+    NotReady(String),
+    /// It failed, or does not run what it should.
+    Failed(String),
+}
+
+impl Trial<'_> {
+    /// How these services are, in their order. A service that somebody restarted, or that came up with the host, is
+    /// proved anew and its new life recorded.
+    pub fn standings(
+        &mut self,
+        services: &[ServiceName],
+        witness: &mut dyn Witness,
+    ) -> Result<Vec<Standing>, ChangeError> {
+        let statuses = self.host.manager.statuses(services);
+        let mut standings = Vec::with_capacity(services.len());
+        for (service, status) in services.iter().zip(statuses) {
+            standings.push(match status {
+                Ok(status) => self.standing(service, &status, witness)?,
+                Err(error) => Standing::NotReady(error.to_string()),
+            });
+        }
+        Ok(standings)
+    }
+
+    fn standing(
+        &mut self,
+        service: &ServiceName,
+        status: &UnitStatus,
+        witness: &mut dyn Witness,
+    ) -> Result<Standing, ChangeError> {
+        let state = self.state.services.get(service).filter(|state| state.stage == Stage::Committed);
+        let Some(known) = state.and_then(|state| state.life.clone()) else { return Ok(Standing::Untreated) };
+        let Some(treatment) = self.treatment(service).cloned() else { return Ok(Standing::Untreated) };
+        if let Err(why) = self.check_library(service) {
+            return Ok(Standing::Failed(why.to_string()));
+        }
+        if matches!(status.active_state.as_str(), "failed" | "inactive") {
+            return Ok(Standing::Failed(format!(
+                "it is {} ({})",
+                status.active_state,
+                health::how_it_ended(status)
+            )));
+        }
+        let life = status.main_pid.filter(|_| status.is_running());
+        let life = life.and_then(|pid| self.host.programs.life(pid));
+        let same_boot = |life: &LifeKey| life.boot_id == known.boot_id;
+        let by_itself = status.restarts > 0 && life.as_ref() != Some(&known);
+        if by_itself && life.as_ref().is_none_or(same_boot) {
+            let times = heaptrial_model::units::counted(status.restarts as usize, "time");
+            return Ok(Standing::Failed(format!(
+                "systemd restarted it {times} by itself ({})",
+                health::how_it_ended(status)
+            )));
+        }
+        let Some(life) = life else {
+            let why = format!("it is {} ({})", status.active_state, status.sub_state);
+            return Ok(Standing::NotReady(why));
+        };
+        match health::look(self.host, &treatment) {
+            Health::Waiting { what, .. } => return Ok(Standing::NotReady(what)),
+            Health::Sick(why) => return Ok(Standing::Failed(why)),
+            Health::Healthy(_) => {}
+        }
+        let identity = match health::proof(self.host, &life, &treatment) {
+            Ok(identity) => identity,
+            Err(why) => return Ok(Standing::Failed(why.to_string())),
+        };
+        if life != known {
+            witness.warning(&format!("{service} was restarted by somebody, and runs what it should"));
+            self.record(Event::Committed {
+                service: service.clone(),
+                life: life.clone(),
+                identity: Some(identity),
+            })?;
+        }
+        Ok(Standing::Well { life })
+    }
+}
+
+/// Whether a service is already as a treatment wants it, now and after its next restart.
+pub fn is_as_wanted(service: &Service, treatment: &ServiceTreatment, paths: &Paths) -> bool {
+    let Some(process) = &service.process else { return false };
+    let runs = process.identity.as_ref().is_some_and(|identity| prove(&treatment.expected, identity).is_ok());
+    let stays = treatment
+        .environment
+        .iter()
+        .all(|(name, value)| service.unit.environment_value(name) == Some(value.as_str()));
+    let nothing_else = treatment.unset.iter().all(|name| service.unit.environment_value(name).is_none());
+    let options = |relay: &heaptrial_relay::Relay| match treatment.torrc.is_empty() {
+        // Options that another arm set are no part of this one.
+        true => std::fs::read(&relay.torrc).is_ok_and(|text| !crate::torrc::is_edited(&text)),
+        false => in_force(relay, &treatment.torrc).is_ok(),
+    };
+    let torrc = service.relay.as_ref().map_or(treatment.torrc.is_empty(), options);
+    let present = std::fs::read_to_string(paths.unit(&treatment.timer_name())).ok();
+    let timer = match treatment.restart_every {
+        None => present.is_none(),
+        Some(every) => {
+            present.is_some_and(|text| text.contains(&format!("OnActiveSec={}s\n", every.0.as_secs())))
+        }
+    };
+    runs && stays && nothing_else && torrc && timer && is_program_begun(process.life.pid)
+}

@@ -1,0 +1,244 @@
+//! Where a transaction and each of its services stand, by the journal.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use heaptrial_model::{Identity, LifeKey, ServiceName};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::ChangeError;
+use crate::journal::{Action, Change, Event, Record};
+
+/// How far a service has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Its files are about to change, or are partly changed.
+    Intended,
+    /// Its files are changed.
+    Written,
+    /// systemd has read them.
+    Effective,
+    /// It is being restarted, or was and is not yet proved.
+    Restarting,
+    /// It runs what its arm wants.
+    Committed,
+    /// It did not become what its arm wants, and is not yet put back.
+    Failed,
+    /// It is being put back.
+    Reverting,
+    /// It is as before.
+    Reverted,
+    /// It could not be put back.
+    RevertFailed,
+}
+
+/// What the journal tells of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServiceState {
+    /// Its arm.
+    pub arm: String,
+    /// How far it has come.
+    pub stage: Stage,
+    /// Its changed files.
+    #[serde(skip)]
+    pub changes: Vec<Change>,
+    /// The life that ran before the change.
+    pub life_before: Option<LifeKey>,
+    /// The life that was proved.
+    pub life: Option<LifeKey>,
+    /// What was proved.
+    pub identity: Option<Identity>,
+    /// Whether it was, or may have been, restarted since its files were changed.
+    pub restarted: bool,
+    /// Once its files are as before: the life that ran at that moment, if it may have the treatment.
+    #[serde(skip)]
+    pub undone: Option<Option<LifeKey>>,
+    /// Why it failed last.
+    pub why: Option<String>,
+    /// When it was committed, microseconds since 1970.
+    pub committed_wall_us: Option<i64>,
+}
+
+/// Where a trial stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialStage {
+    /// Nothing was done yet.
+    Planned,
+    /// Being started, or interrupted while it was.
+    Starting,
+    /// Every service was committed.
+    Running,
+    /// Being reverted, or interrupted while it was.
+    Reverting,
+    /// Ended; services keep what they run.
+    Stopped,
+    /// Ended; everything is as before.
+    Reverted,
+}
+
+/// What the journal tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TrialState {
+    /// Where the trial stands.
+    pub stage: TrialStage,
+    /// Services in which something was changed.
+    pub services: BTreeMap<ServiceName, ServiceState>,
+    /// Changed files that belong to no single service, in order.
+    #[serde(skip)]
+    pub host_changes: Vec<Change>,
+    /// Why the last process stopped before everything was done.
+    pub interrupted: Option<String>,
+    /// Services that failed, over the whole run.
+    pub failures: u32,
+    /// Services that failed since the last start or resume.
+    pub failed_now: BTreeSet<ServiceName>,
+    /// Restarts of services since then, those of reverts among them.
+    pub restarts: u32,
+    /// What the crate above recorded, with times in microseconds since 1970.
+    #[serde(skip)]
+    notes: Vec<(i64, Value)>,
+}
+
+impl TrialState {
+    /// Replays the records.
+    pub fn of(records: &[Record]) -> Self {
+        let mut state = Self {
+            stage: TrialStage::Planned,
+            services: BTreeMap::new(),
+            host_changes: Vec::new(),
+            interrupted: None,
+            failures: 0,
+            failed_now: BTreeSet::new(),
+            restarts: 0,
+            notes: Vec::new(),
+        };
+        records.iter().for_each(|record| state.apply(record));
+        state
+    }
+
+    /// Takes in one more record.
+    pub fn apply(&mut self, record: &Record) {
+        match &record.event {
+            Event::Opened { action, .. } => {
+                self.interrupted = None;
+                match action {
+                    Action::Start | Action::Resume => {
+                        self.stage = TrialStage::Starting;
+                        // Each attempt has its own budget.
+                        self.failures = 0;
+                        self.restarts = 0;
+                        self.failed_now.clear();
+                    }
+                    Action::Revert => self.stage = TrialStage::Reverting,
+                    Action::Recover | Action::Stop => {}
+                }
+            }
+            Event::HostIntent { changes } => {
+                for change in changes {
+                    let known = self.host_changes.iter_mut().find(|known| known.path == change.path);
+                    match known {
+                        // What was there before the first change is what counts.
+                        Some(known) => known.after = change.after.clone(),
+                        None => self.host_changes.push(change.clone()),
+                    }
+                }
+            }
+            Event::Intent { service, arm, changes, life } => {
+                let fresh = ServiceState {
+                    arm: arm.clone(),
+                    stage: Stage::Intended,
+                    changes: changes.clone(),
+                    life_before: life.clone(),
+                    life: None,
+                    identity: None,
+                    restarted: false,
+                    undone: None,
+                    why: None,
+                    committed_wall_us: None,
+                };
+                self.services.insert(service.clone(), fresh);
+            }
+            Event::Written { service } => self.to(service, Stage::Written),
+            Event::Effective { service } => self.to(service, Stage::Effective),
+            Event::Note { note } => self.notes.push((record.wall_us, note.clone())),
+            Event::Restarting { service } => {
+                self.restarts += 1;
+                self.to(service, Stage::Restarting);
+                if let Some(found) = self.services.get_mut(service) {
+                    found.restarted = true;
+                }
+            }
+            Event::Healthy { service, life } => {
+                if let Some(found) = self.services.get_mut(service) {
+                    found.life = Some(life.clone());
+                }
+            }
+            Event::Committed { service, life, identity } => {
+                self.to(service, Stage::Committed);
+                if let Some(found) = self.services.get_mut(service) {
+                    found.life = Some(life.clone());
+                    found.identity = identity.clone();
+                    found.committed_wall_us = Some(record.wall_us);
+                    found.why = None;
+                }
+            }
+            Event::Failed { service, why } => {
+                self.failures += 1;
+                self.to(service, Stage::Failed);
+                self.failed_now.insert(service.clone());
+                self.because(service, why);
+            }
+            Event::Reverting { service } => self.to(service, Stage::Reverting),
+            Event::Undone { service, life } => {
+                if let Some(found) = self.services.get_mut(service) {
+                    found.undone = Some(life.clone());
+                }
+            }
+            Event::Reverted { service } => self.to(service, Stage::Reverted),
+            Event::RevertFailed { service, why } => {
+                self.to(service, Stage::RevertFailed);
+                self.because(service, why);
+            }
+            Event::Started => self.stage = TrialStage::Running,
+            Event::Interrupted { why } => self.interrupted = Some(why.clone()),
+            Event::HostReverted => self.host_changes.clear(),
+            Event::Ended { reverted } => {
+                self.stage = if *reverted { TrialStage::Reverted } else { TrialStage::Stopped };
+            }
+        }
+    }
+
+    /// What was recorded with [`crate::Trial::note`], with times in microseconds since 1970, oldest first.
+    pub fn notes<T: DeserializeOwned>(&self) -> Result<Vec<(i64, T)>, ChangeError> {
+        let note = |(at, note): &(i64, Value)| {
+            Ok((*at, T::deserialize(note).map_err(|source| ChangeError::Note { source })?))
+        };
+        self.notes.iter().map(note).collect()
+    }
+
+    /// Services that are neither committed nor as before: what a crash leaves.
+    pub fn in_flight(&self) -> Vec<ServiceName> {
+        let open = |state: &ServiceState| !matches!(state.stage, Stage::Committed | Stage::Reverted);
+        self.services.iter().filter(|(_, state)| open(state)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// How many services stand at a stage.
+    pub fn count(&self, stage: Stage) -> usize {
+        self.services.values().filter(|state| state.stage == stage).count()
+    }
+
+    fn to(&mut self, service: &ServiceName, stage: Stage) {
+        if let Some(found) = self.services.get_mut(service) {
+            found.stage = stage;
+        }
+    }
+
+    fn because(&mut self, service: &ServiceName, why: &str) {
+        if let Some(found) = self.services.get_mut(service) {
+            found.why = Some(why.to_owned());
+        }
+    }
+}

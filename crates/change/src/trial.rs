@@ -1,0 +1,205 @@
+//! A transaction on a host: its folder, its journal, its lock.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use heaptrial_host::Paths;
+use heaptrial_model::ServiceName;
+use serde::Serialize;
+
+use crate::edges::{Disk, Host, Stamp, ThisDisk};
+use crate::error::ChangeError;
+use crate::files::{self, FileState};
+use crate::journal::{self, Action, Event, JOURNAL, Journal, Record};
+use crate::lock::{Holder, Lock};
+use crate::machine::Notification;
+use crate::prepared::Prepared;
+use crate::state::{Stage, TrialState};
+use crate::takeover::Takeover;
+use crate::treatment::{Mark, ServiceTreatment};
+
+/// Name of the frozen plan in a transaction's folder.
+const PREPARED: &str = "prepared.json";
+
+/// Told what happens to services.
+pub trait Witness {
+    /// Something happened; `prepared` has what each service was to get.
+    fn told(&mut self, prepared: &Prepared, notification: &Notification);
+    /// Something that nobody asked for, and that a person should know.
+    fn warning(&mut self, text: &str);
+}
+
+/// A trial on this host, locked against every other process that changes services.
+#[derive(Debug)]
+pub struct Trial<'a> {
+    pub(crate) host: Host<'a>,
+    pub(crate) paths: Paths,
+    pub(crate) prepared: Prepared,
+    pub(crate) journal: Journal<'a>,
+    pub(crate) state: TrialState,
+    /// Installed libraries that were hashed.
+    pub(crate) checked_libraries: HashMap<PathBuf, Stamp>,
+    /// What others have in force on services; nobody else changes that while this is locked.
+    pub(crate) takeover: Option<Takeover>,
+    _lock: Lock,
+}
+
+impl<'a> Trial<'a> {
+    /// Makes the folder of a new one. Nothing else of the host is changed.
+    pub fn create(host: Host<'a>, paths: &Paths, prepared: Prepared) -> Result<Self, ChangeError> {
+        let lock = Lock::take(host.disk, &paths.state, &holder(&prepared, Action::Start))?;
+        let folder = paths.trial(&prepared.plan.name);
+        let path = folder.join(PREPARED);
+        if host.disk.exists(&path) {
+            return Err(ChangeError::Exists { name: prepared.plan.name.clone(), folder });
+        }
+        files::make_folders(host.disk, &path)?;
+        let text = serde_json::to_vec_pretty(&prepared)
+            .map_err(|source| ChangeError::Prepared { path: path.clone(), source })?;
+        files::put(host.disk, &path, &FileState::own(&text), &text)?;
+        Self::of(host, paths, prepared, lock)
+    }
+
+    /// Opens one that was created before.
+    pub fn open(host: Host<'a>, paths: &Paths, name: &str, action: Action) -> Result<Self, ChangeError> {
+        let prepared = prepared_of(host.disk, paths, name)?;
+        let holder = holder(&prepared, action);
+        let lock = match action {
+            // Whoever is at work is not gone.
+            Action::Recover => Lock::take(host.disk, &paths.state, &holder)?,
+            _ => Lock::take_after_recovery(host, &paths.state, &holder)?,
+        };
+        Self::of(host, paths, prepared, lock)
+    }
+
+    fn of(host: Host<'a>, paths: &Paths, prepared: Prepared, lock: Lock) -> Result<Self, ChangeError> {
+        let journal = Journal::open(host.disk, &paths.trial(&prepared.plan.name))?;
+        let state = TrialState::of(journal.records());
+        Ok(Self {
+            host,
+            paths: paths.clone(),
+            prepared,
+            journal,
+            state,
+            checked_libraries: HashMap::new(),
+            takeover: None,
+            _lock: lock,
+        })
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> &TrialState {
+        &self.state
+    }
+
+    /// What was frozen when it began.
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// Records something that the crate above wants to know later; [`TrialState::notes`] gives it back.
+    pub fn note<T: Serialize>(&mut self, note: &T) -> Result<(), ChangeError> {
+        let note = serde_json::to_value(note).map_err(|source| ChangeError::Note { source })?;
+        self.record(Event::Note { note })
+    }
+
+    /// Records something that must be known before going on.
+    pub(crate) fn record(&mut self, event: Event) -> Result<(), ChangeError> {
+        self.journal.append(self.host.clock.wall_us(), event)?;
+        if let Some(record) = self.journal.records().last() {
+            self.state.apply(record);
+        }
+        Ok(())
+    }
+
+    /// Records something that was done. If the journal cannot be written, a repeat would find it done: the files
+    /// themselves tell.
+    pub(crate) fn note_done(&mut self, event: Event, witness: &mut dyn Witness) {
+        if let Err(error) = self.record(event.clone()) {
+            witness.warning(&format!("{error}; going on, since what is on disk tells as much"));
+            self.state.apply(&Record { wall_us: 0, event });
+        }
+    }
+
+    pub(crate) fn mark(&self) -> Mark<'_> {
+        Mark { trial: &self.prepared.plan.name, id: self.prepared.plan.id.as_str() }
+    }
+
+    pub(crate) fn treatment(&self, service: &ServiceName) -> Option<&ServiceTreatment> {
+        self.prepared.services.iter().find(|treatment| treatment.service == *service)
+    }
+
+    pub(crate) fn stage(&self, service: &ServiceName) -> Option<Stage> {
+        self.state.services.get(service).map(|state| state.stage)
+    }
+
+    /// Removes the folder of one that did nothing yet.
+    pub fn discard(self) -> Result<(), ChangeError> {
+        let path = self.paths.trial(&self.prepared.plan.name);
+        if !self.journal.records().is_empty() {
+            return Ok(());
+        }
+        let removed = self.host.disk.remove_tree(&path);
+        removed.map_err(|source| ChangeError::Folder { doing: "removing", path, source })
+    }
+}
+
+fn holder(prepared: &Prepared, action: Action) -> Holder {
+    Holder {
+        pid: std::process::id(),
+        action,
+        kind: prepared.owner.kind.clone(),
+        name: prepared.plan.name.clone(),
+    }
+}
+
+/// What was frozen when one of this host began.
+pub fn read_prepared(paths: &Paths, name: &str) -> Result<Prepared, ChangeError> {
+    prepared_of(&ThisDisk, paths, name)
+}
+
+pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<Prepared, ChangeError> {
+    let folder = paths.trial(name);
+    let path = folder.join(PREPARED);
+    let text = match disk.read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(unknown(disk, paths, name, folder));
+        }
+        read => {
+            read.map_err(|source| ChangeError::Folder { doing: "reading", path: path.clone(), source })?
+        }
+    };
+    serde_json::from_slice(&text).map_err(|source| ChangeError::Prepared { path, source })
+}
+
+/// Where one of this host stands, without its lock.
+pub fn read_state(paths: &Paths, name: &str) -> Result<TrialState, ChangeError> {
+    let folder = paths.trial(name);
+    if !folder.join(JOURNAL).exists() && !folder.join(PREPARED).exists() {
+        return Err(unknown(&ThisDisk, paths, name, folder));
+    }
+    state_of(&ThisDisk, &folder)
+}
+
+/// Where the one of a folder stands.
+pub(crate) fn state_of(disk: &dyn Disk, folder: &Path) -> Result<TrialState, ChangeError> {
+    Ok(TrialState::of(&journal::records(disk, folder)?))
+}
+
+fn unknown(disk: &dyn Disk, paths: &Paths, name: &str, folder: PathBuf) -> ChangeError {
+    ChangeError::Unknown { name: name.to_owned(), folder, known: names(disk, paths) }
+}
+
+/// Names of all transactions of this host, in order.
+pub fn trials(paths: &Paths) -> Vec<String> {
+    names(&ThisDisk, paths)
+}
+
+pub(crate) fn names(disk: &dyn Disk, paths: &Paths) -> Vec<String> {
+    let names = disk.names(&paths.state.join("trials")).unwrap_or_default().into_iter();
+    let mut names: Vec<String> =
+        names.filter(|name| disk.exists(&paths.trial(name).join(PREPARED))).collect();
+    names.sort();
+    names
+}

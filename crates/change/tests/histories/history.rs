@@ -1,0 +1,398 @@
+//! A history: processes one after the other, each cut short or not, things that happen meanwhile, and what must hold
+//! after each of them and at the end.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use heaptrial_change::journal::Action;
+use heaptrial_change::{
+    ChangeError, FileState, LockError, Notification, Outcome, Prepared, Stage, Trial, TrialState, Witness,
+};
+use heaptrial_model::{Pace, ServiceName};
+
+use crate::fleet::{CHANGED, Faults, NAME, UNITS, files_of, names, pace, paths, prepared, world};
+use crate::services::Fault;
+use crate::world::{Cut, Happening, World};
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    Start,
+    Resume,
+    Revert,
+    /// What the recovery timer runs, if it is armed.
+    Recover,
+    /// The first service gets its treatment, is put back and gets it again; then the others.
+    Parts,
+    /// Ends it; services keep what they run.
+    Stop,
+}
+
+/// A process and what happens meanwhile.
+pub type Process = (Command, Vec<(u64, Happening)>);
+
+/// Everything that makes a history.
+#[derive(Debug, Clone)]
+pub struct History {
+    pub faults: Faults,
+    pub at_once: u32,
+    pub budget: u32,
+    pub processes: Vec<Process>,
+}
+
+/// How much was done in all histories.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Counts {
+    pub histories: u64,
+    pub processes: u64,
+    pub kills: u64,
+    pub power_cuts: u64,
+    pub other_happenings: u64,
+    pub operations: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.processes += other.processes;
+        self.kills += other.kills;
+        self.power_cuts += other.power_cuts;
+        self.other_happenings += other.other_happenings;
+        self.operations += other.operations;
+    }
+}
+
+struct Nobody;
+
+impl Witness for Nobody {
+    fn told(&mut self, _prepared: &Prepared, _notification: &Notification) {}
+    fn warning(&mut self, _text: &str) {}
+}
+
+/// How a process ended by itself.
+struct Ended {
+    outcome: Outcome,
+    state: TrialState,
+}
+
+/// Files by path.
+type FilesWanted = BTreeMap<PathBuf, FileState>;
+
+thread_local! {
+    /// How services' files look with their treatments, by fleet.
+    static WANTED: RefCell<BTreeMap<Vec<usize>, Rc<FilesWanted>>> = RefCell::default();
+}
+
+/// The recovery timer's program while another process has the lock: it ends at once.
+pub fn timer_fires_beside_a_process(world: &World) {
+    if !world.locked.get() {
+        return;
+    }
+    match Trial::open(world.host(), &paths(), NAME, Action::Recover) {
+        Err(ChangeError::Lock(LockError::Held { .. }) | ChangeError::Unknown { .. }) => {}
+        Err(error) => panic!("beside a process: {error}"),
+        Ok(_) => panic!("two processes have the lock"),
+    }
+}
+
+/// What a person would look at.
+fn journal(world: &World) -> String {
+    let path = paths().trial(NAME).join("journal.jsonl");
+    let bytes = world.files.borrow().bytes(&path).unwrap_or_default().to_vec();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    text.lines().map(|line| format!("  {}\n", line.chars().take(150).collect::<String>())).collect()
+}
+
+fn is_armed(world: &World) -> bool {
+    world.services.borrow().timers().iter().any(|timer| timer.as_str().contains("-recovery-"))
+}
+
+impl History {
+    fn pace(&self) -> Pace {
+        pace(self.at_once, self.budget)
+    }
+
+    /// The host and the operations of the first process, where it is not cut short.
+    pub fn length_of_first(&self) -> u64 {
+        let world = world(&self.faults);
+        world.begin(Vec::new());
+        let _ = self.carry_out(&world, self.processes[0].0);
+        world.end()
+    }
+
+    /// Carries it out from the beginning.
+    pub fn run(&self, counts: &mut Counts) {
+        let world = world(&self.faults);
+        self.run_on(&world, counts);
+    }
+
+    /// Carries it out on a host as it stands after an earlier process.
+    pub fn run_on(&self, world: &World, counts: &mut Counts) {
+        let told = catch_unwind(AssertUnwindSafe(|| self.tell(world, counts)));
+        if let Err(panic) = told {
+            eprintln!("in the history {self:?}\nits journal:\n{}", journal(world));
+            resume_unwind(panic);
+        }
+        counts.histories += 1;
+        counts.operations += world.steps.get();
+    }
+
+    fn tell(&self, world: &World, counts: &mut Counts) {
+        // Of the host at the very beginning: what a history stands on may have begun.
+        let before = crate::fleet::world(&self.faults).files.borrow().snapshot(&CHANGED);
+        for (command, script) in &self.processes {
+            self.process(world, *command, script.clone(), &before, counts);
+        }
+        // Whoever wrote into files takes that back, the timer fires if it is armed, and all is put back.
+        world.files.borrow_mut().mend();
+        self.process(world, Command::Recover, Vec::new(), &before, counts);
+        if let Some(ended) = self.process(world, Command::Revert, Vec::new(), &before, counts) {
+            assert!(ended.outcome.is_complete(), "not all was put back: {:?}", ended.outcome);
+        }
+        self.check_the_end(world, &before);
+        world.power_cut(0);
+        self.check_the_end(world, &before);
+    }
+
+    /// One process; `None` if it was cut short or there was nothing to do.
+    fn process(
+        &self,
+        world: &World,
+        command: Command,
+        script: Vec<(u64, Happening)>,
+        before: &BTreeMap<PathBuf, FileState>,
+        counts: &mut Counts,
+    ) -> Option<Ended> {
+        if command == Command::Recover && !is_armed(world) {
+            return None;
+        }
+        let hinders = |(_, what): &(u64, Happening)| matches!(what, Happening::Full(_) | Happening::Refusal);
+        if script.iter().any(hinders) {
+            world.hindered.set(true);
+        }
+        let hindered = world.hindered.get();
+        world.begin(script.clone());
+        let ran = catch_unwind(AssertUnwindSafe(|| self.carry_out(world, command)));
+        let operations = world.end();
+        counts.processes += 1;
+        for (_, what) in script.iter().filter(|(at, _)| *at < operations) {
+            match what {
+                Happening::Kill => counts.kills += 1,
+                Happening::PowerCut(_) => counts.power_cuts += 1,
+                _ => counts.other_happenings += 1,
+            }
+        }
+        // Whatever was begun comes to its end.
+        world.pass(std::time::Duration::from_secs(60));
+        match ran {
+            Err(panic) if panic.is::<Cut>() => {
+                self.check_that_somebody_takes_over(world, before, hindered);
+                None
+            }
+            Err(panic) => resume_unwind(panic),
+            Ok(Ok(ended)) => {
+                // Who is restarted by somebody while it is put back is stuck until that is repeated.
+                let restarted = script.iter().any(|(_, what)| matches!(what, Happening::Restart(_)));
+                self.check(world, &ended, before, hindered, restarted);
+                if ended.outcome.is_complete() && command != Command::Stop && !script.iter().any(hinders) {
+                    world.hindered.set(false);
+                }
+                Some(ended)
+            }
+            // Nothing was begun, or it is over.
+            Ok(Err(
+                ChangeError::Unknown { .. } | ChangeError::Stage { .. } | ChangeError::InFlight { .. },
+            )) => None,
+            Ok(Err(ChangeError::Exists { .. })) if command == Command::Start => None,
+            Ok(Err(_)) if hindered => None,
+            Ok(Err(error)) => panic!("{command:?}: {error}"),
+        }
+    }
+
+    fn carry_out(&self, world: &World, command: Command) -> Result<Ended, ChangeError> {
+        let (host, paths, pace) = (world.host(), paths(), self.pace());
+        let (witness, halt) = (&mut Nobody, &|| None);
+        let open = |action| Trial::open(host, &paths, NAME, action);
+        let prepared = || prepared(&self.faults, pace, command == Command::Parts);
+        let (outcome, trial) = match command {
+            Command::Start => {
+                let mut trial = Trial::create(host, &paths, prepared())?;
+                (trial.start(witness, halt)?, trial)
+            }
+            Command::Resume => {
+                let mut trial = open(Action::Resume)?;
+                (trial.start(witness, halt)?, trial)
+            }
+            Command::Revert => {
+                let mut trial = open(Action::Revert)?;
+                (trial.revert(pace, witness, halt)?, trial)
+            }
+            Command::Recover => {
+                let mut trial = open(Action::Recover)?;
+                (trial.recover(witness, halt)?, trial)
+            }
+            Command::Stop => {
+                let mut trial = open(Action::Stop)?;
+                trial.end()?;
+                (Outcome::default(), trial)
+            }
+            Command::Parts => {
+                let mut trial = match Trial::create(host, &paths, prepared()) {
+                    Err(ChangeError::Exists { .. }) => open(Action::Resume)?,
+                    created => created?,
+                };
+                trial.open_for_parts(witness)?;
+                let all: Vec<ServiceName> =
+                    trial.prepared().services.iter().map(|treatment| treatment.service.clone()).collect();
+                trial.apply_to(&all[..1], pace, witness, halt)?;
+                trial.put_back(&all[..1], pace, witness, halt)?;
+                let mut outcome = Outcome::default();
+                for part in [&all[..1], &all[1..]] {
+                    let of_part = trial.apply_to(part, pace, witness, halt)?;
+                    outcome.failed.extend(of_part.failed);
+                    outcome.stuck.extend(of_part.stuck);
+                    outcome.remaining += of_part.remaining;
+                    outcome.stopped = outcome.stopped.or(of_part.stopped);
+                }
+                if outcome.is_complete() {
+                    trial.finish()?;
+                }
+                (outcome, trial)
+            }
+        };
+        Ok(Ended { outcome, state: trial.state().clone() })
+    }
+
+    /// The files of each service as its treatment wants them.
+    fn wanted(&self) -> Rc<BTreeMap<PathBuf, FileState>> {
+        let fleet: Vec<usize> = self.faults.iter().map(|(number, _)| *number).collect();
+        if let Some(found) = WANTED.with_borrow(|known| known.get(&fleet).cloned()) {
+            return found;
+        }
+        let healthy: Faults = fleet.iter().map(|number| (*number, Fault::None)).collect();
+        let history = History { faults: healthy, processes: Vec::new(), ..self.clone() };
+        let world = world(&history.faults);
+        world.begin(Vec::new());
+        let ended = history.carry_out(&world, Command::Start).unwrap();
+        assert!(ended.outcome.is_complete(), "{:?}", ended.outcome);
+        world.end();
+        let snapshot = Rc::new(world.files.borrow().snapshot(&CHANGED));
+        WANTED.with_borrow_mut(|known| known.insert(fleet, snapshot.clone()));
+        snapshot
+    }
+
+    /// After a process that ended by itself.
+    fn check(
+        &self,
+        world: &World,
+        ended: &Ended,
+        before: &BTreeMap<PathBuf, FileState>,
+        hindered: bool,
+        restarted: bool,
+    ) {
+        let stuck: BTreeSet<&ServiceName> = ended.outcome.stuck.iter().map(|(service, _)| service).collect();
+        let drift = world.files.borrow().has_drift();
+        assert!(
+            stuck.is_empty() || drift || hindered || restarted,
+            "could not be put back: {:?}",
+            ended.outcome.stuck
+        );
+        for service in names(&self.faults).iter().filter(|service| !stuck.contains(service)) {
+            let stage = ended.state.services.get(service).map(|found| found.stage);
+            let known = matches!(stage, None | Some(Stage::Committed | Stage::Reverted));
+            // What stuck in an earlier process is stuck still.
+            let earlier = stage == Some(Stage::RevertFailed);
+            // What an earlier process began and this one did not come to is left to the timer.
+            let later = !ended.outcome.is_complete() && is_armed(world);
+            assert!(known || earlier || later || hindered, "{service} is left as {stage:?}");
+            if known && !hindered {
+                self.check_service(world, service, before, Some(stage == Some(Stage::Committed)));
+            }
+        }
+    }
+
+    /// A service is up, and its files and its process are as before or as wanted.
+    fn check_service(
+        &self,
+        world: &World,
+        service: &ServiceName,
+        before: &BTreeMap<PathBuf, FileState>,
+        committed: Option<bool>,
+    ) {
+        let services = world.services.borrow();
+        let files = world.files.borrow();
+        let treated = services.treated().contains(service);
+        assert!(!services.down().contains(service), "{service} is left stopped (treated: {treated})");
+        if let Some(committed) = committed {
+            assert_eq!(treated, committed, "{service}: what runs is not what the journal says");
+        }
+        if files.has_drift() {
+            return;
+        }
+        let now = files_of(&files.snapshot(&CHANGED), service);
+        let should = if treated { files_of(&self.wanted(), service) } else { files_of(before, service) };
+        assert_eq!(now, should, "{service}: its files (treated: {treated})");
+    }
+
+    /// After a cut: where no recovery timer is armed, nothing is left to be recovered.
+    fn check_that_somebody_takes_over(
+        &self,
+        world: &World,
+        before: &BTreeMap<PathBuf, FileState>,
+        hindered: bool,
+    ) {
+        if is_armed(world) || hindered || world.files.borrow().has_drift() {
+            return;
+        }
+        for service in &names(&self.faults) {
+            self.check_service(world, service, before, None);
+        }
+    }
+
+    /// Everything is as before the first process.
+    fn check_the_end(&self, world: &World, before: &BTreeMap<PathBuf, FileState>) {
+        let services = world.services.borrow();
+        assert_eq!(services.down(), Vec::<ServiceName>::new(), "left stopped at the end");
+        assert_eq!(services.treated(), BTreeSet::new(), "treated at the end");
+        let files = world.files.borrow();
+        // One that could not be stopped, and whose unit is gone, starts nothing.
+        let refused =
+            self.processes.iter().flat_map(|(_, script)| script).any(|(_, what)| *what == Happening::Refusal);
+        let alive = |timer: &&ServiceName| !refused || files.has(Path::new(&format!("{UNITS}/{timer}")));
+        assert_eq!(services.timers().iter().find(alive), None, "timers at the end");
+        let now = files.snapshot(&CHANGED);
+        let other: Vec<(&PathBuf, Option<&FileState>, Option<&FileState>)> = now
+            .keys()
+            .chain(before.keys())
+            .filter(|path| now.get(*path) != before.get(*path))
+            .map(|path| (path, before.get(path), now.get(path)))
+            .collect();
+        assert!(other.is_empty(), "files at the end: {other:#?}");
+    }
+
+    /// The host after the first process, which is not cut short, and the operations that the second one takes.
+    pub fn after_first(&self) -> (World, u64) {
+        let world = world(&self.faults);
+        self.run_quietly(&world, self.processes[0].clone());
+        let copy = world.copy();
+        copy.begin(Vec::new());
+        let _ = self.carry_out(&copy, self.processes[1].0);
+        let length = copy.end();
+        (world, length)
+    }
+
+    fn run_quietly(&self, world: &World, (command, script): Process) {
+        world.begin(script);
+        let ran = catch_unwind(AssertUnwindSafe(|| self.carry_out(world, command).map(drop)));
+        world.end();
+        world.pass(std::time::Duration::from_secs(60));
+        if let Err(panic) = ran {
+            if !panic.is::<Cut>() {
+                resume_unwind(panic);
+            }
+        }
+    }
+}

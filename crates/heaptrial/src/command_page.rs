@@ -1,0 +1,149 @@
+//! The page of all commands in `docs/commands.md`, made from their definitions, and `--help` of each under a snapshot.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::{Arg, Command};
+
+use crate::command_line;
+
+/// What is between these lines is made here.
+const BEGIN: &str = "<!-- Made from the definitions of the commands; `UPDATE_DOCS=1 cargo test -p heaptrial --bins` makes it anew. -->\n";
+const END: &str = "<!-- The end of what is made. -->\n";
+const WIDTH: usize = 100;
+/// Pages that tell more of a command, by the beginning of its name.
+const PAGES: [(&str, &str); 11] = [
+    ("allocators package", "packages.md"),
+    ("agent", "agent.md"),
+    ("import", "import.md"),
+    ("preflight", "preflight.md"),
+    ("report", "bug-report.md"),
+    ("rollout", "rollout.md"),
+    ("serve", "dashboard.md"),
+    ("trial look", "trial-look.md"),
+    ("trial plan", "trial-plan.md"),
+    ("trial stop", "reliability.md"),
+    ("watch", "watch.md"),
+];
+
+/// Every command that does something, with its whole name below `heaptrial`.
+fn leaves(command: &Command, above: &str) -> Vec<(String, Command)> {
+    let own = command.get_subcommands().filter(|found| !found.is_hide_set() && found.get_name() != "help");
+    own.flat_map(|found| {
+        let name = format!("{above}{}", found.get_name());
+        match found.has_subcommands() {
+            true => leaves(found, &format!("{name} ")),
+            false => vec![(name, found.clone())],
+        }
+    })
+    .collect()
+}
+
+/// Text of a definition as it stands between the bars of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn about(argument: &Arg) -> String {
+    let help = argument.get_long_help().or(argument.get_help());
+    let mut text = cell(&help.map(ToString::to_string).unwrap_or_default());
+    let values: Vec<_> = argument.get_possible_values();
+    let takes_values = argument.get_action().takes_values();
+    let names: Vec<String> = values
+        .iter()
+        .filter(|value| takes_values && !value.is_hide_set())
+        .map(|value| format!("`{}`", value.get_name()))
+        .collect();
+    if !names.is_empty() {
+        let _ = write!(text, "; one of {}", names.join(", "));
+    }
+    let defaults: Vec<_> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    if takes_values && !defaults.is_empty() {
+        let _ = write!(text, " (default `{}`)", defaults.join(" "));
+    }
+    text
+}
+
+fn option(argument: &Arg) -> String {
+    let names = argument.get_value_names().unwrap_or_default();
+    let value: String = names.iter().map(|name| format!(" {name}")).collect();
+    let value = if argument.get_action().takes_values() { value } else { String::new() };
+    let short = argument.get_short().map(|short| format!("-{short}"));
+    let long = argument.get_long().map(|long| format!("--{long}"));
+    let words: Vec<String> = short.into_iter().chain(long).collect();
+    match words.is_empty() {
+        true => value.trim().to_owned(),
+        false => words.join(", ") + &value,
+    }
+}
+
+fn table(page: &mut String, arguments: &[&Arg]) {
+    page.push_str("| option | |\n|---|---|\n");
+    for argument in arguments {
+        let _ = writeln!(page, "| `{}` | {} |", option(argument), about(argument));
+    }
+    page.push('\n');
+}
+
+fn page() -> String {
+    let mut whole = command_line();
+    whole.build();
+    let visible = |argument: &&Arg| {
+        !argument.is_hide_set() && !["help", "version"].contains(&argument.get_id().as_str())
+    };
+    let mut page = String::from("Options of every command:\n\n");
+    let global: Vec<&Arg> = whole.get_arguments().filter(visible).collect();
+    table(&mut page, &global);
+    for (name, mut command) in leaves(&whole, "") {
+        let _ = writeln!(page, "### {name}\n");
+        let text = command.get_long_about().or(command.get_about()).map(ToString::to_string);
+        let more = PAGES.iter().find(|(of, _)| format!("{name} ").starts_with(&format!("{of} ")));
+        let more = more.map_or(String::new(), |(_, file)| format!(" ([more]({file}))"));
+        let _ = writeln!(page, "{}{more}\n", text.unwrap_or_default().replace('<', "&lt;").trim_end());
+        let usage = command.render_usage().to_string();
+        let usage = usage.trim_start_matches("Usage:").trim();
+        let _ = writeln!(page, "```\n{usage}\n```\n");
+        let own: Vec<&Arg> =
+            command.get_arguments().filter(visible).filter(|argument| !argument.is_global_set()).collect();
+        if !own.is_empty() {
+            table(&mut page, &own);
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_of_commands_is_as_they_are_defined() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (made, after) = rest.split_once(END).unwrap();
+    let page = page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{before}{BEGIN}{page}{END}{after}")).unwrap();
+        return;
+    }
+    assert!(made == page, "docs/commands.md is not as the commands are; UPDATE_DOCS=1 makes it anew");
+}
+
+#[test]
+fn every_command_has_its_help() {
+    let mut whole = command_line();
+    whole.build();
+    let own = [("heaptrial".to_owned(), whole.clone())].into_iter();
+    for (name, command) in own.chain(leaves(&whole, "")) {
+        let help = command.term_width(WIDTH).render_long_help().to_string();
+        insta::assert_snapshot!(format!("help {name}").replace(' ', "_"), help);
+    }
+}
+
+#[test]
+fn every_page_that_tells_more_is_there() {
+    let whole = command_line();
+    for (name, file) in PAGES {
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file).is_file(), "{file}");
+        let known = leaves(&whole, "");
+        assert!(known.iter().any(|(own, _)| format!("{own} ").starts_with(&format!("{name} "))), "{name}");
+    }
+}

@@ -1,0 +1,202 @@
+//! What is known of services before a rollout, and what they can tell at all.
+
+use std::time::Duration;
+
+use heaptrial_analysis::FleetService;
+use heaptrial_inspect::Service;
+use heaptrial_judgement::LifeFigures;
+use heaptrial_model::{HumanDuration, ServiceName, units};
+use heaptrial_relay::{Relay, RelayReadings};
+use heaptrial_rollout::{Before, LEAST_WORK_SECONDS, RolloutPlan, Tells, UsualWork};
+
+use super::target::Target;
+use crate::exit::Failure;
+
+/// A relay that does not answer within this time does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// From a restart until two readings of work: relays are asked every ten minutes.
+const READINGS_TAKE: Duration = Duration::from_secs(900);
+/// Roles of relays that the consensus lists.
+const LISTED: [&str; 2] = ["relay", "exit"];
+/// Services named in one line.
+const NAMED: usize = 5;
+
+/// From the trial's readings, or from what the service uses and tells now.
+pub fn before(target: &Target, services: &[Service], name: &ServiceName, judges_work: bool) -> Before {
+    let fleet = target.fleet.as_ref();
+    let found = fleet.and_then(|fleet| fleet.services.iter().find(|own| own.name == name.as_str()));
+    let service = services.iter().find(|service| service.name() == name);
+    let process = service.and_then(|service| service.process.as_ref());
+    let known = found.map(of_trial).unwrap_or_default();
+    let known = Before {
+        bytes: known.bytes.or_else(|| process.map(|process| process.sample.rss_bytes as f64)),
+        ..known
+    };
+    let relay = service.and_then(|service| service.relay.as_ref()).filter(|relay| has_a_way(relay));
+    let (Some(relay), true) = (relay, judges_work) else { return known };
+    let asked = relay.readings(PATIENCE).ok();
+    with_told(known, relay, asked.as_ref(), process.map(|process| process.age_seconds))
+}
+
+fn of_trial(service: &FleetService) -> Before {
+    let Some(life) = service.current() else { return Before::default() };
+    Before {
+        bytes: life.last_level(),
+        work: UsualWork::of_life(life),
+        flags: life.flags(),
+        tells: Tells::default(),
+    }
+}
+
+/// Whether it can be asked at all.
+fn has_a_way(relay: &Relay) -> bool {
+    has_control(relay) || relay.metrics_port.is_some()
+}
+
+fn has_control(relay: &Relay) -> bool {
+    relay.control_socket.is_some() || relay.control_port.is_some()
+}
+
+/// What is known, with what a relay told now; `None` where it did not answer, which does not mean that it never can.
+fn with_told(known: Before, relay: &Relay, told: Option<&RelayReadings>, age_seconds: Option<f64>) -> Before {
+    let bytes = told.and_then(|told| Some(told.read_bytes? + told.written_bytes?));
+    let flags = told.and_then(|told| Some(told.flags.as_ref()?.iter().copied().collect()));
+    Before {
+        tells: Tells {
+            work: told.is_none() || bytes.is_some() || known.work.is_some(),
+            flags: has_control(relay) && LISTED.contains(&relay.role.as_str()),
+        },
+        work: known.work.or_else(|| UsualWork::since_start(bytes? as f64, age_seconds?)),
+        flags: flags.or(known.flags),
+        ..known
+    }
+}
+
+/// What gates will not go by, for who starts a rollout; `None` where they go by all.
+pub fn untold(plan: &RolloutPlan) -> Option<String> {
+    if !plan.judges_work {
+        return Some(
+            "gates go by health, crashes and memory alone, and not by work and flags (--no-work)".to_owned(),
+        );
+    }
+    let lacks =
+        |wanted: fn(Tells) -> bool| plan.before.values().filter(|before| !wanted(before.tells)).count();
+    let (work, flags) = (lacks(|tells| tells.work), lacks(|tells| tells.flags));
+    let of = units::counted(plan.before.len(), "service");
+    (work + flags > 0).then(|| {
+        format!(
+            "no relays, or relays that cannot be asked: gates do not go by the work of {work} and the flags of {flags} of {of}"
+        )
+    })
+}
+
+/// Refuses what is certain to be held up by a gate in the end: what services did before is known now or never.
+pub fn refuse_unknown(plan: &RolloutPlan, restart_every: Option<HumanDuration>) -> Result<(), Failure> {
+    let lacks = |before: &Before| {
+        let work = before.tells.work && before.work.is_none();
+        let flags = before.tells.flags && before.flags.is_none();
+        match (work, flags) {
+            (true, true) => Some("work and flags"),
+            (true, false) => Some("work"),
+            (false, true) => Some("flags"),
+            (false, false) => None,
+        }
+    };
+    let unknown: Vec<String> = plan
+        .before
+        .iter()
+        .filter_map(|(service, before)| Some(format!("{service} ({})", lacks(before)?)))
+        .collect();
+    if unknown.is_empty() {
+        return refuse_short(plan, restart_every);
+    }
+    let named = unknown.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let more = if unknown.len() > NAMED { ", ..." } else { "" };
+    Err(Failure::refused(format!(
+        "of {} it is not known what they did before, so that no gate could tell whether they do less: {named}{more}. A relay tells its work ten minutes after its start, and its flags once the consensus lists it: start the rollout then, or say --no-work, by which gates go by health, crashes and memory alone",
+        units::counted(unknown.len(), "relay")
+    )))
+}
+
+/// Refuses waves that end before anything can be known of the services' work.
+fn refuse_short(plan: &RolloutPlan, restart_every: Option<HumanDuration>) -> Result<(), Failure> {
+    if plan.before.values().all(|before| !before.tells.work) {
+        return Ok(());
+    }
+    if let Some(every) = restart_every.filter(|every| every.0.as_secs_f64() < 4.0 * LEAST_WORK_SECONDS) {
+        return Err(Failure::refused(format!(
+            "services are restarted every {every}, and readings of relays' work take longer than such a life: gates would miss data. Say --no-work, by which gates go by health, crashes and memory alone"
+        )));
+    }
+    let soak = (0..plan.waves.len()).map(|wave| plan.soak_of(wave)).min();
+    let Some(soak) = soak.filter(|soak| soak.0 + plan.patience.0 < READINGS_TAKE) else { return Ok(()) };
+    Err(Failure::refused(format!(
+        "a wave is watched for {soak} and its gate waits {} more, and readings of relays' work take {}: gates would miss data. Give a longer --soak or --patience, or --no-work, by which gates go by health, crashes and memory alone",
+        plan.patience,
+        units::duration(READINGS_TAKE.as_secs_f64())
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_model::TorFlag;
+    use serde_json::json;
+
+    use super::*;
+
+    fn relay(role: &str, more: &[(&str, &str)]) -> Relay {
+        let mut facts = json!({
+            "torrc": "/etc/tor/torrc", "program": "/usr/bin/tor", "role": role, "family": [], "options": {},
+        });
+        for (name, value) in more {
+            facts[name] = json!(value);
+        }
+        serde_json::from_value(facts).unwrap()
+    }
+
+    const CONTROL: (&str, &str) = ("control_socket", "/run/tor/control");
+    const METRICS: (&str, &str) = ("metrics_port", "127.0.0.1:9035");
+
+    fn told(bytes: Option<u64>, flags: Option<&[TorFlag]>) -> RelayReadings {
+        RelayReadings {
+            read_bytes: bytes,
+            written_bytes: bytes,
+            flags: flags.map(|flags| flags.iter().copied().collect()),
+            ..RelayReadings::default()
+        }
+    }
+
+    #[test]
+    fn a_relay_tells_now_what_no_trial_knows() {
+        let told = told(Some(5_000_000), Some(&[TorFlag::Guard]));
+        let now = with_told(Before::default(), &relay("relay", &[CONTROL]), Some(&told), Some(1000.0));
+        assert_eq!(now.tells, Tells { work: true, flags: true });
+        assert_eq!(now.work, UsualWork::since_start(1e7, 1000.0));
+        assert_eq!(now.flags, Some(vec![TorFlag::Guard]));
+    }
+
+    #[test]
+    fn one_that_does_not_answer_or_is_young_is_not_known_and_might_be() {
+        let silent = with_told(Before::default(), &relay("exit", &[CONTROL]), None, Some(1e5));
+        assert_eq!(
+            (silent.tells, silent.work, silent.flags),
+            (Tells { work: true, flags: true }, None, None)
+        );
+        let told = told(Some(10), None);
+        let young = with_told(Before::default(), &relay("exit", &[CONTROL]), Some(&told), Some(60.0));
+        assert_eq!((young.tells, young.work), (Tells { work: true, flags: true }, None));
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not_asked_for() {
+        let none = told(None, None);
+        let metrics = with_told(Before::default(), &relay("relay", &[METRICS]), Some(&none), Some(1e5));
+        assert_eq!(metrics.tells, Tells::default());
+        let bytes = told(Some(1), None);
+        for role in ["bridge", "client"] {
+            let unlisted = with_told(Before::default(), &relay(role, &[CONTROL]), Some(&bytes), Some(1e5));
+            assert_eq!(unlisted.tells, Tells { work: true, flags: false }, "{role}");
+        }
+        assert!(!has_a_way(&relay("relay", &[])));
+    }
+}

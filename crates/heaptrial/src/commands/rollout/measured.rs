@@ -1,0 +1,74 @@
+//! Whether trials of this host measured what is to be rolled out.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use heaptrial_allocator::Obtained;
+use heaptrial_change::{Prepared, read_prepared, read_state, trials};
+use heaptrial_host::{HostFacts, HostRoot, Paths};
+use heaptrial_rollout::{Evidence, Whole, is_rollout, settings_of};
+use heaptrial_store::Store;
+
+use super::target::Target;
+
+/// Where a host's facts name its mode of transparent huge pages.
+const THP_MODE: &str = "thp_mode";
+
+/// What the trials of this host say of the treatment with the library at hand.
+pub fn evidence(
+    target: &Target,
+    paths: &Paths,
+    database: &Path,
+    obtained: &BTreeMap<String, Obtained>,
+) -> Evidence {
+    let wanted = wanted(target, obtained);
+    let proved = proved(paths, database);
+    wanted.evidence(proved.iter().map(|(name, whole)| (name.clone(), whole)))
+}
+
+/// The treatment as services would get it now.
+fn wanted(target: &Target, obtained: &BTreeMap<String, Obtained>) -> Whole {
+    let treatment = &target.arm.treatment;
+    let obtained = obtained.get(&target.arm.name);
+    let library = obtained.filter(|obtained| obtained.library.is_some());
+    let own = obtained.filter(|obtained| obtained.library.is_none());
+    Whole {
+        library: library.map(|obtained| obtained.sha256.clone()),
+        c_library: own.and_then(|obtained| obtained.version.as_ref()).map(ToString::to_string),
+        settings: obtained.map(|obtained| settings_of(&obtained.settings)).unwrap_or_default(),
+        torrc: treatment.torrc.clone(),
+        restart_every: treatment.restart_every,
+        thp_mode: HostFacts::read(&HostRoot::default()).ok().and_then(|facts| facts.thp_mode),
+    }
+}
+
+/// Every treatment that a trial of this host proved in a running process, by trial and arm.
+fn proved(paths: &Paths, database: &Path) -> Vec<(String, Whole)> {
+    let mut found: Vec<(String, Whole)> = Vec::new();
+    let store = Store::open(database).ok();
+    for name in trials(paths) {
+        let (Ok(prepared), Ok(state)) = (read_prepared(paths, &name), read_state(paths, &name)) else {
+            continue;
+        };
+        if is_rollout(&prepared) {
+            continue;
+        }
+        let thp_mode = store.as_ref().and_then(|store| thp_mode(store, &prepared));
+        for treatment in &prepared.services {
+            let Some(service) = state.services.get(&treatment.service) else { continue };
+            let Some(whole) = Whole::proved(treatment, service, thp_mode.as_deref()) else { continue };
+            let of = format!("arm `{}` of trial `{name}`", treatment.arm);
+            if found.iter().all(|(other, known)| *other != of || *known != whole) {
+                found.push((of, whole));
+            }
+        }
+    }
+    found
+}
+
+/// The host's mode when the trial was started.
+fn thp_mode(store: &Store, prepared: &Prepared) -> Option<String> {
+    let id = prepared.plan.id.as_str();
+    let row = store.trials().ok()?.into_iter().rfind(|row| row.plan.parameters["plan"]["id"] == id)?;
+    Some(row.plan.host_facts.get(THP_MODE)?.as_str()?.to_owned())
+}

@@ -1,0 +1,214 @@
+//! What else sets the environment that a treatment sets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use heaptrial_allocator::Catalog;
+
+use crate::preflight::environment_file;
+use crate::preflight::finding::{Check, Findings};
+use heaptrial_host::DROP_IN;
+
+use crate::preflight::planned::PlannedPreload;
+use crate::preflight::subject::Subject;
+use crate::preflight::trusted_path::resolve;
+use crate::preflight::unit_text::{variables, words};
+
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// A variable that is set, and by what.
+struct Present {
+    name: String,
+    value: String,
+    /// Such as `/etc/default/tor line 3`.
+    place: String,
+    source: Source,
+}
+
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum Source {
+    /// `Environment=` of a file that applies before ours: ours wins.
+    Before,
+    /// An environment file, or a drop-in that applies after ours: it wins.
+    After,
+    /// Only in the running process: a wrapper, or the manager's own environment.
+    Process,
+}
+
+pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
+    let present = present(subject);
+    overridden(preload, &present, findings);
+    undone(subject, preload, findings);
+    present_preload(preload, &present, findings);
+    host_preload(subject, preload, findings);
+    foreign_settings(preload, &present, findings);
+}
+
+fn present(subject: &Subject<'_>) -> Vec<Present> {
+    let mut present = Vec::new();
+    for assignment in subject.text.collected("Service", "Environment") {
+        if is_ours(&assignment.file) {
+            continue;
+        }
+        let source = if is_later(&assignment.file) { Source::After } else { Source::Before };
+        let place = format!("{} line {}", assignment.file.display(), assignment.line);
+        for (name, value) in variables(&assignment.value) {
+            present.push(Present { name, value, place: place.clone(), source });
+        }
+    }
+    for variable in environment_file::read(subject.root, &subject.unit().environment_files) {
+        let place = format!("{} line {}", variable.file.display(), variable.line);
+        present.push(Present { name: variable.name, value: variable.value, place, source: Source::After });
+    }
+    let environ = subject.process.as_ref().and_then(|process| process.environ().ok()).unwrap_or_default();
+    for (name, value) in environ {
+        let by_unit = subject.unit().environment.iter().any(|(known, _)| *known == name);
+        if !by_unit && !present.iter().any(|known| known.name == name) {
+            let place = "the environment of the running process".to_owned();
+            present.push(Present { name, value, place, source: Source::Process });
+        }
+    }
+    present
+}
+
+fn is_ours(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name == DROP_IN)
+}
+
+/// Drop-ins apply in the order of their file names, whatever folder they are in; the unit file comes first.
+fn is_later(file: &Path) -> bool {
+    let in_drop_in_folder = file.parent().and_then(Path::extension).is_some_and(|extension| extension == "d");
+    in_drop_in_folder && file.file_name().is_some_and(|name| name.as_encoded_bytes() > DROP_IN.as_bytes())
+}
+
+fn overridden(preload: &PlannedPreload, present: &[Present], findings: &mut Findings) {
+    for (name, wanted) in preload.environment() {
+        let later = present.iter().filter(|found| found.source == Source::After);
+        for found in later.filter(|found| found.name == name && found.value != wanted) {
+            findings.refuse(
+                Check::Environment,
+                format!("{name} is set to `{}` by {}", found.value, found.place),
+                format!("that comes after the drop-in {DROP_IN} and wins over it, so the treatment would not take hold; an EnvironmentFile wins over any Environment="),
+                "take the variable out there",
+            );
+        }
+    }
+}
+
+fn undone(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
+    let environment = preload.environment();
+    for unset in &subject.unit().unset_environment {
+        let hit =
+            environment.iter().find(|(name, value)| unset == name || *unset == format!("{name}={value}"));
+        if let Some((name, _)) = hit {
+            let all = subject.text.collected("Service", "UnsetEnvironment");
+            let named = all.iter().find(|found| words(&found.value).iter().any(|word| word == unset));
+            let place = named
+                .map_or(String::new(), |found| format!(" by {} line {}", found.file.display(), found.line));
+            findings.refuse(
+                Check::Environment,
+                format!("{name} is removed{place} (UnsetEnvironment)"),
+                "variables are removed last, whatever sets them, so the treatment would not take hold",
+                "take it out of UnsetEnvironment=",
+            );
+        }
+    }
+    let all = subject.text.all("Service", "Environment");
+    let reset = all.iter().find(|found| found.value.is_empty() && is_later(&found.file));
+    if let Some(found) = reset.filter(|_| !environment.is_empty()) {
+        findings.refuse(
+            Check::Environment,
+            format!("an empty Environment= in {} line {}", found.file.display(), found.line),
+            format!(
+                "it comes after {DROP_IN} and forgets all variables set before it, those of the treatment too"
+            ),
+            format!("rename the file so that it sorts before {DROP_IN}, or take the line out"),
+        );
+    }
+}
+
+fn present_preload(preload: &PlannedPreload, present: &[Present], findings: &mut Findings) {
+    let named = present.iter().filter(|found| found.name == PRELOAD && !found.value.is_empty());
+    for found in named.filter(|_| !preload.unsets(PRELOAD)) {
+        let what = format!("{PRELOAD} is set to `{}` by {}", found.value, found.place);
+        match (&preload.library, found.source) {
+            (None, _) => findings.refuse(
+                Check::PresentPreload,
+                what,
+                format!("{} means the service's own C library, and this preload stays in force", preload.spec),
+                "take it out there, or have the treatment remove it with UnsetEnvironment=",
+            ),
+            // Already refused as an override.
+            (Some(library), Source::After) if Path::new(&found.value) != library => {}
+            (Some(_), Source::Process) => findings.warn(
+                Check::PresentPreload,
+                what,
+                "no file of the unit sets it: a wrapper does, or systemd's own DefaultEnvironment=; a wrapper wins over the treatment. The identity proof after the restart decides",
+                "find out who sets it, and take it out",
+            ),
+            (Some(library), _) if Path::new(&found.value) != library => findings.warn(
+                Check::PresentPreload,
+                what,
+                "the treatment replaces it: what is preloaded today will not be loaded",
+                "make sure that the service can do without it",
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// `/etc/ld.so.preload` is read by every program, after `LD_PRELOAD` (ld.so(8)).
+fn host_preload(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
+    let Ok(text) = fs::read_to_string(subject.root.path("/etc/ld.so.preload")) else { return };
+    let uncommented = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    for name in uncommented.flat_map(|line| line.split([' ', '\t', ':'])).filter(|name| !name.is_empty()) {
+        let path = PathBuf::from(name);
+        let file = resolve(subject.root, &path).map(|path| subject.root.path(path));
+        let Some(true) = file.and_then(|file| Some(subject.examiner.examine(&file).ok()?.exports_malloc))
+        else {
+            continue;
+        };
+        let what = format!("/etc/ld.so.preload names {name}, which has a `malloc`");
+        let fix = "take it out of /etc/ld.so.preload for the time of the trial";
+        match preload.library {
+            None => findings.refuse(
+                Check::PresentPreload,
+                what,
+                format!("every program gets it, and {} means the service's own C library", preload.spec),
+                fix,
+            ),
+            Some(_) => findings.warn(
+                Check::PresentPreload,
+                what,
+                "LD_PRELOAD comes before it and wins, but both are loaded, and what the treatment's library does not define comes from there",
+                fix,
+            ),
+        }
+    }
+}
+
+/// The proof after the restart refuses a process with settings of its allocator that are no part of the treatment.
+fn foreign_settings(preload: &PlannedPreload, present: &[Present], findings: &mut Findings) {
+    let Some(family) = Catalog::builtin().family(&preload.spec.family) else { return };
+    for found in present.iter().filter(|found| family.reads_variable(&found.name)) {
+        let planned = preload.settings.iter().any(|(name, _)| *name == found.name);
+        if planned || (preload.unsets(&found.name) && found.source != Source::Process) {
+            continue;
+        }
+        if preload.unsets(&found.name) {
+            findings.warn(
+                Check::ForeignSetting,
+                format!("{}={} is set by {}", found.name, found.value, found.place),
+                "no file of the unit sets it: the treatment removes it from what systemd gives, but a wrapper may set it again; the identity proof after the restart decides",
+                "find out who sets it, and take it out",
+            );
+            continue;
+        }
+        findings.refuse(
+            Check::ForeignSetting,
+            format!("{}={} is set by {}", found.name, found.value, found.place),
+            format!("{} reads it and it is no part of the treatment, so the service would run something else than the arm says", family.name),
+            format!("take it out there, or make it part of the arm's spec (`heaptrial allocators list {}`)", family.name),
+        );
+    }
+}

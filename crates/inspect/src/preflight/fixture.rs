@@ -1,0 +1,182 @@
+//! Services in fixture trees, for tests.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::Service;
+use heaptrial_allocator::Examiner;
+use heaptrial_host::HostRoot;
+use heaptrial_host::systemd::Unit;
+
+use crate::preflight::{Check, Finding, PlannedPreload, PlannedTreatment, Severity, check};
+
+pub(crate) const LIBRARY: &str = "/usr/lib/heaptrial/allocators/0a/libjemalloc.so.2";
+pub(crate) const PROGRAM: &str = "/usr/bin/thing";
+const PID: i32 = 321;
+
+/// A host with one service that nothing speaks against.
+pub(crate) struct Fixture {
+    folder: tempfile::TempDir,
+    pub(crate) root: HostRoot,
+    pub(crate) service: Service,
+    pub(crate) planned: PlannedTreatment,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = HostRoot::at(folder.path());
+        let fixture = Self { folder, root, service: service(), planned: planned() };
+        fixture.file(LIBRARY, "");
+        fixture.bytes(PROGRAM, &program(Some("/lib64/ld-linux-x86-64.so.2"), b""));
+        fixture.mode(PROGRAM, 0o755);
+        fixture.unit_file("/etc/systemd/system/thing.service", &format!("[Service]\nExecStart={PROGRAM}\n"));
+        fixture.file("/etc/passwd", "root:x:0:0::/root:/bin/sh\nthing:x:1001:1002::/:/bin/sh\n");
+        fixture.file("/proc/self/mountinfo", "20 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n");
+        fixture.file("/proc/sys/vm/max_map_count", "65530\n");
+        fixture.file("/proc/sys/vm/overcommit_memory", "0\n");
+        fixture.process_file("environ", "PATH=/bin\0");
+        fixture.process_file(
+            "limits",
+            "Max address space         unlimited            unlimited            bytes\n",
+        );
+        fixture
+    }
+
+    pub(crate) fn file(&self, path: &str, text: &str) {
+        self.bytes(path, text.as_bytes());
+    }
+
+    pub(crate) fn bytes(&self, path: &str, bytes: &[u8]) {
+        let path = self.root.path(path);
+        let folders = path.strip_prefix(self.folder.path()).unwrap().ancestors().skip(1);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        for folder in folders {
+            fs::set_permissions(self.folder.path().join(folder), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+
+    pub(crate) fn mode(&self, path: &str, mode: u32) {
+        fs::set_permissions(self.root.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    pub(crate) fn process_file(&self, name: &str, text: &str) {
+        self.file(&format!("/proc/{PID}/{name}"), text);
+    }
+
+    fn unit_file(&self, path: &str, text: &str) {
+        self.file(path, text);
+    }
+
+    /// Adds a drop-in with these lines of `[Service]`, after those that are there.
+    pub(crate) fn drop_in(&mut self, name: &str, lines: &str) {
+        let path = format!("/etc/systemd/system/thing.service.d/{name}");
+        self.file(&path, &format!("[Service]\n{lines}\n"));
+        self.service.unit.drop_ins.push(path.into());
+    }
+
+    pub(crate) fn unit(&mut self) -> &mut Unit {
+        &mut self.service.unit
+    }
+
+    pub(crate) fn preload(&mut self) -> &mut PlannedPreload {
+        self.planned.preload.as_mut().unwrap()
+    }
+
+    /// The service's own C library in place of a library.
+    pub(crate) fn own_c_library(&mut self) {
+        let preload = self.preload();
+        preload.spec = "glibc".parse().unwrap();
+        (preload.library, preload.version) = (None, None);
+    }
+
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        check(&self.root, &self.service, &self.planned, &Examiner::default())
+    }
+
+    /// Severity and text of the only finding, which has to be of this check.
+    #[track_caller]
+    pub(crate) fn only(&self, wanted: Check) -> (Severity, String) {
+        let found = self.findings();
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].check, wanted, "{found:#?}");
+        assert!(!found[0].why.is_empty() && !found[0].fix.is_empty());
+        (found[0].severity, found[0].what.clone())
+    }
+
+    #[track_caller]
+    pub(crate) fn refuses(&self, check: Check, what: &str) {
+        let (severity, found) = self.only(check);
+        assert_eq!(severity, Severity::Refuse);
+        assert!(found.contains(what), "{found}");
+    }
+
+    #[track_caller]
+    pub(crate) fn warns(&self, check: Check, what: &str) {
+        let (severity, found) = self.only(check);
+        assert_eq!(severity, Severity::Warn);
+        assert!(found.contains(what), "{found}");
+    }
+
+    #[track_caller]
+    pub(crate) fn is_fine(&self) {
+        assert_eq!(self.findings(), []);
+    }
+}
+
+fn planned() -> PlannedTreatment {
+    let preload = PlannedPreload {
+        spec: "jemalloc@5.3.0".parse().unwrap(),
+        version: Some(heaptrial_model::Version::new("5.3.0")),
+        library: Some(LIBRARY.into()),
+        source: None,
+        settings: Vec::new(),
+        unset: Vec::new(),
+        needed_glibc: None,
+        other_glibc: None,
+    };
+    PlannedTreatment { preload: Some(preload), ..PlannedTreatment::default() }
+}
+
+fn service() -> Service {
+    let text = include_str!("fixture_service.json");
+    serde_json::from_str(text).unwrap()
+}
+
+/// A program for this machine: a header, the name of its loader, and constants.
+pub(crate) fn program(interpreter: Option<&str>, constants: &[u8]) -> Vec<u8> {
+    const HEADERS: u64 = 64 + 2 * 56;
+    let loader = interpreter.map(|name| [name.as_bytes(), b"\0"].concat()).unwrap_or_default();
+    let size = HEADERS + loader.len() as u64 + constants.len() as u64;
+    let mut bytes = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let machine: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+    bytes.extend([3_u16, machine].iter().flat_map(|half| half.to_le_bytes()));
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend([0_u64, 64, 0].iter().flat_map(|word| word.to_le_bytes()));
+    bytes.extend(0_u32.to_le_bytes());
+    bytes.extend([64_u16, 56, 2, 0, 0, 0].iter().flat_map(|half| half.to_le_bytes()));
+    let mut segment = |kind: u32, flags: u32, offset: u64, length: u64| {
+        bytes.extend([kind, flags].iter().flat_map(|half| half.to_le_bytes()));
+        bytes.extend([offset, offset, offset, length, length, 1].iter().flat_map(|word| word.to_le_bytes()));
+    };
+    let (load, interp, stack) = (1, 3, 0x6474_e551);
+    segment(load, 4, 0, size);
+    match interpreter {
+        Some(_) => segment(interp, 4, HEADERS, loader.len() as u64),
+        None => segment(stack, 6, 0, 0),
+    }
+    bytes.extend(loader);
+    bytes.extend(constants);
+    bytes
+}
+
+/// This host's C library: a file that exports `malloc`.
+pub(crate) fn c_library() -> Vec<u8> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let path =
+        maps.lines().find_map(|line| line.split(' ').next_back().filter(|path| path.contains("/libc.so")));
+    fs::read(Path::new(path.unwrap())).unwrap()
+}

@@ -1,0 +1,67 @@
+//! Whether torrc options can be set.
+
+use std::fs;
+
+use crate::preflight::finding::{Check, Findings};
+use crate::preflight::mounts::mount_of;
+use crate::preflight::subject::Subject;
+
+pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) {
+    let options = &subject.planned.torrc;
+    if options.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = options.keys().map(String::as_str).collect();
+    let Some(relay) = &subject.service.relay else {
+        let unread = subject.service.relay_unread.as_ref();
+        let reason =
+            unread.map_or("this is no Tor instance with a torrc that is known".to_owned(), Clone::clone);
+        findings.refuse(
+            Check::Torrc,
+            format!("the treatment sets {} in a torrc: {reason}", names.join(", ")),
+            "there is no file to set it in",
+            "leave the service out of this arm; ExecStart of a Tor instance names its torrc with -f",
+        );
+        return;
+    };
+    let torrc = relay.torrc.display();
+    match fs::symlink_metadata(subject.root.path(&relay.torrc)) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => findings.refuse(
+            Check::Torrc,
+            format!("{torrc} is not a plain file"),
+            "it is changed by putting a new file in its place, which would replace the link and leave what it leads to as it is",
+            "let -f name the file itself",
+        ),
+        Err(error) => {
+            findings.refuse(
+                Check::Torrc,
+                format!("cannot examine {torrc}: {error}"),
+                "its other lines have to be kept exactly",
+                "run the preflight as root, on the host itself",
+            );
+            return;
+        }
+    }
+    // The service's own view may be read-only; what counts is the host's.
+    let host_only = Subject { process: None, mappings: None, text: subject.text.clone(), ..*subject };
+    if let Some(mount) = mount_of(&host_only, &relay.torrc).filter(|mount| mount.has("ro")) {
+        findings.refuse(
+            Check::Torrc,
+            format!("{torrc} is on a file system that is mounted read-only ({})", mount.point.display()),
+            "it cannot be changed",
+            "mount it writable, or change the image that it comes from",
+        );
+    }
+    let words = subject.unit().exec_start.iter().flatten();
+    for word in words.filter_map(|word| word.trim_start_matches(['-', '+', '/']).split('=').next()) {
+        if let Some(name) = names.iter().find(|name| name.eq_ignore_ascii_case(word)) {
+            findings.refuse(
+                Check::Torrc,
+                format!("ExecStart sets {name} on Tor's command line"),
+                "the command line wins over the torrc, so the option would not take hold",
+                "take it out of ExecStart=",
+            );
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Whether the unit is one that can be restarted and observed.
+
+use crate::preflight::finding::{Check, Findings};
+use crate::preflight::subject::Subject;
+
+/// Restarts within this time after which a service is taken to be failing.
+const YOUNG_SECONDS: f64 = 600.0;
+
+/// Whether there is anything more to examine.
+pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) -> bool {
+    let unit = subject.unit();
+    match unit.load_state.as_str() {
+        "loaded" => {}
+        "not-found" => {
+            findings.refuse(
+                Check::UnitState,
+                "there is no unit of this name",
+                "nothing can be applied to it",
+                "check the name with `heaptrial services` or `systemctl list-units --type=service`; the name of an instance is exact, such as `tor@relay1.service`",
+            );
+            return false;
+        }
+        "masked" => {
+            findings.refuse(
+                Check::UnitState,
+                "the unit is masked",
+                "systemd does not start it",
+                format!("run `systemctl unmask {}` if it is meant to run", unit.name),
+            );
+            return false;
+        }
+        state => {
+            findings.refuse(
+                Check::UnitState,
+                format!("systemd could not load the unit ({state})"),
+                "it would not start again after a restart",
+                format!("see `systemctl status {}`", unit.name),
+            );
+            return false;
+        }
+    }
+    running(subject, findings);
+    kind(subject, findings);
+    restartable(subject, findings);
+    true
+}
+
+fn running(subject: &Subject<'_>, findings: &mut Findings) {
+    let (unit, status) = (subject.unit(), &subject.unit().status);
+    if status.sub_state == "auto-restart" {
+        findings.refuse(
+            Check::UnitState,
+            format!(
+                "systemd restarts it again and again ({} times; last result: {})",
+                status.restarts, status.result
+            ),
+            "a service that fails by itself cannot show what an allocator does",
+            format!("see `journalctl -u {}` and repair it first", unit.name),
+        );
+    } else if status.active_state != "active" {
+        findings.refuse(
+            Check::UnitState,
+            format!("it is {} and not active", status.active_state),
+            "there is no process to compare with, and no state to go back to",
+            format!("start it with `systemctl start {}`, or leave it out", unit.name),
+        );
+    } else if status.main_pid.is_none() {
+        findings.refuse(
+            Check::ServiceType,
+            format!("it is active ({}) without a main process", status.sub_state),
+            "memory and allocator are read from the main process, and there is none",
+            "leave it out; for Type=forking set PIDFile= so that systemd knows the main process",
+        );
+    } else if status.restarts > 0
+        && subject.service.process.as_ref().is_some_and(|process| process.age_seconds < YOUNG_SECONDS)
+    {
+        findings.warn(
+            Check::UnitState,
+            format!(
+                "systemd restarted it {} times by itself, last less than 10 minutes ago",
+                status.restarts
+            ),
+            "a service that fails by itself gives short lives, which cannot be compared",
+            format!("see `journalctl -u {}`", unit.name),
+        );
+    }
+}
+
+fn kind(subject: &Subject<'_>, findings: &mut Findings) {
+    let unit = subject.unit();
+    if unit.service_type == "oneshot" {
+        findings.refuse(
+            Check::ServiceType,
+            "it is a Type=oneshot service",
+            "it does something and ends; there is no life to observe",
+            "leave it out",
+        );
+    } else if subject.text.is_on("Service", "RemainAfterExit") {
+        findings.warn(
+            Check::ServiceType,
+            "RemainAfterExit=yes",
+            "the unit stays active when its process ends, so that an end is not seen as one",
+            "make sure that the main process is meant to keep running",
+        );
+    }
+    if unit.unit_file.as_ref().is_some_and(|file| file.starts_with("/run/systemd/transient")) {
+        findings.refuse(
+            Check::ServiceType,
+            "it is a transient unit (systemd-run)",
+            "it is gone when it stops and cannot be started again, so that a restart that fails could not be put right",
+            "write a unit file for it",
+        );
+    }
+}
+
+fn restartable(subject: &Subject<'_>, findings: &mut Findings) {
+    let unit = subject.unit();
+    for key in ["RefuseManualStart", "RefuseManualStop"] {
+        if let Some(found) = subject.text.last("Unit", key).filter(|_| subject.text.is_on("Unit", key)) {
+            findings.refuse(
+                Check::UnitState,
+                format!("{key}=yes in {} line {}", found.file.display(), found.line),
+                "a treatment takes hold by a restart, which systemd will refuse",
+                "take it out, or leave the unit out",
+            );
+        }
+    }
+    if unit.needs_reload {
+        findings.warn(
+            Check::UnitState,
+            "its files were changed and systemd has not read them yet",
+            "applying a treatment reloads them, and the other changes take hold at the same time",
+            format!("run `systemctl daemon-reload`, restart {} and look at it first", unit.name),
+        );
+    }
+    if unit.drop_ins.iter().any(|file| file.ends_with(heaptrial_host::DROP_IN)) {
+        findings.warn(
+            Check::UnitState,
+            format!("a treatment of Heaptrial is in force already ({})", heaptrial_host::DROP_IN),
+            "a service can be in one trial at a time, and a rollout takes the place of what an ended trial left",
+            "before another trial, put this one back with `heaptrial trial stop NAME --revert`",
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! What is examined: a service and what is to be applied to it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Service;
+use heaptrial_allocator::Examiner;
+use heaptrial_host::systemd::Unit;
+use heaptrial_host::{HostRoot, Mapping, Process};
+
+use crate::preflight::planned::PlannedTreatment;
+use crate::preflight::trusted_path::resolve;
+use crate::preflight::unit_text::UnitText;
+
+pub(crate) struct Subject<'a> {
+    pub(crate) root: &'a HostRoot,
+    pub(crate) service: &'a Service,
+    pub(crate) planned: &'a PlannedTreatment,
+    pub(crate) examiner: &'a Examiner,
+    pub(crate) text: UnitText,
+    /// The main process, if there is one.
+    pub(crate) process: Option<Process>,
+    /// Its mappings, where they may be read.
+    pub(crate) mappings: Option<Vec<Mapping>>,
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn new(
+        root: &'a HostRoot,
+        service: &'a Service,
+        planned: &'a PlannedTreatment,
+        examiner: &'a Examiner,
+    ) -> Self {
+        let process = service.process.as_ref().map(|process| Process::new(root, process.life.pid));
+        let mappings = process.as_ref().and_then(|process| process.mappings().ok());
+        let text = UnitText::read(root, &service.unit);
+        Self { root, service, planned, examiner, text, process, mappings }
+    }
+
+    pub(crate) fn unit(&self) -> &'a Unit {
+        &self.service.unit
+    }
+
+    /// The folder that the service has as its root, where it is not the host's.
+    pub(crate) fn root_directory(&self) -> Option<&'a Path> {
+        self.unit().sandbox.root_directory.as_deref().filter(|path| *path != Path::new("/"))
+    }
+
+    /// Where a file of the service is on the host, symbolic links followed.
+    pub(crate) fn file(&self, path: &Path) -> Option<PathBuf> {
+        let path = match self.root_directory() {
+            Some(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_owned(),
+        };
+        resolve(self.root, &path).map(|path| self.root.path(path))
+    }
+
+    /// What ExecStart names.
+    pub(crate) fn started(&self) -> Option<PathBuf> {
+        let word = self.unit().exec_start.last()?.first()?;
+        Some(PathBuf::from(word.trim_start_matches(['@', '-', ':', '+', '!', '|'])))
+    }
+
+    /// User and group id that the service runs as, where they can be told.
+    pub(crate) fn user(&self) -> Option<(u32, u32)> {
+        let name = self.unit().user.as_str();
+        if name.is_empty() || name == "root" || name == "0" {
+            return Some((0, self.group().unwrap_or(0)));
+        }
+        let passwd = fs::read_to_string(self.root.path("/etc/passwd")).ok()?;
+        let mut entries = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let entry = entries.find(|fields| {
+            fields.first() == Some(&name) || (fields.get(2) == Some(&name) && name.parse::<u32>().is_ok())
+        });
+        let fields = entry?;
+        let group = self.group().or_else(|| fields.get(3)?.parse().ok())?;
+        Some((fields.get(2)?.parse().ok()?, group))
+    }
+
+    fn group(&self) -> Option<u32> {
+        let name = &self.text.last("Service", "Group")?.value;
+        if let Ok(id) = name.parse() {
+            return Some(id);
+        }
+        let groups = fs::read_to_string(self.root.path("/etc/group")).ok()?;
+        let mut entries = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        entries.find(|fields| fields.first() == Some(&name.as_str()))?.get(2)?.parse().ok()
+    }
+
+    /// A file of `/proc/PID`.
+    pub(crate) fn process_file(&self, name: &str) -> Option<Vec<u8>> {
+        let pid = self.process.as_ref()?.pid();
+        fs::read(self.root.process_dir(pid).join(name)).ok()
+    }
+
+    /// A file of the host with one number in it, such as those below `/proc/sys`.
+    pub(crate) fn number(&self, path: &str) -> Option<u64> {
+        fs::read_to_string(self.root.path(path)).ok()?.trim().parse().ok()
+    }
+}

@@ -1,0 +1,92 @@
+use heaptrial_relay::Relay;
+
+use crate::preflight::Check;
+use crate::preflight::fixture::Fixture;
+
+#[test]
+fn units_that_cannot_be_restarted_are_refused_and_nothing_else_is_examined() {
+    for (state, what) in [("not-found", "no unit"), ("masked", "masked"), ("bad-setting", "bad-setting")] {
+        let mut fixture = Fixture::new();
+        fixture.unit().load_state = state.to_owned();
+        fixture.mode(crate::preflight::fixture::LIBRARY, 0o666);
+        fixture.refuses(Check::UnitState, what);
+    }
+}
+
+#[test]
+fn units_that_do_not_run_are_refused() {
+    let mut fixture = Fixture::new();
+    fixture.unit().status.active_state = "inactive".to_owned();
+    fixture.refuses(Check::UnitState, "it is inactive");
+    fixture.unit().status.active_state = "activating".to_owned();
+    fixture.unit().status.sub_state = "auto-restart".to_owned();
+    fixture.unit().status.restarts = 7;
+    fixture.refuses(Check::UnitState, "again and again (7 times");
+    let mut fixture = Fixture::new();
+    fixture.unit().status.main_pid = None;
+    fixture.refuses(Check::ServiceType, "without a main process");
+}
+
+#[test]
+fn a_service_that_failed_lately_is_told_and_one_that_failed_long_ago_is_not() {
+    let mut fixture = Fixture::new();
+    fixture.unit().status.restarts = 2;
+    fixture.is_fine();
+    fixture.service.process.as_mut().unwrap().age_seconds = 30.0;
+    fixture.warns(Check::UnitState, "restarted it 2 times");
+}
+
+#[test]
+fn kinds_of_units() {
+    let mut fixture = Fixture::new();
+    fixture.unit().service_type = "oneshot".to_owned();
+    fixture.refuses(Check::ServiceType, "Type=oneshot");
+    let mut fixture = Fixture::new();
+    fixture.drop_in("a.conf", "RemainAfterExit=yes");
+    fixture.warns(Check::ServiceType, "RemainAfterExit");
+    fixture.drop_in("b.conf", "RemainAfterExit=no");
+    fixture.is_fine();
+    fixture.unit().unit_file = Some("/run/systemd/transient/thing.service".into());
+    fixture.refuses(Check::ServiceType, "transient");
+}
+
+#[test]
+fn what_keeps_it_from_being_restarted_or_changes_more_than_the_treatment() {
+    let mut fixture = Fixture::new();
+    fixture.drop_in("a.conf", "Type=simple\n[Unit]\nRefuseManualStop=yes");
+    fixture.refuses(
+        Check::UnitState,
+        "RefuseManualStop=yes in /etc/systemd/system/thing.service.d/a.conf line 4",
+    );
+    let mut fixture = Fixture::new();
+    fixture.unit().needs_reload = true;
+    fixture.warns(Check::UnitState, "has not read them");
+    let mut fixture = Fixture::new();
+    fixture.drop_in("90-heaptrial.conf", "Environment=LD_PRELOAD=/x.so MALLOC_CONF=a:b");
+    fixture.warns(Check::UnitState, "in force already");
+}
+
+#[test]
+fn torrc_options_need_a_tor_instance_whose_torrc_can_be_replaced() {
+    let mut fixture = Fixture::new();
+    fixture.planned.preload = None;
+    fixture.planned.torrc.insert("DirCache".to_owned(), "0".to_owned());
+    fixture.refuses(Check::Torrc, "no Tor instance");
+    let relay = serde_json::json!({
+        "torrc": "/etc/tor/torrc", "defaults_torrc": null, "program": "/usr/bin/tor", "user": null,
+        "data_directory": null, "nickname": null, "fingerprint": null, "family": [], "role": "relay",
+        "control_socket": null, "cookie_file": null, "metrics_port": null, "options": {},
+    });
+    let relay: Relay = serde_json::from_value(relay).unwrap();
+    fixture.service.relay = Some(relay);
+    fixture.refuses(Check::Torrc, "cannot examine /etc/tor/torrc");
+    fixture.file("/etc/tor/torrc", "ORPort 9001\n");
+    fixture.is_fine();
+    fixture.file("/proc/self/mountinfo", "20 1 8:1 / / rw - ext4 a rw\n21 20 8:2 / /etc ro - ext4 b ro\n");
+    fixture.refuses(Check::Torrc, "mounted read-only (/etc)");
+    fixture.process_file("mountinfo", "20 1 8:1 / / ro - ext4 a rw\n");
+    fixture.file("/proc/self/mountinfo", "20 1 8:1 / / rw - ext4 a rw\n");
+    fixture.is_fine();
+    fixture.unit().exec_start[0].extend(["--dircache".to_owned(), "1".to_owned()]);
+    fixture.refuses(Check::Torrc, "ExecStart sets DirCache");
+}

@@ -1,0 +1,264 @@
+//! Whether a file can only be changed by root: it and every folder on the way to it.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use heaptrial_host::HostRoot;
+
+/// Why a path must not be given to a program of another user.
+#[derive(Debug, thiserror::Error)]
+pub enum Untrusted {
+    /// It depends on the folder that one is in.
+    #[error("{path} is not an absolute path")]
+    Relative {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Somebody else owns it, or a folder on the way to it.
+    #[error("{path} belongs to user {owner}, not to root")]
+    Owner {
+        /// The file or folder.
+        path: PathBuf,
+        /// Its owner's id.
+        owner: u32,
+    },
+    /// Its group or everybody may write to it, or to a folder on the way to it.
+    #[error("{path} can be written by {whom} (mode {mode:04o})")]
+    Writable {
+        /// The file or folder.
+        path: PathBuf,
+        /// `its group` or `everybody`.
+        whom: &'static str,
+        /// Its mode.
+        mode: u32,
+    },
+    /// Symbolic links that lead in a circle.
+    #[error("{path}: too many symbolic links")]
+    Links {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It cannot be looked at.
+    #[error("cannot examine {path}: {source}")]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// As many as the kernel follows (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+/// Whether nobody but root can change what a path leads to.
+///
+/// Every folder on the way, every symbolic link and what it leads to, and the file itself have to be root's and not
+/// writable by group or others; a sticky folder such as `/tmp` is not good enough. Where an access control list lets
+/// others write, the mode of the group shows it (acl(5)). What does not exist yet is no objection, as nobody but root
+/// can make it: the last folder that exists was examined. On a fixture tree root is who owns the tree.
+pub fn path_is_trustworthy(root: &HostRoot, path: &Path) -> Result<(), Untrusted> {
+    let owner = match root.is_live() {
+        true => 0,
+        false => examine(root, Path::new("/"))?.map_or(0, |root| root.uid()),
+    };
+    walk(root, path, |path, metadata| {
+        let mode = metadata.mode() & 0o7777;
+        if metadata.uid() != owner {
+            return Err(Untrusted::Owner { path: path.to_owned(), owner: metadata.uid() });
+        }
+        // A symbolic link has no mode of its own; its folder decides who may change it.
+        let whom = match mode {
+            _ if metadata.is_symlink() => return Ok(()),
+            mode if mode & 0o002 != 0 => "everybody",
+            mode if mode & 0o020 != 0 => "its group",
+            _ => return Ok(()),
+        };
+        Err(Untrusted::Writable { path: path.to_owned(), whom, mode })
+    })
+    .map(drop)
+}
+
+/// The path with all symbolic links followed, within the root; `None` where it does not exist or cannot be followed.
+pub(crate) fn resolve(root: &HostRoot, path: &Path) -> Option<PathBuf> {
+    let found = walk(root, path, |_, _| Ok(())).ok()?;
+    examine(root, &found).ok()??;
+    Some(found)
+}
+
+/// The first folder or file on the way that a user who is not its owner, nor in its group, could not go through or read.
+pub(crate) fn closed_to_others(root: &HostRoot, path: &Path, user: (u32, u32)) -> Option<(PathBuf, u32)> {
+    let mut closed = None;
+    let _ = walk(root, path, |path, metadata| {
+        let mode = metadata.mode() & 0o7777;
+        let bits = match () {
+            () if metadata.uid() == user.0 => mode >> 6,
+            () if metadata.gid() == user.1 => mode >> 3,
+            () => mode,
+        };
+        let needed = if metadata.is_dir() { 0o1 } else { 0o4 };
+        if !metadata.is_symlink() && bits & needed == 0 && closed.is_none() {
+            closed = Some((path.to_owned(), mode));
+        }
+        Ok(())
+    });
+    closed
+}
+
+/// Goes along a path within the root and calls `visit` with everything on it, links before what they lead to.
+/// Gives the path without links; what does not exist is taken as it is.
+fn walk(
+    root: &HostRoot,
+    path: &Path,
+    mut visit: impl FnMut(&Path, &Metadata) -> Result<(), Untrusted>,
+) -> Result<PathBuf, Untrusted> {
+    if !path.is_absolute() {
+        return Err(Untrusted::Relative { path: path.to_owned() });
+    }
+    let mut at = PathBuf::from("/");
+    if let Some(metadata) = examine(root, &at)? {
+        visit(&at, &metadata)?;
+    }
+    let mut left = names(path);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&name);
+        let Some(metadata) = examine(root, &next)? else {
+            at = next;
+            continue;
+        };
+        visit(&next, &metadata)?;
+        if !metadata.is_symlink() {
+            at = next;
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(Untrusted::Links { path: path.to_owned() });
+        }
+        let target = fs::read_link(root.path(&next))
+            .map_err(|source| Untrusted::Read { path: next.clone(), source })?;
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        left.extend(names(&target));
+    }
+    Ok(at)
+}
+
+/// The names of a path, last first.
+fn names(path: &Path) -> Vec<OsString> {
+    let named = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    let mut names: Vec<OsString> = named.collect();
+    names.reverse();
+    names
+}
+
+fn examine(root: &HostRoot, path: &Path) -> Result<Option<Metadata>, Untrusted> {
+    match fs::symlink_metadata(root.path(path)) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(source) => Err(Untrusted::Read { path: path.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    const LIBRARY: &str = "/usr/lib/heaptrial/allocators/x.so";
+
+    fn tree() -> (tempfile::TempDir, HostRoot) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = HostRoot::at(folder.path());
+        fs::create_dir_all(root.path("/usr/lib/heaptrial/allocators")).unwrap();
+        fs::write(root.path(LIBRARY), "").unwrap();
+        for path in ["/", "/usr", "/usr/lib", "/usr/lib/heaptrial", "/usr/lib/heaptrial/allocators"] {
+            mode(&root, path, 0o755);
+        }
+        mode(&root, LIBRARY, 0o644);
+        (folder, root)
+    }
+
+    fn mode(root: &HostRoot, path: &str, mode: u32) {
+        fs::set_permissions(root.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn judged(root: &HostRoot, path: &str) -> String {
+        path_is_trustworthy(root, Path::new(path))
+            .map_or_else(|why| why.to_string(), |()| "trusted".to_owned())
+    }
+
+    #[test]
+    fn a_path_that_only_root_can_change_is_trusted() {
+        let (_folder, root) = tree();
+        assert_eq!(judged(&root, LIBRARY), "trusted");
+        assert_eq!(judged(&root, "/usr/lib/heaptrial/not/yet/there.so"), "trusted");
+        assert_eq!(judged(&HostRoot::default(), "/usr/lib"), "trusted");
+    }
+
+    #[test]
+    fn every_writable_part_is_refused() {
+        for (path, bits) in [("/usr", 0o777), ("/usr/lib/heaptrial", 0o775), (LIBRARY, 0o666), ("/", 0o1777)]
+        {
+            let (_folder, root) = tree();
+            mode(&root, path, bits);
+            let why = judged(&root, LIBRARY);
+            assert!(why.starts_with(&format!("{path} can be written by ")), "{why}");
+            assert!(why.ends_with(&format!("(mode {bits:04o})")), "{why}");
+        }
+    }
+
+    #[test]
+    fn links_are_followed_within_the_root_and_what_they_lead_to_is_examined() {
+        let (_folder, root) = tree();
+        fs::create_dir_all(root.path("/tmp/a")).unwrap();
+        fs::write(root.path("/tmp/a/y.so"), "").unwrap();
+        mode(&root, "/tmp", 0o1777);
+        symlink("/usr/lib/heaptrial", root.path("/lib")).unwrap();
+        symlink("../../../../tmp/a/y.so", root.path("/usr/lib/heaptrial/allocators/y.so")).unwrap();
+        assert_eq!(judged(&root, "/lib/allocators/x.so"), "trusted");
+        assert_eq!(resolve(&root, Path::new("/lib/allocators/x.so")).unwrap(), Path::new(LIBRARY));
+        assert!(judged(&root, "/lib/allocators/y.so").starts_with("/tmp can be written by everybody"));
+        symlink("loop", root.path("/loop")).unwrap();
+        assert!(judged(&root, "/loop").contains("too many symbolic links"));
+        assert!(judged(&root, "usr/lib").contains("not an absolute path"));
+        assert_eq!(resolve(&root, Path::new("/no/such")), None);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn another_owner_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return heaptrial_testbed::skip("files cannot be given to another user; run as root");
+        }
+        let (_folder, root) = tree();
+        std::os::unix::fs::chown(root.path("/usr/lib"), Some(4711), None).unwrap();
+        assert_eq!(judged(&root, LIBRARY), "/usr/lib belongs to user 4711, not to root");
+    }
+
+    #[test]
+    fn a_folder_that_the_service_cannot_enter_is_found() {
+        let (_folder, root) = tree();
+        let nobody = (65534, 65534);
+        assert_eq!(closed_to_others(&root, Path::new(LIBRARY), nobody), None);
+        mode(&root, "/usr/lib/heaptrial", 0o700);
+        let closed = closed_to_others(&root, Path::new(LIBRARY), nobody).unwrap();
+        assert_eq!(closed, (PathBuf::from("/usr/lib/heaptrial"), 0o700));
+    }
+}

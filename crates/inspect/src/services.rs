@@ -1,0 +1,150 @@
+//! Services of this host: unit, life, allocator, memory, relay. Nothing is changed.
+
+mod preload;
+mod process;
+
+use std::thread::available_parallelism;
+
+use heaptrial_allocator::Identifier;
+use heaptrial_host::systemd::{Systemd, SystemdError, Unit};
+use heaptrial_host::{HostRoot, Process, ProcessTree};
+use heaptrial_model::ServiceName;
+use heaptrial_relay::Relay;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use serde::{Deserialize, Serialize};
+
+pub use preload::{Preload, files_with_preload};
+pub use process::MainProcess;
+
+/// A service of this host as it is now.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Service {
+    /// What systemd tells.
+    pub unit: Unit,
+    /// What its main process tells; `None` when there is none, or when it ended while it was looked at.
+    pub process: Option<MainProcess>,
+    /// What its torrc tells, where it is a Tor instance.
+    pub relay: Option<Relay>,
+    /// Why the files of a Tor instance cannot be read.
+    #[serde(default)]
+    pub relay_unread: Option<String>,
+}
+
+impl Service {
+    /// Its name.
+    pub fn name(&self) -> &ServiceName {
+        &self.unit.name
+    }
+
+    fn of(root: &HostRoot, tree: &ProcessTree, identifier: &Identifier, unit: Unit) -> Self {
+        let process =
+            unit.status.main_pid.and_then(|pid| MainProcess::read(root, tree, identifier, &unit, pid).ok());
+        let (relay, relay_unread) = relay_of(root, &unit);
+        Self { unit, process, relay, relay_unread }
+    }
+}
+
+/// All services that match one of the patterns, in order of names.
+pub fn services(systemd: &Systemd, patterns: &[String]) -> Result<Vec<Service>, SystemdError> {
+    Ok(examine(&HostRoot::default(), systemd.services(patterns)?))
+}
+
+/// One service.
+pub fn service(systemd: &Systemd, name: &ServiceName) -> Result<Service, SystemdError> {
+    let root = HostRoot::default();
+    let tree = ProcessTree::scan(&root).unwrap_or_default();
+    Ok(Service::of(&root, &tree, &Identifier::default(), systemd.service(name)?))
+}
+
+/// More would not pay: most of the time is the kernel's, and each holds files open.
+const MOST_THREADS: usize = 4;
+
+/// Looks at the processes and files of some units, several at a time; in their order.
+pub fn examine(root: &HostRoot, units: Vec<Unit>) -> Vec<Service> {
+    let tree = ProcessTree::scan(root).unwrap_or_default();
+    let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    let look = |identifier: &mut Identifier, unit| Service::of(root, &tree, identifier, unit);
+    match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
+        Ok(pool) => pool.install(|| units.into_par_iter().map_init(Identifier::default, look).collect()),
+        // No more threads may be started here.
+        Err(_) => {
+            let mut identifier = Identifier::default();
+            units.into_iter().map(|unit| look(&mut identifier, unit)).collect()
+        }
+    }
+}
+
+/// What the files of a Tor instance tell, or why they cannot be read.
+fn relay_of(root: &HostRoot, unit: &Unit) -> (Option<Relay>, Option<String>) {
+    let read = |command: &Vec<String>| Relay::of_command(root, command, Some(&unit.user));
+    let from_unit = || unit.exec_start.iter().find_map(read);
+    // Variables in ExecStart are put in only when it starts.
+    let from_process = || {
+        let arguments = Process::new(root, unit.status.main_pid?).cmdline().ok()?;
+        read(&arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect())
+    };
+    match from_unit().or_else(from_process) {
+        Some(Ok(relay)) => (Some(relay), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+        None => (None, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn unit(name: &str) -> Unit {
+        let unit = serde_json::json!({
+            "name": name, "description": "", "template": null, "load_state": "loaded", "unit_file": null,
+            "drop_ins": [], "service_type": "simple", "exec_start": [], "user": "", "environment": [],
+            "environment_files": [], "unset_environment": [], "memory_max_bytes": null,
+            "sandbox": heaptrial_host::systemd::Sandbox::default(), "needs_reload": false,
+            "status": {
+                "active_state": "active", "sub_state": "running", "main_pid": null, "control_group": "/x",
+                "restarts": 0, "result": "success", "exec_main_code": 0, "exec_main_status": 0,
+                "invocation_id": "",
+            },
+        });
+        serde_json::from_value(unit).unwrap()
+    }
+
+    #[test]
+    fn many_units_keep_their_order_and_one_without_a_process_says_so() {
+        let own = std::process::id() as i32;
+        let units: Vec<Unit> = (0..12)
+            .map(|number| {
+                let mut unit = unit(&format!("s{number:02}.service"));
+                unit.status.main_pid =
+                    (number % 4 != 3).then_some(if number % 4 == 2 { i32::MAX } else { own });
+                unit
+            })
+            .collect();
+        let services = examine(&HostRoot::default(), units.clone());
+        for (number, (service, unit)) in services.iter().zip(&units).enumerate() {
+            assert_eq!(service.name(), &unit.name);
+            assert_eq!(service.process.is_some(), number % 4 < 2, "{}", unit.name);
+        }
+        let process = services[0].process.as_ref().unwrap();
+        assert_eq!(process.life.pid, own);
+        assert_eq!(process.identity.as_ref().unwrap().family, "glibc");
+        assert!(process.sample.rss_bytes > 0 && process.age_seconds < 86_400.0);
+        assert_eq!(process.program, std::env::current_exe().unwrap());
+    }
+
+    #[test]
+    fn a_tor_instance_is_known_by_its_command() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("etc/tor")).unwrap();
+        std::fs::write(dir.path().join("etc/tor/r1"), "Nickname fast\nORPort 9001\n").unwrap();
+        let root = HostRoot::at(dir.path());
+        let mut tor = unit("tor@r1.service");
+        tor.exec_start = vec![["/usr/bin/tor", "-f", "/etc/tor/r1"].map(str::to_owned).to_vec()];
+        let (relay, unread) = relay_of(&root, &tor);
+        assert_eq!((relay.unwrap().nickname.as_deref(), unread), (Some("fast"), None));
+        tor.exec_start[0][2] = "/etc/tor/gone".to_owned();
+        let (relay, unread) = relay_of(&root, &tor);
+        assert!(relay.is_none() && unread.unwrap().contains("/etc/tor/gone"));
+        assert_eq!(relay_of(&root, &unit("cron.service")), (None, None));
+    }
+}

@@ -1,0 +1,108 @@
+//! What `LD_PRELOAD` asks for, and whether it was heard: ld.so(8) goes on without a library that it cannot load.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use heaptrial_host::systemd::Unit;
+use heaptrial_host::{HostRoot, Mapping, Process};
+use serde::{Deserialize, Serialize};
+
+const LD_PRELOAD: &str = "LD_PRELOAD";
+
+/// A library that `LD_PRELOAD` asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preload {
+    /// The library as it is asked for: a path or a name.
+    pub library: String,
+    /// Whether the process has it mapped; `None` where that may not be seen.
+    pub loaded: Option<bool>,
+}
+
+impl Preload {
+    pub(crate) fn of(process: &Process, unit: &Unit) -> Vec<Self> {
+        let environment = process.environ();
+        let asked = match &environment {
+            Ok(environment) => {
+                environment.iter().find(|(name, _)| name == LD_PRELOAD).map(|(_, value)| value.as_str())
+            }
+            Err(_) => unit.environment_value(LD_PRELOAD),
+        };
+        let libraries: Vec<&str> =
+            asked.unwrap_or_default().split([':', ' ']).filter(|library| !library.is_empty()).collect();
+        if libraries.is_empty() {
+            return Vec::new();
+        }
+        let mappings = process.mappings().ok();
+        libraries
+            .into_iter()
+            .map(|library| Self {
+                library: library.to_owned(),
+                loaded: mappings.as_deref().map(|mappings| is_mapped(process, mappings, library)),
+            })
+            .collect()
+    }
+}
+
+fn is_mapped(process: &Process, mappings: &[Mapping], library: &str) -> bool {
+    let files: Vec<&Mapping> = mappings.iter().filter(|mapping| mapping.is_file()).collect();
+    let name = file_name(library);
+    if files.iter().any(|file| file.name == library || file_name(&file.name) == name) {
+        return true;
+    }
+    // A library is often asked for by a link to it.
+    let candidates: Vec<PathBuf> = if library.contains('/') {
+        vec![PathBuf::from(library)]
+    } else {
+        files.iter().filter_map(|file| Some(Path::new(&file.name).parent()?.join(name))).collect()
+    };
+    candidates.iter().any(|path| {
+        fs::metadata(process.seen_path(path))
+            .is_ok_and(|metadata| files.iter().any(|file| file.inode == metadata.ino()))
+    })
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The files that make up a unit, of those that set `LD_PRELOAD`: unit file, drop-ins, files of variables.
+pub fn files_with_preload(root: &HostRoot, unit: &Unit) -> Vec<PathBuf> {
+    let of_unit = unit.unit_file.iter().chain(&unit.drop_ins);
+    of_unit
+        .filter(|path| {
+            holds(root, path, |line| line.starts_with("Environment") && line.contains("LD_PRELOAD="))
+        })
+        .chain(
+            unit.environment_files
+                .iter()
+                .filter(|path| holds(root, path, |line| line.starts_with("LD_PRELOAD="))),
+        )
+        .cloned()
+        .collect()
+}
+
+fn holds(root: &HostRoot, path: &Path, wanted: impl Fn(&str) -> bool) -> bool {
+    fs::read_to_string(root.path(path)).is_ok_and(|text| text.lines().any(|line| wanted(line.trim_start())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_set_the_variable_are_told_from_those_that_speak_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        write("x.service", "# LD_PRELOAD=no\n[Service]\nEnvironment=A=1\n");
+        write("a.conf", "[Service]\n  Environment=\"LD_PRELOAD=/usr/lib/a.so\" B=2\n");
+        write("b.conf", "[Service]\nUnsetEnvironment=LD_PRELOAD\n");
+        write("vars", "LD_PRELOAD=/usr/lib/b.so\n");
+        let mut unit = crate::services::tests::unit("x.service");
+        unit.unit_file = Some("/x.service".into());
+        unit.drop_ins = ["/a.conf", "/b.conf", "/gone.conf"].map(PathBuf::from).to_vec();
+        unit.environment_files = vec!["/vars".into()];
+        let found = files_with_preload(&HostRoot::at(dir.path()), &unit);
+        assert_eq!(found, ["/a.conf", "/vars"].map(PathBuf::from));
+    }
+}

@@ -1,0 +1,75 @@
+//! What is known of a service beside what an analysis makes of its memory.
+
+use heaptrial_model::{KnownEvent, SlowSample};
+use heaptrial_stats::median;
+use heaptrial_store::{EventRecord, Store};
+
+use crate::{JudgementError, Kind, Rows};
+
+/// Of a service in the order of [`Rows::services`]; of the life that stands for it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServiceFacts {
+    /// Position of that life in [`Rows::lives`].
+    pub life: Option<usize>,
+    /// Why it is in no figure of its arm, where a lab run left it out; a trial on hosts leaves nobody out.
+    pub excluded: Option<String>,
+    /// Age in seconds, number, last and highest in bytes of its readings, counted or not.
+    pub observed: Option<Observed>,
+    /// Last RSS in bytes.
+    pub rss_bytes: Option<u64>,
+    /// Last RssAnon in bytes.
+    pub anon_bytes: Option<u64>,
+    /// CPU time since start in seconds, where the whole life was sampled.
+    pub cpu_seconds: Option<f64>,
+    /// The last expensive reading of a lab's service.
+    pub smaps: Option<SlowSample>,
+    /// Age of the consensus that a relay of a lab held.
+    pub consensus_age: Option<ConsensusAge>,
+}
+
+/// The readings of the metric of one life.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Observed {
+    /// Age at the last one in seconds.
+    pub age_seconds: f64,
+    /// How many.
+    pub readings: u64,
+    /// The last one in bytes.
+    pub final_bytes: u64,
+    /// The highest one in bytes.
+    pub peak_bytes: u64,
+}
+
+/// Age of the consensus that a relay held after warm-up: high where it lagged behind its network.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ConsensusAge {
+    /// Median in seconds.
+    pub median_seconds: f64,
+    /// Highest in seconds.
+    pub max_seconds: f64,
+    /// Events that told of a lag.
+    pub lag_events: u64,
+}
+
+/// That of the service at a position; `None` without observations of it.
+pub(crate) fn consensus_age(
+    store: &Store,
+    rows: &Rows,
+    service: usize,
+    life: usize,
+    warm_up_seconds: f64,
+) -> Result<Option<ConsensusAge>, JudgementError> {
+    if rows.kind != Kind::LabTor {
+        return Ok(None);
+    }
+    let observations = store.observations(&rows.lives[life], "consensus_age_seconds")?;
+    let after = observations.into_iter().filter(|(age, _)| *age >= warm_up_seconds);
+    let ages: Vec<f64> = after.map(|(_, value)| value).collect();
+    let id = rows.services[service].id;
+    let lag = |event: &&EventRecord| event.kind == KnownEvent::Lag && event.service_id == Some(id);
+    Ok(median(&ages).map(|median_seconds| ConsensusAge {
+        median_seconds,
+        max_seconds: ages.iter().copied().fold(f64::MIN, f64::max),
+        lag_events: rows.events.iter().filter(lag).count() as u64,
+    }))
+}

@@ -1,0 +1,207 @@
+//! The fleet of services on hosts, from the rows of the database.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use heaptrial_analysis::{Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
+use heaptrial_model::{KnownEvent, Reading};
+use heaptrial_store::{
+    ArmRecord, EventRecord, LifeRecord, ROLLUP_BUCKET, Readings, ServiceRecord, Store, StoreError,
+};
+
+use crate::lab::LabRun;
+use crate::treatment::{self, Treated};
+use crate::{JudgementError, Kind, Options, Rows, work};
+
+/// Lives that a thread takes at a time.
+const LIVES_AT_A_TIME: usize = 4;
+/// More readers than these wait for each other.
+const READERS_AT_MOST: usize = 8;
+/// Where SQLite keeps `user_version` in a file (<https://www.sqlite.org/fileformat.html>, section 1.3).
+const USER_VERSION_OFFSET: usize = 60;
+
+/// Longest text of an event in a finding: operators paste whole logs.
+const EVENT_CHARACTERS: usize = 160;
+
+impl Rows {
+    /// Makes the fleet: reads all samples of the trial.
+    pub fn fleet(&self, store: &Store, options: &Options) -> Result<Fleet, JudgementError> {
+        match self.kind.is_lab() {
+            true => Ok(LabRun::read(store, self)?.fleet(self)),
+            false => self.fleet_on_hosts(store, options),
+        }
+    }
+
+    fn fleet_on_hosts(&self, store: &Store, options: &Options) -> Result<Fleet, JudgementError> {
+        let (trial, kind) = (&self.trial, self.kind);
+        // What others measured has no ledger, and nobody drew the lists of an import.
+        let in_ledger = !kind.is_import();
+        let readings = Readings::of_trial(store, trial.id, trial.plan.metric)?;
+        let by_life = read_lives(store, &readings, &self.lives, in_ledger)?;
+        let position: HashMap<i64, usize> =
+            self.services.iter().enumerate().map(|(index, service)| (service.id, index)).collect();
+        let mut services: Vec<FleetService> =
+            self.services.iter().map(|service| self.service(service)).collect();
+        let treated = if kind == Kind::Field {
+            treatment::of_lives(&self.lives, &self.events, self.until_us)
+        } else {
+            vec![Treated::Yes; self.lives.len()]
+        };
+        let mut untreated: Vec<(usize, f64, String)> = Vec::new();
+        for ((life, (readings, work)), treated) in self.lives.iter().zip(by_life).zip(treated) {
+            let Some(index) = position.get(&life.service_id) else { continue };
+            let started_at = life.started_wall_us as f64 / 1e6;
+            match treated {
+                Treated::Yes => {}
+                Treated::Before => continue,
+                Treated::No(why) => untreated.push((*index, started_at, why)),
+            }
+            services[*index].lives.push(FleetLife {
+                started_at,
+                start: life.start,
+                contamination: life.contamination.clone(),
+                proved: life.identity.is_some(),
+                readings,
+                work,
+            });
+        }
+        let fact = |name: &str| trial.plan.host_facts.get(name)?.as_f64().filter(|bytes| *bytes > 0.0);
+        let mut fleet = Fleet {
+            arms: self.arms.iter().map(|record| self.arm(record)).collect(),
+            services,
+            events: self.events.iter().map(|event| self.event(event)).collect(),
+            limit: MemoryLimit {
+                service_bytes: options.memory_limit_bytes.map(|bytes| bytes as f64),
+                host_bytes: fact("ram_bytes"),
+                host_available_bytes: fact("available_bytes"),
+            },
+            randomised: kind == Kind::Field,
+            identities_proved: in_ledger,
+            in_turn: false,
+            rolled_up_seconds: if in_ledger { ROLLUP_BUCKET.as_secs_f64() } else { 0.0 },
+            seed: trial.plan.seed,
+        };
+        if self.until_us < i64::MAX {
+            fleet.until(self.until_us as f64 / 1e6);
+        }
+        // Found from events until then, so that no later one takes it away again.
+        for (index, started_at, why) in untreated {
+            let lives = &mut fleet.services[index].lives;
+            let life = lives.iter_mut().find(|life| life.started_at == started_at);
+            if let Some(life) = life.filter(|life| life.contamination.is_none()) {
+                life.contamination = Some(why);
+            }
+        }
+        Ok(fleet)
+    }
+
+    pub(crate) fn arm(&self, record: &ArmRecord) -> FleetArm {
+        FleetArm {
+            name: record.arm.name.clone(),
+            control: record.arm.control,
+            restarted: record.arm.treatment.restart_every.is_some(),
+            earlier_list_of: record.earlier_list_of.and_then(|id| self.arm_position(id)),
+        }
+    }
+
+    pub(crate) fn service(&self, record: &ServiceRecord) -> FleetService {
+        let arms = std::iter::once(&record.arm_id).chain(&record.also_in);
+        FleetService {
+            name: record.name.clone(),
+            arms: arms.filter_map(|id| self.arm_position(*id)).collect(),
+            block: record.block,
+            limit_bytes: memory_limit(record).map(|bytes| bytes as f64),
+            lives: Vec::new(),
+        }
+    }
+
+    pub(crate) fn event(&self, record: &EventRecord) -> FleetEvent {
+        let about_nobody = record.kind == KnownEvent::Unattributed;
+        let service = |id: &i64| self.services.iter().position(|service| service.id == *id);
+        FleetEvent {
+            at: record.wall_us as f64 / 1e6,
+            arm: record.arm_id.filter(|_| !about_nobody).and_then(|id| self.arm_position(id)),
+            service: record.service_id.filter(|_| !about_nobody).as_ref().and_then(service),
+            kind: record.kind.clone(),
+            changes_treatment: record.kind.known().is_some_and(KnownEvent::changes_treatment),
+            text: cut(&format!("{}: {}", record.kind, record.text)),
+        }
+    }
+}
+
+/// The beginning of what an event says.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(EVENT_CHARACTERS) {
+        Some((end, _)) => format!("{}…", text[..end].trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+/// Memory that a service may use at most (MemoryMax), where the trial recorded it.
+pub(crate) fn memory_limit(record: &ServiceRecord) -> Option<u64> {
+    record.attributes.as_ref()?.get("memory_max_bytes")?.as_u64().filter(|bytes| *bytes > 0)
+}
+
+/// The readings of a life and its work.
+type OfLife = (Vec<Reading>, Work);
+
+/// The readings of each life and, if asked for, its work, in the order of `lives`. Shared among threads that each have a connection of their own;
+/// a thread that gets none leaves its share to the others.
+fn read_lives(
+    store: &Store,
+    readings: &Readings,
+    lives: &[LifeRecord],
+    with_work: bool,
+) -> Result<Vec<OfLife>, JudgementError> {
+    let next = AtomicUsize::new(0);
+    let work = |store: &Store| -> Result<Vec<(usize, OfLife)>, StoreError> {
+        let mut done = Vec::new();
+        loop {
+            let first = next.fetch_add(LIVES_AT_A_TIME, Ordering::Relaxed);
+            let share = lives.iter().enumerate().skip(first).take(LIVES_AT_A_TIME);
+            if share.len() == 0 {
+                return Ok(done);
+            }
+            for (index, life) in share {
+                let mut read = readings.of_life(store, life.id, life.started_boottime_us)?;
+                read.shrink_to_fit();
+                let work = if with_work { work::of_life(store, life)? } else { Work::default() };
+                done.push((index, (read, work)));
+            }
+        }
+    };
+    let path = store.path();
+    let helpers = if can_be_opened_again(path) { helpers(lives.len()) } else { 0 };
+    let parts: Result<Vec<_>, StoreError> = thread::scope(|scope| {
+        let help = || Store::open(path).map_or_else(|_| Ok(Vec::new()), |own| work(&own));
+        let started: Vec<_> = (0..helpers).map(|_| scope.spawn(help)).collect();
+        let own = work(store);
+        let others = started.into_iter().map(|helper| match helper.join() {
+            Ok(part) => part,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        std::iter::once(own).chain(others.collect::<Vec<_>>()).collect()
+    });
+    let mut by_life = vec![(Vec::new(), Work::default()); lives.len()];
+    for (index, read) in parts?.into_iter().flatten() {
+        by_life[index] = read;
+    }
+    Ok(by_life)
+}
+
+fn helpers(lives: usize) -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    processors.min(READERS_AT_MOST).min(lives / LIVES_AT_A_TIME).saturating_sub(1)
+}
+
+/// A database of an older schema is opened as a copy in memory: a second one would cost as much again.
+fn can_be_opened_again(path: &Path) -> bool {
+    let mut header = [0; USER_VERSION_OFFSET + 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    let version = header[USER_VERSION_OFFSET..].iter().fold(0, |number, byte| number << 8 | i64::from(*byte));
+    read.is_ok() && version == heaptrial_store::SCHEMA_VERSION
+}

@@ -1,0 +1,268 @@
+//! What is known of a trial.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use heaptrial_analysis::{Analysis, Fleet, FleetLife, RatioToControl, Settings, analyse, ratio_of_arms};
+use heaptrial_model::Metric;
+use heaptrial_stats::median;
+use heaptrial_store::{Store, TickSummary};
+
+use crate::arms::{self, ArmFacts};
+use crate::facts::{Observed, ServiceFacts, consensus_age};
+use crate::lab::LabRun;
+use crate::look::{PlannedLook, planned};
+use crate::rows::rfc3339;
+use crate::{JudgementError, Rows, Trajectories};
+
+/// Services of which the time between readings is looked at.
+const SERVICES_TIMED: usize = 200;
+
+/// Choices of whoever asks.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// In a lab run, readings at a younger age are left out of levels and slopes; `None` is the first third of the
+    /// planned length of a life. Trials on hosts have [`Settings::warm_up_share`].
+    pub warm_up: Option<Duration>,
+    /// In a trial on hosts, the memory in bytes that each service may use (MemoryMax).
+    pub memory_limit_bytes: Option<u64>,
+    /// How the fleet is analysed.
+    pub settings: Settings,
+}
+
+/// A trial with its fleet, its analysis, and what no analysis needs.
+#[derive(Debug)]
+pub struct Judgement {
+    /// The database.
+    pub database: PathBuf,
+    /// What is stored.
+    pub rows: Rows,
+    /// What was judged.
+    pub fleet: Fleet,
+    /// What is said of it.
+    pub analysis: Analysis,
+    /// One for each of [`Rows::services`].
+    pub services: Vec<ServiceFacts>,
+    /// One for each of [`Rows::arms`].
+    pub arms: Vec<ArmFacts>,
+    /// What sampling cost; `None` where others sampled.
+    pub ticks: Option<TickSummary>,
+    /// Samples of the trial.
+    pub samples: u64,
+    /// From the start to the end of a lab run, or to its last sample; of a trial on hosts from the first to the last
+    /// reading.
+    pub duration_seconds: f64,
+    /// Usual time between two readings of a service on a host.
+    pub sampling_interval_seconds: Option<f64>,
+    /// Age in seconds at which warm-up ends: the chosen one of a lab run; on hosts the median over arms.
+    pub warm_up_seconds: f64,
+    /// The looks that the plan fixed in advance.
+    pub looks: Vec<PlannedLook>,
+    /// Lives of lab services that are in no figure, by position of the service: charts show them.
+    set_aside: HashMap<usize, FleetLife>,
+}
+
+impl Judgement {
+    /// Judges a trial of `store`.
+    pub fn of(store: &Store, trial_id: i64, options: &Options) -> Result<Self, JudgementError> {
+        Self::from_rows(store, Rows::read(store, trial_id)?, options)
+    }
+
+    /// Judges the trial of these rows.
+    pub fn from_rows(store: &Store, rows: Rows, options: &Options) -> Result<Self, JudgementError> {
+        if rows.kind.is_lab() {
+            return Self::of_lab(store, rows, options);
+        }
+        let fleet = rows.fleet(store, options)?;
+        let analysis = analyse(&fleet, &options.settings);
+        Self::from_fleet(store, rows, fleet, analysis)
+    }
+
+    fn of_lab(store: &Store, rows: Rows, options: &Options) -> Result<Self, JudgementError> {
+        let run = LabRun::read(store, &rows)?;
+        let fleet = run.fleet(&rows);
+        let settings = run.settings(&rows, options);
+        let analysis = analyse(&fleet, &settings);
+        let mut services = Vec::with_capacity(run.services.len());
+        let mut set_aside = HashMap::new();
+        for (index, service) in run.services.iter().enumerate() {
+            let last = service.series.last();
+            let consensus = match service.life {
+                Some(life) => consensus_age(store, &rows, index, life, settings.warm_up_of(0.0))?,
+                None => None,
+            };
+            services.push(ServiceFacts {
+                life: service.life,
+                excluded: service.excluded.clone(),
+                observed: last.map(|last| Observed {
+                    age_seconds: last.age_seconds,
+                    readings: service.series.len() as u64,
+                    final_bytes: last.metric_bytes,
+                    peak_bytes: service.series.iter().map(|point| point.metric_bytes).max().unwrap_or(0),
+                }),
+                rss_bytes: last.map(|point| point.rss_bytes),
+                anon_bytes: last.map(|point| point.anon_bytes),
+                cpu_seconds: last.map(|point| point.cpu_us as f64 / 1e6),
+                smaps: match service.life {
+                    Some(life) => store.last_slow_sample(rows.lives[life].id)?,
+                    None => None,
+                },
+                consensus_age: consensus,
+            });
+            if service.excluded.is_some() {
+                set_aside.extend(service.fleet_life(&rows).map(|life| (index, life)));
+            }
+        }
+        let ticks = store.tick_summary(rows.trial.id)?;
+        let start = rows.trial.plan.started_wall_us;
+        let last = |service: &crate::lab::LabService| {
+            let life = rows.lives.get(service.life?)?;
+            Some((life.started_wall_us - start) as f64 / 1e6 + service.last_age()?)
+        };
+        let duration_seconds = match rows.trial.ended_wall_us {
+            Some(end) => (end - start) as f64 / 1e6,
+            None => run.services.iter().filter_map(last).fold(0.0, f64::max),
+        };
+        Ok(Self {
+            database: store.path().to_owned(),
+            arms: arms::of(&rows, &analysis, &fleet, &services),
+            fleet,
+            warm_up_seconds: settings.warm_up_of(0.0),
+            analysis,
+            services,
+            samples: ticks.samples,
+            ticks: Some(ticks),
+            duration_seconds,
+            sampling_interval_seconds: None,
+            looks: Vec::new(),
+            set_aside,
+            rows,
+        })
+    }
+
+    /// With an analysis of the fleet of these rows, such as that of a look.
+    pub(crate) fn from_fleet(
+        store: &Store,
+        rows: Rows,
+        fleet: Fleet,
+        analysis: Analysis,
+    ) -> Result<Self, JudgementError> {
+        let imported = rows.kind.is_import();
+        let anon = if imported { HashMap::new() } else { last_anon(store, &rows)? };
+        let services: Vec<ServiceFacts> = rows
+            .services
+            .iter()
+            .map(|record| ServiceFacts {
+                life: rows.lives.iter().rposition(|life| life.service_id == record.id),
+                anon_bytes: anon.get(&record.id).copied(),
+                ..ServiceFacts::default()
+            })
+            .collect();
+        Ok(Self {
+            database: store.path().to_owned(),
+            arms: arms::of(&rows, &analysis, &fleet, &services),
+            samples: lives(&fleet).map(|life| life.readings.len() as u64).sum(),
+            ticks: if imported { None } else { Some(store.tick_summary(rows.trial.id)?) },
+            duration_seconds: duration_seconds(&fleet),
+            sampling_interval_seconds: sampling_interval(&fleet),
+            looks: planned(store, &rows.trial)?,
+            warm_up_seconds: warm_up_seconds(&analysis),
+            services,
+            fleet,
+            analysis,
+            set_aside: HashMap::new(),
+            rows,
+        })
+    }
+
+    /// Service, arm, and whether the service does not count in it, in the order of a report: one that was put into
+    /// several arms comes once for each.
+    pub fn placements(&self) -> Vec<(usize, usize, bool)> {
+        let services = self.analysis.services.iter().enumerate();
+        services
+            .flat_map(|(index, service)| {
+                let excluded = self.services[index].excluded.is_some();
+                let stranger = |arm: usize| service.stranger_in.iter().any(|stranger| stranger.arm == arm);
+                service.arms.iter().map(move |arm| (index, *arm, excluded || stranger(*arm)))
+            })
+            .collect()
+    }
+
+    /// The thinned series of [`Self::placements`], for charts.
+    pub fn trajectories(&self) -> Trajectories {
+        let placements = self.placements();
+        if !self.fleet.in_turn {
+            return Trajectories::thin_fleet(&self.fleet, &placements, self.analysis.ages_are_lower_bounds);
+        }
+        let readings = |index: usize| {
+            let life = self.set_aside.get(&index).or_else(|| self.fleet.services[index].current());
+            life.map_or(&[][..], |life| life.readings.as_slice())
+        };
+        Trajectories::thin(placements.iter().map(|(index, arm, _)| (*arm, readings(*index))))
+    }
+
+    /// The memory of one arm in proportion to that of another, over services that belong to them.
+    pub fn ratio_of(&self, over: usize, under: usize) -> Option<RatioToControl> {
+        ratio_of_arms(&self.fleet, &self.analysis, over, under)
+    }
+
+    /// A time in microseconds since 1970 as RFC 3339 in UTC. `what` it is stands in the error for one outside the
+    /// calendar.
+    pub fn time(&self, what: &'static str, microseconds: i64) -> Result<String, JudgementError> {
+        rfc3339(&self.database, what, microseconds)
+    }
+}
+
+fn lives(fleet: &Fleet) -> impl Iterator<Item = &FleetLife> {
+    fleet.services.iter().flat_map(|service| &service.lives)
+}
+
+/// RssAnon in bytes at the last sample of the trial, by row id of the service.
+fn last_anon(store: &Store, rows: &Rows) -> Result<HashMap<i64, u64>, JudgementError> {
+    let mut found = HashMap::new();
+    let mut late = Vec::new();
+    for latest in store.latest(rows.trial.id)? {
+        if latest.wall_us > rows.until_us {
+            late.push(latest.service_id);
+        } else {
+            found.extend(latest.anon_bytes.map(|bytes| (latest.service_id, bytes)));
+        }
+    }
+    // Of a trial that has ended, the last before its end.
+    for service_id in late {
+        let Some(life) = rows.lives.iter().rev().find(|life| life.service_id == service_id) else { continue };
+        let age = (rows.until_us - life.started_wall_us) as f64 / 1e6;
+        let series = store.series(life, Metric::Rss)?;
+        let last = series.iter().rev().find(|point| point.age_seconds <= age);
+        found.extend(last.map(|point| (service_id, point.anon_bytes)));
+    }
+    Ok(found)
+}
+
+fn warm_up_seconds(analysis: &Analysis) -> f64 {
+    let growth = analysis.arms.iter().filter_map(|arm| arm.growth.as_ref());
+    median(&growth.map(|growth| growth.warm_up_seconds).collect::<Vec<_>>()).unwrap_or(0.0)
+}
+
+/// From the first to the last reading.
+fn duration_seconds(fleet: &Fleet) -> f64 {
+    let first =
+        lives(fleet).filter_map(|life| Some(life.started_at + f64::from(life.readings.first()?.age_seconds)));
+    let last = lives(fleet).filter_map(|life| Some(life.started_at + life.last_age()?));
+    (last.fold(f64::NEG_INFINITY, f64::max) - first.fold(f64::INFINITY, f64::min)).max(0.0)
+}
+
+fn sampling_interval(fleet: &Fleet) -> Option<f64> {
+    let every = fleet.services.len().div_ceil(SERVICES_TIMED).max(1);
+    let usual = |life: &FleetLife| {
+        let pairs = life.readings.windows(2);
+        let distances: Vec<f64> =
+            pairs.map(|pair| f64::from(pair[1].age_seconds - pair[0].age_seconds)).collect();
+        median(&distances)
+    };
+    let intervals: Vec<f64> =
+        fleet.services.iter().step_by(every).filter_map(|service| usual(service.current()?)).collect();
+    // Ages are held to about a second; the interval is a round number.
+    median(&intervals).map(f64::round)
+}

@@ -1,0 +1,37 @@
+//! From the rows of a database to what is known of a trial: the one way for lab runs, imports, field trials, rollouts
+//! and watches.
+//!
+//! [`Rows`] are what is stored of a trial; [`Rows::fleet`] makes the [`Fleet`](heaptrial_analysis::Fleet) that
+//! [`heaptrial_analysis`] judges; a [`Judgement`] has both with what no analysis needs and every reader asks for. A look
+//! is a judgement at a time fixed in advance, which spends error probability and is recorded ([`look`]).
+//!
+//! Nothing here makes a sentence but for errors, and nothing is changed but the record of a look.
+
+mod arms;
+mod calendar;
+mod error;
+mod factorial;
+mod facts;
+mod fleet;
+mod gate;
+mod judgement;
+mod kind;
+mod lab;
+mod levels;
+pub mod look;
+mod rows;
+mod trajectory;
+mod treatment;
+mod work;
+
+pub use arms::ArmFacts;
+pub use calendar::{Calendar, Happened, Mark, Moment, Step};
+pub use error::JudgementError;
+pub use factorial::{Cell, Effect, Factorial, LevelEffect, Parts, SettingEffect, SettingShare};
+pub use facts::{ConsensusAge, Observed, ServiceFacts};
+pub use gate::{LifeFigures, middle};
+pub use judgement::{Judgement, Options};
+pub use kind::Kind;
+pub use levels::{Level, gap_seconds};
+pub use rows::{Rows, find_trial, read_fleet};
+pub use trajectory::{Aged, Point, Trajectories, Trajectory, extremes};

@@ -1,0 +1,84 @@
+//! The looks that a field trial's plan fixed in advance.
+
+use heaptrial_model::HumanDuration;
+use heaptrial_stats::look_alphas;
+use heaptrial_store::{LookRecord, Store, TrialRecord};
+use serde::Deserialize;
+
+use crate::JudgementError;
+
+/// The error probability of all looks of a trial together, over all its arms.
+pub(crate) const ALPHA: f64 = 0.05;
+
+/// A look to come or past.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Scheduled {
+    /// Counted from 1.
+    pub(crate) number: u32,
+    /// Since the start of the trial.
+    pub(crate) planned_us: i64,
+    /// What it may spend.
+    pub(crate) alpha: f64,
+}
+
+/// What of a drawn plan looks need.
+#[derive(Deserialize)]
+struct Plan {
+    #[serde(default)]
+    looks: Vec<HumanDuration>,
+    duration: Option<HumanDuration>,
+}
+
+/// The looks of a trial; none where its parameters hold no plan. A plan without looks has one, at its end.
+pub(crate) fn schedule(store: &Store, trial: &TrialRecord) -> Result<Vec<Scheduled>, JudgementError> {
+    let Some(plan) = trial.plan.parameters.get("plan").filter(|plan| plan.is_object()) else {
+        return Ok(Vec::new());
+    };
+    let unusable = |why: String| JudgementError::Plan {
+        path: store.path().to_owned(),
+        trial: trial.plan.name.clone(),
+        why,
+    };
+    let plan = Plan::deserialize(plan).map_err(|error| unusable(error.to_string()))?;
+    let times = if plan.looks.is_empty() { plan.duration.into_iter().collect() } else { plan.looks };
+    let Some(end) = times.last().map(|end| end.0.as_secs_f64()) else { return Ok(Vec::new()) };
+    let fractions: Vec<f64> = times.iter().map(|time| time.0.as_secs_f64() / end).collect();
+    let alphas = look_alphas(&fractions, ALPHA)
+        .ok_or_else(|| unusable("its looks do not ascend from above 0".to_owned()))?;
+    let looks = times.iter().zip(alphas).zip(1..);
+    Ok(looks
+        .map(|((time, alpha), number)| Scheduled { number, planned_us: time.0.as_micros() as i64, alpha })
+        .collect())
+}
+
+/// A look that a plan fixed in advance, taken or not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedLook {
+    /// Counted from 1.
+    pub number: u32,
+    /// When, in microseconds since the start of the trial.
+    pub planned_us: i64,
+    /// What it may spend of the error probability.
+    pub alpha: f64,
+    /// What was recorded of it; `None` where it was not taken.
+    pub taken: Option<LookRecord>,
+}
+
+/// All looks of a trial.
+pub(crate) fn planned(store: &Store, trial: &TrialRecord) -> Result<Vec<PlannedLook>, JudgementError> {
+    let schedule = schedule(store, trial)?;
+    if schedule.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut taken = store.looks(trial.id)?;
+    let looks = schedule.into_iter().map(|look| {
+        let place = taken.iter().position(|taken| taken.number == look.number);
+        PlannedLook {
+            number: look.number,
+            planned_us: look.planned_us,
+            alpha: look.alpha,
+            taken: place.map(|place| taken.swap_remove(place)),
+        }
+    });
+    Ok(looks.collect())
+}

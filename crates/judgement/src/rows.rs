@@ -1,0 +1,97 @@
+//! What is stored of a trial.
+
+use std::path::Path;
+
+use heaptrial_analysis::Fleet;
+use heaptrial_store::{ArmRecord, EventRecord, ImportSource, LifeRecord, ServiceRecord, Store, TrialRecord};
+use jiff::Timestamp;
+
+use crate::{JudgementError, Kind, Options};
+
+/// The rows of a trial but for its samples. Whoever renames anything (for what leaves the house) does it here, before
+/// anything is made of them.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    /// The trial.
+    pub trial: TrialRecord,
+    /// What was run.
+    pub kind: Kind,
+    /// Its arms in the order given.
+    pub arms: Vec<ArmRecord>,
+    /// Its services in the order of starting.
+    pub services: Vec<ServiceRecord>,
+    /// The ledger.
+    pub lives: Vec<LifeRecord>,
+    /// What happened, also after [`Rows::until_us`]: a contamination is dated by it.
+    pub events: Vec<EventRecord>,
+    /// The files that an import read.
+    pub sources: Vec<ImportSource>,
+    /// Nothing that came after is of the trial, in microseconds since 1970.
+    pub until_us: i64,
+}
+
+impl Rows {
+    /// Reads those of a trial.
+    pub fn read(store: &Store, trial_id: i64) -> Result<Self, JudgementError> {
+        let trial = find_trial(store, trial_id)?;
+        let kind = Kind::of(&trial);
+        // Services go on after a trial, and the agent may read them for a while.
+        let ended = trial.ended_wall_us.filter(|_| kind == Kind::Field);
+        let mut lives = store.lives(trial.id)?;
+        lives.retain(|life| ended.is_none_or(|ended| life.started_wall_us <= ended));
+        Ok(Self {
+            arms: store.arms(trial.id)?,
+            services: store.services(trial.id)?,
+            lives,
+            events: store.events(trial.id)?,
+            sources: store.import_sources(trial.id)?,
+            until_us: ended.unwrap_or(i64::MAX),
+            kind,
+            trial,
+        })
+    }
+
+    /// Leaves out all that came after a time in microseconds since 1970.
+    pub fn until(self, until_us: i64) -> Self {
+        Self { until_us: until_us.min(self.until_us), ..self }
+    }
+
+    /// What happened while the trial ran.
+    pub fn events_within(&self) -> impl Iterator<Item = &EventRecord> {
+        self.events.iter().filter(|event| event.wall_us <= self.until_us)
+    }
+
+    /// Position of the arm with this row id.
+    pub fn arm_position(&self, id: i64) -> Option<usize> {
+        self.arms.iter().position(|record| record.id == id)
+    }
+}
+
+/// Reads the fleet of a trial: what [`heaptrial_analysis`] starts from.
+pub fn read_fleet(store: &Store, trial_id: i64, options: &Options) -> Result<Fleet, JudgementError> {
+    Rows::read(store, trial_id)?.fleet(store, options)
+}
+
+/// A trial of a database by its row id.
+pub fn find_trial(store: &Store, trial_id: i64) -> Result<TrialRecord, JudgementError> {
+    let mut trials = store.trials()?;
+    match trials.iter().position(|trial| trial.id == trial_id) {
+        Some(index) => Ok(trials.swap_remove(index)),
+        None => Err(JudgementError::NoTrial {
+            path: store.path().to_owned(),
+            trial_id,
+            known: trials.into_iter().map(|trial| (trial.id, trial.plan.name)).collect(),
+        }),
+    }
+}
+
+/// Whole milliseconds: what a reader can use, and stable to compare.
+pub(crate) fn rfc3339(
+    database: &Path,
+    what: &'static str,
+    microseconds: i64,
+) -> Result<String, JudgementError> {
+    Timestamp::from_millisecond(microseconds.div_euclid(1000))
+        .map(|time| time.to_string())
+        .map_err(|_| JudgementError::Time { path: database.to_owned(), what, microseconds })
+}

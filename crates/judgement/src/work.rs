@@ -1,0 +1,124 @@
+//! What services did beside using memory, from the observations of the agent.
+
+use heaptrial_analysis::{Flag, Measure, Work};
+use heaptrial_model::TorFlag;
+use heaptrial_store::{LifeRecord, Store, StoreError};
+
+/// Counters of bytes since the start of a life; their sum is its work.
+const READ: &str = "tor_read_bytes";
+const WRITTEN: &str = "tor_written_bytes";
+/// Open connections.
+const CONNECTIONS: &str = "tor_connections";
+/// Bytes that Tor's out-of-memory handler freed since the start of a life.
+const OOM: &str = "tor_oom_bytes";
+/// A reading is kept where its age is so much above that of the one kept before. What is kept of a life does not
+/// depend on how long it goes on: a late look sees what a punctual one would have seen.
+const AGE_STEP: f64 = 1.005;
+
+/// Everything known of a life.
+pub(crate) fn of_life(store: &Store, life: &LifeRecord) -> Result<Work, StoreError> {
+    let read = store.observations(life, READ)?;
+    let written = store.observations(life, WRITTEN)?;
+    let mut flags = Vec::new();
+    for name in TorFlag::ALL.iter().copied() {
+        let readings = store.observations(life, name.observation())?;
+        if !readings.is_empty() {
+            flags.push(Flag { name, changes: changes(&readings, |value| value > 0.5) });
+        }
+    }
+    let mut measures = of_bytes(sparse(&together(&read, &written)));
+    measures.extend(of_load(store, life)?);
+    Ok(Work {
+        measures,
+        connections: sparse(&store.observations(life, CONNECTIONS)?),
+        oom_bytes: changes(&store.observations(life, OOM)?, |value| value),
+        flags,
+    })
+}
+
+/// What the lab's clients got of a relay: documents, requests that were answered, clients that were served.
+fn of_load(store: &Store, life: &LifeRecord) -> Result<Vec<Measure>, StoreError> {
+    let documents = store.observations(life, "load_documents")?;
+    let refused = store.observations(life, "load_requests_refused")?;
+    let failed = store.observations(life, "load_clients_failed")?;
+    let attempted = store.observations(life, "load_clients_attempted")?;
+    let mut measures = Vec::new();
+    if !documents.is_empty() {
+        let requests = together(&documents, &refused);
+        measures.push(Measure::done("documents", sparse(&documents)));
+        measures.push(Measure::failed("requests", sparse(&refused), sparse(&requests)));
+    }
+    if !attempted.is_empty() {
+        measures.push(Measure::failed("clients", sparse(&failed), sparse(&attempted)));
+    }
+    Ok(measures)
+}
+
+/// The measure of bytes, where they were read.
+fn of_bytes(counter: Vec<(f32, f64)>) -> Vec<Measure> {
+    if counter.is_empty() { Vec::new() } else { vec![Measure::traffic(counter)] }
+}
+
+/// The sums of two counters that are read together; of one alone, that one.
+fn together(first: &[(f64, f64)], second: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    match (first, second) {
+        (one, []) | ([], one) => one.to_vec(),
+        _ => {
+            let other = |age: f64| {
+                let place = second.binary_search_by(|point| point.0.total_cmp(&age)).ok()?;
+                second.get(place).map(|point| point.1)
+            };
+            first.iter().filter_map(|point| Some((point.0, point.1 + other(point.0)?))).collect()
+        }
+    }
+}
+
+fn sparse(points: &[(f64, f64)]) -> Vec<(f32, f64)> {
+    let mut kept: Vec<(f32, f64)> = Vec::new();
+    let mut next = f64::NEG_INFINITY;
+    for (age, value) in points.iter().filter(|point| point.1.is_finite()) {
+        if *age >= next {
+            kept.push((*age as f32, *value));
+            next = age * AGE_STEP;
+        }
+    }
+    kept
+}
+
+/// The first value and each that differs from the one before.
+fn changes<T: PartialEq>(points: &[(f64, f64)], value: impl Fn(f64) -> T) -> Vec<(f32, T)> {
+    let mut kept: Vec<(f32, T)> = Vec::new();
+    for (age, found) in points.iter().filter(|point| point.1.is_finite()) {
+        let found = value(*found);
+        if kept.last().is_none_or(|last| last.1 != found) {
+            kept.push((*age as f32, found));
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_counter_does_not_depend_on_what_follows() {
+        let points: Vec<(f64, f64)> = (0..20_000).map(|i| (f64::from(i) * 60.0, f64::from(i))).collect();
+        let (all, part) = (sparse(&points), sparse(&points[..7_000]));
+        assert_eq!(all[..part.len()], part);
+        assert!(all.len() < 2_000 && part.last().unwrap().0 > 0.99 * 60.0 * 6_999.0);
+    }
+
+    #[test]
+    fn counters_are_summed_where_both_were_read() {
+        let (read, written) = ([(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)], [(1.0, 1.0), (3.0, 3.0)]);
+        assert_eq!(together(&read, &written), [(1.0, 11.0), (3.0, 33.0)]);
+        assert_eq!(together(&read, &[]), read);
+    }
+
+    #[test]
+    fn of_a_flag_only_changes_are_kept() {
+        let readings = [(1.0, 0.0), (2.0, 0.0), (3.0, 1.0), (4.0, 1.0), (5.0, 0.0)];
+        assert_eq!(changes(&readings, |value| value > 0.5), [(1.0, false), (3.0, true), (5.0, false)]);
+    }
+}

@@ -1,0 +1,85 @@
+//! What a trial is about, in the words of those who plan it.
+
+use serde::{Deserialize, Serialize};
+
+/// Longer texts are essays, and end up in a report.
+const LONGEST: usize = 4000;
+
+/// Why a trial is made, what to know of it, and what follows. Texts of several lines; each may be missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// What is expected, said before anything was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hypothesis: Option<String>,
+    /// What a reader of the report should know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+    /// What is done after the trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_steps: Option<String>,
+}
+
+/// Why texts are not what a trial is about.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AboutError {
+    /// Not TOML, or other keys.
+    #[error("expected TOML with the texts hypothesis, notes and next_steps: {0}")]
+    Syntax(String),
+    /// Too long, or not printable.
+    #[error("{0}: expected at most {LONGEST} characters, without control characters but line ends and tabs")]
+    Text(&'static str),
+}
+
+impl About {
+    /// Reads the three texts from TOML.
+    pub fn from_toml(text: &str) -> Result<Self, AboutError> {
+        let about: Self = toml::from_str(text).map_err(|error| AboutError::Syntax(error.to_string()))?;
+        about.check()?;
+        Ok(about)
+    }
+
+    /// What the parameters of a stored trial hold: `about` of an import, `plan.about` of a trial on a fleet.
+    pub fn of_parameters(parameters: &serde_json::Value) -> Self {
+        let told = parameters.get("about").or_else(|| parameters.get("plan")?.get("about"));
+        told.and_then(|about| serde_json::from_value(about.clone()).ok()).unwrap_or_default()
+    }
+
+    /// Whether nothing is told.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Checks what may end up in a report.
+    pub fn check(&self) -> Result<(), AboutError> {
+        let texts =
+            [("hypothesis", &self.hypothesis), ("notes", &self.notes), ("next_steps", &self.next_steps)];
+        let wrong = texts.into_iter().find(|(_, text)| {
+            text.as_ref().is_some_and(|text| {
+                let hidden = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+                text.chars().count() > LONGEST || text.chars().any(hidden)
+            })
+        });
+        wrong.map_or(Ok(()), |(name, _)| Err(AboutError::Text(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_are_read_and_found_where_trials_keep_them() {
+        let about = About::from_toml("hypothesis = 'less'\nnotes = \"\"\"\none\ntwo\"\"\"\n").unwrap();
+        assert_eq!((about.hypothesis.as_deref(), about.notes.as_deref()), (Some("less"), Some("one\ntwo")));
+        assert_eq!(About::of_parameters(&json!({"about": about})), about);
+        assert_eq!(About::of_parameters(&json!({"plan": {"about": about}})), about);
+        assert!(About::of_parameters(&json!({"plan": {}})).is_empty());
+        assert!(matches!(About::from_toml("hypotheses = 'x'"), Err(AboutError::Syntax(_))));
+        assert_eq!(About::from_toml("notes = \"a\\u0000\""), Err(AboutError::Text("notes")));
+        let long = format!("next_steps = '{}'", "x".repeat(4001));
+        assert_eq!(About::from_toml(&long), Err(AboutError::Text("next_steps")));
+    }
+}

@@ -1,0 +1,51 @@
+//! What an error means to whoever asked.
+
+use crate::word::words;
+
+words! {
+    /// How something ended that is not simply done. What a class means is the same for every command, and the program
+    /// that runs them has one exit code for each.
+    pub enum ErrorClass: "class of an error" {
+        /// Something went wrong while doing it.
+        Failed = "failed",
+        /// What was asked for makes no sense.
+        Usage = "usage",
+        /// It cannot be done here, and nothing was changed.
+        Refused = "refused",
+        /// A verdict was asked for, and the data do not tell.
+        Inconclusive = "inconclusive",
+        /// Alerts of a watch stand.
+        Alerts = "alerts",
+        /// It was paused on request, and goes on when it is resumed.
+        Paused = "paused",
+    }
+}
+
+/// An error that knows its class.
+pub trait Classified: std::error::Error {
+    /// The class.
+    fn class(&self) -> ErrorClass;
+}
+
+/// A text that cannot be read as what it should be: whoever gave it meant something else.
+macro_rules! usage {
+    ($($error:ty),+ $(,)?) => {
+        $(impl Classified for $error {
+            fn class(&self) -> ErrorClass {
+                ErrorClass::Usage
+            }
+        })+
+    };
+}
+
+usage!(
+    crate::ArmError,
+    crate::DurationError,
+    crate::PlanIdError,
+    crate::ServiceNameError,
+    crate::ServicePatternError,
+    crate::SpecError,
+    crate::TrialNameError,
+    crate::TrialPlanError,
+    crate::UnknownWord,
+);

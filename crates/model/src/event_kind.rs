@@ -1,0 +1,184 @@
+//! What kinds of things happen in a trial.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::word::words;
+
+words! {
+    /// The kinds of events that mean something to Heaptrial.
+    pub enum KnownEvent: "kind of an event" {
+        /// The main process ended by itself with a failure.
+        Crash = "crash",
+        /// The kernel killed a process for want of memory.
+        OomKill = "oom_kill",
+        /// A restart that the trial asked for, or its timer.
+        RestartPlanned = "restart_planned",
+        /// A restart by something that is no part of the trial.
+        RestartUnplanned = "restart_unplanned",
+        /// It has had no main process for a while.
+        ServiceDown = "service_down",
+        /// The host was started anew.
+        Reboot = "reboot",
+        /// Nothing was sampled for a while.
+        Gap = "gap",
+        /// The wall clock was set.
+        ClockJump = "clock_jump",
+        /// A life began to run something else.
+        IdentityChange = "identity_change",
+        /// A life was found not to run its arm's treatment.
+        Contaminated = "contaminated",
+        /// The file of its allocator was replaced on disk.
+        AllocatorReplaced = "allocator_replaced",
+        /// Another file of its code was replaced on disk.
+        FileReplaced = "file_replaced",
+        /// A relay tells nothing of its work.
+        RelaySilent = "relay_silent",
+        /// From here on events tell which services have their treatment.
+        TreatmentsRecorded = "treatments_recorded",
+        /// A service was proved to have its arm's treatment.
+        TreatmentCommitted = "treatment_committed",
+        /// A service did not take its arm's treatment.
+        TreatmentFailed = "treatment_failed",
+        /// A service is as before the trial.
+        TreatmentReverted = "treatment_reverted",
+        /// A service could not be put back.
+        RevertFailed = "revert_failed",
+        /// Something to know about a run.
+        Note = "note",
+        /// Something that may make a run's figures wrong.
+        Warning = "warning",
+        /// A relay is behind with consensuses.
+        Lag = "lag",
+        /// The processors were busy all the time.
+        CpuSaturated = "cpu_saturated",
+        /// An arm's service failed in a lab run.
+        ArmFailed = "arm_failed",
+        /// Operators restarted processes.
+        Restart = "restart",
+        /// Operators moved services to another group.
+        Migration = "migration",
+        /// Operators changed a configuration.
+        ConfigChange = "config_change",
+        /// A configuration came into force.
+        ConfigActivated = "config_activated",
+        /// Operators began an experiment.
+        Experiment = "experiment",
+        /// An import took services whose server changed its label for one each.
+        Relabelled = "relabelled",
+        /// An import took services of like names for different ones.
+        KeptApart = "kept_apart",
+        /// An operators' event whose group is no arm: it is about nobody.
+        Unattributed = "unattributed",
+    }
+}
+
+/// The kind of an event.
+///
+/// Operators' files have kinds of their own; such a kind is kept as it is written, and decides nothing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventKind {
+    /// One that means something.
+    Known(KnownEvent),
+    /// Any other, as written.
+    Other(OtherEvent),
+}
+
+/// A kind of event that means nothing to Heaptrial: no word of [`KnownEvent`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OtherEvent(String);
+
+impl KnownEvent {
+    /// Whether a service failed: by itself, or because memory ran out.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Crash | Self::OomKill)
+    }
+
+    /// Whether it is of the host, and so about every service where it names none.
+    pub fn is_of_the_host(self) -> bool {
+        matches!(self, Self::Reboot | Self::Gap | Self::ClockJump)
+    }
+
+    /// Whether services run something else afterwards, so that a life that spans it is of two treatments.
+    pub fn changes_treatment(self) -> bool {
+        matches!(self, Self::Migration | Self::ConfigChange | Self::ConfigActivated | Self::Experiment)
+    }
+}
+
+impl EventKind {
+    /// The word in files, tables and the database.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Known(known) => known.as_str(),
+            Self::Other(OtherEvent(word)) => word,
+        }
+    }
+
+    /// The kind, if it means something.
+    pub fn known(&self) -> Option<KnownEvent> {
+        match self {
+            Self::Known(known) => Some(*known),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+impl From<&str> for EventKind {
+    fn from(word: &str) -> Self {
+        word.parse().map_or_else(|_| Self::Other(OtherEvent(word.to_owned())), Self::Known)
+    }
+}
+
+impl From<KnownEvent> for EventKind {
+    fn from(known: KnownEvent) -> Self {
+        Self::Known(known)
+    }
+}
+
+impl PartialEq<KnownEvent> for EventKind {
+    fn eq(&self, other: &KnownEvent) -> bool {
+        self.known() == Some(*other)
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for EventKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for EventKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from(String::deserialize(deserializer)?.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_word_is_never_another_kind() {
+        for known in KnownEvent::ALL {
+            let kind = EventKind::from(known.as_str());
+            assert_eq!((kind.known(), kind.as_str()), (Some(*known), known.as_str()));
+            assert_eq!(serde_json::from_value::<EventKind>(known.as_str().into()).unwrap(), kind);
+        }
+    }
+
+    #[test]
+    fn an_operators_own_word_is_kept_and_decides_nothing() {
+        for word in ["Crash", "kernel_upgrade", "", "crash "] {
+            let kind = EventKind::from(word);
+            assert_eq!((kind.known(), kind.to_string().as_str()), (None, word));
+            assert_eq!(serde_json::to_value(&kind).unwrap(), word);
+        }
+    }
+}

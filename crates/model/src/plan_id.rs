@@ -1,0 +1,74 @@
+//! What tells one drawing of a plan from any other.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The start of the SHA-256 of all that was drawn: 16 hexadecimal digits, safe in a unit's file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct PlanId(String);
+
+/// A text that no drawing made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no id of a drawing; expected 16 hexadecimal digits, as a plan has when it is drawn")]
+pub struct PlanIdError(String);
+
+impl PlanId {
+    /// Of what has this SHA-256.
+    pub fn of(digest: [u8; 32]) -> Self {
+        Self(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Of a plan that is not drawn to its end yet: zeros.
+impl Default for PlanId {
+    fn default() -> Self {
+        Self::of([0; 32])
+    }
+}
+
+impl FromStr for PlanId {
+    type Err = PlanIdError;
+
+    fn from_str(text: &str) -> Result<Self, PlanIdError> {
+        let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let valid = text.len() == 16 && text.bytes().all(digit);
+        if valid { Ok(Self(text.to_owned())) } else { Err(PlanIdError(text.to_owned())) }
+    }
+}
+
+impl fmt::Display for PlanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for PlanId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_sixteen_digits() {
+        let mut digest = [9; 32];
+        digest[..8].copy_from_slice(&[0, 1, 0xab, 3, 4, 5, 6, 0xff]);
+        let id = PlanId::of(digest);
+        assert_eq!((id.as_str(), id.as_str().parse()), ("0001ab03040506ff", Ok(id.clone())));
+        assert!(PlanId::default().as_str().parse::<PlanId>().is_ok());
+        for bad in ["", "0001ab03040506f", "0001ab03040506ff0", "0001AB03040506FF", "0001ab03040506f\n"] {
+            assert!(bad.parse::<PlanId>().is_err(), "{bad}");
+        }
+    }
+}

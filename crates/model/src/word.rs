@@ -1,0 +1,87 @@
+//! Words of a closed list.
+
+/// A word that is none of those that can stand there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{word}` is no {what}; expected one of {}", known.join(", "))]
+pub struct UnknownWord {
+    /// What it should name, such as `kind of a trial`.
+    pub what: &'static str,
+    /// The word.
+    pub word: String,
+    /// The words that can stand there.
+    pub known: Vec<&'static str>,
+}
+
+/// Declares an enum of which each variant has one spelling, the same in files, tables and the database.
+///
+/// It parses from that spelling only, is shown as it, and is a text to serde.
+macro_rules! words {
+    (
+        $(#[$attribute:meta])*
+        pub enum $name:ident: $what:literal {
+            $($(#[$doc:meta])* $variant:ident = $word:literal,)+
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl $name {
+            /// All of them, in the order of their declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word in files, tables and the database.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::ALL.iter().copied().find(|own| own.as_str() == text).ok_or_else(|| $crate::UnknownWord {
+                    what: $what,
+                    word: text.to_owned(),
+                    known: Self::ALL.iter().map(|own| own.as_str()).collect(),
+                })
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let words: Vec<&str> = Self::ALL.iter().map(|own| own.as_str()).collect();
+                schemars::json_schema!({ "type": "string", "enum": words })
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+pub(crate) use words;

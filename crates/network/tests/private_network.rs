@@ -1,0 +1,93 @@
+//! A real relay takes the synthetic directory, checks its signatures, and serves it to the load.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use heaptrial_network::{
+    Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
+    RelayParameters,
+};
+
+/// Ends the relay with the test, also when an assertion fails.
+struct Relay(Child);
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(started.elapsed() < limit, "{what} did not happen within {limit:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+#[ignore = "needs Tor"]
+fn a_real_relay_serves_the_synthetic_directory() {
+    let tor = Path::new("/usr/bin/tor");
+    assert!(tor.exists(), "this test needs the Debian package `tor`");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let _inside = runtime.enter();
+    let dir = tempfile::tempdir().unwrap();
+    let keys = AuthorityKeys::generate(dir.path()).unwrap();
+    let directory = DirectoryParameters { entries: 200, interval_seconds: 10, seed: 5 };
+    let authority = Authority::start(&directory, keys).unwrap();
+
+    let parameters = RelayParameters { num_cpus: 2, max_consensus_age_for_diffs_seconds: 50 };
+    let relay = RelayInstance::create(
+        &dir.path().join("relay"),
+        "relay0",
+        &parameters,
+        &authority.torrc_line(),
+        &BTreeMap::new(),
+    )
+    .unwrap();
+    relay.verify(tor).unwrap();
+    let _running = Relay(Command::new(tor).args(relay.arguments()).stderr(Stdio::null()).spawn().unwrap());
+    let log = || std::fs::read_to_string(relay.log()).unwrap_or_default();
+    let minute = Duration::from_secs(60);
+    let mut control = wait_for("a control port", minute, || relay.control(Duration::from_secs(5)).ok());
+    let address = wait_for("an ORPort", minute, || control.or_address().ok());
+    let valid_after = wait_for("a consensus", minute, || control.consensus_valid_after().unwrap());
+    assert!(authority.history().iter().any(|snapshot| snapshot.valid_after == valid_after), "{}", log());
+
+    let load = LoadParameters {
+        connections_per_second: 8.0,
+        hold_seconds: 0.1,
+        phases: vec![heaptrial_network::Phase { seconds: 60.0, factor: 1.0 }],
+    };
+    let plan = LoadPlan::new(&load, Duration::from_secs(120), 1);
+    let driver = LoadDriver::start(plan, &[address], &authority).unwrap();
+    let totals =
+        wait_for("100 documents", minute, || Some(driver.totals()[0]).filter(|t| t.documents >= 100));
+    assert!(totals.failed * 20 < totals.connected, "{totals:?}\n{}", log());
+    assert!(totals.bytes > 500_000, "{totals:?}");
+
+    // The relay replaces its consensus as the authority publishes new ones.
+    wait_for("a newer consensus", minute, || {
+        control.consensus_valid_after().unwrap().filter(|newer| *newer > valid_after)
+    });
+    assert_eq!(authority.failure(), None);
+}
+
+#[test]
+#[ignore = "needs Tor"]
+fn a_wrong_torrc_line_is_reported_in_tors_own_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let parameters = RelayParameters { num_cpus: 2, max_consensus_age_for_diffs_seconds: 50 };
+    let extra = BTreeMap::from([("NoSuchOption".to_owned(), "1".to_owned())]);
+    let line = format!("DirAuthority lab orport=1 no-v2 v3ident={0} 127.0.0.1:9 {0}", "F".repeat(40));
+    let relay = RelayInstance::create(dir.path(), "relay0", &parameters, &line, &extra).unwrap();
+    let error = relay.verify(Path::new("/usr/bin/tor")).unwrap_err().to_string();
+    assert!(error.contains("NoSuchOption"), "{error}");
+}

@@ -1,0 +1,102 @@
+use std::io;
+use std::path::PathBuf;
+
+use heaptrial_model::{Classified, ErrorClass};
+
+use crate::Endpoint;
+
+/// Why a relay, or a program of the Tor package, could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TorError {
+    /// A program of the Tor package is missing.
+    #[error(
+        "`{program}` cannot be started: {source}; it comes with the Debian package `tor`: apt-get install tor"
+    )]
+    Program {
+        /// Which program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A program of the Tor package failed.
+    #[error("`{program}` failed: {said}")]
+    Failed {
+        /// Which program.
+        program: String,
+        /// What it said.
+        said: String,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{path}: {problem}")]
+    Content {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A socket could not be opened.
+    #[error("{address}: {source}")]
+    Socket {
+        /// Which address.
+        address: Endpoint,
+        /// Why.
+        source: io::Error,
+    },
+    /// A relay answered something else than expected.
+    #[error("the relay at {address} {problem}")]
+    Protocol {
+        /// Which relay.
+        address: Endpoint,
+        /// What it did.
+        problem: String,
+    },
+    /// A relay answered a request with an error.
+    #[error("the relay at {address} answered `{answer}`")]
+    Refused {
+        /// Which relay.
+        address: Endpoint,
+        /// Its answer, with the code of control-spec first.
+        answer: String,
+    },
+    /// A program of the Tor package did not end in time.
+    #[error("`{program}` did not end within {seconds} seconds and was killed")]
+    TimedOut {
+        /// Which program.
+        program: String,
+        /// How long it was given.
+        seconds: u64,
+    },
+    /// A relay has no place where it could be asked.
+    #[error("the relay of {torrc} has no {missing}")]
+    Unreachable {
+        /// Which relay.
+        torrc: PathBuf,
+        /// What its files lack.
+        missing: &'static str,
+    },
+    /// Keys could not be made or used.
+    #[error("making keys: {0}")]
+    Keys(String),
+}
+
+impl Classified for TorError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Failed
+    }
+}
+
+impl TorError {
+    /// Turns an error of a file into one that names it.
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}

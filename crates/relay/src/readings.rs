@@ -1,0 +1,57 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use heaptrial_model::TorFlag;
+
+use super::{Relay, RelayControl, metrics};
+use crate::TorError;
+
+/// What a running relay tells of its work; `None` where it does not tell.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RelayReadings {
+    /// Bootstrap progress in percent (`status/bootstrap-phase`).
+    pub bootstrap_percent: Option<u8>,
+    /// Bytes read since its start (`traffic/read`).
+    pub read_bytes: Option<u64>,
+    /// Bytes written since its start (`traffic/written`).
+    pub written_bytes: Option<u64>,
+    /// Open OR connections.
+    pub connections: Option<u64>,
+    /// Bytes that the out-of-memory handler gave up since its start (`tor_relay_load_oom_bytes_total`).
+    pub oom_bytes: Option<u64>,
+    /// Its flags in the consensus that it holds; `None` where it does not know.
+    pub flags: Option<BTreeSet<TorFlag>>,
+}
+
+/// The flags among these words; those that decide nothing are left out.
+pub(crate) fn flags<'w>(words: impl Iterator<Item = &'w str>) -> BTreeSet<TorFlag> {
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+impl RelayReadings {
+    /// What is told here, and of the rest what `other` tells.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            bootstrap_percent: self.bootstrap_percent.or(other.bootstrap_percent),
+            read_bytes: self.read_bytes.or(other.read_bytes),
+            written_bytes: self.written_bytes.or(other.written_bytes),
+            connections: self.connections.or(other.connections),
+            oom_bytes: self.oom_bytes.or(other.oom_bytes),
+            flags: self.flags.or(other.flags),
+        }
+    }
+}
+
+impl Relay {
+    /// Asks the relay by its control socket, and by its MetricsPort for what that does not tell; each within
+    /// `timeout`. An error only where neither answers. Asking is traffic of the relay too, some 30 KB with metrics.
+    pub fn readings(&self, timeout: Duration) -> Result<RelayReadings, TorError> {
+        let control = RelayControl::connect(self, timeout).and_then(|mut control| control.readings());
+        let Some(metrics) = &self.metrics_port else { return control };
+        match (control, metrics::scrape(metrics, timeout)) {
+            (Ok(control), Ok(metrics)) => Ok(control.or(metrics)),
+            (Ok(told), Err(_)) | (Err(_), Ok(told)) => Ok(told),
+            (Err(error), Err(_)) => Err(error),
+        }
+    }
+}

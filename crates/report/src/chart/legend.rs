@@ -1,0 +1,118 @@
+//! Names and values of lines: beside their ends, or in rows below the plot.
+
+use super::svg::{Element, element, path_data, text};
+use super::{Look, shorten, text_width};
+use crate::units;
+
+/// Distance of two labels, and of two rows.
+pub(super) const LABEL_DISTANCE: f64 = 17.0;
+const ROW: f64 = 20.0;
+/// Longest name in a row below.
+const LONGEST_NAME: usize = 36;
+
+/// What stands for a line.
+pub(super) struct Label<'a> {
+    pub(super) look: Look,
+    pub(super) name: &'a str,
+    pub(super) bytes: f64,
+    /// Where the line ends, as a coordinate.
+    pub(super) at: f64,
+}
+
+/// Width that labels beside a plot need: leader, marker, name and value.
+pub(super) fn width_beside<'a>(names: impl Iterator<Item = &'a str>) -> f64 {
+    let longest = names.map(|name| text_width(name, 12.0)).fold(0.0, f64::max);
+    (longest + 122.0).clamp(190.0, 310.0)
+}
+
+/// Height of rows below a plot.
+pub(super) fn height_below(lines: usize) -> f64 {
+    12.0 + lines as f64 * ROW
+}
+
+/// Names and values at the right of the lines' ends, moved apart where they would collide. `right` are the plot's edge
+/// and that of the drawing, `range` is where labels may stand.
+pub(super) fn beside(labels: &mut [Label<'_>], right: (f64, f64), range: (f64, f64)) -> Vec<Element> {
+    labels.sort_by(|a, b| a.at.total_cmp(&b.at));
+    let wanted: Vec<f64> = labels.iter().map(|label| label.at).collect();
+    let places = spread(&wanted, LABEL_DISTANCE, range);
+    let left = right.0 + 26.0;
+    let mut elements = Vec::new();
+    for (label, place) in labels.iter().zip(places) {
+        let leader = [[(right.0 + 6.0, label.at), (right.0 + 14.0, label.at), (left - 5.0, place)]];
+        elements.push(element("path").class("leader").attribute("d", &path_data(leader)));
+        let value = units::memory(label.bytes);
+        let room = right.1 - left - 6.0 - text_width(&value, 12.0) - 20.0;
+        let name = shorten(label.name, (room / (12.0 * 0.62)) as usize);
+        elements.push(label.look.marker((left + 4.0, place), 4.5));
+        elements.push(text("", (left + 14.0, place + 4.0), &name).child(element("title").text(label.name)));
+        elements.push(text("bold end", (right.1 - 6.0, place + 4.0), &value));
+    }
+    elements
+}
+
+/// Rows of line, name and value from `top` on, in the order given.
+pub(super) fn below(labels: &[Label<'_>], top: f64, width: f64) -> Vec<Element> {
+    let mut elements = Vec::new();
+    for (row, label) in labels.iter().enumerate() {
+        let at = top + 8.0 + row as f64 * ROW;
+        elements.push(label.look.line("thick", &path_data([[(10.0, at), (38.0, at)]])));
+        elements.push(label.look.marker((24.0, at), 4.5));
+        elements.push(text("", (48.0, at + 4.0), &shorten(label.name, LONGEST_NAME)));
+        elements.push(text("bold end", (width - 12.0, at + 4.0), &units::memory(label.bytes)));
+    }
+    elements
+}
+
+/// The places nearest to `wanted` (ascending) that are at least `distance` apart and within `range`.
+fn spread(wanted: &[f64], distance: f64, range: (f64, f64)) -> Vec<f64> {
+    let mut places: Vec<f64> = Vec::with_capacity(wanted.len());
+    // Runs of touching labels, each centred on what its members want.
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    let start_of = |run: (usize, usize)| {
+        let count = run.1 - run.0;
+        let offset = |i: usize| wanted[i] - (i - run.0) as f64 * distance;
+        let mean = (run.0..run.1).map(offset).sum::<f64>() / count as f64;
+        let last = range.1 - (count - 1) as f64 * distance;
+        mean.min(last).max(range.0)
+    };
+    for index in 0..wanted.len() {
+        runs.push((index, index + 1));
+        while let [.., before, run] = runs[..] {
+            let end = start_of(before) + (before.1 - before.0) as f64 * distance;
+            if end <= start_of(run) {
+                break;
+            }
+            runs.truncate(runs.len() - 2);
+            runs.push((before.0, run.1));
+        }
+    }
+    for run in runs {
+        let start = start_of(run);
+        places.extend((0..run.1 - run.0).map(|i| start + i as f64 * distance));
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn labels_stay_where_there_is_room() {
+        assert_eq!(spread(&[10.0, 50.0, 90.0], 17.0, (0.0, 100.0)), [10.0, 50.0, 90.0]);
+        assert_eq!(spread(&[50.0, 50.0], 10.0, (0.0, 100.0)), [45.0, 55.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn labels_do_not_collide_and_stay_inside(mut wanted in prop::collection::vec(0.0f64..330.0, 1..15)) {
+            wanted.sort_by(f64::total_cmp);
+            let places = spread(&wanted, 17.0, (0.0, 330.0));
+            prop_assert_eq!(places.len(), wanted.len());
+            prop_assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 17.0 - 1e-6), "{places:?}");
+            prop_assert!(places.iter().all(|place| (-1e-6..=330.0 + 1e-6).contains(place)), "{places:?}");
+        }
+    }
+}

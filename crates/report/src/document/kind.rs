@@ -1,0 +1,159 @@
+//! What only one kind of trial has.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, PlannedLook, Report, Sampler, SelfCheck, Source};
+
+/// What was run, with what only that has. In JSON `kind` names it, beside the other members of the report.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ReportOf {
+    /// A command, started once per arm and repeat.
+    LabCommand(LabRun),
+    /// Relays in a private Tor network.
+    LabTor(LabRun),
+    /// Services of a fleet, as the scripts of Tor operators measured them.
+    ImportTorutils(Imported),
+    /// A randomised trial on the services of a fleet.
+    Field(Trial),
+    /// Services of a host as they are found, without a trial.
+    Host(AsFound),
+}
+
+/// Of a lab run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabRun {
+    /// Repeats of each arm.
+    pub repeats: u32,
+    /// What sampling cost.
+    pub sampler: Sampler,
+    /// The services' CPU time over the duration, as a share of all CPUs (1 is all of them); `None` where their number is
+    /// not known.
+    pub cpu_share: Option<f64>,
+}
+
+/// Of an import.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Imported {
+    /// How services came into arms: `as listed, not drawn at random`.
+    pub assignment: String,
+    /// Usual time between two readings of a service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_interval_seconds: Option<f64>,
+    /// The procedure applied to the control alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub self_check: Option<SelfCheck>,
+    /// The files that the data were imported from.
+    pub sources: Vec<Source>,
+}
+
+/// Of a trial on services.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Trial {
+    /// How services came into arms: `random within blocks`.
+    pub assignment: String,
+    /// What sampling cost.
+    pub sampler: Sampler,
+    /// Usual time between two readings of a service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_interval_seconds: Option<f64>,
+    /// The procedure applied to the control alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub self_check: Option<SelfCheck>,
+    /// The looks that the plan fixed in advance.
+    pub looks: Vec<PlannedLook>,
+}
+
+/// Of services as they are found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AsFound {
+    /// What sampling cost.
+    pub sampler: Sampler,
+    /// Usual time between two readings of a service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_interval_seconds: Option<f64>,
+}
+
+impl Report {
+    /// What was run.
+    pub fn kind(&self) -> Kind {
+        match &self.of {
+            ReportOf::LabCommand(_) => Kind::LabCommand,
+            ReportOf::LabTor(_) => Kind::LabTor,
+            ReportOf::ImportTorutils(_) => Kind::ImportTorutils,
+            ReportOf::Field(_) => Kind::Field,
+            ReportOf::Host(_) => Kind::Host,
+        }
+    }
+
+    /// Repeats of each arm; 1 outside a lab.
+    pub fn repeats(&self) -> u32 {
+        match &self.of {
+            ReportOf::LabCommand(run) | ReportOf::LabTor(run) => run.repeats,
+            ReportOf::ImportTorutils(_) | ReportOf::Field(_) | ReportOf::Host(_) => 1,
+        }
+    }
+
+    /// How services came into arms; `None` where nobody put them there, and of a lab, which draws.
+    pub fn assignment(&self) -> Option<&str> {
+        match &self.of {
+            ReportOf::ImportTorutils(import) => Some(&import.assignment),
+            ReportOf::Field(trial) => Some(&trial.assignment),
+            ReportOf::LabCommand(_) | ReportOf::LabTor(_) | ReportOf::Host(_) => None,
+        }
+    }
+
+    /// What sampling cost; `None` where others sampled.
+    pub fn sampler(&self) -> Option<Sampler> {
+        match &self.of {
+            ReportOf::LabCommand(run) | ReportOf::LabTor(run) => Some(run.sampler),
+            ReportOf::Field(trial) => Some(trial.sampler),
+            ReportOf::Host(found) => Some(found.sampler),
+            ReportOf::ImportTorutils(_) => None,
+        }
+    }
+
+    /// The services' CPU time in a lab as a share of all CPUs.
+    pub fn cpu_share(&self) -> Option<f64> {
+        match &self.of {
+            ReportOf::LabCommand(run) | ReportOf::LabTor(run) => run.cpu_share,
+            ReportOf::ImportTorutils(_) | ReportOf::Field(_) | ReportOf::Host(_) => None,
+        }
+    }
+
+    /// Usual time between two readings of a service on a host.
+    pub fn sampling_interval_seconds(&self) -> Option<f64> {
+        match &self.of {
+            ReportOf::ImportTorutils(import) => import.sampling_interval_seconds,
+            ReportOf::Field(trial) => trial.sampling_interval_seconds,
+            ReportOf::Host(found) => found.sampling_interval_seconds,
+            ReportOf::LabCommand(_) | ReportOf::LabTor(_) => None,
+        }
+    }
+
+    /// The procedure applied to the control alone.
+    pub fn self_check(&self) -> Option<SelfCheck> {
+        match &self.of {
+            ReportOf::ImportTorutils(import) => import.self_check,
+            ReportOf::Field(trial) => trial.self_check,
+            ReportOf::LabCommand(_) | ReportOf::LabTor(_) | ReportOf::Host(_) => None,
+        }
+    }
+
+    /// The looks that a trial's plan fixed in advance.
+    pub fn looks(&self) -> &[PlannedLook] {
+        match &self.of {
+            ReportOf::Field(trial) => &trial.looks,
+            _ => &[],
+        }
+    }
+
+    /// The files that an import read.
+    pub fn sources(&self) -> &[Source] {
+        match &self.of {
+            ReportOf::ImportTorutils(import) => &import.sources,
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Who needs least and who most, over all arms that have any figure.
+
+use heaptrial_analysis::{AgeStanding, ArmPair, ArmPlace, Basis, MeasureResult};
+
+use super::{names, number};
+use crate::chart::metric_name;
+use crate::document::{Arm, Report};
+use crate::units;
+
+/// p-values up to this, adjusted for the number of arms, are no accident.
+const ALPHA: f64 = 0.05;
+/// The measure that is told in units of memory.
+const BYTES: &str = "bytes";
+/// Pairs of arms that are told to be apart.
+const PAIRS_TOLD: usize = 3;
+/// Arms told one by one with their ages.
+const ARMS_TOLD: usize = 8;
+
+/// `at an age of 5 d 11 h`: where the figure is taken by which arms are put into order.
+pub(crate) fn basis(report: &Report) -> String {
+    match report.extremes.basis {
+        Basis::LevelAtEqualAge { age_seconds } if !report.kind().is_lab() => {
+            format!(" at an age of {}", units::duration(age_seconds))
+        }
+        Basis::LevelAtEqualAge { .. } => String::new(),
+        Basis::AverageOverTime => " averaged over time".to_owned(),
+        Basis::LastReadings => " at the last reading".to_owned(),
+    }
+}
+
+/// `363 MiB`.
+pub(crate) fn figure(place: &ArmPlace) -> String {
+    units::memory(place.bytes)
+}
+
+/// Arms whose memory says nothing for them, because they do less.
+pub(crate) fn doing_less(report: &Report) -> Vec<String> {
+    let metric = metric_name(report.analysis.metric);
+    let arms = report.extremes.order.iter().filter(|place| !place.ranked);
+    arms.map(|place| {
+        let arm = &report.arms[place.arm];
+        let did = arm.work.as_ref().and_then(|work| work.measures.iter().find_map(less));
+        let did = did.unwrap_or_else(|| "did clearly less than the control's work".to_owned());
+        format!("{} {did}: its {} of {metric} are no saving, and it has no rank.", arm.name, figure(place))
+    })
+    .collect()
+}
+
+/// `did 0 documents where the control did 3,686`: the measure by which an arm does less.
+fn less(measure: &MeasureResult) -> Option<String> {
+    if measure.standing != heaptrial_analysis::WorkStanding::ClearlyLess {
+        return None;
+    }
+    let count = |value: f64| units::count(value.round() as u64);
+    let control = measure.of_control?;
+    Some(match (measure.tried, control.tried) {
+        (Some(tried), Some(of_control)) => format!(
+            "failed {} of {} {} where the control failed {} of {}",
+            count(measure.total),
+            count(tried),
+            measure.name,
+            count(control.total),
+            count(of_control)
+        ),
+        _ => {
+            let ratio = measure.ratio.as_ref().filter(|_| measure.total > 0.0);
+            let share = ratio.map_or_else(String::new, |ratio| {
+                let interval = ratio.estimate.interval().map_or_else(String::new, |(low, high)| {
+                    format!(" ({} to {})", units::ratio(low), units::ratio(high))
+                });
+                format!(", {}{interval} of it for each service", units::ratio(ratio.estimate.value))
+            });
+            match measure.name.as_str() {
+                BYTES => format!(
+                    "read and wrote {} where the control did {}{share}",
+                    units::memory(measure.total),
+                    units::memory(control.total)
+                ),
+                name => format!(
+                    "did {} {name} where the control did {}{share}",
+                    count(measure.total),
+                    count(control.total)
+                ),
+            }
+        }
+    })
+}
+
+/// Where not all arms have a level at an equal age: what stands in its place, and how sure that is.
+pub(crate) fn without_levels(report: &Report) -> Vec<String> {
+    let extremes = &report.extremes;
+    if extremes.basis != Basis::LastReadings {
+        return Vec::new();
+    }
+    let name = |arm: &usize| report.arms[*arm].name.as_str();
+    let missing: Vec<&str> = extremes.without_level.iter().map(name).collect();
+    let mut sentences = Vec::new();
+    if !missing.is_empty() {
+        sentences.push(format!(
+            "{} {} no level at an age that all arms reached, so arms are put into order by their last readings, which \
+             are of different ages.",
+            names(&missing, ARMS_TOLD),
+            if missing.len() == 1 { "has" } else { "have" }
+        ));
+    }
+    let told: Vec<String> =
+        extremes.order.iter().take(ARMS_TOLD).map(|place| aged(&report.arms[place.arm], place)).collect();
+    sentences.push(format!("Last readings, median over services: {}.", names(&told, ARMS_TOLD)));
+    sentences.extend(apart(report));
+    sentences
+}
+
+/// `b 4.12 GiB (5 services at 2 d 3 h)`.
+fn aged(arm: &Arm, place: &ArmPlace) -> String {
+    let least = if place.ages.starts_unknown > 0 { "at least " } else { "" };
+    format!(
+        "{} {} ({} at {least}{})",
+        arm.name,
+        figure(place),
+        number(u64::from(place.services), "service"),
+        units::duration(place.ages.median_seconds)
+    )
+}
+
+/// Arms that are completely apart, and arms that ranks tell from the control.
+pub(crate) fn apart(report: &Report) -> Vec<String> {
+    let extremes = &report.extremes;
+    let mut told: Vec<(usize, usize)> = Vec::new();
+    let mut sentences = Vec::new();
+    for pair in extremes.separations.iter().take(PAIRS_TOLD) {
+        told.push((pair.lower, pair.higher));
+        sentences.extend(separation(report, pair));
+    }
+    let others = extremes.against_control.iter().filter(|pair| !told.contains(&(pair.lower, pair.higher)));
+    for pair in others.filter(|pair| pair.shows(ALPHA)) {
+        sentences.push(format!(
+            "By ranks of services {} lies below {} (exact test, adjusted p {}).",
+            report.arms[pair.lower].name,
+            report.arms[pair.higher].name,
+            units::p_value(pair.ranks.p_value_adjusted)
+        ));
+    }
+    sentences
+}
+
+/// `Every service of a lies below every service of b, by a factor of 2.1 at least; ...`.
+fn separation(report: &Report, pair: &ArmPair) -> Option<String> {
+    let gap = pair.ranks.gap?;
+    let (lower, higher) = (&report.arms[pair.lower].name, &report.arms[pair.higher].name);
+    let ages = match pair.ages {
+        AgeStanding::Equal => "at one age",
+        AgeStanding::LowerNotYounger => "and is not younger",
+        AgeStanding::LowerYounger if pair.shows(1.0) => {
+            "though it is younger; at an age that both reached it is lower too"
+        }
+        AgeStanding::LowerYounger => "but it is younger, which alone could be the reason",
+        AgeStanding::Unknown => "but ages are not known, and could be the reason",
+    };
+    Some(format!(
+        "Each of the {} services of {lower} lies below each of the {} of {higher}, by a factor of {} or more, {ages}; \
+         chance alone does that with probability {}.",
+        pair.ranks.lower_services,
+        pair.ranks.higher_services,
+        units::ratio(gap.factor),
+        units::p_value(gap.p_value)
+    ))
+}

@@ -1,0 +1,143 @@
+//! Whether a rollout may go on. What judges here cannot change anything.
+
+mod memory;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use heaptrial_analysis::Forecast;
+use heaptrial_change::Standing;
+use heaptrial_model::{ServiceName, TorFlag, units};
+
+use crate::plan::Before;
+use crate::step::Reason;
+use crate::work::Worked;
+
+/// What samples and events tell of a service since it has its treatment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    /// Median memory over the last window of its life, in bytes, and the life's age at its end in seconds.
+    pub level: Option<(f64, f64)>,
+    /// Seconds since its last reading.
+    pub last_reading_seconds: Option<f64>,
+    /// What events tell of its crashes.
+    pub crashes: Vec<String>,
+    /// The same of kills for want of memory.
+    pub oom_kills: Vec<String>,
+    /// What it read and wrote.
+    pub work: Option<Worked>,
+    /// Flags of its network; `None` where they are not known.
+    pub flags: Option<Vec<TorFlag>>,
+}
+
+/// A service before the judge.
+#[derive(Debug, Clone)]
+pub struct Subject<'a> {
+    /// Which.
+    pub service: &'a ServiceName,
+    /// How it is.
+    pub standing: &'a Standing,
+    /// What samples tell.
+    pub observed: Option<&'a Observed>,
+    /// What it was before.
+    pub before: Option<&'a Before>,
+    /// Whether it is of the wave that is judged: what is older than all the trial saw has passed its own gate.
+    pub is_new: bool,
+}
+
+/// What a gate goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct Grounds<'a> {
+    /// What the services are expected to use.
+    pub forecast: Option<&'a Forecast>,
+    /// Readings may be this old, in seconds.
+    pub stale_seconds: f64,
+    /// Readings of work must cover so many seconds.
+    pub work_seconds: f64,
+    /// Whether it goes by work and flags at all.
+    pub judges_work: bool,
+}
+
+/// What a gate says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything that has to be known is known and as expected.
+    Go,
+    /// Something is not as expected.
+    Stop,
+    /// Something is not known. Missing data never passes.
+    NotEnough,
+}
+
+/// A gate's decision and what it rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// What it says.
+    pub outcome: Outcome,
+    /// What speaks against going on, or what is missing.
+    pub reasons: Vec<Reason>,
+    /// What speaks for it.
+    pub evidence: Vec<String>,
+}
+
+#[derive(Default)]
+struct Findings {
+    against: Vec<Reason>,
+    missing: Vec<Reason>,
+    evidence: Vec<String>,
+}
+
+impl Findings {
+    fn against(&mut self, service: &ServiceName, what: String) {
+        self.against.push(Reason { service: Some(service.clone()), what });
+    }
+
+    fn missing(&mut self, service: &ServiceName, what: impl Into<String>) {
+        self.missing.push(Reason { service: Some(service.clone()), what: what.into() });
+    }
+}
+
+/// Judges all services that have the treatment.
+pub fn judge(subjects: &[Subject<'_>], grounds: &Grounds<'_>) -> Gate {
+    let mut findings = Findings::default();
+    standings(subjects, &mut findings);
+    failures(subjects, &mut findings);
+    memory::judge(subjects, grounds, &mut findings);
+    work::judge(subjects, grounds, &mut findings);
+    let Findings { against, missing, evidence } = findings;
+    if !against.is_empty() {
+        return Gate { outcome: Outcome::Stop, reasons: against, evidence };
+    }
+    let outcome = if missing.is_empty() && !subjects.is_empty() { Outcome::Go } else { Outcome::NotEnough };
+    Gate { outcome, reasons: missing, evidence }
+}
+
+fn standings(subjects: &[Subject<'_>], findings: &mut Findings) {
+    let mut well = 0;
+    for subject in subjects {
+        match subject.standing {
+            Standing::Well { .. } => well += 1,
+            Standing::Untreated => findings.missing(subject.service, "it does not have the treatment"),
+            Standing::NotReady(why) => findings.missing(subject.service, why.clone()),
+            Standing::Failed(why) => findings.against(subject.service, why.clone()),
+        }
+    }
+    findings.evidence.push(format!(
+        "{well} of {} active, healthy, and proved to run what was measured",
+        units::counted(subjects.len(), "service")
+    ));
+}
+
+fn failures(subjects: &[Subject<'_>], findings: &mut Findings) {
+    let of = |subject: &Subject<'_>| -> Vec<String> {
+        let seen = subject.observed.into_iter();
+        seen.flat_map(|seen| seen.crashes.iter().chain(&seen.oom_kills)).cloned().collect()
+    };
+    let all: Vec<(&ServiceName, Vec<String>)> =
+        subjects.iter().map(|subject| (subject.service, of(subject))).collect();
+    let count: usize = all.iter().map(|(_, told)| told.len()).sum();
+    for (service, told) in all.into_iter().filter(|(_, told)| !told.is_empty()) {
+        findings.against(service, told.join("; "));
+    }
+    findings.evidence.push(format!("crashes and OOM kills: {count}"));
+}

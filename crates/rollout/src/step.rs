@@ -1,0 +1,66 @@
+//! How far a rollout has come, as it stands in the transaction's journal.
+
+use std::fmt;
+
+use heaptrial_model::ServiceName;
+use serde::{Deserialize, Serialize};
+
+/// A step of a rollout. Waves are counted from 0, which is the canary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RolloutStep {
+    /// The first canary had the treatment, was put back, and ran what it had run.
+    RollbackProved {
+        /// Which service.
+        service: ServiceName,
+    },
+    /// A wave begins.
+    WaveBegun {
+        /// Its number.
+        wave: u32,
+    },
+    /// Every service of a wave has the treatment.
+    WaveApplied {
+        /// Its number.
+        wave: u32,
+    },
+    /// The gate after a wave let it pass.
+    WavePassed {
+        /// Its number.
+        wave: u32,
+        /// On which grounds.
+        evidence: Vec<String>,
+    },
+    /// The rollout stopped within a wave, which was put back.
+    Stopped {
+        /// Its number.
+        wave: u32,
+        /// Why.
+        reasons: Vec<Reason>,
+    },
+    /// It was paused.
+    Paused,
+    /// A wave was rolled back by command.
+    WaveRolledBack {
+        /// Its number.
+        wave: u32,
+    },
+}
+
+/// What speaks against going on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// Of which service; `None` of all of them, or of the rollout itself.
+    pub service: Option<ServiceName>,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.service {
+            Some(service) => write!(f, "{service}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}

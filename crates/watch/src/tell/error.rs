@@ -1,0 +1,72 @@
+//! Why somebody could not be told.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use heaptrial_model::{Classified, ErrorClass};
+
+/// Why an alert cannot go through a channel.
+#[derive(Debug, thiserror::Error)]
+pub enum TellError {
+    /// No words.
+    #[error("the hook is empty")]
+    NoHook,
+    /// It would have to be looked for.
+    #[error("the hook's program `{0}` is no absolute path; the timer has no PATH to find it by")]
+    HookPath(String),
+    /// No such file.
+    #[error("the hook's program {0} is not there")]
+    HookMissing(PathBuf),
+    /// The system refused it.
+    #[error("{program} cannot be run: {source}")]
+    Run {
+        /// Its path.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It failed.
+    #[error("{program} ended with {status}")]
+    Ended {
+        /// Its path.
+        program: String,
+        /// What the system tells of its end.
+        status: ExitStatus,
+    },
+    /// It was killed.
+    #[error("{program} took longer than {seconds} s and was ended")]
+    TooLong {
+        /// Its path.
+        program: String,
+        /// What it may take.
+        seconds: u64,
+    },
+    /// The file of metrics.
+    #[error("cannot write {path}: {source}; is its folder there?")]
+    Metrics {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Classified for TellError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::NoHook | Self::HookPath(_) | Self::HookMissing(_) => ErrorClass::Usage,
+            Self::Run { .. } | Self::Ended { .. } | Self::TooLong { .. } | Self::Metrics { .. } => {
+                ErrorClass::Failed
+            }
+        }
+    }
+}
+
+impl TellError {
+    /// Around running a program.
+    pub(super) fn run(program: &str) -> impl FnOnce(io::Error) -> Self {
+        let program = program.to_owned();
+        move |source| Self::Run { program, source }
+    }
+}
