@@ -6,7 +6,7 @@ set -u
 HEAPTRIAL_SKIPPED=$(mktemp)
 export HEAPTRIAL_SKIPPED
 trap 'rm -f "$HEAPTRIAL_SKIPPED"' EXIT
-"${CARGO:-cargo}" test --locked "$@" -- --include-ignored
+"${CARGO:-cargo}" test --locked --no-fail-fast "$@" -- --include-ignored
 code=$?
 sort -u -o "$HEAPTRIAL_SKIPPED" "$HEAPTRIAL_SKIPPED"
 count=$(wc -l < "$HEAPTRIAL_SKIPPED")

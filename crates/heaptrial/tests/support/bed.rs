@@ -40,9 +40,15 @@ impl Bed {
         Some((bed, units))
     }
 
-    /// Installs and starts churn services.
+    /// Installs and starts churn services of a megabyte each.
     pub fn start_churn(&self, count: usize) -> Vec<String> {
-        let service = ChurnService::new(example("churn_service"), count);
+        self.start_churn_of(count, 1 << 20)
+    }
+
+    /// Installs and starts churn services that keep so many bytes each. From some 16 MB on, what an allocator needs for
+    /// itself is little beside what the service asked it for.
+    pub fn start_churn_of(&self, count: usize, live_bytes: u64) -> Vec<String> {
+        let service = ChurnService { live_bytes, ..ChurnService::new(example("churn_service"), count) };
         let units = self.container.install_churn_service(&service).unwrap();
         let mut words = vec!["systemctl", "start"];
         words.extend(units.iter().map(String::as_str));
