@@ -37,15 +37,15 @@ type Course = Vec<Option<f64>>;
 /// Errors of readings of one service hang together, so Sen's own interval of a slope is far too narrow. The service's
 /// course over at most 40 stretches is taken as an AR(1) process around its Theil-Sen line, as that of an arm is
 /// (`common_load`: G. C. Tiao et al., Journal of Geophysical Research 95 (1990)); the level of the interval is that for as many services as there are
-/// (C. E. Bonferroni). A service bloats only if it grows away from the median of its arm by that test: what all services share
-/// is not its own.
+/// (C. E. Bonferroni). Where the arm does not bloat, a service does only if it grows away from the median of its arm by
+/// that test: what all services share is not its own.
 pub(crate) fn of_arm(
     fleet: &Fleet,
     settings: &Settings,
     ages: &Ages,
     services: &[ServiceResult],
     members: &[usize],
-    growth: Option<&Growth>,
+    (growth, arm): (Option<&Growth>, &Verdict),
 ) -> Option<ServiceVerdicts> {
     let read: Vec<usize> =
         members.iter().copied().filter(|index| services[*index].final_bytes.is_some()).collect();
@@ -58,7 +58,9 @@ pub(crate) fn of_arm(
         .par_iter()
         .enumerate()
         .map(|(place, index)| {
-            let judge = Judge { fleet, settings, ages, service: &services[*index], index: *index };
+            let arm_bloats = matches!(arm, Verdict::Bloating { .. });
+            let judge =
+                Judge { fleet, settings, ages, service: &services[*index], index: *index, arm_bloats };
             let none = (ServiceVerdict::Inconclusive, None);
             together.as_ref().map_or(none, |together| judge.verdict(together, place, each, &read, growth))
         })
@@ -257,6 +259,7 @@ struct Judge<'a> {
     ages: &'a Ages,
     service: &'a ServiceResult,
     index: usize,
+    arm_bloats: bool,
 }
 
 impl Judge<'_> {
@@ -291,9 +294,12 @@ impl Judge<'_> {
         if standing((slope - half, slope + half), margin) == Standing::Inside {
             return (ServiceVerdict::Stable, None);
         }
-        let full = self.until_full(read, of_arm, (own / slope).clamp(0.0, 1.0));
-        let soon = full.is_some_and(|(days, _)| days <= self.settings.horizon_days);
-        let bloats = away && soon && !self.levels_off();
+        let full = self.until_full(read, of_arm, 1.0);
+        let by_its_own = self.until_full(read, of_arm, (own / slope).clamp(0.0, 1.0));
+        let soon =
+            |full: Option<(f64, LimitKind)>| full.is_some_and(|found| found.0 <= self.settings.horizon_days);
+        let bloats = away && soon(by_its_own) || self.arm_bloats && slope > half && soon(full);
+        let bloats = bloats && !self.levels_off();
         let verdict = if bloats { ServiceVerdict::Bloating } else { ServiceVerdict::Growing };
         let growth = ServiceGrowth {
             name: self.service.name.clone(),

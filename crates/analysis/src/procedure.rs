@@ -103,28 +103,26 @@ fn arm_result(
     let growth = growth::of_arm(fleet, settings, ages, services, treated);
     let earlier = fleet.arms[arm].earlier_list_of.is_some();
     let judged = !earlier && !fleet.in_turn;
-    let own_verdicts = |members: &[usize], growth: Option<&Growth>| {
-        judged.then(|| minority::of_arm(fleet, settings, ages, services, members, growth)).flatten()
+    let judge = |members: &[usize], growth: Option<&Growth>, figures: &ArmFigures| {
+        let of_arm = growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes);
+        let own = minority::of_arm(fleet, settings, ages, services, members, (growth, &of_arm));
+        (minority::verdict(of_arm, growth, own.as_ref()), own)
     };
-    let verdict = |members: &[usize], growth: Option<&Growth>, figures: &ArmFigures| {
-        judged.then(|| {
-            let of_arm = growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes);
-            minority::verdict(of_arm, growth, own_verdicts(members, growth).as_ref())
-        })
-    };
-    let as_treated_verdict = verdict(treated, growth.as_ref(), as_treated.as_ref().unwrap_or(&as_assigned));
+    let figures = as_treated.as_ref().unwrap_or(&as_assigned);
+    let (as_treated_verdict, own) = judged
+        .then(|| judge(treated, growth.as_ref(), figures))
+        .map_or((None, None), |(arm, own)| (Some(arm), own));
     // Who leaves services out must see what they did.
-    let as_assigned_verdict = (members != treated)
-        .then(|| {
-            verdict(members, growth::of_arm(fleet, settings, ages, services, members).as_ref(), &as_assigned)
-        })
-        .flatten();
+    let as_assigned_verdict = (judged && members != treated).then(|| {
+        let growth = growth::of_arm(fleet, settings, ages, services, members);
+        judge(members, growth.as_ref(), &as_assigned).0
+    });
     let word = |verdict: &Option<Verdict>| verdict.as_ref().map(Verdict::as_str);
     ArmResult {
         verdict_as_assigned: as_assigned_verdict
             .filter(|verdict| word(&as_treated_verdict) != Some(verdict.as_str())),
         verdict: as_treated_verdict,
-        services: own_verdicts(treated, growth.as_ref()),
+        services: own,
         by_day: by_day(fleet, ages, treated),
         by_week: by_week(fleet, ages, treated),
         level_changes: if earlier || fleet.in_turn {

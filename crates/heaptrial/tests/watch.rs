@@ -199,7 +199,7 @@ fn another_process_and_missing_readings_are_told_and_a_failing_hook_too() {
     bed.container.ok(&["systemctl", "restart", service]);
     let output = bed.heaptrial("watch check two-way");
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
-    assert!(stderr(&output).contains("/usr/bin/false: ended with exit status: 1"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("/usr/bin/false ended with exit status: 1"), "{}", stderr(&output));
     for key in
         [format!("identity: {service} does not run"), format!("drop_in: the drop-in of {service} is gone")]
     {
@@ -227,7 +227,7 @@ fn what_cannot_be_watched_is_refused_and_nothing_is_changed() {
         ("watch start two-way --yes", 3, "name one with --arm"),
         ("watch start two-way --hook tee --yes", 2, "no absolute path"),
         ("watch start two-way --metrics heaptrial.prom --yes", 2, "absolute path"),
-        ("watch start two-way --every 7m --yes", 2, "the timer takes"),
+        ("watch start two-way --every 7m --yes", 2, "expected 1m, 2m, 3m"),
         ("watch start ../x --yes", 2, "cannot name a trial"),
         ("watch check two-way", 3, "no watch `two-way`"),
         ("watch stop two-way --yes", 3, "no watch `two-way`"),

@@ -1,12 +1,13 @@
 //! What a trial is about, in the words of those who plan it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Longer texts are essays, and end up in a report.
 const LONGEST: usize = 4000;
 
 /// Why a trial is made, what to know of it, and what follows. Texts of several lines; each may be missing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct About {
     /// What is expected, said before anything was measured.

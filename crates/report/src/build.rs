@@ -1,14 +1,17 @@
 //! From what is known of a trial to its report.
 
-use heaptrial_analysis::{ArmFigures, ArmWork, LimitKind, RatioToControl, ServiceResult, Verdict};
+use heaptrial_analysis as analysis;
+use heaptrial_analysis::{
+    ArmFigures, ArmWork, LimitKind, RatioToControl, ServiceResult, Verdict, outliers, sums_by_server,
+};
 use heaptrial_judgement::{Judgement, JudgementError, Trajectories};
-use heaptrial_model::Metric;
+use heaptrial_model::{About, Metric};
 use heaptrial_store::{ArmRecord, Store, TickSummary, TrialRecord};
 
 use crate::document::{
     Analysis, Arm, AsFound, AsTreated, ConsensusAge, Estimate, Event, ExcludedService, Finding, Growth, Host,
-    Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, PlannedLook, Ratio, Report, ReportOf,
-    SCHEMA_VERSION, Sampler, Service, Source, Trial, Work,
+    Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook, Ratio, Report,
+    ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial, Work,
 };
 use crate::verdict::{self, RunsOut};
 use crate::{Options, ReportError, findings};
@@ -75,6 +78,7 @@ impl Parts<'_> {
             command: plan.command.clone(),
             tool_version: plan.tool_version.clone(),
             host,
+            about: About::of_parameters(&plan.parameters),
             parameters: plan.parameters.clone(),
             analysis: self.analysis(),
             arms,
@@ -82,6 +86,8 @@ impl Parts<'_> {
             samples: self.judgement.samples,
             extremes: analysis.extremes.clone(),
             findings: findings.collect(),
+            outliers: self.outliers(),
+            server_sums: self.server_sums(),
             warnings: Vec::new(),
             unmeasured: Vec::new(),
             notes: Vec::new(),
@@ -124,6 +130,41 @@ impl Parts<'_> {
             skipped: source.skipped,
         });
         sources.collect()
+    }
+
+    fn outliers(&self) -> Vec<Outlier> {
+        let named = |found: analysis::Outlier| Outlier {
+            service: self.judgement.analysis.services[found.service].name.clone(),
+            arm: self.arm_name(found.arm),
+            level_bytes: found.level_bytes,
+            median_bytes: found.median_bytes,
+            factor: found.factor,
+        };
+        outliers(&self.judgement.analysis).into_iter().map(named).collect()
+    }
+
+    /// Sums of a fleet on one server without readings of before say no more than the arms do.
+    fn server_sums(&self) -> Vec<ServerSum> {
+        if self.lab {
+            return Vec::new();
+        }
+        let mut sums = sums_by_server(&self.judgement.fleet, None);
+        // What is restarted at intervals anyway has no before.
+        for sum in &mut sums {
+            sum.compared = sum.compared.filter(|_| self.judgement.analysis.arms[sum.arm].sawtooth.is_none());
+        }
+        let several = sums.windows(2).any(|pair| pair[0].server != pair[1].server);
+        if !several && sums.iter().all(|sum| sum.compared.is_none()) {
+            return Vec::new();
+        }
+        let named = |sum: analysis::ServerSum| ServerSum {
+            server: sum.server,
+            arm: self.arm_name(sum.arm),
+            services: sum.services,
+            last_bytes: sum.last_bytes,
+            compared: sum.compared,
+        };
+        sums.into_iter().map(named).collect()
     }
 
     fn time(&self, what: &'static str, microseconds: i64) -> Result<String, JudgementError> {
@@ -336,6 +377,7 @@ impl Parts<'_> {
                 true => Vec::new(),
                 false => result.by_day.iter().filter(|day| day.median_bytes.is_finite()).copied().collect(),
             },
+            by_week: result.by_week.clone(),
             level_changes: level_changes.collect::<Result<_, ReportError>>()?,
             sawtooth: result.sawtooth,
             work: result.work.as_ref().map(|work| self.work(work)),

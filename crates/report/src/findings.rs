@@ -4,7 +4,7 @@ use heaptrial_judgement::ArmFacts;
 use heaptrial_model::Metric;
 
 use crate::document::{Arm, Event, ExcludedService, Kind, Outcome, Report, Service};
-use crate::summary::{cut, ended, sentence};
+use crate::summary::{cut, ended, names, sentence};
 use crate::units;
 
 /// From this share of all CPUs on, services wait for each other.
@@ -12,7 +12,8 @@ const SATURATED_CPU_SHARE: f64 = 0.85;
 /// Reasons that one warning names.
 const REASONS_NAMED: usize = 3;
 /// Kinds of events that are warnings.
-const TOLD: [&str; 5] = ["cpu_saturated", "lag", "gap", "warning", "arm_failed"];
+const TOLD: [&str; 8] =
+    ["cpu_saturated", "lag", "gap", "warning", "arm_failed", "reboot", "clock_jump", "treatment_failed"];
 /// Events of one kind beyond these are only counted.
 const TOLD_AT_MOST: usize = 8;
 /// From this share of one CPU on, sampling is worth a warning.
@@ -26,106 +27,51 @@ const LAZYFREE_SHARE: f64 = 0.05;
 
 /// Adds them to a report that is otherwise complete.
 pub(crate) fn add(report: &mut Report) {
-    if !report.kind().is_lab() {
-        return add_field(report);
-    }
-    let warnings = warnings(report);
-    let unmeasured = unmeasured(report);
-    let notes = notes(report);
-    report.warnings = warnings;
-    report.unmeasured = unmeasured;
-    report.notes = notes;
-}
-
-/// What a field trial's report says beside its figures and the findings of its analysis.
-fn add_field(report: &mut Report) {
-    let lost = report.sources().iter().filter(|source| source.skipped > 0);
-    report.warnings = lost
-        .map(|source| {
-            let rows = if source.skipped == 1 { "row was" } else { "rows were" };
-            let number = units::count(source.skipped);
-            format!("{number} malformed {rows} left out of {}.", source.file)
-        })
-        .chain(TOLD.iter().flat_map(|kind| told(report, kind)))
-        .chain(["reboot", "clock_jump", "treatment_failed"].iter().flat_map(|kind| told(report, kind)))
-        .collect();
-    report.warnings.extend(early_end(report));
-    let host = &report.host;
-    let unknown: Vec<&str> = [
-        ("operating system", host.os.is_none()),
-        ("kernel", host.kernel.is_none()),
-        ("number of CPUs", host.cpu_count.is_none()),
-        ("memory", host.ram_bytes.is_none()),
-        ("mode of transparent huge pages", host.thp_mode.is_none()),
-    ]
-    .into_iter()
-    .filter_map(|(name, missing)| missing.then_some(name))
-    .collect();
-    if !unknown.is_empty() {
-        report.unmeasured.push(format!("Of the host: {}.", crate::summary::names(&unknown, unknown.len())));
-    }
-    if report.services.iter().all(|service| service.anon_bytes_final.is_none()) {
-        report.unmeasured.push(
-            "RssAnon, swap and CPU time of the services: what an arm's memory costs in CPU time is not known.".to_owned(),
-        );
-    }
-    if !report.kind().is_import() && report.arms.iter().all(|arm| arm.work.is_none()) {
-        report.unmeasured.push(crate::look::NO_WORK.to_owned());
-    }
-    if report.analysis.matched_age_seconds.is_none() {
-        report
-            .unmeasured
-            .push("Levels and ratios: there is no age that the services of all arms reached.".to_owned());
-    }
-    let no_interval = |arm: &Arm| arm.ratio_as_treated().is_some_and(|ratio| ratio.low.is_none());
-    if report.arms.iter().any(no_interval) {
-        report.unmeasured.push("Intervals of arms with too few services.".to_owned());
-    }
-    let told = report.events.iter().filter(|event| event.kind == "note");
-    report.notes = told.map(|event| about(report, event)).collect();
-}
-
-/// How a field trial ended, where not as planned.
-fn early_end(report: &Report) -> Option<String> {
-    let what = match (report.kind(), report.outcome) {
-        (Kind::Field, Outcome::Failed) => "failed",
-        (Kind::Field, Outcome::Interrupted) => "was stopped",
-        (Kind::Field, Outcome::Completed)
-            if report.duration_seconds < WHOLE_SHARE * report.planned_seconds =>
-        {
-            "was ended"
-        }
-        _ => return None,
-    };
-    let (after, planned) =
-        (units::duration(report.duration_seconds), units::duration(report.planned_seconds));
-    Some(format!("The trial {what} after {after} of {planned} planned; the figures are of what there is."))
+    report.warnings = warnings(report);
+    report.unmeasured = unmeasured(report);
+    report.notes = notes(report);
 }
 
 fn warnings(report: &Report) -> Vec<String> {
-    let mut warnings = Vec::new();
-    match report.outcome {
-        Outcome::Completed => {}
-        Outcome::Interrupted => warnings.push(format!(
-            "The run was interrupted after {}; the figures are of what there is.",
-            units::duration(report.duration_seconds)
-        )),
-        Outcome::Failed => warnings.push("The run failed; the figures are of what there is.".to_owned()),
-        Outcome::Unfinished => warnings.push(
-            "No end of the run was recorded: it still runs or was killed; the figures are of what there is."
-                .to_owned(),
-        ),
-    }
-    warnings.extend(saturation(report));
-    warnings.extend(unequal_age(report));
+    let lost = report.sources().iter().filter(|source| source.skipped > 0).map(|source| {
+        let rows = if source.skipped == 1 { "row was" } else { "rows were" };
+        format!("{} malformed {rows} left out of {}.", units::count(source.skipped), source.file)
+    });
     let sampling = report.sampler().map_or(0.0, |sampler| sampler.cpu_seconds / report.duration_seconds);
-    if sampling > COSTLY_SAMPLING_SHARE {
-        warnings.push(format!("Sampling took {} of one CPU.", units::share(sampling)));
+    let costly = (sampling > COSTLY_SAMPLING_SHARE)
+        .then(|| format!("Sampling took {} of one CPU.", units::share(sampling)));
+    let told = TOLD.iter().flat_map(|kind| told(report, kind));
+    let single = [early_end(report), saturation(report), unequal_age(report), costly];
+    lost.chain(single.into_iter().flatten()).chain(told).collect()
+}
+
+/// How it ended, where not as planned.
+fn early_end(report: &Report) -> Option<String> {
+    let lab = report.kind().is_lab();
+    if !lab && report.kind() != Kind::Field {
+        return None;
     }
-    for kind in TOLD {
-        warnings.extend(told(report, kind));
-    }
-    warnings
+    let short = !lab && report.duration_seconds < WHOLE_SHARE * report.planned_seconds;
+    let what = match report.outcome {
+        Outcome::Failed => "failed",
+        Outcome::Interrupted => "was stopped",
+        Outcome::Completed if short => "was ended",
+        Outcome::Unfinished if lab => {
+            return Some(
+                "No end of the run was recorded: it still runs or was killed; the figures are of what there is."
+                    .to_owned(),
+            );
+        }
+        Outcome::Completed | Outcome::Unfinished => return None,
+    };
+    let after = units::duration(report.duration_seconds);
+    let which = if lab { "run" } else { "trial" };
+    // Each service of a lab has a life of the planned length, one after the other where they are repeated.
+    let planned = match lab {
+        true => String::new(),
+        false => format!(" of {} planned", units::duration(report.planned_seconds)),
+    };
+    Some(format!("The {which} {what} after {after}{planned}; the figures are of what there is."))
 }
 
 /// The events of a kind as warnings; the first ones where they are many.
@@ -200,14 +146,18 @@ fn saturation(report: &Report) -> Option<String> {
     ))
 }
 
+/// On hosts services start at different times; in a lab they should not differ.
 fn unequal_age(report: &Report) -> Option<String> {
+    if !report.kind().is_lab() {
+        return None;
+    }
     let ages =
         || report.services.iter().filter(|service| service.counts).filter_map(|service| service.age_seconds);
     let oldest = ages().fold(0.0, f64::max);
     let youngest = ages().fold(f64::INFINITY, f64::min);
     (youngest < EQUAL_AGE_SHARE * oldest).then(|| {
         format!(
-            "The last readings are not of equal age ({} to {}); medians, ratios and slopes end at {}.",
+            "The last readings are not of equal age ({} to {}); levels, ratios and slopes end at {}.",
             units::duration(youngest),
             units::duration(oldest),
             units::duration(youngest)
@@ -216,54 +166,61 @@ fn unequal_age(report: &Report) -> Option<String> {
 }
 
 fn unmeasured(report: &Report) -> Vec<String> {
-    let mut missing = Vec::new();
+    let host = &report.host;
     let facts = [
-        ("operating system", report.host.os.is_none()),
-        ("kernel", report.host.kernel.is_none()),
-        ("number of CPUs", report.host.cpu_count.is_none()),
-        ("memory of the host", report.host.ram_bytes.is_none()),
-        ("mode of transparent huge pages", report.host.thp_mode.is_none()),
-        ("control group version", report.host.cgroup_version.is_none()),
+        ("operating system", host.os.is_none()),
+        ("kernel", host.kernel.is_none()),
+        ("number of CPUs", host.cpu_count.is_none()),
+        ("memory", host.ram_bytes.is_none()),
+        ("mode of transparent huge pages", host.thp_mode.is_none()),
     ];
-    missing.extend(
-        facts.iter().filter(|fact| fact.1).map(|fact| format!("The host's {} could not be read.", fact.0)),
-    );
-
+    let unknown: Vec<&str> = facts.into_iter().filter(|fact| fact.1).map(|fact| fact.0).collect();
+    let lab = report.kind().is_lab();
     let lived: Vec<&Service> = report.services.iter().filter(|service| service.readings > 0).collect();
     let without_smaps = lived.iter().filter(|service| service.smaps.is_none()).count();
-    if without_smaps > 0 {
-        missing.push(format!(
-            "PSS, private dirty, lazily freed and huge pages were not read for {without_smaps} of {} services.",
-            lived.len()
-        ));
-    }
-    if report.kind() == Kind::LabTor && lived.iter().any(|service| service.consensus_age.is_none()) {
-        missing.push("The age of the consensus was not read for every relay.".to_owned());
-    }
-    let unknown: Vec<&str> = report
+    let unproved: Vec<&str> = report
         .arms
         .iter()
         .filter(|arm| arm.identity.as_ref().is_some_and(|identity| identity.version.is_none()))
         .map(|arm| arm.name.as_str())
         .collect();
-    if !unknown.is_empty() {
-        missing.push(format!(
-            "The exact version of the allocator could not be proved for {}.",
-            unknown.join(", ")
-        ));
-    }
-    let compared: Vec<_> = report.arms.iter().filter_map(|arm| arm.ratio_to_control.as_ref()).collect();
-    if compared.iter().any(|ratio| ratio.low.is_none()) {
-        missing.push(
-            "Intervals: with one service per arm the spread between services is unknown; repeat the run \
-             (--repeat) to get them."
-                .to_owned(),
-        );
-    }
-    if report.arms.iter().any(|arm| arm.memory.as_ref().is_some_and(|memory| memory.median_bytes.is_none())) {
-        missing.push("Medians, ratios and slopes: there are no readings after warm-up.".to_owned());
-    }
-    missing
+    let no_interval = |arm: &Arm| arm.ratio_as_treated().is_some_and(|ratio| ratio.low.is_none());
+    let no_interval = report.arms.iter().any(no_interval);
+    let no_level = |arm: &Arm| arm.memory.as_ref().is_some_and(|memory| memory.median_bytes.is_none());
+    let missing = [
+        (!unknown.is_empty()).then(|| format!("Of the host: {}.", names(&unknown, unknown.len()))),
+        report.services.iter().all(|service| service.anon_bytes_final.is_none()).then(|| {
+            "RssAnon, swap and CPU time of the services: what an arm's memory costs in CPU time is not known.".to_owned()
+        }),
+        (lab && without_smaps > 0).then(|| {
+            format!(
+                "PSS, private dirty, lazily freed and huge pages were not read for {without_smaps} of {} services.",
+                lived.len()
+            )
+        }),
+        (report.kind() == Kind::LabTor && lived.iter().any(|service| service.consensus_age.is_none()))
+            .then(|| "The age of the consensus was not read for every relay.".to_owned()),
+        (!unproved.is_empty()).then(|| {
+            format!("The exact version of the allocator could not be proved for {}.", unproved.join(", "))
+        }),
+        report.arms.iter().all(|arm| arm.work.is_none()).then(|| crate::look::NO_WORK.to_owned()),
+        report
+            .analysis
+            .matched_age_seconds
+            .is_none()
+            .then(|| "Levels and ratios: there is no age that the services of all arms reached.".to_owned()),
+        (lab && report.arms.iter().any(no_level))
+            .then(|| "Levels, ratios and slopes: there are no readings after warm-up.".to_owned()),
+        no_interval.then(|| match lab && report.repeats() == 1 {
+            true => {
+                "Intervals: with one service per arm the spread between services is unknown; repeat the run \
+                 (--repeat) to get them."
+                    .to_owned()
+            }
+            false => "Intervals of arms with too few services.".to_owned(),
+        }),
+    ];
+    missing.into_iter().flatten().collect()
 }
 
 fn notes(report: &Report) -> Vec<String> {

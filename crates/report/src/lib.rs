@@ -15,6 +15,7 @@ mod findings;
 mod html;
 mod look;
 mod markdown;
+mod page;
 mod png;
 mod schema;
 mod summary;

@@ -124,7 +124,11 @@ fn a_run_without_services_or_samples_is_reported_all_the_same() {
     fixture.outcome = Some("failed");
     let (report, trajectories) = report(&fixture);
     assert_eq!((report.samples, report.outcome), (0, Outcome::Failed));
-    assert!(heaptrial_report::terminal(&report, false).unwrap().contains("so there is no result"));
+    assert!(
+        heaptrial_report::terminal(&report, false)
+            .unwrap()
+            .contains("No service has readings, so nothing can be compared")
+    );
     let folder = tempfile::tempdir().unwrap();
     let written = heaptrial_report::write(&report, &trajectories, folder.path()).unwrap();
     assert!(written.charts.is_empty() && written.html.is_file());
@@ -229,9 +233,6 @@ fn the_schema_in_docs_is_that_of_the_types() {
     if std::env::var_os("UPDATE_SCHEMA").is_some() {
         std::fs::write(path, &wanted).unwrap();
     }
-    assert_eq!(
-        std::fs::read_to_string(path).unwrap(),
-        wanted,
-        "UPDATE_SCHEMA=1 cargo test -p heaptrial-report writes it"
-    );
+    let written = std::fs::read_to_string(path).unwrap();
+    assert!(written == wanted, "UPDATE_SCHEMA=1 cargo test -p heaptrial-report writes it");
 }

@@ -174,7 +174,7 @@ fn what_a_killed_process_left_behind_is_removed_by_the_next_one() {
     let name = format!("left-{}", std::process::id());
     let this = "what_a_killed_process_left_behind_is_removed_by_the_next_one";
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([this, "--exact", "--nocapture"])
+        .args([this, "--exact", "--nocapture", "--include-ignored"])
         .env(NAME, &name)
         .spawn()
         .unwrap();

@@ -1,6 +1,6 @@
 //! What is counted of an analysis: shares from 0 to 1, `None` where a fleet does not count.
 
-use heaptrial_analysis::{Analysis, Finding, FindingKind, RatioToControl};
+use heaptrial_analysis::{Analysis, Finding, FindingKind, RatioToControl, Verdict};
 
 use super::Simulated;
 
@@ -46,9 +46,9 @@ pub fn verdict(analysis: &Analysis, arm: usize, word: &str) -> Option<f64> {
     yes(analysis.arms[arm].verdict.as_ref()?.as_str() == word)
 }
 
-/// Whether any service of an arm is told to bloat.
+/// Whether an arm that does not bloat as a whole is told to have services that do.
 pub fn any_bloats(analysis: &Analysis, arm: usize) -> Option<f64> {
-    yes(analysis.arms[arm].services.as_ref()?.bloating > 0)
+    yes(matches!(analysis.arms[arm].verdict, Some(Verdict::SomeBloat { .. })))
 }
 
 /// Of the services with which something is wrong, the share that is told to bloat.

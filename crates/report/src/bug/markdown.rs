@@ -45,7 +45,7 @@ pub(super) fn page(bug: &Bug) -> String {
             put("What really ran was proved in no process: others measured.");
         }
         put("The machine:");
-        put(&pairs(machine(&evidence.host, &evidence.tool_version).into_iter()));
+        put(&pairs(&machine(&evidence.host, &evidence.tool_version)));
     }
     put("## Version or default settings");
     put(&version_or_settings(bug));

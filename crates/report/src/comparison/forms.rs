@@ -1,79 +1,50 @@
 //! A comparison for the terminal, as Markdown and as a page.
 
-use std::fmt::Write;
-
 use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 
 use super::{ArmInTrial, ComparedTreatment, ComparedTrial, Comparison};
 use crate::chart::Looks;
+use crate::page::{Block, Section};
 use crate::summary::{names, number};
 use crate::table::{self, Emphasis, NOTHING, Row, Table, figure, optional, text};
-use crate::terminal::{Paint, WIDTH, table_lines, wrap};
+use crate::terminal::{self, Paint};
 use crate::units::{self, Pace};
 use crate::{ReportError, escape, html, markdown, summary};
 
 const TITLE: &str = "Comparison of trials";
-const LONGEST_NAME: usize = 30;
 const RULE: &str = "Treatments are in the order of the highest ratio to the control that each has in any trial; each \
                     ratio is to the control of its own trial, and nothing is pooled over trials.";
 
 impl Comparison {
     /// The comparison as lines for a terminal, in colour if `colored`.
     pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
-        let comparison = escape::printable_copy(self)?;
-        let paint = Paint { colored };
-        let mut out = String::new();
-        let mut put = |line: &str| {
-            let _ = writeln!(out, "{}", line.trim_end());
-        };
-        put(&paint.bold(TITLE));
-        for sentence in comparison.result() {
-            wrap(&sentence, WIDTH, 0).iter().for_each(|line| put(line));
-        }
-        for (title, table) in [("Treatments", comparison.results()), ("Trials", comparison.settings())] {
-            put("");
-            put(&paint.bold(title));
-            table_lines(&table, LONGEST_NAME, paint).iter().for_each(|line| put(line));
-        }
-        put("");
-        put(&paint.bold("What to mind"));
-        for caveat in comparison.differences() {
-            wrap(&format!("- {caveat}"), WIDTH, 2).iter().for_each(|line| put(line));
-        }
-        put("");
-        wrap(RULE, WIDTH, 0).iter().for_each(|line| put(&paint.dim(line)));
-        Ok(out)
+        Ok(terminal::plain(TITLE, &escape::printable_copy(self)?.sections(), Paint { colored }))
     }
 
     /// The comparison as Markdown.
     pub fn markdown(&self) -> Result<String, ReportError> {
-        let comparison = escape::printable_copy(self)?;
-        let blocks = [
-            format!("# {TITLE}"),
-            escape::markdown(&comparison.result().join(" ")),
-            "## Treatments".to_owned(),
-            markdown::table_block(&comparison.results()),
-            escape::markdown(RULE),
-            "## What to mind".to_owned(),
-            markdown::list(&comparison.differences()),
-            "## Trials".to_owned(),
-            markdown::table_block(&comparison.settings()),
-        ];
-        Ok(blocks.join("\n\n") + "\n")
+        Ok(format!("# {TITLE}\n\n{}", markdown::body(&escape::printable_copy(self)?.sections(), &[])))
     }
 
     /// The comparison as a self-contained page.
     pub fn html(&self) -> Result<String, ReportError> {
         let comparison = escape::printable_copy(self)?;
-        let (results, settings) = (comparison.results(), comparison.settings());
-        Ok(html::comparison(
-            TITLE,
-            &comparison.result(),
-            RULE,
-            (&results, &comparison.looks()),
-            &comparison.differences(),
-            &settings,
-        ))
+        Ok(html::plain(TITLE, &comparison.sections(), &comparison.looks()))
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let section = |id, title, blocks| Section { id, title, blocks };
+        let table = |name: &str, table| Block::Table(name.to_owned(), table);
+        vec![
+            section("result", "Result", vec![Block::Lead(self.result())]),
+            section(
+                "treatments",
+                "Treatments",
+                vec![Block::Legend(RULE.to_owned()), table("Treatments", self.results())],
+            ),
+            section("caveats", "What to mind", vec![Block::List(self.differences())]),
+            section("trials", "Trials", vec![table("Trials", self.settings())]),
+        ]
     }
 
     /// Who is best, and whether the trials agree on it.

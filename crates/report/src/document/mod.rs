@@ -1,18 +1,20 @@
 //! The report as a document: what `report.json` holds and all other forms are made from.
 
-mod field;
 mod kind;
+mod parts;
 
-pub use field::{AsTreated, Finding, LevelChange, MemoryLimit, PlannedLook, Source, Work};
 pub use heaptrial_analysis::{
-    ArmEvents, ArmPair, ArmPlace, Basis, DayLevel, Estimate, Extremes, FindingKind, FlagCount, Growth,
-    LimitKind, MeasureResult, Sawtooth, SelfCheck, ServiceVerdicts, Severity, Shape, WeekLevel, WorkReason,
-    WorkStanding,
+    ArmEvents, ArmPair, ArmPlace, Basis, BeforeAfter, DayLevel, Estimate, Extremes, FindingKind, FlagCount,
+    Growth, LimitKind, MeasureResult, Sawtooth, SelfCheck, ServiceVerdicts, Severity, Shape, WeekLevel,
+    WorkReason, WorkStanding,
 };
 pub use kind::{AsFound, Imported, LabRun, ReportOf, Trial};
+pub use parts::{
+    AsTreated, Finding, LevelChange, MemoryLimit, Outlier, PlannedLook, ServerSum, Source, Work,
+};
 
 pub use heaptrial_judgement::Kind;
-use heaptrial_model::{Ending, Identity, LifeStart, Metric, SlowSample, Treatment};
+use heaptrial_model::{About, Ending, Identity, LifeStart, Metric, SlowSample, Treatment};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,6 +51,9 @@ pub struct Report {
     pub tool_version: String,
     /// Where it ran.
     pub host: Host,
+    /// What those say who planned it: what they expect, what to know, what follows.
+    #[serde(default, skip_serializing_if = "About::is_empty")]
+    pub about: About,
     /// Parameters of the workload, as the workload wrote them.
     pub parameters: Value,
     /// What the figures are computed from.
@@ -63,6 +68,12 @@ pub struct Report {
     pub extremes: Extremes,
     /// What is odd about the data, gravest first.
     pub findings: Vec<Finding>,
+    /// Services far from their arm, farthest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outliers: Vec<Outlier>,
+    /// Memory by server and arm, of trials over several servers or with readings of before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_sums: Vec<ServerSum>,
     /// What may have distorted the result.
     pub warnings: Vec<String>,
     /// What could not be measured.
@@ -233,6 +244,9 @@ pub struct Arm {
     /// Memory by day of age, without strangers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_day: Vec<DayLevel>,
+    /// Memory by week of age, without strangers, of lives longer than three weeks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_week: Vec<WeekLevel>,
     /// Sudden changes of level common to its services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub level_changes: Vec<LevelChange>,

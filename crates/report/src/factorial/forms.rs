@@ -8,14 +8,11 @@ use heaptrial_judgement::{Effect, Parts};
 
 use super::FactorialReport;
 use crate::document::Ratio;
-use crate::markdown::{list, table_block};
+use crate::page::{Block, Section};
 use crate::table::{Column, Emphasis, NOTHING, Row, Table, ratio_with_interval};
-use crate::terminal::{Paint, WIDTH, table_lines, wrap};
+use crate::terminal::{self, Paint};
 use crate::write::replace;
-use crate::{ReportError, escape, units};
-
-/// Longest name of an effect in a terminal's table.
-const LONGEST_NAME: usize = 72;
+use crate::{ReportError, markdown, units};
 
 impl FactorialReport {
     /// As JSON: what `factorial.json` holds.
@@ -34,29 +31,25 @@ impl FactorialReport {
 
     /// For a terminal, in colour if `colored`.
     pub fn terminal(&self, colored: bool) -> String {
-        let paint = Paint { colored };
-        let mut lines = vec![paint.bold(&self.title())];
-        lines.extend(self.sentences().iter().flat_map(|sentence| wrap(sentence, WIDTH, 0)));
-        for table in [self.cells_table(), self.effects_table()] {
-            lines.push(String::new());
-            lines.extend(
-                table_lines(&table, LONGEST_NAME, paint).iter().map(|line| line.trim_end().to_owned()),
-            );
-        }
-        lines.push(String::new());
-        lines.extend(self.notes.iter().flat_map(|note| wrap(&format!("- {note}"), WIDTH, 2)));
-        lines.join("\n") + "\n"
+        terminal::plain(&self.title(), &self.sections(), Paint { colored })
     }
 
     /// As Markdown without a heading.
     pub fn markdown(&self) -> String {
-        let blocks = [
-            escape::markdown(&self.sentences().join(" ")),
-            table_block(&self.cells_table()),
-            table_block(&self.effects_table()),
-            list(&self.notes),
+        markdown::body(&self.sections(), &[])
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let blocks = vec![
+            Block::Lead(self.sentences()),
+            Block::Heading("Memory and CPU time".to_owned()),
+            Block::Table("Memory and CPU time".to_owned(), self.cells_table()),
+            Block::Heading("Effects".to_owned()),
+            Block::Table("Effects".to_owned(), self.effects_table()),
+            Block::Heading("What to mind".to_owned()),
+            Block::List(self.notes.clone()),
         ];
-        blocks.join("\n\n") + "\n"
+        vec![Section { id: "factorial", title: "", blocks }]
     }
 
     /// `Version against settings: mimalloc@3.0.1 over mimalloc@2.1.7`.

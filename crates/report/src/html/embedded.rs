@@ -4,11 +4,12 @@ use heaptrial_analysis::Fleet;
 use heaptrial_model::Metric;
 use maud::{Markup, PreEscaped, html};
 
-use super::{Figures, field, lab, policy, style};
+use super::{Figures, body, policy, style};
 pub use crate::chart::Looks;
 use crate::chart::running::{self, LifeSeries};
-use crate::chart::{self, Chart, Layout, element};
-use crate::{Report, ReportError, Trajectories, escape};
+use crate::chart::{Chart, Layout, element};
+use crate::table::Detail;
+use crate::{Report, ReportError, Trajectories, escape, page};
 
 /// The style sheet that all parts here need.
 pub fn style_sheet() -> String {
@@ -23,11 +24,8 @@ pub fn page_policy() -> String {
 /// The sections of a report, as in its page.
 pub fn sections(report: &Report, trajectories: &Trajectories) -> Result<Markup, ReportError> {
     let report = escape::printable_report(report)?;
-    let charts = Figures {
-        wide: chart::all(&report, trajectories, Layout::Wide),
-        narrow: chart::all(&report, trajectories, Layout::Narrow),
-    };
-    Ok(if report.kind().is_lab() { lab::body(&report, &charts) } else { field::body(&report, &charts) })
+    let sections = page::sections(&report, Detail::Full);
+    Ok(body(&sections, &Figures::of(&report, trajectories), &Looks::of_report(&report)))
 }
 
 /// What was read of a trial that still runs: no interval, no test, no verdict. `None` where nothing was read.

@@ -1,8 +1,6 @@
 //! The report as one self-contained page: no outside resource, no script, a policy that allows neither.
 
 pub mod embedded;
-mod field;
-mod lab;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,55 +8,31 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
 use crate::chart::{self, Chart, Layout, Looks, Sheet};
-use crate::document::{Outcome, Report};
-use crate::markdown::EVENTS_SHOWN;
-use crate::table::{self, Emphasis, Table};
+use crate::document::{Outcome, Report, Severity};
+use crate::page::{self, Block, FindingBlock, Section};
+use crate::summary::odd::{Told, severity};
+use crate::table::{Detail, Emphasis, Table};
 use crate::{Trajectories, summary, units};
 
 /// The page. `report` must be printable.
 pub(crate) fn page(report: &Report, trajectories: &Trajectories) -> String {
-    let charts = Figures {
-        wide: chart::all(report, trajectories, Layout::Wide),
-        narrow: chart::all(report, trajectories, Layout::Narrow),
-    };
+    let sections = page::sections(report, Detail::Full);
+    let figures = Figures::of(report, trajectories);
+    let looks = Looks::of_report(report);
     let title = format!("{} – Heaptrial report", report.name);
     let content = html! {
         a class="skip" href="#result" { "Skip to the result" }
-        (header(report))
-        main {
-            @if report.kind().is_lab() { (lab::body(report, &charts)) } @else { (field::body(report, &charts)) }
-        }
+        (header(report, &sections))
+        main { (body(&sections, &figures, &looks)) }
     };
     frame(&title, &report.tool_version, &content)
 }
 
-/// The page of a comparison of trials; all texts must be printable.
-pub(crate) fn comparison(
-    title: &str,
-    result: &[String],
-    rule: &str,
-    (results, looks): (&Table, &Looks),
-    caveats: &[String],
-    trials: &Table,
-) -> String {
+/// A page of sections without charts; all texts must be printable.
+pub(crate) fn plain(title: &str, sections: &[Section], looks: &Looks) -> String {
     let content = html! {
         header { h1 { (title) } }
-        main {
-            section id="result" {
-                h2 { "Result" }
-                p class="lead" { (result.join(" ")) }
-                p class="brief" { (rule) }
-                (table_markup("Treatments", results, |place| html! { @if let Some(place) = place { (embedded::swatch(looks, place)) } }))
-            }
-            section id="caveats" {
-                h2 { "What to mind" }
-                ul { @for caveat in caveats { li { (caveat) } } }
-            }
-            section id="trials" {
-                h2 { "Trials" }
-                (table_markup("Trials", trials, |_| html! {}))
-            }
-        }
+        main { (body(sections, &Figures::default(), looks)) }
     };
     frame(title, env!("CARGO_PKG_VERSION"), &content)
 }
@@ -112,12 +86,19 @@ fn style() -> String {
 }
 
 /// The charts laid out for a desktop and for a phone; the page shows the one that fits.
+#[derive(Default)]
 struct Figures {
     wide: Vec<Chart>,
     narrow: Vec<Chart>,
 }
 
 impl Figures {
+    fn of(report: &Report, trajectories: &Trajectories) -> Self {
+        let [wide, narrow] =
+            [Layout::Wide, Layout::Narrow].map(|layout| chart::all(report, trajectories, layout));
+        Self { wide, narrow }
+    }
+
     fn show(&self, name: &str) -> Markup {
         let of = |charts: &[Chart]| charts.iter().find(|chart| chart.name == name).cloned();
         let (Some(wide), Some(narrow)) = (of(&self.wide), of(&self.narrow)) else { return html! {} };
@@ -132,8 +113,7 @@ impl Figures {
     }
 }
 
-fn header(report: &Report) -> Markup {
-    let sections: &[(&str, &str)] = if report.kind().is_lab() { &lab::SECTIONS } else { &field::SECTIONS };
+fn header(report: &Report, sections: &[Section]) -> Markup {
     let state = if report.outcome == Outcome::Completed { "badge good" } else { "badge bad" };
     html! {
         header {
@@ -143,60 +123,100 @@ fn header(report: &Report) -> Markup {
                 " " span class=(state) { (report.outcome_word()) }
                 " " time datetime=(report.started_at) { (summary::date_and_time(&report.started_at)) }
                 " " span { (units::duration(report.duration_seconds)) }
-                @if report.kind().is_lab() { " " span { "seed " (report.seed) } }
             }
             nav aria-label="Sections" {
-                @for (id, name) in sections {
-                    a href={ "#" (id) } { (name) } " "
+                @for section in sections {
+                    a href={ "#" (section.id) } { (section.title) } " "
                 }
             }
         }
     }
 }
 
-fn warnings(report: &Report) -> Markup {
-    let warnings = summary::warnings(report);
+fn body(sections: &[Section], figures: &Figures, looks: &Looks) -> Markup {
     html! {
-        @if !warnings.is_empty() {
-            aside class="warnings" aria-label="Warnings" {
-                h3 { (if warnings.len() == 1 { "Warning" } else { "Warnings" }) }
-                ul { @for warning in &warnings { li { (warning) } } }
+        @for section in sections {
+            section id=(section.id) {
+                @if !section.title.is_empty() { h2 { (section.title) } }
+                (blocks(&section.blocks, figures, looks))
             }
         }
     }
 }
 
-fn events(report: &Report) -> Markup {
-    if report.events.is_empty() {
-        return html! {};
-    }
-    let more = report.events.len().saturating_sub(EVENTS_SHOWN);
+fn blocks(all: &[Block], figures: &Figures, looks: &Looks) -> Markup {
+    let paragraphs = |block: &Block| matches!(block, Block::Paragraph(_));
     html! {
-        section id="events" {
-            h2 { "Events" }
-            div class="scroll" tabindex="0" role="region" aria-label="Events" {
-                table {
-                    thead { tr { th scope="col" { "When" } th scope="col" { "Kind" } th scope="col" { "Service" } th scope="col" { "What" } } }
-                    tbody {
-                        @for event in report.events.iter().take(EVENTS_SHOWN) {
-                            tr {
-                                td { (event.at) } td { (event.kind) }
-                                td { (event.service.as_deref().unwrap_or(table::NOTHING)) } td class="long" { (event.text) }
-                            }
-                        }
+        @for run in all.chunk_by(|a, b| paragraphs(a) && paragraphs(b)) {
+            @if run.iter().all(paragraphs) {
+                dl class="summary" { @for paragraph in run { (block(paragraph, figures, looks)) } }
+            } @else {
+                @for other in run { (block(other, figures, looks)) }
+            }
+        }
+    }
+}
+
+fn block(block: &Block, figures: &Figures, looks: &Looks) -> Markup {
+    match block {
+        Block::Paragraph(paragraph) => html! {
+            div class=[paragraph.is_advice().then_some("advice")] {
+                dt { (paragraph.title) }
+                dd {
+                    @match &paragraph.sentences[..] {
+                        [sentence] => p { (sentence) },
+                        sentences if paragraph.is_list => ul { @for sentence in sentences { li { (sentence) } } },
+                        sentences => p { (sentences.join(" ")) },
                     }
                 }
             }
-            @if more > 0 { p { "And " (units::count(more as u64)) " more in report.json." } }
+        },
+        Block::Heading(title) => html! { h3 { (title) } },
+        Block::Lead(sentences) => html! { p class="lead" { (sentences.join(" ")) } },
+        Block::Text(text) => html! { p { (text) } },
+        Block::Legend(text) => html! { p class="brief" { (text) } },
+        Block::List(items) => html! { ul { @for item in items { li { (item) } } } },
+        Block::Callout { title, grave, items } => html! {
+            aside class=(if *grave { "warnings" } else { "notes" }) aria-label=(title) {
+                h3 { (title) }
+                ul { @for item in items { li { (item) } } }
+            }
+        },
+        Block::Pairs(pairs) => {
+            html! { dl { @for (name, value) in pairs { div { dt { (name) } dd { (value) } } } } }
+        }
+        Block::Table(name, table) => table_markup(name, table, looks),
+        Block::Chart(name) => figures.show(name),
+        Block::Command(command) => html! { pre tabindex="0" { code { (command) } } },
+        Block::Finding(finding) => finding_article(finding),
+        Block::Folded(title, content) => html! {
+            details { summary { (title) } (blocks(content, figures, looks)) }
+        },
+    }
+}
+
+fn finding_article(finding: &FindingBlock) -> Markup {
+    let class = match finding.severity {
+        Severity::Grave => "finding grave",
+        Severity::Caution => "finding caution",
+        Severity::Note => "finding",
+    };
+    html! {
+        article class=(class) {
+            h3 { (finding.heading) " " span class="badge" { (severity(finding.severity)) } }
+            @for told in &finding.told {
+                @match told {
+                    Told::Text(text) => p { (text) },
+                    Told::Services(text) => p class="names" { (text) },
+                }
+            }
         }
     }
 }
 
-fn data_table(name: &str, table: &Table, report: &Report) -> Markup {
-    table_markup(name, table, |arm| swatch(report, arm))
-}
-
-fn table_markup(name: &str, table: &Table, swatch: impl Fn(Option<usize>) -> Markup) -> Markup {
+fn table_markup(name: &str, table: &Table, looks: &Looks) -> Markup {
+    // The marker of the arm, as in the charts.
+    let swatch = |arm: Option<usize>| html! { @if let Some(arm) = arm { (embedded::swatch(looks, arm)) } };
     let class = |emphasis: Emphasis| match emphasis {
         Emphasis::None => None,
         Emphasis::Control => Some("control-row"),
@@ -235,9 +255,4 @@ fn table_markup(name: &str, table: &Table, swatch: impl Fn(Option<usize>) -> Mar
 /// A name that may be broken where its parts meet.
 fn breakable(name: &str) -> Markup {
     html! { @for part in name.split_inclusive(['_', '@', '?', '&', '/']) { (part) wbr; } }
-}
-
-/// The arm's marker, as in the charts.
-fn swatch(report: &Report, arm: Option<usize>) -> Markup {
-    html! { @if let Some(arm) = arm { (embedded::swatch(&Looks::of_report(report), arm)) } }
 }

@@ -1,18 +1,15 @@
 //! A look for a terminal.
 
-use std::fmt::Write;
-
 use heaptrial_analysis::ENUMERATED_AT_MOST;
 
 use super::{LookReport, LookedArm};
 use crate::document::Severity;
+use crate::page::{Block, Section};
 use crate::summary::odd::severity;
 use crate::table::{Emphasis, Row, Table, figure, optional, ratio_with_interval, text};
-use crate::terminal::{Paint, WIDTH, table_lines, wrap};
+use crate::terminal::{self, Paint};
 use crate::{ReportError, escape, summary, units};
 
-/// Names of arms in the table.
-const LONGEST_NAME: usize = 24;
 /// Names of services in a finding.
 const NAMED: usize = 4;
 
@@ -24,30 +21,22 @@ impl LookReport {
 
     /// As lines for a terminal, in colour if `colored`.
     pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
-        Ok(escape::printable_copy(self)?.lines(Paint { colored }))
+        let look = escape::printable_copy(self)?;
+        Ok(terminal::plain(&look.title(), &look.sections(), Paint { colored }))
     }
 
-    fn lines(&self, paint: Paint) -> String {
-        let mut out = String::new();
-        let mut put = |line: &str| {
-            let _ = writeln!(out, "{}", line.trim_end());
-        };
-        put(&paint.bold(&self.title()));
-        wrap(&self.circumstances(), WIDTH, 0).iter().for_each(|line| put(&paint.dim(line)));
-        put("");
-        table_lines(&self.table(), LONGEST_NAME, paint).iter().for_each(|line| put(line));
-        let notes = self.notes();
-        if !notes.is_empty() {
-            put("");
-        }
-        for note in notes {
-            wrap(&note, WIDTH, 2).iter().for_each(|line| put(line));
-        }
-        put("");
+    fn sections(&self) -> Vec<Section> {
         let result =
             if self.number.is_some() { self.result.clone() } else { summary::sentence(&self.result) };
-        wrap(&result, WIDTH, 2).iter().for_each(|line| put(&paint.bold(line)));
-        out
+        let mut blocks =
+            vec![Block::Legend(self.circumstances()), Block::Table("Arms".to_owned(), self.table())];
+        let notes = self.notes();
+        if !notes.is_empty() {
+            blocks.push(Block::Heading("What to mind".to_owned()));
+            blocks.extend(notes.into_iter().map(Block::Text));
+        }
+        blocks.push(Block::Heading(result));
+        vec![Section { id: "look", title: "", blocks }]
     }
 
     fn title(&self) -> String {

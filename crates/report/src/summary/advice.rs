@@ -2,9 +2,10 @@
 
 use heaptrial_analysis::{FindingKind, Severity};
 
+use super::words::{Words, words};
 use super::{ended, names};
 use crate::document::{Arm, Finding, Ratio, Report};
-use crate::table::field::level;
+use crate::table::level;
 use crate::units;
 
 /// Services younger than this have not shown what their allocator makes of memory.
@@ -179,12 +180,9 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
         return Some("it grows faster than the control".to_owned());
     }
     let assigned = worse_as_assigned(arm)?;
-    let (strangers, as_assigned) = match report.kind().is_import() {
-        true => ("its strangers", "as listed"),
-        false => ("contaminated services", "as assigned"),
-    };
+    let Words { strangers, assigned: as_assigned, .. } = words(report.kind());
     Some(format!(
-        "it is {} only without {strangers}, and {assigned} over all services {as_assigned}: settle first which of them \
+        "it is {} only without its {strangers}, and {assigned} over all services {as_assigned}: settle first which of them \
          run it",
         arm.verdict.as_deref().unwrap_or("without a verdict")
     ))

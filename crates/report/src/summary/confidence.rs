@@ -3,9 +3,10 @@
 use heaptrial_analysis::{FindingKind, Severity};
 
 use super::odd::about_strangers;
+use super::words::{Words, words};
 use super::{advice, names};
 use crate::document::{Arm, Finding, Ratio, Report};
-use crate::table::field::level;
+use crate::table::level;
 use crate::units;
 
 /// A share of halvings further above 5% than this many standard errors is no accident.
@@ -89,14 +90,13 @@ fn same_conclusion(report: &Report) -> Option<String> {
         .filter(|arm| conclusion(arm.ratio_to_control.as_ref()) != conclusion(arm.ratio_as_treated()))
         .map(|arm| arm.name.as_str())
         .collect();
-    let strangers = super::words::words(report.kind()).strangers;
-    let as_assigned = if report.kind().is_import() { "as listed" } else { "as assigned" };
+    let Words { strangers, assigned, .. } = words(report.kind());
     let listed = least(|arm| arm.memory.as_ref()?.median_bytes);
     let treated = least(level);
     Some(match (listed == treated, changed.is_empty()) {
         (true, true) => format!("The conclusion is the same with and without the {strangers}."),
         (false, _) => format!(
-            "The {strangers} change the conclusion: {as_assigned} {} needs the least, without them {}.",
+            "The {strangers} change the conclusion: {assigned} {} needs the least, without them {}.",
             listed.map_or("none", String::as_str),
             treated.map_or("none", String::as_str)
         ),

@@ -2,12 +2,14 @@
 
 mod advice;
 mod confidence;
-pub(crate) mod field;
-pub(crate) mod lab;
+pub(crate) mod method;
 pub(crate) mod needs;
-pub(crate) mod observed;
 pub(crate) mod odd;
+mod result;
+pub(crate) mod setup;
 pub(crate) mod words;
+
+pub(crate) use result::{Paragraph, paragraphs, verdicts};
 
 use crate::document::Report;
 use crate::units;

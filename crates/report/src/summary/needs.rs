@@ -16,18 +16,6 @@ const PAIRS_TOLD: usize = 3;
 /// Arms told one by one with their ages.
 const ARMS_TOLD: usize = 8;
 
-/// `at an age of 5 d 11 h`: where the figure is taken by which arms are put into order.
-pub(crate) fn basis(report: &Report) -> String {
-    match report.extremes.basis {
-        Basis::LevelAtEqualAge { age_seconds } if !report.kind().is_lab() => {
-            format!(" at an age of {}", units::duration(age_seconds))
-        }
-        Basis::LevelAtEqualAge { .. } => String::new(),
-        Basis::AverageOverTime => " averaged over time".to_owned(),
-        Basis::LastReadings => " at the last reading".to_owned(),
-    }
-}
-
 /// `363 MiB`.
 pub(crate) fn figure(place: &ArmPlace) -> String {
     units::memory(place.bytes)

@@ -1,4 +1,4 @@
-//! What is odd about the data of a field trial, in sentences.
+//! What is odd about the data, in sentences.
 
 use heaptrial_analysis::{FindingKind, Severity};
 
@@ -29,6 +29,21 @@ pub(crate) fn told(run: &[Finding], limit: usize) -> Vec<Told> {
         }
     }
     told
+}
+
+/// The same in one sentence, and how many more say the like.
+pub(crate) fn brief(run: &[Finding], limit: usize) -> String {
+    let Some(finding) = run.first() else { return String::new() };
+    let services = match finding.services.len() {
+        0 => String::new(),
+        _ => format!("{}. ", names(&finding.services, limit)),
+    };
+    let more = match run.len() - 1 {
+        0 => String::new(),
+        1 => " One more finding says the like.".to_owned(),
+        more => format!(" {more} more findings say the like."),
+    };
+    format!("{services}{}{more}", sentence(&finding.evidence))
 }
 
 /// A part of what a finding says.

@@ -1,8 +1,9 @@
-//! What is said of services that do not count for their arm: of an import nobody knows what ran, of a trial it is proved.
+//! What differs in words between kinds of trials: of an import nobody knows what ran, on services it is proved, and in a lab
+//! a service that did not do as it should is in no figure.
 
 use crate::document::Kind;
 
-/// Words for one kind of field data.
+/// Words for one kind of trial.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words {
     /// Services that do not count as treated.
@@ -15,14 +16,34 @@ pub(crate) struct Words {
     pub(crate) paragraph: &'static str,
     /// The table of figures with and without them.
     pub(crate) with_and_without: &'static str,
-    /// Figures over all services of an arm.
-    pub(crate) as_assigned: &'static str,
-    /// Figures without them.
+    /// Figures over all services of an arm: how they came into it.
+    pub(crate) assigned: &'static str,
+    /// Figures over all services of an arm, in tables.
+    pub(crate) all_assigned: &'static str,
+    /// Figures without strangers, in tables.
     pub(crate) as_treated: &'static str,
     /// Of an arm without any, whose control has some.
     pub(crate) of_control: &'static str,
+    /// What the services without them do; of one, and of several.
+    pub(crate) belong: [&'static str; 2],
     /// Whether a service counts.
     pub(crate) belongs: &'static str,
+    /// Over whom figures as assigned and as treated are.
+    pub(crate) two_figures: &'static str,
+    /// How strangers are found.
+    pub(crate) method: &'static str,
+    /// How it is known what ran.
+    pub(crate) what_ran: &'static str,
+    /// What an arm was given.
+    pub(crate) treatment: &'static str,
+    /// Where nothing is told of that.
+    pub(crate) no_treatment: &'static str,
+    /// The parameters of the trial.
+    pub(crate) parameters: &'static str,
+    /// What to do where nothing was read.
+    pub(crate) no_readings: &'static str,
+    /// The first of all readings.
+    pub(crate) start: &'static str,
 }
 
 /// Of lists that operators wrote.
@@ -32,10 +53,21 @@ const LISTED: Words = Words {
     several: "are strangers",
     paragraph: "Wrong lists",
     with_and_without: "With and without strangers",
-    as_assigned: "all as listed",
+    assigned: "as listed",
+    all_assigned: "all as listed",
     as_treated: "those that belong",
     of_control: "all, the control without its strangers",
+    belong: ["belongs", "belong"],
     belongs: "Belongs to it",
+    two_figures: "As assigned is over all services of a list, as treated without strangers",
+    method: "Strangers: last values that form separate clusters, and trajectories nearer to another arm than to their \
+             own; each finding names its test and false alarm rate.",
+    what_ran: "The lists claim it; nothing in the data proves it.",
+    treatment: "Treatment claimed",
+    no_treatment: "not told",
+    parameters: "How the data were read",
+    no_readings: "Sums over services do not tell what a service needs: import measurements of each service.",
+    start: "First reading",
 };
 
 /// Of an assignment with a ledger.
@@ -45,13 +77,39 @@ const ASSIGNED: Words = Words {
     several: "are contaminated",
     paragraph: "Contaminated",
     with_and_without: "With and without contaminated services",
-    as_assigned: "all as assigned",
+    assigned: "as assigned",
+    all_assigned: "all as assigned",
     as_treated: "those that ran its treatment",
     of_control: "all, the control without contaminated services",
+    belong: ["ran its treatment", "ran its treatment"],
     belongs: "Ran its treatment",
+    two_figures: "As assigned is over all services put into an arm, as treated without contaminated ones",
+    method: "Contaminated: a life in which another allocator or other settings were found than its arm's, by reading the \
+             running process. Nothing else takes a service out of its arm.",
+    what_ran: "Read from the running processes, of every life.",
+    treatment: "Treatment",
+    no_treatment: "as it was",
+    parameters: "Parameters",
+    no_readings: "Is the agent running (heaptrial agent)?",
+    start: "Start",
+};
+
+/// Of a lab run.
+const STARTED: Words = Words {
+    belongs: "Counts",
+    method: "An allocator counts as run only where it was proved in the running process. A service that crashed, exited \
+             early or ran something else is listed and is in no figure of an arm.",
+    parameters: "Parameters of the workload",
+    no_readings: "None of its services lived long enough to be read.",
+    what_ran: "Read from the running processes, beside what was asked for.",
+    ..ASSIGNED
 };
 
 /// The words for a kind.
 pub(crate) fn words(kind: Kind) -> Words {
-    if kind.is_import() { LISTED } else { ASSIGNED }
+    match kind {
+        Kind::ImportTorutils => LISTED,
+        Kind::Field | Kind::Host => ASSIGNED,
+        Kind::LabCommand | Kind::LabTor => STARTED,
+    }
 }

@@ -1,11 +1,15 @@
 //! The tables of a report as texts: terminal, Markdown and HTML show the same ones.
 
-pub(crate) mod field;
-pub(crate) mod lab;
+pub(crate) mod arms;
+pub(crate) mod data;
+pub(crate) mod over_time;
+pub(crate) mod services;
 pub(crate) mod work;
 
-use crate::document::{Arm, Ratio, Report};
-use crate::units;
+use heaptrial_model::Metric;
+
+use crate::document::{Arm, Estimate, Ratio, Report};
+use crate::units::{self, Pace};
 
 /// Shown where there is no figure.
 pub(crate) const NOTHING: &str = "–";
@@ -15,6 +19,17 @@ pub(crate) const NOTHING: &str = "–";
 pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Row>,
+}
+
+impl Table {
+    /// `None` where there are no rows.
+    pub(crate) fn of(
+        columns: impl IntoIterator<Item = Column>,
+        rows: impl IntoIterator<Item = Row>,
+    ) -> Option<Self> {
+        let rows: Vec<Row> = rows.into_iter().collect();
+        (!rows.is_empty()).then(|| Self { columns: columns.into_iter().collect(), rows })
+    }
 }
 
 /// A column.
@@ -32,6 +47,14 @@ pub(crate) struct Row {
     pub(crate) arm: Option<usize>,
     pub(crate) emphasis: Emphasis,
     pub(crate) cells: Vec<String>,
+}
+
+impl Row {
+    /// A row about the arm at `arm`, which stands out where it is the control.
+    pub(crate) fn of_arm(report: &Report, arm: usize, cells: Vec<String>) -> Self {
+        let emphasis = if report.arms[arm].control { Emphasis::Control } else { Emphasis::None };
+        Self { arm: Some(arm), emphasis, cells }
+    }
 }
 
 /// How a row stands out.
@@ -99,4 +122,44 @@ pub(crate) fn text(title: &str) -> Column {
 
 pub(crate) fn figure(title: &str) -> Column {
     Column { title: title.to_owned(), figures: true }
+}
+
+/// The level of an arm at the matched age, without strangers.
+pub(crate) fn level(arm: &Arm) -> Option<u64> {
+    match &arm.as_treated {
+        Some(treated) => treated.level_bytes,
+        None => arm.memory.as_ref()?.median_bytes,
+    }
+}
+
+/// `+2.1% (+1.9 to +2.4)`.
+pub(crate) fn percent_with_interval(share: &Estimate) -> String {
+    let value = units::signed_percent(share.value);
+    match share.interval() {
+        Some((low, high)) => {
+            let end = |end: f64| units::signed_percent(end).trim_end_matches('%').to_owned();
+            format!("{value} ({} to {})", end(low), end(high))
+        }
+        None => value,
+    }
+}
+
+/// Memory, or that there is none.
+pub(crate) fn bytes(bytes: Option<u64>) -> String {
+    optional(bytes, |bytes| units::memory(bytes as f64))
+}
+
+/// The reading that stands beside the one that is compared.
+fn other_reading(report: &Report) -> &'static str {
+    if report.analysis.metric == Metric::Rss { "RssAnon at end" } else { "RSS at end" }
+}
+
+/// Its value, of an arm or a service.
+fn of_other_reading(report: &Report, rss: Option<u64>, anon: Option<u64>) -> Option<u64> {
+    if report.analysis.metric == Metric::Rss { anon } else { rss }
+}
+
+/// The time over which growth in bytes is told.
+fn pace(report: &Report) -> Pace {
+    if report.kind().is_lab() { Pace::for_length(report.planned_seconds) } else { Pace::Day }
 }

@@ -1,16 +1,23 @@
 //! What arms did for their users, and what memory costs by it.
 
+use std::collections::HashSet;
+
 use heaptrial_analysis::{RatioToControl, WorkStanding};
 
-use super::{Emphasis, Row, Table, figure, optional, text};
+use super::{Detail, Emphasis, Row, Table, bytes, figure, optional, text};
 use crate::document::{MeasureResult, Report};
 use crate::units;
 
+/// The measure that is told in units of memory.
+const BYTES: &str = "bytes";
+
 /// Every measure of every arm whose work is known; `None` where none is.
-pub(crate) fn measures(report: &Report) -> Option<Table> {
-    let columns = [text("Arm"), text("Work")].into_iter().chain(
-        ["Of a service", "Ratio to control", "Memory for each a second", "Ratio to control"].map(figure),
-    );
+pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
+    let titles = match detail {
+        Detail::Full => ["Of a service", "Ratio to control", "Memory for it", "Ratio to control"],
+        Detail::Brief => ["Of a service", "Ratio", "Memory for it", "Ratio"],
+    };
+    let columns = [text("Arm"), text("Work")].into_iter().chain(titles.map(figure));
     let mut rows = Vec::new();
     for index in report.ranking() {
         let arm = &report.arms[index];
@@ -31,13 +38,23 @@ pub(crate) fn measures(report: &Report) -> Option<Table> {
                     named(measure),
                     amount(measure),
                     ratio_cell,
-                    optional(measure.memory_for_each.filter(|bytes| bytes.is_finite()), units::memory),
+                    memory_for_it(measure),
                     memory_cell,
                 ],
             });
         }
     }
-    (!rows.is_empty()).then(|| Table { columns: columns.collect(), rows })
+    Table::of(columns, rows)
+}
+
+/// `4.12 MiB for 1 a second`: what an arm needs for a unit of the measure.
+fn memory_for_it(measure: &MeasureResult) -> String {
+    let (each, unit) = if measure.name == BYTES { (1e6, "1 MB/s") } else { (1.0, "1 a second") };
+    optional(measure.memory_for_each.filter(|bytes| bytes.is_finite()), |bytes| match measure.tried {
+        // A share of what was tried has no unit.
+        Some(_) => units::memory(bytes),
+        None => format!("{} for {unit}", units::memory(each * bytes)),
+    })
 }
 
 /// `documents`, `clients served`.
@@ -52,6 +69,7 @@ fn named(measure: &MeasureResult) -> String {
 fn amount(measure: &MeasureResult) -> String {
     match (measure.amount, measure.tried) {
         (Some(share), Some(_)) => units::share(share),
+        (Some(bytes), None) if measure.name == BYTES => rate(bytes),
         (Some(rate), None) if rate >= 100.0 => format!("{rate:.0} a second"),
         (Some(rate), None) => format!("{rate:.2} a second"),
         (None, _) if measure.services > 0 => "none".to_owned(),
@@ -66,4 +84,44 @@ fn ratio(ratio: Option<&RatioToControl>) -> String {
         }
         None => units::ratio(ratio.estimate.value),
     })
+}
+
+/// Connections, flags and memory that programs freed in distress, where any was read.
+pub(crate) fn standing(report: &Report, detail: Detail) -> Option<Table> {
+    let all = || report.arms.iter().filter_map(|arm| arm.work.as_ref());
+    let mut flags: Vec<&str> = all().flat_map(|work| &work.flags).map(|flag| flag.name.as_str()).collect();
+    let mut seen = HashSet::new();
+    flags.retain(|flag| seen.insert(*flag));
+    let connected = all().any(|work| work.connections.is_some());
+    let freed = all().any(|work| work.oom_services > 0);
+    if !connected && !freed && flags.is_empty() {
+        return None;
+    }
+    let freed_title = if detail == Detail::Full { "Freed by its OOM handler" } else { "OOM freed" };
+    let columns =
+        [text("Arm"), figure("Services")].into_iter().chain(connected.then(|| figure("Connections")));
+    let columns =
+        columns.chain(flags.iter().map(|flag| figure(flag))).chain(freed.then(|| figure(freed_title)));
+    let rows = report.ranking().into_iter().filter_map(|index| {
+        let work = report.arms[index].work.as_ref()?;
+        let mut cells = vec![report.arms[index].name.clone(), work.services.to_string()];
+        let connections = || optional(work.connections, |number| units::count(number.round() as u64));
+        cells.extend(connected.then(connections));
+        cells.extend(flags.iter().map(|flag| {
+            let count = work.flags.iter().find(|count| count.name.as_str() == *flag);
+            optional(count, |count| format!("{} of {}", count.with, count.of))
+        }));
+        cells.extend(freed.then(|| bytes(Some(work.oom_bytes).filter(|bytes| *bytes > 0))));
+        Some(Row::of_arm(report, index, cells))
+    });
+    Table::of(columns, rows)
+}
+
+/// `1.24 MB/s`: powers of 1000, as networks count.
+fn rate(bytes_per_second: f64) -> String {
+    match bytes_per_second {
+        rate if rate >= 1e6 => format!("{:.2} MB/s", rate / 1e6),
+        rate if rate >= 1e3 => format!("{:.1} kB/s", rate / 1e3),
+        rate => format!("{rate:.0} B/s"),
+    }
 }

@@ -1,5 +1,6 @@
-//! What only the report of a field trial has.
+//! Parts of a report.
 
+use heaptrial_analysis::BeforeAfter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -118,4 +119,34 @@ pub struct PlannedLook {
     pub taken_at: Option<String>,
     /// What it found.
     pub result: Option<String>,
+}
+
+/// A service whose level is far from that of its arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Outlier {
+    /// Its name.
+    pub service: String,
+    /// Its arm.
+    pub arm: String,
+    /// Its level at the matched age.
+    pub level_bytes: f64,
+    /// Median over the services of the arm.
+    pub median_bytes: f64,
+    /// Level over median.
+    pub factor: f64,
+}
+
+/// What the services of an arm need together on a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerSum {
+    /// The server's label; `None` where no name has one.
+    pub server: Option<String>,
+    /// The arm.
+    pub arm: String,
+    /// Services with a reading.
+    pub services: u32,
+    /// Sum of their last readings.
+    pub last_bytes: f64,
+    /// The same services before and after their treatment changed; `None` where none was read before.
+    pub compared: Option<BeforeAfter>,
 }

@@ -1,52 +1,67 @@
-//! The summary of a field trial.
+//! The summary: what the control needs, who needs least and most, what to do, and how sure that is.
 
 use super::confidence::confidence;
 use super::words::words;
-use super::{advice, capitalised, names, needs, number};
+use super::{advice, capitalised, ended, names, needs, number};
 use crate::chart::metric_name;
-use crate::document::{Arm, Basis, Kind, LimitKind, Ratio, Report};
-use crate::table::field::level;
+use crate::document::{Arm, Basis, Kind, LimitKind, Ratio, Report, ServiceVerdicts};
+use crate::table::level;
 use crate::units;
 use crate::verdict::{NO_LIMIT, measured_over, runs_out_briefly};
 
 /// Names of services in a sentence.
 const NAMED: usize = 6;
 
+const RECOMMENDATION: &str = "Recommendation";
+
 /// A paragraph of the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Paragraph {
     pub(crate) title: &'static str,
     pub(crate) sentences: Vec<String>,
+    /// Whether each sentence is about something else.
+    pub(crate) is_list: bool,
 }
 
-/// The summary: problem, result, recommendation, lists that are wrong, confidence.
+impl Paragraph {
+    /// Whether it says what to do.
+    pub(crate) fn is_advice(&self) -> bool {
+        self.title == RECOMMENDATION
+    }
+}
+
+/// The summary: what was expected, problem, result, recommendation, services that do not count, confidence, next steps.
 pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
-    let paragraph = |title, sentences: Vec<String>| Paragraph { title, sentences };
-    if report.samples == 0 {
-        let nothing = if report.kind().is_import() {
-            "No service has readings, so nothing can be compared: sums over services do not tell what a service needs. \
-             Import measurements of each service."
-        } else {
-            "No service has readings, so nothing can be compared. Is the agent running (heaptrial agent)?"
-        };
-        return vec![paragraph("Result", vec![nothing.to_owned()])];
-    }
-    if report.kind() == Kind::Host {
-        let all = [
-            paragraph("Result", as_found(report)),
-            paragraph(words(report.kind()).paragraph, contaminated(report)),
-            paragraph("Confidence", confidence(report)),
-        ];
-        return all.into_iter().filter(|paragraph| !paragraph.sentences.is_empty()).collect();
-    }
-    let all = [
-        paragraph("Problem", problem(report)),
-        paragraph("Result", result(report)),
-        paragraph("Recommendation", advice::recommendation(report)),
-        paragraph(words(report.kind()).paragraph, contaminated(report)),
-        paragraph("Confidence", confidence(report)),
-    ];
-    all.into_iter().filter(|paragraph| !paragraph.sentences.is_empty()).collect()
+    let words = words(report.kind());
+    let about = |text: &Option<String>| text.iter().cloned().collect::<Vec<_>>();
+    let all = match report.kind() {
+        _ if report.samples == 0 => vec![(
+            "Result",
+            vec![format!("No service has readings, so nothing can be compared. {}", words.no_readings)],
+        )],
+        Kind::Host => vec![
+            ("Result", as_found(report)),
+            (words.paragraph, contaminated(report)),
+            ("Confidence", confidence(report)),
+        ],
+        // A lab screens: it recommends nothing for services that it has not seen.
+        Kind::LabCommand | Kind::LabTor => {
+            vec![("Problem", problem(report)), ("Result", result(report)), ("Confidence", confidence(report))]
+        }
+        Kind::ImportTorutils | Kind::Field => vec![
+            ("Problem", problem(report)),
+            ("Result", result(report)),
+            (RECOMMENDATION, advice::recommendation(report)),
+            (words.paragraph, contaminated(report)),
+            ("Confidence", confidence(report)),
+        ],
+    };
+    let before = [("Hypothesis", about(&report.about.hypothesis))];
+    let after =
+        [("Notes of the plan", about(&report.about.notes)), ("Next steps", about(&report.about.next_steps))];
+    let all = before.into_iter().chain(all).chain(after);
+    let told = all.filter(|(_, sentences)| !sentences.is_empty());
+    told.map(|(title, sentences)| Paragraph { title, sentences, is_list: title == words.paragraph }).collect()
 }
 
 /// What services need as they are found, by the allocator that they run.
@@ -117,10 +132,7 @@ fn result(report: &Report) -> Vec<String> {
         sentences.extend(needs::doing_less(report));
         return sentences;
     };
-    let basis = match report.extremes.basis {
-        Basis::LastReadings => needs::basis(report),
-        Basis::LevelAtEqualAge { .. } | Basis::AverageOverTime => String::new(),
-    };
+    let basis = if report.extremes.basis == Basis::LastReadings { " at the last reading" } else { "" };
     let times = |arm: &Arm| {
         let ratio = arm.ratio_as_treated().filter(|_| report.extremes.basis != Basis::LastReadings);
         ratio.map_or_else(String::new, |ratio| format!(", {}", compared(ratio)))
@@ -225,6 +237,7 @@ fn compared(ratio: &Ratio) -> String {
 
 /// Lists that hold strangers: the figure with and without them, and who they are.
 fn contaminated(report: &Report) -> Vec<String> {
+    let words = words(report.kind());
     let arms = report.arms.iter().filter(|arm| !arm.services_excluded.is_empty());
     arms.map(|arm| {
         let treated = arm.as_treated.as_ref();
@@ -232,16 +245,11 @@ fn contaminated(report: &Report) -> Vec<String> {
         let strangers: Vec<&str> =
             arm.services_excluded.iter().map(|service| service.name.as_str()).collect();
         let without = treated.map_or_else(String::new, |treated| {
-            let verb = match (report.kind().is_import(), treated.services) {
-                (true, 1) => "belongs",
-                (true, _) => "belong",
-                (false, _) => "ran its treatment",
-            };
+            let verb = words.belong[usize::from(treated.services != 1)];
             format!(", {} over the {} that {verb}", memory(treated.final_bytes), treated.services)
         });
-        let words = words(report.kind());
         let are = if strangers.len() == 1 { words.one } else { words.several };
-        let assigned = if report.kind().is_import() { "as listed" } else { "as assigned" };
+        let assigned = words.assigned;
         let earlier = arm.earlier_list_of.as_ref().map_or_else(String::new, |of| {
             format!(" (an earlier list of {of}, which the result does not use)")
         });
@@ -278,4 +286,35 @@ fn by_likeness(report: &Report, arm: &Arm) -> String {
         })
         .collect();
     told.join(", ")
+}
+
+/// Each arm's verdict with its numbers.
+pub(crate) fn verdicts(report: &Report) -> Vec<String> {
+    let arms = report.ranking().into_iter().map(|index| &report.arms[index]);
+    arms.filter_map(|arm| {
+        let (word, reason) = (arm.verdict.as_ref()?, arm.verdict_reason.as_ref()?);
+        let shares = arm.service_verdicts.as_ref().map_or_else(String::new, shares);
+        Some(format!("{}: {word}; {}{shares}", arm.name, ended(reason)))
+    })
+    .collect()
+}
+
+/// ` Of its 20 services 3 bloat, 2 grow, 14 are stable and 1 is undecided.`
+fn shares(verdicts: &ServiceVerdicts) -> String {
+    let ServiceVerdicts { services, stable, growing, bloating, inconclusive, .. } = verdicts;
+    let told = |count: &u32, one: &str, several: &str| {
+        (*count > 0).then(|| format!("{count} {}", if *count == 1 { one } else { several }))
+    };
+    let parts = [
+        told(bloating, "bloats", "bloat"),
+        told(growing, "grows", "grow"),
+        told(stable, "is stable", "are stable"),
+        told(inconclusive, "is undecided", "are undecided"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if *services < 2 {
+        String::new()
+    } else {
+        format!(" Of its {services} services {}.", names(&parts, parts.len()))
+    }
 }

@@ -1,0 +1,223 @@
+//! From a report to its sections.
+
+use super::{Block, FindingBlock, Section};
+use crate::document::Report;
+use crate::summary::odd::{self, Told};
+use crate::summary::words::words;
+use crate::summary::{self, method, setup};
+use crate::table::{Detail, Table, arms, data, over_time, services, work};
+use crate::units;
+
+/// Tables of services longer than this are folded.
+const SERVICES_UNFOLDED: usize = 40;
+/// Names of services in a finding.
+const NAMED: usize = 10;
+/// The same where there is little room.
+const NAMED_BRIEFLY: usize = 4;
+/// Findings told where there is little room.
+const FINDINGS_SHOWN: usize = 6;
+
+/// The sections of a report, those without content left out. Brief ones are for a terminal: without services, charts,
+/// setup and method.
+pub(crate) fn sections(report: &Report, detail: Detail) -> Vec<Section> {
+    let full = detail == Detail::Full;
+    let section = |id, title, blocks| Section { id, title, blocks };
+    let mut sections = vec![
+        section("result", if full { "Summary" } else { "" }, result(report, full)),
+        section("metrics", "Final metrics", metrics(report, detail)),
+        section("over-time", if full { "Over time" } else { "" }, memory_over_time(report, full)),
+        section("findings", "Findings about the data", findings(report, full)),
+        section("identities", "What ran", what_ran(report, detail)),
+    ];
+    if full {
+        sections.extend([
+            section("services", "Services", every_service(report)),
+            section("setup", "Setup and data", setup_and_data(report)),
+            section("method", "How the figures were made", vec![Block::List(method::lines(report))]),
+            section("events", "Events", table("Events", data::events(report))),
+        ]);
+    } else {
+        sections.push(section("setup", "", what_else(report)));
+    }
+    sections.retain(|section| !section.blocks.is_empty());
+    sections
+}
+
+fn table(name: &str, (table, more): (Option<Table>, usize)) -> Vec<Block> {
+    let table = table.map(|table| Block::Table(name.to_owned(), table));
+    let more =
+        (more > 0).then(|| Block::Text(format!("And {} more in report.json.", units::count(more as u64))));
+    table.into_iter().chain(more).collect()
+}
+
+/// A table under a heading of its own, where there is one.
+fn titled(title: &str, table: Option<Table>) -> Vec<Block> {
+    let block = |table| [Block::Heading(title.to_owned()), Block::Table(title.to_owned(), table)];
+    table.map(block).into_iter().flatten().collect()
+}
+
+fn list(title: &str, items: &[String]) -> Vec<Block> {
+    if items.is_empty() {
+        return Vec::new();
+    }
+    vec![Block::Heading(title.to_owned()), Block::List(items.to_vec())]
+}
+
+fn result(report: &Report, full: bool) -> Vec<Block> {
+    let mut blocks: Vec<Block> = summary::paragraphs(report).into_iter().map(Block::Paragraph).collect();
+    let items = summary::warnings(report);
+    if !items.is_empty() {
+        let title = if items.len() == 1 { "Warning" } else { "Warnings" };
+        blocks.push(Block::Callout { title, grave: true, items });
+    }
+    if full && !report.notes.is_empty() {
+        blocks.push(Block::Callout { title: "Notes", grave: false, items: report.notes.clone() });
+    }
+    blocks
+}
+
+fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
+    let full = detail == Detail::Full;
+    let mut blocks = vec![
+        Block::Legend(setup::figures_in_brief(report)),
+        Block::Table("Final metrics by arm".to_owned(), arms::results(report, detail)),
+    ];
+    if full {
+        let verdicts = summary::verdicts(report);
+        if !verdicts.is_empty() {
+            blocks.extend(list("The verdicts", &verdicts));
+        }
+        blocks.push(Block::Chart("final-memory"));
+        blocks.extend(titled(words(report.kind()).with_and_without, arms::with_and_without(report)));
+    }
+    blocks.extend(titled("Work", work::measures(report, detail)));
+    blocks.extend(titled("Connections, flags and memory freed in distress", work::standing(report, detail)));
+    blocks
+}
+
+fn memory_over_time(report: &Report, full: bool) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if let Some((unit, table)) = over_time::by_day(report) {
+        blocks.push(Block::Heading("Memory by day of age".to_owned()));
+        blocks.push(Block::Legend(format!(
+            "Median over services by day of age, in {unit}; in brackets over less than half of the services."
+        )));
+        blocks.push(Block::Table("Memory by day of age".to_owned(), table));
+    }
+    if let Some((unit, table)) = over_time::by_week(report) {
+        blocks.push(Block::Heading("Memory by week of age".to_owned()));
+        blocks.push(Block::Legend(format!(
+            "Median over the services that lived through the whole week, in {unit}, with their number."
+        )));
+        blocks.push(Block::Table("Memory by week of age".to_owned(), table));
+    }
+    blocks.extend(titled("Sudden changes of level", over_time::level_changes(report)));
+    blocks.extend(titled("Arms restarted at intervals", over_time::sawtooth(report)));
+    if full {
+        blocks.extend(["memory-over-time", "over-calendar-time", "trajectories", "arms"].map(Block::Chart));
+    }
+    if let Some(table) = over_time::sums_by_server(report) {
+        blocks.push(Block::Heading("Sums over servers, before and after".to_owned()));
+        blocks.push(Block::Legend(
+            "Last readings of the services of one server, added up. Before and after are last readings of the same \
+             services before and after their treatment changed: when an event tells, or else at the first restart."
+                .to_owned(),
+        ));
+        blocks.push(Block::Table("Sums over servers".to_owned(), table));
+    }
+    blocks
+}
+
+fn findings(report: &Report, full: bool) -> Vec<Block> {
+    let runs = odd::alike(report);
+    let shown = if full { runs.len() } else { FINDINGS_SHOWN.min(runs.len()) };
+    let mut blocks: Vec<Block> = runs[..shown]
+        .iter()
+        .filter_map(|run| {
+            let first = run.first()?;
+            let about = odd::arms_of(report, first);
+            let about = if about.is_empty() { about } else { format!(": {about}") };
+            let told =
+                if full { odd::told(run, NAMED) } else { vec![Told::Text(odd::brief(run, NAMED_BRIEFLY))] };
+            let heading = format!("{}{about}", first.kind.describe());
+            Some(Block::Finding(FindingBlock { severity: first.severity, heading, told }))
+        })
+        .collect();
+    let more: usize = runs[shown..].iter().map(|run| run.len()).sum();
+    if more > 0 {
+        blocks.push(Block::Text(format!("And {more} more.")));
+    }
+    if full && blocks.is_empty() {
+        blocks.push(Block::Text("Nothing odd was found.".to_owned()));
+    }
+    blocks
+}
+
+fn what_ran(report: &Report, detail: Detail) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if detail == Detail::Full {
+        blocks.push(Block::Text(words(report.kind()).what_ran.to_owned()));
+    }
+    blocks.push(Block::Table("What ran".to_owned(), arms::identities(report, detail)));
+    if detail == Detail::Full {
+        let evidence: Vec<Block> = report.arms.iter().flat_map(evidence).collect();
+        if !evidence.is_empty() {
+            blocks.push(Block::Folded("The evidence".to_owned(), evidence));
+        }
+    }
+    blocks.extend(titled("What happened to services", arms::happened(report, detail)));
+    blocks
+}
+
+/// How it was proved what an arm ran.
+fn evidence(arm: &crate::document::Arm) -> Vec<Block> {
+    let Some(identity) = &arm.identity else { return Vec::new() };
+    let digest = identity.sha256.iter().map(|sha256| format!("SHA-256 of the file: {sha256}"));
+    let items: Vec<String> = identity.evidence.iter().cloned().chain(digest).collect();
+    list(&arm.name, &items)
+}
+
+fn every_service(report: &Report) -> Vec<Block> {
+    let (every, more) = services::every(report);
+    let folded = every.rows.len() > SERVICES_UNFOLDED;
+    let content = table("Every service", (Some(every), more));
+    let mut blocks = vec![Block::Chart("distribution-at-the-end")];
+    blocks.extend(titled("Services that stand out of their arm", services::outliers(report)));
+    if folded {
+        let title = format!("All {} services", units::count(report.services.len() as u64));
+        blocks.push(Block::Folded(title, content));
+    } else {
+        blocks.extend(content);
+    }
+    blocks
+}
+
+fn setup_and_data(report: &Report) -> Vec<Block> {
+    let mut blocks = vec![Block::Pairs(setup::pairs(report))];
+    let parameters = summary::parameters(report);
+    if !parameters.is_empty() {
+        blocks.push(Block::Heading(words(report.kind()).parameters.to_owned()));
+        blocks.push(Block::Pairs(parameters));
+    }
+    blocks.extend(titled("Files", data::sources(report)));
+    if !report.command.is_empty() {
+        blocks.push(Block::Heading("The command that repeats it".to_owned()));
+        blocks.push(Block::Command(report.command.clone()));
+    }
+    blocks.extend(list("Not measured", &report.unmeasured));
+    blocks
+}
+
+/// The end of a brief form.
+fn what_else(report: &Report) -> Vec<Block> {
+    let mut blocks = list("Not measured", &report.unmeasured);
+    blocks.extend(list("Notes", &report.notes));
+    blocks.push(Block::Legend(format!(
+        "{} Services, methods and charts are in the report's other forms.",
+        units::LEGEND
+    )));
+    if !report.command.is_empty() {
+        blocks.push(Block::Command(report.command.clone()));
+    }
+    blocks
+}

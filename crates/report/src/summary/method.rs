@@ -1,0 +1,84 @@
+//! How the figures were made.
+
+use super::words::words;
+use crate::document::Report;
+use crate::units;
+
+/// One line for each method, with its source.
+pub(crate) fn lines(report: &Report) -> Vec<String> {
+    let analysis = &report.analysis;
+    let always = |text: &str| Some(text.to_owned());
+    let matched = analysis.matched_age_seconds.map_or_else(|| "the end".to_owned(), units::duration);
+    let level = match analysis.window_seconds {
+        Some(window) => format!(
+            "Level: of a service the median of its readings in a window of {} that ends at the matched age, which nine \
+             in ten services of every arm reached; of an arm the geometric mean.",
+            units::duration(window)
+        ),
+        None => format!(
+            "Level: of a service the median of its readings from an age of {} (the end of warm-up) to {matched} (an age \
+             that all reached); of an arm the geometric mean. Peak: the highest reading of any service.",
+            units::duration(analysis.warm_up_seconds)
+        ),
+    };
+    let over_days = analysis.stable_margin_per_day.zip(analysis.horizon_days);
+    let growth = match over_days {
+        Some(_) => {
+            "Growth: slope of each service after warm-up, over the days that all arms have behind theirs, by H. Theil \
+             (1950) and P. K. Sen, \"Estimates of the Regression Coefficient Based on Kendall's Tau\" (1968); of an arm \
+             the median over services with its interval between order statistics (W. J. Conover, \"Practical \
+             Nonparametric Statistics\", 1999, section 3.2)."
+        }
+        None => {
+            "Growth: slope of each service after warm-up by H. Theil (1950) and P. K. Sen, \"Estimates of the Regression \
+             Coefficient Based on Kendall's Tau\" (1968), median over services. In a short run it tells settling from \
+             growing, not what happens in days."
+        }
+    };
+    let verdicts = over_days.map(|(margin, horizon)| {
+        let margin = units::share(margin);
+        format!(
+            "Stable: the interval of growth lies inside ±{margin} a day, an equivalence claim (D. J. Schuirmann, \"A \
+             Comparison of the Two One-Sided Tests Procedure and the Power Approach\", 1987). Growing: it lies above 0. \
+             Bloating: it grows without saturation and memory runs out within {horizon:.0} days. Else inconclusive."
+        )
+    });
+    let changes = report.arms.iter().any(|arm| !arm.level_changes.is_empty());
+    let cpu = report.services.iter().any(|service| service.cpu_seconds.is_some());
+    let lines = [
+        Some(format!(
+            "Unit: the service, never the single sample; pooled samples of one process are not independent. Memory is \
+             {}, summed over the processes of a service.",
+            analysis.metric.describe()
+        )),
+        always(
+            "Mean at end: arithmetic mean over the services of an arm of the last reading, which is what operators add \
+             up.",
+        ),
+        Some(level),
+        always(
+            "Ratio to control: ratio of geometric means; interval by inversion of the permutation test of the assignment \
+             (P. H. Garthwaite, \"Confidence Intervals from Randomization Tests\", Biometrics 52, 1996), Student's t on \
+             logarithms where there are too few permutations.",
+        ),
+        always(
+            "Several arms: each interval is of 95% by itself; p-values are adjusted for the number of arms (S. Holm, \"A \
+             Simple Sequentially Rejective Multiple Test Procedure\", Scandinavian Journal of Statistics 6, 1979).",
+        ),
+        always(growth),
+        verdicts,
+        always(words(report.kind()).method),
+        changes.then(|| {
+            "Changes of level: times at which most services of an arm step together, tested by sign over services, \
+             adjusted for all times looked at (Holm)."
+                .to_owned()
+        }),
+        report.self_check().map(|_| {
+            "Self-check (A/A): the whole comparison on random halves of the control, where there is nothing to find."
+                .to_owned()
+        }),
+        cpu.then(|| "CPU: user and system time since start, mean over services.".to_owned()),
+        always(units::LEGEND),
+    ];
+    lines.into_iter().flatten().collect()
+}

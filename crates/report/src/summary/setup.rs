@@ -1,0 +1,140 @@
+//! What was run and observed, and where.
+
+use super::words::words;
+use super::{date_and_time, host, number};
+use crate::chart::metric_name;
+use crate::document::{Report, Sampler};
+use crate::units;
+
+/// What the figures of the table of results are.
+pub(crate) fn figures_in_brief(report: &Report) -> String {
+    let analysis = &report.analysis;
+    let differ = report.arms.iter().any(|arm| arm.as_treated.is_some());
+    let two_figures = if differ {
+        format!(" {}; level, ratio, growth and verdict are as treated.", words(report.kind()).two_figures)
+    } else {
+        String::new()
+    };
+    let metric = metric_name(analysis.metric);
+    let until = analysis.matched_age_seconds.map(units::duration);
+    match (until, analysis.window_seconds.map(units::duration)) {
+        (Some(age), Some(window)) => format!(
+            "Memory is {metric}. Level: median of the last {window} up to an age of {age}, at which services are \
+             compared.{two_figures}"
+        ),
+        (Some(age), None) => format!(
+            "Memory is {metric}. Level: median from an age of {} to {age}, at which services are compared.{two_figures}",
+            units::duration(analysis.warm_up_seconds)
+        ),
+        (None, _) => format!(
+            "Memory is {metric}. There is no age at which services of all arms can be compared.{two_figures}"
+        ),
+    }
+}
+
+/// What it was in a line: `74 services, 7,104 readings from 2026-01-02 03:04 UTC, 7 d 22 h of 10 d planned, running`.
+pub(crate) fn circumstances(report: &Report) -> String {
+    let mut names: Vec<&str> = report.services.iter().map(|service| service.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let planned = planned(report).map_or_else(String::new, |planned| format!(" of {planned} planned"));
+    let host = &report.host;
+    let named = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
+    let of_lab = |text: String| Some(text).filter(|_| report.kind().is_lab());
+    let parts = [
+        Some(number(names.len() as u64, "service")),
+        Some(format!("{} from {}", number(report.samples, "reading"), date_and_time(&report.started_at))),
+        Some(format!("{}{planned}", units::duration(report.duration_seconds))),
+        of_lab(format!("seed {}", report.seed)),
+        of_lab(number(u64::from(report.repeats()), "repeat")),
+        host.os.clone(),
+        named("kernel", &host.kernel),
+        host.cpu_count.map(|count| number(u64::from(count), "CPU")),
+        host.ram_bytes.map(|bytes| format!("{} RAM", units::memory(bytes as f64))),
+        named("THP", &host.thp_mode),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The planned length, where somebody planned one and it says more than the length.
+fn planned(report: &Report) -> Option<String> {
+    (report.planned_seconds > 0.0 && !report.kind().is_import())
+        .then(|| units::duration(report.planned_seconds))
+}
+
+/// What was run, observed and where: names and values for a list.
+pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
+    let arms = report.arms.iter().filter(|arm| arm.earlier_list_of.is_none());
+    let arms: Vec<String> = arms.map(|arm| format!("{} {}", arm.name, arm.services)).collect();
+    let lab = report.kind().is_lab();
+    let limit = report.analysis.memory_limit.unwrap_or_default();
+    let memory = |bytes: u64| units::memory(bytes as f64);
+    let matched = report.analysis.matched_age_seconds.map(units::duration);
+    let mut pairs = vec![
+        ("Trial", Some(format!("{} ({})", report.name, report.kind().describe()))),
+        (words(report.kind()).start, Some(date_and_time(&report.started_at))),
+        ("Span of data", Some(units::duration(report.duration_seconds))),
+        ("Planned length", planned(report)),
+        ("State", Some(report.outcome_word().to_owned()).filter(|_| !report.kind().is_import())),
+        ("Seed", lab.then(|| report.seed.to_string())),
+        ("Repeats", lab.then(|| report.repeats().to_string())),
+        ("Readings", Some(units::count(report.samples))),
+        ("Sampling interval", report.sampling_interval_seconds().map(units::duration)),
+        ("Planned looks", Some(looks(report)).filter(|looks| !looks.is_empty())),
+        ("Cost of sampling", report.sampler().map(|sampler| sampling(&sampler, report.duration_seconds))),
+        (
+            "CPU use of the services",
+            report.cpu_share().map(|share| format!("{} of all CPUs", units::share(share))),
+        ),
+        ("Services", Some(arms.join(", "))),
+        ("Assignment", report.assignment().map(str::to_owned)),
+        ("Age at the last reading", ages(report)),
+        ("Matched age", Some(matched.unwrap_or_else(|| "none that all arms reached".to_owned()))),
+        ("Memory limit of a service", limit.service_bytes.map(memory)),
+        ("Available on the host", limit.host_available_bytes.map(memory)),
+    ];
+    // What nobody recorded is told once, among what could not be measured.
+    let host = host(report).into_iter().filter(|(_, value)| value != "unknown");
+    pairs.extend(host.map(|(name, value)| (name, Some(value))));
+    pairs.push(("Heaptrial", Some(report.tool_version.clone())));
+    pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// `7 d 2 h to 7 d 22 h, middle 7 d 20 h`.
+fn ages(report: &Report) -> Option<String> {
+    let mut ages: Vec<f64> = report.services.iter().filter_map(|service| service.age_seconds).collect();
+    ages.sort_by(f64::total_cmp);
+    let bound = if report.analysis.ages_are_lower_bounds == Some(true) { ", at least" } else { "" };
+    let [youngest, middle, oldest] =
+        [*ages.first()?, *ages.get(ages.len() / 2)?, *ages.last()?].map(units::duration);
+    Some(format!("{youngest} to {oldest}, middle {middle}{bound}"))
+}
+
+/// `1 d, 3 d (taken: decided: ...) and 10 d`.
+fn looks(report: &Report) -> String {
+    let told: Vec<String> = report
+        .looks()
+        .iter()
+        .map(|look| {
+            let at = units::duration(look.planned_seconds);
+            match (&look.result, &look.taken_at) {
+                (Some(result), _) => format!("{at} ({result})"),
+                (None, Some(_)) => format!("{at} (taken)"),
+                (None, None) => at,
+            }
+        })
+        .collect();
+    told.join("; ")
+}
+
+/// What sampling took of one CPU, and of a tick.
+fn sampling(sampler: &Sampler, seconds: f64) -> String {
+    let share = if seconds > 0.0 { sampler.cpu_seconds / seconds } else { 0.0 };
+    format!(
+        "{} ticks, {} of one CPU, {:.1} ms of a tick, longest gap {}",
+        units::count(sampler.ticks),
+        units::share(share),
+        1000.0 * sampler.median_tick_seconds,
+        units::duration(sampler.longest_gap_seconds)
+    )
+}

@@ -1,0 +1,216 @@
+//! The report for a terminal: short, with where the rest is.
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::chart::shorten;
+use crate::document::Severity;
+use crate::page::{self, Block, Section};
+use crate::summary::odd::{Told, severity};
+use crate::summary::setup;
+use crate::table::{Detail, Emphasis, Table};
+use crate::{Report, ReportError, escape};
+
+/// Names in tables are not cut below this, however wide the rest is.
+const SHORTEST_NAMES: usize = 20;
+/// Longest lines of running text.
+pub(crate) const WIDTH: usize = 100;
+const GUTTER: &str = "  ";
+
+/// The report as lines for a terminal, in colour if `colored`.
+pub fn terminal(report: &Report, colored: bool) -> Result<String, ReportError> {
+    let report = escape::printable_report(report)?;
+    let paint = Paint { colored };
+    let state = if report.kind().is_import() { "" } else { report.outcome_word() };
+    let separator = if state.is_empty() { "" } else { ", " };
+    let title = format!("{}: {}{separator}{state}", report.name, report.kind().describe());
+    let mut out = Lines { paint, text: String::new(), below_title: true };
+    out.put(&paint.bold(&title));
+    out.wrapped(&setup::circumstances(&report), 0, |line| paint.dim(line));
+    out.below_title = false;
+    out.sections(&page::sections(&report, Detail::Brief));
+    Ok(out.text)
+}
+
+/// Sections under a title; all texts must be printable.
+pub(crate) fn plain(title: &str, sections: &[Section], paint: Paint) -> String {
+    let mut out = Lines { paint, text: String::new(), below_title: true };
+    out.wrapped(title, 2, |line| paint.bold(line));
+    out.sections(sections);
+    out.text
+}
+
+/// Lines as they are written.
+struct Lines {
+    paint: Paint,
+    text: String,
+    /// Whether the last line was a title, which needs no empty line below it.
+    below_title: bool,
+}
+
+impl Lines {
+    fn put(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    fn wrapped(&mut self, text: &str, indent: usize, paint: impl Fn(&str) -> String) {
+        wrap(text, WIDTH, indent).iter().for_each(|line| self.put(&paint(line)));
+    }
+
+    fn apart(&mut self) {
+        if !std::mem::take(&mut self.below_title) {
+            self.put("");
+        }
+    }
+
+    fn title(&mut self, title: &str) {
+        self.apart();
+        let paint = self.paint;
+        self.wrapped(title, 2, |line| paint.bold(line));
+        self.below_title = true;
+    }
+
+    fn sections(&mut self, sections: &[Section]) {
+        for section in sections {
+            // A block with a title of its own needs none above it.
+            let titled = matches!(section.blocks.first(), Some(Block::Heading(_) | Block::Paragraph(_)));
+            if !section.title.is_empty() && !titled {
+                self.title(section.title);
+            }
+            section.blocks.iter().for_each(|block| self.block(block));
+        }
+    }
+
+    fn block(&mut self, block: &Block) {
+        let paint = self.paint;
+        let plain = str::to_owned;
+        match block {
+            Block::Paragraph(paragraph) => {
+                self.title(paragraph.title);
+                paragraph.sentences.iter().for_each(|sentence| self.wrapped(sentence, 0, plain));
+            }
+            Block::Heading(title) => return self.title(title),
+            Block::Lead(sentences) => sentences.iter().for_each(|sentence| self.wrapped(sentence, 0, plain)),
+            Block::Text(text) => self.wrapped(text, 0, plain),
+            Block::Legend(text) => {
+                self.apart();
+                self.wrapped(text, 0, |line| paint.dim(line));
+            }
+            Block::List(items) => {
+                items.iter().for_each(|item| self.wrapped(&format!("- {item}"), 2, plain));
+            }
+            Block::Callout { title, grave, items } => {
+                self.apart();
+                self.put(&if *grave { paint.with(Paint::YELLOW, title) } else { paint.bold(title) });
+                items.iter().for_each(|item| self.wrapped(&format!("- {item}"), 2, plain));
+            }
+            Block::Pairs(pairs) => {
+                pairs.iter().for_each(|(name, value)| self.wrapped(&format!("{name}: {value}"), 2, plain));
+            }
+            Block::Table(_, table) => {
+                table_lines(table, paint).iter().for_each(|line| self.put(line));
+            }
+            Block::Command(command) => self.put(&format!("Repeat it: {command}")),
+            Block::Finding(finding) => {
+                let told = finding.told.iter().map(|told| match told {
+                    Told::Text(text) | Told::Services(text) => text.as_str(),
+                });
+                let told = told.collect::<Vec<_>>().join(" ");
+                let text = format!("- {}: {}: {told}", severity(finding.severity), finding.heading);
+                let color = (finding.severity == Severity::Grave).then_some(Paint::YELLOW);
+                let mut lines = wrap(&text, WIDTH, 2);
+                if let (Some(first), Some(color)) = (lines.first_mut(), color) {
+                    *first = paint.with(color, first);
+                }
+                lines.iter().for_each(|line| self.put(line));
+            }
+            Block::Folded(_, blocks) => blocks.iter().for_each(|block| self.block(block)),
+            Block::Chart(_) => return,
+        }
+        self.below_title = false;
+    }
+}
+
+/// `text` in lines of at most `width`, the second and later ones indented by `indent`.
+pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let needed = word.width() + usize::from(used > 0);
+        if used > 0 && used + needed > width {
+            lines.push(" ".repeat(indent));
+            used = indent;
+        } else if used > 0 {
+            used += 1;
+            if let Some(line) = lines.last_mut() {
+                line.push(' ');
+            }
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(word);
+        }
+        used += word.width();
+    }
+    lines
+}
+
+/// A table whose names are shortened where it would not fit otherwise.
+fn table_lines(table: &Table, paint: Paint) -> Vec<String> {
+    let width = |column: usize, longest: usize| {
+        let cells = table.rows.iter().map(|row| row.cells[column].width().min(longest));
+        cells.chain([table.columns[column].title.width()]).max().unwrap_or(0)
+    };
+    let others = (1..table.columns.len()).map(|column| GUTTER.len() + width(column, usize::MAX)).sum();
+    let longest = WIDTH.saturating_sub(others).max(SHORTEST_NAMES);
+    let widths: Vec<usize> = (0..table.columns.len())
+        .map(|column| width(column, if column == 0 { longest } else { usize::MAX }))
+        .collect();
+    let join = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded =
+            cells.zip(&widths).zip(&table.columns).enumerate().map(|(place, ((cell, width), column))| {
+                if place == 0 {
+                    pad(&shorten(cell, longest), *width, column.figures)
+                } else {
+                    pad(cell, *width, column.figures)
+                }
+            });
+        padded.collect::<Vec<_>>().join(GUTTER)
+    };
+    let titles = join(&mut table.columns.iter().map(|column| column.title.as_str()));
+    let rows = table.rows.iter().map(|row| {
+        let line = join(&mut row.cells.iter().map(String::as_str));
+        match row.emphasis {
+            Emphasis::Control => paint.bold(&line),
+            Emphasis::Lost => paint.with(Paint::YELLOW, &line),
+            Emphasis::None => line,
+        }
+    });
+    std::iter::once(paint.dim(&titles)).chain(rows).collect()
+}
+
+fn pad(text: &str, width: usize, right: bool) -> String {
+    let space = " ".repeat(width.saturating_sub(text.width()));
+    if right { format!("{space}{text}") } else { format!("{text}{space}") }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paint {
+    pub(crate) colored: bool,
+}
+
+impl Paint {
+    pub(crate) const DIM: &'static str = "2";
+    pub(crate) const YELLOW: &'static str = "33";
+
+    pub(crate) fn with(self, code: &str, text: &str) -> String {
+        if self.colored { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.with(Self::DIM, text)
+    }
+}
