@@ -44,7 +44,7 @@ reliability: setup-test
 	HEAPTRIAL_FAULT_WALK=all HEAPTRIAL_POWER_CUTS=100 $(CARGO) test --locked -p heaptrial --test field_faults -- --include-ignored --nocapture --test-threads 1
 
 check:
-	$(CARGO) test --locked --workspace
+	CARGO="$(CARGO)" scripts/check.sh --workspace
 
 test: setup-test
 	CARGO="$(CARGO)" scripts/test.sh --workspace

@@ -208,7 +208,9 @@ impl Trial<'_> {
                 files::settle(disk, &file.path)?;
                 // Another trial's: whoever is reverted last puts it back.
                 let known = self.state.host_changes.iter().any(|known| known.path == file.path);
-                changes.extend(brought_by(disk, &self.paths, &file.path).filter(|_| !known));
+                if !known {
+                    changes.extend(brought_by(disk, &self.paths, &file.path));
+                }
                 continue;
             }
             let known = self.state.host_changes.iter().find(|known| known.path == file.path);

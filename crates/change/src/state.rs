@@ -44,7 +44,7 @@ pub struct ServiceState {
     /// Its changed files.
     #[serde(skip)]
     pub changes: Vec<Change>,
-    /// The life that ran before the change.
+    /// The life that ran before the change, if it was one without the treatment.
     pub life_before: Option<LifeKey>,
     /// The life that was proved.
     pub life: Option<LifeKey>,
@@ -147,11 +147,15 @@ impl TrialState {
                 }
             }
             Event::Intent { service, arm, changes, life } => {
+                // Whoever was being put back may still run what it was being put back from.
+                let is_treated = self.services.get(service).is_some_and(|earlier| {
+                    earlier.stage != Stage::Reverted && earlier.undone.as_ref() == Some(life)
+                });
                 let fresh = ServiceState {
                     arm: arm.clone(),
                     stage: Stage::Intended,
                     changes: changes.clone(),
-                    life_before: life.clone(),
+                    life_before: life.clone().filter(|_| !is_treated),
                     life: None,
                     identity: None,
                     restarted: false,

@@ -95,7 +95,7 @@ fn factorial_run(folder: &Path) -> Output {
             "lab run --factorial mimalloc@2.1.7,mimalloc@3.0.1 --settings purge_delay --out run --seed 7"
                 .split(' '),
         )
-        .args("--repeat 2 --duration 3s --tick 100ms -- /usr/bin/python3 program.py".split(' '))
+        .args("--repeat 2 --duration 1500ms --tick 50ms -- /usr/bin/python3 program.py".split(' '))
         .env("PYTHONMALLOC", "malloc")
         .output()
         .unwrap()

@@ -135,7 +135,9 @@ impl Machine {
     /// A service's files are as before and systemd knows it: what runs may still have the treatment.
     fn files_are_back(&mut self, state: &TrialState, service: ServiceName, life: Option<LifeKey>) {
         let restart = needs_restart(state, &service, life.as_ref());
-        if state.services.get(&service).is_some_and(|found| found.undone.is_none()) {
+        // Where nothing runs, what is just being started may come up with the treatment: nothing is known for later yet.
+        let is_news = state.services.get(&service).is_some_and(|found| found.undone.is_none());
+        if is_news && life.is_some() {
             let undone = Event::Undone { service: service.clone(), life: life.filter(|_| restart) };
             self.todo.push_back(Step::Record(undone, Weight::None));
         }

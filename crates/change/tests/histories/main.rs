@@ -20,6 +20,9 @@ use world::Happening;
 
 /// At least so many in all.
 const HISTORIES: u64 = 100_000;
+/// Histories that are drawn. `HEAPTRIAL_HISTORIES` draws another number of them (and where it is smaller cuts as much less
+/// often), `HEAPTRIAL_HISTORIES_FROM` others.
+const DRAWN: u64 = 60_000;
 
 /// What may follow a process that was cut short. Each ends with a revert besides.
 fn sequels(random: &mut Random) -> Vec<Vec<Process>> {
@@ -64,8 +67,8 @@ fn beginnings() -> Vec<Vec<Command>> {
     ]
 }
 
-/// A part of all histories: one fleet and one beginning, cut before every operation in three ways.
-fn walk(faults: &Faults, commands: &[Command], counts: &mut Counts) {
+/// A part of all histories: one fleet and one beginning, cut before every operation (or every so many) in three ways.
+fn walk(faults: &Faults, commands: &[Command], every: usize, counts: &mut Counts) {
     let mut random = Random::new(faults.len() as u64 * 31 + commands.len() as u64);
     let base = History { faults: faults.clone(), at_once: 2, budget: 1, processes: Vec::new() };
     let mut first = vec![(commands[0], Vec::new())];
@@ -83,7 +86,7 @@ fn walk(faults: &Faults, commands: &[Command], counts: &mut Counts) {
         [] => return,
     };
     let command = *commands.last().unwrap_or(&Command::Start);
-    for at in 0..=length {
+    for at in (0..=length).step_by(every) {
         let cuts = [Happening::Kill, Happening::PowerCut(0), Happening::PowerCut(random.next())];
         for cut in cuts {
             // Two of all that may follow.
@@ -148,21 +151,25 @@ fn whatever_happens_services_run_files_are_known_and_resume_and_revert_end() {
     for faults in fleets() {
         work.extend(beginnings().into_iter().map(|commands| (faults.clone(), commands)));
     }
+    let wanted = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let drawn = wanted("HEAPTRIAL_HISTORIES").unwrap_or(DRAWN);
+    let first = wanted("HEAPTRIAL_HISTORIES_FROM").unwrap_or(0);
+    let every = (DRAWN / drawn.max(1)).max(1) as usize;
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Counts::default());
     let began = std::time::Instant::now();
     let one_after_the_other = || {
         let mut counts = Counts::default();
         while let Some((faults, commands)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-            walk(faults, commands, &mut counts);
+            walk(faults, commands, every, &mut counts);
         }
         // The rest is drawn.
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed) as u64;
-            if seed >= RANDOM + work.len() as u64 {
+            if seed >= drawn + work.len() as u64 {
                 break;
             }
-            any(seed).run(&mut counts);
+            any(first + seed).run(&mut counts);
         }
         *total.lock().unwrap() += counts;
     };
@@ -173,12 +180,10 @@ fn whatever_happens_services_run_files_are_known_and_resume_and_revert_end() {
     });
     let counts = total.into_inner().unwrap();
     eprintln!("{counts:?} in {:.1?}", began.elapsed());
-    assert!(counts.histories >= HISTORIES, "{counts:?}");
+    let (least, of_each) = if drawn < DRAWN { (drawn, drawn / 10) } else { (HISTORIES, 10_000) };
+    assert!(counts.histories >= least, "{counts:?}");
     assert!(
-        counts.kills > 10_000 && counts.power_cuts > 10_000 && counts.other_happenings > 10_000,
+        counts.kills > of_each && counts.power_cuts > of_each && counts.other_happenings > of_each,
         "{counts:?}"
     );
 }
-
-/// Histories that are drawn.
-const RANDOM: u64 = 60_000;

@@ -3,6 +3,7 @@
 //! Each family has one hue in four shades, light enough for a dark background in one set and dark enough for a light
 //! one in the other. They were searched for so that they keep the distances that the tests below ask for.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use heaptrial_model::FAMILIES;
@@ -75,12 +76,12 @@ pub(crate) fn style_sheet(sheet: Sheet) -> String {
 
 /// The style sheet of a drawing by itself, with the colours that it has.
 pub(super) fn style_sheet_for(sheet: Sheet, drawing: &str) -> String {
-    style_sheet_of(sheet, |colour| {
-        // The colour is the last of an element's classes.
-        ["l", "f"].iter().any(|kind| {
-            [" ", "\""].iter().any(|before| drawing.contains(&format!("{before}{kind}{colour}\"")))
-        })
-    })
+    // The colour is the last of an element's classes.
+    let classes =
+        drawing.split("class=\"").skip(1).filter_map(|rest| rest.split('"').next()?.split(' ').next_back());
+    let used: HashSet<usize> =
+        classes.filter_map(|class| class.strip_prefix(['l', 'f'])?.parse().ok()).collect();
+    style_sheet_of(sheet, |colour| used.contains(&colour))
 }
 
 fn variables_of(dark: bool, has: impl Fn(usize) -> bool) -> String {
