@@ -144,18 +144,24 @@ fn huge_fields_are_shortened() {
     assert!(problem.is_some_and(|problem| problem.len() < 400));
 }
 
+/// Of this thread, in nanoseconds: what others do beside it does not count.
+fn processor_time() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 #[test]
 fn many_services_of_one_nickname_take_no_longer_than_others() {
-    let seconds = |nickname: &dyn Fn(u64) -> String| {
+    let took = |nickname: &dyn Fn(u64) -> String| {
         let row =
             |number| format!("2026-01-05T00:00:00,go,relay,{number:040X},{},5,,,,,,,,\n", nickname(number));
         let text: String = (0..20_000).map(row).collect();
-        let begun = std::time::Instant::now();
+        let begun = processor_time();
         let (measurements, _) = read(format!("{HEADER}\n{text}").as_bytes()).unwrap();
         assert_eq!(measurements.services.len(), 20_000);
-        begun.elapsed().as_secs_f64()
+        (processor_time() - begun) as f64
     };
-    let (one, different) = (seconds(&|_| "one".to_owned()), seconds(&|number| format!("relay{number}")));
+    let (one, different) = (took(&|_| "one".to_owned()), took(&|number| format!("relay{number}")));
     // Looking through all others for each would take thousands of times as long.
     assert!(one < 50.0 * different, "{one} against {different}");
 }

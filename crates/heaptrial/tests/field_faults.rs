@@ -7,7 +7,7 @@
 mod support;
 
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use heaptrial_testbed::Snapshot;
 use support::bed::Bed;
@@ -53,6 +53,12 @@ struct Walk {
 }
 
 impl Walk {
+    /// Records in the journal.
+    fn recorded(&self) -> usize {
+        let journal = self.bed.container.read_text("/var/lib/heaptrial/trials/walk/journal.jsonl");
+        journal.map_or(0, |text| text.lines().count())
+    }
+
     fn begin(services: usize) -> Option<Self> {
         let (bed, units) = Bed::with_churn(services)?;
         bed.write_trial("walk", TRIAL);
@@ -221,13 +227,11 @@ fn a_power_cut_at_any_moment_leaves_what_can_be_resumed_and_reverted() {
     ]
     .concat());
     walk.before = Snapshot::of(&walk.bed.container, &SAVED).unwrap();
-    // How long the two commands take here: cuts are spread over that.
-    let started = Instant::now();
+    // How much each of the two commands records: cuts are spread over that, so that they hit it however fast it goes.
     walk.bed.succeeds("trial start walk --yes --no-agent");
-    let start_takes = started.elapsed();
-    let started = Instant::now();
+    let of_start = walk.recorded();
     walk.bed.succeeds("trial stop walk --revert --yes");
-    let revert_takes = started.elapsed();
+    let of_revert = walk.recorded() - of_start;
 
     let mut in_the_middle = 0;
     for cut in 0..cuts() {
@@ -236,15 +240,18 @@ fn a_power_cut_at_any_moment_leaves_what_can_be_resumed_and_reverted() {
         if reverting {
             walk.bed.succeeds("trial start walk --yes --no-agent");
         }
-        let (arguments, takes) = if reverting {
-            ("trial stop walk --revert --yes", revert_takes)
+        let (arguments, records) = if reverting {
+            ("trial stop walk --revert --yes", of_revert)
         } else {
-            ("trial start walk --yes --no-agent", start_takes)
+            ("trial start walk --yes --no-agent", of_start)
         };
         // Spread without a pattern that could meet the program's own (the golden ratio's multiples).
         let share = (f64::from(cut) * 0.618_034).fract();
+        let until = walk.recorded() + (share * records as f64) as usize;
         let mut command = walk.bed.command(arguments).spawn().unwrap();
-        std::thread::sleep(takes.mul_f64(share));
+        while walk.recorded() < until && command.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let running = command.try_wait().unwrap().is_none();
         walk.bed.container.power_cut().unwrap();
         command.wait().unwrap();

@@ -130,7 +130,9 @@ fn real_relays_are_compared_and_no_packet_leaves_loopback() {
     assert_eq!(processes_with(&place), Vec::<i32>::new());
 
     let observed = consensus_ages(&folder.path().join("run/heaptrial.db"));
-    assert!(observed.len() > 20 && observed.iter().all(|age| (-1.0..120.0).contains(age)), "{observed:?}");
+    // However far a relay lags on a busy machine, its consensus is one of this run.
+    let oldest = 120.0 + report["duration_seconds"].as_f64().unwrap();
+    assert!(observed.len() > 20 && observed.iter().all(|age| (-1.0..oldest).contains(age)), "{observed:?}");
 }
 
 fn consensus_ages(database: &std::path::Path) -> Vec<f64> {

@@ -90,8 +90,11 @@ fn edit(options: &[(&str, &str)]) -> TorrcEdit {
     TorrcEdit::new("trial 1", &options).unwrap()
 }
 
+/// A port that nobody has, and that is given to nobody who asks for any.
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let first = 20_000 + (std::process::id() % 10_000) as u16;
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (first..32_000).find(is_free).unwrap()
 }
 
 #[test]

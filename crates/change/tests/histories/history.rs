@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use heaptrial_change::journal::Action;
+use heaptrial_change::journal::{Action, Record};
 use heaptrial_change::{
     ChangeError, FileState, LockError, Notification, Outcome, Prepared, Stage, Trial, TrialState, Witness,
 };
@@ -100,10 +100,21 @@ pub fn timer_fires_beside_a_process(world: &World) {
 
 /// What a person would look at.
 fn journal(world: &World) -> String {
-    let path = paths().trial(NAME).join("journal.jsonl");
-    let bytes = world.files.borrow().bytes(&path).unwrap_or_default().to_vec();
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let bytes = journal_of(world);
+    let text = String::from_utf8_lossy(&bytes);
     text.lines().map(|line| format!("  {}\n", line.chars().take(150).collect::<String>())).collect()
+}
+
+fn journal_of(world: &World) -> Vec<u8> {
+    let path = paths().trial(NAME).join("journal.jsonl");
+    world.files.borrow().bytes(&path).unwrap_or_default().to_vec()
+}
+
+/// Services in the middle, by a journal.
+fn in_flight(journal: &[u8]) -> Vec<ServiceName> {
+    // A line that was cut off is none.
+    let records = journal.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+    TrialState::of(&records.collect::<Vec<Record>>()).in_flight()
 }
 
 fn is_armed(world: &World) -> bool {
@@ -174,6 +185,7 @@ impl History {
             world.hindered.set(true);
         }
         let hindered = world.hindered.get();
+        let journal_before = journal_of(world);
         world.begin(script.clone());
         let ran = catch_unwind(AssertUnwindSafe(|| self.carry_out(world, command)));
         let operations = world.end();
@@ -196,7 +208,7 @@ impl History {
             Ok(Ok(ended)) => {
                 // Who is restarted by somebody while it is put back is stuck until that is repeated.
                 let restarted = script.iter().any(|(_, what)| matches!(what, Happening::Restart(_)));
-                self.check(world, &ended, before, hindered, restarted);
+                self.check(world, &ended, before, &journal_before, hindered, restarted);
                 if ended.outcome.is_complete() && command != Command::Stop && !script.iter().any(hinders) {
                     world.hindered.set(false);
                 }
@@ -290,6 +302,7 @@ impl History {
         world: &World,
         ended: &Ended,
         before: &BTreeMap<PathBuf, FileState>,
+        journal_before: &[u8],
         hindered: bool,
         restarted: bool,
     ) {
@@ -306,8 +319,11 @@ impl History {
             // What stuck in an earlier process is stuck still.
             let earlier = stage == Some(Stage::RevertFailed);
             // What an earlier process began and this one did not come to is left to the timer.
-            let later = !ended.outcome.is_complete() && is_armed(world);
-            assert!(known || earlier || later || hindered, "{service} is left as {stage:?}");
+            let later = || {
+                let begun_before = in_flight(journal_before).contains(service);
+                begun_before && !ended.outcome.is_complete() && is_armed(world)
+            };
+            assert!(known || earlier || hindered || later(), "{service} is left as {stage:?}");
             if known && !hindered {
                 self.check_service(world, service, before, Some(stage == Some(Stage::Committed)));
             }
