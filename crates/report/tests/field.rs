@@ -387,3 +387,53 @@ fn an_import_without_services_says_so_in_one_sentence() {
     assert!(text.contains("nothing can be compared") && !text.contains("Recommendation"), "{text}");
     assert!(!report.markdown(&trajectories).unwrap().contains("age of 0 s"));
 }
+
+/// What the operators' own report has: what was expected and what follows, weeks, sums over servers, and who stands out.
+#[test]
+fn weeks_servers_outliers_and_what_was_expected_are_told() {
+    let trial = fleet::two_servers_for_six_weeks();
+    let (report, trajectories) = report(&trial);
+    validate(&report);
+    let markdown = report.markdown(&trajectories).unwrap();
+    for told in [
+        "**Hypothesis.** mimalloc 2.0.9 needs less than half of glibc.",
+        "**Notes of the plan.** beta has older disks.",
+        "**Next steps.** Roll out on alpha first.",
+        "### Memory by week of age",
+        "### Sums over servers, before and after",
+        "### Services that stand out of their arm",
+        "(charts/over-calendar-time.svg)",
+    ] {
+        assert!(markdown.contains(told), "{told}: {markdown}");
+    }
+
+    let weeks = &arm(&report, "group_mimalloc209").by_week;
+    assert_eq!(
+        weeks.iter().map(|week| (week.week, week.services)).collect::<Vec<_>>(),
+        [(1, 10), (2, 10), (3, 10), (4, 10), (5, 10)]
+    );
+
+    // As somebody would add them up from the rows.
+    let last = |service: &heaptrial_store::ImportedService, life: usize| {
+        service.lives[life].samples.last().unwrap().rss_bytes as f64
+    };
+    for sum in &report.server_sums {
+        let server = sum.server.as_deref().unwrap();
+        let list = trial.lists.iter().find(|list| list.arm.name == sum.arm).unwrap();
+        let own = || {
+            let members = list.members.iter().map(|member| &trial.services[*member]);
+            members.filter(|service| service.name.starts_with(server))
+        };
+        assert_eq!(sum.services as usize, own().count());
+        assert_eq!(sum.last_bytes, own().map(|service| last(service, 1)).sum::<f64>());
+        let compared = sum.compared.unwrap();
+        assert_eq!(compared.before_bytes, own().map(|service| last(service, 0)).sum::<f64>());
+        assert_eq!((compared.services, compared.after_bytes), (sum.services, sum.last_bytes));
+        assert_eq!(compared.dated > 0, sum.arm == "group_mimalloc209", "{sum:?}");
+    }
+    assert_eq!(report.server_sums.len(), 4);
+
+    let [outlier] = &report.outliers[..] else { panic!("{:?}", report.outliers) };
+    assert_eq!((outlier.service.as_str(), outlier.arm.as_str()), ("beta/relay19", "group_mimalloc209"));
+    assert!((outlier.factor / 3.0 - 1.0).abs() < 0.1, "{outlier:?}");
+}

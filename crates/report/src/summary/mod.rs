@@ -54,6 +54,8 @@ fn host(report: &Report) -> Vec<(&'static str, String)> {
 pub(crate) fn parameters(report: &Report) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     let mut parameters = report.parameters.clone();
+    // Told in the summary.
+    parameters.as_object_mut().and_then(|all| all.remove("about"));
     // The plan of a field trial names every service; it is in report.json.
     if let Some(plan) =
         parameters.as_object_mut().filter(|_| !report.kind().is_lab()).and_then(|all| all.remove("plan"))

@@ -182,3 +182,50 @@ pub fn write(trial: &ImportedTrial, path: &Path) -> (Store, i64) {
     drop(store);
     (Store::open(path).unwrap(), id)
 }
+
+/// Six weeks on two servers: every service ran glibc for a week, then half of them got mimalloc 2.0.9 at a time that an
+/// event tells. One of these stands far out.
+pub fn two_servers_for_six_weeks() -> ImportedTrial {
+    const WEEK_HOURS: i64 = 7 * DAY_HOURS;
+    const EACH: usize = 10;
+    let [before, after] = [(6.0, 0.0), (1.25, 0.0)]
+        .map(|(level_gib, growth_gib_per_day)| Curve { level_gib, growth_gib_per_day });
+    let mut services = Vec::new();
+    for number in 0..2 * EACH {
+        let mut curve = if number < EACH { before } else { after };
+        if number == 2 * EACH - 1 {
+            curve.level_gib *= 3.0;
+        }
+        let server = if number % 2 == 0 { "alpha" } else { "beta" };
+        services.push(ImportedService {
+            name: format!("{server}/relay{number:02}"),
+            attributes: json!({}),
+            lives: vec![
+                life_of(before, number, 0, WEEK_HOURS - 1),
+                life_of(curve, number, WEEK_HOURS, 5 * WEEK_HOURS),
+            ],
+        });
+    }
+    let list = |name: &str, allocator: &str, control, members: std::ops::Range<usize>| ImportedList {
+        arm: Arm {
+            name: name.to_owned(),
+            control,
+            treatment: Treatment { allocator: allocator.parse().ok(), ..Treatment::default() },
+        },
+        earlier_list_of: None,
+        members: members.collect(),
+        source: format!("groups/{name}.txt"),
+    };
+    let lists = vec![
+        list("group_glibc", "glibc", true, 0..EACH),
+        list("group_mimalloc209", "mimalloc@2.0.9", false, EACH..2 * EACH),
+    ];
+    let events = vec![event(WEEK_HOURS, Some(1), "config_change", "mimalloc 2.0.9 enabled")];
+    let mut trial = trial("two servers", lists, services, events);
+    trial.plan.parameters = json!({"about": {
+        "hypothesis": "mimalloc 2.0.9 needs less than half of glibc.",
+        "notes": "beta has older disks.",
+        "next_steps": "Roll out on alpha first.",
+    }});
+    trial
+}
