@@ -24,6 +24,8 @@ const HOST_DAYS: f64 = 60.0;
 const SHAPE_READINGS: f64 = 10.0;
 /// Shares of the observation for which the width of the interval is looked at, to tell how it shrinks.
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
+/// An interval this much wider than that between services alone is one of load that they share.
+const WIDENED: f64 = 1.2;
 
 /// Growth over `members`, positions of services.
 pub(crate) fn of_arm(
@@ -127,7 +129,9 @@ pub(crate) fn verdict(
         };
     };
     let Some(interval) = growth.share_per_day.interval() else {
-        let why = format!("{} services are too few for an interval of growth", growth.services);
+        let services = units::counted(growth.services as usize, "service");
+        let verb = if growth.services == 1 { "is" } else { "are" };
+        let why = format!("{services} {verb} too few for an interval of growth");
         return Verdict::Inconclusive { days_needed: None, why };
     };
     match standing(interval, settings.stable_margin_per_day) {
@@ -170,7 +174,7 @@ fn growing(
 }
 
 /// Growth that all arms share tells of load, not of allocators.
-pub(crate) fn common(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
+pub(crate) fn common(fleet: &Fleet, ages: &Ages, arms: &[ArmResult]) -> Option<Finding> {
     let present: Vec<usize> =
         (0..arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none()).collect();
     let lows: Option<Vec<f64>> = present
@@ -184,7 +188,12 @@ pub(crate) fn common(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
         severity: Severity::Note,
         arms: present,
         services: Vec::new(),
-        evidence: format!("every arm grows over the same days, by {} a day or more", units::share(least)),
+        evidence: match ages.growth_from {
+            Some(_) => {
+                format!("every arm grows over the same days, by {} a day or more", units::share(least))
+            }
+            None => format!("every arm grows, by {} a day or more", units::share(least)),
+        },
         effect:
             "What all arms share may come from rising load. Differences between arms are not touched by it."
                 .to_owned(),
@@ -279,5 +288,11 @@ fn more_days(
             Some((observed * share, (high - low) / 2.0))
         })
         .collect();
+    // Load that services share widened the interval: how fast that shrinks is not known.
+    let (low, high) = growth.share_per_day.interval()?;
+    let (_, own) = *widths.last()?;
+    if (high - low) / 2.0 > WIDENED * own {
+        return None;
+    }
     days_needed(&widths, growth.share_per_day.value, settings.stable_margin_per_day)
 }

@@ -95,14 +95,18 @@ pub(crate) fn verdict(
     match of_arm {
         Verdict::Bloating { .. } => of_arm,
         Verdict::Growing { .. } if saturating => of_arm,
-        _ => Verdict::SomeBloat {
-            services: services.bloating,
-            of: services.services,
-            days_until_full: services
+        _ => {
+            let first = services
                 .bloating_services()
-                .filter_map(|service| service.days_until_full)
-                .min_by(f64::total_cmp),
-        },
+                .filter_map(|service| Some((service.days_until_full?, service.limit?)))
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            Verdict::SomeBloat {
+                services: services.bloating,
+                of: services.services,
+                days_until_full: first.map(|first| first.0),
+                limit: first.map(|first| first.1),
+            }
+        }
     }
 }
 
@@ -196,19 +200,25 @@ impl Together {
         Some((slope / self.length, half / self.length))
     }
 
-    /// Slope a day of the logarithm of a service's memory beside the course of its arm, and whether it is shown to be above
-    /// 0: of the logarithms or of the memory itself, so that neither straight growth nor growth by a factor is taken for
-    /// one that wanders around its line.
-    fn away(&self, place: usize, level: f64) -> Option<(f64, bool)> {
-        let logs = self.beside(place);
+    /// Slope a day of a course of logarithms with its half-width, and whether it is shown to be above 0: by the logarithms
+    /// or by the memory itself, so that neither straight growth nor growth by a factor is taken for one that wanders around
+    /// its line. By memory alone slope and half-width are its own, as shares of the median.
+    fn rise(&self, logs: &Course, level: f64) -> Option<Rise> {
         let middle = median(&logs.iter().flatten().copied().collect::<Vec<_>>())?;
         let memory: Course =
             logs.iter().map(|value| Some(((*value)? - middle).exp().min(f64::MAX))).collect();
         // Two tests share the error.
         let each = f64::midpoint(1.0, level);
-        let (slope, half) = self.slope(&logs, each)?;
-        let straight = self.slope(&memory, each).is_some_and(|(slope, half)| slope > half);
-        Some((slope, slope > 0.0 && (slope > half || straight)))
+        let (slope, half) = self.slope(logs, each)?;
+        if slope > half || slope <= 0.0 {
+            return Some(Rise { slope, half, shown: slope > half });
+        }
+        let straight = self.slope(&memory, each).filter(|(slope, half)| slope > half);
+        Some(straight.map_or(Rise { slope, half, shown: false }, |(slope, half)| Rise {
+            slope,
+            half,
+            shown: true,
+        }))
     }
 
     /// What a service's course is beside that of its arm.
@@ -216,6 +226,15 @@ impl Together {
         let own = self.courses[place].iter().zip(&self.common);
         own.map(|(value, common)| Some((*value)? - (*common)?)).collect()
     }
+}
+
+/// How a course goes on.
+#[derive(Debug, Clone, Copy)]
+struct Rise {
+    /// A day, as a share.
+    slope: f64,
+    half: f64,
+    shown: bool,
 }
 
 /// Rounds of the median polish.
@@ -273,34 +292,36 @@ impl Judge<'_> {
         of_arm: Option<&Growth>,
     ) -> (ServiceVerdict, Option<ServiceGrowth>) {
         let course = &together.courses[place];
-        let own = together.slope(course, each);
         let usual = together.slope(course, self.settings.confidence_level);
-        let (Some((slope, half)), Some((_, narrow))) = (own, usual) else {
+        let (Some(rise), Some((_, narrow))) = (together.rise(course, each), usual) else {
             return (ServiceVerdict::Inconclusive, None);
         };
+        let Rise { slope, half, shown } = rise;
         // Away from its arm: load that all services share is gone.
-        let beside = together.away(place, each).filter(|_| read.len() >= FEWEST_FOR_MEDIAN);
+        let beside =
+            (read.len() >= FEWEST_FOR_MEDIAN).then(|| together.rise(&together.beside(place), each)).flatten();
         let (own, away) = match beside {
-            Some((beside, shown)) => (beside.min(slope), shown && slope > 0.0),
-            None => (slope, slope > half && read.len() < FEWEST_FOR_MEDIAN),
+            Some(beside) => (beside.slope.min(slope), beside.shown && slope > 0.0),
+            None => (slope, shown && read.len() < FEWEST_FOR_MEDIAN),
         };
         let margin = self.settings.stable_margin_per_day;
-        if slope <= half && !away {
-            let inside = standing((slope - narrow, slope + narrow), margin) == Standing::Inside;
-            let verdict = if inside { ServiceVerdict::Stable } else { ServiceVerdict::Inconclusive };
-            return (verdict, None);
-        }
-        // Growth that is shown and negligible.
-        if standing((slope - half, slope + half), margin) == Standing::Inside {
-            return (ServiceVerdict::Stable, None);
-        }
+        let is_negligible = |half: f64| standing((slope - half, slope + half), margin) == Standing::Inside;
         let full = self.until_full(read, of_arm, 1.0);
         let by_its_own = self.until_full(read, of_arm, (own / slope).clamp(0.0, 1.0));
         let soon =
             |full: Option<(f64, LimitKind)>| full.is_some_and(|found| found.0 <= self.settings.horizon_days);
-        let bloats = away && soon(by_its_own) || self.arm_bloats && slope > half && soon(full);
-        let bloats = bloats && !self.levels_off();
-        let verdict = if bloats { ServiceVerdict::Bloating } else { ServiceVerdict::Growing };
+        let bloats = away && soon(by_its_own) || self.arm_bloats && shown && soon(full);
+        let verdict = match shown {
+            // Growth that is shown and negligible.
+            _ if is_negligible(half) => ServiceVerdict::Stable,
+            _ if bloats && !self.levels_off() => ServiceVerdict::Bloating,
+            true => ServiceVerdict::Growing,
+            false if is_negligible(narrow) => ServiceVerdict::Stable,
+            false => ServiceVerdict::Inconclusive,
+        };
+        if !matches!(verdict, ServiceVerdict::Growing | ServiceVerdict::Bloating) {
+            return (verdict, None);
+        }
         let growth = ServiceGrowth {
             name: self.service.name.clone(),
             verdict,

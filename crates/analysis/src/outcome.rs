@@ -76,7 +76,7 @@ impl Settings {
     }
 
     /// The first age in seconds of the stretch that gives the level at `age`.
-    pub(crate) fn level_from(&self, age: f64) -> f64 {
+    pub fn level_from(&self, age: f64) -> f64 {
         match self.level_from_warm_up {
             true => self.warm_up_of(age),
             false => window_before(age, self.window_seconds),
@@ -305,6 +305,8 @@ pub enum Verdict {
         of: u32,
         /// Days until memory of the first of them runs out.
         days_until_full: Option<f64>,
+        /// Which memory that is.
+        limit: Option<LimitKind>,
     },
     /// The data do not tell.
     Inconclusive {
@@ -512,7 +514,7 @@ impl FindingKind {
             Self::Gaps => "Gaps",
             Self::HostRunsFull => "The host runs out of memory",
             Self::SomeBloat => "Some services bloat",
-            Self::AllArmsGrow => "Every arm grows over the same days",
+            Self::AllArmsGrow => "Every arm grows",
             Self::FewServices => "Few services",
             Self::IdentityNotProved => "What ran was not proved",
             Self::UnpairedBlocks => "Blocks without the control",

@@ -75,7 +75,7 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
     findings.extend(failures::findings(fleet, &members, &arms));
     findings.extend(minority::findings(fleet, &arms));
     if !fleet.in_turn {
-        findings.extend(growth::common(fleet, &arms));
+        findings.extend(growth::common(fleet, &ages, &arms));
         findings.extend(growth::host(fleet, &arms));
     }
     findings.sort_by_key(|finding| finding.severity);

@@ -6,13 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::{Fleet, FleetService, bytes};
+use crate::outcome::ServiceResult;
 
-/// Memory of the services of an arm on a server, all of them, as they are: nobody is left out of what a machine needs.
+/// Memory of the services of an arm on a server, whatever they ran: nobody is left out of what a machine needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSum {
-    /// The server's label; `None` where no name has one and the host is not known.
+    /// The server's label; `None` where it is not known.
     pub server: Option<String>,
-    /// Position of the arm. A service in several arms is in its first one.
+    /// Position of the arm.
     pub arm: usize,
     /// Services with a reading.
     pub services: u32,
@@ -43,14 +44,21 @@ struct Change {
     after: f64,
 }
 
-/// Sums of last readings by server and arm, in this order. The server of `server/nickname` is what stands before the
-/// slash; of other names it is `host`. Readings of different services may be of different times.
-pub fn sums_by_server(fleet: &Fleet, host: Option<&str>) -> Vec<ServerSum> {
+/// Sums of last readings by server and arm, in this order. `labels` has the server of each service, where it is known;
+/// a service in several arms is in the first to which it belongs. Readings of different services may be of different times.
+pub fn sums_by_server(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    labels: &[Option<String>],
+) -> Vec<ServerSum> {
     let mut sums: BTreeMap<(Option<&str>, usize), ServerSum> = BTreeMap::new();
     for (index, service) in fleet.services.iter().enumerate() {
         let last = service.current().and_then(|life| life.readings.last()).map(bytes);
-        let Some((arm, last)) = service.arms.first().copied().zip(last) else { continue };
-        let server = label(&service.name).or(host);
+        let is_stranger = |arm: usize| services[index].stranger_in.iter().any(|stranger| stranger.arm == arm);
+        let own = service.arms.iter().copied().filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
+        let arm = own.clone().find(|arm| !is_stranger(*arm)).or_else(|| own.clone().next());
+        let Some((arm, last)) = arm.zip(last) else { continue };
+        let server = labels.get(index).and_then(Option::as_deref);
         let sum = sums.entry((server, arm)).or_insert_with(|| ServerSum {
             server: server.map(str::to_owned),
             arm,
@@ -71,12 +79,6 @@ pub fn sums_by_server(fleet: &Fleet, host: Option<&str>) -> Vec<ServerSum> {
     sums.into_values().collect()
 }
 
-/// The server in a service's name.
-fn label(name: &str) -> Option<&str> {
-    let (server, nickname) = name.split_once('/')?;
-    (!server.is_empty() && !nickname.is_empty()).then_some(server)
-}
-
 fn change(fleet: &Fleet, index: usize, service: &FleetService) -> Option<Change> {
     let concerns = |of: Option<usize>, arm: Option<usize>| match (of, arm) {
         (Some(of), _) => of == index,
@@ -89,12 +91,17 @@ fn change(fleet: &Fleet, index: usize, service: &FleetService) -> Option<Change>
         let mut lives = service.lives.iter().filter(|life| !life.readings.is_empty());
         lives.nth(1).map(|life| life.started_at)
     };
-    let dated = dated.min_by(f64::total_cmp);
-    let at = dated.or_else(restart)?;
-    let mut readings = service.lives.iter().flat_map(|life| {
+    let readings = service.lives.iter().flat_map(|life| {
         life.readings.iter().map(|reading| (life.started_at + f64::from(reading.age_seconds), bytes(reading)))
     });
-    let before = readings.clone().rfind(|reading| reading.0 < at)?.1;
-    let after = readings.rfind(|reading| reading.0 >= at)?.1;
-    Some(Change { dated: dated.is_some(), before, after })
+    let around = |at: f64| {
+        let before = readings.clone().filter(|reading| reading.0 < at).last()?.1;
+        Some((before, readings.clone().filter(|reading| reading.0 >= at).last()?.1))
+    };
+    // What changed before anything was read has no before.
+    let mut dated: Vec<f64> = dated.collect();
+    dated.sort_by(f64::total_cmp);
+    let by_event = dated.into_iter().find_map(around);
+    let (before, after) = by_event.or_else(|| around(restart()?))?;
+    Some(Change { dated: by_event.is_some(), before, after })
 }

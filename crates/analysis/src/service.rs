@@ -81,6 +81,10 @@ fn level(service: &FleetService, life: &FleetLife, ages: &Ages, settings: &Setti
 /// compared. Then memory is taken between neighbouring readings, on the log scale, at the same ages for all services;
 /// not across a gap. `None` where less than half of the window is covered.
 pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
+    // One reading covers nothing.
+    if life.readings.len() < 2 {
+        return None;
+    }
     let end = age + tolerance(life, age);
     let in_window = |reading: &&Reading| (start..=end).contains(&f64::from(reading.age_seconds));
     let values: Vec<f64> = life.readings.iter().filter(in_window).map(bytes).collect();

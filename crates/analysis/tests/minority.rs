@@ -27,7 +27,7 @@ fn of(analysis: &Analysis) -> (&Verdict, &heaptrial_analysis::ServiceVerdicts) {
 fn three_services_that_leak_are_not_hidden_in_a_median() {
     let analysis = run(&leaking(3, 0.2));
     let (verdict, services) = of(&analysis);
-    let Verdict::SomeBloat { services: 3, of: 20, days_until_full: Some(days) } = verdict else {
+    let Verdict::SomeBloat { services: 3, of: 20, days_until_full: Some(days), .. } = verdict else {
         panic!("{verdict:?}")
     };
     // From 2.6 times the level to twice that at 0.2 a day.

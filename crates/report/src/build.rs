@@ -1,12 +1,11 @@
 //! From what is known of a trial to its report.
 
-use heaptrial_analysis as analysis;
 use heaptrial_analysis::{
     ArmFigures, ArmWork, LimitKind, RatioToControl, ServiceResult, Verdict, outliers, sums_by_server,
 };
 use heaptrial_judgement::{Judgement, JudgementError, Trajectories};
 use heaptrial_model::{About, Metric};
-use heaptrial_store::{ArmRecord, Store, TickSummary, TrialRecord};
+use heaptrial_store::{ArmRecord, ServiceRecord, Store, TickSummary, TrialRecord};
 
 use crate::document::{
     Analysis, Arm, AsFound, AsTreated, ConsensusAge, Estimate, Event, ExcludedService, Finding, Growth, Host,
@@ -133,7 +132,7 @@ impl Parts<'_> {
     }
 
     fn outliers(&self) -> Vec<Outlier> {
-        let named = |found: analysis::Outlier| Outlier {
+        let named = |found: heaptrial_analysis::Outlier| Outlier {
             service: self.judgement.analysis.services[found.service].name.clone(),
             arm: self.arm_name(found.arm),
             level_bytes: found.level_bytes,
@@ -148,16 +147,20 @@ impl Parts<'_> {
         if self.lab {
             return Vec::new();
         }
-        let mut sums = sums_by_server(&self.judgement.fleet, None);
+        let Judgement { rows, fleet, analysis, .. } = self.judgement;
+        let label =
+            |service: &ServiceRecord| service.attributes.as_ref()?.get("server")?.as_str().map(str::to_owned);
+        let labels: Vec<Option<String>> = rows.services.iter().map(label).collect();
+        let mut sums = sums_by_server(fleet, &analysis.services, &labels);
         // What is restarted at intervals anyway has no before.
         for sum in &mut sums {
-            sum.compared = sum.compared.filter(|_| self.judgement.analysis.arms[sum.arm].sawtooth.is_none());
+            sum.compared = sum.compared.filter(|_| analysis.arms[sum.arm].sawtooth.is_none());
         }
         let several = sums.windows(2).any(|pair| pair[0].server != pair[1].server);
         if !several && sums.iter().all(|sum| sum.compared.is_none()) {
             return Vec::new();
         }
-        let named = |sum: analysis::ServerSum| ServerSum {
+        let named = |sum: heaptrial_analysis::ServerSum| ServerSum {
             server: sum.server,
             arm: self.arm_name(sum.arm),
             services: sum.services,
@@ -217,7 +220,12 @@ impl Parts<'_> {
             // Readings hold ages to a fraction of a millisecond.
             matched_age_seconds: analysis.matched_age_seconds.map(|age| (age * 1000.0).round() / 1000.0),
             confidence_level: settings.confidence_level,
-            window_seconds: on_hosts(settings.window_seconds),
+            // Of young services it is half of their life.
+            window_seconds: on_hosts(
+                analysis
+                    .matched_age_seconds
+                    .map_or(settings.window_seconds, |age| age - settings.level_from(age)),
+            ),
             ages_are_lower_bounds: Some(analysis.ages_are_lower_bounds).filter(|_| !self.lab),
             stable_margin_per_day: on_hosts(settings.stable_margin_per_day),
             horizon_days: on_hosts(settings.horizon_days),

@@ -39,11 +39,17 @@ pub(crate) fn reason(
         Verdict::Bloating { days_until_full, .. } => {
             format!("{grows}{shape}. {}", runs_out.sentence(days_until_full))
         }
-        Verdict::SomeBloat { services, of, days_until_full } => {
+        Verdict::SomeBloat { services, of, days_until_full, limit } => {
             let first = days_until_full.map_or_else(String::new, |days| {
-                format!(", the first of them in {}", plural_days(days.ceil().max(1.0)))
+                let days = plural_days(days.ceil().max(1.0));
+                match limit {
+                    Some(LimitKind::Doubling) => {
+                        format!(": the first of them doubles in {days} ({NO_LIMIT})")
+                    }
+                    _ => format!(": memory runs out, the first of them in {days}"),
+                }
             });
-            format!("{grows}, but {services} of its {of} services bloat: memory runs out{first}.")
+            format!("{grows}, but {services} of its {of} services bloat{first}.")
         }
         Verdict::Inconclusive { days_needed, why } => {
             let more = match days_needed {

@@ -11,6 +11,8 @@ use crate::outcome::{Finding, FindingKind, ServiceResult, Severity};
 
 /// A matched age below this share of the oldest arm's median is young.
 const YOUNG_SHARE: f64 = 0.5;
+/// Ages closer than this share are equal.
+const TOLERANCE: f64 = 0.01;
 /// Arms whose median ages differ by more than this share are of unequal age.
 const UNEQUAL_SHARE: f64 = 0.1;
 
@@ -136,15 +138,21 @@ pub(super) fn compared_young(
             Some((arm, median(&known.collect::<Vec<_>>())?))
         })
         .collect();
-    let (youngest, _) = by_arm.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let oldest = by_arm.iter().map(|arm| arm.1).fold(0.0, f64::max);
+    // Whoever has most services that are no older decides.
+    let young = |arm: &usize| {
+        let known: Vec<f64> = members[*arm].iter().filter_map(|index| services[*index].age_seconds).collect();
+        let young = known.iter().filter(|age| **age <= matched * (1.0 + TOLERANCE)).count();
+        young as f64 / known.len().max(1) as f64
+    };
+    let (youngest, _) = by_arm.iter().map(|arm| (arm.0, young(&arm.0))).max_by(|a, b| a.1.total_cmp(&b.1))?;
     (matched < YOUNG_SHARE * oldest).then(|| Finding {
         kind: FindingKind::ComparedYoung,
         severity: Severity::Grave,
-        arms: by_arm.iter().map(|arm| arm.0).collect(),
+        arms: vec![youngest],
         services: Vec::new(),
         evidence: format!(
-            "services are compared at an age of {}, because {} is no older, while others reached {}",
+            "services are compared at an age of {}, because services of {} are no older, while others reached {}",
             units::duration(matched),
             fleet.arms[youngest].name,
             units::duration(oldest)

@@ -109,6 +109,14 @@ pub(super) fn assemble(
                 .to_owned(),
         );
     }
+    if let Some(several) = files.host.as_ref().map(|host| &host.several).filter(|names| !names.is_empty()) {
+        notes.push(format!(
+            "the diagnostics are of {} hosts ({}): the memory of one is not that of all, so none is used; import each \
+             host's services by themselves to be told when its memory runs out",
+            several.len(),
+            several.join(", ")
+        ));
+    }
     if let (TimezoneSource::Given, Some(other)) = (files.timezone_source, &files.other_timezone) {
         notes.insert(
             0,

@@ -2,6 +2,8 @@
 //!
 //! Its column `allocator` tells what the script guessed, not what the relays ran: it is never used.
 
+use std::collections::BTreeSet;
+
 use csv::ByteRecord;
 use serde_json::{Map, Value, json};
 
@@ -25,6 +27,8 @@ pub struct HostAtLast {
     pub bytes: Vec<(&'static str, u64)>,
     /// How many relays there were.
     pub relay_count: Option<u64>,
+    /// Names of all hosts, where the file is about several: then there are no amounts, since those of one are not of all.
+    pub several: Vec<String>,
 }
 
 const FACTS: [(&str, &str); 4] =
@@ -50,6 +54,7 @@ pub(crate) fn read(
     let amounts = AMOUNTS.map(|(column, fact)| (table.column(&[column]), fact));
     let relays = table.column(&["relay_count"]);
     let mut last = HostAtLast::default();
+    let mut hosts = BTreeSet::new();
     let mut record = ByteRecord::new();
     'rows: while table.next(&mut record, problems)? {
         let Some(wall_us) = time.read(&mut table, &record, clock, problems)? else { continue };
@@ -70,6 +75,9 @@ pub(crate) fn read(
             let Some(column) = column else { continue };
             let text = crate::problem::escape(record[column].trim_ascii());
             if !text.is_empty() {
+                if name == "hostname" {
+                    hosts.insert(text.clone());
+                }
                 host.facts.push((name, text));
             }
         }
@@ -77,6 +85,12 @@ pub(crate) fn read(
         if last.wall_us <= host.wall_us {
             last = host;
         }
+    }
+    if hosts.len() > 1 {
+        last.bytes.clear();
+        last.facts.clear();
+        last.relay_count = None;
+        last.several = hosts.into_iter().collect();
     }
     Ok((last, table.rows, table.skipped))
 }
@@ -105,6 +119,17 @@ impl HostAtLast {
 mod tests {
     use super::*;
     use crate::Timezone;
+
+    #[test]
+    fn the_memory_of_one_host_is_not_taken_for_that_of_several() {
+        let zone = Timezone::utc();
+        let mut problems = Problems::new(false);
+        let text = "date,time,hostname,mem_available_mb\n\
+                    2026-01-10,22:00:00,go,30000\n2026-01-10,22:00:00,ams,12000\n";
+        let (host, ..) = read("d.csv", text.as_bytes(), &mut Clock::new(&zone), &mut problems).unwrap();
+        assert_eq!((host.several.len(), host.bytes.len()), (2, 0));
+        assert_eq!(host.to_json().as_object().unwrap().keys().collect::<Vec<_>>(), ["told_at_wall_us"]);
+    }
 
     #[test]
     fn the_last_row_is_kept_and_the_guessed_allocator_is_not() {

@@ -179,6 +179,9 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
     if arm.verdict.as_deref() == Some("growing") && !grows_slower(arm, control) {
         return Some("it grows faster than the control".to_owned());
     }
+    if arm.verdict.as_deref() == Some("inconclusive") && most_grow(arm) && !grows_slower(arm, control) {
+        return Some("most of its services grow, though it has too few to judge it as a whole".to_owned());
+    }
     let assigned = worse_as_assigned(arm)?;
     let Words { strangers, assigned: as_assigned, .. } = words(report.kind());
     Some(format!(
@@ -186,6 +189,11 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
          run it",
         arm.verdict.as_deref().unwrap_or("without a verdict")
     ))
+}
+
+/// Whether more than half of an arm's services are shown to grow, each by itself.
+fn most_grow(arm: &Arm) -> bool {
+    arm.service_verdicts.as_ref().is_some_and(|own| 2 * (own.growing + own.bloating) > own.services)
 }
 
 /// The verdict over all services as listed, where it is worse than that without strangers.

@@ -44,16 +44,23 @@ pub(super) fn confidence(report: &Report) -> Vec<String> {
     let other: Vec<&Finding> = report
         .findings
         .iter()
-        .filter(|finding| finding.severity == Severity::Grave && !about_strangers(finding.kind))
+        .filter(|finding| finding.severity == Severity::Grave)
+        .filter(|finding| !about_strangers(finding.kind) || nobody_is_left_out(report, finding))
         .collect();
     if !other.is_empty() {
         let mut kinds: Vec<String> =
             other.iter().map(|finding| finding.kind.describe().to_lowercase()).collect();
         kinds.dedup();
-        sentences.push(format!("Other grave findings: {}.", names(&kinds, kinds.len())));
+        sentences.push(format!("Grave findings about the data: {}.", names(&kinds, kinds.len())));
     }
     sentences.extend(self_check(report));
     sentences
+}
+
+/// Whether no paragraph tells of a finding about strangers, since no arm of it has any.
+fn nobody_is_left_out(report: &Report, finding: &Finding) -> bool {
+    let mut about = report.arms.iter().filter(|arm| finding.arms.contains(&arm.name));
+    about.all(|arm| arm.services_excluded.is_empty())
 }
 
 fn is(report: &Report, kind: FindingKind) -> bool {

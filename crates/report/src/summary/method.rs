@@ -11,8 +11,8 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
     let matched = analysis.matched_age_seconds.map_or_else(|| "the end".to_owned(), units::duration);
     let level = match analysis.window_seconds {
         Some(window) => format!(
-            "Level: of a service the median of its readings in a window of {} that ends at the matched age, which nine \
-             in ten services of every arm reached; of an arm the geometric mean.",
+            "Level: of a service the median of its readings in a window of {} that ends at the matched age, which at \
+             least half of the services of every arm reached; of an arm the geometric mean over those that did.",
             units::duration(window)
         ),
         None => format!(

@@ -5,6 +5,7 @@ use heaptrial_analysis::{AgeStanding, ArmPair, ArmPlace, Basis, MeasureResult};
 use super::{names, number};
 use crate::chart::metric_name;
 use crate::document::{Arm, Report};
+use crate::table::level;
 use crate::units;
 
 /// p-values up to this, adjusted for the number of arms, are no accident.
@@ -84,11 +85,14 @@ pub(crate) fn without_levels(report: &Report) -> Vec<String> {
     let missing: Vec<&str> = extremes.without_level.iter().map(name).collect();
     let mut sentences = Vec::new();
     if !missing.is_empty() {
+        let some = extremes.without_level.iter().any(|arm| level(&report.arms[*arm]).is_some());
         sentences.push(format!(
-            "{} {} no level at an age that all arms reached, so arms are put into order by their last readings, which \
+            "{} {} {}level at an age that all arms reached, so arms are put into order by their last readings, which \
              are of different ages.",
             names(&missing, ARMS_TOLD),
-            if missing.len() == 1 { "has" } else { "have" }
+            if missing.len() == 1 { "has" } else { "have" },
+            // Half of its services or more lack one.
+            if some { "too few services with a " } else { "no " }
         ));
     }
     let told: Vec<String> =
@@ -102,7 +106,7 @@ pub(crate) fn without_levels(report: &Report) -> Vec<String> {
 fn aged(arm: &Arm, place: &ArmPlace) -> String {
     let least = if place.ages.starts_unknown > 0 { "at least " } else { "" };
     format!(
-        "{} {} ({} at {least}{})",
+        "{} {} ({} {least}{} old)",
         arm.name,
         figure(place),
         number(u64::from(place.services), "service"),

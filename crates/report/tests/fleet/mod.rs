@@ -198,8 +198,8 @@ pub fn two_servers_for_six_weeks() -> ImportedTrial {
         }
         let server = if number % 2 == 0 { "alpha" } else { "beta" };
         services.push(ImportedService {
-            name: format!("{server}/relay{number:02}"),
-            attributes: json!({}),
+            name: format!("relay{number:02}"),
+            attributes: json!({"server": server}),
             lives: vec![
                 life_of(before, number, 0, WEEK_HOURS - 1),
                 life_of(curve, number, WEEK_HOURS, 5 * WEEK_HOURS),
