@@ -191,7 +191,8 @@ fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Opt
     let averages: Vec<f64> = members.iter().filter_map(|index| services[*index].time_average_bytes).collect();
     let restarts: u32 = members.iter().map(|index| services[*index].restarts).sum();
     let lived = members.iter().flat_map(|index| &fleet.services[*index].lives);
-    let days: f64 = lived.filter_map(|life| life.last_age()).sum::<f64>() / DAY;
+    let observed = |life: &FleetLife| Some(life.last_age()? - f64::from(life.readings.first()?.age_seconds));
+    let days: f64 = lived.filter_map(observed).sum::<f64>() / DAY;
     (!averages.is_empty()).then(|| Sawtooth {
         time_average_bytes: averages.iter().sum::<f64>() / averages.len() as f64,
         restarts,

@@ -95,12 +95,27 @@ impl Trial<'_> {
     /// Records that this process begins or goes on; refused once it is being reverted, was reverted, or stands at one of
     /// `ended`.
     fn begin_or_resume(&mut self, ended: &[TrialStage]) -> Result<(), ChangeError> {
+        let wanted = self.wanted(ended)?;
+        self.record(opened(wanted))
+    }
+
+    fn wanted(&self, ended: &[TrialStage]) -> Result<Action, ChangeError> {
         let stage = self.state.stage;
         let wanted = if stage == TrialStage::Planned { Action::Start } else { Action::Resume };
         if matches!(stage, TrialStage::Reverting | TrialStage::Reverted) || ended.contains(&stage) {
             return Err(self.not_at(wanted));
         }
-        self.record(opened(wanted))
+        Ok(wanted)
+    }
+
+    /// Refuses what [`Self::start`] would refuse because of how far it has come, before anything is recorded elsewhere.
+    pub fn check_start(&self) -> Result<(), ChangeError> {
+        self.wanted(&[TrialStage::Stopped]).map(drop)
+    }
+
+    /// The same of [`Self::open_for_parts`].
+    pub fn check_open_for_parts(&self) -> Result<(), ChangeError> {
+        self.wanted(&[]).map(drop)
     }
 
     fn not_at(&self, wanted: Action) -> ChangeError {

@@ -209,7 +209,9 @@ impl Trial<'_> {
                 // Another trial's: whoever is reverted last puts it back.
                 let known = self.state.host_changes.iter().any(|known| known.path == file.path);
                 if !known {
-                    changes.extend(brought_by(disk, &self.paths, &file.path));
+                    // It may have been written anew since, by a newer program.
+                    let found = brought_by(disk, &self.paths, &file.path);
+                    changes.extend(found.map(|found| Change { after: file.state.clone(), ..found }));
                 }
                 continue;
             }

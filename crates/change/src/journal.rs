@@ -359,7 +359,8 @@ fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), Jour
                 records.push(record);
                 length += line.len() as u64;
             }
-            _ if lines.peek().is_none() => break,
+            // What a process that was cut short left: a part of a line, or one of which a block was never written.
+            _ if lines.peek().is_none() && !(line.ends_with(b"\n") && !line.contains(&0)) => break,
             Ok(_) => break,
             Err(source) => {
                 return Err(JournalError::Damaged { path: path.to_owned(), line: index + 1, source });
@@ -414,6 +415,24 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let error = Journal::open(&ThisDisk, folder.path()).unwrap_err();
         assert!(matches!(error, JournalError::Damaged { line: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_last_line_that_is_whole_and_damaged_is_refused_and_one_with_an_unwritten_block_is_torn() {
+        let (folder, records) = written(3);
+        let path = folder.path().join(JOURNAL);
+        let whole = std::fs::read(&path).unwrap();
+        let last = whole.len() - whole.len() / 3;
+        let with = |byte: u8| {
+            let mut bytes = whole.clone();
+            bytes[last + 10..last + 20].fill(byte);
+            std::fs::write(&path, bytes).unwrap();
+            Journal::open(&ThisDisk, folder.path())
+        };
+        let error = with(1).unwrap_err();
+        assert!(matches!(error, JournalError::Damaged { line: 3, .. }), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap().len(), whole.len(), "nothing is cut off");
+        assert_eq!(with(0).unwrap().records(), &records[..2]);
     }
 
     #[test]

@@ -91,8 +91,8 @@ impl Trial<'_> {
         for change in &changes {
             edit::check_undo(change, &self.journal)?;
         }
-        self.stop_timer(self.treatment(service).and_then(|treatment| treatment.timer()));
         for change in changes.iter().rev() {
+            self.stop_timer(takeover::timer_of(&self.paths, change));
             edit::undo(change, &self.journal)?;
         }
         Ok(())

@@ -203,7 +203,7 @@ impl ServiceTreatment {
         let (trial, id, arm) = (plain(mark.trial), plain(mark.id), plain(&self.arm));
         format!(
             "# Written by Heaptrial for trial {trial} ({id}), arm {arm}.\n\
-             # Do not edit: `heaptrial trial stop {trial} --revert` puts back what was here before.\n\
+             # Do not edit: putting {trial} back restores what was here before.\n\
              # SHA-256 of the lines below: {sha256}\n{body}",
             sha256 = digest(body.as_bytes()),
         )

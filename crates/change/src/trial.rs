@@ -104,6 +104,18 @@ impl<'a> Trial<'a> {
         self.record(Event::Note { note })
     }
 
+    /// The same of something after which services are put back: that a full disk keeps it from being written is told, and is
+    /// no reason to leave them as they are.
+    pub fn note_or_warn<T: Serialize>(
+        &mut self,
+        note: &T,
+        witness: &mut dyn Witness,
+    ) -> Result<(), ChangeError> {
+        let note = serde_json::to_value(note).map_err(|source| ChangeError::Note { source })?;
+        self.note_done(Event::Note { note }, witness);
+        Ok(())
+    }
+
     /// Records something that must be known before going on.
     pub(crate) fn record(&mut self, event: Event) -> Result<(), ChangeError> {
         self.journal.append(self.host.clock.wall_us(), event)?;

@@ -4,7 +4,6 @@ mod support;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heaptrial_allocator::Expected;
@@ -48,17 +47,9 @@ impl Host {
     }
 
     /// Where the container's disk is mounted here: SQLite follows the link `/proc/PID/root` by its text.
-    fn database(&self) -> PathBuf {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let end = format!("/{}/root", self.bed.container.name());
-        let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-        let disk = places.into_iter().find(|place| place.ends_with(&end)).expect("the disk is mounted");
-        PathBuf::from(disk).join("var/lib/heaptrial/heaptrial.db")
-    }
-
     /// As a command on the host sees it.
     fn store(&self) -> Store {
-        Store::create(&self.database()).unwrap()
+        Store::create(&self.bed.database()).unwrap()
     }
 
     fn boot_id(&self) -> String {
@@ -332,7 +323,7 @@ fn a_killed_agent_loses_no_committed_tick_and_continues_lives() {
     // One that was restarted right away may not have been proved.
     let own = |life: &&LifeRecord| life.contamination.is_none();
     assert!(after.iter().filter(own).all(|life| life.identity.is_some()), "what was proved stays so");
-    let connection = Store::open(&host.database()).unwrap();
+    let connection = Store::open(&host.bed.database()).unwrap();
     let ticks = connection.tick_summary(trial).unwrap().ticks;
     assert_eq!(
         connection.last_tick(trial).unwrap().unwrap().sequence + 1,

@@ -326,6 +326,16 @@ fn a_wave_and_a_whole_rollout_are_put_back_to_the_byte() {
 
     let output = host.bed.succeeds("rollout rollback three-way-rollout --yes --pause 0s --at-once 8");
     assert!(stdout(&output).contains("8 services as before the rollout"), "{}", stdout(&output));
+    // What is over is not opened again by a resume that is refused.
+    let running = || {
+        let store = heaptrial_store::Store::open(&host.bed.database()).unwrap();
+        store.running_trials().unwrap().into_iter().map(|record| record.plan.name).collect::<Vec<_>>()
+    };
+    let running_before = running();
+    assert!(!running_before.contains(&"three-way-rollout".to_owned()));
+    assert_eq!(host.resume().status.code(), Some(3));
+    assert_eq!(host.bed.heaptrial("trial resume three-way").status.code(), Some(3));
+    assert_eq!(running(), running_before);
     assert_eq!(before.difference(&host.bed.snapshot()), Vec::<String>::new());
     host.bed.assert_active(&host.units);
     assert_eq!(["libmimalloc", "libjemalloc"].map(run), ran);

@@ -37,7 +37,8 @@ fn warnings(report: &Report) -> Vec<String> {
         let rows = if source.skipped == 1 { "row was" } else { "rows were" };
         format!("{} malformed {rows} left out of {}.", units::count(source.skipped), source.file)
     });
-    let sampling = report.sampler().map_or(0.0, |sampler| sampler.cpu_seconds / report.duration_seconds);
+    let lasted = Some(report.duration_seconds).filter(|seconds| *seconds > 0.0);
+    let sampling = report.sampler().zip(lasted).map_or(0.0, |(sampler, lasted)| sampler.cpu_seconds / lasted);
     let costly = (sampling > COSTLY_SAMPLING_SHARE)
         .then(|| format!("Sampling took {} of one CPU.", units::share(sampling)));
     let told = TOLD.iter().flat_map(|kind| told(report, kind));
@@ -157,10 +158,10 @@ fn unequal_age(report: &Report) -> Option<String> {
     let youngest = ages().fold(f64::INFINITY, f64::min);
     (youngest < EQUAL_AGE_SHARE * oldest).then(|| {
         format!(
-            "The last readings are not of equal age ({} to {}); levels, ratios and slopes end at {}.",
+            "The last readings are not of equal age ({} to {}); levels and ratios end at {}.",
             units::duration(youngest),
             units::duration(oldest),
-            units::duration(youngest)
+            report.analysis.matched_age_seconds.map_or_else(|| "none".to_owned(), units::duration)
         )
     })
 }

@@ -136,7 +136,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let interrupt = self.interrupt;
         let halt = || interrupt.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
         // First of all: a wave that is half put back has not passed any more.
-        self.trial.note(&RolloutStep::WaveRolledBack { wave: wave as u32 })?;
+        self.trial.note_or_warn(&RolloutStep::WaveRolledBack { wave: wave as u32 }, self.witness)?;
         let outcome = self.trial.put_back(&services, pace, self.witness, &halt)?;
         Ok(outcome.stuck)
     }
@@ -400,7 +400,8 @@ impl<'r, 'a> Rollout<'r, 'a> {
         }
         let services = self.plan.waves[wave].clone();
         // Known before it is done, so that a resume does not take a condemned wave for one that is being changed.
-        self.trial.note(&RolloutStep::Stopped { wave: wave as u32, reasons: reasons.clone() })?;
+        let stopped = RolloutStep::Stopped { wave: wave as u32, reasons: reasons.clone() };
+        self.trial.note_or_warn(&stopped, self.witness)?;
         // Putting back is not stopped half-way by what stopped the wave.
         let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
         Ok(Ending::Stopped { wave, reasons, stuck: outcome.stuck })

@@ -24,7 +24,7 @@ pub(super) fn more_often(fleet: &Fleet, services: &[ServiceResult], members: &[V
         .map(|arm| Finding {
             kind: FindingKind::RestartedMoreOften,
             severity: Severity::Grave,
-            arms: vec![arm, control],
+            arms: vec![arm],
             services: members[arm].iter().map(|index| services[*index].name.clone()).collect(),
             evidence: format!(
                 "each service of {} was restarted {:.1} times, of the control {usual:.1} times (means), and restarts are no \

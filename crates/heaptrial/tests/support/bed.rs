@@ -56,6 +56,15 @@ impl Bed {
         units
     }
 
+    /// The database, from outside and without the container's processes.
+    pub fn database(&self) -> PathBuf {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let end = format!("/{}/root", self.container.name());
+        let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+        let disk = places.into_iter().find(|place| place.ends_with(&end)).expect("the disk is mounted");
+        PathBuf::from(disk).join("var/lib/heaptrial/heaptrial.db")
+    }
+
     /// Runs the binary in `/root`; `arguments` are split at spaces.
     pub fn heaptrial(&self, arguments: &str) -> Output {
         self.command(arguments).output().unwrap()

@@ -102,13 +102,16 @@ impl Comparison {
         let interval = |result: &ArmInTrial| {
             result.ratio_to_control.as_ref().is_some_and(|ratio| ratio.low.is_some() && ratio.high.is_some())
         };
+        let shown_less = |result: &ArmInTrial| {
+            result.ratio_to_control.as_ref().and_then(|ratio| ratio.high).is_some_and(|high| high < 1.0)
+        };
         let in_trial = |known: &ComparedTreatment| known.results[trial].clone();
         let own = self.treatments.iter().filter(|known| known.treatment == treatment).find_map(in_trial);
         match own {
             Some(result) if result.control => {
                 self.treatments.iter().filter_map(in_trial).any(|r| interval(&r))
             }
-            Some(result) => interval(&result),
+            Some(result) => shown_less(&result),
             None => false,
         }
     }
@@ -208,7 +211,10 @@ fn row((place, treatment): (usize, &str), result: &ArmInTrial, trial: &ComparedT
         cells: vec![
             treatment.to_owned(),
             trial.name.clone(),
-            optional(result.place, |place| place.to_string()),
+            match result.does_less {
+                true => "does less work".to_owned(),
+                false => optional(result.place, |place| place.to_string()),
+            },
             if result.control { "control".to_owned() } else { ratio },
             optional(result.level_bytes, |bytes| units::memory(bytes as f64)),
             growth,

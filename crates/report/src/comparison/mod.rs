@@ -87,6 +87,9 @@ pub struct ArmInTrial {
     pub slope_bytes_per_hour: Option<f64>,
     /// Its verdict, in a field trial.
     pub verdict: Option<String>,
+    /// Whether it is shown to do less than the control's work: then it has no place.
+    #[serde(default)]
+    pub does_less: bool,
 }
 
 /// Puts reports side by side. Arms are matched by their treatment, or by name where it is not told; earlier lists are
@@ -96,7 +99,10 @@ pub fn compare(reports: &[Report]) -> Comparison {
     for (trial, report) in reports.iter().enumerate() {
         let order = report.ranking();
         for (index, arm) in report.arms.iter().enumerate().filter(|(_, arm)| arm.earlier_list_of.is_none()) {
-            let place = order.iter().position(|ranked| *ranked == index).filter(|_| arm.memory.is_some());
+            let place = order
+                .iter()
+                .position(|ranked| *ranked == index)
+                .filter(|_| arm.memory.is_some() && !arm.does_less());
             let treatment = treatment(arm);
             // A second arm of the same treatment in one trial is one by itself.
             let free = |known: &&mut ComparedTreatment| {
@@ -131,9 +137,12 @@ pub fn compare(reports: &[Report]) -> Comparison {
 }
 
 impl ComparedTreatment {
-    /// The highest ratio to a control in any trial.
+    /// The highest ratio to a control in any trial; of one that does less somewhere none, which comes last.
     fn worst(&self) -> f64 {
         let results = || self.results.iter().flatten();
+        if results().any(|result| result.does_less) {
+            return f64::INFINITY;
+        }
         let ratios = results().filter_map(|result| match &result.ratio_to_control {
             Some(ratio) => Some(ratio.estimate),
             None => result.control.then_some(1.0),
@@ -163,7 +172,7 @@ fn in_trial(arm: &Arm, place: Option<u32>) -> ArmInTrial {
         control: arm.control,
         place,
         services: arm.services_belonging(),
-        level_bytes: arm.typical_bytes(),
+        level_bytes: table::level(arm),
         ratio_to_control: arm.ratio_as_treated().cloned(),
         growth_share_per_day: arm.growth.as_ref().map(|growth| growth.share_per_day),
         slope_bytes_per_hour: match &arm.growth {
@@ -171,6 +180,7 @@ fn in_trial(arm: &Arm, place: Option<u32>) -> ArmInTrial {
             None => arm.slope_bytes_per_hour,
         },
         verdict: arm.verdict.clone(),
+        does_less: arm.does_less(),
     }
 }
 

@@ -99,7 +99,8 @@ impl Report {
     pub fn assignment(&self) -> Option<&str> {
         match &self.of {
             ReportOf::ImportTorutils(import) => Some(&import.assignment),
-            ReportOf::Field(trial) => Some(&trial.assignment),
+            // A rollout assigns nothing.
+            ReportOf::Field(trial) => Some(trial.assignment.as_str()).filter(|_| self.arms.len() > 1),
             ReportOf::LabCommand(_) | ReportOf::LabTor(_) | ReportOf::Host(_) => None,
         }
     }

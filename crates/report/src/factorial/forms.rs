@@ -119,7 +119,7 @@ impl FactorialReport {
     /// Cells: a row for each build, a column for each level, and the ratio of the builds below.
     fn cells_table(&self) -> Table {
         let levels = 0..self.design.levels.len();
-        let name = Column { title: format!("Median {}", self.metric.describe()), figures: false };
+        let name = Column { title: format!("Level of {}", self.metric.describe()), figures: false };
         let title = |level: usize| Column { title: self.level(level), figures: true };
         let columns = std::iter::once(name).chain(levels.clone().map(title)).collect();
         let build = |side: Side| {

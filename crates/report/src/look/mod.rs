@@ -149,7 +149,7 @@ fn objections(report: &Report, arm: &LookedArm) -> Vec<String> {
     let grave = report
         .findings
         .iter()
-        .filter(|finding| finding.severity == Severity::Grave && finding.arms.first() == Some(&arm.name));
+        .filter(|finding| finding.severity == Severity::Grave && finding.arms.contains(&arm.name));
     let mut told: Vec<String> = grave
         .filter_map(|finding| match finding.kind {
             FindingKind::WorkBelowControl => Some("it does less work"),
@@ -162,8 +162,10 @@ fn objections(report: &Report, arm: &LookedArm) -> Vec<String> {
         })
         .map(str::to_owned)
         .collect();
-    if arm.verdict.as_deref() == Some("bloating") {
-        told.push("it is bloating".to_owned());
+    match arm.verdict.as_deref() {
+        Some("bloating") => told.push("it is bloating".to_owned()),
+        Some("some_bloat") => told.push("some of its services bloat".to_owned()),
+        _ => {}
     }
     told.dedup();
     told

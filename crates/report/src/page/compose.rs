@@ -83,10 +83,7 @@ fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
         Block::Table("Final metrics by arm".to_owned(), arms::results(report, detail)),
     ];
     if full {
-        let verdicts = summary::verdicts(report);
-        if !verdicts.is_empty() {
-            blocks.extend(list("The verdicts", &verdicts));
-        }
+        blocks.extend(list("The verdicts", &summary::verdicts(report)));
         blocks.push(Block::Chart("final-memory"));
         blocks.extend(titled(words(report.kind()).with_and_without, arms::with_and_without(report)));
     }

@@ -80,6 +80,13 @@ fn impossible(report: &Report) -> Option<String> {
             control.name
         ));
     }
+    if report.arms.iter().any(|arm| arm.does_less()) && report.ranked().len() < 2 {
+        return Some(format!(
+            "every arm that has figures beside the control, {}, does less than its work, so that its memory says nothing \
+             for it; compare memory for each unit of work",
+            control.name
+        ));
+    }
     if report.ranked().len() < 2 {
         return Some(format!(
             "only {} has figures, so there is nothing to compare; observe the other arms longer",

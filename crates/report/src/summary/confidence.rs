@@ -50,6 +50,7 @@ pub(super) fn confidence(report: &Report) -> Vec<String> {
     if !other.is_empty() {
         let mut kinds: Vec<String> =
             other.iter().map(|finding| finding.kind.describe().to_lowercase()).collect();
+        kinds.sort();
         kinds.dedup();
         sentences.push(format!("Grave findings about the data: {}.", names(&kinds, kinds.len())));
     }
@@ -86,7 +87,7 @@ fn conclusion(ratio: Option<&Ratio>) -> Conclusion {
 
 /// Whether strangers change what is concluded; nothing where there are none among the arms compared.
 fn same_conclusion(report: &Report) -> Option<String> {
-    let compared = || report.arms.iter().filter(|arm| arm.earlier_list_of.is_none());
+    let compared = || report.arms.iter().filter(|arm| arm.earlier_list_of.is_none() && !arm.does_less());
     if !compared().any(|arm| arm.as_treated.is_some()) {
         return None;
     }

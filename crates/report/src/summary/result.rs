@@ -39,7 +39,8 @@ pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
             "Result",
             vec![format!("No service has readings, so nothing can be compared. {}", words.no_readings)],
         )],
-        Kind::Host => vec![
+        // A rollout has one arm, and nobody to compare it with.
+        Kind::Host | Kind::Field if report.arms.len() < 2 => vec![
             ("Result", as_found(report)),
             (words.paragraph, contaminated(report)),
             ("Confidence", confidence(report)),
@@ -48,7 +49,7 @@ pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
         Kind::LabCommand | Kind::LabTor => {
             vec![("Problem", problem(report)), ("Result", result(report)), ("Confidence", confidence(report))]
         }
-        Kind::ImportTorutils | Kind::Field => vec![
+        Kind::ImportTorutils | Kind::Field | Kind::Host => vec![
             ("Problem", problem(report)),
             ("Result", result(report)),
             (RECOMMENDATION, advice::recommendation(report)),
@@ -69,11 +70,18 @@ fn as_found(report: &Report) -> Vec<String> {
     let metric = metric_name(report.analysis.metric);
     let mut sentences = Vec::new();
     for arm in &report.arms {
-        let Some(needs) = level(arm).or(arm.typical_bytes()) else { continue };
+        let place = report.extremes.order.iter().find(|place| report.arms[place.arm].name == arm.name);
+        let Some(place) = place else { continue };
+        let how = match report.extremes.basis {
+            Basis::LastReadings => "median of the last readings of",
+            Basis::AverageOverTime => "average over time of",
+            Basis::LevelAtEqualAge { .. } => "geometric mean of the levels of",
+        };
         sentences.push(format!(
-            "A service needs {} of {metric} (geometric mean over {}).",
-            units::memory(needs as f64),
-            number(u64::from(arm.services_belonging()), "service")
+            "A service needs {} of {metric} ({how} {} of {}).",
+            units::memory(place.bytes),
+            place.services,
+            number(u64::from(place.of), "service")
         ));
         sentences.extend(verdict(arm));
     }
@@ -132,13 +140,21 @@ fn result(report: &Report) -> Vec<String> {
         sentences.extend(needs::doing_less(report));
         return sentences;
     };
-    let basis = if report.extremes.basis == Basis::LastReadings { " at the last reading" } else { "" };
-    let times = |arm: &Arm| {
-        let ratio = arm.ratio_as_treated().filter(|_| report.extremes.basis != Basis::LastReadings);
-        ratio.map_or_else(String::new, |ratio| format!(", {}", compared(ratio)))
+    // Ratios are of levels at an equal age.
+    let (basis, before_ratio) = match report.extremes.basis {
+        Basis::LastReadings => (" at the last reading", None),
+        Basis::AverageOverTime => (" averaged over time", Some("; at an equal age")),
+        Basis::LevelAtEqualAge { .. } => ("", Some(",")),
+    };
+    let times = |arm: &Arm| match (arm.ratio_as_treated(), before_ratio) {
+        (Some(ratio), Some(before)) => format!("{before} {}", compared(ratio)),
+        _ => String::new(),
     };
     let mut sentences = Vec::new();
-    if least.control {
+    if ranked.len() == 1 {
+        let figure = needs::figure(first);
+        sentences.push(format!("Only {} has a figure: {figure}{basis}.", least.name));
+    } else if least.control {
         let figure = needs::figure(first);
         sentences.push(format!("No arm needs less than the control, {}: {figure}{basis}.", least.name));
     } else {

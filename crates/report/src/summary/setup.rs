@@ -11,7 +11,10 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
     let analysis = &report.analysis;
     let differ = report.arms.iter().any(|arm| arm.as_treated.is_some());
     let two_figures = if differ {
-        format!(" {}; level, ratio, growth and verdict are as treated.", words(report.kind()).two_figures)
+        format!(
+            " {}; level, ratio, growth and verdict are as treated, peaks as assigned.",
+            words(report.kind()).two_figures
+        )
     } else {
         String::new()
     };
@@ -37,7 +40,10 @@ pub(crate) fn circumstances(report: &Report) -> String {
     let mut names: Vec<&str> = report.services.iter().map(|service| service.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let planned = planned(report).map_or_else(String::new, |planned| format!(" of {planned} planned"));
+    let planned = planned(report).map_or_else(String::new, |planned| match report.kind().is_lab() {
+        true => format!(", {planned} for each service"),
+        false => format!(" of {planned} planned"),
+    });
     let host = &report.host;
     let named = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
     let of_lab = |text: String| Some(text).filter(|_| report.kind().is_lab());
@@ -74,7 +80,7 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
         ("Trial", Some(format!("{} ({})", report.name, report.kind().describe()))),
         (words(report.kind()).start, Some(date_and_time(&report.started_at))),
         ("Span of data", Some(units::duration(report.duration_seconds))),
-        ("Planned length", planned(report)),
+        (if lab { "Length of each service's life" } else { "Planned length" }, planned(report)),
         ("State", Some(report.outcome_word().to_owned()).filter(|_| !report.kind().is_import())),
         ("Seed", lab.then(|| report.seed.to_string())),
         ("Repeats", lab.then(|| report.repeats().to_string())),

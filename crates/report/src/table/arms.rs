@@ -3,8 +3,8 @@
 use heaptrial_model::Identity;
 
 use super::{
-    Detail, Emphasis, Row, Table, bytes, figure, level, of_other_reading, optional, other_reading, p_value,
-    p_values, pace, percent_with_interval, ratio, ratio_with_interval, text, treatment,
+    Detail, Emphasis, NOTHING, Row, Table, bytes, figure, level, of_other_reading, optional, other_reading,
+    p_value, p_values, pace, percent_with_interval, ratio, ratio_with_interval, text, treatment,
 };
 use crate::document::{Arm, ConsensusAge, Report};
 use crate::summary::words::words;
@@ -113,6 +113,12 @@ pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
     for index in report.ranking() {
         let arm = &report.arms[index];
         let Some(treated) = &arm.as_treated else { continue };
+        let ratios = (arm.ratio_to_control.as_ref(), treated.ratio_to_control.as_ref());
+        let same_ratio = ratios.0.map(|ratio| ratio.estimate) == ratios.1.map(|ratio| ratio.estimate);
+        // Only the p-value may differ, which is adjusted for what other arms have.
+        if arm.services == treated.services && same_ratio {
+            continue;
+        }
         let ratio = |ratio| {
             compared.then(|| if arm.control { "control".to_owned() } else { ratio_with_interval(ratio) })
         };
@@ -185,7 +191,10 @@ pub(crate) fn identities(report: &Report, detail: Detail) -> Table {
                 optional(identity, |identity| identity.linkage.as_str().to_owned()),
                 optional(path, |path| path.display().to_string()),
                 optional(identity.and_then(|identity| identity.build_id.clone()), |id| id),
-                settings.unwrap_or_else(|| "defaults".to_owned()),
+                match identity {
+                    None => NOTHING.to_owned(),
+                    Some(_) => settings.unwrap_or_else(|| "defaults".to_owned()),
+                },
             ]);
         }
         cells.extend(lists.then(|| optional(arm.list.as_ref(), Clone::clone)));
@@ -219,10 +228,8 @@ fn ran(report: &Report, arm: &Arm, full: bool) -> String {
     }
     let build_id =
         identity.build_id.as_ref().map(|id| format!("build id {}", id.get(..BUILD_ID_DIGITS).unwrap_or(id)));
-    let path = identity.path.as_ref().map(|path| path.display().to_string());
     let settings = Some(settings(identity)).filter(|settings| !settings.is_empty());
-    let parts =
-        [Some(identity.label()), Some(identity.linkage.as_str().to_owned()), path, build_id, settings];
+    let parts = [Some(identity.label()), Some(identity.linkage.as_str().to_owned()), build_id, settings];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
@@ -258,7 +265,8 @@ pub(crate) fn happened(report: &Report, detail: Detail) -> Option<Table> {
             let counts =
                 [events.crashes, events.oom_kills, events.unplanned_restarts, events.planned_restarts];
             let counts = counts.into_iter().chain([events.identity_changes, events.gaps, events.reboots]);
-            let failed = format!("{} of {}", events.services_failed, arm.services);
+            let failed =
+                format!("{} of {}", events.services_failed, arm.services.max(events.services_failed));
             let cells = [arm.name.clone(), failed].into_iter();
             let cells = cells.chain(counts.map(|count| count.to_string()));
             Some(Row::of_arm(report, index, cells.collect()))

@@ -36,7 +36,10 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
                 cells: vec![
                     arm.name.clone(),
                     named(measure),
-                    amount(measure),
+                    match measure.idle {
+                        0 => amount(measure),
+                        idle => format!("{} ({idle} of {} idle)", amount(measure), measure.services),
+                    },
                     ratio_cell,
                     memory_for_it(measure),
                     memory_cell,

@@ -104,6 +104,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     }
     let this = ThisHost::new(Systemd::connect()?);
     let mut trial = Trial::open(this.host(), &paths, &options.rollout, Action::Resume)?;
+    trial.check_open_for_parts()?;
     let database = on_host::database(&paths, global);
     record(&database, trial.prepared(), &[], "resume")?;
     let attended = options.attended || on_host::is_attended();
@@ -144,6 +145,10 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
     let wanted = services_of(&plan, options.wave)?;
     let state = read_state(&paths, name)?;
     if state.stage == TrialStage::Reverted {
+        // The database may have been out of reach when it ended.
+        if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
+            on_host::end_in_database(&on_host::database(&paths, global), name);
+        }
         println!("rollout {name} was rolled back and everything is as before");
         return Ok(ExitCode::SUCCESS);
     }

@@ -113,6 +113,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     let this = ThisHost::new(Systemd::connect()?);
     let mut trial = Trial::open(this.host(), &paths, &options.trial, Action::Resume)?;
     on_host::refuse_rollout(trial.prepared(), "resume")?;
+    trial.check_start()?;
     let database = on_host::database(&paths, global);
     let command = format!("heaptrial trial resume {}", options.trial);
     begin(

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{ChangeError, Stage, Trial, TrialStage, read_prepared, read_state};
+use heaptrial_change::{ChangeError, LockError, Stage, Trial, TrialStage, read_prepared, read_state};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, units};
@@ -52,6 +52,10 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let doing = if options.revert { "rollback" } else { "pause" };
     on_host::refuse_rollout(&read_prepared(&paths, name)?, doing)?;
     if state.stage == TrialStage::Reverted {
+        // The database may have been out of reach when it ended.
+        if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
+            on_host::end_in_database(&on_host::database(&paths, global), name);
+        }
         println!("trial {name} has ended and everything is as before");
         return Ok(ExitCode::SUCCESS);
     }
@@ -116,7 +120,7 @@ pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<ExitC
     let this = ThisHost::new(Systemd::connect()?);
     let mut trial = match Trial::open(this.host(), &paths, &options.trial, Action::Recover) {
         // It is still there.
-        Err(ChangeError::Lock(_)) => return Ok(ExitCode::SUCCESS),
+        Err(ChangeError::Lock(LockError::Held { .. })) => return Ok(ExitCode::SUCCESS),
         opened => opened?,
     };
     let database = on_host::database(&paths, global);

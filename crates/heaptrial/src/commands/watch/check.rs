@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_analysis::Fleet;
 use heaptrial_host::Instant;
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
@@ -48,9 +47,11 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, F
     };
     let (store, systemd) = (Store::open(&database), Systemd::connect());
     let at = Instant::now().wall_us as f64 / 1e6;
-    let seen = see(&plan, &paths, systemd.as_ref(), store.as_ref(), at);
+    let mut seen = see(&plan, &paths, systemd.as_ref(), store.as_ref(), at);
     let fleet = match (&store, state.due(&plan, at).is_empty()) {
-        (Ok(store), false) => fleet(store, &plan),
+        (Ok(store), false) => read_fleet(store, plan.trial_id, &Options::default())
+            .inspect_err(|error| seen.unreadable.push(format!("the look that is due is not taken: {error}")))
+            .ok(),
         _ => None,
     };
     state.check(&plan, &seen, fleet.as_ref());
@@ -69,12 +70,6 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, F
         println!("{}", summary(&plan, &state));
     }
     Ok(exit_code(&state, !failed.is_empty()))
-}
-
-fn fleet(store: &Store, plan: &WatchPlan) -> Option<Fleet> {
-    read_fleet(store, plan.trial_id, &Options::default())
-        .inspect_err(|error| eprintln!("warning: the look that is due is not taken: {error}"))
-        .ok()
 }
 
 /// With `--json` the journal's lines would stand between the document's.
