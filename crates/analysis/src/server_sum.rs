@@ -95,8 +95,8 @@ fn change(fleet: &Fleet, index: usize, service: &FleetService) -> Option<Change>
         life.readings.iter().map(|reading| (life.started_at + f64::from(reading.age_seconds), bytes(reading)))
     });
     let around = |at: f64| {
-        let before = readings.clone().filter(|reading| reading.0 < at).last()?.1;
-        Some((before, readings.clone().filter(|reading| reading.0 >= at).last()?.1))
+        let before = readings.clone().rfind(|reading| reading.0 < at)?.1;
+        Some((before, readings.clone().rfind(|reading| reading.0 >= at)?.1))
     };
     // What changed before anything was read has no before.
     let mut dated: Vec<f64> = dated.collect();

@@ -360,7 +360,7 @@ fn read_records(disk: &dyn Disk, path: &Path) -> Result<(Vec<Record>, u64), Jour
                 length += line.len() as u64;
             }
             // What a process that was cut short left: a part of a line, or one of which a block was never written.
-            _ if lines.peek().is_none() && !(line.ends_with(b"\n") && !line.contains(&0)) => break,
+            _ if lines.peek().is_none() && (!line.ends_with(b"\n") || line.contains(&0)) => break,
             Ok(_) => break,
             Err(source) => {
                 return Err(JournalError::Damaged { path: path.to_owned(), line: index + 1, source });
