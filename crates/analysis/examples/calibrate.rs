@@ -117,7 +117,7 @@ fn not_exchangeable() -> Vec<(&'static str, Scenario)> {
 }
 
 fn no_effect(fleets: u32, seed: u64) {
-    let columns = ["a difference is found", "95% intervals that hold 1", "a service is called a stranger"];
+    let columns = ["a difference is found", "95% intervals that hold 1", "a service is called off treatment"];
     for (title, scenarios) in [
         ("No effect, services exchangeable", exchangeable()),
         ("No effect, services not exchangeable", not_exchangeable()),
@@ -129,7 +129,7 @@ fn no_effect(fleets: u32, seed: u64) {
                 [
                     measures::any_difference(analysis),
                     ratios_covered(analysis, &truth),
-                    measures::any_false_stranger(simulated, analysis),
+                    measures::any_false_off_treatment(simulated, analysis),
                 ]
             });
             row(name, &found);
@@ -140,7 +140,7 @@ fn no_effect(fleets: u32, seed: u64) {
 fn true_ratio(fleets: u32, seed: u64) {
     heading(
         "A true ratio",
-        &["95% intervals that hold it", "power (Holm over the arms)", "a service is called a stranger"],
+        &["95% intervals that hold it", "power (Holm over the arms)", "a service is called off treatment"],
     );
     let arms =
         |ratio: f64, services: usize| Scenario::new(vec![Arm::new(services, 1.0), Arm::new(services, ratio)]);
@@ -172,7 +172,7 @@ fn true_ratio(fleets: u32, seed: u64) {
             [
                 ratios_covered(analysis, &truth),
                 measures::differences(analysis),
-                measures::any_false_stranger(simulated, analysis),
+                measures::any_false_off_treatment(simulated, analysis),
             ]
         });
         row(name, &found);
@@ -289,7 +289,7 @@ fn oddities(fleets: u32, seed: u64) {
     use FindingKind as Kind;
     heading(
         "What is wrong, and what is told",
-        &["check", "told by it", "of the services, named", "another service is called a stranger"],
+        &["check", "told by it", "of the services, named", "another service is called off treatment"],
     );
     let two = |ratio: f64| Scenario::new(vec![Arm::new(20, 1.0), Arm::new(20, ratio)]);
     let strange = |services, ratio| two(ratio).with(Oddity::Contaminated { services, like: 0 });
@@ -297,14 +297,14 @@ fn oddities(fleets: u32, seed: u64) {
     let plain = |oddity| two(0.5).with(oddity);
     let clusters = Kind::SeparateClusters;
     for (name, scenario, kind) in [
-        ("1 stranger of 20, ratio 0.5", strange(1, 0.5), Kind::NearerToAnotherArm),
-        ("1 stranger of 20, ratio 0.7", strange(1, 0.7), Kind::NearerToAnotherArm),
-        ("1 stranger of 20, ratio 0.8", strange(1, 0.8), Kind::NearerToAnotherArm),
-        ("2 strangers of 20, ratio 0.5", strange(2, 0.5), clusters),
-        ("4 strangers of 20, ratio 0.5", strange(4, 0.5), clusters),
-        ("4 strangers of 20, ratio 0.7", strange(4, 0.7), clusters),
-        ("4 strangers of 20, ratio 0.8", strange(4, 0.8), clusters),
-        ("9 strangers of 20, ratio 0.5", strange(9, 0.5), clusters),
+        ("1 off-treatment service of 20, ratio 0.5", strange(1, 0.5), Kind::NearerToAnotherArm),
+        ("1 off-treatment service of 20, ratio 0.7", strange(1, 0.7), Kind::NearerToAnotherArm),
+        ("1 off-treatment service of 20, ratio 0.8", strange(1, 0.8), Kind::NearerToAnotherArm),
+        ("2 off-treatment services of 20, ratio 0.5", strange(2, 0.5), clusters),
+        ("4 off-treatment services of 20, ratio 0.5", strange(4, 0.5), clusters),
+        ("4 off-treatment services of 20, ratio 0.7", strange(4, 0.7), clusters),
+        ("4 off-treatment services of 20, ratio 0.8", strange(4, 0.8), clusters),
+        ("9 off-treatment services of 20, ratio 0.5", strange(9, 0.5), clusters),
         ("4 of 20, ratio 0.5, spread 0.15", Scenario { spread: 0.15, ..strange(4, 0.5) }, clusters),
         ("4 of 20, ratio 0.5, levels t3", Scenario { spread_tails: true, ..strange(4, 0.5) }, clusters),
         ("3 listed twice, ratio 0.5", twice(3, 0.5), Kind::InTwoArms),
@@ -336,11 +336,11 @@ fn oddities(fleets: u32, seed: u64) {
         let found = rates(&scenario, fleets, seed, |simulated, analysis| {
             let strange = matches!(kind, Kind::SeparateClusters | Kind::NearerToAnotherArm | Kind::InTwoArms);
             let named = if strange {
-                measures::strangers(simulated, analysis)
+                measures::off_treatment(simulated, analysis)
             } else {
                 measures::named(simulated, analysis, kind)
             };
-            [measures::found(analysis, kind), named, measures::any_false_stranger(simulated, analysis)]
+            [measures::found(analysis, kind), named, measures::any_false_off_treatment(simulated, analysis)]
         });
         row(&format!("{name} | {}", kind.describe().to_lowercase()), &found);
     }

@@ -22,14 +22,14 @@ struct Arms<'a> {
     fleet: &'a Fleet,
     ages: &'a Ages,
     services: &'a [ServiceResult],
-    /// Positions of services by arm, without strangers.
+    /// Positions of services by arm, without off-treatment services.
     members: &'a [Vec<usize>],
 }
 
 /// One figure of services, by position.
 type Figures = BTreeMap<usize, f64>;
 
-/// The order of the arms over `members` (positions of services by arm, without strangers).
+/// The order of the arms over `members` (positions of services by arm, without off-treatment services).
 pub(crate) fn of_arms(
     fleet: &Fleet,
     ages: &Ages,

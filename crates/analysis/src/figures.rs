@@ -138,7 +138,8 @@ pub fn ratio_of_arms(
     let belonging = |arm: usize| -> Vec<usize> {
         let services = analysis.services.iter().enumerate();
         let own = services.filter(|(_, service)| {
-            service.arms.contains(&arm) && service.stranger_in.iter().all(|stranger| stranger.arm != arm)
+            service.arms.contains(&arm)
+                && service.off_treatment_in.iter().all(|off_treatment| off_treatment.arm != arm)
         });
         own.map(|(index, _)| index).collect()
     };

@@ -15,13 +15,13 @@ mod growth;
 mod level_change;
 mod look;
 mod minority;
+mod off_treatment;
 mod outcome;
 mod outlier;
 mod power;
 mod procedure;
 mod server_sum;
 mod service;
-mod strangers;
 mod work;
 
 pub use failures::ArmEvents;

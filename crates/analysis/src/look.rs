@@ -85,7 +85,8 @@ pub fn look(fleet: &Fleet, settings: &Settings, alpha: f64, last: bool, before: 
     let members = |arm: usize| -> Vec<usize> {
         let services = analysis.services.iter().enumerate();
         let own = services.filter(|(_, service)| {
-            service.arms.contains(&arm) && !service.stranger_in.iter().any(|stranger| stranger.arm == arm)
+            service.arms.contains(&arm)
+                && !service.off_treatment_in.iter().any(|off_treatment| off_treatment.arm == arm)
         });
         own.map(|(index, _)| index).collect()
     };

@@ -162,13 +162,13 @@ pub struct ServiceResult {
     pub work_bytes_per_second: Option<f64>,
     /// What it did over the same time, by each measure that is known.
     pub work: Vec<ServiceWork>,
-    /// The arms of which it is a stranger.
-    pub stranger_in: Vec<Stranger>,
+    /// The arms of which it is off treatment.
+    pub off_treatment_in: Vec<OffTreatment>,
 }
 
 /// Why a service does not belong to an arm into which it was put.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Stranger {
+pub struct OffTreatment {
     /// The arm.
     pub arm: usize,
     /// The arm whose services it is like.
@@ -184,27 +184,27 @@ pub struct Stranger {
 pub struct ArmResult {
     /// Over every service that was put into it.
     pub as_assigned: ArmFigures,
-    /// Without its strangers; `None` where it has none.
+    /// Without its off-treatment services; `None` where it has none.
     pub as_treated: Option<ArmFigures>,
-    /// Growth of its services without strangers.
+    /// Growth of its services without off-treatment services.
     pub growth: Option<Growth>,
-    /// Its services without strangers by their own verdicts; `None` for an earlier list, of an arm that is restarted at
+    /// Its services without off-treatment services by their own verdicts; `None` for an earlier list, of an arm that is restarted at
     /// intervals, and in a lab run.
     pub services: Option<ServiceVerdicts>,
     /// What follows for an operator; `None` for an earlier list.
     pub verdict: Option<Verdict>,
     /// The verdict over every service that was put into it, where it is another.
     pub verdict_as_assigned: Option<Verdict>,
-    /// Memory by day of age, without strangers.
+    /// Memory by day of age, without off-treatment services.
     pub by_day: Vec<DayLevel>,
-    /// Memory by week of age, without strangers, where some of its lives are longer than three weeks.
+    /// Memory by week of age, without off-treatment services, where some of its lives are longer than three weeks.
     #[serde(default)]
     pub by_week: Vec<WeekLevel>,
     /// Sudden changes of level common to its services.
     pub level_changes: Vec<ArmLevelChange>,
     /// For an arm that is restarted at intervals: its memory averaged over time.
     pub sawtooth: Option<Sawtooth>,
-    /// The work that its services did, without strangers; `None` where no arm's work was read, and for an earlier list.
+    /// The work that its services did, without off-treatment services; `None` where no arm's work was read, and for an earlier list.
     pub work: Option<ArmWork>,
     /// What happened to its services.
     pub events: ArmEvents,
@@ -530,7 +530,7 @@ impl FindingKind {
 }
 
 impl ArmResult {
-    /// The figures without strangers.
+    /// The figures without off-treatment services.
     pub fn treated(&self) -> &ArmFigures {
         self.as_treated.as_ref().unwrap_or(&self.as_assigned)
     }

@@ -24,14 +24,14 @@ pub struct Outlier {
     pub arm: usize,
     /// Its level at the matched age, in bytes.
     pub level_bytes: f64,
-    /// Median over the arm's services, without strangers, in bytes.
+    /// Median over the arm's services, without off-treatment services, in bytes.
     pub median_bytes: f64,
     /// Level over median.
     pub factor: f64,
 }
 
 /// Services of an arm whose level is more than 5 median absolute deviations (on the log scale, scaled to a standard
-/// deviation) and more than a factor of 1.5 from the arm's median, farthest first. Strangers belong to no arm, and are
+/// deviation) and more than a factor of 1.5 from the arm's median, farthest first. Off-treatment services belong to no arm, and are
 /// told of by themselves.
 ///
 /// C. Leys et al., "Detecting outliers", Journal of Experimental Social Psychology 49 (2013), on why not the standard
@@ -51,7 +51,7 @@ fn of_arm(analysis: &Analysis, arm: usize) -> Vec<Outlier> {
         .iter()
         .enumerate()
         .filter(|(_, service)| service.arms.contains(&arm))
-        .filter(|(_, service)| service.stranger_in.iter().all(|stranger| stranger.arm != arm))
+        .filter(|(_, service)| service.off_treatment_in.iter().all(|off_treatment| off_treatment.arm != arm))
         .filter_map(|(index, service)| Some((index, service.level_bytes.filter(|bytes| *bytes > 0.0)?)))
         .collect();
     let levels: Vec<f64> = own.iter().map(|(_, level)| *level).collect();

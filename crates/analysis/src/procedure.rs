@@ -14,7 +14,9 @@ use crate::outcome::{
     Verdict, WeekLevel,
 };
 use crate::service::usual_distance;
-use crate::{checks, extremes, failures, figures, growth, level_change, minority, service, strangers, work};
+use crate::{
+    checks, extremes, failures, figures, growth, level_change, minority, off_treatment, service, work,
+};
 
 /// Random halvings of the control for the self-check.
 const HALVINGS: usize = 1000;
@@ -22,7 +24,7 @@ const WEEK: f64 = 7.0 * DAY;
 /// Memory is told by week where a life is longer.
 const BY_WEEK_AFTER: f64 = 3.0 * WEEK;
 
-/// Analyses a fleet: figures of services, strangers, figures of arms with and without them, growth and verdicts,
+/// Analyses a fleet: figures of services, off-treatment services, figures of arms with and without them, growth and verdicts,
 /// and everything odd about the data. The same fleet and settings give the same analysis.
 pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
     let ages = Ages::of(fleet, settings);
@@ -37,23 +39,24 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
             }
         }
     }
-    let search = strangers::search(fleet, &services, &members, &Curves::of(fleet, &ages));
-    for (index, stranger) in search.strangers {
-        services[index].stranger_in.push(stranger);
+    let search = off_treatment::search(fleet, &services, &members, &Curves::of(fleet, &ages));
+    for (index, off_treatment) in search.off_treatment {
+        services[index].off_treatment_in.push(off_treatment);
     }
     let treated: Vec<Vec<usize>> = members
         .iter()
         .enumerate()
         .map(|(arm, members)| {
-            let belongs =
-                |index: &&usize| services[**index].stranger_in.iter().all(|stranger| stranger.arm != arm);
+            let belongs = |index: &&usize| {
+                services[**index].off_treatment_in.iter().all(|off_treatment| off_treatment.arm != arm)
+            };
             members.iter().filter(belongs).copied().collect()
         })
         .collect();
     let mut findings = search.findings;
     findings.extend(checks::run(fleet, &services, &treated, &ages));
     let as_assigned = figures::of_arms(fleet, settings, &ages, &services, &members);
-    // A ratio changes with strangers of the control too.
+    // A ratio changes with off-treatment services of the control too.
     let as_treated =
         (treated != members).then(|| figures::of_arms(fleet, settings, &ages, &services, &treated));
     let mut arms: Vec<ArmResult> = as_assigned

@@ -25,7 +25,7 @@ const LEVEL_AGES: usize = 24;
 /// and readings further apart than this many times the usual distance, between which it is not taken.
 const LEVEL_GAP: f64 = 3.0;
 
-/// The figures of a service, but for whether it is a stranger in its arms.
+/// The figures of a service, but for whether it is off treatment in its arms.
 pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) -> ServiceResult {
     let life = service.current();
     let sawtooth = in_sawtooth(service, ages);
@@ -57,7 +57,7 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
         time_average_bytes,
         work_bytes_per_second: work::traffic(&did),
         work: did,
-        stranger_in: Vec::new(),
+        off_treatment_in: Vec::new(),
     }
 }
 

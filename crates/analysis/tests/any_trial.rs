@@ -21,10 +21,11 @@ fn judged(plain: bool) -> Vec<(Trial, Analysis)> {
     (0..trials()).into_par_iter().map(judge).collect()
 }
 
-/// Last readings of an arm's services that are no strangers in it, by service, in bytes.
+/// Last readings of an arm's services that are no off-treatment services in it, by service, in bytes.
 fn last_readings(fleet: &Fleet, analysis: &Analysis, arm: usize) -> Vec<(usize, f64)> {
     let belongs = |index: &usize| {
-        let strange = analysis.services[*index].stranger_in.iter().any(|stranger| stranger.arm == arm);
+        let strange =
+            analysis.services[*index].off_treatment_in.iter().any(|off_treatment| off_treatment.arm == arm);
         fleet.services[*index].arms.contains(&arm) && !strange
     };
     (0..fleet.services.len())

@@ -7,15 +7,15 @@ use heaptrial_analysis::{FindingKind, Fleet, Verdict};
 use heaptrial_model::Reading;
 
 #[test]
-fn proved_strangers_are_left_out_as_treated() {
+fn proved_off_treatment_are_left_out_as_treated() {
     let mut fleet = fleet(&[(10, &|_| 2.0), (10, &|_| 1.0)]);
     fleet.services[12].lives[0] = life(12, 0.0, 8.0, |_| 2.0);
     fleet.services[12].lives[0].contamination = Some("glibc was mapped".to_owned());
     let analysis = run(&fleet);
     let arm = &analysis.arms[1];
     assert_eq!((arm.as_assigned.services, arm.treated().services), (10, 9));
-    let stranger = &analysis.services[12].stranger_in[0];
-    assert!(stranger.proved && stranger.why == "glibc was mapped");
+    let off_treatment = &analysis.services[12].off_treatment_in[0];
+    assert!(off_treatment.proved && off_treatment.why == "glibc was mapped");
     let finding = find(&analysis, FindingKind::Contaminated).unwrap();
     assert_eq!((names(finding), finding.arms.as_slice()), (vec!["s12"], &[1][..]));
     // Told once: what is proved is not inferred again.
@@ -26,7 +26,7 @@ fn proved_strangers_are_left_out_as_treated() {
 }
 
 #[test]
-fn the_other_arms_change_with_strangers_of_the_control() {
+fn the_other_arms_change_with_off_treatment_of_the_control() {
     let mut fleet = fleet(&[(10, &|_| 2.0), (10, &|_| 1.0)]);
     fleet.services[3].lives[0] = life(3, 0.0, 8.0, |_| 1.0);
     fleet.services[3].lives[0].contamination = Some("mimalloc".to_owned());
@@ -42,7 +42,7 @@ fn a_service_in_two_arms_counts_where_its_memory_fits() {
     let analysis = run(&fleet);
     assert_eq!((analysis.arms[1].as_assigned.services, analysis.arms[1].treated().services), (11, 10));
     assert_eq!(analysis.arms[0].treated().services, 10);
-    assert_eq!(analysis.services[4].stranger_in[0].like, Some(0));
+    assert_eq!(analysis.services[4].off_treatment_in[0].like, Some(0));
     assert_eq!(names(find(&analysis, FindingKind::InTwoArms).unwrap()), ["s4"]);
 }
 

@@ -138,24 +138,25 @@ fn growth_that_levels_off_is_not_bloating() {
 }
 
 #[test]
-fn strangers_are_told_and_others_are_not() {
+fn off_treatment_are_told_and_others_are_not() {
     let arms = || short(vec![Arm::new(12, 1.0), Arm::new(12, 0.4)]);
     for (services, kind) in [(1, FindingKind::NearerToAnotherArm), (3, FindingKind::SeparateClusters)] {
         let odd = arms().with(Oddity::Contaminated { services, like: 0 });
         let [found, strange, others] = rates(&odd, 15, 16, |simulated, analysis| {
             [
                 measures::found(analysis, kind),
-                measures::strangers(simulated, analysis),
-                measures::any_false_stranger(simulated, analysis),
+                measures::off_treatment(simulated, analysis),
+                measures::any_false_off_treatment(simulated, analysis),
             ]
         });
-        at_least(&format!("{services} strangers: told"), &found, 0.97);
-        at_least(&format!("{services} strangers: left out"), &strange, 0.97);
-        at_most(&format!("{services} strangers: others"), &others, 0.05);
+        at_least(&format!("{services} off-treatment services: told"), &found, 0.97);
+        at_least(&format!("{services} off-treatment services: left out"), &strange, 0.97);
+        at_most(&format!("{services} off-treatment services: others"), &others, 0.05);
     }
-    let [none] =
-        rates(&arms(), 15, 16, |simulated, analysis| [measures::any_false_stranger(simulated, analysis)]);
-    at_most("no strangers", &none, 0.03);
+    let [none] = rates(&arms(), 15, 16, |simulated, analysis| {
+        [measures::any_false_off_treatment(simulated, analysis)]
+    });
+    at_most("no off-treatment services", &none, 0.03);
 }
 
 #[test]

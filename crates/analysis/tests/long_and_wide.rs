@@ -38,7 +38,7 @@ fn short_trials_have_days_alone() {
 #[test]
 fn a_service_far_from_its_arm_is_named() {
     let mut fleet = fleet(&[(9, &|_| 1.0), (9, &|_| 4.0), (4, &|_| 2.0)]);
-    // What ran is proved: nobody is a stranger for its memory.
+    // What ran is proved: nobody is off treatment for its memory.
     fleet.identities_proved = true;
     for life in fleet.services.iter_mut().flat_map(|service| &mut service.lives) {
         life.proved = true;

@@ -67,12 +67,13 @@ fn only_proof_takes_a_service_out_of_an_arm_that_was_drawn() {
     for service in 8..10 {
         fleet.services[service].lives = vec![life(service, 0.0, 8.0, |_| own(service) * 4.0)];
     }
-    let strangers = |fleet: &Fleet| run(fleet).services.iter().filter(|s| !s.stranger_in.is_empty()).count();
-    assert_eq!(strangers(&fleet), 2);
+    let off_treatment =
+        |fleet: &Fleet| run(fleet).services.iter().filter(|s| !s.off_treatment_in.is_empty()).count();
+    assert_eq!(off_treatment(&fleet), 2);
     fleet.identities_proved = true;
-    assert_eq!(strangers(&fleet), 0);
+    assert_eq!(off_treatment(&fleet), 0);
     fleet.services[8].lives[0].contamination = Some("glibc".to_owned());
-    assert_eq!(strangers(&fleet), 1);
+    assert_eq!(off_treatment(&fleet), 1);
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn an_average_over_time_never_holds_a_contaminated_life() {
     fleet.identities_proved = true;
     fleet.services[7].lives[1].contamination = Some("another build".to_owned());
     let analysis = run(&fleet);
-    assert!(analysis.services[7].stranger_in[0].proved);
+    assert!(analysis.services[7].off_treatment_in[0].proved);
     assert_eq!((analysis.arms[1].events.lives, analysis.arms[1].events.contaminated_lives), (24, 1));
 }
 

@@ -11,7 +11,7 @@ fn settling(level: f64) -> impl Fn(f64) -> f64 {
 }
 
 #[test]
-fn services_that_bloat_are_no_strangers_unless_they_are_as_another_arm() {
+fn services_that_bloat_are_no_off_treatment_unless_they_are_as_another_arm() {
     let mut fleet = fleet(&[(10, &settling(6.0))]);
     let arm = add_arm(&mut fleet, 20, |seed| {
         let bloats = seed % 4 == 0;
@@ -19,7 +19,7 @@ fn services_that_bloat_are_no_strangers_unless_they_are_as_another_arm() {
     });
     let analysis = run(&fleet);
     assert!(find(&analysis, FindingKind::SeparateClusters).is_some());
-    assert!(analysis.services.iter().all(|service| service.stranger_in.is_empty()));
+    assert!(analysis.services.iter().all(|service| service.off_treatment_in.is_empty()));
     assert_eq!(analysis.arms[arm].as_treated, None);
 }
 

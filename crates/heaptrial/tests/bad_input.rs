@@ -84,7 +84,7 @@ fn internal_commands_are_not_offered() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish"] {
         let script = support::stdout(&run(folder.path(), &format!("completions {shell}")));
-        assert!(script.contains("identify") && !script.contains("lab-keeper"), "{shell}");
+        assert!(script.contains("identify") && !script.contains("lab-supervisor"), "{shell}");
     }
 }
 

@@ -140,7 +140,7 @@ fn a_server_that_is_renamed_does_not_double_its_services() {
 }
 
 #[test]
-fn strangers_are_named_unasked_and_the_result_stands_with_and_without_them() {
+fn off_treatment_are_named_unasked_and_the_result_stands_with_and_without_them() {
     let folder = files();
     let lists = [
         "group_A_mimalloc301",
@@ -155,16 +155,16 @@ fn strangers_are_named_unasked_and_the_result_stands_with_and_without_them() {
     assert!(close(&glibc["rss_bytes_final"], fleet::mean_of_last(&fleet::historical()), 1e-6));
     let own: Vec<(usize, usize)> = (0..6).map(|number| (4, number)).collect();
     assert!(close(&glibc["as_treated"]["rss_bytes_final"], fleet::mean_of_last(&own), 1e-6), "{glibc}");
-    let strangers: Vec<&str> = glibc["services_excluded"]
+    let off_treatment: Vec<&str> = glibc["services_excluded"]
         .as_array()
         .unwrap()
         .iter()
         .map(|service| service["name"].as_str().unwrap())
         .collect();
     for name in ["brelay0", "brelay1", "brelay2", "drelay9"] {
-        assert!(strangers.contains(&name), "{name}: {strangers:?}");
+        assert!(off_treatment.contains(&name), "{name}: {off_treatment:?}");
     }
-    assert_eq!(strangers.len(), 4);
+    assert_eq!(off_treatment.len(), 4);
     let terminal = stdout(&run(folder.path(), "--db fleet.db report"));
     for word in ["brelay0", "drelay9", "group_E_glibc_historical"] {
         assert!(terminal.contains(word), "{word} is not in:\n{terminal}");
@@ -475,7 +475,7 @@ fn the_real_trial_by_the_published_lists() {
     for (name, mean) in lists.iter().zip([10.44, 1.41, 1.83, 2.74, 4.15]) {
         assert_eq!(gib(&arm(&report, name)["rss_bytes_final"]), mean, "{name}");
     }
-    let strangers = |name: &str| -> Vec<String> {
+    let off_treatment = |name: &str| -> Vec<String> {
         let mut names: Vec<String> = arm(&report, name)["services_excluded"]
             .as_array()
             .unwrap()
@@ -486,7 +486,7 @@ fn the_real_trial_by_the_published_lists() {
         names
     };
     assert_eq!(
-        strangers("group_E_glibc_historical"),
+        off_treatment("group_E_glibc_historical"),
         [
             "keithsweat",
             "kendricklamar",
@@ -500,10 +500,10 @@ fn the_real_trial_by_the_published_lists() {
         ]
     );
     assert_eq!(
-        strangers("group_B_mimalloc209_historical"),
+        off_treatment("group_B_mimalloc209_historical"),
         ["runthejewels", "rza", "schoolboyq", "seanprice"]
     );
     for name in ["group_A_mimalloc301", "group_C_mimalloc217_historical", "group_D_jemalloc"] {
-        assert!(strangers(name).is_empty(), "{name}");
+        assert!(off_treatment(name).is_empty(), "{name}");
     }
 }

@@ -41,7 +41,7 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
     let own: Vec<usize> = (0..facts.len())
         .filter(|index| analysis.services[*index].arms.contains(&arm) && facts[*index].excluded.is_none())
         .collect();
-    let belongs = |index: &&usize| analysis.services[**index].stranger_in.iter().all(|s| s.arm != arm);
+    let belongs = |index: &&usize| analysis.services[**index].off_treatment_in.iter().all(|s| s.arm != arm);
     let bytes = |value: fn(&ServiceFacts) -> Option<u64>| {
         mean(own.iter().filter_map(|index| Some(value(&facts[*index])? as f64)))
     };

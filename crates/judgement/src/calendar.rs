@@ -93,8 +93,8 @@ type InRound = (usize, f64, f64);
 type Read = (usize, f64, f64);
 
 impl Calendar {
-    /// Of `shown`: a service, an arm, and whether the service is a stranger there. Lives that were contaminated, and
-    /// strangers, are read but not averaged. `None` without readings.
+    /// Of `shown`: a service, an arm, and whether the service is off treatment there. Lives that were contaminated, and
+    /// off-treatment services, are read but not averaged. `None` without readings.
     pub(crate) fn of(fleet: &Fleet, shown: &[(usize, usize, bool)]) -> Option<Self> {
         let times = || fleet.services.iter().flat_map(|service| &service.lives).filter_map(extent);
         let first = times().map(|extent| extent.0).min_by(f64::total_cmp)?;
@@ -108,7 +108,7 @@ impl Calendar {
             .map(|service| (rounds.readings(service), rounds.read(service)))
             .collect();
         let arm = |arm: usize| {
-            let own = shown.iter().filter(|(_, of, stranger)| *of == arm && !stranger);
+            let own = shown.iter().filter(|(_, of, off_treatment)| *of == arm && !off_treatment);
             let own: Vec<&[InRound]> = own.map(|(index, _, _)| by_service[*index].0.as_slice()).collect();
             moments(&own, longest_gap)
         };
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_contaminated_lives_are_read_and_not_averaged() {
+    fn off_treatment_and_contaminated_lives_are_read_and_not_averaged() {
         let mut services: Vec<FleetService> =
             (0..3).map(|_| service(vec![life(0.0, hours(0, 50), 10)])).collect();
         services.push(service(vec![life(0.0, hours(0, 50), 1000)]));

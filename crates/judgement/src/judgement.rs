@@ -183,8 +183,10 @@ impl Judgement {
         services
             .flat_map(|(index, service)| {
                 let excluded = self.services[index].excluded.is_some();
-                let stranger = |arm: usize| service.stranger_in.iter().any(|stranger| stranger.arm == arm);
-                service.arms.iter().map(move |arm| (index, *arm, excluded || stranger(*arm)))
+                let off_treatment = |arm: usize| {
+                    service.off_treatment_in.iter().any(|off_treatment| off_treatment.arm == arm)
+                };
+                service.arms.iter().map(move |arm| (index, *arm, excluded || off_treatment(*arm)))
             })
             .collect()
     }

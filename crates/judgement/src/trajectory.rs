@@ -15,7 +15,7 @@ const FLEET_LINE_BINS: usize = 36;
 const GRID_BINS: usize = 200;
 /// The same in a field trial.
 const FLEET_GRID_BINS: usize = 120;
-/// Services of an arm of a field trial that have a line, beside its strangers.
+/// Services of an arm of a field trial that have a line, beside its off-treatment services.
 const LINES_PER_ARM: usize = 30;
 /// Readings further apart than this many times the usual distance have a gap between them.
 const GAP_FACTOR: f64 = 5.0;
@@ -98,7 +98,7 @@ impl Trajectories {
     }
 
     /// Thins the services of a fleet: `shown` are positions of a service and an arm, in the order of the report, and
-    /// whether the service is a stranger there. A service that is restarted on purpose has its lives one after the
+    /// whether the service is off treatment there. A service that is restarted on purpose has its lives one after the
     /// other. A service whose start is unknown has no age, and no line, unless all ages are lower bounds.
     pub fn thin_fleet(fleet: &Fleet, shown: &[(usize, usize, bool)], ages_are_lower_bounds: bool) -> Self {
         let restarted = |index: usize| {
@@ -227,9 +227,9 @@ impl Trajectory {
     }
 }
 
-/// Which of `shown` have a line of their own: the strangers of each arm, and services evenly spaced in its list.
+/// Which of `shown` have a line of their own: the off-treatment services of each arm, and services evenly spaced in its list.
 fn drawn(fleet: &Fleet, shown: &[(usize, usize, bool)], aged: impl Fn(usize) -> bool) -> Vec<bool> {
-    let mut drawn: Vec<bool> = shown.iter().map(|(_, _, stranger)| *stranger).collect();
+    let mut drawn: Vec<bool> = shown.iter().map(|(_, _, off_treatment)| *off_treatment).collect();
     for arm in 0..fleet.arms.len() {
         let of_arm = |i: &usize| shown[*i].1 == arm && !shown[*i].2 && aged(shown[*i].0);
         let own: Vec<usize> = (0..shown.len()).filter(of_arm).collect();

@@ -17,9 +17,9 @@ pub enum LabError {
         /// Why.
         source: io::Error,
     },
-    /// The keeper of a service could not be started or talked to.
+    /// The supervisor of a service could not be started or talked to.
     #[error("{program} could not keep a service: {problem}")]
-    Keeper {
+    Supervisor {
         /// The program that should have.
         program: PathBuf,
         /// What went wrong.
@@ -56,7 +56,7 @@ impl Classified for LabError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::ProgramMissing { .. } | Self::Treatment { .. } => ErrorClass::Refused,
-            Self::File { .. } | Self::Keeper { .. } | Self::Tor(_) | Self::Host(_) | Self::Store(_) => {
+            Self::File { .. } | Self::Supervisor { .. } | Self::Tor(_) | Self::Host(_) | Self::Store(_) => {
                 ErrorClass::Failed
             }
         }

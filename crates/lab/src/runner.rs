@@ -7,13 +7,13 @@ use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, TickCost};
 use heaptrial_model::{Ending, KnownEvent, Metric};
 use heaptrial_store::{NewTrial, Store};
 
-use crate::keeper::Keeper;
 use crate::progress::{Progress, RoundView};
 use crate::sampling::Sampling;
 use crate::schedule::{RoundPlan, Schedule};
 use crate::service::{
     RunningService, When, contamination_at_the_end, ending_of, kept_command, last_words, prove_identity,
 };
+use crate::supervisor::Supervisor;
 use crate::workload::{Event, Round, RoundContext, Slot, Workload};
 use crate::{Interrupt, LabError, PreparedArm};
 
@@ -38,8 +38,8 @@ pub struct LabPlan {
     pub command: String,
     /// The run's folder, which exists.
     pub folder: PathBuf,
-    /// The program whose internal command [`crate::KEEPER_COMMAND`] is the keeper.
-    pub keeper: PathBuf,
+    /// The program whose internal command [`crate::SUPERVISOR_COMMAND`] is the supervisor.
+    pub supervisor: PathBuf,
 }
 
 /// What became of a run.
@@ -200,9 +200,9 @@ impl Run<'_> {
         self.positions += 1;
         let command = kept_command(slot, round.launch(index), &self.logs);
         let started = heaptrial_host::Instant::now();
-        let (keeper, key) = match Keeper::start(&self.plan.keeper, &command) {
+        let (supervisor, key) = match Supervisor::start(&self.plan.supervisor, &command) {
             Ok(kept) => kept,
-            Err(LabError::Keeper { problem, .. }) => {
+            Err(LabError::Supervisor { problem, .. }) => {
                 self.fail(service_id, slot, &format!("could not be started: {problem}"))?;
                 return Ok(None);
             }
@@ -210,7 +210,7 @@ impl Run<'_> {
         };
         let process = Process::new(&self.root, key.pid);
         let at = (started.wall_us, started.boottime_us);
-        let proof = prove_identity(&process, &keeper, slot, &command.stderr, self.interrupt);
+        let proof = prove_identity(&process, &supervisor, slot, &command.stderr, self.interrupt);
         let life_id = self.store.add_life(
             service_id,
             &key,
@@ -221,7 +221,7 @@ impl Run<'_> {
         if let Some(why) = &proof.contamination {
             // Nothing that it does would count.
             self.fail(service_id, slot, &format!("its treatment did not take: {why}"))?;
-            keeper.close()?;
+            supervisor.close()?;
             let now = heaptrial_host::Instant::now();
             self.store.end_life(life_id, (now.wall_us, now.boottime_us), &Ending::Interrupted)?;
             return Ok(None);
@@ -229,7 +229,7 @@ impl Run<'_> {
         let sampler = ServiceSampler::open(&self.root, key.pid);
         let ending = match (&proof.ended, &sampler) {
             (Some(ending), _) => Some(ending.clone()),
-            (None, Err(_)) => keeper.wait_for_end().and_then(ending_of),
+            (None, Err(_)) => supervisor.wait_for_end().and_then(ending_of),
             (None, Ok(_)) => None,
         };
         if let Some(ending) = ending {
@@ -254,7 +254,7 @@ impl Run<'_> {
             process,
             started,
             sampler: sampler?,
-            keeper: Some(keeper),
+            supervisor: Some(supervisor),
             ending: None,
             stderr: command.stderr,
         }))
@@ -339,7 +339,7 @@ impl Run<'_> {
             self.fail(service.service_id, &slots[service.slot], &text)?;
             service.ending = Some(ending);
             // Ends what the service left behind.
-            service.keeper.take();
+            service.supervisor.take();
             noticed.push(service.slot);
         }
         Ok(noticed)
@@ -374,12 +374,12 @@ impl Run<'_> {
                     first_error.get_or_insert(error.into());
                 }
             }
-            if let Some(keeper) = &mut service.keeper {
-                keeper.ask_to_end();
+            if let Some(supervisor) = &mut service.supervisor {
+                supervisor.ask_to_end();
             }
         }
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let closed = service.keeper.take().map_or(Ok(()), Keeper::close);
+            let closed = service.supervisor.take().map_or(Ok(()), Supervisor::close);
             let ending = if self.interrupt.requested() { Ending::Interrupted } else { Ending::Planned };
             let now = heaptrial_host::Instant::now();
             let entered = self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending);

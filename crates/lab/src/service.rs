@@ -1,4 +1,4 @@
-//! A service under way: its keeper, its sampler, its place in the ledger.
+//! A service under way: its supervisor, its sampler, its place in the ledger.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use heaptrial_host::{HostRoot, Process, ProcessReader, ProcessTree, ServiceSampl
 use heaptrial_model::{Ending, Identity};
 
 use crate::Interrupt;
-use crate::keeper::{Keeper, KeeperMessage, KeptCommand};
+use crate::supervisor::{KeptCommand, Supervisor, SupervisorMessage};
 use crate::workload::{Launch, Slot};
 
 /// A process maps its libraries within milliseconds; on a saturated machine it may take seconds.
@@ -30,7 +30,7 @@ pub(crate) struct RunningService {
     pub(crate) process: Process,
     pub(crate) started: heaptrial_host::Instant,
     pub(crate) sampler: ServiceSampler,
-    pub(crate) keeper: Option<Keeper>,
+    pub(crate) supervisor: Option<Supervisor>,
     pub(crate) ending: Option<Ending>,
     pub(crate) stderr: PathBuf,
 }
@@ -47,10 +47,10 @@ pub(crate) enum When {
 impl RunningService {
     /// How it ended by itself, if it did.
     pub(crate) fn ended(&self, when: When) -> Option<Ending> {
-        let keeper = self.keeper.as_ref()?;
+        let supervisor = self.supervisor.as_ref()?;
         let gone = || !matches!(self.process.state(), Ok(state) if !matches!(state, 'Z' | 'X'));
-        let message = match keeper.ended() {
-            None if when == When::AtTheEnd && gone() => keeper.wait_for_end(),
+        let message = match supervisor.ended() {
+            None if when == When::AtTheEnd && gone() => supervisor.wait_for_end(),
             message => message,
         };
         message.and_then(ending_of)
@@ -98,7 +98,7 @@ fn inherited_allocator_settings<'a>(set: impl Iterator<Item = &'a String> + Clon
 /// Proves which allocator the process runs, while it starts.
 pub(crate) fn prove_identity(
     process: &Process,
-    keeper: &Keeper,
+    supervisor: &Supervisor,
     slot: &Slot,
     stderr: &Path,
     interrupt: &Interrupt,
@@ -106,7 +106,7 @@ pub(crate) fn prove_identity(
     let started = Instant::now();
     let mut pause = Duration::from_millis(5);
     loop {
-        if let Some(ending) = keeper.ended().and_then(ending_of) {
+        if let Some(ending) = supervisor.ended().and_then(ending_of) {
             return Proof { identity: None, contamination: None, ended: Some(ending) };
         }
         let found = identify(process);
@@ -157,15 +157,15 @@ pub(crate) fn contamination_at_the_end(
     })
 }
 
-/// What a keeper's message means for the ledger.
-pub(crate) fn ending_of(message: KeeperMessage) -> Option<Ending> {
+/// What a supervisor's message means for the ledger.
+pub(crate) fn ending_of(message: SupervisorMessage) -> Option<Ending> {
     match message {
-        KeeperMessage::Ended { code: Some(0), left: 1.., .. } => Some(Ending::ForkedAway),
-        KeeperMessage::Ended { signal: Some(number), .. } => Some(Ending::Signaled(number)),
-        KeeperMessage::Ended { code, .. } => Some(Ending::Exited(code.unwrap_or(-1))),
+        SupervisorMessage::Ended { code: Some(0), left: 1.., .. } => Some(Ending::ForkedAway),
+        SupervisorMessage::Ended { signal: Some(number), .. } => Some(Ending::Signaled(number)),
+        SupervisorMessage::Ended { code, .. } => Some(Ending::Exited(code.unwrap_or(-1))),
         // The service got SIGKILL as its parent-death signal.
-        KeeperMessage::Lost => Some(Ending::Signaled(9)),
-        KeeperMessage::Started { .. } | KeeperMessage::NotStarted { .. } => None,
+        SupervisorMessage::Lost => Some(Ending::Signaled(9)),
+        SupervisorMessage::Started { .. } | SupervisorMessage::NotStarted { .. } => None,
     }
 }
 

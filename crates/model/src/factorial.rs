@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_spec_leaves_out_is_the_default_and_strangers_are_in_no_cell() {
+    fn what_a_spec_leaves_out_is_the_default_and_off_treatment_are_in_no_cell() {
         let cell = |text: &str| design().cell_of(&text.parse().unwrap());
         assert_eq!(cell("mimalloc@3.0.1"), Some((Side::Bad, 1)));
         for other in

@@ -138,16 +138,12 @@ pub(crate) fn source_line(provenance: &Provenance) -> String {
 
 /// Lines of a control field's continuation.
 fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.last_mut().filter(|line| line.is_empty() || line.len() + 1 + word.len() <= WIDTH);
-        match last {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) => line.extend([" ", word]),
-            None => lines.push(word.to_owned()),
-        }
-    }
-    lines.iter().map(|line| format!(" {line}\n")).collect()
+    let options = textwrap::Options::new(WIDTH)
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    textwrap::wrap(&text, options).iter().map(|line| format!(" {line}\n")).collect()
 }
 
 #[cfg(test)]

@@ -242,11 +242,12 @@ impl Parts<'_> {
         let (found, facts) = (&analysis.services[index], &services[index]);
         let record = rows.services.get(index);
         let metric = rows.trial.plan.metric;
-        let stranger = found.stranger_in.iter().find(|stranger| stranger.arm == arm);
+        let off_treatment = found.off_treatment_in.iter().find(|off_treatment| off_treatment.arm == arm);
         let life = facts.life.and_then(|life| rows.lives.get(life));
         let memory = self.memory(index);
         let on_host = !self.lab;
-        let excluded = facts.excluded.clone().or_else(|| stranger.map(|stranger| stranger.why.clone()));
+        let excluded =
+            facts.excluded.clone().or_else(|| off_treatment.map(|off_treatment| off_treatment.why.clone()));
         Service {
             name: found.name.clone(),
             arm: self.arm_name(arm),
@@ -272,7 +273,7 @@ impl Parts<'_> {
             restarts: on_host.then_some(found.restarts),
             growth_share_per_day: found.growth_log_per_day.filter(|_| on_host),
             time_average_bytes: whole(found.time_average_bytes).filter(|_| on_host),
-            like: stranger.and_then(|stranger| stranger.like).map(|arm| self.arm_name(arm)),
+            like: off_treatment.and_then(|off_treatment| off_treatment.like).map(|arm| self.arm_name(arm)),
             no_level: found.no_level.clone().filter(|_| facts.excluded.is_none()),
             ran: life.filter(|_| on_host).and_then(|life| Some(life.identity.as_ref()?.label())),
             memory_limit_bytes: whole(self.judgement.fleet.services[index].limit_bytes),

@@ -13,7 +13,7 @@ use crate::{Report, ReportError, escape};
 /// Names in tables are not cut below this, however wide the rest is.
 const SHORTEST_NAMES: usize = 20;
 /// Longest lines of running text.
-pub(crate) const WIDTH: usize = 100;
+const WIDTH: usize = 100;
 const GUTTER: &str = "  ";
 
 /// The report as lines for a terminal, in colour if `colored`.
@@ -54,7 +54,7 @@ impl Lines {
     }
 
     fn wrapped(&mut self, text: &str, indent: usize, paint: impl Fn(&str) -> String) {
-        wrap(text, WIDTH, indent).iter().for_each(|line| self.put(&paint(line)));
+        wrap(text, indent).iter().for_each(|line| self.put(&paint(line)));
     }
 
     fn apart(&mut self) {
@@ -118,7 +118,7 @@ impl Lines {
                 let told = told.collect::<Vec<_>>().join(" ");
                 let text = format!("- {}: {}: {told}", severity(finding.severity), finding.heading);
                 let color = (finding.severity == Severity::Grave).then_some(Paint::YELLOW);
-                let mut lines = wrap(&text, WIDTH, 2);
+                let mut lines = wrap(&text, 2);
                 if let (Some(first), Some(color)) = (lines.first_mut(), color) {
                     *first = paint.with(color, first);
                 }
@@ -131,27 +131,16 @@ impl Lines {
     }
 }
 
-/// `text` in lines of at most `width`, the second and later ones indented by `indent`.
-pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut used = 0;
-    for word in text.split_whitespace() {
-        let needed = word.width() + usize::from(used > 0);
-        if used > 0 && used + needed > width {
-            lines.push(" ".repeat(indent));
-            used = indent;
-        } else if used > 0 {
-            used += 1;
-            if let Some(line) = lines.last_mut() {
-                line.push(' ');
-            }
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(word);
-        }
-        used += word.width();
-    }
-    lines
+/// `text` in lines of at most [`WIDTH`], the second and later ones indented by `indent`. Words are not broken.
+fn wrap(text: &str, indent: usize) -> Vec<String> {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let indent = " ".repeat(indent);
+    let options = textwrap::Options::new(WIDTH)
+        .subsequent_indent(&indent)
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
+    textwrap::wrap(&text, options).into_iter().map(|line| line.into_owned()).collect()
 }
 
 /// A table whose names are shortened where it would not fit otherwise.

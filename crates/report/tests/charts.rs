@@ -60,7 +60,7 @@ fn bars_of(of: &(Report, Trajectories)) -> Vec<(&heaptrial_report::Arm, String, 
 
 #[test]
 fn a_bar_and_the_ratio_beside_it_are_of_the_same_figure() {
-    // The means at the end differ: arms grow, and the control has strangers.
+    // The means at the end differ: arms grow, and the control has off-treatment services.
     for of in [lab(&fixture::tor()), lab(&fixture::command(3)), import(&fleet::contaminated())] {
         let bars = bars_of(&of);
         let control = bars.iter().find(|(arm, _, _)| arm.control).unwrap().2;

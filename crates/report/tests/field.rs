@@ -44,10 +44,10 @@ fn an_arm_is_shown_as_assigned_and_as_treated() {
     assert_eq!(treated.services as usize, LISTS[0].3);
     let belonging = mean_at_end(&trial, &members[..LISTS[0].3]);
     assert!((treated.rss_bytes_final.unwrap() as f64 - belonging).abs() < 1.0);
-    let mut strangers: Vec<&str> =
+    let mut off_treatment: Vec<&str> =
         control.services_excluded.iter().map(|service| service.name.as_str()).collect();
-    strangers.sort_unstable();
-    assert_eq!(strangers, ["jemalloc00", "jemalloc01", "jemalloc02", "jemalloc03"]);
+    off_treatment.sort_unstable();
+    assert_eq!(off_treatment, ["jemalloc00", "jemalloc01", "jemalloc02", "jemalloc03"]);
     // In both lists, once for each.
     let twice: Vec<_> = report.services.iter().filter(|service| service.name == "jemalloc00").collect();
     assert_eq!(twice.len(), 2);
@@ -295,13 +295,16 @@ fn nothing_is_recommended_where_arms_cannot_be_compared() {
 }
 
 #[test]
-fn an_arm_that_is_stable_only_without_its_strangers_is_not_recommended() {
+fn an_arm_that_is_stable_only_without_its_off_treatment_is_not_recommended() {
     let (mut report, _) = report(&fleet::contaminated());
     arm_mut(&mut report, BEST).verdict_as_assigned = Some("bloating".to_owned());
     validate(&report);
     let advice = recommendation(&report);
     assert!(advice.starts_with("group_mimalloc217:"), "{advice}");
-    assert!(advice.contains("it is stable only without its strangers, and bloating over all"), "{advice}");
+    assert!(
+        advice.contains("it is stable only without its off-treatment services, and bloating over all"),
+        "{advice}"
+    );
 }
 
 #[test]

@@ -208,12 +208,18 @@ fn nothing_of_an_own_trial_is_told_in_the_words_of_an_import() {
     for trial in [four_arms(72), without_work, stopped, empty] {
         let (report, trajectories) = write(&trial).report();
         let html = report.html(&trajectories).unwrap();
-        let page = html.split("</style>").last().unwrap().replace("class=\"stranger\"", "");
+        let page = html.split("</style>").last().unwrap().replace("class=\"off-treatment service\"", "");
         for text in [terminal(&report, false).unwrap(), report.markdown(&trajectories).unwrap(), page] {
             let lower = text.to_lowercase();
-            for word in
-                ["import", "as listed", "the lists", "stranger", "--groups", "0123456789abcdef\"", "nan"]
-            {
+            for word in [
+                "import",
+                "as listed",
+                "the lists",
+                "off-treatment service",
+                "--groups",
+                "0123456789abcdef\"",
+                "nan",
+            ] {
                 let found = lower
                     .find(word)
                     .map(|at| lower[at.saturating_sub(60)..].chars().take(150).collect::<String>());

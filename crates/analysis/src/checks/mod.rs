@@ -1,4 +1,4 @@
-//! What is odd about the data beside strangers.
+//! What is odd about the data beside off-treatment services.
 
 mod age;
 mod gaps;
@@ -17,7 +17,7 @@ use crate::outcome::{Finding, FindingKind, ServiceResult, Severity};
 /// Fewer services of an arm give no interval by permutation against as many of the control.
 const FEW_SERVICES: usize = 4;
 
-/// All checks but that for strangers.
+/// All checks but that for off-treatment services.
 pub(crate) fn run(
     fleet: &Fleet,
     services: &[ServiceResult],

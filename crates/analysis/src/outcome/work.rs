@@ -21,7 +21,7 @@ pub struct ServiceWork {
     pub seconds: f64,
 }
 
-/// The work of an arm, without strangers.
+/// The work of an arm, without off-treatment services.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmWork {
     /// Services with a rate of bytes.

@@ -17,7 +17,7 @@ fn ratios(analysis: &Analysis) -> impl Iterator<Item = (usize, &RatioToControl)>
     analysis.arms.iter().enumerate().filter_map(|(arm, result)| Some((arm, result.treated().ratio.as_ref()?)))
 }
 
-/// Whether the procedure finds a difference of any arm to the control at 5%, strangers left out.
+/// Whether the procedure finds a difference of any arm to the control at 5%, off-treatment services left out.
 pub fn any_difference(analysis: &Analysis) -> Option<f64> {
     yes(ratios(analysis).any(|(_, ratio)| ratio.p_value_adjusted.is_some_and(|p| p <= 0.05)))
 }
@@ -79,20 +79,18 @@ pub fn named(simulated: &Simulated, analysis: &Analysis, kind: FindingKind) -> O
     share(simulated.odd.iter().map(|index| names.contains(&&simulated.fleet.services[*index].name)))
 }
 
-/// Of the services with which something is wrong, the share that is told to be a stranger of the second arm.
-pub fn strangers(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
-    share(
-        simulated
-            .odd
-            .iter()
-            .map(|index| analysis.services[*index].stranger_in.iter().any(|stranger| stranger.arm == 1)),
-    )
+/// Of the services with which something is wrong, the share that is told to be off treatment of the second arm.
+pub fn off_treatment(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
+    share(simulated.odd.iter().map(|index| {
+        analysis.services[*index].off_treatment_in.iter().any(|off_treatment| off_treatment.arm == 1)
+    }))
 }
 
-/// Whether any service with which nothing is wrong is told to be a stranger.
-pub fn any_false_stranger(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
+/// Whether any service with which nothing is wrong is told to be off treatment.
+pub fn any_false_off_treatment(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
     let mut services = analysis.services.iter().enumerate();
-    yes(services.any(|(index, service)| !simulated.odd.contains(&index) && !service.stranger_in.is_empty()))
+    yes(services
+        .any(|(index, service)| !simulated.odd.contains(&index) && !service.off_treatment_in.is_empty()))
 }
 
 /// Whether a change of level of an arm is found, near to the day if one is given.

@@ -289,12 +289,12 @@ fn execute(
         seed,
         command,
         folder: folder.clone(),
-        keeper: PathBuf::from(OWN_PROGRAM),
+        supervisor: PathBuf::from(OWN_PROGRAM),
     };
     describe(&lab, plan)?;
     let interrupt = Interrupt::default();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        // A second Ctrl-C ends the program at once; keepers then end the services.
+        // A second Ctrl-C ends the program at once; supervisors then end the services.
         signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
             .map_err(Failure::failed)?;
         signal_hook::flag::register(signal, interrupt.flag()).map_err(Failure::failed)?;
@@ -361,7 +361,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// This very program, which is also the keeper of services, even when its file is replaced during a run.
+/// This very program, which is also the supervisor of services, even when its file is replaced during a run.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 fn repeat_command(kind: &str, lab: &[String], own: &[String]) -> String {

@@ -25,9 +25,9 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let columns = if canvas.is_wide() { 3.min(arms.len()) } else { 1 };
     let metric = metric_name(canvas.report.analysis.metric);
     let unit = Scale::memory(highest, 4, (0.0, 1.0)).unit;
-    let strangers = if canvas.report.services.iter().any(|service| !service.counts) {
+    let off_treatment = if canvas.report.services.iter().any(|service| !service.counts) {
         if canvas.report.kind().is_import() {
-            " Dotted grey lines are strangers."
+            " Dotted grey lines are off-treatment services."
         } else {
             " Dotted grey lines are contaminated services."
         }
@@ -43,7 +43,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     };
     let caption = format!(
         "{metric} ({unit}) over age, all panels on the same axes: services thin, their median thick, shaded the 95% \
-         interval of the median (order statistics), where at least half of the services have readings.{strangers}{some}{}",
+         interval of the median (order statistics), where at least half of the services have readings.{off_treatment}{some}{}",
         canvas.without_age()
     );
     let pitch = HEADING + PANEL_HEIGHT + FOOT;

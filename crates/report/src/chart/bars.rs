@@ -93,8 +93,8 @@ fn caption(canvas: Canvas<'_>, bars: &[Bar], has_control: bool) -> String {
         }
     };
     let without = match () {
-        () if !canvas.has_figures_without_strangers() => "",
-        () if canvas.report.kind().is_import() => ", without strangers",
+        () if !canvas.has_figures_without_off_treatment() => "",
+        () if canvas.report.kind().is_import() => ", without off-treatment services",
         () => ", without contaminated services",
     };
     let several = canvas.report.services.iter().any(|service| service.block > 0);

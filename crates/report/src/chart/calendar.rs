@@ -244,7 +244,7 @@ fn caption(canvas: Canvas<'_>, calendar: &Calendar) -> String {
     let metric = metric_name(canvas.report.analysis.metric);
     let without = match () {
         () if canvas.report.services.iter().all(|service| service.counts) => "",
-        () if canvas.report.kind().is_import() => ", without strangers",
+        () if canvas.report.kind().is_import() => ", without off-treatment services",
         () => ", without contaminated ones",
     };
     let mut kinds: BTreeMap<String, u32> = BTreeMap::new();

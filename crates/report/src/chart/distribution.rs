@@ -7,7 +7,7 @@ use super::{Canvas, Chart, metric_name, named_value};
 const RADIUS: f64 = 4.5;
 /// Where an arm has so many services that their marks would reach further, they overlap.
 const REACH_AT_MOST: f64 = 60.0;
-/// Marks of an arm, beside its strangers.
+/// Marks of an arm, beside its off-treatment services.
 const MARKS_AT_MOST: usize = 120;
 
 pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
@@ -17,16 +17,19 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let all: Vec<Vec<(usize, f64)>> = (0..canvas.report.arms.len())
         .map(|arm| canvas.counted(arm).into_iter().filter_map(last).collect())
         .collect();
-    let strangers: Vec<Vec<(usize, f64)>> = (0..canvas.report.arms.len())
-        .map(
-            |arm| {
-                if lab { Vec::new() } else { canvas.strangers(arm).into_iter().filter_map(last).collect() }
-            },
-        )
-        .collect();
+    let off_treatment: Vec<Vec<(usize, f64)>> =
+        (0..canvas.report.arms.len())
+            .map(|arm| {
+                if lab {
+                    Vec::new()
+                } else {
+                    canvas.off_treatment(arm).into_iter().filter_map(last).collect()
+                }
+            })
+            .collect();
     let finals = |arm: usize| -> Vec<(usize, f64)> {
         let own = evenly(&all[arm], MARKS_AT_MOST);
-        own.into_iter().chain(strangers[arm].iter().copied()).collect()
+        own.into_iter().chain(off_treatment[arm].iter().copied()).collect()
     };
     let highest = arms.iter().flat_map(|arm| finals(*arm)).map(|(_, bytes)| bytes).fold(0.0, f64::max);
     if arms.is_empty() {
@@ -58,9 +61,9 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     } else {
         String::new()
     };
-    let hollow = if strangers.iter().any(|arm| !arm.is_empty()) {
+    let hollow = if off_treatment.iter().any(|arm| !arm.is_empty()) {
         if canvas.report.kind().is_import() {
-            " Hollow marks are strangers, which the median leaves out."
+            " Hollow marks are off-treatment services, which the median leaves out."
         } else {
             " Hollow marks are contaminated services, which the median leaves out."
         }
@@ -108,7 +111,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
                 look.marker(at, RADIUS)
             } else {
                 element("circle")
-                    .class("stranger")
+                    .class("off-treatment")
                     .number("cx", at.0)
                     .number("cy", at.1)
                     .number("r", RADIUS - 0.7)

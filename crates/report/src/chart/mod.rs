@@ -179,8 +179,8 @@ impl Canvas<'_> {
         self.report.arms.get(arm)?.final_bytes().map(|bytes| bytes as f64)
     }
 
-    /// Whether some arms have figures without strangers beside those of all.
-    fn has_figures_without_strangers(self) -> bool {
+    /// Whether some arms have figures without off-treatment services beside those of all.
+    fn has_figures_without_off_treatment(self) -> bool {
         self.report.arms.iter().any(|arm| arm.as_treated.is_some())
     }
 
@@ -212,10 +212,10 @@ impl Canvas<'_> {
     }
 
     /// Positions of the services of an arm that do not count.
-    fn strangers(self, arm: usize) -> Vec<usize> {
+    fn off_treatment(self, arm: usize) -> Vec<usize> {
         let services = self.trajectories.services.iter().zip(&self.report.services).enumerate();
-        let strangers = services.filter(|(_, (line, service))| line.arm == arm && !service.counts);
-        strangers.map(|(index, _)| index).collect()
+        let off_treatment = services.filter(|(_, (line, service))| line.arm == arm && !service.counts);
+        off_treatment.map(|(index, _)| index).collect()
     }
 
     /// Arms that have a figure, least memory first.

@@ -132,7 +132,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     Some(chart)
 }
 
-/// What stands beside an arm's line: in a lab run the mean of the last readings, in a field trial, where strangers
+/// What stands beside an arm's line: in a lab run the mean of the last readings, in a field trial, where off-treatment services
 /// may be among them, the end of the line.
 fn end_value(canvas: Canvas<'_>, line: &ArmLine) -> Option<f64> {
     if canvas.report.kind().is_lab() { canvas.final_bytes(line.arm) } else { line.last().map(|end| end.1) }

@@ -77,7 +77,7 @@ pub struct ArmInTrial {
     pub place: Option<u32>,
     /// Services with figures that belong to it.
     pub services: u32,
-    /// Median after warm-up (lab run) or level at the matched age (field trial), without strangers.
+    /// Median after warm-up (lab run) or level at the matched age (field trial), without off-treatment services.
     pub level_bytes: Option<u64>,
     /// Memory in proportion to its own control's.
     pub ratio_to_control: Option<Ratio>,

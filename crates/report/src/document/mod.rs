@@ -176,7 +176,7 @@ pub struct Arm {
     pub obtained: Option<Value>,
     /// How many services its figures are over.
     pub services: u32,
-    /// The services that do not count, and why. In a field trial these are the strangers.
+    /// The services that do not count, and why. In a field trial these are the off-treatment services.
     pub services_excluded: Vec<ExcludedService>,
     /// Figures of the metric; `None` where no service counts.
     pub memory: Option<Memory>,
@@ -207,7 +207,7 @@ pub struct Arm {
     /// Median over its services of the age at the last reading.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<f64>,
-    /// The figures without strangers; `None` where it has none.
+    /// The figures without off-treatment services; `None` where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_treated: Option<AsTreated>,
     /// `stable`, `growing`, `bloating`, `some_bloat` (a minority of its services does) or `inconclusive`.
@@ -222,7 +222,7 @@ pub struct Arm {
     /// How many of its services have which verdict of their own, and which grow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_verdicts: Option<ServiceVerdicts>,
-    /// Growth after warm-up, without strangers.
+    /// Growth after warm-up, without off-treatment services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<Growth>,
     /// Days from [`Arm::last_reading_at`] until memory runs out, if it goes on so; 0 where it is above its limit
@@ -241,10 +241,10 @@ pub struct Arm {
     /// Days of further observation that are expected to decide an `inconclusive` verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days_needed: Option<f64>,
-    /// Memory by day of age, without strangers.
+    /// Memory by day of age, without off-treatment services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_day: Vec<DayLevel>,
-    /// Memory by week of age, without strangers, of lives longer than three weeks.
+    /// Memory by week of age, without off-treatment services, of lives longer than three weeks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_week: Vec<WeekLevel>,
     /// Sudden changes of level common to its services.
@@ -253,7 +253,7 @@ pub struct Arm {
     /// For an arm that is restarted at intervals: its memory averaged over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sawtooth: Option<Sawtooth>,
-    /// The work that its services did, without strangers.
+    /// The work that its services did, without off-treatment services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
     /// What happened to its services, of a trial whose services Heaptrial sampled itself.
@@ -362,7 +362,7 @@ pub struct Service {
     /// Memory averaged over all observed time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_average_bytes: Option<u64>,
-    /// Of a stranger the arm whose services it is like.
+    /// Of off treatment the arm whose services it is like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
     /// Why it has no level at the matched age.
@@ -476,7 +476,7 @@ impl Arm {
         self.memory.as_ref().map(|memory| memory.final_bytes)
     }
 
-    /// What the arm needs: without strangers the median after warm-up or the level at the matched age; the last
+    /// What the arm needs: without off-treatment services the median after warm-up or the level at the matched age; the last
     /// reading where there is neither.
     pub fn typical_bytes(&self) -> Option<u64> {
         let treated = self.as_treated.as_ref();
@@ -485,7 +485,7 @@ impl Arm {
             .or_else(|| self.memory.as_ref().map(|memory| memory.median_bytes.unwrap_or(memory.final_bytes)))
     }
 
-    /// The ratio to the control without strangers.
+    /// The ratio to the control without off-treatment services.
     pub fn ratio_as_treated(&self) -> Option<&Ratio> {
         match &self.as_treated {
             Some(treated) => treated.ratio_to_control.as_ref(),

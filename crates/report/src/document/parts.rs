@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FindingKind, FlagCount, MeasureResult, Ratio, Severity, WorkStanding};
 
-/// An arm's figures over the services that belong to it, without strangers.
+/// An arm's figures over the services that belong to it, without off-treatment services.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AsTreated {
     /// Services.
@@ -17,7 +17,7 @@ pub struct AsTreated {
     pub rss_bytes_final: Option<u64>,
     /// Geometric mean of the levels at the matched age.
     pub level_bytes: Option<u64>,
-    /// The arm's memory in proportion to the control's, both without strangers.
+    /// The arm's memory in proportion to the control's, both without off-treatment services.
     pub ratio_to_control: Option<Ratio>,
 }
 
@@ -81,7 +81,7 @@ pub struct MemoryLimit {
     pub host_available_bytes: Option<u64>,
 }
 
-/// The work of an arm, without strangers.
+/// The work of an arm, without off-treatment services.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// Services of which it is known over the window of comparison.

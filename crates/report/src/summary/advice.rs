@@ -190,9 +190,9 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
         return Some("most of its services grow, though it has too few to judge it as a whole".to_owned());
     }
     let assigned = worse_as_assigned(arm)?;
-    let Words { strangers, assigned: as_assigned, .. } = words(report.kind());
+    let Words { off_treatment, assigned: as_assigned, .. } = words(report.kind());
     Some(format!(
-        "it is {} only without its {strangers}, and {assigned} over all services {as_assigned}: settle first which of them \
+        "it is {} only without its {off_treatment}, and {assigned} over all services {as_assigned}: settle first which of them \
          run it",
         arm.verdict.as_deref().unwrap_or("without a verdict")
     ))
@@ -203,7 +203,7 @@ fn most_grow(arm: &Arm) -> bool {
     arm.service_verdicts.as_ref().is_some_and(|own| 2 * (own.growing + own.bloating) > own.services)
 }
 
-/// The verdict over all services as listed, where it is worse than that without strangers.
+/// The verdict over all services as listed, where it is worse than that without off-treatment services.
 fn worse_as_assigned(arm: &Arm) -> Option<&str> {
     let rank = |word: Option<&str>| match word {
         Some("bloating") => 3,

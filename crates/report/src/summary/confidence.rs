@@ -2,7 +2,7 @@
 
 use heaptrial_analysis::{FindingKind, Severity};
 
-use super::odd::about_strangers;
+use super::odd::about_off_treatment;
 use super::words::{Words, words};
 use super::{advice, names};
 use crate::document::{Arm, Finding, Ratio, Report};
@@ -45,7 +45,7 @@ pub(super) fn confidence(report: &Report) -> Vec<String> {
         .findings
         .iter()
         .filter(|finding| finding.severity == Severity::Grave)
-        .filter(|finding| !about_strangers(finding.kind) || nobody_is_left_out(report, finding))
+        .filter(|finding| !about_off_treatment(finding.kind) || nobody_is_left_out(report, finding))
         .collect();
     if !other.is_empty() {
         let mut kinds: Vec<String> =
@@ -58,7 +58,7 @@ pub(super) fn confidence(report: &Report) -> Vec<String> {
     sentences
 }
 
-/// Whether no paragraph tells of a finding about strangers, since no arm of it has any.
+/// Whether no paragraph tells of a finding about off-treatment services, since no arm of it has any.
 fn nobody_is_left_out(report: &Report, finding: &Finding) -> bool {
     let mut about = report.arms.iter().filter(|arm| finding.arms.contains(&arm.name));
     about.all(|arm| arm.services_excluded.is_empty())
@@ -85,7 +85,7 @@ fn conclusion(ratio: Option<&Ratio>) -> Conclusion {
     }
 }
 
-/// Whether strangers change what is concluded; nothing where there are none among the arms compared.
+/// Whether off-treatment services change what is concluded; nothing where there are none among the arms compared.
 fn same_conclusion(report: &Report) -> Option<String> {
     let compared = || report.arms.iter().filter(|arm| arm.earlier_list_of.is_none() && !arm.does_less());
     if !compared().any(|arm| arm.as_treated.is_some()) {
@@ -98,18 +98,18 @@ fn same_conclusion(report: &Report) -> Option<String> {
         .filter(|arm| conclusion(arm.ratio_to_control.as_ref()) != conclusion(arm.ratio_as_treated()))
         .map(|arm| arm.name.as_str())
         .collect();
-    let Words { strangers, assigned, .. } = words(report.kind());
+    let Words { off_treatment, assigned, .. } = words(report.kind());
     let listed = least(|arm| arm.memory.as_ref()?.median_bytes);
     let treated = least(level);
     Some(match (listed == treated, changed.is_empty()) {
-        (true, true) => format!("The conclusion is the same with and without the {strangers}."),
+        (true, true) => format!("The conclusion is the same with and without the {off_treatment}."),
         (false, _) => format!(
-            "The {strangers} change the conclusion: {assigned} {} needs the least, without them {}.",
+            "The {off_treatment} change the conclusion: {assigned} {} needs the least, without them {}.",
             listed.map_or("none", String::as_str),
             treated.map_or("none", String::as_str)
         ),
         (true, false) => format!(
-            "The {strangers} change what is concluded of {}; the figures here are without them.",
+            "The {off_treatment} change what is concluded of {}; the figures here are without them.",
             names(&changed, changed.len())
         ),
     })

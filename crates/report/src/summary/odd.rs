@@ -56,7 +56,7 @@ pub(crate) enum Told {
 }
 
 /// Findings that the paragraph on wrong lists tells.
-pub(crate) fn about_strangers(kind: FindingKind) -> bool {
+pub(crate) fn about_off_treatment(kind: FindingKind) -> bool {
     matches!(
         kind,
         FindingKind::Contaminated

@@ -251,20 +251,20 @@ fn compared(ratio: &Ratio) -> String {
     format!("{} times the control{interval}{inverse}", units::ratio(ratio.estimate))
 }
 
-/// Lists that hold strangers: the figure with and without them, and who they are.
+/// Lists that hold off-treatment services: the figure with and without them, and who they are.
 fn contaminated(report: &Report) -> Vec<String> {
     let words = words(report.kind());
     let arms = report.arms.iter().filter(|arm| !arm.services_excluded.is_empty());
     arms.map(|arm| {
         let treated = arm.as_treated.as_ref();
         let memory = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), |b| units::memory(b as f64));
-        let strangers: Vec<&str> =
+        let off_treatment: Vec<&str> =
             arm.services_excluded.iter().map(|service| service.name.as_str()).collect();
         let without = treated.map_or_else(String::new, |treated| {
             let verb = words.belong[usize::from(treated.services != 1)];
             format!(", {} over the {} that {verb}", memory(treated.final_bytes), treated.services)
         });
-        let are = if strangers.len() == 1 { words.one } else { words.several };
+        let are = if off_treatment.len() == 1 { words.one } else { words.several };
         let assigned = words.assigned;
         let earlier = arm.earlier_list_of.as_ref().map_or_else(String::new, |of| {
             format!(" (an earlier list of {of}, which the result does not use)")
@@ -274,7 +274,7 @@ fn contaminated(report: &Report) -> Vec<String> {
             arm.name,
             memory(arm.final_bytes()),
             number(u64::from(arm.services), "service"),
-            strangers.len(),
+            off_treatment.len(),
             by_likeness(report, arm)
         )
     })

@@ -7,7 +7,7 @@ use crate::document::Kind;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words {
     /// Services that do not count as treated.
-    pub(crate) strangers: &'static str,
+    pub(crate) off_treatment: &'static str,
     /// What is told of one.
     pub(crate) one: &'static str,
     /// What is told of several.
@@ -20,7 +20,7 @@ pub(crate) struct Words {
     pub(crate) assigned: &'static str,
     /// Figures over all services of an arm, in tables.
     pub(crate) all_assigned: &'static str,
-    /// Figures without strangers, in tables.
+    /// Figures without off-treatment services, in tables.
     pub(crate) as_treated: &'static str,
     /// Of an arm without any, whose control has some.
     pub(crate) of_control: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Words {
     pub(crate) belongs: &'static str,
     /// Over whom figures as assigned and as treated are.
     pub(crate) two_figures: &'static str,
-    /// How strangers are found.
+    /// How off-treatment services are found.
     pub(crate) method: &'static str,
     /// How it is known what ran.
     pub(crate) what_ran: &'static str,
@@ -48,19 +48,19 @@ pub(crate) struct Words {
 
 /// Of lists that operators wrote.
 const LISTED: Words = Words {
-    strangers: "strangers",
-    one: "is a stranger",
-    several: "are strangers",
+    off_treatment: "off-treatment services",
+    one: "is off treatment",
+    several: "are off treatment",
     paragraph: "Wrong lists",
-    with_and_without: "With and without strangers",
+    with_and_without: "With and without off-treatment services",
     assigned: "as listed",
     all_assigned: "all as listed",
     as_treated: "those that belong",
-    of_control: "all, the control without its strangers",
+    of_control: "all, the control without its off-treatment services",
     belong: ["belongs", "belong"],
     belongs: "Belongs to it",
-    two_figures: "As assigned is over all services of a list, as treated without strangers",
-    method: "Strangers: last values that form separate clusters, and trajectories nearer to another arm than to their \
+    two_figures: "As assigned is over all services of a list, as treated without off-treatment services",
+    method: "Off-treatment services: last values that form separate clusters, and trajectories nearer to another arm than to their \
              own; each finding names its test and false alarm rate.",
     what_ran: "The lists claim it; nothing in the data proves it.",
     treatment: "Treatment claimed",
@@ -72,7 +72,7 @@ const LISTED: Words = Words {
 
 /// Of an assignment with a ledger.
 const ASSIGNED: Words = Words {
-    strangers: "contaminated services",
+    off_treatment: "contaminated services",
     one: "is contaminated",
     several: "are contaminated",
     paragraph: "Contaminated",

@@ -101,7 +101,7 @@ fn services(arm: &Arm) -> String {
     if counted == all { all.to_string() } else { format!("{counted} of {all}") }
 }
 
-/// The arms whose figures differ with and without strangers, or whose ratio does.
+/// The arms whose figures differ with and without off-treatment services, or whose ratio does.
 pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
     let words = words(report.kind());
     // Earlier lists are compared to nothing.
@@ -129,7 +129,7 @@ pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
             bytes(arm.final_bytes()),
             bytes(arm.memory.as_ref().and_then(|memory| memory.median_bytes)),
         ];
-        // An arm without strangers of its own differs where the control has some.
+        // An arm without off-treatment services of its own differs where the control has some.
         let over = if arm.services == treated.services { words.of_control } else { words.as_treated };
         let belonging = [
             arm.name.clone(),

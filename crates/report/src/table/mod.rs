@@ -124,7 +124,7 @@ pub(crate) fn figure(title: &str) -> Column {
     Column { title: title.to_owned(), figures: true }
 }
 
-/// The level of an arm at the matched age, without strangers.
+/// The level of an arm at the matched age, without off-treatment services.
 pub(crate) fn level(arm: &Arm) -> Option<u64> {
     match &arm.as_treated {
         Some(treated) => treated.level_bytes,

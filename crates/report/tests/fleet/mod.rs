@@ -109,8 +109,8 @@ pub fn hostile() -> ImportedTrial {
     trial.lists[3].arm.name = "\u{202e}evil\u{1b}[31m".to_owned();
     trial.lists[1].source = "</title><script>alert(2)</script>".to_owned();
     trial.services[0].name = "<b>|bold|</b>\u{1b}]0;title\u{7}".to_owned();
-    let stranger = trial.lists[3].members[0];
-    trial.services[stranger].name = "</svg><style>*{display:none}</style>".to_owned();
+    let off_treatment = trial.lists[3].members[0];
+    trial.services[off_treatment].name = "</svg><style>*{display:none}</style>".to_owned();
     trial.sources[0].file = "</table><script>alert(3)</script>".to_owned();
     trial.events.push(event(20, None, "warning", "</svg><script>alert(4)</script>\u{1b}[2J"));
     trial.plan.parameters = json!({"<script>": "</dd><script>alert(5)</script>"});

@@ -67,12 +67,14 @@ pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode, F
         ));
     }
     let analysis = analyse(&fleet, &Settings::default());
-    let strangers: Vec<usize> = (0..fleet.services.len())
-        .filter(|index| analysis.services[*index].stranger_in.iter().any(|stranger| stranger.arm == arm))
+    let off_treatment: Vec<usize> = (0..fleet.services.len())
+        .filter(|index| {
+            analysis.services[*index].off_treatment_in.iter().any(|off_treatment| off_treatment.arm == arm)
+        })
         .collect();
     let request = PowerRequest {
         arm,
-        left_out: strangers.clone(),
+        left_out: off_treatment.clone(),
         ratio: options.ratio,
         arms: usize::from(options.arms),
         services: options.services.clone(),
@@ -82,11 +84,13 @@ pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode, F
     };
     let table = power(&fleet, &Settings::default(), &request);
     if global.json {
-        let names: Vec<&str> = strangers.iter().map(|index| fleet.services[*index].name.as_str()).collect();
-        let json = serde_json::json!({ "schema_version": 1, "power": table, "strangers_left_out": names });
+        let names: Vec<&str> =
+            off_treatment.iter().map(|index| fleet.services[*index].name.as_str()).collect();
+        let json =
+            serde_json::json!({ "schema_version": 1, "power": table, "off_treatment_left_out": names });
         println!("{json:#}");
     } else {
-        print!("{}", text(&table, &target.trial.plan.name, strangers.len()));
+        print!("{}", text(&table, &target.trial.plan.name, off_treatment.len()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -104,7 +108,7 @@ fn days_reached(fleet: &Fleet, arm: usize) -> Vec<f64> {
     [1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 21.0, 30.0].into_iter().filter(|days| *days <= reached).collect()
 }
 
-fn text(table: &PowerTable, data: &str, strangers: usize) -> String {
+fn text(table: &PowerTable, data: &str, off_treatment: usize) -> String {
     let comparisons = table.arms - 1;
     let mut text = format!(
         "Power to detect a ratio of {} with {} arms, by {} simulated trials each\n\
@@ -128,9 +132,9 @@ fn text(table: &PowerTable, data: &str, strangers: usize) -> String {
         text.push_str(&line(row));
     }
     text.push('\n');
-    if strangers > 0 {
+    if off_treatment > 0 {
         text.push_str(&format!(
-            "{strangers} services of {} are left out: their memory goes as another arm's (see heaptrial report).\n",
+            "{off_treatment} services of {} are left out: their memory goes as another arm's (see heaptrial report).\n",
             table.arm
         ));
     }

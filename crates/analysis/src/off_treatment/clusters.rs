@@ -5,7 +5,7 @@ use heaptrial_stats::{Clusters, find_clusters, median};
 use super::nearest::Nearest;
 use super::{Search, memory};
 use crate::fleet::Fleet;
-use crate::outcome::{Finding, FindingKind, ServiceResult, Severity, Stranger};
+use crate::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
 
 /// Level of the test. Over ten arms it raises a false alarm in one fleet of ten at most.
 const ALPHA: f64 = 0.01;
@@ -147,7 +147,7 @@ fn tell(
                     cluster.size,
                     memory(cluster.mean)
                 );
-                search.add(*index, Stranger { arm, like, proved: false, why });
+                search.add(*index, OffTreatment { arm, like, proved: false, why });
             }
         }
     }

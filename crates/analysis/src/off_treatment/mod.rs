@@ -10,17 +10,17 @@ use heaptrial_model::units;
 
 use crate::curve::Curves;
 use crate::fleet::Fleet;
-use crate::outcome::{Finding, FindingKind, ServiceResult, Severity, Stranger};
+use crate::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
 
 /// What the search found.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     pub(crate) findings: Vec<Finding>,
-    /// Service and why it is a stranger where.
-    pub(crate) strangers: Vec<(usize, Stranger)>,
+    /// Service and why it is off treatment where.
+    pub(crate) off_treatment: Vec<(usize, OffTreatment)>,
 }
 
-/// Looks for strangers in every arm. `members` are positions of services by arm.
+/// Looks for off-treatment services in every arm. `members` are positions of services by arm.
 pub(crate) fn search(
     fleet: &Fleet,
     services: &[ServiceResult],
@@ -42,13 +42,13 @@ pub(crate) fn search(
 }
 
 impl Search {
-    fn is_stranger(&self, service: usize, arm: usize) -> bool {
-        self.strangers.iter().any(|(index, stranger)| *index == service && stranger.arm == arm)
+    fn is_off_treatment(&self, service: usize, arm: usize) -> bool {
+        self.off_treatment.iter().any(|(index, off_treatment)| *index == service && off_treatment.arm == arm)
     }
 
-    fn add(&mut self, service: usize, stranger: Stranger) {
-        if !self.is_stranger(service, stranger.arm) {
-            self.strangers.push((service, stranger));
+    fn add(&mut self, service: usize, off_treatment: OffTreatment) {
+        if !self.is_off_treatment(service, off_treatment.arm) {
+            self.off_treatment.push((service, off_treatment));
         }
     }
 }
@@ -69,7 +69,7 @@ fn contaminated(fleet: &Fleet, members: &[Vec<usize>], search: &mut Search) {
             if !reasons.contains(&why) {
                 reasons.push(why.clone());
             }
-            search.add(*index, Stranger { arm, like: None, proved: true, why });
+            search.add(*index, OffTreatment { arm, like: None, proved: true, why });
         }
         if !services.is_empty() {
             search.findings.push(Finding {
@@ -92,7 +92,7 @@ fn contaminated(fleet: &Fleet, members: &[Vec<usize>], search: &mut Search) {
 /// Services that lists put into two arms.
 fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Nearest, search: &mut Search) {
     let base = |arm: usize| fleet.arms[arm].earlier_list_of.unwrap_or(arm);
-    // By pair of arms: the services, and of which arm they are strangers.
+    // By pair of arms: the services, and of which arm they are off treatment.
     let mut pairs: Vec<((usize, usize), Vec<usize>)> = Vec::new();
     for (index, service) in fleet.services.iter().enumerate() {
         for (place, first) in service.arms.iter().enumerate() {
@@ -114,15 +114,15 @@ fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Neare
         let mut fits = [0usize, 0, 0];
         for index in &found {
             let home = near.fits(*index, first, second);
-            let (place, stranger_in) = match home {
+            let (place, off_treatment_in) = match home {
                 Some(home) if home == first => (0, Some(second)),
                 Some(_) => (1, Some(first)),
                 None => (2, None),
             };
             fits[place] += 1;
-            if let (Some(arm), Some(home)) = (stranger_in, home) {
+            if let (Some(arm), Some(home)) = (off_treatment_in, home) {
                 let why = format!("{} lists it too, and its memory goes as there", name(home));
-                search.add(*index, Stranger { arm, like: Some(home), proved: false, why });
+                search.add(*index, OffTreatment { arm, like: Some(home), proved: false, why });
             }
         }
         let told: Vec<String> = [(0, name(first)), (1, name(second))]

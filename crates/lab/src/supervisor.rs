@@ -1,9 +1,9 @@
-//! The keeper: a small process between the lab and a service that ends the service, and everything
+//! The supervisor: a small process between the lab and a service that ends the service, and everything
 //! the service started, when the lab ends for whatever reason.
 //!
-//! The lab holds the write end of the keeper's standard input. A kill -9 of the lab closes it, and the
-//! keeper then kills all its descendants: as their subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) it
-//! inherits those whose parents have ended, so that none can escape by forking. Should the keeper
+//! The lab holds the write end of the supervisor's standard input. A kill -9 of the lab closes it, and the
+//! supervisor then kills all its descendants: as their subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) it
+//! inherits those whose parents have ended, so that none can escape by forking. Should the supervisor
 //! itself be killed, the service gets SIGKILL as its parent-death signal.
 
 use std::collections::BTreeMap;
@@ -23,15 +23,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 
-/// The internal command of the binary that runs [`run_keeper`].
-pub const KEEPER_COMMAND: &str = "lab-keeper";
+/// The internal command of the binary that runs [`run_supervisor`].
+pub const SUPERVISOR_COMMAND: &str = "lab-supervisor";
 
 /// How long ended services get to write their last words before they are killed.
 const GRACE: Duration = Duration::from_secs(5);
 /// A process that survives SIGKILL for this long belongs to another user or hangs in the kernel.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the keeper starts.
+/// What the supervisor starts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct KeptCommand {
     /// Program and arguments.
@@ -48,9 +48,9 @@ pub(crate) struct KeptCommand {
     pub(crate) stderr: PathBuf,
 }
 
-/// What the keeper tells.
+/// What the supervisor tells.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum KeeperMessage {
+pub(crate) enum SupervisorMessage {
     /// The service was started.
     Started {
         /// Which process it is.
@@ -70,25 +70,25 @@ pub(crate) enum KeeperMessage {
         /// Processes that it started and that still ran a moment later.
         left: usize,
     },
-    /// The keeper itself is gone, and with it the service.
+    /// The supervisor itself is gone, and with it the service.
     Lost,
 }
 
-/// The lab's end of a keeper. Dropping it ends the service.
+/// The lab's end of a supervisor. Dropping it ends the service.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Supervisor {
     program: PathBuf,
     child: Child,
     lifeline: Option<ChildStdin>,
-    messages: Receiver<KeeperMessage>,
+    messages: Receiver<SupervisorMessage>,
 }
 
-impl Keeper {
-    /// Starts a service; gives its keeper and which process it is.
+impl Supervisor {
+    /// Starts a service; gives its supervisor and which process it is.
     pub(crate) fn start(program: &Path, command: &KeptCommand) -> Result<(Self, LifeKey), LabError> {
-        let fail = |problem: String| LabError::Keeper { program: program.to_owned(), problem };
+        let fail = |problem: String| LabError::Supervisor { program: program.to_owned(), problem };
         let mut child = Command::new(program)
-            .arg(KEEPER_COMMAND)
+            .arg(SUPERVISOR_COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -109,32 +109,32 @@ impl Keeper {
                 }
             }
         });
-        let keeper = Self { program: program.to_owned(), child, lifeline: Some(lifeline), messages };
-        match keeper.messages.recv() {
-            Ok(KeeperMessage::Started { key }) => Ok((keeper, key)),
-            Ok(KeeperMessage::NotStarted { why }) => Err(fail(why)),
+        let supervisor = Self { program: program.to_owned(), child, lifeline: Some(lifeline), messages };
+        match supervisor.messages.recv() {
+            Ok(SupervisorMessage::Started { key }) => Ok((supervisor, key)),
+            Ok(SupervisorMessage::NotStarted { why }) => Err(fail(why)),
             _ => Err(fail("it ended at once".to_owned())),
         }
     }
 
     /// Whether and how the service has ended by itself.
-    pub(crate) fn ended(&self) -> Option<KeeperMessage> {
+    pub(crate) fn ended(&self) -> Option<SupervisorMessage> {
         match self.messages.try_recv() {
             Ok(message) => Some(message),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(KeeperMessage::Lost),
+            Err(TryRecvError::Disconnected) => Some(SupervisorMessage::Lost),
         }
     }
 
     /// Waits a moment for a service that can no longer be read to be reported as ended.
-    pub(crate) fn wait_for_end(&self) -> Option<KeeperMessage> {
+    pub(crate) fn wait_for_end(&self) -> Option<SupervisorMessage> {
         self.messages.recv_timeout(GRACE).ok()
     }
 
     /// Asks the service to end (SIGTERM), without waiting.
     pub(crate) fn ask_to_end(&mut self) {
         if let Some(lifeline) = &mut self.lifeline {
-            // A keeper that is gone has ended its service.
+            // A supervisor that is gone has ended its service.
             let _ = lifeline.write_all(b"end\n");
         }
     }
@@ -145,16 +145,18 @@ impl Keeper {
         let status = self.child.wait();
         match status {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(LabError::Keeper {
+            Ok(status) => Err(LabError::Supervisor {
                 program: self.program.clone(),
                 problem: format!("it ended with {status}"),
             }),
-            Err(error) => Err(LabError::Keeper { program: self.program.clone(), problem: error.to_string() }),
+            Err(error) => {
+                Err(LabError::Supervisor { program: self.program.clone(), problem: error.to_string() })
+            }
         }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Supervisor {
     fn drop(&mut self) {
         self.lifeline = None;
         // Collects it; after `close` this does nothing.
@@ -162,25 +164,25 @@ impl Drop for Keeper {
     }
 }
 
-/// Body of the keeper process. Reads the command from its standard input, starts it, and ends it and
+/// Body of the supervisor process. Reads the command from its standard input, starts it, and ends it and
 /// everything below it when standard input closes.
-pub fn run_keeper() -> ExitCode {
-    let tell = |message: &KeeperMessage| {
+pub fn run_supervisor() -> ExitCode {
+    let tell = |message: &SupervisorMessage| {
         let line = serde_json::to_string(message).unwrap_or_default();
         // Without a lab to tell, standard input closes as well.
         let _ = writeln!(std::io::stdout(), "{line}");
     };
     match start_kept() {
         Err(why) => {
-            tell(&KeeperMessage::NotStarted { why });
+            tell(&SupervisorMessage::NotStarted { why });
             ExitCode::FAILURE
         }
         Ok((key, orders)) => {
             let pid = key.pid;
-            tell(&KeeperMessage::Started { key });
+            tell(&SupervisorMessage::Started { key });
             std::thread::spawn(move || {
                 let (code, signal) = reap_until_ended(pid);
-                tell(&KeeperMessage::Ended { code, signal, left: left_after_a_moment() });
+                tell(&SupervisorMessage::Ended { code, signal, left: left_after_a_moment() });
                 reap_all();
             });
             follow_orders(orders, pid);

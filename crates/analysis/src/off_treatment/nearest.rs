@@ -6,9 +6,9 @@ use rayon::prelude::*;
 use super::{Search, counted};
 use crate::curve::{Curve, Curves};
 use crate::fleet::Fleet;
-use crate::outcome::{Finding, FindingKind, ServiceResult, Severity, Stranger};
+use crate::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
 
-/// A stranger is this many times nearer to another arm than to its own,
+/// A service off treatment is this many times nearer to another arm than to its own,
 const NEARER: f64 = 3.0;
 /// and from its own further than this many times the distance that is usual in it: 4 standard deviations, which of
 /// 200 services whose levels are normal one reaches in 80 fleets,
@@ -106,9 +106,10 @@ impl Nearest {
             let found: Vec<(usize, usize, f64, f64)> = members
                 .iter()
                 // What a list or a cluster explains is told there.
-                .filter(|index| !search.is_stranger(**index, arm))
+                .filter(|index| !search.is_off_treatment(**index, arm))
                 .filter_map(|index| {
-                    self.stranger(fleet, *index, arm).map(|(like, own, other)| (*index, like, own, other))
+                    self.off_treatment(fleet, *index, arm)
+                        .map(|(like, own, other)| (*index, like, own, other))
                 })
                 .collect();
             let mut likes: Vec<usize> = found.iter().map(|found| found.1).collect();
@@ -128,7 +129,7 @@ impl Nearest {
                         fleet.arms[arm].name,
                         other.exp()
                     );
-                    search.add(*index, Stranger { arm, like: Some(like), proved: false, why });
+                    search.add(*index, OffTreatment { arm, like: Some(like), proved: false, why });
                 }
                 search.findings.push(Finding {
                     kind: FindingKind::NearerToAnotherArm,
@@ -149,7 +150,7 @@ impl Nearest {
         }
     }
 
-    fn stranger(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<(usize, f64, f64)> {
+    fn off_treatment(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<(usize, f64, f64)> {
         let own = self.own(service, arm)?;
         let usual = self.usual[arm]?;
         let (like, other) = self.nearest(fleet, service, arm)?;
