@@ -431,32 +431,27 @@ fn quiet_hours_and_budgets_hold() {
 
     let hour: i32 = bed.container.ok(&["date", "+%H"]).trim().parse().unwrap();
     let quiet = format!("--quiet-hours {:02}:00-{:02}:00", (hour + 23) % 24, (hour + 2) % 24);
-    let mut command = bed.command(&start("quiet", &quiet));
-    let mut process =
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
-    let mut told = String::new();
-    for line in BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok) {
-        told += &line;
-        if line.contains("quiet hours until") {
-            bed.succeeds("rollout pause quiet");
+    // What it told until it was paused in the quiet hours.
+    let paused = |name: &str, options: &str| {
+        let mut command = bed.command(&start(name, options));
+        let mut process =
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        let mut told = String::new();
+        for line in BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok) {
+            told += &line;
+            if line.contains("quiet hours until") {
+                bed.succeeds(&format!("rollout pause {name}"));
+            }
         }
-    }
-    assert_eq!(process.wait().unwrap().code(), Some(6), "{told}");
+        assert_eq!(process.wait().unwrap().code(), Some(6), "{told}");
+        told
+    };
+    paused("quiet", &quiet);
     assert_eq!(status("quiet")["restarts"], 0);
     bed.succeeds("rollout rollback quiet --yes");
 
     // Where somebody is there the canary begins at once, and only the next wave waits.
-    let mut command = bed.command(&start("seen", &format!("{quiet} --attended")));
-    let mut process =
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
-    let mut told = String::new();
-    for line in BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok) {
-        told += &line;
-        if line.contains("quiet hours until") {
-            bed.succeeds("rollout pause seen");
-        }
-    }
-    assert_eq!(process.wait().unwrap().code(), Some(6), "{told}");
+    let told = paused("seen", &format!("{quiet} --attended"));
     assert!(told.contains("the canary begins at once"), "{told}");
     let seen = status("seen");
     assert_eq!((&seen["waves"][0]["stage"], &seen["waves"][1]["in_force"]), (&"passed".into(), &0.into()));

@@ -24,8 +24,8 @@ pub const SCHEMA_VERSION: u32 = 3;
 
 /// Everything a report says about one trial. A pure function of the rows of the database.
 ///
-/// Memory is in bytes, times are in seconds, CPU time is in CPU seconds. Since version 2 there are field trials:
-/// what only they have is absent from a lab run's report, and the reverse.
+/// Memory is in bytes, times are in seconds, CPU time is in CPU seconds. What only trials over days have is absent from a
+/// lab run's report, and the reverse.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// [`SCHEMA_VERSION`].

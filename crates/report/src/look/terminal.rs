@@ -6,7 +6,7 @@ use super::{LookReport, LookedArm};
 use crate::document::Severity;
 use crate::page::{Block, Section};
 use crate::summary::odd::severity;
-use crate::table::{Emphasis, Row, Table, figure, optional, ratio_with_interval, text};
+use crate::table::{Emphasis, NOTHING, Row, Table, figure, optional, ratio_with_interval, text};
 use crate::terminal::{self, Paint};
 use crate::{ReportError, escape, summary, units};
 
@@ -194,7 +194,7 @@ fn work(arm: &LookedArm) -> String {
     match &arm.work {
         Some(_) if arm.control => "control".to_owned(),
         Some(work) => optional(work.ratio_to_control.as_ref(), |ratio| units::ratio(ratio.estimate)),
-        None => optional(None::<()>, |()| String::new()),
+        None => NOTHING.to_owned(),
     }
 }
 

@@ -6,12 +6,11 @@ use super::{names, number};
 use crate::chart::metric_name;
 use crate::document::{Arm, Report};
 use crate::table::level;
+use crate::table::work::BYTES;
 use crate::units;
 
 /// p-values up to this, adjusted for the number of arms, are no accident.
 const ALPHA: f64 = 0.05;
-/// The measure that is told in units of memory.
-const BYTES: &str = "bytes";
 /// Pairs of arms that are told to be apart.
 const PAIRS_TOLD: usize = 3;
 /// Arms told one by one with their ages.

@@ -103,7 +103,7 @@ fn problem(report: &Report) -> Vec<String> {
         return vec!["The trial has no control.".to_owned()];
     };
     let metric = metric_name(report.analysis.metric);
-    let Some(needs) = level(control).or(control.typical_bytes()) else {
+    let Some(needs) = control.typical_bytes() else {
         return vec![format!("The control, {}, has no service with readings.", control.name)];
     };
     let age = match (level(control), control.sawtooth, report.analysis.matched_age_seconds) {

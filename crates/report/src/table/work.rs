@@ -9,7 +9,7 @@ use crate::document::{MeasureResult, Report};
 use crate::units;
 
 /// The measure that is told in units of memory.
-const BYTES: &str = "bytes";
+pub(crate) const BYTES: &str = "bytes";
 
 /// Every measure of every arm whose work is known; `None` where none is.
 pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
@@ -53,11 +53,8 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
 /// `4.12 MiB for 1 a second`: what an arm needs for a unit of the measure.
 fn memory_for_it(measure: &MeasureResult) -> String {
     let (each, unit) = if measure.name == BYTES { (1e6, "1 MB/s") } else { (1.0, "1 a second") };
-    optional(measure.memory_for_each.filter(|bytes| bytes.is_finite()), |bytes| match measure.tried {
-        // A share of what was tried has no unit.
-        Some(_) => units::memory(bytes),
-        None => format!("{} for {unit}", units::memory(each * bytes)),
-    })
+    let bytes = measure.memory_for_each.filter(|bytes| bytes.is_finite());
+    optional(bytes, |bytes| format!("{} for {unit}", units::memory(each * bytes)))
 }
 
 /// `documents`, `clients served`.

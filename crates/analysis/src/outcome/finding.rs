@@ -1,0 +1,128 @@
+//! What is odd about the data.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Something odd about the data, and what it does to the result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// What was looked for.
+    pub kind: FindingKind,
+    /// How grave.
+    pub severity: Severity,
+    /// Positions of the arms that it is about.
+    pub arms: Vec<usize>,
+    /// Names of the services that it is about.
+    pub services: Vec<String>,
+    /// What was found.
+    pub evidence: String,
+    /// What it does to the result.
+    pub effect: String,
+}
+
+/// How grave a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// A figure is wrong if nothing is done about it.
+    Grave,
+    /// A figure may mislead.
+    Caution,
+    /// To know.
+    Note,
+}
+
+/// What was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// A life whose proved identity is not its arm's treatment.
+    Contaminated,
+    /// A service in two arms.
+    InTwoArms,
+    /// Last values of an arm form separate clusters.
+    SeparateClusters,
+    /// A service whose memory goes as that of another arm.
+    NearerToAnotherArm,
+    /// A life that spans a change of treatment.
+    SpansTreatmentChange,
+    /// Services that appear late.
+    Appeared,
+    /// Services that vanish.
+    Vanished,
+    /// Services that lack samples.
+    LacksSamples,
+    /// Services without a known start.
+    AgeUnknown,
+    /// Arms of unequal age.
+    UnequalAge,
+    /// Arms that never ran at the same time.
+    NeverConcurrent,
+    /// Services that were restarted more often than the control's, which nobody planned.
+    RestartedMoreOften,
+    /// Services are compared at an age far below that of most.
+    ComparedYoung,
+    /// Nothing was read for long.
+    Gaps,
+    /// The host's memory runs out if all arms go on growing.
+    HostRunsFull,
+    /// Some services of an arm bloat, and the arm as a whole does not.
+    SomeBloat,
+    /// Every arm grows.
+    AllArmsGrow,
+    /// An arm with too few services.
+    FewServices,
+    /// The identity of services was not proved.
+    IdentityNotProved,
+    /// Services in blocks without a service of the control, which no comparison uses.
+    UnpairedBlocks,
+    /// Services crash, are killed or restart by themselves, and more of them than of the control.
+    FailsMoreOften,
+    /// Services do less work than those of the control.
+    WorkBelowControl,
+    /// Work of the control is known, and not that of an arm.
+    WorkUnknown,
+    /// Services lost a flag of their network that those of the control have.
+    FlagLost,
+    /// The program's own out-of-memory handler freed memory.
+    OomHandler,
+    /// Services under several labels of their server, taken as one each.
+    Relabelled,
+    /// Services under several labels that look like one, and count apart.
+    KeptApart,
+}
+
+impl FindingKind {
+    /// What it is, as a heading.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Contaminated => "Ran something else",
+            Self::InTwoArms => "In two arms",
+            Self::SeparateClusters => "Separate clusters in one arm",
+            Self::NearerToAnotherArm => "Nearer to another arm",
+            Self::SpansTreatmentChange => "A life spans a change of treatment",
+            Self::Appeared => "Appeared late",
+            Self::Vanished => "Vanished",
+            Self::LacksSamples => "Samples are missing",
+            Self::AgeUnknown => "Age is not known",
+            Self::UnequalAge => "Arms of unequal age",
+            Self::NeverConcurrent => "Arms never ran at the same time",
+            Self::RestartedMoreOften => "Restarted more often",
+            Self::ComparedYoung => "Compared at a young age",
+            Self::Gaps => "Gaps",
+            Self::HostRunsFull => "The host runs out of memory",
+            Self::SomeBloat => "Some services bloat",
+            Self::AllArmsGrow => "Every arm grows",
+            Self::FewServices => "Few services",
+            Self::IdentityNotProved => "What ran was not proved",
+            Self::UnpairedBlocks => "Blocks without the control",
+            Self::FailsMoreOften => "Fails more often",
+            Self::WorkBelowControl => "Does less work",
+            Self::WorkUnknown => "Work is not known",
+            Self::FlagLost => "Lost a flag",
+            Self::OomHandler => "Freed memory in distress",
+            Self::Relabelled => "The label of a server changed",
+            Self::KeptApart => "May be one service",
+        }
+    }
+}
