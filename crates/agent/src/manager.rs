@@ -50,7 +50,9 @@ impl Manager {
         }
         match question(self.connection.as_ref()?) {
             Ok(answer) => Some(answer),
-            Err(error @ (SystemdError::Connect(_) | SystemdError::Timeout { .. })) => {
+            Err(
+                error @ (SystemdError::Connect(_) | SystemdError::Lost { .. } | SystemdError::Timeout { .. }),
+            ) => {
                 self.fail(&error);
                 None
             }

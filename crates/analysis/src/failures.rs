@@ -60,6 +60,7 @@ impl ArmEvents {
             | KnownEvent::TreatmentCommitted
             | KnownEvent::TreatmentFailed
             | KnownEvent::TreatmentReverted
+            | KnownEvent::Dropped
             | KnownEvent::RevertFailed
             | KnownEvent::Note
             | KnownEvent::Warning

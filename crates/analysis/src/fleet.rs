@@ -108,24 +108,29 @@ impl Fleet {
     /// Leaves out all that came after `at` (seconds since 1970), so that an analysis gives what it would have given
     /// then. A contamination that an event dates after `at` is left out with it.
     pub fn until(&mut self, at: f64) {
-        for (index, service) in self.services.iter_mut().enumerate() {
-            let changes = self.events.iter().filter(|event| event.service == Some(index));
-            let changes: Vec<f64> =
-                changes.filter(|event| event.tells_identity()).map(|event| event.at).collect();
-            let ends: Vec<f64> =
-                service.lives.iter().skip(1).map(|life| life.started_at).chain([f64::INFINITY]).collect();
-            for (life, end) in service.lives.iter_mut().zip(ends) {
-                let own = || changes.iter().filter(|change| (life.started_at..end).contains(*change));
-                if own().next().is_some() && own().all(|change| *change > at) {
-                    life.contamination = None;
-                }
-                let age = (at - life.started_at) as f32;
-                life.readings.truncate(life.readings.partition_point(|reading| reading.age_seconds <= age));
-                life.work.until(age);
-            }
-            service.lives.retain(|life| life.started_at <= at);
-        }
+        (0..self.services.len()).for_each(|index| self.service_until(index, at));
         self.events.retain(|event| event.at <= at);
+    }
+
+    /// Leaves out all of one service that came after `at` (seconds since 1970): from then on it is nobody's.
+    pub fn service_until(&mut self, index: usize, at: f64) {
+        let of_it = |event: &FleetEvent| event.service == Some(index);
+        let changes = self.events.iter().filter(|event| of_it(event) && event.tells_identity());
+        let changes: Vec<f64> = changes.map(|event| event.at).collect();
+        let Some(service) = self.services.get_mut(index) else { return };
+        let ends: Vec<f64> =
+            service.lives.iter().skip(1).map(|life| life.started_at).chain([f64::INFINITY]).collect();
+        for (life, end) in service.lives.iter_mut().zip(ends) {
+            let own = || changes.iter().filter(|change| (life.started_at..end).contains(*change));
+            if own().next().is_some() && own().all(|change| *change > at) {
+                life.contamination = None;
+            }
+            let age = (at - life.started_at) as f32;
+            life.readings.truncate(life.readings.partition_point(|reading| reading.age_seconds <= age));
+            life.work.until(age);
+        }
+        service.lives.retain(|life| life.started_at <= at);
+        self.events.retain(|event| !of_it(event) || event.at <= at);
     }
 }
 

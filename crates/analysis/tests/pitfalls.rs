@@ -156,3 +156,31 @@ fn a_long_gap_is_told_and_a_level_inside_it_is_not_made_up() {
     assert_eq!(find(&analysis, FindingKind::Gaps).unwrap().arms, [1]);
     assert_eq!(analysis.arms[1].as_assigned.services_compared, 0);
 }
+
+#[test]
+fn a_service_that_a_person_took_out_counts_until_then_and_is_told() {
+    let taken_out = |after: f32| {
+        let mut fleet = fleet(&[(6, &settling(6.0)), (6, &settling(2.0))]);
+        for reading in &mut fleet.services[8].lives[0].readings {
+            if f64::from(reading.age_seconds) > 3.0 * DAY {
+                reading.kib = (f64::from(after) * GIB / 1024.0) as _;
+            }
+        }
+        fleet.events.push(FleetEvent {
+            at: BEGIN + 3.0 * DAY,
+            arm: None,
+            service: Some(8),
+            kind: KnownEvent::Dropped.into(),
+            changes_treatment: false,
+            text: "its operator needs it".into(),
+        });
+        fleet.service_until(8, BEGIN + 3.0 * DAY);
+        run(&fleet)
+    };
+    let analysis = taken_out(40.0);
+    // Whatever it does afterwards changes nothing.
+    assert_eq!(analysis.arms[1].as_assigned, taken_out(0.1).arms[1].as_assigned);
+    let told = find(&analysis, FindingKind::Dropped).unwrap();
+    assert_eq!((names(told), told.arms.as_slice()), (vec!["s8"], [1].as_slice()));
+    assert!(find(&analysis, FindingKind::Vanished).is_none());
+}

@@ -17,7 +17,7 @@ impl Trial<'_> {
     pub fn start(&mut self, witness: &mut dyn Witness, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
         self.begin_or_resume(&[TrialStage::Stopped])?;
         self.install(witness)?;
-        let queue = self.unless(Stage::Committed);
+        let queue = self.kept(self.unless(Stage::Committed));
         let pace = self.prepared.plan.pace;
         let outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
         if let Some(why) = why_not_all(&outcome) {
@@ -29,24 +29,31 @@ impl Trial<'_> {
         Ok(outcome)
     }
 
-    /// Puts every service and every file of the host back, at `pace`.
+    /// Puts every service and every file of the host back, at `pace`. A service of `without` that cannot be put back is
+    /// given up: it is left as it is, and the rest comes to its end.
     pub fn revert(
         &mut self,
         pace: Pace,
+        without: &[ServiceName],
         witness: &mut dyn Witness,
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
         // Neither a full disk nor a systemd that is not well is a reason to leave services as they are.
         self.note_done(opened(Action::Revert), witness);
         let changed = self.unless(Stage::Reverted);
-        let queue: VecDeque<ServiceName> =
-            changed.into_iter().filter(|service| self.state.services.contains_key(service)).collect();
+        let changed = changed.into_iter().filter(|service| self.state.services.contains_key(service));
+        let queue = self.kept(changed.collect());
         if !queue.is_empty() {
             if let Err(error) = self.arm(witness) {
                 witness.warning(&format!("{error}; reverting without a timer that takes over"));
             }
         }
-        let outcome = self.run(Purpose::Revert, pace, queue, witness, halt)?;
+        let mut outcome = self.run(Purpose::Revert, pace, queue, witness, halt)?;
+        let (given_up, stuck) = outcome.stuck.into_iter().partition(|(service, _)| without.contains(service));
+        (outcome.given_up, outcome.stuck) = (given_up, stuck);
+        for (service, _) in &outcome.given_up {
+            self.note_done(Event::Dropped { service: service.clone(), reverted: false }, witness);
+        }
         if let Some(why) = why_not_all(&outcome) {
             self.note_done(Event::Interrupted { why }, witness);
             // What cannot be put back now is not tried again and again behind the operator's back.
@@ -63,7 +70,7 @@ impl Trial<'_> {
     pub fn recover(&mut self, witness: &mut dyn Witness, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
         let pace = self.prepared.plan.pace;
         if self.state.stage == TrialStage::Reverting {
-            return self.revert(pace, witness, halt);
+            return self.revert(pace, &[], witness, halt);
         }
         self.note_done(opened(Action::Recover), witness);
         let queue: VecDeque<ServiceName> = self.state.in_flight().into();
@@ -160,7 +167,7 @@ impl Trial<'_> {
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
         let open = |service: &&ServiceName| self.stage(service) != Some(Stage::Committed);
-        let queue: VecDeque<ServiceName> = services.iter().filter(open).cloned().collect();
+        let queue = self.kept(services.iter().filter(open).cloned().collect());
         self.arm(witness)?;
         let outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
         self.disarm_or_warn(witness);
@@ -187,6 +194,40 @@ impl Trial<'_> {
         let outcome = self.run(Purpose::Revert, pace, queue, witness, halt)?;
         self.disarm_or_warn(witness);
         Ok(outcome)
+    }
+
+    /// Takes a service out: it is put back, and neither a resume nor a revert comes to it from here on.
+    pub fn drop_service(
+        &mut self,
+        service: &ServiceName,
+        pace: Pace,
+        witness: &mut dyn Witness,
+        halt: Halt<'_>,
+    ) -> Result<Outcome, ChangeError> {
+        self.check_drop(service)?;
+        self.record(opened(Action::Drop))?;
+        let outcome = self.put_back(std::slice::from_ref(service), pace, witness, halt)?;
+        if outcome.is_complete() {
+            self.record(Event::Dropped { service: service.clone(), reverted: true })?;
+        }
+        Ok(outcome)
+    }
+
+    /// Refuses what [`Self::drop_service`] would refuse, before anything is recorded elsewhere.
+    pub fn check_drop(&self, service: &ServiceName) -> Result<(), ChangeError> {
+        if self.state.stage != TrialStage::Running {
+            return Err(self.not_at(Action::Drop));
+        }
+        if self.treatment(service).is_none() || self.state.dropped.contains(service) {
+            let (kind, name) = (self.prepared.owner.kind.clone(), self.prepared.plan.name.clone());
+            return Err(ChangeError::NotOne { kind, name, service: service.clone() });
+        }
+        Ok(())
+    }
+
+    /// Those of some services that nobody took out.
+    fn kept(&self, services: VecDeque<ServiceName>) -> VecDeque<ServiceName> {
+        services.into_iter().filter(|service| !self.state.dropped.contains(service)).collect()
     }
 
     /// Records that every part is done, and ends it.

@@ -58,6 +58,16 @@ pub enum ChangeError {
         /// Which services.
         services: Vec<ServiceName>,
     },
+    /// It has no such service, or no longer.
+    #[error("{service} is not a service of {kind} `{name}`, or was taken out of it")]
+    NotOne {
+        /// What it is for, such as `trial`.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Which service.
+        service: ServiceName,
+    },
     /// A service cannot be taken over from one that has not ended.
     #[error("{service} takes part in `{by}`, which has not ended; end that first")]
     Taken {
@@ -65,6 +75,12 @@ pub enum ChangeError {
         service: ServiceName,
         /// Name of what has it.
         by: String,
+    },
+    /// Services belong to others.
+    #[error("services belong to what has not ended: {}; end that first, or leave them out", crate::claims::words(.taken))]
+    Claimed {
+        /// Which services, and whom they belong to.
+        taken: Vec<(ServiceName, crate::claims::Claim)>,
     },
     /// A file of its folder cannot be used.
     #[error("{doing} {path}: {source}")]
@@ -203,6 +219,9 @@ pub enum ServiceError {
         /// Which file.
         path: PathBuf,
     },
+    /// Somebody stopped it, and a treatment is no reason to start it.
+    #[error("it is stopped; start it, or leave it out, and go on")]
+    Stopped,
     /// Its restart failed.
     #[error("its restart ended as `{}`; see `journalctl -u {service}`", result.0)]
     Restart {
@@ -288,9 +307,15 @@ impl Classified for ChangeError {
             | Self::Exists { .. }
             | Self::Stage { .. }
             | Self::InFlight { .. }
+            | Self::NotOne { .. }
             | Self::Taken { .. }
+            | Self::Claimed { .. }
             | Self::Library { .. }
             | Self::OtherLibrary { .. } => ErrorClass::Refused,
+            // Somebody else may read it.
+            Self::Folder { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                ErrorClass::Refused
+            }
             Self::Folder { .. } | Self::Prepared { .. } | Self::Note { .. } => ErrorClass::Failed,
             Self::Lock(error) => error.class(),
             Self::Journal(error) => error.class(),

@@ -8,6 +8,7 @@ use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edges::{Host, can_be_asked};
 use crate::error::ProofError;
+use crate::machine::Running;
 use crate::treatment::ServiceTreatment;
 
 /// A process may show its loader's or its predecessor's image for a moment after its start.
@@ -76,7 +77,7 @@ pub(crate) fn look(host: Host<'_>, treatment: &ServiceTreatment) -> Health {
     }
 }
 
-fn activity(host: Host<'_>, service: &ServiceName) -> Result<Activity, SystemdError> {
+pub(crate) fn activity(host: Host<'_>, service: &ServiceName) -> Result<Activity, SystemdError> {
     one(host.manager.activities(std::slice::from_ref(service)), service)
 }
 
@@ -92,15 +93,27 @@ fn one<T>(mut answers: Vec<Result<T, SystemdError>>, service: &ServiceName) -> R
     answers.pop().unwrap_or_else(|| Err(nothing()))
 }
 
-/// The lives of several services, in their order.
-pub(crate) fn lives(host: Host<'_>, services: &[ServiceName]) -> Vec<Option<LifeKey>> {
-    let activities = host.manager.activities(services);
-    activities.into_iter().map(|activity| host.programs.life(activity.ok()?.main_pid?)).collect()
+/// What runs of several services, in their order.
+pub(crate) fn running(host: Host<'_>, services: &[ServiceName]) -> Vec<Running> {
+    let one = |activity: Result<Activity, SystemdError>| {
+        let Ok(activity) = activity else { return Running::Nothing };
+        match activity.main_pid.and_then(|pid| host.programs.life(pid)) {
+            Some(life) => Running::Life(life),
+            None if activity.is_stopped() => Running::Stopped,
+            None => Running::Nothing,
+        }
+    };
+    host.manager.activities(services).into_iter().map(one).collect()
+}
+
+/// What runs of a service.
+pub(crate) fn running_one(host: Host<'_>, service: &ServiceName) -> Running {
+    running(host, std::slice::from_ref(service)).pop().unwrap_or(Running::Nothing)
 }
 
 /// The life of a service.
 pub(crate) fn life(host: Host<'_>, service: &ServiceName) -> Option<LifeKey> {
-    host.programs.life(activity(host, service).ok()?.main_pid?)
+    running_one(host, service).life()
 }
 
 /// How the last main process of a service ended, in systemd's words.

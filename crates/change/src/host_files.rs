@@ -113,14 +113,13 @@ impl Trial<'_> {
         ])?;
         let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() else { return Ok(()) };
         // systemd finds a unit that it never knew by itself, and reading all units anew takes long on a large host.
-        let job = match self.host.manager.start(&timer) {
-            Ok(job) => job,
+        let result = match self.start_unit(&timer, UNIT_PATIENCE) {
+            Ok(result) => result,
             Err(_) => {
                 self.host.manager.reload()?;
-                self.host.manager.start(&timer)?
+                self.start_unit(&timer, UNIT_PATIENCE)?
             }
         };
-        let result = self.host.manager.wait(&job, UNIT_PATIENCE)?;
         if !result.is_done() {
             witness.warning(&format!(
                 "{timer} did not start ({}): nobody takes over if this process ends",
@@ -142,19 +141,13 @@ impl Trial<'_> {
         let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
         for stem in stems.iter().filter(|stem| changes.iter().any(|change| of(change, stem))) {
             if let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() {
-                self.stop_unit(&timer);
+                let _ = self.stop_unit(&timer, UNIT_PATIENCE);
             }
         }
         for change in changes.iter().rev() {
             edit::undo(change, &self.journal)?;
         }
         Ok(self.host.manager.reload()?)
-    }
-
-    fn stop_unit(&self, unit: &ServiceName) {
-        if let Ok(job) = self.host.manager.stop(unit) {
-            let _ = self.host.manager.wait(&job, UNIT_PATIENCE);
-        }
     }
 
     /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.
@@ -175,9 +168,7 @@ impl Trial<'_> {
         let removed =
             |name: &ServiceName| changes.iter().any(|change| change.path == self.paths.unit(name.as_str()));
         if let Some(agent) = self.prepared.agent.as_ref().map(|agent| agent.name.clone()).filter(removed) {
-            let manager = self.host.manager;
-            let stopped = manager.stop(&agent).and_then(|job| manager.wait(&job, UNIT_PATIENCE));
-            if let Err(error) = stopped {
+            if let Err(error) = self.stop_unit(&agent, UNIT_PATIENCE) {
                 witness.warning(&error.to_string());
             }
         }
@@ -263,7 +254,7 @@ impl Trial<'_> {
     fn used_by_others(&self) -> Result<Vec<PathBuf>, ChangeError> {
         let own = &self.prepared.plan.name;
         let mut used = Vec::new();
-        for name in names(self.host.disk, &self.paths).into_iter().filter(|name| name != own) {
+        for name in names(self.host.disk, &self.paths)?.into_iter().filter(|name| name != own) {
             let state = state_of(self.host.disk, &self.paths.trial(&name))?;
             if state.services.values().any(|service| service.stage != Stage::Reverted) {
                 used.extend(state.host_changes.into_iter().map(|change| change.path));
@@ -279,7 +270,7 @@ pub fn inherited(paths: &Paths, path: &Path) -> Option<Change> {
 }
 
 fn brought_by(disk: &dyn Disk, paths: &Paths, path: &Path) -> Option<Change> {
-    names(disk, paths).into_iter().find_map(|name| {
+    names(disk, paths).ok()?.into_iter().find_map(|name| {
         let state = state_of(disk, &paths.trial(&name)).ok()?;
         state.host_changes.into_iter().find(|change| change.path == path)
     })

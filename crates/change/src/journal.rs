@@ -46,6 +46,8 @@ pub enum Action {
     /// Puts right what a process that is gone left: what the recovery timer runs.
     #[serde(alias = "dead_man")]
     Recover,
+    /// Takes a service out of it.
+    Drop,
     /// Ends it; services keep what they run.
     Stop,
 }
@@ -57,6 +59,7 @@ impl fmt::Display for Action {
             Self::Resume => "resumption",
             Self::Revert => "reversion",
             Self::Recover => "recovery",
+            Self::Drop => "taking a service out",
             Self::Stop => "end",
         })
     }
@@ -153,6 +156,13 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// A person took a service out: neither a resume nor a revert comes to it from here on.
+    Dropped {
+        /// Which service.
+        service: ServiceName,
+        /// Whether it is as before; if not, it was given up where it could not be put back.
+        reverted: bool,
+    },
     /// Something that whoever uses the transaction wants to know later.
     #[serde(alias = "rollout")]
     Note {
@@ -190,7 +200,8 @@ impl Event {
             | Self::Reverting { service }
             | Self::Undone { service, .. }
             | Self::Reverted { service }
-            | Self::RevertFailed { service, .. } => Some(service),
+            | Self::RevertFailed { service, .. }
+            | Self::Dropped { service, .. } => Some(service),
             Self::Opened { .. }
             | Self::HostIntent { .. }
             | Self::Note { .. }

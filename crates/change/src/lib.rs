@@ -13,6 +13,7 @@
 //! - `actions`: start, revert and the like as runs between an opening and an ending record.
 
 mod actions;
+mod claims;
 pub mod edges;
 mod edit;
 mod error;
@@ -34,6 +35,7 @@ mod torrc;
 mod treatment;
 mod trial;
 
+pub use claims::{Claim, claims};
 pub use edit::EditError;
 pub use error::{ChangeError, ProofError, ServiceError};
 pub use files::{FileError, FileState};

@@ -48,7 +48,7 @@ impl Trial<'_> {
                 self.note_done(event, witness);
                 Answer::Done
             }
-            Step::AskLives(services) => Answer::Lives(health::lives(host, &services)),
+            Step::AskLives(services) => Answer::Lives(health::running(host, &services)),
             Step::Plan(service) => Answer::Planned(self.plan_files(&service)),
             Step::Write(service) => Answer::Tried(self.write_files(&service)),
             Step::Undo(service) => Answer::Tried(self.undo_files(&service)),
@@ -57,15 +57,15 @@ impl Trial<'_> {
                 Answer::Done
             }
             Step::AskSettings(services) => Answer::Settings(self.check_settings(&services)?),
-            Step::AskAdoption(service) => Answer::Life(self.adopt(&service)),
+            Step::AskAdoption(service) => Answer::Adoption(self.adopt(&service)),
             Step::AskLibrary(service) => Answer::Tried(self.check_library(&service)),
-            Step::AskLife(service) => Answer::Life(health::life(host, &service)),
+            Step::AskLife(service) => Answer::Life(health::running_one(host, &service)),
             Step::Restart(service, purpose) => {
                 if purpose == Purpose::Revert {
                     // What failed under its treatment may have used up its starts.
                     let _ = host.manager.reset_failed(&service);
                 }
-                Answer::Queued(host.manager.restart(&service).map_err(ServiceError::from))
+                Answer::Queued(self.restart(&service))
             }
             Step::AskJob(_, job) => Answer::Job(host.manager.job_result(&job)),
             Step::AskHealth(service) => match self.treatment(&service) {

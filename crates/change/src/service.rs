@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use heaptrial_host::systemd::{JobResult, SystemdError, UnitEnvironment};
+use heaptrial_host::systemd::{Activity, Job, JobResult, SystemdError, UnitEnvironment};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
 use crate::edit::{self, EditError};
@@ -10,6 +10,7 @@ use crate::error::{ChangeError, ProofError, ServiceError};
 use crate::files::FileState;
 use crate::health;
 use crate::journal::Change;
+use crate::machine::{Restarting, Running, Still};
 use crate::state::Stage;
 use crate::takeover::{self, Left, Takeover};
 use crate::treatment::{Content, Desired, ServiceTreatment};
@@ -17,6 +18,9 @@ use crate::trial::Trial;
 
 /// Starting or stopping a timer.
 const TIMER_PATIENCE: Duration = Duration::from_secs(30);
+
+/// systemd may go away more than once before it hears of a restart.
+const MOST_ASKED: u32 = 4;
 
 impl Trial<'_> {
     fn planned(&self, service: &ServiceName) -> Result<&ServiceTreatment, ServiceError> {
@@ -100,8 +104,8 @@ impl Trial<'_> {
 
     fn stop_timer(&self, timer: Option<ServiceName>) {
         // One that was never started is no obstacle.
-        if let Some(job) = timer.and_then(|timer| self.host.manager.stop(&timer).ok()) {
-            let _ = self.host.manager.wait(&job, TIMER_PATIENCE);
+        if let Some(timer) = timer {
+            let _ = self.stop_unit(&timer, TIMER_PATIENCE);
         }
     }
 
@@ -128,13 +132,27 @@ impl Trial<'_> {
     }
 
     /// Starts a unit and waits until that is done.
-    pub(crate) fn start_unit(
+    pub(crate) fn start_unit(&self, unit: &ServiceName, limit: Duration) -> Result<JobResult, SystemdError> {
+        self.through(|| self.host.manager.start(unit), limit)
+    }
+
+    /// Stops a unit and waits until that is done.
+    pub(crate) fn stop_unit(&self, unit: &ServiceName, limit: Duration) -> Result<JobResult, SystemdError> {
+        self.through(|| self.host.manager.stop(unit), limit)
+    }
+
+    /// Queues a job and waits for it. Starting what is started, or stopping what is stopped, changes nothing: it is asked
+    /// again when systemd went away before it answered.
+    fn through(
         &self,
-        unit: &ServiceName,
-        patience: Duration,
+        queue: impl Fn() -> Result<Job, SystemdError>,
+        limit: Duration,
     ) -> Result<JobResult, SystemdError> {
-        let job = self.host.manager.start(unit)?;
-        self.host.manager.wait(&job, patience)
+        let wait = || self.host.manager.wait(&queue()?, limit);
+        match wait() {
+            Err(SystemdError::Lost { .. }) => wait(),
+            waited => waited,
+        }
     }
 
     /// Whether systemd's own view has the treatments: a later drop-in may override ours.
@@ -182,6 +200,32 @@ impl Trial<'_> {
         health::proof(self.host, &life, self.treatment(service)?).ok().map(|_| life)
     }
 
+    /// Queues a restart. If systemd went away before it answered, the unit itself tells whether it had heard: it has another
+    /// job than before, or another life; if not, it is asked again.
+    pub(crate) fn restart(&self, service: &ServiceName) -> Result<Restarting, ServiceError> {
+        for _ in 0..MOST_ASKED {
+            let earlier = health::activity(self.host, service).ok();
+            let before = earlier.as_ref().and_then(|earlier| self.life_of(earlier));
+            match self.host.manager.restart(service) {
+                Err(SystemdError::Lost { .. }) => {}
+                queued => return Ok(Restarting { before, job: Some(queued?) }),
+            }
+            let now = health::activity(self.host, service)?;
+            let has_new_job = now.job.is_some() && now.job != earlier.and_then(|earlier| earlier.job);
+            let has_new_life = before.is_some() && self.life_of(&now) != before;
+            // One that systemd started again by itself is counted, and a restart that was asked for begins the count anew.
+            let is_asked_for = || health::status(self.host, service).is_ok_and(|status| status.restarts == 0);
+            if has_new_job || (has_new_life && is_asked_for()) {
+                return Ok(Restarting { before, job: None });
+            }
+        }
+        Ok(Restarting { before: None, job: Some(self.host.manager.restart(service)?) })
+    }
+
+    fn life_of(&self, activity: &Activity) -> Option<LifeKey> {
+        activity.main_pid.and_then(|pid| self.host.programs.life(pid))
+    }
+
     /// What a life runs, options of a torrc included, if that is what it should.
     pub(crate) fn prove(&self, service: &ServiceName, life: &LifeKey) -> Result<Identity, ServiceError> {
         let treatment = self.planned(service)?;
@@ -190,11 +234,14 @@ impl Trial<'_> {
         Ok(proved?)
     }
 
-    /// Whether a life still runs; if not, how its service ended, where that is known.
-    pub(crate) fn still(&self, service: &ServiceName, life: &LifeKey) -> Result<(), Option<String>> {
+    /// Whether a life still runs.
+    pub(crate) fn still(&self, service: &ServiceName, life: &LifeKey) -> Still {
         if self.host.programs.life(life.pid).as_ref() == Some(life) {
-            return Ok(());
+            return Still::Runs;
         }
-        Err(health::status(self.host, service).ok().map(|status| health::how_it_ended(&status)))
+        if health::running_one(self.host, service) == Running::Stopped {
+            return Still::Stopped;
+        }
+        Still::Ended(health::status(self.host, service).ok().map(|status| health::how_it_ended(&status)))
     }
 }

@@ -52,6 +52,10 @@ pub struct ServiceState {
     pub identity: Option<Identity>,
     /// Whether it was, or may have been, restarted since its files were changed.
     pub restarted: bool,
+    /// Whether it ran as it should when it was last touched. One that is found stopped later was stopped by somebody
+    /// else; one that was touched since may have ended because of that.
+    #[serde(skip)]
+    pub settled: bool,
     /// Once its files are as before: the life that ran at that moment, if it may have the treatment.
     #[serde(skip)]
     pub undone: Option<Option<LifeKey>>,
@@ -89,6 +93,8 @@ pub struct TrialState {
     /// Changed files that belong to no single service, in order.
     #[serde(skip)]
     pub host_changes: Vec<Change>,
+    /// Services that a person took out.
+    pub dropped: BTreeSet<ServiceName>,
     /// Why the last process stopped before everything was done.
     pub interrupted: Option<String>,
     /// Services that failed, over the whole run.
@@ -109,6 +115,7 @@ impl TrialState {
             stage: TrialStage::Planned,
             services: BTreeMap::new(),
             host_changes: Vec::new(),
+            dropped: BTreeSet::new(),
             interrupted: None,
             failures: 0,
             failed_now: BTreeSet::new(),
@@ -133,7 +140,7 @@ impl TrialState {
                         self.failed_now.clear();
                     }
                     Action::Revert => self.stage = TrialStage::Reverting,
-                    Action::Recover | Action::Stop => {}
+                    Action::Recover | Action::Drop | Action::Stop => {}
                 }
             }
             Event::HostIntent { changes } => {
@@ -159,6 +166,7 @@ impl TrialState {
                     life: None,
                     identity: None,
                     restarted: false,
+                    settled: false,
                     undone: None,
                     why: None,
                     committed_wall_us: None,
@@ -173,6 +181,7 @@ impl TrialState {
                 self.to(service, Stage::Restarting);
                 if let Some(found) = self.services.get_mut(service) {
                     found.restarted = true;
+                    found.settled = false;
                 }
             }
             Event::Healthy { service, life } => {
@@ -187,6 +196,7 @@ impl TrialState {
                     found.identity = identity.clone();
                     found.committed_wall_us = Some(record.wall_us);
                     found.why = None;
+                    found.settled = true;
                 }
             }
             Event::Failed { service, why } => {
@@ -201,7 +211,16 @@ impl TrialState {
                     found.undone = Some(life.clone());
                 }
             }
-            Event::Reverted { service } => self.to(service, Stage::Reverted),
+            Event::Reverted { service } => {
+                self.to(service, Stage::Reverted);
+                if let Some(found) = self.services.get_mut(service) {
+                    found.settled = true;
+                }
+            }
+            Event::Dropped { service, reverted } => {
+                self.dropped.insert(service.clone());
+                self.to(service, if *reverted { Stage::Reverted } else { Stage::RevertFailed });
+            }
             Event::RevertFailed { service, why } => {
                 self.to(service, Stage::RevertFailed);
                 self.because(service, why);
@@ -223,10 +242,13 @@ impl TrialState {
         self.notes.iter().map(note).collect()
     }
 
-    /// Services that are neither committed nor as before: what a crash leaves.
+    /// Services that are neither committed nor as before: what a crash leaves. Not those that a person
+    /// took out.
     pub fn in_flight(&self) -> Vec<ServiceName> {
         let open = |state: &ServiceState| !matches!(state.stage, Stage::Committed | Stage::Reverted);
-        self.services.iter().filter(|(_, state)| open(state)).map(|(name, _)| name.clone()).collect()
+        let kept = |name: &&ServiceName| !self.dropped.contains(*name);
+        let in_flight = self.services.iter().filter(|(_, state)| open(state)).map(|(name, _)| name);
+        in_flight.filter(kept).cloned().collect()
     }
 
     /// How many services stand at a stage.

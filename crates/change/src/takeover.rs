@@ -36,7 +36,7 @@ impl Takeover {
     /// All but those of `own`.
     pub(crate) fn read(disk: &dyn Disk, paths: &Paths, own: &str) -> Result<Self, ChangeError> {
         let mut found = Self::default();
-        for name in names(disk, paths).into_iter().filter(|name| name != own) {
+        for name in names(disk, paths)?.into_iter().filter(|name| name != own) {
             let folder = paths.trial(&name);
             let state = state_of(disk, &folder)?;
             for (service, changed) in state.services {
@@ -91,7 +91,7 @@ pub fn taken_over_by(paths: &Paths, name: &str) -> Result<Option<String>, Change
     let own = records(disk, &paths.trial(name))?;
     let began = |records: &[Record]| records.first().map_or(i64::MAX, |record| record.wall_us);
     let own_services = TrialState::of(&own).services;
-    for other in names(disk, paths).into_iter().filter(|other| other != name) {
+    for other in names(disk, paths)?.into_iter().filter(|other| other != name) {
         let records = records(disk, &paths.trial(&other))?;
         if !prepared_of(disk, paths, &other)?.owner.takes_over || began(&records) <= began(&own) {
             continue;

@@ -8,6 +8,7 @@ use heaptrial_host::Paths;
 use heaptrial_model::ServiceName;
 use serde::Serialize;
 
+use crate::claims::check_free;
 use crate::edges::{Disk, Host, Stamp, ThisDisk};
 use crate::error::ChangeError;
 use crate::files::{self, FileState};
@@ -54,6 +55,9 @@ impl<'a> Trial<'a> {
         if host.disk.exists(&path) {
             return Err(ChangeError::Exists { name: prepared.plan.name.clone(), folder });
         }
+        // Two operators may have planned with the same services.
+        let services = prepared.services.iter().map(|treatment| &treatment.service);
+        check_free(host.disk, paths, &prepared.plan.name, services)?;
         files::make_folders(host.disk, &path)?;
         let text = serde_json::to_vec_pretty(&prepared)
             .map_err(|source| ChangeError::Prepared { path: path.clone(), source })?;
@@ -200,18 +204,26 @@ pub(crate) fn state_of(disk: &dyn Disk, folder: &Path) -> Result<TrialState, Cha
 }
 
 fn unknown(disk: &dyn Disk, paths: &Paths, name: &str, folder: PathBuf) -> ChangeError {
-    ChangeError::Unknown { name: name.to_owned(), folder, known: names(disk, paths) }
+    match names(disk, paths) {
+        Ok(known) => ChangeError::Unknown { name: name.to_owned(), folder, known },
+        // Whether there is one is not known.
+        Err(error) => error,
+    }
 }
 
 /// Names of all transactions of this host, in order.
-pub fn trials(paths: &Paths) -> Vec<String> {
+pub fn trials(paths: &Paths) -> Result<Vec<String>, ChangeError> {
     names(&ThisDisk, paths)
 }
 
-pub(crate) fn names(disk: &dyn Disk, paths: &Paths) -> Vec<String> {
-    let names = disk.names(&paths.state.join("trials")).unwrap_or_default().into_iter();
-    let mut names: Vec<String> =
-        names.filter(|name| disk.exists(&paths.trial(name).join(PREPARED))).collect();
+pub(crate) fn names(disk: &dyn Disk, paths: &Paths) -> Result<Vec<String>, ChangeError> {
+    let folder = paths.state.join("trials");
+    let names = match disk.names(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(|source| ChangeError::Folder { doing: "reading", path: folder, source })?,
+    };
+    let begun = |name: &String| disk.exists(&paths.trial(name).join(PREPARED));
+    let mut names: Vec<String> = names.into_iter().filter(begun).collect();
     names.sort();
-    names
+    Ok(names)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use heaptrial_host::Paths;
 use heaptrial_store::{Store, TrialRecord};
 
+use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::{self, RUNS};
@@ -79,6 +80,7 @@ impl Target {
 
     /// The trial of this name in the database of this host.
     fn on_host(paths: &Paths, name: &str, global: &GlobalOptions) -> Result<Option<Self>, Failure> {
+        on_host::require_readable(paths, global)?;
         let database = paths.state.join(DATABASE);
         if !database.is_file() {
             return Ok(None);

@@ -88,6 +88,9 @@ impl Rows {
         if self.until_us < i64::MAX {
             fleet.until(self.until_us as f64 / 1e6);
         }
+        for (index, at) in self.dropped_services() {
+            fleet.service_until(index, at);
+        }
         // Found from events until then, so that no later one takes it away again.
         for (index, started_at, why) in untreated {
             let lives = &mut fleet.services[index].lives;
@@ -97,6 +100,17 @@ impl Rows {
             }
         }
         Ok(fleet)
+    }
+
+    /// Services that a person took out while the trial ran, by position, and when (seconds since 1970).
+    fn dropped_services(&self) -> Vec<(usize, f64)> {
+        let dropped = |(index, service): (usize, &ServiceRecord)| {
+            let own = self.events_within().filter(|event| event.service_id == Some(service.id));
+            let first =
+                own.filter(|event| event.kind == KnownEvent::Dropped).map(|event| event.wall_us).min()?;
+            Some((index, first as f64 / 1e6))
+        };
+        self.services.iter().enumerate().filter_map(dropped).collect()
     }
 
     pub(crate) fn arm(&self, record: &ArmRecord) -> FleetArm {

@@ -43,6 +43,8 @@ words! {
         TreatmentFailed = "treatment_failed",
         /// A service is as before the trial.
         TreatmentReverted = "treatment_reverted",
+        /// A person took a service out of a running trial: nothing after it is of the trial.
+        Dropped = "dropped",
         /// A service could not be put back.
         RevertFailed = "revert_failed",
         /// Something to know about a run.

@@ -51,6 +51,30 @@ pub fn names(state: &Path) -> Vec<String> {
     names
 }
 
+/// The plan of the watch with this folder, without its lock; `None` where there is none.
+pub(crate) fn read_plan(folder: &Path) -> Result<Option<WatchPlan>, WatchError> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    read(folder, &name, PLAN)
+}
+
+fn read<T: DeserializeOwned>(folder: &Path, name: &str, file: &str) -> Result<Option<T>, WatchError> {
+    let path = folder.join(file);
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(WatchError::file("reading", &path))?,
+    };
+    let damaged = |error: serde_json::Error| WatchError::Damaged {
+        path: path.clone(),
+        problem: error.to_string(),
+        name: name.to_owned(),
+    };
+    let found = serde_json::from_slice::<Versioned>(&text).map_err(damaged)?.schema_version;
+    if found > SCHEMA_VERSION {
+        return Err(WatchError::Newer { path: path.clone(), found, known: SCHEMA_VERSION });
+    }
+    serde_json::from_slice(&text).map(Some).map_err(damaged)
+}
+
 impl Folder {
     /// Makes the folder of a new watch.
     pub fn create(state: &Path, name: &str) -> Result<Self, WatchError> {
@@ -126,21 +150,7 @@ impl Folder {
     }
 
     fn read<T: DeserializeOwned>(&self, file: &str) -> Result<Option<T>, WatchError> {
-        let path = self.path.join(file);
-        let text = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(WatchError::file("reading", &path))?,
-        };
-        let damaged = |error: serde_json::Error| WatchError::Damaged {
-            path: path.clone(),
-            problem: error.to_string(),
-            name: self.name.clone(),
-        };
-        let found = serde_json::from_slice::<Versioned>(&text).map_err(damaged)?.schema_version;
-        if found > SCHEMA_VERSION {
-            return Err(WatchError::Newer { path: path.clone(), found, known: SCHEMA_VERSION });
-        }
-        serde_json::from_slice(&text).map(Some).map_err(damaged)
+        read(&self.path, &self.name, file)
     }
 
     fn write<T: Serialize>(&self, file: &str, value: &T) -> Result<(), WatchError> {

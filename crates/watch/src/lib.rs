@@ -5,6 +5,7 @@
 
 mod alert;
 mod begin;
+mod claims;
 mod error;
 mod folder;
 mod install;
@@ -20,6 +21,7 @@ mod tell;
 
 pub use alert::{Alert, AlertKind, Severity};
 pub use begin::{Proposal, Request, begin, end, propose};
+pub use claims::claims;
 pub use error::WatchError;
 pub use folder::{Folder, names};
 pub use install::{EVERY_MINUTES, HostContent, HostFile};

@@ -35,6 +35,7 @@ pub(crate) fn run(
     findings.extend(treatment::spanned(fleet, members));
     findings.extend(presence::appeared(fleet));
     findings.extend(presence::vanished(fleet));
+    findings.extend(presence::dropped(fleet));
     findings.extend(presence::lacking(fleet, members));
     findings.extend(age::compared_young(fleet, services, members, ages));
     findings.extend(restarts::more_often(fleet, services, members));

@@ -1,5 +1,8 @@
 //! Services that appear, vanish or lack samples.
 
+use std::collections::BTreeSet;
+
+use heaptrial_model::KnownEvent;
 use heaptrial_stats::{median, quantile};
 
 use super::{several, span};
@@ -72,8 +75,11 @@ pub(super) fn appeared(fleet: &Fleet) -> Option<Finding> {
 pub(super) fn vanished(fleet: &Fleet) -> Option<Finding> {
     let early =
         span(fleet).zip(silence(fleet)).map_or(f64::NEG_INFINITY, |((_, last), silence)| last - silence);
-    let gone = |service: &&FleetService| observed(service).is_none_or(|span| span.1 < early);
-    let found: Vec<&FleetService> = fleet.services.iter().filter(gone).collect();
+    let dropped = dropped_services(fleet);
+    let gone = |service: &FleetService| observed(service).is_none_or(|span| span.1 < early);
+    let found = fleet.services.iter().enumerate().filter(|(index, _)| !dropped.contains(index));
+    let found: Vec<&FleetService> =
+        found.map(|(_, service)| service).filter(|service| gone(service)).collect();
     let never = found.iter().filter(|service| observed(service).is_none()).count();
     let were = |count: usize| format!("{} {}", several(count), if count == 1 { "was" } else { "were" });
     let told = [(found.len() - never, "read no more before the end"), (never, "never read")];
@@ -92,6 +98,31 @@ pub(super) fn vanished(fleet: &Fleet) -> Option<Finding> {
                  than it is."
             .to_owned(),
     })
+}
+
+/// Services that a person took out of a running trial.
+pub(super) fn dropped(fleet: &Fleet) -> Option<Finding> {
+    let found: Vec<&FleetService> =
+        dropped_services(fleet).into_iter().map(|index| &fleet.services[index]).collect();
+    let of_arm = |arm: usize| found.iter().filter(|service| service.arms.contains(&arm)).count();
+    let arms = arms_of(found.iter().copied());
+    let told: Vec<String> =
+        arms.iter().map(|arm| format!("{} of {}", of_arm(*arm), fleet.arms[*arm].name)).collect();
+    (!found.is_empty()).then(|| Finding {
+        kind: FindingKind::Dropped,
+        severity: Severity::Caution,
+        services: found.iter().map(|service| service.name.clone()).collect(),
+        evidence: format!("taken out of the running trial by a person: {}", told.join(", ")),
+        arms,
+        effect: "What they told until then counts, what came after does not; the draw stays as it was. If their arm is why they \
+                 were taken out, it looks better than it is."
+            .to_owned(),
+    })
+}
+
+fn dropped_services(fleet: &Fleet) -> BTreeSet<usize> {
+    let dropped = fleet.events.iter().filter(|event| event.kind == KnownEvent::Dropped);
+    dropped.filter_map(|event| event.service).collect()
 }
 
 pub(super) fn lacking(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {

@@ -50,6 +50,8 @@ pub enum FindingKind {
     Appeared,
     /// Services that vanish.
     Vanished,
+    /// Services that a person took out of a running trial.
+    Dropped,
     /// Services that lack samples.
     LacksSamples,
     /// Services without a known start.
@@ -103,6 +105,7 @@ impl FindingKind {
             Self::SpansTreatmentChange => "A life spans a change of treatment",
             Self::Appeared => "Appeared late",
             Self::Vanished => "Vanished",
+            Self::Dropped => "Taken out",
             Self::LacksSamples => "Samples are missing",
             Self::AgeUnknown => "Age is not known",
             Self::UnequalAge => "Arms of unequal age",

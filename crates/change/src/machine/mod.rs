@@ -69,7 +69,7 @@ pub enum Step {
     AskHalt,
     /// Write a record; what it announces comes after it.
     Record(Event, Weight),
-    /// Find out which lives run.
+    /// Find out what runs of some services.
     AskLives(Vec<ServiceName>),
     /// Find out which of a service's files have to change, and save the bytes of before and after.
     Plan(ServiceName),
@@ -85,7 +85,7 @@ pub enum Step {
     AskAdoption(ServiceName),
     /// Find out whether the library that a service is about to load is the one that was installed.
     AskLibrary(ServiceName),
-    /// Find out which life runs.
+    /// Find out what runs of a service.
     AskLife(ServiceName),
     /// Forget that a service failed, and restart it.
     Restart(ServiceName, Purpose),
@@ -123,21 +123,61 @@ pub enum Answer {
     /// To [`Step::Plan`]; `None` if the changes were announced by an earlier run.
     Planned(Result<Option<Vec<Change>>, ServiceError>),
     /// To [`Step::AskLives`], in its order.
-    Lives(Vec<Option<LifeKey>>),
+    Lives(Vec<Running>),
     /// To [`Step::AskSettings`], in its order.
     Settings(Vec<Result<(), ServiceError>>),
-    /// To [`Step::AskLife`] and [`Step::AskAdoption`].
-    Life(Option<LifeKey>),
+    /// To [`Step::AskLife`].
+    Life(Running),
+    /// To [`Step::AskAdoption`].
+    Adoption(Option<LifeKey>),
     /// To [`Step::Restart`].
-    Queued(Result<Job, ServiceError>),
+    Queued(Result<Restarting, ServiceError>),
     /// To [`Step::AskJob`]; `None` while it runs.
     Job(Result<Option<JobResult>, SystemdError>),
     /// To [`Step::AskHealth`].
     Health(Health),
-    /// To [`Step::AskStill`]; `Err` has how the service ended, where that is known.
-    Still(Result<(), Option<String>>),
+    /// To [`Step::AskStill`].
+    Still(Still),
     /// To [`Step::Prove`].
     Proof(Result<Identity, ServiceError>),
+}
+
+/// What runs of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Running {
+    /// This life.
+    Life(LifeKey),
+    /// Nothing at this moment: it failed, or it is on its way up or down.
+    Nothing,
+    /// Nothing, and nothing is about to start it: somebody stopped it, or it was through with its work.
+    Stopped,
+}
+
+impl Running {
+    /// The life, if there is one.
+    pub fn life(self) -> Option<LifeKey> {
+        if let Self::Life(life) = self { Some(life) } else { None }
+    }
+}
+
+/// A service that is being restarted, or was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Restarting {
+    /// What ran before.
+    pub before: Option<LifeKey>,
+    /// The job, where its end will be heard.
+    pub job: Option<Job>,
+}
+
+/// Whether a life still runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Still {
+    /// It does.
+    Runs,
+    /// It does not: its service is stopped.
+    Stopped,
+    /// It does not; how it ended, where that is known.
+    Ended(Option<String>),
 }
 
 /// What happens to a service.
@@ -166,6 +206,8 @@ pub struct Outcome {
     pub done: usize,
     /// Services that failed in this run, with the reason.
     pub failed: Vec<(ServiceName, String)>,
+    /// Services that could not be put back and were given up, with the reason.
+    pub given_up: Vec<(ServiceName, String)>,
     /// Services that could not be put back, with the reason.
     pub stuck: Vec<(ServiceName, String)>,
     /// Services that were not reached.
@@ -194,7 +236,7 @@ struct Member {
 /// Services whose files are being changed together, since the service manager reads all unit files at once.
 #[derive(Debug, Default)]
 struct Batch {
-    lives: BTreeMap<ServiceName, Option<LifeKey>>,
+    lives: BTreeMap<ServiceName, Running>,
     changed: Vec<ServiceName>,
     failed: Vec<(ServiceName, ServiceError)>,
 }

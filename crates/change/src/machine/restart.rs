@@ -5,7 +5,7 @@ use std::time::Duration;
 use heaptrial_host::systemd::{Job, JobResult, SystemdError};
 use heaptrial_model::{LifeKey, Pace, ServiceName};
 
-use super::{Purpose, Step};
+use super::{Purpose, Restarting, Step, Still};
 use crate::error::ServiceError;
 use crate::health::Health;
 
@@ -29,6 +29,8 @@ pub(super) struct RestartStep {
     pub(super) service: ServiceName,
     pub(super) family: Option<String>,
     pub(super) purpose: Purpose,
+    /// What ran before it was restarted.
+    before: Option<LifeKey>,
     at: At,
     deadline: Duration,
     next_look: Duration,
@@ -57,7 +59,7 @@ impl RestartStep {
         service: ServiceName,
         family: Option<String>,
         purpose: Purpose,
-        job: Option<Job>,
+        restarting: Restarting,
         is_asked: bool,
         now: Duration,
         deadline: Duration,
@@ -66,7 +68,8 @@ impl RestartStep {
             service,
             family,
             purpose,
-            at: job.map_or(At::Health, At::Job),
+            before: restarting.before,
+            at: restarting.job.map_or(At::Health, At::Job),
             deadline,
             next_look: now,
             // Asking a relay itself is dearer than asking systemd.
@@ -116,6 +119,12 @@ impl RestartStep {
                 Progress::Failed(ServiceError::Restart { service: self.service.clone(), result })
             }
             Ok(None) if late => Progress::Failed(ServiceError::RestartLate { limit: pace.health_timeout }),
+            Err(SystemdError::Lost { .. }) => {
+                // Its end cannot be heard any more: the unit itself tells.
+                self.at = At::Health;
+                self.next_look = now;
+                Progress::Moved
+            }
             Err(error) if late => Progress::Failed(error.into()),
             Ok(None) | Err(_) => Progress::Same,
         }
@@ -131,6 +140,10 @@ impl RestartStep {
                 self.ended = ended.or(self.ended.take());
                 self.pass(now, pace)
             }
+            Health::Healthy(life) if self.before.as_ref() == Some(&life) => {
+                self.seen = "what ran before still runs".to_owned();
+                self.pass(now, pace)
+            }
             Health::Healthy(life) => {
                 self.at = At::Settle { life: life.clone(), until: now + pace.settle.0 };
                 Progress::Healthy(life)
@@ -138,12 +151,15 @@ impl RestartStep {
         }
     }
 
-    pub(super) fn take_still(&mut self, still: Result<(), Option<String>>, now: Duration) -> Progress {
+    pub(super) fn take_still(&mut self, still: Still, now: Duration) -> Progress {
         let At::Settle { life, until } = &self.at else { return Progress::Same };
         match still {
-            Err(how) => Progress::Failed(ServiceError::EndedSoon { how }),
-            Ok(()) if now < *until => Progress::Same,
-            Ok(()) => {
+            Still::Ended(how) => Progress::Failed(ServiceError::EndedSoon { how }),
+            Still::Stopped => {
+                Progress::Failed(ServiceError::EndedSoon { how: Some("it is stopped".to_owned()) })
+            }
+            Still::Runs if now < *until => Progress::Same,
+            Still::Runs => {
                 let life = life.clone();
                 self.at = At::Proof;
                 Progress::Settled(life)

@@ -6,7 +6,7 @@ use heaptrial_host::systemd::Job;
 use heaptrial_model::{LifeKey, ServiceName};
 
 use super::restart::RestartStep;
-use super::{Batch, Machine, Notification, Outcome, Purpose, Round, Step, Weight};
+use super::{Batch, Machine, Notification, Outcome, Purpose, Restarting, Round, Step, Weight};
 use crate::journal::Event;
 use crate::state::{Stage, TrialState};
 
@@ -194,13 +194,14 @@ impl Machine {
         }
     }
 
-    /// Watches a service until it is proved.
-    pub(super) fn watch(&mut self, service: ServiceName, purpose: Purpose, job: Option<Job>) {
+    /// Watches a service until it is proved. What ran before its restart does not count.
+    pub(super) fn watch(&mut self, service: ServiceName, purpose: Purpose, restarting: Restarting) {
         let member = self.members.get(&service);
         let family = member.and_then(|member| member.family.clone());
         let is_asked = member.is_some_and(|member| member.is_asked);
         let deadline = self.now + self.pace.health_timeout.0;
-        self.restarts.push(RestartStep::new(service, family, purpose, job, is_asked, self.now, deadline));
+        self.restarts
+            .push(RestartStep::new(service, family, purpose, restarting, is_asked, self.now, deadline));
     }
 }
 
@@ -221,6 +222,6 @@ pub(super) fn needs_restart(state: &TrialState, service: &ServiceName, now: Opti
     now.is_none()
         || match &found.undone {
             Some(life) => now == life.as_ref(),
-            None => found.restarted || now != found.life_before.as_ref(),
+            None => now != found.life_before.as_ref(),
         }
 }

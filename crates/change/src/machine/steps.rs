@@ -1,10 +1,10 @@
 //! What the answer to each step leads to.
 
-use heaptrial_model::{LifeKey, ServiceName};
+use heaptrial_model::ServiceName;
 
 use super::restart::{Progress, RestartStep};
 use super::schedule::{needs_restart, reverting};
-use super::{Answer, Machine, Notification, Purpose, Step, Weight};
+use super::{Answer, Machine, Notification, Purpose, Restarting, Running, Step, Still, Weight};
 use crate::error::ServiceError;
 use crate::journal::Event;
 use crate::state::TrialState;
@@ -23,28 +23,26 @@ impl Machine {
                 }
             }
             (Step::AskLives(services), Answer::Lives(lives)) => {
-                if let Some(batch) = &mut self.batch {
-                    batch.lives = services.into_iter().zip(lives).collect();
-                }
+                self.lives_before(state, services, lives);
             }
             (Step::Plan(service), Answer::Planned(planned)) => self.planned(service, planned),
             (Step::Write(service), Answer::Tried(written)) => self.written(service, written),
             (Step::Undo(service), Answer::Tried(undone)) => self.undone(service, undone),
             (Step::AskSettings(services), Answer::Settings(found)) => self.settings(services, found),
-            (Step::AskAdoption(service), Answer::Life(Some(life))) => {
+            (Step::AskAdoption(service), Answer::Adoption(Some(life))) => {
                 // A run that was killed had restarted it already.
                 self.todo
                     .push_back(Step::Record(Event::Healthy { service: service.clone(), life }, Weight::Run));
-                self.watch(service, Purpose::Apply, None);
+                self.watch(service, Purpose::Apply, Restarting::default());
             }
-            (Step::AskAdoption(service), Answer::Life(None)) => {
+            (Step::AskAdoption(service), Answer::Adoption(None)) => {
                 self.todo.push_back(Step::AskLibrary(service));
             }
             (Step::AskLibrary(service), Answer::Tried(Ok(()))) => self.restart(service, Purpose::Apply),
             (Step::AskLibrary(service), Answer::Tried(Err(why))) => self.fail(service, Purpose::Apply, why),
-            (Step::AskLife(service), Answer::Life(life)) => self.files_are_back(state, service, life),
-            (Step::Restart(service, purpose), Answer::Queued(Ok(job))) => {
-                self.watch(service, purpose, Some(job));
+            (Step::AskLife(service), Answer::Life(running)) => self.files_are_back(state, service, running),
+            (Step::Restart(service, purpose), Answer::Queued(Ok(restarting))) => {
+                self.watch(service, purpose, restarting);
             }
             (Step::Restart(service, purpose), Answer::Queued(Err(why))) => self.fail(service, purpose, why),
             (Step::AskJob(service, _), Answer::Job(result)) => {
@@ -78,6 +76,19 @@ impl Machine {
         }
     }
 
+    /// Which lives run before files are changed. What somebody stopped is not started by a treatment.
+    fn lives_before(&mut self, state: &TrialState, services: Vec<ServiceName>, lives: Vec<Running>) {
+        let Some(batch) = &mut self.batch else { return };
+        for (service, running) in services.into_iter().zip(lives) {
+            let is_settled = state.services.get(&service).is_none_or(|found| found.settled);
+            if running == Running::Stopped && is_settled {
+                self.todo.retain(|step| *step != Step::Plan(service.clone()));
+                batch.failed.push((service.clone(), ServiceError::Stopped));
+            }
+            batch.lives.insert(service, running);
+        }
+    }
+
     fn planned(
         &mut self,
         service: ServiceName,
@@ -89,7 +100,7 @@ impl Machine {
                 self.todo.push_front(Step::Write(service.clone()));
                 let Some(changes) = changes else { return };
                 let arm = self.members.get(&service).map(|member| member.arm.clone()).unwrap_or_default();
-                let life = batch.lives.get(&service).cloned().flatten();
+                let life = batch.lives.get(&service).cloned().and_then(Running::life);
                 let intent = Event::Intent { service, arm, changes, life };
                 self.todo.push_front(Step::Record(intent, Weight::Service));
             }
@@ -133,7 +144,15 @@ impl Machine {
     }
 
     /// A service's files are as before and systemd knows it: what runs may still have the treatment.
-    fn files_are_back(&mut self, state: &TrialState, service: ServiceName, life: Option<LifeKey>) {
+    fn files_are_back(&mut self, state: &TrialState, service: ServiceName, running: Running) {
+        let is_settled = state.services.get(&service).is_some_and(|found| found.settled);
+        if running == Running::Stopped && is_settled {
+            let text =
+                format!("{service} is stopped, by somebody else, and stays so; its files are as before");
+            self.todo.push_back(Step::Tell(Notification::Warning(text)));
+            return self.reverted(service);
+        }
+        let life = running.life();
         let restart = needs_restart(state, &service, life.as_ref());
         // Where nothing runs, what is just being started may come up with the treatment: nothing is known for later yet.
         let is_news = state.services.get(&service).is_some_and(|found| found.undone.is_none());
@@ -198,7 +217,7 @@ impl Machine {
                 self.todo.push_back(Step::Record(healthy, weight));
                 if self.pace.settle.0.is_zero() {
                     let now = self.now;
-                    let progress = self.restarts[at].take_still(Ok(()), now);
+                    let progress = self.restarts[at].take_still(Still::Runs, now);
                     self.progress(service, Some(progress));
                 }
             }
@@ -216,16 +235,19 @@ impl Machine {
         }
     }
 
-    fn still(&mut self, service: ServiceName, still: Result<(), Option<String>>) {
+    fn still(&mut self, service: ServiceName, still: Still) {
         let now = self.now;
         if let Some(step) = self.restarted(&service) {
             let progress = step.take_still(still, now);
             self.progress(&service, Some(progress));
-        } else if still.is_err() {
+        } else if still == Still::Stopped {
+            let text = format!("{service} was stopped meanwhile, and stays so; its files keep the treatment");
+            self.todo.push_back(Step::Tell(Notification::Warning(text)));
+        } else if still != Still::Runs {
             // A timer, an administrator or a crash restarted a committed service: it is proved like any other.
             let text = format!("{service} was restarted meanwhile; looking at what it runs now");
             self.todo.push_back(Step::Tell(Notification::Warning(text)));
-            self.watch(service, Purpose::Apply, None);
+            self.watch(service, Purpose::Apply, Restarting::default());
         }
     }
 

@@ -25,6 +25,8 @@ pub enum Command {
     Revert,
     /// What the recovery timer runs, if it is armed.
     Recover,
+    /// Takes the first service out.
+    Drop,
     /// The first service gets its treatment, is put back and gets it again; then the others.
     Parts,
     /// Ends it; services keep what they run.
@@ -98,6 +100,20 @@ pub fn timer_fires_beside_a_process(world: &World) {
     }
 }
 
+/// Another operator who resumes, reverts or ends the same, or begins something else, while a process has the lock.
+pub fn another_operator_beside_a_process(world: &World) {
+    if !world.locked.get() {
+        return;
+    }
+    for action in [Action::Resume, Action::Revert, Action::Drop, Action::Stop] {
+        match Trial::open(world.host(), &paths(), NAME, action) {
+            Err(ChangeError::Lock(LockError::Held { .. }) | ChangeError::Unknown { .. }) => {}
+            Err(error) => panic!("another operator: {error}"),
+            Ok(_) => panic!("two operators have the lock"),
+        }
+    }
+}
+
 /// What a person would look at.
 fn journal(world: &World) -> String {
     let bytes = journal_of(world);
@@ -115,6 +131,25 @@ fn in_flight(journal: &[u8]) -> Vec<ServiceName> {
     // A line that was cut off is none.
     let records = journal.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
     TrialState::of(&records.collect::<Vec<Record>>()).in_flight()
+}
+
+/// Services that were given up where they could not be put back, by a journal.
+fn given_up(journal: &[u8]) -> Vec<ServiceName> {
+    let records = journal.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+    let state = TrialState::of(&records.collect::<Vec<Record>>());
+    let stuck = |name: &&ServiceName| {
+        state.services.get(*name).is_some_and(|found| found.stage == Stage::RevertFailed)
+    };
+    state.dropped.iter().filter(stuck).cloned().collect()
+}
+
+/// Whether a file is a service's own, or of its timer, which has its name escaped, or the folder with links to timers.
+fn is_of(path: &Path, service: &ServiceName) -> bool {
+    let stem = service.as_str().trim_end_matches(".service");
+    let path = path.to_string_lossy();
+    path.ends_with("timers.target.wants")
+        || path.contains(service.as_str())
+        || path.contains(&heaptrial_host::systemd::escape(stem))
 }
 
 fn is_armed(world: &World) -> bool {
@@ -180,12 +215,16 @@ impl History {
         if command == Command::Recover && !is_armed(world) {
             return None;
         }
-        let hinders = |(_, what): &(u64, Happening)| matches!(what, Happening::Full(_) | Happening::Refusal);
+        // Once a unit is gone, it hinders until it is back.
+        let hinders = |(_, what): &(u64, Happening)| {
+            matches!(what, Happening::Full(_) | Happening::Refusal | Happening::Gone(_))
+        };
         if script.iter().any(hinders) {
             world.hindered.set(true);
         }
         let hindered = world.hindered.get();
         let journal_before = journal_of(world);
+        let stopped = self.stopped_for_good(world, &script, &journal_before);
         world.begin(script.clone());
         let ran = catch_unwind(AssertUnwindSafe(|| self.carry_out(world, command)));
         let operations = world.end();
@@ -199,6 +238,12 @@ impl History {
         }
         // Whatever was begun comes to its end.
         world.pass(std::time::Duration::from_secs(60));
+        for service in &stopped {
+            assert!(
+                world.services.borrow().is_stopped(service),
+                "{service} was stopped, and is started again"
+            );
+        }
         match ran {
             Err(panic) if panic.is::<Cut>() => {
                 self.check_that_somebody_takes_over(world, before, hindered);
@@ -207,21 +252,54 @@ impl History {
             Err(panic) => resume_unwind(panic),
             Ok(Ok(ended)) => {
                 // Who is restarted by somebody while it is put back is stuck until that is repeated.
-                let restarted = script.iter().any(|(_, what)| matches!(what, Happening::Restart(_)));
+                let restarted =
+                    script.iter().any(|(_, what)| matches!(what, Happening::Restart(_) | Happening::Stop(_)));
                 self.check(world, &ended, before, &journal_before, hindered, restarted);
-                if ended.outcome.is_complete() && command != Command::Stop && !script.iter().any(hinders) {
+                let is_gone = !world.services.borrow().gone().is_empty();
+                let whole = ended.outcome.is_complete() && !matches!(command, Command::Stop | Command::Drop);
+                if whole && !is_gone && !script.iter().any(hinders) {
                     world.hindered.set(false);
                 }
                 Some(ended)
             }
             // Nothing was begun, or it is over.
             Ok(Err(
-                ChangeError::Unknown { .. } | ChangeError::Stage { .. } | ChangeError::InFlight { .. },
+                ChangeError::Unknown { .. }
+                | ChangeError::Stage { .. }
+                | ChangeError::InFlight { .. }
+                | ChangeError::NotOne { .. },
             )) => None,
             Ok(Err(ChangeError::Exists { .. })) if command == Command::Start => None,
             Ok(Err(_)) if hindered => None,
             Ok(Err(error)) => panic!("{command:?}: {error}"),
         }
+    }
+
+    /// Services that somebody stops before a process does anything, while they are not in the middle, and that nobody else
+    /// starts: they have to stay so.
+    fn stopped_for_good(
+        &self,
+        world: &World,
+        script: &[(u64, Happening)],
+        journal: &[u8],
+    ) -> Vec<ServiceName> {
+        let starts = |what: &Happening| {
+            matches!(
+                what,
+                // With a refused call it is not known what runs.
+                Happening::Kill | Happening::PowerCut(_) | Happening::Restart(_) | Happening::Refusal
+            )
+        };
+        if script.iter().any(|(_, what)| starts(what)) {
+            return Vec::new();
+        }
+        let in_flight = in_flight(journal);
+        let at_first = script.iter().filter(|(at, _)| *at == 0).filter_map(|(_, what)| match what {
+            Happening::Stop(service) => Some(service.clone()),
+            _ => None,
+        });
+        let earlier = names(&self.faults).into_iter().filter(|name| world.services.borrow().is_stopped(name));
+        at_first.chain(earlier).filter(|service| !in_flight.contains(service)).collect()
     }
 
     fn carry_out(&self, world: &World, command: Command) -> Result<Ended, ChangeError> {
@@ -240,7 +318,13 @@ impl History {
             }
             Command::Revert => {
                 let mut trial = open(Action::Revert)?;
-                (trial.revert(pace, witness, halt)?, trial)
+                let without = world.services.borrow().gone();
+                (trial.revert(pace, &without, witness, halt)?, trial)
+            }
+            Command::Drop => {
+                let mut trial = open(Action::Drop)?;
+                let first = trial.prepared().services[0].service.clone();
+                (trial.drop_service(&first, pace, witness, halt)?, trial)
             }
             Command::Recover => {
                 let mut trial = open(Action::Recover)?;
@@ -342,6 +426,9 @@ impl History {
         let files = world.files.borrow();
         let treated = services.treated().contains(service);
         assert!(!services.down().contains(service), "{service} is left stopped (treated: {treated})");
+        if services.is_stopped(service) || services.gone().contains(service) {
+            return;
+        }
         if let Some(committed) = committed {
             assert_eq!(treated, committed, "{service}: what runs is not what the journal says");
         }
@@ -371,19 +458,27 @@ impl History {
     /// Everything is as before the first process.
     fn check_the_end(&self, world: &World, before: &BTreeMap<PathBuf, FileState>) {
         let services = world.services.borrow();
-        assert_eq!(services.down(), Vec::<ServiceName>::new(), "left stopped at the end");
-        assert_eq!(services.treated(), BTreeSet::new(), "treated at the end");
+        let (gone, given_up) = (services.gone(), given_up(&journal_of(world)));
+        let is_left = |service: &ServiceName| gone.contains(service) || given_up.contains(service);
+        let down: Vec<ServiceName> =
+            services.down().into_iter().filter(|service| !is_left(service)).collect();
+        assert_eq!(down, Vec::<ServiceName>::new(), "left stopped at the end");
+        let treated: Vec<ServiceName> =
+            services.treated().into_iter().filter(|service| !is_left(service)).collect();
+        assert_eq!(treated, Vec::<ServiceName>::new(), "treated at the end");
         let files = world.files.borrow();
         // One that could not be stopped, and whose unit is gone, starts nothing.
         let refused =
             self.processes.iter().flat_map(|(_, script)| script).any(|(_, what)| *what == Happening::Refusal);
         let alive = |timer: &&ServiceName| !refused || files.has(Path::new(&format!("{UNITS}/{timer}")));
+        let alive = |timer: &&ServiceName| given_up.is_empty() && alive(timer);
         assert_eq!(services.timers().iter().find(alive), None, "timers at the end");
         let now = files.snapshot(&CHANGED);
         let other: Vec<(&PathBuf, Option<&FileState>, Option<&FileState>)> = now
             .keys()
             .chain(before.keys())
             .filter(|path| now.get(*path) != before.get(*path))
+            .filter(|path| !given_up.iter().any(|service| is_of(path, service)))
             .map(|path| (path, before.get(path), now.get(path)))
             .collect();
         assert!(other.is_empty(), "files at the end: {other:#?}");

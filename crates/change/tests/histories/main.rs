@@ -16,7 +16,7 @@ use fleet::{Faults, service};
 use history::{Command, Counts, History, Process};
 use random::Random;
 use services::Fault;
-use world::Happening;
+use world::{Happening, Loss};
 
 /// At least so many in all.
 const HISTORIES: u64 = 100_000;
@@ -50,6 +50,7 @@ fn fleets() -> Vec<Faults> {
         vec![(1, Fault::None), (2, Fault::None)],
         vec![(1, Fault::CrashLoop), (2, Fault::None)],
         vec![(1, Fault::None), (2, Fault::Dies)],
+        vec![(1, Fault::Ends), (2, Fault::None)],
         vec![(0, Fault::None), (1, Fault::Start), (2, Fault::None)],
     ]
 }
@@ -64,6 +65,7 @@ fn beginnings() -> Vec<Vec<Command>> {
         vec![Start, Stop],
         vec![Parts],
         vec![Start, Recover],
+        vec![Start, Command::Drop],
     ]
 }
 
@@ -108,16 +110,31 @@ fn walk(faults: &Faults, commands: &[Command], every: usize, counts: &mut Counts
 /// Anything in any order.
 fn any(seed: u64) -> History {
     let random = &mut Random::new(seed);
-    let faults =
-        [Fault::None, Fault::None, Fault::None, Fault::Start, Fault::Hangs, Fault::Dies, Fault::CrashLoop];
+    let faults = [
+        Fault::None,
+        Fault::None,
+        Fault::None,
+        Fault::Start,
+        Fault::Hangs,
+        Fault::Dies,
+        Fault::Ends,
+        Fault::CrashLoop,
+    ];
     let mut fleet: Faults = (0..3).map(|number| (number, *random.pick(&faults))).collect();
     let left_out = random.below(5) as usize;
     fleet.retain(|(number, _)| *number != left_out);
     let (at_once, budget) = (1 + random.below(3) as u32, 1 + random.below(2) as u32);
     let first = if random.one_in(4) { Command::Parts } else { Command::Start };
     let mut processes = vec![(first, happenings(random, &fleet))];
-    let commands =
-        [Command::Resume, Command::Resume, Command::Revert, Command::Recover, Command::Parts, Command::Stop];
+    let commands = [
+        Command::Resume,
+        Command::Resume,
+        Command::Revert,
+        Command::Recover,
+        Command::Parts,
+        Command::Stop,
+        Command::Drop,
+    ];
     for _ in 0..random.below(4) {
         processes.push((*random.pick(&commands), happenings(random, &fleet)));
     }
@@ -127,17 +144,24 @@ fn any(seed: u64) -> History {
 fn happenings(random: &mut Random, fleet: &Faults) -> Vec<(u64, Happening)> {
     let mut list = Vec::new();
     for _ in 0..random.below(4) {
-        let at = random.below(400);
+        // Often before a process has done anything.
+        let at = if random.one_in(4) { 0 } else { random.below(400) };
         let victim = service(random.pick(fleet).0);
         list.push((
             at,
-            match random.below(9) {
+            match random.below(16) {
                 0 | 1 => Happening::Kill,
                 2 | 3 => Happening::PowerCut(random.next()),
                 4 => Happening::Restart(victim),
                 5 => Happening::Drift(victim),
                 6 => Happening::Full(1 + random.below(60)),
                 7 => Happening::Refusal,
+                8 => Happening::BusLost(Loss::Heard),
+                9 => Happening::BusLost(Loss::Unheard),
+                10 | 11 => Happening::Stop(victim),
+                12 => Happening::Gone(victim),
+                13 => Happening::Back(victim),
+                14 => Happening::Operator,
                 _ => Happening::Timer,
             },
         ));

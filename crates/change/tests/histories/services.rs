@@ -14,7 +14,7 @@ use heaptrial_relay::Relay;
 
 use crate::disk::{Files, digest};
 use crate::fleet::{PROGRAM, UNITS, torrc_of};
-use crate::world::World;
+use crate::world::{Loss, World};
 
 const START_TAKES: Duration = Duration::from_millis(4);
 const LIVES_FOR: Duration = Duration::from_millis(6);
@@ -30,6 +30,8 @@ pub enum Fault {
     Hangs,
     /// It runs for a moment.
     Dies,
+    /// It runs for a moment, and ends as if it were through with its work.
+    Ends,
     /// It runs for a moment, is started again by systemd, and so on.
     CrashLoop,
 }
@@ -67,6 +69,10 @@ enum State {
         until: Duration,
     },
     Failed,
+    /// It ended by itself, without an error.
+    Ended,
+    /// Somebody stopped it, or its unit was gone at boot.
+    Stopped,
 }
 
 #[derive(Debug, Clone)]
@@ -79,6 +85,8 @@ struct Service {
     unset: Vec<String>,
     job: Option<u32>,
     restarts: u32,
+    /// Whether its unit was removed, renamed or masked: what runs goes on, and nothing starts it.
+    gone: bool,
 }
 
 /// What systemd knows.
@@ -109,6 +117,7 @@ impl Services {
                 unset: Vec::new(),
                 job: None,
                 restarts: 0,
+                gone: false,
             };
             own.services.insert(name.clone(), service);
         }
@@ -128,6 +137,10 @@ impl Services {
             if let Some(service) = self.services.get_mut(&name) {
                 service.restarts = 0;
                 service.job = None;
+                if service.gone {
+                    service.state = State::Stopped;
+                    continue;
+                }
             }
             self.begin(&name, now, files, None);
         }
@@ -186,9 +199,38 @@ impl Services {
     /// As a timer or a person does it.
     pub fn restart(&mut self, name: &ServiceName, now: Duration, files: &Files) {
         if let Some(service) = self.services.get_mut(name) {
+            if service.gone {
+                return;
+            }
             service.restarts = 0;
         }
         self.begin(name, now, files, None);
+    }
+
+    /// As a person does it.
+    pub fn stop(&mut self, name: &ServiceName) {
+        let Some(service) = self.services.get_mut(name) else { return };
+        service.state = State::Stopped;
+        if let Some(job) = service.job.take() {
+            self.jobs.insert(job, Some("canceled"));
+        }
+    }
+
+    /// Somebody removes, renames or masks its unit, or brings it back.
+    pub fn set_gone(&mut self, name: &ServiceName, gone: bool) {
+        if let Some(service) = self.services.get_mut(name) {
+            service.gone = gone;
+        }
+    }
+
+    /// Services whose unit is gone.
+    pub fn gone(&self) -> Vec<ServiceName> {
+        self.services.iter().filter(|(_, service)| service.gone).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether a service stands still because somebody stopped it, or because its unit was gone at boot.
+    pub fn is_stopped(&self, name: &ServiceName) -> bool {
+        self.services.get(name).is_some_and(|service| service.state == State::Stopped)
     }
 
     /// What happens by itself up to a moment.
@@ -196,7 +238,7 @@ impl Services {
         let due = |service: &Service| match &service.state {
             State::Running { until, .. } => until.is_some_and(|until| until <= now),
             State::Starting { until, .. } | State::WaitsForRestart { until } => *until <= now,
-            State::Failed => false,
+            State::Failed | State::Ended | State::Stopped => false,
         };
         if !self.services.values().any(due) {
             return;
@@ -231,7 +273,7 @@ impl Services {
                     start_ticks: until.as_micros() as u64,
                 };
                 self.next_pid += 1;
-                let dies = matches!(fault, Fault::Dies | Fault::CrashLoop);
+                let dies = matches!(fault, Fault::Dies | Fault::Ends | Fault::CrashLoop);
                 let until = dies.then_some(*until + LIVES_FOR);
                 service.state = State::Running { life, process: process.clone(), until };
                 true
@@ -239,8 +281,13 @@ impl Services {
             State::Running { until: Some(until), .. } if *until <= now => {
                 service.state = match service.fault {
                     Fault::CrashLoop => State::WaitsForRestart { until: *until + RESTARTS_AFTER },
+                    Fault::Ends => State::Ended,
                     _ => State::Failed,
                 };
+                true
+            }
+            State::WaitsForRestart { .. } if service.gone => {
+                service.state = State::Failed;
                 true
             }
             State::WaitsForRestart { until } if *until <= now => {
@@ -253,9 +300,10 @@ impl Services {
         }
     }
 
-    /// Services that do not run.
+    /// Services that do not run, and that nobody stopped.
     pub fn down(&self) -> Vec<ServiceName> {
-        let runs = |service: &Service| matches!(service.state, State::Running { until: None, .. });
+        let runs =
+            |service: &Service| matches!(service.state, State::Running { until: None, .. } | State::Stopped);
         self.services.iter().filter(|(_, service)| !runs(service)).map(|(name, _)| name.clone()).collect()
     }
 
@@ -264,7 +312,7 @@ impl Services {
         let treated = |service: &Service| match &service.state {
             State::Running { process, .. } | State::Starting { process, .. } => process.is_treated(),
             State::WaitsForRestart { .. } => true,
-            State::Failed => false,
+            State::Failed | State::Ended | State::Stopped => false,
         };
         self.services.iter().filter(|(_, service)| treated(service)).map(|(name, _)| name.clone()).collect()
     }
@@ -288,8 +336,9 @@ impl Service {
             State::Starting { .. } => ("activating", "start", None),
             State::WaitsForRestart { .. } => ("activating", "auto-restart", None),
             State::Failed => ("failed", "failed", None),
+            State::Ended | State::Stopped => ("inactive", "dead", None),
         };
-        Activity { active_state: active.to_owned(), sub_state: sub.to_owned(), main_pid }
+        Activity { active_state: active.to_owned(), sub_state: sub.to_owned(), main_pid, job: self.job }
     }
 }
 
@@ -310,6 +359,15 @@ impl World {
         SystemdError::Call { doing: doing.to_owned(), said: "no".to_owned() }
     }
 
+    fn lost(&self, doing: &str) -> SystemdError {
+        SystemdError::Lost { doing: doing.to_owned(), said: "it left the bus".to_owned() }
+    }
+
+    /// Whether the end of a job can be heard: not over a connection that systemd has left since.
+    fn hears(&self, job: &Job) -> Result<(), SystemdError> {
+        if job.connection == self.connection.get() { Ok(()) } else { Err(self.lost("waiting")) }
+    }
+
     /// Every call that changes something: counted, and refused where the history says so.
     fn call(&self, doing: &str) -> Result<(), SystemdError> {
         self.operate();
@@ -321,7 +379,7 @@ impl World {
         let mut services = self.services.borrow_mut();
         let number = services.jobs.len() as u32;
         services.jobs.insert(number, result);
-        Job { path: format!("/job/{number}"), unit: unit.clone() }
+        Job { path: format!("/job/{number}"), unit: unit.clone(), connection: self.connection.get() }
     }
 }
 
@@ -373,13 +431,22 @@ impl Manager for World {
     }
 
     fn restart(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.call(&format!("restarting {name}"))?;
+        let doing = format!("restarting {name}");
+        self.call(&doing)?;
+        let lost = self.loses();
+        if lost == Some(Loss::Unheard) {
+            return Err(self.lost(&doing));
+        }
+        if self.services.borrow().services[name].gone {
+            return Err(self.said(&doing));
+        }
         let job = self.queue(name, None);
         let number = number_of(&job);
         let mut services = self.services.borrow_mut();
         services.services.get_mut(name).unwrap().restarts = 0;
         services.begin(name, self.time(), &self.files.borrow(), Some(number));
-        Ok(job)
+        drop(services);
+        if lost.is_some() { Err(self.lost(&doing)) } else { Ok(job) }
     }
 
     fn start(&self, name: &ServiceName) -> Result<Job, SystemdError> {
@@ -400,12 +467,14 @@ impl Manager for World {
     fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError> {
         self.operate();
         self.pass(Duration::ZERO);
+        self.hears(job)?;
         let services = self.services.borrow();
         Ok(services.jobs[&number_of(job)].map(|result| JobResult(result.to_owned())))
     }
 
     fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError> {
         self.operate();
+        self.hears(job)?;
         let result = self.services.borrow().jobs[&number_of(job)];
         result
             .map(|result| JobResult(result.to_owned()))

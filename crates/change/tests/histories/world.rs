@@ -37,8 +37,28 @@ pub enum Happening {
     Full(u64),
     /// One call to the service manager fails.
     Refusal,
+    /// systemd leaves the bus. What can be asked twice is asked again below this edge; results of jobs are not heard any
+    /// more, and the next restart may or may not be.
+    BusLost(Loss),
+    /// Somebody stops a service.
+    Stop(ServiceName),
+    /// Somebody removes, renames or masks a service's unit.
+    Gone(ServiceName),
+    /// Somebody brings it back.
+    Back(ServiceName),
+    /// Another operator has a go at the same services.
+    Operator,
     /// The recovery timer fires while the process is at work.
     Timer,
+}
+
+/// What becomes of a call that systemd leaves without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// It was not heard.
+    Unheard,
+    /// It was.
+    Heard,
 }
 
 /// The host.
@@ -52,6 +72,9 @@ pub struct World {
     script: RefCell<Vec<(u64, Happening)>>,
     full_until: Cell<u64>,
     refuse: Cell<bool>,
+    loss: Cell<Option<Loss>>,
+    /// Number of the connection to the service manager.
+    pub connection: Cell<u64>,
     /// Operations of all processes.
     pub steps: Cell<u64>,
     /// Whether a full disk or a failed call may have left what no complete run has put right since.
@@ -71,6 +94,8 @@ impl World {
             script: RefCell::default(),
             full_until: Cell::new(0),
             refuse: Cell::new(false),
+            loss: Cell::new(None),
+            connection: Cell::new(0),
             steps: Cell::new(0),
             hindered: Cell::new(false),
             busy: Cell::new(false),
@@ -95,6 +120,7 @@ impl World {
         self.operations.set(0);
         self.full_until.set(0);
         self.refuse.set(false);
+        self.loss.set(None);
     }
 
     /// The process is gone, and with it its lock; its script did not come to its end.
@@ -147,7 +173,15 @@ impl World {
             Happening::Drift(service) => self.files.borrow_mut().drift(&service),
             Happening::Full(operations) => self.full_until.set(at + operations),
             Happening::Refusal => self.refuse.set(true),
+            Happening::BusLost(loss) => {
+                self.connection.set(self.connection.get() + 1);
+                self.loss.set(Some(loss));
+            }
+            Happening::Stop(service) => self.services.borrow_mut().stop(&service),
+            Happening::Gone(service) => self.services.borrow_mut().set_gone(&service, true),
+            Happening::Back(service) => self.services.borrow_mut().set_gone(&service, false),
             Happening::Timer => crate::history::timer_fires_beside_a_process(self),
+            Happening::Operator => crate::history::another_operator_beside_a_process(self),
         }
     }
 
@@ -162,6 +196,11 @@ impl World {
     /// Whether this call is the one that fails.
     pub fn refuses(&self) -> bool {
         self.refuse.replace(false)
+    }
+
+    /// What becomes of this call, if systemd leaves the bus with it.
+    pub fn loses(&self) -> Option<Loss> {
+        self.loss.take()
     }
 
     pub fn pass(&self, time: Duration) {

@@ -11,7 +11,7 @@ mod report;
 mod rollout;
 mod serve;
 mod services;
-mod trial;
+pub(crate) mod trial;
 mod value;
 mod watch;
 

@@ -71,7 +71,16 @@ impl Bus {
             zbus::Error::InputOutput(source) if source.kind() == std::io::ErrorKind::TimedOut => {
                 SystemdError::Timeout { doing: doing.to_owned(), limit: self.call_limit }
             }
-            zbus::Error::InputOutput(source) => SystemdError::Connect(format!("{doing}: {source}")),
+            zbus::Error::InputOutput(source) => {
+                SystemdError::Lost { doing: doing.to_owned(), said: source.to_string() }
+            }
+            zbus::Error::MethodError(name, detail, _) if is_lost(name) => {
+                let said = format!(
+                    "{} ({name})",
+                    detail.as_deref().unwrap_or("no reason told").trim_end_matches('.')
+                );
+                SystemdError::Lost { doing: doing.to_owned(), said }
+            }
             zbus::Error::MethodError(name, detail, _) => {
                 let detail = detail.as_deref().unwrap_or("no reason told").trim_end_matches('.');
                 let said = format!("{detail} ({name}){}", advice(name));
@@ -142,6 +151,13 @@ pub(super) fn properties(body: &Body) -> zbus::Result<HashMap<&str, Value<'_>>> 
     body.deserialize()
 }
 
+/// Whether an error says that systemd is not on the bus now, or left it before it answered.
+fn is_lost(error_name: &str) -> bool {
+    let name = error_name.strip_prefix("org.freedesktop.DBus.Error.").unwrap_or_default();
+    matches!(name, "NoReply" | "Disconnected" | "ServiceUnknown" | "NameHasNoOwner")
+        || name.starts_with("Spawn.")
+}
+
 fn advice(error_name: &str) -> &'static str {
     match error_name {
         "org.freedesktop.DBus.Error.AccessDenied"
@@ -150,7 +166,6 @@ fn advice(error_name: &str) -> &'static str {
         }
         "org.freedesktop.systemd1.UnitMasked" => "; `systemctl unmask` lets it start again",
         "org.freedesktop.DBus.Error.LimitsExceeded" => "; too many calls wait for a reply, try again",
-        "org.freedesktop.DBus.Error.Disconnected" => "; the connection is lost, connect again",
         _ => "",
     }
 }

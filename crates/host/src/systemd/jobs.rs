@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use futures_util::stream::select;
 use zbus::zvariant::ObjectPath;
 use zbus::{Connection, MatchRule, MessageStream, Task, block_on, message};
 
@@ -30,7 +31,7 @@ struct Seen {
 #[derive(Debug, Default)]
 struct State {
     results: BTreeMap<u32, JobResult>,
-    /// Whether the connection is gone, so that nothing more will come.
+    /// Whether the connection is gone, or systemd left it, so that nothing more will come.
     ended: bool,
 }
 
@@ -44,7 +45,7 @@ impl Seen {
 pub(super) enum NoResult {
     /// It did not come in time.
     Timeout,
-    /// The connection ended.
+    /// The connection ended, or systemd left it.
     Disconnected,
 }
 
@@ -58,12 +59,25 @@ impl JobWatch {
             .interface("org.freedesktop.systemd1.Manager")?
             .member("JobRemoved")?
             .build();
-        let mut signals = block_on(MessageStream::for_match_rule(rule, connection, None))?;
+        // systemd gives its name up when it executes itself anew, and nobody knows what it told meanwhile.
+        let owner = MatchRule::builder()
+            .msg_type(message::Type::Signal)
+            .sender("org.freedesktop.DBus")?
+            .interface("org.freedesktop.DBus")?
+            .member("NameOwnerChanged")?
+            .arg(0, "org.freedesktop.systemd1")?
+            .build();
+        let results = block_on(MessageStream::for_match_rule(rule, connection, None))?;
+        let owners = block_on(MessageStream::for_match_rule(owner, connection, None))?;
+        let mut signals = select(results, owners);
         let seen = Arc::new(Seen::default());
         let watcher = Arc::clone(&seen);
         let watch = async move {
             while let Some(signal) = signals.next().await {
                 let Ok(signal) = signal else { break };
+                if signal.header().member().is_some_and(|member| member == "NameOwnerChanged") {
+                    break;
+                }
                 let body = signal.body();
                 let Ok((id, _path, _unit, result)) = body.deserialize::<(u32, ObjectPath<'_>, &str, &str)>()
                 else {
@@ -84,10 +98,16 @@ impl JobWatch {
         Ok(Self { seen, _task: task })
     }
 
+    /// Whether nothing more is heard.
+    pub(super) fn has_ended(&self) -> bool {
+        self.seen.state().ended
+    }
+
     /// Waits until one of some jobs has ended, as long as `limit`.
     pub(super) fn wait_for_any(&self, jobs: &[&Job], limit: Duration) {
         let ids: Vec<u32> = jobs.iter().filter_map(|job| job_id(job)).collect();
-        let nothing = |state: &mut State| !ids.iter().any(|id| state.results.contains_key(id));
+        let nothing =
+            |state: &mut State| !state.ended && !ids.iter().any(|id| state.results.contains_key(id));
         let waited = self.seen.changed.wait_timeout_while(self.seen.state(), limit, nothing);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }

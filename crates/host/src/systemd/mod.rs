@@ -2,19 +2,18 @@
 
 mod bus;
 mod jobs;
+mod link;
 mod name;
 mod properties;
 mod unit;
 
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use heaptrial_model::{Classified, ErrorClass, ServiceName};
-use zbus::zvariant::{DynamicType, ObjectPath, Value};
 
-use bus::{Bus, CALL_LIMIT};
-use jobs::{JobWatch, NoResult};
-use properties::Properties;
+use bus::CALL_LIMIT;
+use link::Link;
 
 pub use name::{escape, is_glob, template_and_instance, unescape};
 pub use unit::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus};
@@ -27,6 +26,14 @@ pub enum SystemdError {
         "cannot reach systemd over D-Bus: {0}; this needs a host that runs systemd, and permission to use its bus"
     )]
     Connect(String),
+    /// systemd went away from the bus, or the bus itself, before it answered: whether it heard is not known.
+    #[error("systemd: {doing}: it went away before it answered ({said})")]
+    Lost {
+        /// What was asked for, on which unit.
+        doing: String,
+        /// What the bus said.
+        said: String,
+    },
     /// systemd refused or failed.
     #[error("systemd: {doing}: {said}")]
     Call {
@@ -49,7 +56,7 @@ impl Classified for SystemdError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Connect(_) => ErrorClass::Refused,
-            Self::Call { .. } | Self::Timeout { .. } => ErrorClass::Failed,
+            Self::Lost { .. } | Self::Call { .. } | Self::Timeout { .. } => ErrorClass::Failed,
         }
     }
 }
@@ -72,133 +79,100 @@ pub struct Job {
     pub path: String,
     /// The unit.
     pub unit: ServiceName,
+    /// Number of the connection over which its end will be told.
+    pub connection: u64,
 }
 
-/// A connection to the system's service manager. Several threads may use it at once. After an error of the kind
-/// [`SystemdError::Connect`] it is of no further use.
+/// A way to the system's service manager. Several threads may use it at once.
+///
+/// systemd leaves the bus for a moment when it executes itself anew (`systemctl daemon-reexec`), and a bus that is restarted
+/// ends all connections. Whatever can be asked twice is then asked again over a new connection, for as long as `patience`;
+/// what queues a job is not, since nobody knows whether it was heard ([`SystemdError::Lost`]).
 #[derive(Debug)]
 pub struct Systemd {
-    bus: Bus,
-    jobs: OnceLock<JobWatch>,
-    /// Held while the watch over jobs begins: systemd refuses a second Subscribe.
-    beginning: Mutex<()>,
+    link: Mutex<Arc<Link>>,
+    call_limit: Duration,
+    patience: Duration,
 }
 
-const UNIT: &str = "org.freedesktop.systemd1.Unit";
-const SERVICE: &str = "org.freedesktop.systemd1.Service";
-const TIMER: &str = "org.freedesktop.systemd1.Timer";
-
-/// What makes up a [`Unit`], beside the properties of its service. Not all that systemd tells of a unit: after each
-/// reload it looks anew for the state and preset of its file when it is asked for everything, 3 ms for each unit.
-const FACTS_OF_UNIT: [&str; 8] = [
-    "Description",
-    "LoadState",
-    "FragmentPath",
-    "DropInPaths",
-    "NeedDaemonReload",
-    "ActiveState",
-    "SubState",
-    "InvocationID",
-];
-/// What makes up a [`UnitStatus`].
-const STATUS_OF_UNIT: [&str; 3] = ["ActiveState", "SubState", "InvocationID"];
-const STATUS_OF_SERVICE: [&str; 6] =
-    ["MainPID", "ControlGroup", "NRestarts", "Result", "ExecMainCode", "ExecMainStatus"];
-const STATUS_OF_TIMER: [&str; 1] = ["Result"];
+/// How long systemd may be away from the bus. It is back within a second, or much later on a host in need.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two attempts to reach it.
+const RETRY_GAP: Duration = Duration::from_millis(100);
 
 impl Systemd {
     /// Connects over the system bus.
     pub fn connect() -> Result<Self, SystemdError> {
-        Self::connect_with_limit(CALL_LIMIT)
+        Self::new(CALL_LIMIT, PATIENCE)
     }
 
-    /// The same, with calls that wait for a reply no longer than `call_limit`: for who has other work to do. Connecting
-    /// takes some seconds more at most.
+    /// The same, with calls that wait for a reply no longer than `call_limit`, and that are not asked again: for who has
+    /// other work to do. Connecting takes some seconds more at most. After an error of the kind [`SystemdError::Connect`]
+    /// or [`SystemdError::Lost`] it is of no further use.
     pub fn connect_with_limit(call_limit: Duration) -> Result<Self, SystemdError> {
-        let bus = Bus::connect(call_limit)?;
-        Ok(Self { bus, jobs: OnceLock::new(), beginning: Mutex::new(()) })
+        Self::new(call_limit, Duration::ZERO)
+    }
+
+    fn new(call_limit: Duration, patience: Duration) -> Result<Self, SystemdError> {
+        let link = Mutex::new(Arc::new(Link::new(call_limit, 0)?));
+        Ok(Self { link, call_limit, patience })
+    }
+
+    fn link(&self) -> Arc<Link> {
+        Arc::clone(&self.link.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks what can be asked twice, until that is heard.
+    fn ask_until<T>(&self, is_heard: impl Fn(&T) -> bool, question: impl Fn(&Link) -> T) -> T {
+        let began = Instant::now();
+        loop {
+            let link = self.link();
+            let answer = question(&link);
+            if is_heard(&answer) || began.elapsed() >= self.patience {
+                return answer;
+            }
+            std::thread::sleep(RETRY_GAP);
+            self.renew(&link);
+        }
+    }
+
+    fn ask<T>(&self, question: impl Fn(&Link) -> Result<T, SystemdError>) -> Result<T, SystemdError> {
+        self.ask_until(is_heard, question)
+    }
+
+    /// Asks about several units; what is lost for one is asked again for all.
+    fn ask_each<T>(
+        &self,
+        question: impl Fn(&Link) -> Vec<Result<T, SystemdError>>,
+    ) -> Vec<Result<T, SystemdError>> {
+        self.ask_until(|answers| answers.iter().all(is_heard), question)
+    }
+
+    /// Another connection in place of one that lost systemd, unless another thread has made one; nothing changes while
+    /// there is none to be had.
+    fn renew(&self, lost: &Arc<Link>) {
+        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&link, lost) {
+            if let Ok(new) = Link::new(self.call_limit, lost.number() + 1) {
+                *link = Arc::new(new);
+            }
+        }
     }
 
     /// All services whose names match one of the patterns (glob(7), as `systemctl list-units`), in order of names, with
     /// all facts. Loaded ones; `tor@*` is taken as `tor@*.service`.
     pub fn services(&self, patterns: &[String]) -> Result<Vec<Unit>, SystemdError> {
-        let names = self.service_names(patterns)?;
-        let mut units = Vec::with_capacity(names.len());
-        for (name, unit) in names.iter().zip(self.units(&names)) {
-            // One that only others refer to is no service of this host; and what is gone by now was unloaded.
-            match unit {
-                Ok(unit) if unit.load_state == "not-found" && unit.status.active_state == "inactive" => {}
-                Ok(unit) => units.push(unit),
-                Err(zbus::Error::MethodError(..)) => {}
-                Err(error) => return Err(self.bus.told(&format!("reading the properties of {name}"), error)),
-            }
-        }
-        Ok(units)
+        self.ask(|link| link.services(patterns))
     }
 
     /// The names of all loaded services that match one of the patterns, in order.
     pub fn service_names(&self, patterns: &[String]) -> Result<Vec<ServiceName>, SystemdError> {
-        type Listed<'m> = (
-            &'m str,
-            &'m str,
-            &'m str,
-            &'m str,
-            &'m str,
-            &'m str,
-            ObjectPath<'m>,
-            u32,
-            &'m str,
-            ObjectPath<'m>,
-        );
-        if patterns.is_empty() {
-            // To systemd no pattern means everything.
-            return Ok(Vec::new());
-        }
-        let doing = format!("listing services that match {}", patterns.join(" "));
-        let patterns: Vec<String> = patterns.iter().map(|pattern| name::service_pattern(pattern)).collect();
-        let states: Vec<&str> = Vec::new();
-        let reply = self.bus.manager(&doing, "ListUnitsByPatterns", &(states, patterns))?;
-        let body = reply.body();
-        let listed: Vec<Listed<'_>> = body.deserialize().map_err(|error| self.bus.told(&doing, error))?;
-        let mut names: Vec<ServiceName> = listed
-            .iter()
-            .filter(|unit| unit.0.ends_with(".service"))
-            .filter_map(|unit| unit.0.parse().ok())
-            .collect();
-        names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        names.dedup();
-        Ok(names)
+        self.ask(|link| link.service_names(patterns))
     }
 
     /// One service with all facts, loaded if need be; one that does not exist or is masked says so in its `load_state`.
     pub fn service(&self, name: &ServiceName) -> Result<Unit, SystemdError> {
-        let doing = format!("loading {name}");
-        // Reading an object's properties would load it too, but not say why it cannot.
-        self.bus.manager(&doing, "LoadUnit", &name.as_str())?;
-        let unit = self.units(std::slice::from_ref(name)).pop();
-        unit.unwrap_or(Err(zbus::Error::InvalidReply))
-            .map_err(|error| self.bus.told(&format!("reading the properties of {name}"), error))
-    }
-
-    fn units(&self, names: &[ServiceName]) -> Vec<zbus::Result<Unit>> {
-        let paths: Vec<String> = names.iter().map(|name| name::object_path(name.as_str())).collect();
-        let of_unit: Vec<(&str, &str, &str)> =
-            paths.iter().flat_map(|path| FACTS_OF_UNIT.map(|name| (path.as_str(), UNIT, name))).collect();
-        let of_unit = self.bus.single_properties(&of_unit);
-        let of_service = self.bus.all_properties(&paths, SERVICE);
-        let mut of_unit = of_unit.into_iter();
-        let unit = |(of_service, name): (zbus::Result<zbus::Message>, &ServiceName)| {
-            let own: Vec<zbus::Result<zbus::Message>> = of_unit.by_ref().take(FACTS_OF_UNIT.len()).collect();
-            let own: Vec<_> = own.into_iter().collect::<zbus::Result<_>>()?;
-            let own: Vec<_> = own.iter().map(zbus::Message::body).collect();
-            let body = of_service?.body();
-            let mut properties = bus::properties(&body)?;
-            for (name, body) in FACTS_OF_UNIT.iter().zip(&own) {
-                properties.insert(name, body.deserialize()?);
-            }
-            Ok(Properties(properties).unit(name))
-        };
-        of_service.into_iter().zip(names).map(unit).collect()
+        self.ask(|link| link.service(name))
     }
 
     /// What changes about a unit (service, timer), cheaply.
@@ -208,15 +182,7 @@ impl Systemd {
 
     /// What changes about several units, in their order; the calls are sent together.
     pub fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>> {
-        let wanted = |name: &ServiceName| {
-            let own: &[&str] = match name.as_str().rsplit('.').next() {
-                Some("timer") => return [of(UNIT, &STATUS_OF_UNIT), of(TIMER, &STATUS_OF_TIMER)].concat(),
-                Some("service") => &STATUS_OF_SERVICE,
-                _ => &[],
-            };
-            [of(UNIT, &STATUS_OF_UNIT), of(SERVICE, own)].concat()
-        };
-        self.some_properties(names, wanted, |properties, _| properties.status())
+        self.ask_each(|link| link.statuses(names))
     }
 
     /// Whether a service runs: the least that tells it.
@@ -226,57 +192,32 @@ impl Systemd {
 
     /// The same of several services, in their order.
     pub fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>> {
-        let wanted =
-            |_: &ServiceName| [of(UNIT, &["ActiveState", "SubState"]), of(SERVICE, &["MainPID"])].concat();
-        self.some_properties(names, wanted, |properties, _| properties.activity())
+        self.ask_each(|link| link.activities(names))
     }
 
     /// What several services' processes get from their units and drop-ins, in the order of the names.
     pub fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError> {
-        let wanted = |_: &ServiceName| {
-            [of(UNIT, &["DropInPaths"]), of(SERVICE, &["Environment", "UnsetEnvironment"])].concat()
-        };
-        self.some_properties(names, wanted, |properties, name| properties.unit_environment(name))
-            .into_iter()
-            .collect()
-    }
-
-    /// Some properties of each unit, as (interface, name).
-    fn some_properties<T>(
-        &self,
-        names: &[ServiceName],
-        wanted: impl Fn(&ServiceName) -> Vec<(&'static str, &'static str)>,
-        read: impl Fn(&Properties<'_>, &ServiceName) -> T,
-    ) -> Vec<Result<T, SystemdError>> {
-        let paths: Vec<String> = names.iter().map(|name| name::object_path(name.as_str())).collect();
-        let wanted: Vec<Vec<(&str, &str, &str)>> = paths
-            .iter()
-            .zip(names)
-            .map(|(path, name)| {
-                wanted(name).into_iter().map(|(interface, name)| (path.as_str(), interface, name)).collect()
-            })
-            .collect();
-        let mut replies = self.bus.single_properties(&wanted.concat()).into_iter();
-        wanted
-            .iter()
-            .zip(names)
-            .map(|(wanted, name)| {
-                let bodies: zbus::Result<Vec<_>> =
-                    replies.by_ref().take(wanted.len()).map(|reply| Ok(reply?.body())).collect();
-                let read = bodies.and_then(|bodies| {
-                    let values: zbus::Result<Vec<Value<'_>>> =
-                        bodies.iter().map(|body| body.deserialize()).collect();
-                    let named = wanted.iter().map(|(_, _, name)| *name).zip(values?);
-                    Ok(read(&Properties(named.collect()), name))
-                });
-                read.map_err(|error| self.bus.told(&format!("reading the state of {name}"), error))
-            })
-            .collect()
+        self.ask(|link| link.environments(names))
     }
 
     /// Reads all unit files anew (`systemctl daemon-reload`).
     pub fn reload(&self) -> Result<(), SystemdError> {
-        self.bus.manager("reading all unit files anew", "Reload", &()).map(drop)
+        self.ask(Link::reload)
+    }
+
+    /// Forgets a unit's failed state and its count of starts.
+    pub fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
+        self.ask(|link| link.reset_failed(name))
+    }
+
+    /// Enables a unit file for the next boots (no start). systemd takes note with the next [`Systemd::reload`].
+    pub fn enable(&self, name: &ServiceName) -> Result<(), SystemdError> {
+        self.ask(|link| link.enable(name))
+    }
+
+    /// Disables a unit file.
+    pub fn disable(&self, name: &ServiceName) -> Result<(), SystemdError> {
+        self.ask(|link| link.disable(name))
     }
 
     /// Queues a restart (job mode `replace`).
@@ -295,94 +236,45 @@ impl Systemd {
     }
 
     fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.jobs()?;
-        let doing = format!("{doing} {name}");
-        let reply = self.bus.manager(&doing, method, &(name.as_str(), "replace"))?;
-        let body = reply.body();
-        let path: ObjectPath<'_> = body.deserialize().map_err(|error| self.bus.told(&doing, error))?;
-        Ok(Job { path: path.as_str().to_owned(), unit: name.clone() })
+        let link = self.link();
+        if link.is_deaf() {
+            self.renew(&link);
+        }
+        // Before anything is queued this can be asked again.
+        self.ask(Link::listen)?;
+        self.link().queue(method, doing, name)
     }
 
-    /// The watch over jobs, which begins with the first one.
-    fn jobs(&self) -> Result<&JobWatch, SystemdError> {
-        if let Some(jobs) = self.jobs.get() {
-            return Ok(jobs);
-        }
-        let _beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(jobs) = self.jobs.get() {
-            return Ok(jobs);
-        }
-        let doing = "listening for results of jobs";
-        let watch = JobWatch::begin(self.bus.connection()).map_err(|error| self.bus.told(doing, error))?;
-        self.bus.manager(doing, "Subscribe", &())?;
-        Ok(self.jobs.get_or_init(|| watch))
-    }
-
-    /// How a job ended; `None` while it is queued or runs. Sees results of jobs queued over this connection.
+    /// How a job ended; `None` while it is queued or runs. [`SystemdError::Lost`] if that can no longer be heard.
     pub fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError> {
-        match self.jobs()?.result(job, Duration::ZERO) {
-            Ok(result) => Ok(Some(result)),
-            Err(NoResult::Timeout) => Ok(None),
-            Err(NoResult::Disconnected) => Err(disconnected(job)),
-        }
+        self.of_job(job)?.job_result(job)
     }
 
     /// Waits for a job, as long as `limit`.
     pub fn wait(&self, job: &Job, limit: Duration) -> Result<JobResult, SystemdError> {
-        self.jobs()?.result(job, limit).map_err(|why| match why {
-            NoResult::Timeout => SystemdError::Timeout { doing: format!("the job of {}", job.unit), limit },
-            NoResult::Disconnected => disconnected(job),
-        })
+        self.of_job(job)?.wait(job, limit)
     }
 
-    /// Waits until one of some jobs has ended, as long as `limit`.
+    /// Waits until one of some jobs has ended, or can no longer be heard of, as long as `limit`.
     pub fn wait_for_any(&self, jobs: &[&Job], limit: Duration) -> Result<(), SystemdError> {
-        self.jobs()?.wait_for_any(jobs, limit);
-        Ok(())
+        let link = self.link();
+        if jobs.iter().any(|job| job.connection != link.number()) {
+            return Ok(());
+        }
+        link.wait_for_any(jobs, limit)
     }
 
-    /// Forgets a unit's failed state and its count of starts.
-    pub fn reset_failed(&self, name: &ServiceName) -> Result<(), SystemdError> {
-        self.bus.manager(&format!("resetting {name}"), "ResetFailedUnit", &name.as_str()).map(drop)
-    }
-
-    /// Enables a unit file for the next boots (no start). systemd takes note with the next [`Systemd::reload`].
-    pub fn enable(&self, name: &ServiceName) -> Result<(), SystemdError> {
-        let (runtime, force) = (false, false);
-        self.unit_files(
-            &format!("enabling {name}"),
-            "EnableUnitFiles",
-            &([name.as_str()].as_slice(), runtime, force),
-        )
-    }
-
-    /// Disables a unit file.
-    pub fn disable(&self, name: &ServiceName) -> Result<(), SystemdError> {
-        let runtime = false;
-        self.unit_files(
-            &format!("disabling {name}"),
-            "DisableUnitFiles",
-            &([name.as_str()].as_slice(), runtime),
-        )
-    }
-
-    fn unit_files<B>(&self, doing: &str, method: &str, body: &B) -> Result<(), SystemdError>
-    where
-        B: serde::Serialize + DynamicType,
-    {
-        self.bus.manager(doing, method, body).map(drop)
+    /// The connection over which a job was queued.
+    fn of_job(&self, job: &Job) -> Result<Arc<Link>, SystemdError> {
+        let link = self.link();
+        if job.connection == link.number() { Ok(link) } else { Err(link::disconnected(job)) }
     }
 }
 
-/// Properties of an interface.
-fn of(interface: &'static str, names: &[&'static str]) -> Vec<(&'static str, &'static str)> {
-    names.iter().map(|name| (interface, *name)).collect()
+fn is_heard<T>(answer: &Result<T, SystemdError>) -> bool {
+    !matches!(answer, Err(SystemdError::Lost { .. }))
 }
 
 fn no_answer(name: &ServiceName) -> SystemdError {
     SystemdError::Call { doing: format!("reading the state of {name}"), said: "nothing".to_owned() }
-}
-
-fn disconnected(job: &Job) -> SystemdError {
-    SystemdError::Connect(format!("the connection ended while a job of {} ran", job.unit))
 }

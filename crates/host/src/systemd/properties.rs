@@ -117,6 +117,15 @@ impl<'m> Properties<'m> {
             active_state: self.text("ActiveState"),
             sub_state: self.text("SubState"),
             main_pid: self.main_pid(),
+            job: self.job(),
+        }
+    }
+
+    /// A unit without a job has number 0 there.
+    fn job(&'m self) -> Option<u32> {
+        match fields(self.0.get("Job")?).first() {
+            Some(Value::U32(number)) if *number != 0 => Some(*number),
+            _ => None,
         }
     }
 

@@ -88,6 +88,15 @@ pub struct Activity {
     pub sub_state: String,
     /// The main process; `None` when there is none.
     pub main_pid: Option<i32>,
+    /// Number of its job that is queued or runs: between its two halves a restart leaves its unit inactive.
+    pub job: Option<u32>,
+}
+
+impl Activity {
+    /// Whether it is stopped, and nothing is about to start it: by a person, or because it was through with its work.
+    pub fn is_stopped(&self) -> bool {
+        self.active_state == "inactive" && self.job.is_none()
+    }
 }
 
 /// What the processes of a service get from its unit and drop-ins.

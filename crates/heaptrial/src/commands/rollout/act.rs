@@ -56,6 +56,10 @@ pub struct RollbackOptions {
     /// Services that are being restarted at any time, in place of the rollout's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     at_once: Option<u32>,
+    /// Give this service up where it cannot be put back, as when its unit was removed or masked (several times, or with
+    /// commas)
+    #[arg(long, value_name = "SERVICE", conflicts_with = "wave", value_delimiter = ',')]
+    without: Vec<ServiceName>,
     /// Roll back without asking
     #[arg(long)]
     yes: bool,
@@ -179,6 +183,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
     // A process that works on it would go on with the next wave.
     mark(&paths, name, true).map_err(Failure::failed)?;
     let mut trial = Trial::open(this.host(), &paths, name, Action::Revert)?;
+    on_host::check_without(trial.prepared(), &options.without)?;
     let planned = trial.prepared().plan.pace;
     let pace = Pace {
         pause: options.pause.unwrap_or(planned.pause),
@@ -198,7 +203,10 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         None => {
             on_host::end_in_database(&database, name);
             let halt = || on_host::interrupted(&interrupt);
-            let outcome = trial.revert(pace, &mut teller, &halt)?;
+            let outcome = trial.revert(pace, &options.without, &mut teller, &halt)?;
+            if !global.json {
+                on_host::tell_stuck(&format!("heaptrial rollout rollback {name}"), &outcome);
+            }
             (outcome.done, outcome.stuck, outcome.remaining)
         }
         Some(wave) => {

@@ -46,7 +46,7 @@ fn wanted(target: &Target, obtained: &BTreeMap<String, Obtained>) -> Whole {
 fn proved(paths: &Paths, database: &Path) -> Vec<(String, Whole)> {
     let mut found: Vec<(String, Whole)> = Vec::new();
     let store = Store::open(database).ok();
-    for name in trials(paths) {
+    for name in trials(paths).unwrap_or_default() {
         let (Ok(prepared), Ok(state)) = (read_prepared(paths, &name), read_state(paths, &name)) else {
             continue;
         };

@@ -162,6 +162,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     reaches(&plan)?;
     before::refuse_unknown(&plan, target.arm.treatment.restart_every)?;
     let names: Vec<ServiceName> = plan.waves.concat();
+    on_host::refuse_claimed(&paths, name.as_str(), names.iter().chain(&plan.already))?;
     check_takeover(&paths, name.as_str(), &names)?;
     preflight(&prepared, &services, &obtained)?;
     tell(options, &target, &plan, &services);

@@ -11,6 +11,7 @@ use heaptrial_model::{ErrorClass, ServiceName, units};
 use heaptrial_rollout::{Progress, RolloutPlan, WaveStage, is_rollout, paused, read_plan};
 use serde_json::{Value, json};
 
+use crate::commands::trial::on_host;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
@@ -35,9 +36,10 @@ struct Status {
 /// Prints where rollouts stand.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
+    on_host::require_readable(&paths, global)?;
     let names = match &options.rollout {
         Some(name) => vec![name.clone()],
-        None => trials(&paths)
+        None => trials(&paths)?
             .into_iter()
             .filter(|name| read_prepared(&paths, name).is_ok_and(|prepared| is_rollout(&prepared)))
             .collect(),

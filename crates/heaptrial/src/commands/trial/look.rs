@@ -43,7 +43,9 @@ pub struct LookOptions {
 
 /// Takes the looks that are due, or prints what there is.
 pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let database = on_host::database(&Paths::default(), global);
+    let paths = Paths::default();
+    on_host::require_readable(&paths, global)?;
+    let database = on_host::database(&paths, global);
     let store = Store::open(&database)?;
     let trial = find(&store, &options.trial)?;
     let now_us = Instant::now().wall_us;

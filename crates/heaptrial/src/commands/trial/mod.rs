@@ -1,9 +1,10 @@
 //! `heaptrial trial`: a randomised trial on the services of a fleet.
 
 pub(super) mod findings;
+mod leave_out;
 mod look;
 mod new;
-pub(super) mod on_host;
+pub(crate) mod on_host;
 pub(super) mod plan;
 mod power;
 pub(super) mod start;
@@ -32,6 +33,8 @@ pub enum TrialCommand {
     Status(status::StatusOptions),
     /// End a trial; with --revert put every file back as it was
     Stop(stop::StopOptions),
+    /// Take a service out of a running trial: put it back, and leave it out of the analysis from this moment on
+    Drop(leave_out::DropOptions),
     /// What the recovery timer runs; timers that version 0.1.0 armed run it by its old name
     #[command(hide = true, alias = "dead-man")]
     Recover(stop::RecoverOptions),
@@ -50,6 +53,7 @@ pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<ExitCode, Fa
         TrialCommand::Resume(options) => start::resume(&options, global),
         TrialCommand::Status(options) => status::run(&options, global),
         TrialCommand::Stop(options) => stop::stop(&options, global),
+        TrialCommand::Drop(options) => leave_out::run(&options, global),
         TrialCommand::Recover(options) => stop::recover(&options, global),
         TrialCommand::Look(options) => look::run(&options, global),
         TrialCommand::Power(options) => power::run(&options, global),

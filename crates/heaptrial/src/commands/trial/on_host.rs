@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use heaptrial_change::{Notification, Outcome, Prepared, Stage, TrialState, Witness, taken_over_by};
+use heaptrial_change::{
+    Claim, Notification, Outcome, Prepared, Stage, TrialState, Witness, claims, taken_over_by,
+};
 use heaptrial_host::Instant as Moment;
 use heaptrial_host::Paths;
 use heaptrial_model::{KnownEvent, ServiceName};
@@ -90,6 +92,58 @@ pub fn refuse_rollout(prepared: &Prepared, doing: &str) -> Result<(), Failure> {
     Err(Failure::refused(format!(
         "`{name}` is a rollout and no trial; use `heaptrial rollout {doing} {name}`"
     )))
+}
+
+/// Refuses services that belong to a trial, a rollout or a watch of this host other than `own`.
+pub fn refuse_claimed<'s>(
+    paths: &Paths,
+    own: &str,
+    services: impl Iterator<Item = &'s ServiceName>,
+) -> Result<(), Failure> {
+    const SHOWN: usize = 8;
+    let mut claims = claims(paths, own)?;
+    let now = Moment::now().wall_us as f64 / 1e6;
+    for (service, name) in heaptrial_watch::claims(&paths.state, own, now)? {
+        claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name });
+    }
+    let taken: Vec<(&ServiceName, &Claim)> =
+        services.filter_map(|service| Some((service, claims.get(service)?))).collect();
+    let Some((_, first)) = taken.first() else { return Ok(()) };
+    let shown: Vec<String> =
+        taken.iter().take(SHOWN).map(|(service, claim)| format!("{service} ({claim})")).collect();
+    let more = taken.len().saturating_sub(SHOWN);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let end = match first.kind.as_str() {
+        "watch" => format!("`heaptrial watch stop {}` ends that", first.name),
+        "rollout" => format!("`heaptrial rollout status {}` tells how that stands", first.name),
+        _ => format!("`heaptrial trial stop {}` ends that", first.name),
+    };
+    Err(Failure::refused(format!(
+        "{} of these services {} to what has not ended on this host: {}{more}. {end}; or leave them out. Nothing was changed",
+        taken.len(),
+        if taken.len() == 1 { "belongs" } else { "belong" },
+        shown.join(", ")
+    )))
+}
+
+/// Refuses to tell what is on this host to who may not read it.
+pub fn require_readable(paths: &Paths, global: &GlobalOptions) -> Result<(), Failure> {
+    let database = database(paths, global);
+    let folder = |path: &Path| std::fs::read_dir(path).map(drop);
+    let places = [paths.state.clone(), paths.state.join("trials"), paths.state.join("watches")];
+    let folders = places.iter().map(|path| (path, folder(path)));
+    let file = std::iter::once((&database, std::fs::File::open(&database).map(drop)));
+    for (path, read) in folders.chain(file) {
+        if let Err(error) = read {
+            if error.kind() == std::io::ErrorKind::PermissionDenied {
+                return Err(Failure::refused(format!(
+                    "cannot read {}: {error}; what is on this host is for root to read: use sudo",
+                    path.display()
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to put back, or to go on with, what a later rollout has replaced.
@@ -244,6 +298,30 @@ impl Witness for Teller {
     }
 }
 
+/// Refuses to give up what is no service of it.
+pub fn check_without(prepared: &Prepared, without: &[ServiceName]) -> Result<(), Failure> {
+    let unknown = |service: &&ServiceName| prepared.services.iter().all(|found| found.service != **service);
+    match without.iter().find(unknown) {
+        None => Ok(()),
+        Some(service) => Err(Failure::refused(format!(
+            "--without {service}: `{}` has no such service; nothing was changed",
+            prepared.plan.name
+        ))),
+    }
+}
+
+/// Tells which services were given up, and how those are that could not be put back.
+pub fn tell_stuck(command: &str, outcome: &Outcome) {
+    for (service, why) in &outcome.given_up {
+        println!("{service} was given up ({why}); what runs of it may still have the treatment");
+    }
+    if let [(service, _), ..] = outcome.stuck.as_slice() {
+        println!(
+            "a service that is gone for good, such as one whose unit was removed, is given up by `{command} --without {service}`"
+        );
+    }
+}
+
 /// An outcome as JSON.
 pub fn outcome_json(trial: &str, action: &str, outcome: &Outcome) -> Value {
     let pairs = |list: &[(ServiceName, String)]| -> Vec<Value> {
@@ -255,6 +333,7 @@ pub fn outcome_json(trial: &str, action: &str, outcome: &Outcome) -> Value {
         "action": action,
         "done": outcome.done,
         "failed": pairs(&outcome.failed),
+        "given_up": pairs(&outcome.given_up),
         "not_put_back": pairs(&outcome.stuck),
         "remaining": outcome.remaining,
         "stopped": outcome.stopped,

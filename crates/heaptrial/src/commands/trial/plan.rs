@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use heaptrial_host::Paths;
 use heaptrial_model::{ServicePattern, TrialName, TrialPlan};
 use heaptrial_plan::{Build, DrawRequest, DrawnPlan, MAX_SEED, balance, draw, restart_cost};
 
 use super::new::as_word;
+use super::on_host;
 use crate::commands::allocators::SourceOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -60,6 +62,16 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         let (candidates, tool_version) = (&fleet.candidates, env!("CARGO_PKG_VERSION"));
         draw(&DrawRequest { trial: &trial, candidates, builds, seed, tool_version }).map_err(Failure::refused)
     };
+    let paths = Paths::default();
+    match on_host::require_readable(&paths, global) {
+        Ok(()) => {
+            let services = fleet.candidates.iter().map(|candidate| &candidate.service);
+            on_host::refuse_claimed(&paths, &trial.name, services)?;
+        }
+        Err(failure) => {
+            eprintln!("warning: {failure}; whether services are in another trial is checked at the start")
+        }
+    }
     // Obtaining may take minutes: what cannot be drawn is refused before.
     let undecided = draw_with(&BTreeMap::new())?;
     let (plan, allocators) = if options.dry_run {

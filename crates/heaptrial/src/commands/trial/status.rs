@@ -32,6 +32,7 @@ pub struct StatusOptions {
 /// Prints where a trial stands.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
+    on_host::require_readable(&paths, global)?;
     let Some(name) = &options.trial else { return list(&paths, global) };
     let status = Status::read(&paths, name, global)?;
     if global.json {
@@ -45,7 +46,7 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
 fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let mut rows = Vec::new();
     let mut damaged = false;
-    for name in trials(paths) {
+    for name in trials(paths)? {
         match (read_state(paths, &name), read_prepared(paths, &name)) {
             // `heaptrial rollout status` tells of those.
             (Ok(_), Ok(prepared)) if is_rollout(&prepared) => {}

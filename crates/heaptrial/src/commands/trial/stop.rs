@@ -8,7 +8,7 @@ use heaptrial_change::journal::Action;
 use heaptrial_change::{ChangeError, LockError, Stage, Trial, TrialStage, read_prepared, read_state};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{ErrorClass, HumanDuration, Pace, units};
+use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, units};
 
 use super::on_host::{self, Teller};
 use crate::exit::{Failure, code};
@@ -29,6 +29,10 @@ pub struct StopOptions {
     /// Services that are being restarted at any time, in place of the plan's [pace]
     #[arg(long, value_name = "N", requires = "revert", value_parser = clap::value_parser!(u32).range(1..))]
     at_once: Option<u32>,
+    /// Give this service up where it cannot be put back, as when its unit was removed or masked: it is left as it is, and
+    /// the rest is reverted to the end (several times, or with commas)
+    #[arg(long, value_name = "SERVICE", requires = "revert", value_delimiter = ',')]
+    without: Vec<ServiceName>,
     /// End it without asking
     #[arg(long)]
     yes: bool,
@@ -76,6 +80,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let this = ThisHost::new(Systemd::connect()?);
     let action = if options.revert { Action::Revert } else { Action::Stop };
     let mut trial = Trial::open(this.host(), &paths, name, action)?;
+    on_host::check_without(trial.prepared(), &options.without)?;
     let database = on_host::database(&paths, global);
     if !options.revert {
         trial.end()?;
@@ -95,12 +100,13 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let mut teller = Teller::new(&database, name, changed);
     on_host::end_in_database(&database, name);
     let interrupt = on_host::interrupt()?;
-    let outcome = trial.revert(pace, &mut teller, &|| on_host::interrupted(&interrupt))?;
+    let outcome = trial.revert(pace, &options.without, &mut teller, &|| on_host::interrupted(&interrupt))?;
     if global.json {
         println!("{:#}", on_host::outcome_json(name, "revert", &outcome));
     } else if outcome.is_complete() {
+        let files = if outcome.given_up.is_empty() { "every file is" } else { "the files of the others are" };
         println!(
-            "trial {name}: every file is as before, and {} run what they ran",
+            "trial {name}: {files} as before, and {} as before the trial",
             units::counted(outcome.done, "service")
         );
     } else {
@@ -110,6 +116,9 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
             outcome.stuck.len(),
             outcome.remaining
         );
+    }
+    if !global.json {
+        on_host::tell_stuck(&format!("heaptrial trial stop {name} --revert"), &outcome);
     }
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }

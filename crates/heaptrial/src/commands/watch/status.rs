@@ -26,8 +26,8 @@ pub struct StatusOptions {
 
 /// Prints how watches go.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    on_host::require_root("watch status")?;
     let paths = Paths::default();
+    on_host::require_readable(&paths, global)?;
     let wanted = match &options.name {
         Some(name) => vec![name.as_str().to_owned()],
         None => names(&paths.state),

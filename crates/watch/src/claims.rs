@@ -1,0 +1,33 @@
+//! Which services of this host belong to a watch.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use heaptrial_analysis::DAY;
+use heaptrial_model::ServiceName;
+
+use crate::error::WatchError;
+use crate::folder::read_plan;
+
+/// The services that watches of this host look after at `now` (seconds since 1970), those under another treatment or none as
+/// well, each with the watch's name. Not those of the watch `own`, nor of watches that are over.
+pub fn claims(state: &Path, own: &str, now: f64) -> Result<BTreeMap<ServiceName, String>, WatchError> {
+    let folder = state.join("watches");
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        entries => entries.map_err(WatchError::file("reading", &folder))?,
+    };
+    let mut claims = BTreeMap::new();
+    for entry in entries {
+        let entry = entry.map_err(WatchError::file("reading", &folder))?;
+        let Some(plan) = read_plan(&entry.path())?.filter(|plan| plan.name != own) else { continue };
+        if now >= plan.started_at + plan.days * DAY {
+            continue;
+        }
+        let services = plan.services.into_iter().map(|watched| watched.service).chain(plan.others);
+        claims.extend(services.map(|service| (service, plan.name.clone())));
+    }
+    Ok(claims)
+}
