@@ -60,7 +60,13 @@ impl Walk {
     }
 
     fn begin(services: usize) -> Option<Self> {
-        let (bed, units) = Bed::with_churn(services)?;
+        Self::begin_of(services, 1 << 20)
+    }
+
+    /// With services that keep so many bytes each.
+    fn begin_of(services: usize, live_bytes: u64) -> Option<Self> {
+        let bed = Bed::boot()?;
+        let units = bed.start_churn_of(services, live_bytes);
         bed.write_trial("walk", TRIAL);
         // Obtaining the allocators is no part of what is walked.
         bed.succeeds("trial plan walk.toml --seed 1");
@@ -150,12 +156,62 @@ impl Walk {
     }
 }
 
+impl Walk {
+    /// The same for a rollout.
+    fn recover_rollout(&self, name: &str, recovery: Recovery, what: &str) {
+        // Killed before there was one: nothing was changed.
+        if self.bed.heaptrial(&format!("rollout status {name}")).status.code() == Some(3) {
+            return self.assert_as_before(what);
+        }
+        let stages = || -> Vec<String> {
+            let status = self.bed.json_of(&format!("trial status {name} --json"));
+            let stages = self.units.iter().map(|unit| status["services"][unit]["stage"].to_string());
+            stages.collect()
+        };
+        match recovery {
+            Recovery::Resume => {
+                let output = self.bed.heaptrial(&format!("rollout resume {name}"));
+                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+                for unit in &self.units {
+                    assert!(self.has_one_arena(unit), "{what}: {unit}");
+                }
+            }
+            Recovery::Timer => {
+                let output = self.bed.heaptrial(&format!("trial recover {name}"));
+                assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+                wait_for(what, Duration::from_secs(60), || {
+                    let known = ["null", "\"committed\"", "\"reverted\""];
+                    stages().iter().all(|stage| known.contains(&stage.as_str())).then_some(())
+                });
+            }
+            Recovery::Revert => {}
+        }
+        self.bed.assert_active(&self.units);
+        let output = self.bed.heaptrial(&format!("rollout rollback {name} --yes"));
+        assert!(output.status.success(), "{what}: {}{}", stdout(&output), stderr(&output));
+        self.assert_as_before(what);
+        for unit in &self.units {
+            assert!(!self.has_one_arena(unit), "{what}: {unit}");
+        }
+    }
+
+    fn has_one_arena(&self, unit: &str) -> bool {
+        let pid = self.bed.property(unit, "MainPID");
+        self.bed.container.ok(&["cat", &format!("/proc/{pid}/environ")]).contains("arena_max=1")
+    }
+}
+
 fn strace_works() -> bool {
     let works = Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success());
     if !works {
         heaptrial_testbed::skip("strace is missing");
     }
     works
+}
+
+/// Of a rollout, which waits for readings between its waves, `make test` walks every so many calls.
+fn stride() -> usize {
+    if calls().len() == ALL_CALLS.len() { 1 } else { 9 }
 }
 
 fn calls() -> &'static [&'static str] {
@@ -210,6 +266,37 @@ fn a_revert_that_is_killed_anywhere_is_completed() {
     }
     eprintln!("killed at {kills} calls of a revert");
     assert!(kills > 10, "only {kills} calls were walked");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
+    let Some(mut walk) = strace_works().then(|| Walk::begin_of(2, 16 << 20)).flatten() else {
+        return;
+    };
+    walk.bed.install_agent();
+    walk.before = Snapshot::of(&walk.bed.container, &SAVED).unwrap();
+    let mut kills = 0;
+    for call in calls() {
+        for number in (1..MOST_CALLS).step_by(stride()) {
+            let name = format!("{call}-{number}");
+            let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
+            let what = format!("rollout killed at {call} {number}, then {recovery:?}");
+            let start = format!(
+                "rollout start --allocator glibc?arena_max=1 --services churn@* --unmeasured --name {name} --waves 50%,100% \
+                 --soak 1s --pause 0s --settle 0s --patience 20s --health-timeout 10s --no-rollback-proof --no-forecast \
+                 --no-agent --yes"
+            );
+            let killed = walk.killed_at(&start, call, number);
+            walk.recover_rollout(&name, if killed { recovery } else { Recovery::Revert }, &what);
+            if !killed {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    eprintln!("killed at {kills} calls of a rollout");
+    assert!(kills > 5, "only {kills} calls were walked");
 }
 
 /// How many times the power is cut: as many as the environment says, or a few.

@@ -205,7 +205,9 @@ fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so()
 
     // A control is as much the trial's as any other: refused when it is planned, and when an earlier plan is started.
     bed.write_trial("second", &trial("second", &controls.join(" "), "pause = \"0s\""));
-    for (command, name) in [("trial plan second.toml --seed 1", "second"), ("trial start early --yes", "early")] {
+    for (command, name) in
+        [("trial plan second.toml --seed 1", "second"), ("trial start early --yes", "early")]
+    {
         let output = bed.heaptrial(command);
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(3), "{command}: {said}");
@@ -232,7 +234,10 @@ fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so()
         let output = bed.container.run(&words.split(' ').collect::<Vec<_>>());
         let said = format!("{}{}", stdout(&output), stderr(&output));
         assert_eq!(output.status.code(), Some(3), "{command}: {said}");
-        assert!(said.contains("cannot read /var/lib/heaptrial") && said.contains("sudo"), "{command}: {said}");
+        assert!(
+            said.contains("cannot read /var/lib/heaptrial") && said.contains("sudo"),
+            "{command}: {said}"
+        );
     }
     bed.succeeds("trial stop first --yes");
     bed.succeeds("trial plan second.toml --seed 1");

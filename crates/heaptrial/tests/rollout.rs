@@ -10,7 +10,6 @@ use serde_json::Value;
 use support::bed::Bed;
 use support::{stderr, stdout, wait_for};
 
-const AGENT: &str = "heaptrial-agent.service";
 const TRIAL: &str = r#"
 name = "three-way"
 services = "churn@*"
@@ -37,18 +36,6 @@ const LIVE_BYTES: u64 = 16_000_000;
 const PACE: &str =
     "--at-once 4 --pause 0s --settle 500ms --patience 20s --health-timeout 10s --no-agent --yes";
 
-/// Installs and starts the agent, which reads often.
-fn install_agent(bed: &Bed) {
-    let container = &bed.container;
-    let unit = stdout(&bed.succeeds("agent --print-unit /ht/heaptrial"));
-    container.write(format!("/etc/systemd/system/{AGENT}"), unit, 0o644).unwrap();
-    let often = "[Service]\nRestartSec=1s\nExecStart=\nExecStart=/ht/heaptrial agent --interval 300ms\n";
-    container.write(format!("/etc/systemd/system/{AGENT}.d/test.conf"), often, 0o644).unwrap();
-    container.ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"]);
-    container.ok(&["systemctl", "daemon-reload"]);
-    container.ok(&["systemctl", "enable", "--now", AGENT]);
-}
-
 /// A host with a trial over all of its services that was sampled for a while and has ended.
 struct Host {
     bed: Bed,
@@ -60,7 +47,7 @@ impl Host {
         let bed = Bed::boot()?;
         let units = bed.start_churn_of(services, LIVE_BYTES);
         let container = &bed.container;
-        install_agent(&bed);
+        bed.install_agent();
         let mut enable = vec!["systemctl", "enable"];
         enable.extend(units.iter().map(String::as_str));
         container.ok(&enable);
@@ -345,7 +332,7 @@ fn a_wave_and_a_whole_rollout_are_put_back_to_the_byte() {
 #[ignore = "needs root and a container"]
 fn an_unmeasured_build_is_refused_unless_wanted_and_a_pause_holds_until_resumed() {
     let Some((bed, units)) = Bed::with_churn(4) else { return };
-    install_agent(&bed);
+    bed.install_agent();
     let before = bed.snapshot();
     let refused =
         bed.heaptrial(&format!("rollout start --allocator mimalloc@2.0.9 --services churn@* {PACE}"));
@@ -421,7 +408,7 @@ fn only_the_very_treatment_that_was_measured_is_rolled_out() {
 fn quiet_hours_and_budgets_hold() {
     let Some(bed) = Bed::boot() else { return };
     let units = bed.start_churn_of(4, LIVE_BYTES);
-    install_agent(&bed);
+    bed.install_agent();
     let before = bed.snapshot();
     let start = |name: &str, more: &str| {
         let spec = format!("--allocator mimalloc@2.0.9 --services churn@* --unmeasured --name {name}");

@@ -16,6 +16,7 @@ mod root;
 mod sampler;
 pub mod systemd;
 mod tree;
+pub mod trusted;
 
 pub use cgroup::{Cgroup, CgroupVersion};
 pub use clock::Instant;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -98,7 +98,9 @@ impl Folder {
     fn lock(path: PathBuf, name: &str) -> Result<Self, WatchError> {
         let file = path.join(LOCK);
         let fail = WatchError::file("locking", &file);
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(MODE).open(&file);
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(MODE);
+        let lock = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&file);
         let lock = lock.and_then(|lock| {
             flock(&lock, FlockOperation::LockExclusive)?;
             Ok(lock)

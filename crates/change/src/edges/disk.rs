@@ -8,6 +8,9 @@ use rustix::fs::{FlockOperation, OFlags, Timespec, Timestamps, XattrFlags, flock
 use super::{Disk, HeldLock, Stamp};
 use crate::files::{FileState, digest, hex, unhex};
 
+/// A link in place of a file of ours leads to a file of somebody else's.
+const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits() as i32;
+
 /// The files of the host that this program runs on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThisDisk;
@@ -26,8 +29,7 @@ impl Disk for ThisDisk {
         if !found.is_file() {
             return Ok((FileState::Other, Vec::new()));
         }
-        let no_follow = OFlags::NOFOLLOW.bits() as i32;
-        let mut file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+        let mut file = OpenOptions::new().read(true).custom_flags(NO_FOLLOW).open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let metadata = file.metadata()?;
@@ -82,11 +84,13 @@ impl Disk for ThisDisk {
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        OpenOptions::new().append(true).create(true).open(path)?.write_all(bytes)
+        OpenOptions::new().append(true).create(true).custom_flags(NO_FOLLOW).open(path)?.write_all(bytes)
     }
 
     fn cut(&self, path: &Path, length: u64) -> io::Result<()> {
-        OpenOptions::new().write(true).create(true).truncate(false).open(path)?.set_len(length)
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).custom_flags(NO_FOLLOW);
+        options.open(path)?.set_len(length)
     }
 
     fn length(&self, path: &Path) -> io::Result<u64> {
@@ -132,7 +136,9 @@ impl Disk for ThisDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(NO_FOLLOW);
+        let file = options.open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Box::new(LockedFile(file)))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

@@ -15,6 +15,9 @@ const BUILD: &str = "/ht";
 /// What a trial may change on a host, beside its own state.
 pub const CHANGED: [&str; 2] = ["/etc", "/usr"];
 
+/// The agent's unit.
+const AGENT: &str = "heaptrial-agent.service";
+
 /// A host.
 pub struct Bed {
     pub container: Container,
@@ -101,6 +104,18 @@ impl Bed {
     /// Writes a trial's description.
     pub fn write_trial(&self, name: &str, text: &str) {
         self.container.write(format!("/root/{name}.toml"), text, 0o644).unwrap();
+    }
+
+    /// Installs and starts the agent, which reads often.
+    pub fn install_agent(&self) {
+        let container = &self.container;
+        let unit = stdout(&self.succeeds("agent --print-unit /ht/heaptrial"));
+        container.write(format!("/etc/systemd/system/{AGENT}"), unit, 0o644).unwrap();
+        let often = "[Service]\nRestartSec=1s\nExecStart=\nExecStart=/ht/heaptrial agent --interval 300ms\n";
+        container.write(format!("/etc/systemd/system/{AGENT}.d/test.conf"), often, 0o644).unwrap();
+        container.ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"]);
+        container.ok(&["systemctl", "daemon-reload"]);
+        container.ok(&["systemctl", "enable", "--now", AGENT]);
     }
 
     /// Everything that a trial may change.

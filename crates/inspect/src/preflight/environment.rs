@@ -11,8 +11,8 @@ use heaptrial_host::DROP_IN;
 
 use crate::preflight::planned::PlannedPreload;
 use crate::preflight::subject::Subject;
-use crate::preflight::trusted_path::resolve;
 use crate::preflight::unit_text::{variables, words};
+use heaptrial_host::trusted::resolve;
 
 const PRELOAD: &str = "LD_PRELOAD";
 

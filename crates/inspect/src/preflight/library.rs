@@ -7,7 +7,7 @@ use super::{apparmor, system_calls, visibility};
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::planned::PlannedPreload;
 use crate::preflight::subject::Subject;
-use crate::preflight::trusted_path::{closed_to_others, path_is_trustworthy};
+use heaptrial_host::trusted::{closed_to_others, path_is_trustworthy};
 
 pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
     if let Some(version) = &preload.other_glibc {

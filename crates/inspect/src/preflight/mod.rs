@@ -21,7 +21,6 @@ mod secure_execution;
 mod state;
 mod subject;
 mod system_calls;
-mod trusted_path;
 mod unit_text;
 mod visibility;
 
@@ -37,7 +36,6 @@ use heaptrial_host::HostRoot;
 pub use finding::{Check, Finding, Severity};
 pub use head_room::{Need, head_room};
 pub use planned::{PlannedPreload, PlannedTreatment};
-pub use trusted_path::{Untrusted, path_is_trustworthy};
 
 use finding::Findings;
 use subject::Subject;

@@ -9,8 +9,8 @@ use heaptrial_host::systemd::Unit;
 use heaptrial_host::{HostRoot, Mapping, Process};
 
 use crate::preflight::planned::PlannedTreatment;
-use crate::preflight::trusted_path::resolve;
 use crate::preflight::unit_text::UnitText;
+use heaptrial_host::trusted::resolve;
 
 pub(crate) struct Subject<'a> {
     pub(crate) root: &'a HostRoot,

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
+use heaptrial_host::trusted::Untrusted;
 use heaptrial_model::{Classified, ErrorClass};
 
 /// Why an alert cannot go through a channel.
@@ -18,6 +19,9 @@ pub enum TellError {
     /// No such file.
     #[error("the hook's program {0} is not there")]
     HookMissing(PathBuf),
+    /// Others than root can change it.
+    #[error("the hook would run as root, and others can change it: {0}")]
+    HookUntrusted(Untrusted),
     /// The system refused it.
     #[error("{program} cannot be run: {source}")]
     Run {
@@ -56,6 +60,7 @@ impl Classified for TellError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::NoHook | Self::HookPath(_) | Self::HookMissing(_) => ErrorClass::Usage,
+            Self::HookUntrusted(_) => ErrorClass::Refused,
             Self::Run { .. } | Self::Ended { .. } | Self::TooLong { .. } | Self::Metrics { .. } => {
                 ErrorClass::Failed
             }

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use heaptrial_host::HostRoot;
+use heaptrial_host::trusted::path_is_trustworthy;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
@@ -25,11 +27,17 @@ pub fn check_hook(words: &[String]) -> Result<(), TellError> {
     if !path.is_file() {
         return Err(TellError::HookMissing(path.to_owned()));
     }
+    // It runs as whoever runs the watch.
+    if rustix::process::geteuid().is_root() {
+        path_is_trustworthy(&HostRoot::default(), path).map_err(TellError::HookUntrusted)?;
+    }
     Ok(())
 }
 
 /// Runs a command with a document on its standard input, without a shell.
 pub(super) fn run(words: &[String], document: &Value) -> Result<(), TellError> {
+    // Somebody may have changed it since the watch was started.
+    check_hook(words)?;
     run_within(words, document, LIMIT)
 }
 

@@ -11,7 +11,8 @@ use heaptrial_change::{
     Claim, Notification, Outcome, Prepared, Stage, TrialState, Witness, claims, taken_over_by,
 };
 use heaptrial_host::Instant as Moment;
-use heaptrial_host::Paths;
+use heaptrial_host::trusted::path_is_trustworthy;
+use heaptrial_host::{HostRoot, Paths};
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_rollout::is_rollout;
 use heaptrial_store::{EventRecord, Store};
@@ -30,14 +31,28 @@ pub fn database(paths: &Paths, global: &GlobalOptions) -> PathBuf {
     global.db.clone().unwrap_or_else(|| paths.state.join(DATABASE))
 }
 
-/// Refuses whoever is not root.
+/// Refuses whoever is not root, and folders of ours that others can change: what lies there is written and run as root.
 pub fn require_root(doing: &str) -> Result<(), Failure> {
-    if rustix::process::geteuid().is_root() {
-        return Ok(());
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::refused(format!(
+            "{doing} changes files of systemd and restarts services, which takes root; use sudo"
+        )));
     }
-    Err(Failure::refused(format!(
-        "{doing} changes files of systemd and restarts services, which takes root; use sudo"
-    )))
+    require_trusted(&Paths::default())
+}
+
+/// Refuses folders of ours that others than root can change.
+pub fn require_trusted(paths: &Paths) -> Result<(), Failure> {
+    for folder in [&paths.state, &paths.libraries, &paths.units] {
+        path_is_trustworthy(&HostRoot::default(), folder).map_err(|why| {
+            Failure::refused(format!(
+                "{} cannot be used: {why}; what is there is written and run as root, so that root alone must be able to \
+                 change it. Nothing was changed",
+                folder.display()
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 /// Whether somebody is there who can be asked, and sees what happens.

@@ -126,6 +126,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
 /// Puts right what a process that is gone left.
 pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
+    on_host::require_trusted(&paths)?;
     let this = ThisHost::new(Systemd::connect()?);
     let mut trial = match Trial::open(this.host(), &paths, &options.trial, Action::Recover) {
         // It is still there.

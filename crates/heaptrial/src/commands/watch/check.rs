@@ -38,6 +38,7 @@ pub struct CheckOptions {
 pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("watch check")?;
     let paths = Paths::default();
+    on_host::require_trusted(&paths)?;
     let folder = Folder::open(&paths.state, options.name.as_str())?;
     let plan = folder.plan()?;
     let mut state = folder.state()?;

@@ -1,4 +1,5 @@
-//! Whether a file can only be changed by root: it and every folder on the way to it.
+//! Whether a file can only be changed by root: it and every folder on the way to it. What root opens, writes or runs is
+//! checked here and nowhere else.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -6,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use heaptrial_host::HostRoot;
+use crate::HostRoot;
 
 /// Why a path must not be given to a program of another user.
 #[derive(Debug, thiserror::Error)]
@@ -83,14 +84,14 @@ pub fn path_is_trustworthy(root: &HostRoot, path: &Path) -> Result<(), Untrusted
 }
 
 /// The path with all symbolic links followed, within the root; `None` where it does not exist or cannot be followed.
-pub(crate) fn resolve(root: &HostRoot, path: &Path) -> Option<PathBuf> {
+pub fn resolve(root: &HostRoot, path: &Path) -> Option<PathBuf> {
     let found = walk(root, path, |_, _| Ok(())).ok()?;
     examine(root, &found).ok()??;
     Some(found)
 }
 
 /// The first folder or file on the way that a user who is not its owner, nor in its group, could not go through or read.
-pub(crate) fn closed_to_others(root: &HostRoot, path: &Path, user: (u32, u32)) -> Option<(PathBuf, u32)> {
+pub fn closed_to_others(root: &HostRoot, path: &Path, user: (u32, u32)) -> Option<(PathBuf, u32)> {
     let mut closed = None;
     let _ = walk(root, path, |path, metadata| {
         let mode = metadata.mode() & 0o7777;
