@@ -13,6 +13,9 @@ pub struct Alert {
     pub state: String,
     /// The service that it is about; `None` where it is about all or several.
     pub service: Option<String>,
+    /// The services that it is about where they are several of one cause, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<String>,
     /// What was found, with figures.
     pub text: String,
     /// What would mend it.
@@ -41,6 +44,8 @@ pub enum AlertKind {
     Failures,
     /// Nothing is known.
     NoData,
+    /// A trial or rollout of this host changed or put back what is watched.
+    Transaction,
 }
 
 /// How urgent an alert is, as a priority of syslog(3).
@@ -53,9 +58,16 @@ pub enum Severity {
     Warning,
 }
 
+impl Alert {
+    /// All services that it names.
+    pub fn about(&self) -> impl Iterator<Item = &String> {
+        self.service.iter().chain(&self.services)
+    }
+}
+
 impl AlertKind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Level,
         Self::Growth,
         Self::Memory,
@@ -65,6 +77,7 @@ impl AlertKind {
         Self::NewService,
         Self::Failures,
         Self::NoData,
+        Self::Transaction,
     ];
 
     /// The word.
@@ -79,6 +92,7 @@ impl AlertKind {
             Self::NewService => "new_service",
             Self::Failures => "failures",
             Self::NoData => "no_data",
+            Self::Transaction => "transaction",
         }
     }
 
@@ -88,7 +102,7 @@ impl AlertKind {
             Self::Level | Self::Growth | Self::Memory | Self::Identity | Self::DropIn | Self::Failures => {
                 Severity::Error
             }
-            Self::File | Self::NewService | Self::NoData => Severity::Warning,
+            Self::File | Self::NewService | Self::NoData | Self::Transaction => Severity::Warning,
         }
     }
 }

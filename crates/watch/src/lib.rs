@@ -18,6 +18,7 @@ mod seen;
 mod source;
 mod state;
 mod tell;
+mod transactions;
 
 pub use alert::{Alert, AlertKind, Severity};
 pub use begin::{Proposal, Request, begin, end, propose};
@@ -30,7 +31,7 @@ pub use observe::see;
 pub use plan::{Channels, FailuresBefore, Fingerprint, Installed, Limits, WatchPlan, WatchedService};
 pub use remedy::remedies;
 pub use schedule::{look_days, look_errors};
-pub use seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
+pub use seen::{DropInSeen, FailureSeen, Seen, ServiceSeen, TransactionSeen};
 pub use state::{Channel, Letter, News, Standing, WatchState};
 pub use tell::{TellError, check_hook, deliver, write_metrics};
 

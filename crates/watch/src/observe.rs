@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::plan::{Fingerprint, WatchPlan, WatchedService};
 use crate::seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
+use crate::transactions;
 
 /// Kinds of events that are failures.
 /// Names of C libraries' files begin so.
@@ -126,6 +127,7 @@ pub fn see(
             Err(error) => seen.unreadable.push(error.to_string()),
         }
     }
+    transactions::see(plan, paths, &mut seen);
     seen.files = plan.files.keys().map(|path| (path.clone(), digests.of(path))).collect();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     seen.host_bytes = meminfo_bytes(&meminfo, "MemTotal:");
@@ -145,6 +147,7 @@ fn service(
     let path = paths.drop_in(&planned.service);
     let drop_in = units.map(|_| DropInSeen {
         sha256: drop_in(paths, &planned.service),
+        written_by_transaction: false,
         in_force: unit.is_some_and(|unit| unit.drop_ins.contains(&path)),
         overridden: unit.map_or(Vec::new(), |unit| overridden(planned, unit)),
     });

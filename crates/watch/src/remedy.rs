@@ -1,46 +1,93 @@
 //! Commands that would mend what is alerted. They are shown to a person and never run.
 
+use heaptrial_host::Paths;
+use heaptrial_model::ServiceName;
+
 use crate::alert::{Alert, AlertKind};
+use crate::judge::{CHANGED, GONE, NOT_IN_FORCE};
 use crate::plan::WatchPlan;
 
 /// The commands for an alert, one a line of a shell; what cannot be told is a comment.
 pub fn remedies(plan: &WatchPlan, alert: &Alert) -> Vec<String> {
-    let service = alert.service.as_deref().map_or("SERVICE".to_owned(), quoted);
+    let services = match alert.about().next() {
+        Some(_) => alert.about().map(|service| quoted(service)).collect::<Vec<_>>().join(" "),
+        None => "SERVICE".to_owned(),
+    };
     let report = format!("heaptrial report {}", quoted(&crate::stored_name(&plan.name)));
-    let lines: Vec<String> = match alert.kind {
+    match alert.kind {
         AlertKind::Level | AlertKind::Growth => vec![report],
-        AlertKind::Memory => vec![report, format!("systemctl restart {service}")],
+        AlertKind::Memory => vec![report, format!("systemctl restart {services}")],
         AlertKind::Identity => {
             vec![
-                format!("heaptrial allocators identify $(systemctl show -P MainPID {service})"),
-                format!("systemctl restart {service}"),
+                format!("heaptrial allocators identify $(systemctl show -P MainPID {services})"),
+                format!("systemctl restart {services}"),
             ]
         }
         AlertKind::File => {
             vec!["dpkg --verify".to_owned(), "# put the file back before a service is restarted".to_owned()]
         }
-        AlertKind::DropIn => vec![
-            format!("systemctl cat {service}"),
-            "# put the drop-in back and restart the service; where it is gone, a rollout writes it anew:"
-                .to_owned(),
-            bring(plan, &service),
-        ],
-        AlertKind::NewService => vec![bring(plan, &service)],
-        AlertKind::Failures => vec![format!("journalctl -p warning -u {service}")],
+        AlertKind::DropIn => drop_in(plan, alert, &services),
+        AlertKind::NewService => vec![bring(plan, &services)],
+        AlertKind::Failures => vec![format!("journalctl -p warning -u {services}")],
         AlertKind::NoData => {
-            vec!["systemctl status heaptrial-agent.service".to_owned(), format!("systemctl status {service}")]
+            vec![
+                "systemctl status heaptrial-agent.service".to_owned(),
+                format!("systemctl status {services}"),
+            ]
         }
-    };
+        AlertKind::Transaction => {
+            let status = alert.key.split_once(':').map(|(kind, name)| status_command(kind, name));
+            let end = format!("heaptrial watch stop {}", quoted(&plan.name));
+            let note = "# if it is meant to stay so, this ends the watch:".to_owned();
+            status.into_iter().chain([note, end]).collect()
+        }
+    }
+}
+
+/// The commands for drop-ins, by what is wrong with them.
+fn drop_in(plan: &WatchPlan, alert: &Alert, services: &str) -> Vec<String> {
+    let has = |state: &str| alert.state.contains(state);
+    let reload = || "systemctl daemon-reload".to_owned();
+    let mut lines = vec![format!("systemctl cat {services}")];
+    if has(CHANGED) {
+        let paths = Paths::default();
+        let names = alert.about().filter_map(|service| service.parse().ok());
+        let files: Vec<String> =
+            names.map(|name: ServiceName| quoted(&paths.drop_in(&name).display().to_string())).collect();
+        let keep = quoted(&plan.name);
+        lines.push(format!(
+            "# a change that is meant to stay: end this watch (heaptrial watch stop {keep}) and start another. Else a rollout \
+             writes it anew:"
+        ));
+        lines.extend([format!("rm {}", files.join(" ")), reload(), bring(plan, services)]);
+    } else if has(GONE) {
+        lines.push("# a rollout writes it anew:".to_owned());
+        lines.extend([reload(), bring(plan, services)]);
+    } else {
+        if !has(NOT_IN_FORCE) {
+            lines.push("# take the other value away, then:".to_owned());
+        }
+        lines.extend([reload(), format!("systemctl restart {services}")]);
+    }
     lines
 }
 
-/// The rollout that brings the arm to a service.
-fn bring(plan: &WatchPlan, service: &str) -> String {
-    format!("heaptrial rollout start {} --arm {} --services {service}", quoted(&plan.name), quoted(&plan.arm))
+/// The rollout that brings the arm to services.
+fn bring(plan: &WatchPlan, services: &str) -> String {
+    format!(
+        "heaptrial rollout start {} --arm {} --services {services}",
+        quoted(&plan.name),
+        quoted(&plan.arm)
+    )
+}
+
+/// The command that tells where a trial or rollout stands.
+pub(crate) fn status_command(kind: &str, name: &str) -> String {
+    format!("heaptrial {kind} status {}", quoted(name))
 }
 
 /// As one word of a shell.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     shell_words::quote(text).into_owned()
 }
 

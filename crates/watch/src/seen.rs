@@ -24,8 +24,37 @@ pub struct Seen {
     pub host_available_bytes: Option<f64>,
     /// Crashes and kills for want of memory since the start of the watch.
     pub failures: Vec<FailureSeen>,
+    /// Trials and rollouts of this host that did something to the services since the watch began, the last first.
+    pub transactions: Vec<TransactionSeen>,
     /// What could not be looked at, and why.
     pub unreadable: Vec<String>,
+}
+
+/// The unit that samples services.
+pub(crate) const AGENT: &str = "heaptrial-agent.service";
+
+/// A trial or rollout that changed services, or put them back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TransactionSeen {
+    /// What it is, such as `trial`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// What it did, as in "was put back".
+    pub did: String,
+    /// Services that are as it left them, or that it is changing.
+    pub services: Vec<String>,
+    /// Of these, those that it is changing.
+    pub in_flight: Vec<String>,
+    /// Files of the host that it took away again.
+    pub files: Vec<PathBuf>,
+}
+
+impl TransactionSeen {
+    /// Whether the unit that samples services went with it.
+    pub(crate) fn takes_agent(&self) -> bool {
+        self.files.iter().any(|path| path.file_name().is_some_and(|name| name == AGENT))
+    }
 }
 
 /// A service as it is.
@@ -52,6 +81,8 @@ pub struct ServiceSeen {
 pub struct DropInSeen {
     /// SHA-256 of the file; `None` where it is gone.
     pub sha256: Option<String>,
+    /// Whether it is as a trial or rollout of this host wrote it for this service, which has it still.
+    pub written_by_transaction: bool,
     /// Whether systemd has it in force.
     pub in_force: bool,
     /// Environment variables of it that have another value for systemd.

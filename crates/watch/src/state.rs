@@ -10,7 +10,7 @@ use crate::folder::SCHEMA_VERSION;
 use crate::judge::{LookResult, facts, look};
 use crate::plan::WatchPlan;
 use crate::schedule::look_days;
-use crate::seen::Seen;
+use crate::seen::{Seen, ServiceSeen};
 
 /// What a watch remembers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -125,6 +125,7 @@ impl WatchState {
         let hidden: Vec<Alert> = hidden.map(|standing| standing.alert.clone()).collect();
         alerts.extend(hidden);
         self.checked_at = Some(seen.at);
+        self.schema_version = SCHEMA_VERSION;
         self.take_in(seen.at, alerts);
     }
 
@@ -144,24 +145,39 @@ impl WatchState {
             now.insert(alert.key.clone(), Standing { alert, since });
         }
         let over = self.standing.values().filter(|standing| !now.contains_key(&standing.alert.key));
-        let letters = over.map(|standing| Letter {
-            at,
-            news: News::Resolved,
-            alert: standing.alert.clone(),
-            told: Vec::new(),
+        let letters = over.map(|standing| {
+            let mut alert = standing.alert.clone();
+            if let Some(heir) = heir(&alert, &now) {
+                alert.text = format!("{} is told as {} from now on", alert.key, heir.key);
+            }
+            Letter { at, news: News::Resolved, alert, told: Vec::new() }
         });
         self.outbox.extend(letters);
         self.standing = now;
     }
 }
 
+/// The alert in which one goes on that is no more: it is of the same kind, or of what caused both, and about its services.
+fn heir<'n>(alert: &Alert, now: &'n BTreeMap<String, Standing>) -> Option<&'n Alert> {
+    let takes = |other: &&Alert| {
+        (other.kind == alert.kind || other.kind == AlertKind::Transaction)
+            && alert.about().next().is_some()
+            && alert.about().all(|service| other.about().any(|own| own == service))
+    };
+    now.values().map(|standing| &standing.alert).find(takes)
+}
+
 /// Whether nothing is known now of what an alert is about.
 fn is_hidden(seen: &Seen, alert: &Alert) -> bool {
-    let service = seen.services.iter().find(|service| Some(&service.service) == alert.service.as_ref());
+    let any = |unseen: fn(&ServiceSeen) -> bool| {
+        let of = |name: &String| seen.services.iter().find(|service| service.service == *name);
+        alert.about().filter_map(of).any(unseen)
+    };
     match alert.kind {
-        AlertKind::Identity => service.is_some_and(|service| service.runs.is_none()),
-        AlertKind::DropIn => service.is_some_and(|service| service.drop_in.is_none()),
-        AlertKind::Memory => service.is_some_and(|service| service.bytes.is_none()),
+        AlertKind::Identity => any(|service| service.runs.is_none()),
+        AlertKind::DropIn => any(|service| service.drop_in.is_none()),
+        AlertKind::Transaction => any(|service| service.runs.is_none() || service.drop_in.is_none()),
+        AlertKind::Memory => any(|service| service.bytes.is_none()),
         AlertKind::NewService | AlertKind::Failures => !seen.unreadable.is_empty(),
         AlertKind::Level | AlertKind::Growth | AlertKind::File | AlertKind::NoData => false,
     }
@@ -177,6 +193,7 @@ mod tests {
             kind: AlertKind::File,
             state: state.to_owned(),
             service: None,
+            services: Vec::new(),
             text: text.to_owned(),
             advice: String::new(),
         }

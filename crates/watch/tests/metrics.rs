@@ -18,6 +18,7 @@ fn alerts_that_stand_are_openmetrics_whatever_their_names_hold() {
         kind: AlertKind::Identity,
         state: String::new(),
         service: Some("tor@a\\x2d.service\"\n".to_owned()),
+        services: Vec::new(),
         text: String::new(),
         advice: String::new(),
     };

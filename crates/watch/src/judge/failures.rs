@@ -43,6 +43,7 @@ pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
         kind: AlertKind::Failures,
         state: "above".to_owned(),
         service: None,
+        services: Vec::new(),
         text: format!(
             "{} and {} in {} of {} (the trial had {} in {:.0} service days; p {}): {}",
             units::counted(count(KnownEvent::Crash), "crash"),

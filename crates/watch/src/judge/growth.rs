@@ -118,6 +118,7 @@ pub(super) fn alert(plan: &WatchPlan, excess: &Excess) -> Option<Alert> {
         kind: AlertKind::Growth,
         state: "above".to_owned(),
         service: None,
+        services: Vec::new(),
         text: format!(
             "{} grow by {} a day more than in the trial, over {:.0} days (at least {} a day)",
             units::counted(excess.services, "service"),

@@ -1,15 +1,23 @@
 //! What processes run, and what lies on disk for their next start.
 
+use std::path::{Path, PathBuf};
+
 use heaptrial_allocator::Expected;
 
+use super::cause::Finding;
 use crate::alert::{Alert, AlertKind};
 use crate::plan::{Fingerprint, WatchPlan, WatchedService};
 use crate::seen::{DropInSeen, Seen, ServiceSeen};
 
+/// States of an alert on a drop-in begin with what is wrong with it.
+pub(crate) const GONE: &str = "gone";
+pub(crate) const CHANGED: &str = "changed";
+pub(crate) const NOT_IN_FORCE: &str = "not in force";
+
 /// Processes that run something else than was proved.
-pub(super) fn processes(plan: &WatchPlan, seen: &Seen) -> Vec<Alert> {
-    let alert = |(planned, seen): (&WatchedService, &ServiceSeen)| {
-        let (state, text) = match (&planned.runs, &seen.runs) {
+pub(super) fn processes(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
+    let finding = |(planned, seen): (&WatchedService, &ServiceSeen)| {
+        let (state, what) = match (&planned.runs, &seen.runs) {
             (Some(before), Some(now)) => {
                 let differs = differences(before, now);
                 if differs.is_empty() {
@@ -23,20 +31,16 @@ pub(super) fn processes(plan: &WatchPlan, seen: &Seen) -> Vec<Alert> {
                 (why.clone(), why)
             }
         };
-        Some(Alert {
-            key: format!("identity:{}", seen.service),
+        Some(Finding {
             kind: AlertKind::Identity,
+            service: seen.service.clone(),
+            cause: what.clone(),
+            key: seen.service.clone(),
             state,
-            service: Some(seen.service.clone()),
-            text: format!("{} does not run what was proved: {text}", seen.service),
-            advice: format!(
-                "what was measured does not hold for it; put the file back and restart it, or measure anew: \
-                 `heaptrial watch stop {name}` ends this watch",
-                name = plan.name
-            ),
+            text: ("", format!(" does not run what was proved: {what}")),
         })
     };
-    plan.services.iter().zip(&seen.services).filter_map(alert).collect()
+    plan.services.iter().zip(&seen.services).filter_map(finding).collect()
 }
 
 /// Where what runs now is not what ran.
@@ -87,8 +91,8 @@ fn short(digest: &str) -> &str {
 }
 
 /// Files of code that are other ones on disk than when the watch started.
-pub(super) fn files(plan: &WatchPlan, seen: &Seen) -> Vec<Alert> {
-    let alert = |(path, before): (&std::path::PathBuf, &String)| {
+pub(super) fn files(plan: &WatchPlan, seen: &Seen) -> Vec<(PathBuf, Alert)> {
+    let alert = |(path, before): (&PathBuf, &String)| {
         let now = seen.files.get(path)?;
         if now.as_ref() == Some(before) {
             return None;
@@ -99,11 +103,12 @@ pub(super) fn files(plan: &WatchPlan, seen: &Seen) -> Vec<Alert> {
             Some(now) => format!("is another file ({} in place of {})", short(now), short(before)),
             None => "is gone".to_owned(),
         };
-        Some(Alert {
+        let alert = Alert {
             key: format!("file:{}", path.display()),
             kind: AlertKind::File,
             state: now.clone().unwrap_or_else(|| "gone".to_owned()),
             service: None,
+            services: Vec::new(),
             text: format!(
                 "{} {what}; at their next start {} will run it: {}",
                 path.display(),
@@ -112,54 +117,61 @@ pub(super) fn files(plan: &WatchPlan, seen: &Seen) -> Vec<Alert> {
             ),
             advice: "put the file back before the services are restarted, as by installing the package's version before"
                 .to_owned(),
-        })
+        };
+        Some((path.clone(), alert))
     };
     plan.files.iter().filter_map(alert).collect()
 }
 
-fn uses(service: &WatchedService, path: &std::path::Path) -> bool {
+fn uses(service: &WatchedService, path: &Path) -> bool {
     let object = service.expected.as_ref().and_then(|expected: &Expected| expected.object.as_deref());
     let libc = service.runs.as_ref().and_then(|runs| runs.libc.as_ref()).map(|libc| libc.0.as_path());
     object == Some(path) || libc == Some(path)
 }
 
 /// Services that lost their drop-in.
-pub(super) fn drop_ins(plan: &WatchPlan, seen: &Seen) -> Vec<Alert> {
-    let alert = |(planned, seen): (&WatchedService, &ServiceSeen)| {
-        let found = seen.drop_in.as_ref()?;
-        let (state, what) = fault(planned, found)?;
-        Some(Alert {
-            key: format!("drop_in:{}", seen.service),
+pub(super) fn drop_ins(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
+    let finding = |(planned, seen): (&WatchedService, &ServiceSeen)| {
+        let Fault { cause, state, what } = fault(planned, seen.drop_in.as_ref()?)?;
+        Some(Finding {
             kind: AlertKind::DropIn,
+            service: seen.service.clone(),
+            cause,
+            key: seen.service.clone(),
             state,
-            service: Some(seen.service.clone()),
-            text: format!("the drop-in of {} {what}", seen.service),
-            advice: format!(
-                "`systemctl cat {service}` shows what is in force; put the drop-in back, then `systemctl daemon-reload`",
-                service = seen.service
-            ),
+            text: ("the drop-in of ", format!(" {what}")),
         })
     };
-    plan.services.iter().zip(&seen.services).filter_map(alert).collect()
+    plan.services.iter().zip(&seen.services).filter_map(finding).collect()
 }
 
-fn fault(planned: &WatchedService, found: &DropInSeen) -> Option<(String, String)> {
+/// What is wrong with a drop-in.
+struct Fault {
+    cause: String,
+    state: String,
+    what: String,
+}
+
+fn fault(planned: &WatchedService, found: &DropInSeen) -> Option<Fault> {
     if !planned.needs_drop_in {
         return None;
     }
-    let told = |state: &str, what: &str| Some((state.to_owned(), what.to_owned()));
+    let told = |cause: &str, what: &str| {
+        Some(Fault { cause: cause.to_owned(), state: cause.to_owned(), what: what.to_owned() })
+    };
     match (&planned.drop_in, &found.sha256) {
-        (_, None) => told("gone", "is gone: its next start will be without its treatment"),
-        (Some(before), Some(now)) if before != now => {
-            Some((format!("changed {now}"), "was changed since the watch began".to_owned()))
-        }
-        _ if !found.in_force => told("not in force", "is on disk and not in force: systemd has not read it"),
+        (_, None) => told(GONE, "is gone: its next start will be without its treatment"),
+        // What a rollout wrote anew has a text of its own; whether it is the same treatment shows below.
+        (Some(before), Some(now)) if before != now && !found.written_by_transaction => Some(Fault {
+            cause: CHANGED.to_owned(),
+            state: format!("{CHANGED} {now}"),
+            what: "was changed since the watch began".to_owned(),
+        }),
+        _ if !found.in_force => told(NOT_IN_FORCE, "is on disk and not in force: systemd has not read it"),
         _ if !found.overridden.is_empty() => {
             let names = found.overridden.join(", ");
-            Some((
-                format!("overridden {names}"),
-                format!("is overridden: {names} has another value for systemd"),
-            ))
+            let cause = format!("overridden {names}");
+            told(&cause, &format!("is overridden: {names} has another value for systemd"))
         }
         _ => None,
     }

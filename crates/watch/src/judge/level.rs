@@ -123,6 +123,7 @@ fn of_all(plan: &WatchPlan, services: usize, excess: f64, p: f64) -> Alert {
         kind: AlertKind::Level,
         state: "above".to_owned(),
         service: None,
+        services: Vec::new(),
         text: format!(
             "{} use {:.2} times what the trial led to expect (p {})",
             units::counted(services, "service"),
@@ -142,6 +143,7 @@ fn of_service(level: &Level, p: f64) -> Alert {
         kind: AlertKind::Level,
         state: "above".to_owned(),
         service: Some(level.service.clone()),
+        services: Vec::new(),
         text: format!(
             "{} uses {}, and {} was expected at its age: {:.2} times as much (p {})",
             level.service,

@@ -91,6 +91,7 @@ fn too_little(day: f64, levels: usize, of: usize, missing: &[(String, String)]) 
         kind: AlertKind::NoData,
         state: format!("day {day}"),
         service: None,
+        services: Vec::new(),
         text: format!(
             "no data: the look of day {day} could compare {levels} of {}{first}",
             units::counted(of, "service")

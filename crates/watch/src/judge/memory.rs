@@ -33,6 +33,7 @@ pub(super) fn nearly_used_up(seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Vec<
                 kind: AlertKind::Memory,
                 state: "nearly_all".to_owned(),
                 service: Some(service.service.clone()),
+                services: Vec::new(),
                 text: format!(
                     "{} uses {} of the {} that it may (MemoryMax)",
                     service.service,
@@ -51,6 +52,7 @@ pub(super) fn nearly_used_up(seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Vec<
                 kind: AlertKind::Memory,
                 state: "nearly_all".to_owned(),
                 service: None,
+                services: Vec::new(),
                 text: format!(
                     "{} of the host's {} are available",
                     units::memory(available),
@@ -87,6 +89,7 @@ pub(super) fn running_out(plan: &WatchPlan, levels: &[Level], excess: &Excess, s
         kind: AlertKind::Memory,
         state: format!("within_{step:.0}_days"),
         service: None,
+        services: Vec::new(),
         text: format!("at {} a day {what} in {days:.0} days", units::share(growth)),
         advice: "restart services before then, or roll back; a restart frees what has grown".to_owned(),
     })

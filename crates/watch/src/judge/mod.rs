@@ -1,5 +1,6 @@
 //! What follows from what a check sees. Pure: no I/O and no clock.
 
+mod cause;
 mod facts;
 mod failures;
 mod growth;
@@ -8,7 +9,9 @@ mod level;
 mod look;
 mod memory;
 mod reference;
+mod transaction;
 
 pub use facts::facts;
+pub(crate) use identity::{CHANGED, GONE, NOT_IN_FORCE};
 pub use look::{LookResult, look};
 pub(crate) use reference::COMPARED_UP_TO;

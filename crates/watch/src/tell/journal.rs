@@ -43,6 +43,7 @@ mod tests {
                 kind: AlertKind::File,
                 state: String::new(),
                 service: None,
+                services: Vec::new(),
                 text: "/lib/a is gone\n<0>five-way: forged".to_owned(),
                 advice: "put it back".to_owned(),
             },

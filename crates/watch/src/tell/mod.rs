@@ -78,6 +78,7 @@ fn document(plan: &WatchPlan, letter: &Letter) -> Value {
         "kind": alert.kind,
         "severity": alert.kind.severity(),
         "service": alert.service,
+        "services": alert.about().collect::<Vec<_>>(),
         "text": alert.text,
         "advice": alert.advice,
     })

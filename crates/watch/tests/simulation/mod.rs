@@ -247,6 +247,7 @@ impl Month {
                 contamination: None,
                 drop_in: Some(DropInSeen {
                     sha256: planned.drop_in.clone().filter(|_| !gone),
+                    written_by_transaction: false,
                     in_force: !(event == Some(Event::NotInForce) && index == 0),
                     overridden: Vec::new(),
                 }),
@@ -261,6 +262,7 @@ impl Month {
             host_bytes: Some(1000.0 * fleet::LEVEL_BYTES),
             host_available_bytes: Some(500.0 * fleet::LEVEL_BYTES),
             failures: failures.iter().filter(|failure| failure.at <= at).cloned().collect(),
+            transactions: Vec::new(),
             unreadable: Vec::new(),
         }
     }

@@ -193,7 +193,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
     for watch in std::fs::read_dir(paths.state.join("watches")).into_iter().flatten().flatten() {
         let watch = watch.file_name().to_string_lossy().into_owned();
         eprintln!(
-            "warning: the watch after `{watch}` will alert of what is put back now; `heaptrial watch stop {watch}` ends it"
+            "the watch after `{watch}` will tell, in one alert, that this was put back; `heaptrial watch stop {watch}` ends it"
         );
     }
     let database = on_host::database(&paths, global);

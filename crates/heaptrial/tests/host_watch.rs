@@ -1,0 +1,172 @@
+//! A watch on a host where other things happen too: trials are reverted, rollouts mend what was alerted, services have
+//! escaped names. And what rollouts tell of themselves there.
+
+mod support;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use support::bed::Bed;
+use support::{json, stderr, stdout, wait_for};
+
+const TRIAL: &str = r#"
+name = "two-way"
+services = "churn@*"
+duration = "2d"
+looks = ["1d", "2d"]
+metric = "rss"
+[pace]
+at_once = 6
+pause = "0s"
+settle = "0s"
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+"#;
+const TOLD: &str = "/root/told.json";
+const HOOK: &str = "/root/hook";
+const READINGS: Duration = Duration::from_secs(60);
+/// Nobody depends on these services.
+const PACE: &str = "--soak 1s --pause 0s --settle 0s --no-rollback-proof --no-forecast --yes";
+
+/// A host with a watch that is quiet, and the services that it watches.
+fn watched(count: usize) -> Option<(Bed, Vec<String>)> {
+    let (bed, _) = Bed::with_churn(count)?;
+    bed.write_trial("two-way", TRIAL);
+    bed.succeeds("trial plan two-way.toml --seed 1");
+    bed.succeeds("trial start two-way --yes");
+    let text = "[Service]\nExecStart=\nExecStart=/usr/lib/heaptrial/bin/heaptrial agent --interval 1s\n";
+    bed.container.write("/etc/systemd/system/heaptrial-agent.service.d/interval.conf", text, 0o644).unwrap();
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "restart", "heaptrial-agent.service"]);
+    bed.container.write(HOOK, format!("#!/bin/sh\ncat >> {TOLD}\n"), 0o755).unwrap();
+    let plan = wait_for("there is a forecast", READINGS, || {
+        let output = bed.heaptrial(&format!("watch start two-way --arm jemalloc --yes --json --hook {HOOK}"));
+        match output.status.code() {
+            Some(0) => Some(json(&output)),
+            // No readings yet.
+            Some(3) => None,
+            code => panic!("{code:?} {}", stderr(&output)),
+        }
+    });
+    let services = plan["plan"]["services"].as_array().unwrap();
+    let services = services.iter().map(|own| own["service"].as_str().unwrap().to_owned()).collect();
+    wait_for("the watch is quiet", READINGS, || (check(&bed).0 == 0).then_some(()));
+    told(&bed);
+    Some((bed, services))
+}
+
+/// Runs a check: exit code and document.
+fn check(bed: &Bed) -> (i32, Value) {
+    let output = bed.heaptrial("watch check two-way --json");
+    (output.status.code().unwrap(), json(&output))
+}
+
+/// What the hook was told since the last call: news, key and advice.
+fn told(bed: &Bed) -> Vec<(String, String)> {
+    let text = stdout(&bed.container.run(&["cat", TOLD]));
+    bed.container.ok(&["rm", "-f", TOLD]);
+    let documents = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+    let word = |document: &Value, name: &str| document[name].as_str().unwrap().to_owned();
+    documents.map(Result::unwrap).map(|document| (word(&document, "news"), word(&document, "key"))).collect()
+}
+
+fn pair(news: &str, key: &str) -> (String, String) {
+    (news.to_owned(), key.to_owned())
+}
+
+fn drop_in(service: &str) -> String {
+    format!("/etc/systemd/system/{service}.d/90-heaptrial.conf")
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn alerts_of_one_cause_are_one_alert_and_a_revert_is_a_cause() {
+    let Some((bed, services)) = watched(8) else { return };
+    assert_eq!(services.len(), 4);
+
+    // Somebody's script takes all drop-ins away.
+    for service in &services {
+        bed.container.ok(&["mv", &drop_in(service), &format!("/root/{service}")]);
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    let (code, document) = check(&bed);
+    assert_eq!((code, document["alerts"].as_array().unwrap().len()), (5, 1), "{document:#}");
+    let text = document["alerts"][0]["alert"]["text"].as_str().unwrap();
+    assert!(services.iter().all(|service| text.contains(service)), "{text}");
+    assert_eq!(told(&bed), [pair("raised", "drop_in:gone")]);
+    for service in &services {
+        bed.container.ok(&["mv", &format!("/root/{service}"), &drop_in(service)]);
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    assert_eq!(check(&bed).0, 0);
+    assert_eq!(told(&bed), [pair("resolved", "drop_in:gone")]);
+
+    // The trial is put back under the watch: its services, its library, and the agent that sampled them.
+    bed.succeeds("trial stop two-way --revert --yes");
+    let (code, document) = check(&bed);
+    assert_eq!((code, document["alerts"].as_array().unwrap().len()), (5, 1), "{document:#}");
+    assert_eq!(told(&bed), [pair("raised", "trial:two-way")]);
+    let status = stdout(&bed.succeeds("watch status two-way"));
+    assert!(status.contains("trial `two-way` was put back"), "{status}");
+    assert_eq!(check(&bed).0, 5);
+    assert_eq!(told(&bed), [], "once");
+    let fix = stdout(&bed.succeeds("watch fix two-way"));
+    assert!(fix.contains("heaptrial watch stop two-way"), "{fix}");
+    bed.succeeds("watch stop two-way --yes");
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_a_watch_advises_can_be_followed_and_mends() {
+    let Some((bed, services)) = watched(4) else { return };
+    bed.succeeds("trial stop two-way --yes");
+
+    // A name with a backslash stands in a command as a shell reads it.
+    let escaped = r"churn@a\x2db.service";
+    bed.container.ok(&["systemctl", "start", escaped]);
+    let (_, document) = check(&bed);
+    let alert = &document["alerts"][0]["alert"];
+    assert_eq!(alert["service"], escaped, "{document:#}");
+    let advice = alert["advice"].as_str().unwrap().split('`').nth(1).unwrap().to_owned();
+    let fix = stdout(&bed.succeeds("watch fix two-way"));
+    for command in [advice.as_str(), fix.lines().last().unwrap()] {
+        let words = bed.container.ok(&["sh", "-c", &format!("printf '%s\\n' {command}")]);
+        assert_eq!(words.lines().last(), Some(escaped), "{command}");
+    }
+    bed.container.ok(&["systemctl", "stop", escaped]);
+    assert_eq!(check(&bed).0, 0);
+    told(&bed);
+
+    // A drop-in is gone, and a rollout brings it back, with a text of its own; then one is changed.
+    for spoil in [&["rm"][..], &["sed", "-i", "$a# changed"]] {
+        let mut words = spoil.to_vec();
+        let path = drop_in(&services[0]);
+        words.push(&path);
+        bed.container.ok(&words);
+        bed.container.ok(&["systemctl", "daemon-reload"]);
+        let key = format!("drop_in:{}", services[0]);
+        assert_eq!(check(&bed).0, 5);
+        assert_eq!(told(&bed), [pair("raised", &key)]);
+        let fix = stdout(&bed.succeeds("watch fix two-way"));
+        for command in fix.lines().filter(|line| !line.starts_with('#')) {
+            let command = match command.strip_prefix("heaptrial ") {
+                Some(command) => format!("cd /root && HOME=/root /ht/heaptrial {command} {PACE}"),
+                None => command.to_owned(),
+            };
+            bed.container.ok(&["sh", "-c", &command]);
+        }
+        let (code, document) = check(&bed);
+        assert_eq!(code, 0, "{document:#}");
+        assert_eq!(told(&bed), [pair("resolved", &key)]);
+    }
+
+    // What mended it is put back in its turn: by whom is known.
+    bed.succeeds("rollout rollback two-way-rollout-2 --yes");
+    assert_eq!(check(&bed).0, 5);
+    assert_eq!(told(&bed), [pair("raised", "rollout:two-way-rollout-2")]);
+}

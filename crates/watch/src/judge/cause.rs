@@ -1,0 +1,90 @@
+//! What was found of services, told by cause: what has one cause is one alert.
+
+use std::collections::BTreeMap;
+
+use heaptrial_model::units;
+
+use crate::alert::{Alert, AlertKind};
+use crate::plan::WatchPlan;
+use crate::remedy::quoted;
+
+/// Findings of services without readings have this cause.
+pub(super) const SILENT: &str = "silent";
+
+/// What was found of one service.
+#[derive(Debug, Clone)]
+pub(super) struct Finding {
+    pub(super) kind: AlertKind,
+    pub(super) service: String,
+    /// Findings of one kind and cause are one alert.
+    pub(super) cause: String,
+    /// Key of an alert about this one alone, after the kind.
+    pub(super) key: String,
+    /// As in an alert.
+    pub(super) state: String,
+    /// The text before and after whom it is about.
+    pub(super) text: (&'static str, String),
+}
+
+/// One alert for the findings of each cause; `all` is how many services there are.
+pub(super) fn together(plan: &WatchPlan, all: usize, findings: Vec<Finding>) -> Vec<Alert> {
+    let mut by_cause: BTreeMap<(AlertKind, String), Vec<Finding>> = BTreeMap::new();
+    for finding in findings {
+        by_cause.entry((finding.kind, finding.cause.clone())).or_default().push(finding);
+    }
+    by_cause.into_iter().map(|((kind, cause), found)| alert(plan, all, kind, &cause, &found)).collect()
+}
+
+fn alert(plan: &WatchPlan, all: usize, kind: AlertKind, cause: &str, found: &[Finding]) -> Alert {
+    let services: Vec<String> = found.iter().map(|finding| finding.service.clone()).collect();
+    let advice = advice(plan, kind, &services);
+    let (before, after) = found.first().map_or(("", ""), |finding| (finding.text.0, finding.text.1.as_str()));
+    let word = kind.as_str();
+    if let [only] = found {
+        return Alert {
+            key: format!("{word}:{}", only.key),
+            kind,
+            state: only.state.clone(),
+            service: Some(only.service.clone()),
+            services: Vec::new(),
+            text: format!("{before}{}{after}", only.service),
+            advice,
+        };
+    }
+    let count = units::counted(services.len(), "service");
+    // That nobody reads any more has one cause, whichever services are read again first.
+    let is_all = cause == SILENT && services.len() == all;
+    let states: Vec<String> = found.iter().map(|one| format!("{} {}", one.service, one.state)).collect();
+    Alert {
+        key: format!("{word}:{}", if is_all { "all" } else { cause }),
+        kind,
+        state: if is_all { SILENT.to_owned() } else { states.join("; ") },
+        service: None,
+        text: match is_all {
+            true => format!("{before}all {count}{after}"),
+            false => format!("{before}each of {count}{after}: {}", services.join(", ")),
+        },
+        services,
+        advice,
+    }
+}
+
+fn advice(plan: &WatchPlan, kind: AlertKind, services: &[String]) -> String {
+    let words: Vec<String> = services.iter().map(|service| quoted(service)).collect();
+    let (words, name) = (words.join(" "), quoted(&plan.name));
+    match kind {
+        AlertKind::Identity => format!(
+            "what was measured does not hold for it; put the file back and restart it, or measure anew: `heaptrial watch \
+             stop {name}` ends this watch"
+        ),
+        AlertKind::DropIn => format!(
+            "`systemctl cat {words}` shows what is in force; `heaptrial watch fix {name}` prints what brings the treatment \
+             back"
+        ),
+        AlertKind::NewService => format!(
+            "`heaptrial rollout start {name} --arm {} --services {words}` brings it, or leave it as it is",
+            quoted(&plan.arm)
+        ),
+        _ => "`systemctl status heaptrial-agent.service` and that of the service tell why".to_owned(),
+    }
+}

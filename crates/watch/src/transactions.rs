@@ -1,0 +1,141 @@
+//! What the journals of this host's trials and rollouts tell of watched services.
+
+use std::fs;
+
+use heaptrial_change::journal::{self, Event, Record};
+use heaptrial_change::{
+    ChangeError, FileState, Holder, Lock, ServiceState, Stage, TrialStage, TrialState, read_prepared, trials,
+};
+use heaptrial_host::Paths;
+use heaptrial_model::{Identity, ServiceName};
+
+use crate::plan::{Fingerprint, WatchPlan};
+use crate::seen::{Seen, ServiceSeen, TransactionSeen};
+
+/// Adds what they tell; a journal that cannot be read is told in [`Seen::unreadable`].
+pub(crate) fn see(plan: &WatchPlan, paths: &Paths, seen: &mut Seen) {
+    let since = (plan.started_at * 1e6) as i64;
+    let at_work = at_work(paths);
+    let mut found: Vec<(i64, TransactionSeen)> = Vec::new();
+    for name in trials(paths) {
+        match read(paths, &name) {
+            Err(error) => seen.unreadable.push(format!("what `{name}` did: {error}")),
+            Ok((kind, records)) => {
+                let state = TrialState::of(&records);
+                mark_written(paths, &state, seen);
+                let last = last_touch(&records, since);
+                let is_at_work = at_work.as_deref() == Some(&name);
+                found.extend(last.map(|last| (last, of(kind, name, &records, &state, is_at_work, seen))));
+            }
+        }
+    }
+    found.sort_by_key(|(last, _)| std::cmp::Reverse(*last));
+    seen.transactions = found.into_iter().map(|(_, transaction)| transaction).collect();
+}
+
+fn read(paths: &Paths, name: &str) -> Result<(String, Vec<Record>), ChangeError> {
+    let kind = read_prepared(paths, name)?.owner.kind;
+    Ok((kind, journal::read(&paths.trial(name))?))
+}
+
+/// Whose process changes services now.
+fn at_work(paths: &Paths) -> Option<String> {
+    if !Lock::is_held(&paths.state) {
+        return None;
+    }
+    let holder: Holder = serde_json::from_slice(&fs::read(paths.state.join("lock")).ok()?).ok()?;
+    Some(holder.name)
+}
+
+/// When it last did something to a service or took files of the host away, if that was after a time.
+fn last_touch(records: &[Record], since: i64) -> Option<i64> {
+    let touches = |record: &&Record| {
+        record.wall_us >= since
+            && (record.event.service().is_some() || matches!(record.event, Event::HostReverted))
+    };
+    records.iter().rfind(touches).map(|record| record.wall_us)
+}
+
+/// Marks drop-ins that are as a transaction wrote them.
+fn mark_written(paths: &Paths, state: &TrialState, seen: &mut Seen) {
+    for own in &mut seen.services {
+        let Ok(name) = own.service.parse::<ServiceName>() else { continue };
+        let Some(changed) = state.services.get(&name).filter(|found| found.stage == Stage::Committed) else {
+            continue;
+        };
+        let (path, Some(present)) = (paths.drop_in(&name), own.drop_in.as_mut()) else { continue };
+        let after = changed.changes.iter().find(|change| change.path == path).map(|change| &change.after);
+        if let Some(FileState::File { sha256, .. }) = after {
+            present.written_by_transaction |= present.sha256.as_ref() == Some(sha256);
+        }
+    }
+}
+
+fn of(
+    kind: String,
+    name: String,
+    records: &[Record],
+    state: &TrialState,
+    at_work: bool,
+    seen: &Seen,
+) -> TransactionSeen {
+    let runs = |service: &ServiceName| {
+        let own = |seen: &&ServiceSeen| seen.service == service.as_str();
+        seen.services.iter().find(own).and_then(|seen| seen.runs.as_ref())
+    };
+    let left: Vec<(&ServiceName, &ServiceState)> =
+        state.services.iter().filter(|(service, changed)| is_as_left(changed, runs(service))).collect();
+    let in_flight = left.iter().filter(|(_, changed)| is_in_flight(changed.stage));
+    let backwards = matches!(state.stage, TrialStage::Reverting | TrialStage::Reverted);
+    let files = records.iter().filter(|_| backwards).flat_map(|record| match &record.event {
+        Event::HostIntent { changes } => changes.as_slice(),
+        _ => &[],
+    });
+    TransactionSeen {
+        kind,
+        name,
+        did: did(state.stage, at_work, &left).to_owned(),
+        services: left.iter().map(|(service, _)| service.to_string()).collect(),
+        in_flight: in_flight.map(|(service, _)| service.to_string()).collect(),
+        files: files.map(|change| change.path.clone()).collect(),
+    }
+}
+
+fn is_in_flight(stage: Stage) -> bool {
+    !matches!(stage, Stage::Committed | Stage::Reverted)
+}
+
+/// Whether a service is as a transaction left it, or is being changed by it: what somebody else did since is not its doing.
+fn is_as_left(changed: &ServiceState, runs: Option<&Fingerprint>) -> bool {
+    let is = |wanted: fn(&journal::Change) -> &FileState| {
+        changed
+            .changes
+            .iter()
+            .all(|change| FileState::read(&change.path).is_ok_and(|present| present.is_same(wanted(change))))
+    };
+    match changed.stage {
+        Stage::Committed => {
+            let proved = changed.identity.as_ref();
+            is(|change| &change.after)
+                && proved.zip(runs).is_none_or(|(identity, runs)| is_same_build(identity, runs))
+        }
+        Stage::Reverted => is(|change| &change.before),
+        _ => true,
+    }
+}
+
+fn is_same_build(identity: &Identity, runs: &Fingerprint) -> bool {
+    let build = identity.sha256.as_ref().or(identity.build_id.as_ref());
+    identity.label() == runs.allocator && build == runs.build.as_ref()
+}
+
+fn did(stage: TrialStage, at_work: bool, left: &[(&ServiceName, &ServiceState)]) -> &'static str {
+    match (stage, at_work) {
+        (TrialStage::Reverting, true) => "is being put back",
+        (TrialStage::Reverting, false) => "was cut short while it was put back",
+        _ if left.iter().all(|(_, changed)| changed.stage == Stage::Reverted) => "was put back",
+        (TrialStage::Starting, true) => "is changing services",
+        (TrialStage::Starting, false) => "changed services and has not ended",
+        _ => "changed services",
+    }
+}
