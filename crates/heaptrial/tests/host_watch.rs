@@ -5,6 +5,7 @@ mod support;
 
 use std::time::Duration;
 
+use heaptrial_testbed::ChurnService;
 use serde_json::Value;
 use support::bed::Bed;
 use support::{json, stderr, stdout, wait_for};
@@ -169,4 +170,52 @@ fn what_a_watch_advises_can_be_followed_and_mends() {
     bed.succeeds("rollout rollback two-way-rollout-2 --yes");
     assert_eq!(check(&bed).0, 5);
     assert_eq!(told(&bed), [pair("raised", "rollout:two-way-rollout-2")]);
+}
+
+const AGENT: &str = "heaptrial-agent.service";
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_rollout_holds_services_of_two_kinds_to_what_their_own_kind_uses() {
+    let Some(bed) = Bed::boot() else { return };
+    let program = support::bed::example("churn_service");
+    let large = ChurnService {
+        template: "churnlarge".to_owned(),
+        live_bytes: 64_000_000,
+        ..ChurnService::new(program, 1)
+    };
+    let large = bed.container.install_churn_service(&large).unwrap().remove(0);
+    bed.start_churn_of(8, 8_000_000);
+    bed.container.ok(&["systemctl", "start", &large]);
+    let unit = stdout(&bed.succeeds("agent --print-unit /ht/heaptrial"));
+    bed.container.write(format!("/etc/systemd/system/{AGENT}"), unit, 0o644).unwrap();
+    let often = "[Service]\nExecStart=\nExecStart=/ht/heaptrial agent --interval 300ms\n";
+    bed.container.write(format!("/etc/systemd/system/{AGENT}.d/test.conf"), often, 0o644).unwrap();
+    bed.container.ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "start", AGENT]);
+    bed.write_trial("two-way", &TRIAL.replace("\"churn@*\"", "\"churn*@*\""));
+    bed.succeeds("trial plan two-way.toml --seed 1");
+    bed.succeeds("trial start two-way --yes --no-agent");
+    let old = |arm: &Value| arm["median_age_seconds"].as_f64().unwrap_or(0.0) >= 6.0;
+    wait_for("readings of services", Duration::from_secs(120), || {
+        let status = bed.json("trial status two-way --json");
+        status["arms"].as_array().unwrap().iter().all(old).then_some(())
+    });
+    bed.succeeds("trial stop two-way --yes");
+
+    // The arm that the large one is not in has seen nothing of its kind.
+    let arm = if bed.maps(&large).contains("libjemalloc") { "glibc" } else { "jemalloc" };
+    let pace = PACE.replace("--no-forecast", "--no-agent --patience 30s --at-once 9 --waves 100%");
+    let output = bed.heaptrial(&format!("rollout start two-way --arm {arm} {pace}"));
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    let lines =
+        ["(churn@*): ", "forecast for 1 service (churnlarge@*): none, so that memory is held to what"];
+    let status = stdout(&bed.succeeds("rollout status two-way-rollout"));
+    for line in lines {
+        assert!(stderr(&output).contains(line), "{}", stderr(&output));
+        assert!(status.contains(line), "{status}");
+    }
+    assert!(stderr(&output).contains("memory of churn@* is"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("memory of churnlarge@* is"), "{}", stderr(&output));
 }

@@ -12,6 +12,7 @@ mod plan;
 mod progress;
 mod rollout;
 mod step;
+mod strata;
 mod waves;
 mod work;
 
@@ -23,5 +24,6 @@ pub use plan::{Before, Limits, RolloutPlan, RolloutPlanError, Tells, freeze, is_
 pub use progress::{Progress, WaveStage};
 pub use rollout::{Ending, Observer, Rollout};
 pub use step::{Reason, RolloutStep};
+pub use strata::{Stratum, strata};
 pub use waves::{WaveError, WaveSizes, split};
 pub use work::{LEAST_WORK_SECONDS, UsualWork, WorkRatio, Worked};

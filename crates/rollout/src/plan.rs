@@ -7,6 +7,7 @@ use heaptrial_change::{Owner, Prepared};
 use heaptrial_model::{Classified, ErrorClass, HumanDuration, ServiceName, TorFlag};
 use serde::{Deserialize, Serialize};
 
+use crate::strata::Stratum;
 use crate::work::{LEAST_WORK_SECONDS, UsualWork};
 use crate::{QuietHours, WaveSizes};
 
@@ -50,8 +51,12 @@ pub struct RolloutPlan {
     pub judges_work: bool,
     /// What stops it.
     pub limits: Limits,
-    /// What the arm's services are expected to use; `None` where no trial measured them.
+    /// What the arm's services are expected to use, whatever their kind: of plans of before there were strata.
+    #[serde(default)]
     pub forecast: Option<Forecast>,
+    /// What services of each kind are expected to use; empty where no trial measured them.
+    #[serde(default)]
+    pub strata: Vec<Stratum>,
     /// What is known of services before.
     pub before: BTreeMap<ServiceName, Before>,
 }
@@ -151,6 +156,23 @@ impl RolloutPlan {
         let of_wave = (self.soak_of(wave).0.as_secs_f64() / 3.0).min(MOST_WORK_SECONDS);
         let of_life = restart_every.map_or(f64::INFINITY, |every| every.0.as_secs_f64() / 4.0);
         of_wave.min(of_life).max(LEAST_WORK_SECONDS)
+    }
+
+    /// Name of the stratum of a service, where there are several, and what it is expected to use.
+    pub fn held_to(&self, service: &ServiceName) -> (&str, Option<&Forecast>) {
+        let Some(stratum) = self.strata.iter().find(|stratum| stratum.services.contains(service)) else {
+            return ("", self.forecast.as_ref());
+        };
+        let name = if self.strata.len() > 1 { stratum.name.as_str() } else { "" };
+        (name, stratum.forecast.as_ref())
+    }
+
+    /// All forecasts, with the name of their stratum.
+    pub fn forecasts(&self) -> impl Iterator<Item = (&str, &Forecast)> {
+        let of_strata = self.strata.iter();
+        let of_strata =
+            of_strata.filter_map(|stratum| Some((stratum.name.as_str(), stratum.forecast.as_ref()?)));
+        self.forecast.iter().map(|forecast| ("all", forecast)).chain(of_strata)
     }
 
     /// The services of all waves up to one, that one included.

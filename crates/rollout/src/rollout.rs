@@ -352,16 +352,20 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let subjects: Vec<Subject<'_>> = services
             .iter()
             .zip(&standings)
-            .map(|(service, standing)| Subject {
-                service,
-                standing,
-                observed: observed.get(service),
-                before: self.plan.before.get(service),
-                is_new: self.plan.waves[wave].contains(service),
+            .map(|(service, standing)| {
+                let (stratum, forecast) = self.plan.held_to(service);
+                Subject {
+                    service,
+                    standing,
+                    observed: observed.get(service),
+                    before: self.plan.before.get(service),
+                    stratum,
+                    forecast,
+                    is_new: self.plan.waves[wave].contains(service),
+                }
             })
             .collect();
         let grounds = Grounds {
-            forecast: self.plan.forecast.as_ref(),
             stale_seconds: self.observer.stale_seconds(),
             work_seconds: self.plan.work_seconds(wave, self.restart_every()),
             judges_work: self.plan.judges_work,

@@ -1,5 +1,7 @@
 //! Whether services use the memory that is expected of them.
 
+use std::collections::BTreeMap;
+
 use heaptrial_model::units;
 use heaptrial_stats::geometric_mean;
 
@@ -14,9 +16,45 @@ const HARMLESS: f64 = 1.1;
 /// Without a forecast: memory above this many times that of before stops.
 const MOST_OF_BEFORE: f64 = 1.25;
 
-pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds<'_>, findings: &mut Findings) {
-    let mut ratios = Vec::new();
-    let mut narrowest: f64 = f64::INFINITY;
+/// Services are held to what is expected of those like them: of unlike ones a mean tells nothing.
+pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) {
+    let mut by_stratum: BTreeMap<&str, Vec<&Subject<'_>>> = BTreeMap::new();
+    for subject in subjects {
+        by_stratum.entry(subject.stratum).or_default().push(subject);
+    }
+    let confidence = 1.0 - FALSE_STOPS / subjects.len() as f64;
+    let mut older = 0;
+    for (stratum, own) in by_stratum {
+        let (alike, told) = alike(&own, confidence, grounds, findings);
+        older += told;
+        together(stratum, &alike, findings);
+    }
+    if older > 0 {
+        let services = units::counted(older, "service");
+        findings
+            .evidence
+            .push(format!("{services} of earlier waves are older than what the trial can tell of"));
+    }
+}
+
+/// Services that are alike, beside what is expected of them.
+#[derive(Default)]
+struct Alike {
+    /// Memory over what is expected.
+    ratios: Vec<f64>,
+    /// The narrowest limit for one of them, as such a ratio.
+    narrowest: Option<f64>,
+    by_forecast: bool,
+}
+
+/// Each service by itself; also tells how many are older than their forecast.
+fn alike(
+    subjects: &[&Subject<'_>],
+    confidence: f64,
+    grounds: &Grounds,
+    findings: &mut Findings,
+) -> (Alike, usize) {
+    let mut found = Alike::default();
     let mut older = 0;
     for subject in subjects {
         let level = subject.observed.and_then(|seen| {
@@ -31,27 +69,25 @@ pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds<'_>, findings: &
             continue;
         };
         let (expected, limit, whose) =
-            match (grounds.forecast, subject.before.and_then(|before| before.bytes)) {
-                (Some(forecast), _) => {
-                    let confidence = 1.0 - FALSE_STOPS / subjects.len() as f64;
-                    match forecast.at(age, confidence) {
-                        Some(expected) => {
-                            let limit = expected.high_bytes.max(HARMLESS * expected.median_bytes);
-                            (expected.median_bytes, limit, "the trial's services used")
-                        }
-                        None if subject.is_new || age < forecast.last_age() => {
-                            let age = units::duration(age);
-                            let what = format!("the trial tells nothing of memory at age {age}");
-                            findings.missing(subject.service, what);
-                            continue;
-                        }
-                        None => {
-                            older += 1;
-                            continue;
-                        }
+            match (subject.forecast, subject.before.and_then(|before| before.bytes)) {
+                (Some(forecast), _) => match forecast.at(age, confidence) {
+                    Some(expected) => {
+                        let limit = expected.high_bytes.max(HARMLESS * expected.median_bytes);
+                        let whose = format!("the trial's services{} used", of(subject.stratum));
+                        (expected.median_bytes, limit, whose)
                     }
-                }
-                (None, Some(before)) => (before, MOST_OF_BEFORE * before, "before it used"),
+                    None if subject.is_new || age < forecast.last_age() => {
+                        let age = units::duration(age);
+                        let what = format!("the trial tells nothing of memory at age {age}");
+                        findings.missing(subject.service, what);
+                        continue;
+                    }
+                    None => {
+                        older += 1;
+                        continue;
+                    }
+                },
+                (None, Some(before)) => (before, MOST_OF_BEFORE * before, "before it used".to_owned()),
                 (None, None) => {
                     findings.missing(subject.service, "neither a forecast nor its memory before is known");
                     continue;
@@ -69,31 +105,36 @@ pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds<'_>, findings: &
                 ),
             );
         }
-        ratios.push(bytes / expected);
-        narrowest = narrowest.min(limit / expected);
+        found.by_forecast = subject.forecast.is_some();
+        found.ratios.push(bytes / expected);
+        found.narrowest = Some(found.narrowest.unwrap_or(f64::INFINITY).min(limit / expected));
     }
-    if older > 0 {
-        let services = units::counted(older, "service");
-        findings
-            .evidence
-            .push(format!("{services} of earlier waves are older than what the trial can tell of"));
-    }
-    let Some(mean) = geometric_mean(&ratios) else { return };
-    let highest = ratios.iter().copied().fold(0.0, f64::max);
-    let what = if grounds.forecast.is_some() { "the trial's forecast" } else { "that of before" };
+    (found, older)
+}
+
+/// All that are alike together.
+fn together(stratum: &str, alike: &Alike, findings: &mut Findings) {
+    let (Some(mean), Some(narrowest)) = (geometric_mean(&alike.ratios), alike.narrowest) else { return };
+    let highest = alike.ratios.iter().copied().fold(0.0, f64::max);
+    let what = if alike.by_forecast { "the trial's forecast" } else { "that of before" };
+    let of = of(stratum);
     findings
         .evidence
-        .push(format!("memory is {mean:.2} of {what} (geometric mean), the highest {highest:.2}"));
-    if ratios.len() >= ENOUGH_FOR_A_MEAN {
+        .push(format!("memory{of} is {mean:.2} of {what} (geometric mean), the highest {highest:.2}"));
+    if alike.ratios.len() >= ENOUGH_FOR_A_MEAN {
         // A mean of n spreads over 1/sqrt(n) of what one does, but for the error of the forecast itself.
-        let share = (ratios.len() as f64).sqrt().recip().max(0.5);
+        let share = (alike.ratios.len() as f64).sqrt().recip().max(0.5);
         let limit = narrowest.powf(share).max(HARMLESS);
         if mean > limit {
-            let services = units::counted(ratios.len(), "service");
+            let services = units::counted(alike.ratios.len(), "service");
             let what = format!(
-                "memory of {services} is {mean:.2} of {what} (geometric mean); the limit for so many is {limit:.2}"
+                "memory of {services}{of} is {mean:.2} of {what} (geometric mean); the limit for so many is {limit:.2}"
             );
             findings.against.push(Reason { service: None, what });
         }
     }
+}
+
+fn of(stratum: &str) -> String {
+    if stratum.is_empty() { String::new() } else { format!(" of {stratum}") }
 }

@@ -41,15 +41,17 @@ pub struct Subject<'a> {
     pub observed: Option<&'a Observed>,
     /// What it was before.
     pub before: Option<&'a Before>,
+    /// Name of the services that are like it; empty where all are taken for alike.
+    pub stratum: &'a str,
+    /// What these are expected to use; without it, what it used before.
+    pub forecast: Option<&'a Forecast>,
     /// Whether it is of the wave that is judged: what is older than all the trial saw has passed its own gate.
     pub is_new: bool,
 }
 
 /// What a gate goes by.
 #[derive(Debug, Clone, Copy)]
-pub struct Grounds<'a> {
-    /// What the services are expected to use.
-    pub forecast: Option<&'a Forecast>,
+pub struct Grounds {
     /// Readings may be this old, in seconds.
     pub stale_seconds: f64,
     /// Readings of work must cover so many seconds.
@@ -98,7 +100,7 @@ impl Findings {
 }
 
 /// Judges all services that have the treatment.
-pub fn judge(subjects: &[Subject<'_>], grounds: &Grounds<'_>) -> Gate {
+pub fn judge(subjects: &[Subject<'_>], grounds: &Grounds) -> Gate {
     let mut findings = Findings::default();
     standings(subjects, &mut findings);
     failures(subjects, &mut findings);

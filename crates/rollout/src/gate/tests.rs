@@ -1,5 +1,6 @@
 //! The gate over generated services: relays and others, alone and in waves, with each measure there or missing.
 
+use heaptrial_analysis::Forecast;
 use heaptrial_model::LifeKey;
 use proptest::prelude::*;
 
@@ -10,8 +11,7 @@ use crate::work::UsualWork;
 const MIB: f64 = 1_048_576.0;
 const HOUR: f64 = 3600.0;
 const RATE: f64 = 1e6;
-const GROUNDS: Grounds<'_> =
-    Grounds { forecast: None, stale_seconds: 300.0, work_seconds: HOUR, judges_work: true };
+const GROUNDS: Grounds = Grounds { stale_seconds: 300.0, work_seconds: HOUR, judges_work: true };
 
 /// A service with all that a gate looks at.
 #[derive(Debug, Clone)]
@@ -20,6 +20,8 @@ struct Case {
     standing: Standing,
     observed: Observed,
     before: Before,
+    stratum: &'static str,
+    forecast: Option<Forecast>,
     is_new: bool,
 }
 
@@ -47,6 +49,8 @@ fn relay(number: usize) -> Case {
             flags: Some(vec![TorFlag::Guard, TorFlag::HSDir]),
             tells: Tells { work: true, flags: true },
         },
+        stratum: "",
+        forecast: None,
         is_new: true,
     }
 }
@@ -62,7 +66,7 @@ fn plain(number: usize) -> Case {
     }
 }
 
-fn judged_by(cases: &[Case], grounds: &Grounds<'_>) -> Gate {
+fn judged_by(cases: &[Case], grounds: &Grounds) -> Gate {
     let subjects: Vec<Subject<'_>> = cases
         .iter()
         .map(|case| Subject {
@@ -70,6 +74,8 @@ fn judged_by(cases: &[Case], grounds: &Grounds<'_>) -> Gate {
             standing: &case.standing,
             observed: Some(&case.observed),
             before: Some(&case.before),
+            stratum: case.stratum,
+            forecast: case.forecast.as_ref(),
             is_new: case.is_new,
         })
         .collect();
@@ -240,6 +246,8 @@ fn nothing_and_nobody_known_never_pass() {
         standing: &case.standing,
         observed: Some(&case.observed),
         before: None,
+        stratum: "",
+        forecast: None,
         is_new: true,
     };
     let gate = judge(&[bare], &GROUNDS);
@@ -275,5 +283,43 @@ fn memory_of_many_services_a_little_above_stops_where_one_would_not() {
         }
         assert_eq!(judged(&cases).outcome, outcome, "{ratio}");
         assert_eq!(judged(&cases[..1]).outcome, Outcome::Go);
+    }
+}
+
+/// A wave of services of two kinds that use what is expected of their kind.
+fn two_kinds(kinds: &crate::strata::tests::Kinds, services: usize) -> Vec<Case> {
+    let strata = kinds.strata();
+    let case = |(number, name): (usize, ServiceName)| {
+        let stratum = strata.iter().find(|stratum| stratum.services.contains(&name)).unwrap();
+        let case = plain(number);
+        Case {
+            observed: Observed { level: Some((kinds.level(name.as_str()), 24.0 * HOUR)), ..case.observed },
+            before: Before { bytes: Some(2.0 * kinds.level(name.as_str())), ..case.before },
+            stratum: Box::leak(stratum.name.clone().into_boxed_str()),
+            forecast: stratum.forecast.clone(),
+            service: name,
+            ..case
+        }
+    };
+    kinds.targets().into_iter().take(services).enumerate().map(case).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn two_kinds_go_on_together_and_a_small_one_may_not_use_what_a_large_one_does(
+        kinds in crate::strata::tests::kinds(), share in 0.2_f64..1.0,
+    ) {
+        let mut cases = two_kinds(&kinds, (kinds.targets().len() as f64 * share).ceil() as usize);
+        let gate = judged(&cases);
+        prop_assert_eq!(gate.outcome, Outcome::Go, "{:?}", gate);
+        let small = cases.iter().position(|case| kinds.is_small(case.service.as_str()) && case.forecast.is_some());
+        if let Some(place) = small {
+            cases[place].observed.level = Some((kinds.large_bytes, 24.0 * HOUR));
+            let gate = judged(&cases);
+            prop_assert_eq!(gate.outcome, Outcome::Stop);
+            prop_assert!(tells(&gate, &cases[place].service, cases[place].stratum), "{:?}", gate);
+        }
     }
 }

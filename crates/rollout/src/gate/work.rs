@@ -16,7 +16,7 @@ const NAMED: usize = 5;
 /// Flags that a relay keeps over a restart, and whose loss costs the network what the memory is spent for.
 const KEPT_FLAGS: [TorFlag; 2] = [TorFlag::Guard, TorFlag::V2Dir];
 
-pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds<'_>, findings: &mut Findings) {
+pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) {
     if !grounds.judges_work {
         findings.evidence.push("work and flags are not looked at (--no-work)".to_owned());
         return;
@@ -56,7 +56,7 @@ fn flags(subject: &Subject<'_>, before: &Before, findings: &mut Findings) {
 fn work(
     subject: &Subject<'_>,
     before: &Before,
-    grounds: &Grounds<'_>,
+    grounds: &Grounds,
     findings: &mut Findings,
 ) -> Option<WorkRatio> {
     let seen = subject.observed.and_then(|seen| seen.work.as_ref());

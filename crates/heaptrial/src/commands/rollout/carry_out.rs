@@ -29,7 +29,9 @@ pub fn carry_out(
     let mut teller = Teller::new(database, &name, count);
     // What a process that was killed could not tell any more.
     teller.tell_committed(trial.state());
-    let mut watcher = Watcher::new(database.to_owned(), &name, plan.forecast.clone());
+    // All of them have levels over the same windows.
+    let forecast = plan.forecasts().next().map(|(_, forecast)| forecast.clone());
+    let mut watcher = Watcher::new(database.to_owned(), &name, forecast);
     let waves = plan.waves.len();
     let watched = plan.trial.clone().unwrap_or_else(|| name.clone());
     let mut rollout =

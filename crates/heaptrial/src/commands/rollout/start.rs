@@ -21,7 +21,7 @@ use heaptrial_model::{
     TrialName, units,
 };
 use heaptrial_plan::{Assignment, Build, DrawnPlan};
-use heaptrial_rollout::{Evidence, Limits, QuietHours, RolloutPlan, WaveSizes, freeze, split};
+use heaptrial_rollout::{Evidence, Limits, QuietHours, RolloutPlan, Stratum, WaveSizes, freeze, split};
 
 use super::carry_out::carry_out;
 use super::target::{self, Target};
@@ -188,11 +188,12 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
 
 /// Whether the trial saw services as old as they will be when a gate looks at them.
 fn reaches(plan: &RolloutPlan) -> Result<(), Failure> {
-    let Some(forecast) = &plan.forecast else { return Ok(()) };
+    let shortest = plan.forecasts().min_by(|a, b| a.1.end_age().total_cmp(&b.1.end_age()));
+    let Some((stratum, forecast)) = shortest else { return Ok(()) };
     let soak = (0..plan.waves.len()).map(|wave| plan.soak_of(wave)).max();
     let Some(soak) = soak.filter(|soak| soak.0.as_secs_f64() > forecast.end_age()) else { return Ok(()) };
     Err(Failure::refused(format!(
-        "waves are watched for {soak}, and the trial's forecast reaches to an age of {}: gates would miss data. Give a shorter --soak, or --no-forecast, which holds memory to what each service used before",
+        "waves are watched for {soak}, and the trial's forecast for {stratum} reaches to an age of {}: gates would miss data. Give a shorter --soak, or --no-forecast, which holds memory to what each service used before",
         units::duration(forecast.end_age())
     )))
 }
@@ -350,13 +351,13 @@ fn frozen(
     let order: Vec<ServiceName> = waves.concat();
     let mut treatments = open;
     treatments.sort_by_key(|treatment| order.iter().position(|name| *name == treatment.service));
-    let forecast = match (options.no_forecast || options.unmeasured, names.is_empty()) {
-        (false, false) => Some(target::forecast(target).map_err(|why| {
+    let strata = match (options.no_forecast || options.unmeasured, names.is_empty()) {
+        (false, false) => target::strata(target, services, &names).map_err(|why| {
             Failure::refused(format!(
                 "gates hold memory to the trial's forecast, and there is none: {why}. --no-forecast holds it to what each service used before"
             ))
-        })?),
-        _ => None,
+        })?,
+        _ => Vec::new(),
     };
     let plan = RolloutPlan {
         trial: target.trial.as_ref().map(|trial| trial.plan.name.clone()),
@@ -372,7 +373,8 @@ fn frozen(
         attended: attended(options),
         judges_work: !options.no_work,
         limits: Limits { restarts: options.restart_budget.unwrap_or(2 * names.len() as u32 + 4) },
-        forecast,
+        forecast: None,
+        strata,
         before: names
             .iter()
             .map(|name| (name.clone(), before::before(target, services, name, !options.no_work)))
@@ -407,6 +409,9 @@ fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, services: &
     if !plan.measured {
         eprintln!("warning: this was not measured in a trial of this host, and the report will say so");
     }
+    for line in forecast_lines(plan) {
+        eprintln!("{line}");
+    }
     for (number, wave) in plan.waves.iter().enumerate() {
         let names: Vec<&str> = wave.iter().take(4).map(ServiceName::as_str).collect();
         let more = if wave.len() > 4 { ", ..." } else { "" };
@@ -429,6 +434,33 @@ fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, services: &
     if !plan.already.is_empty() && std::io::stderr().is_terminal() {
         eprintln!("left alone, since they run it already: {}", plan.already.len());
     }
+}
+
+/// What gates hold the memory of each kind of services to.
+pub fn forecast_lines(plan: &RolloutPlan) -> Vec<String> {
+    let line = |stratum: &Stratum| {
+        let name =
+            format!("forecast for {} ({})", units::counted(stratum.services.len(), "service"), stratum.name);
+        let last = stratum.forecast.as_ref().and_then(|forecast| {
+            let expected = forecast.at(forecast.last_age(), 0.95)?;
+            Some((forecast, expected))
+        });
+        match (last, &stratum.why_not) {
+            (Some((forecast, expected)), _) => format!(
+                "{name}: {} ({} to {}, 95%) at age {}, from {} of the trial",
+                units::memory(expected.median_bytes),
+                units::memory(expected.low_bytes),
+                units::memory(expected.high_bytes),
+                units::duration(forecast.last_age()),
+                units::counted(forecast.services() as usize, "service")
+            ),
+            (None, why) => {
+                let why = why.as_deref().unwrap_or("its levels are not known");
+                format!("{name}: none, so that memory is held to what each used before: {why}")
+            }
+        }
+    };
+    plan.strata.iter().map(line).collect()
 }
 
 /// Records a rollout in the database; what stands there is left alone.

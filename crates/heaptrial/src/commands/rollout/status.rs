@@ -8,9 +8,10 @@ use heaptrial_change::{
 };
 use heaptrial_host::Paths;
 use heaptrial_model::{ErrorClass, ServiceName, units};
-use heaptrial_rollout::{Progress, RolloutPlan, WaveStage, is_rollout, paused, read_plan};
+use heaptrial_rollout::{Progress, RolloutPlan, Stratum, WaveStage, is_rollout, paused, read_plan};
 use serde_json::{Value, json};
 
+use super::start::forecast_lines;
 use crate::commands::trial::on_host;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
@@ -121,6 +122,7 @@ impl Status {
                 })
             })
             .collect();
+        let strata: Vec<Value> = self.plan.strata.iter().map(stratum_json).collect();
         json!({
             "rollout": self.prepared.plan.name,
             "id": self.prepared.plan.id,
@@ -134,6 +136,7 @@ impl Status {
             "quiet_hours": self.plan.quiet_hours,
             "attended": self.plan.attended,
             "judges_work": self.plan.judges_work,
+            "strata": strata,
             "restarts": self.state.restarts,
             "restart_budget": self.plan.limits.restarts,
             "lost": lost(&self.state).into_iter().map(|(service, path)| json!({ "service": service, "file": path })).collect::<Vec<_>>(),
@@ -171,6 +174,9 @@ impl Status {
                 if self.plan.attended { " but the canary, which was attended and began at once" } else { "" };
             text += &format!("  quiet hours {hours}: no service is changed in them{canary}\n");
         }
+        for line in forecast_lines(&self.plan) {
+            text += &format!("  {line}\n");
+        }
         if !self.plan.judges_work {
             text += "  gates do not go by work and flags (--no-work)\n";
         }
@@ -198,6 +204,20 @@ impl Status {
         }
         text
     }
+}
+
+fn stratum_json(stratum: &Stratum) -> Value {
+    let forecast = stratum.forecast.as_ref().and_then(|forecast| {
+        let age_seconds = forecast.last_age();
+        let expected = forecast.at(age_seconds, 0.95)?;
+        Some(json!({ "age_seconds": age_seconds, "trial_services": forecast.services(), "bytes": expected }))
+    });
+    json!({
+        "name": stratum.name,
+        "services": stratum.services,
+        "forecast": forecast,
+        "why_not": stratum.why_not,
+    })
 }
 
 /// Services that have their treatment by the journal, and of which a file is not what was written.

@@ -1,14 +1,16 @@
 //! What is rolled out: an arm of an ended trial, or an allocator by its spec.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use heaptrial_analysis::{Fleet, Forecast, ForecastError, Settings};
 use heaptrial_change::{Prepared, TrialStage, read_prepared, read_state};
 use heaptrial_host::Paths;
+use heaptrial_inspect::Service;
 use heaptrial_judgement::{Options, read_fleet};
-use heaptrial_model::{AllocatorSpec, Arm, Metric, ServicePattern, Treatment};
+use heaptrial_model::{AllocatorSpec, Arm, Metric, ServiceName, ServicePattern, Treatment};
 use heaptrial_plan::Build;
-use heaptrial_rollout::is_rollout;
+use heaptrial_rollout::{Stratum, is_rollout};
 use heaptrial_store::Store;
 
 use super::secure;
@@ -106,12 +108,36 @@ pub enum NoForecast {
     /// What was read does not do.
     #[error(transparent)]
     Forecast(#[from] ForecastError),
+    /// What was read is of services that are not like those of the rollout.
+    #[error("arm `{arm}` had too few services that are like those of the rollout ({kinds})")]
+    OtherKinds {
+        /// The arm.
+        arm: String,
+        /// The rollout's kinds.
+        kinds: String,
+    },
 }
 
-/// The forecast of the arm, or why there is none.
-pub fn forecast(target: &Target) -> Result<Forecast, NoForecast> {
+/// What each kind of these services is expected to use under the arm, or why nothing is known of any of them.
+pub fn strata(
+    target: &Target,
+    services: &[Service],
+    names: &[ServiceName],
+) -> Result<Vec<Stratum>, NoForecast> {
     let fleet = target.fleet.as_ref().ok_or(NoForecast::NoReadings)?;
-    Ok(Forecast::of_arm(fleet, &Settings::default(), &target.arm.name)?)
+    let arm = &target.arm.name;
+    let loaded = services.iter().filter(|service| service.relay.is_some()).map(Service::name);
+    let prepared = target.trial.iter().flat_map(|trial| &trial.services);
+    let prepared = prepared.filter(|treatment| treatment.relay.is_some()).map(|treatment| &treatment.service);
+    let relays: BTreeSet<&str> = loaded.chain(prepared).map(ServiceName::as_str).collect();
+    let strata = heaptrial_rollout::strata(fleet, arm, names, &|name| relays.contains(name));
+    if strata.iter().all(|stratum| stratum.forecast.is_none()) {
+        // Where the arm as a whole has one, its services are of other kinds.
+        Forecast::of_arm(fleet, &Settings::default(), arm)?;
+        let kinds: Vec<String> = strata.into_iter().map(|stratum| stratum.name).collect();
+        return Err(NoForecast::OtherKinds { arm: arm.clone(), kinds: kinds.join(", ") });
+    }
+    Ok(strata)
 }
 
 fn fleet_of(database: &Path, prepared: &Prepared) -> Option<Fleet> {

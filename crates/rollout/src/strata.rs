@@ -1,0 +1,365 @@
+//! Services that are alike: what those of one kind use says nothing of another.
+
+use std::collections::BTreeMap;
+
+use heaptrial_analysis::{Fleet, FleetService, Forecast, Settings};
+use heaptrial_model::{ServiceName, units};
+use heaptrial_stats::median;
+use serde::{Deserialize, Serialize};
+
+/// Services of one kind whose sizes are this many times apart are unlike.
+const UNLIKE: f64 = 1.5;
+/// A part of a kind has a forecast of its own from so many services of the arm on.
+const FEWEST: usize = 3;
+/// Effects of arms and blocks are fitted in turn so many times; where blocks are whole the first time is exact.
+const ROUNDS: usize = 20;
+
+/// Services of a rollout that are held to one forecast.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stratum {
+    /// What they have in common: unit template, whether they are relays, size.
+    pub name: String,
+    /// The rollout's services of it.
+    pub services: Vec<ServiceName>,
+    /// What they are expected to use; without one each is held to what it used before.
+    pub forecast: Option<Forecast>,
+    /// Why there is none.
+    pub why_not: Option<String>,
+}
+
+/// The strata of a rollout's services, with the forecast of an arm in each, by a trial's readings.
+///
+/// A stratum is a unit template, relays apart from others. One in which sizes are unlike is divided by size: where that
+/// explains most of the squares, as a regression tree does, as long as both parts have enough services of the arm. The size
+/// of a service is its level in the trial without the effect of its arm, which is fitted beside that of the block within
+/// which arms were drawn.
+pub fn strata(
+    fleet: &Fleet,
+    arm: &str,
+    services: &[ServiceName],
+    is_relay: &dyn Fn(&str) -> bool,
+) -> Vec<Stratum> {
+    let mut kinds: BTreeMap<(String, bool), Vec<ServiceName>> = BTreeMap::new();
+    for service in services {
+        let kind = (template(service.as_str()), is_relay(service.as_str()));
+        kinds.entry(kind).or_default().push(service.clone());
+    }
+    kinds.into_iter().flat_map(|(kind, own)| of_kind(fleet, arm, kind, own, is_relay)).collect()
+}
+
+fn of_kind(
+    fleet: &Fleet,
+    arm: &str,
+    (template, relay): (String, bool),
+    services: Vec<ServiceName>,
+    is_relay: &dyn Fn(&str) -> bool,
+) -> Vec<Stratum> {
+    let alike = |service: &&FleetService| {
+        self::template(&service.name) == template && is_relay(&service.name) == relay
+    };
+    let members: Vec<&FleetService> = fleet.services.iter().filter(alike).collect();
+    let name = if relay { format!("{template} relays") } else { template };
+    let position = fleet.arms.iter().position(|own| own.name == arm);
+    let in_arm = |service: &FleetService| position.is_some_and(|arm| service.arms.contains(&arm));
+    let parts = divided(sizes(&members), &|index| in_arm(members[index]));
+    if parts.len() < 2 {
+        return vec![stratum(fleet, arm, &members, name, services)];
+    }
+    let mut left = services;
+    let mut found = Vec::new();
+    for part in parts {
+        let part: Vec<&FleetService> = part.into_iter().map(|index| members[index]).collect();
+        let is_own = |service: &ServiceName| part.iter().any(|own| own.name == service.as_str());
+        let (own, others): (Vec<ServiceName>, Vec<ServiceName>) = left.into_iter().partition(is_own);
+        left = others;
+        let mut stratum = stratum(fleet, arm, &part, name.clone(), own);
+        let forecast = stratum.forecast.as_ref();
+        if let Some(level) = forecast.and_then(|forecast| forecast.at(forecast.last_age(), 0.5)) {
+            stratum.name += &format!(" of about {}", units::memory(level.median_bytes));
+        }
+        found.push(stratum);
+    }
+    let why = "the trial does not tell how large they are, and its services of this kind are unlike";
+    found.push(Stratum {
+        name: format!("{name} of unknown size"),
+        services: left,
+        forecast: None,
+        why_not: Some(why.to_owned()),
+    });
+    found.retain(|stratum| !stratum.services.is_empty());
+    found
+}
+
+fn stratum(
+    fleet: &Fleet,
+    arm: &str,
+    members: &[&FleetService],
+    name: String,
+    services: Vec<ServiceName>,
+) -> Stratum {
+    let own = Fleet {
+        arms: fleet.arms.clone(),
+        services: members.iter().map(|service| (*service).clone()).collect(),
+        events: Vec::new(),
+        limit: fleet.limit,
+        randomised: fleet.randomised,
+        identities_proved: fleet.identities_proved,
+        in_turn: fleet.in_turn,
+        rolled_up_seconds: fleet.rolled_up_seconds,
+        seed: fleet.seed,
+    };
+    let (forecast, why_not) = match Forecast::of_arm(&own, &Settings::default(), arm) {
+        Ok(forecast) => (Some(forecast), None),
+        Err(why) => (None, Some(why.to_string())),
+    };
+    Stratum { name, services, forecast, why_not }
+}
+
+/// The unit template, such as `tor@*`; of other units the name without the number at its end.
+fn template(service: &str) -> String {
+    if let Some((template, _)) = service.split_once('@') {
+        return format!("{template}@*");
+    }
+    let stem = service.strip_suffix(".service").unwrap_or(service);
+    let kind = stem.trim_end_matches(|c: char| c.is_ascii_digit());
+    if kind.len() < stem.len() && !kind.is_empty() { format!("{kind}*") } else { stem.to_owned() }
+}
+
+/// Logarithms of the sizes of services, with their indices.
+fn sizes(members: &[&FleetService]) -> Vec<(usize, f64)> {
+    let level = |(index, service): (usize, &&FleetService)| {
+        let [arm] = service.arms[..] else { return None };
+        Some((index, arm, service.block, level(service)?.ln()))
+    };
+    let known: Vec<(usize, usize, u32, f64)> = members.iter().enumerate().filter_map(level).collect();
+    let mut arms: BTreeMap<usize, f64> = BTreeMap::new();
+    for _ in 0..ROUNDS {
+        let effect = |arm: usize| arms.get(&arm).copied().unwrap_or(0.0);
+        let blocks = means(known.iter().map(|(_, arm, block, log)| (*block, log - effect(*arm))));
+        arms = means(known.iter().map(|(_, arm, block, log)| (*arm, log - blocks[block])));
+    }
+    known.into_iter().map(|(index, arm, _, log)| (index, log - arms[&arm])).collect()
+}
+
+/// Memory over the second half of the last life with readings.
+fn level(service: &FleetService) -> Option<f64> {
+    let life = service.current()?;
+    let half = (life.last_age()? / 2.0) as f32;
+    let late = life.readings.iter().filter(|reading| reading.age_seconds >= half);
+    let values: Vec<f64> = late.map(|reading| f64::from(reading.kib) * 1024.0).collect();
+    median(&values).filter(|bytes| *bytes > 0.0)
+}
+
+fn means<K: Ord>(values: impl Iterator<Item = (K, f64)>) -> BTreeMap<K, f64> {
+    let mut sums: BTreeMap<K, (f64, f64)> = BTreeMap::new();
+    for (key, value) in values {
+        let sum = sums.entry(key).or_default();
+        *sum = (sum.0 + value, sum.1 + 1.0);
+    }
+    sums.into_iter().map(|(key, (sum, count))| (key, sum / count)).collect()
+}
+
+/// The parts of services that are unlike in size, smallest first.
+fn divided(mut sizes: Vec<(usize, f64)>, in_arm: &dyn Fn(usize) -> bool) -> Vec<Vec<usize>> {
+    sizes.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mean = |part: &[(usize, f64)]| part.iter().map(|(_, log)| log).sum::<f64>() / part.len() as f64;
+    let enough = |part: &[(usize, f64)]| part.iter().filter(|(index, _)| in_arm(*index)).count() >= FEWEST;
+    // Squares that a division explains.
+    let explained = |at: usize| {
+        let (small, large) = sizes.split_at(at);
+        let apart = mean(large) - mean(small);
+        let known = enough(small) && enough(large) && apart >= UNLIKE.ln();
+        known.then_some((apart.powi(2) * (small.len() * large.len()) as f64 / sizes.len() as f64, at))
+    };
+    let best = (1..sizes.len()).filter_map(explained).max_by(|a, b| a.0.total_cmp(&b.0));
+    match best {
+        None => vec![sizes.into_iter().map(|(index, _)| index).collect()],
+        Some((_, at)) => {
+            let large = sizes.split_off(at);
+            let mut parts = divided(sizes, in_arm);
+            parts.extend(divided(large, in_arm));
+            parts
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use heaptrial_analysis::{FleetArm, FleetLife, Work};
+    use heaptrial_model::{LifeStart, Reading};
+    use proptest::prelude::*;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    const HOUR: f64 = 3600.0;
+    const ARM: &str = "mimalloc";
+    const BYTES: f64 = 100_000_000.0;
+
+    /// A trial on services of two kinds, dealt to two arms in blocks of one kind each, and those of the other arm to which
+    /// the treatment is brought.
+    #[derive(Debug, Clone)]
+    pub(crate) struct Kinds {
+        /// Services of each kind in each arm.
+        pub(crate) per_arm: [usize; 2],
+        /// What a large service uses under the treatment.
+        pub(crate) large_bytes: f64,
+        /// What the other arm uses over that.
+        pub(crate) other: f64,
+        /// Whether kinds are told by their template, or by their size alone.
+        pub(crate) by_template: bool,
+        pub(crate) seed: u64,
+    }
+
+    pub(crate) fn kinds() -> impl Strategy<Value = Kinds> {
+        ([4_usize..20, 3_usize..10], 2.5_f64..30.0, 0.4_f64..4.0, any::<bool>(), any::<u64>()).prop_map(
+            |([small, large], ratio, other, by_template, seed)| Kinds {
+                per_arm: [small, large],
+                large_bytes: ratio * BYTES,
+                other,
+                by_template,
+                seed,
+            },
+        )
+    }
+
+    impl Kinds {
+        fn name(&self, kind: usize, arm: usize, number: usize) -> String {
+            let template = if self.by_template && kind == 1 { "large" } else { "web" };
+            format!("{template}@{}{arm}{number}.service", ["s", "l"][kind])
+        }
+
+        pub(crate) fn is_small(&self, name: &str) -> bool {
+            name.contains("@s")
+        }
+
+        /// What a service uses under the treatment.
+        pub(crate) fn level(&self, name: &str) -> f64 {
+            if self.is_small(name) { BYTES } else { self.large_bytes }
+        }
+
+        fn fleet(&self) -> Fleet {
+            let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+            let mut services = Vec::new();
+            for (kind, count) in self.per_arm.iter().enumerate() {
+                for number in 0..*count {
+                    for (arm, factor) in [1.0, self.other].into_iter().enumerate() {
+                        let name = self.name(kind, arm, number);
+                        let bytes = self.level(&name) * factor * random.random_range(0.96..1.04);
+                        services.push(FleetService {
+                            arms: vec![arm],
+                            block: (kind * 100 + number) as u32,
+                            lives: vec![life(bytes)],
+                            name,
+                            ..FleetService::default()
+                        });
+                    }
+                }
+            }
+            let arm = |(name, control): (&str, bool)| FleetArm {
+                name: name.into(),
+                control,
+                ..FleetArm::default()
+            };
+            Fleet {
+                arms: [(ARM, false), ("glibc", true)].map(arm).into(),
+                services,
+                identities_proved: true,
+                ..Fleet::default()
+            }
+        }
+
+        pub(crate) fn targets(&self) -> Vec<ServiceName> {
+            let of = |kind: usize| (0..self.per_arm[kind]).map(move |number| self.name(kind, 1, number));
+            of(1).chain(of(0)).map(|name| name.parse().unwrap()).collect()
+        }
+
+        pub(crate) fn strata(&self) -> Vec<Stratum> {
+            strata(&self.fleet(), ARM, &self.targets(), &|_| false)
+        }
+    }
+
+    fn life(bytes: f64) -> FleetLife {
+        let reading = |number: i32| Reading {
+            age_seconds: (f64::from(number) * HOUR) as f32,
+            kib: (bytes / 1024.0) as u32,
+        };
+        FleetLife {
+            started_at: 0.0,
+            start: LifeStart::Observed,
+            contamination: None,
+            proved: true,
+            readings: (0..=48).map(reading).collect(),
+            work: Work::default(),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn each_kind_is_held_to_its_own_forecast(kinds in kinds()) {
+            let found = kinds.strata();
+            prop_assert_eq!(found.len(), 2, "{:?}", found);
+            for stratum in &found {
+                let level = kinds.level(stratum.services[0].as_str());
+                prop_assert!(stratum.services.iter().all(|service| kinds.level(service.as_str()) == level));
+                let expected = stratum.forecast.as_ref().unwrap().at(24.0 * HOUR, 0.9).unwrap();
+                prop_assert!((expected.median_bytes / level).ln().abs() < 0.05);
+                prop_assert!(expected.high_bytes < 1.5 * level);
+            }
+            let count: usize = found.iter().map(|stratum| stratum.services.len()).sum();
+            prop_assert_eq!(count, kinds.targets().len());
+        }
+    }
+
+    fn named(names: &[&str]) -> Vec<ServiceName> {
+        names.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn services_of_one_kind_and_size_are_one_stratum() {
+        let kinds =
+            Kinds { per_arm: [12, 6], large_bytes: 1.1 * BYTES, other: 3.0, by_template: false, seed: 1 };
+        let found = kinds.strata();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].name.as_str(), found[0].forecast.as_ref().unwrap().services()), ("web@*", 18));
+    }
+
+    #[test]
+    fn a_kind_that_the_arm_does_not_have_has_no_forecast_and_says_why() {
+        let kinds =
+            Kinds { per_arm: [5, 3], large_bytes: 5.0 * BYTES, other: 2.0, by_template: false, seed: 1 };
+        let targets = named(&[
+            "db.service",
+            "web@new.service",
+            "web@s10.service",
+            "web@l10.service",
+            "web@s11.service",
+        ]);
+        let relay = |name: &str| name == "web@s11.service";
+        let found = strata(&kinds.fleet(), ARM, &targets, &relay);
+        let told: Vec<(&str, usize, bool)> =
+            found.iter().map(|one| (one.name.as_str(), one.services.len(), one.forecast.is_some())).collect();
+        assert_eq!(told[0], ("db", 1, false));
+        assert!(told[1].0.starts_with("web@* of about 9") && told[1].2, "{told:?}");
+        assert!(told[2].0.starts_with("web@* of about 4") && told[2].2, "{told:?}");
+        assert_eq!(told[3], ("web@* of unknown size", 1, false));
+        assert_eq!(told[4], ("web@* relays", 1, false));
+        assert!(found.iter().all(|stratum| stratum.forecast.is_some() != stratum.why_not.is_some()));
+    }
+
+    #[test]
+    fn a_template_is_what_comes_before_the_instance_or_a_number() {
+        for (name, expected) in [
+            ("tor@a.service", "tor@*"),
+            (r"tor@a\x2db.service", "tor@*"),
+            ("tor12.service", "tor*"),
+            ("nginx.service", "nginx"),
+            ("8080.service", "8080"),
+        ] {
+            assert_eq!(template(name), expected);
+        }
+    }
+}
