@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use heaptrial_testbed::ChurnService;
@@ -218,4 +219,32 @@ fn a_rollout_holds_services_of_two_kinds_to_what_their_own_kind_uses() {
     }
     assert!(stderr(&output).contains("memory of churn@* is"), "{}", stderr(&output));
     assert!(stderr(&output).contains("memory of churnlarge@* is"), "{}", stderr(&output));
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_rollout_that_was_cut_short_tells_which_process_ended_where() {
+    let Some((bed, _)) = Bed::with_churn(2) else { return };
+    let rollout = "--allocator jemalloc@5.3.0 --services churn@* --unmeasured --name short --no-agent";
+    let mut command = bed.command(&format!("rollout start {rollout} {PACE}"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn().unwrap();
+    let lock = "/var/lib/heaptrial/lock";
+    wait_for("the canary is watched", Duration::from_secs(60), || {
+        bed.container.read("/var/lib/heaptrial/trials/short/prepared.json").ok()?;
+        let status = bed.json_of("rollout status short --json");
+        (status["rollouts"][0]["waves"][0]["stage"] == "soaking").then_some(())
+    });
+    let holder: Value = serde_json::from_slice(&bed.container.read(lock).unwrap()).unwrap();
+    let pid = holder["pid"].to_string();
+    bed.container.ok(&["kill", "-9", &pid]);
+    process.wait().unwrap();
+    let status = bed.heaptrial("rollout status short");
+    let text = stdout(&status);
+    assert_eq!(status.status.code(), Some(1), "{text}");
+    let line =
+        text.lines().find(|line| line.starts_with("  cut short: ")).unwrap_or_else(|| panic!("{text}"));
+    for told in [&format!("process {pid}, which began its start"), "killed", "wave 1 was being watched"] {
+        assert!(line.contains(told), "{line}");
+    }
 }

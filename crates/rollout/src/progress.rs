@@ -62,7 +62,7 @@ impl Progress {
         };
         match step {
             RolloutStep::RollbackProved { .. } => self.rollback_proved = true,
-            RolloutStep::Paused => {}
+            RolloutStep::Paused | RolloutStep::Interrupted => {}
             RolloutStep::WaveBegun { wave } => {
                 to(*wave, WaveStage::Begun);
                 self.reasons.clear();

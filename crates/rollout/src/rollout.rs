@@ -100,8 +100,12 @@ impl<'r, 'a> Rollout<'r, 'a> {
         self.trial.open_for_parts(self.witness)?;
         while let Some(wave) = self.current()? {
             if let Some(ending) = self.wave(wave)? {
-                if ending == Ending::Paused {
-                    self.trial.note(&RolloutStep::Paused)?;
+                match ending {
+                    Ending::Paused => self.trial.note(&RolloutStep::Paused)?,
+                    Ending::Interrupted => {
+                        self.trial.note_or_warn(&RolloutStep::Interrupted, self.witness)?
+                    }
+                    Ending::Complete | Ending::Stopped { .. } => {}
                 }
                 return Ok(ending);
             }

@@ -40,6 +40,8 @@ pub enum RolloutStep {
     },
     /// It was paused.
     Paused,
+    /// Somebody ended the process.
+    Interrupted,
     /// A wave was rolled back by command.
     WaveRolledBack {
         /// Its number.

@@ -3,18 +3,24 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use heaptrial_change::journal;
 use heaptrial_change::{
     FileState, Lock, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
 };
-use heaptrial_host::Paths;
+use heaptrial_host::{HostFacts, HostRoot, Paths};
 use heaptrial_model::{ErrorClass, ServiceName, units};
-use heaptrial_rollout::{Progress, RolloutPlan, Stratum, WaveStage, is_rollout, paused, read_plan};
+use heaptrial_rollout::{
+    Progress, RolloutPlan, Stratum, WaveStage, cut_short, is_rollout, paused, read_plan,
+};
 use serde_json::{Value, json};
 
 use super::start::forecast_lines;
 use crate::commands::trial::on_host;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
+
+/// No process works on it, and it neither ended nor was told to pause.
+const CUT_SHORT: &str = "cut short";
 
 /// Which rollout.
 #[derive(Debug, Args)]
@@ -32,6 +38,8 @@ struct Status {
     progress: Progress,
     paused: bool,
     at_work: bool,
+    /// What the journal knows of the end of the last process that worked on it.
+    ended: Option<String>,
 }
 
 /// Prints where rollouts stand.
@@ -67,10 +75,12 @@ impl Status {
         let prepared = read_prepared(paths, name)?;
         let plan = read_plan(&prepared).map_err(Failure::refused)?;
         let state = read_state(paths, name)?;
+        let boot_id = HostFacts::read(&HostRoot::default()).ok().map(|facts| facts.boot_id);
         Ok(Self {
             progress: Progress::of(&state, plan.waves.len())?,
             paused: paused(paths, name),
             at_work: Lock::is_held(&paths.state),
+            ended: cut_short(&journal::read(&paths.trial(name))?, &plan.waves, boot_id.as_deref()),
             prepared,
             state,
             plan,
@@ -79,21 +89,26 @@ impl Status {
 
     fn is_well(&self) -> bool {
         let troubled = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
-        troubled == 0 && lost(&self.state).is_empty() && !matches!(self.word(), "stopped" | "cut short")
+        troubled == 0 && lost(&self.state).is_empty() && !matches!(self.word(), "stopped" | CUT_SHORT)
     }
 
     fn word(&self) -> &'static str {
         match self.state.stage {
             TrialStage::Reverted => "rolled back",
-            TrialStage::Reverting => "being rolled back",
+            TrialStage::Reverting if self.at_work => "being rolled back",
+            TrialStage::Reverting => CUT_SHORT,
             TrialStage::Stopped if self.progress.current().is_none() => "complete",
             TrialStage::Stopped => "complete but for waves that were rolled back",
             TrialStage::Planned => "not begun",
             _ if self.progress.waves.contains(&WaveStage::Stopped) => "stopped",
             _ if self.paused => "paused",
             _ if self.at_work => "in progress",
-            _ => "cut short",
+            _ => CUT_SHORT,
         }
+    }
+
+    fn cut_short(&self) -> Option<&str> {
+        self.ended.as_deref().filter(|_| self.word() == CUT_SHORT)
     }
 
     fn wave_counts(&self, wave: usize) -> (usize, usize) {
@@ -142,6 +157,7 @@ impl Status {
             "lost": lost(&self.state).into_iter().map(|(service, path)| json!({ "service": service, "file": path })).collect::<Vec<_>>(),
             "reasons": self.progress.reasons,
             "interrupted": self.state.interrupted,
+            "cut_short": self.cut_short(),
             "services": self.state.services,
         })
     }
@@ -187,6 +203,9 @@ impl Status {
                 if self.plan.already.len() == 1 { "is" } else { "are" }
             );
         }
+        if let Some(why) = self.cut_short() {
+            text += &format!("  cut short: {why}\n");
+        }
         for reason in &self.progress.reasons {
             text += &format!("  {reason}\n");
         }
@@ -197,7 +216,9 @@ impl Status {
             "  restarts since it was started or resumed last: {} of at most {}\n",
             self.state.restarts, self.plan.limits.restarts
         );
-        if !matches!(self.word(), "complete" | "rolled back" | "in progress") {
+        if self.state.stage == TrialStage::Reverting && !self.at_work {
+            text += &format!("  `heaptrial rollout rollback {name}` goes on putting everything back\n");
+        } else if !matches!(self.word(), "complete" | "rolled back" | "being rolled back" | "in progress") {
             text += &format!(
                 "  `heaptrial rollout resume {name}` goes on, `heaptrial rollout rollback {name}` puts everything back\n"
             );
