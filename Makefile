@@ -58,4 +58,4 @@ bench: setup-test build
 	scripts/bench.sh
 
 clean:
-	$(CARGO) clean
+	CARGO="$(CARGO)" scripts/clean.sh

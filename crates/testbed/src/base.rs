@@ -1,12 +1,18 @@
 //! The root file system that all containers share.
 
 use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::error::succeed;
 use crate::folder::{Lock, testbed_folder};
 use crate::recipe::Recipe;
-use crate::{TestbedError, Unavailable, state};
+use crate::{TestbedError, Unavailable, state, tree};
+
+/// In the names of folders in which a root file system is being built.
+const UNFINISHED: &str = ".unfinished";
 
 /// Entry to everything here.
 #[derive(Debug)]
@@ -27,13 +33,20 @@ impl Testbed {
         let unavailable = |error: TestbedError| Unavailable(error.to_string());
         let folder = testbed_folder().map_err(unavailable)?;
         let _alone = Lock::wait(&folder.join("lock")).map_err(unavailable)?;
-        state::remove_leftovers(&folder).map_err(unavailable)?;
+        tidy(&folder).map_err(unavailable)?;
         let recipe = Recipe::of_this_host()?;
         let root = folder.join(format!("base-{}", recipe.hash()));
         if !root.exists() {
             build(&recipe, &root).map_err(unavailable)?;
         }
         Ok(Base { folder, root })
+    }
+
+    /// Removes what killed processes left behind, and nothing else.
+    pub fn tidy() -> Result<(), TestbedError> {
+        let folder = testbed_folder()?;
+        let _alone = Lock::wait(&folder.join("lock"))?;
+        tidy(&folder)
     }
 
     /// The root file system for a test; `None`, after [skipping](crate::skip) it, if this machine cannot boot containers.
@@ -59,9 +72,12 @@ fn check_programs() -> Result<(), Unavailable> {
     if !rustix::process::geteuid().is_root() {
         return Err(Unavailable("booting containers needs root".to_owned()));
     }
-    for (program, package) in
-        [("systemd-nspawn", "systemd-container"), ("nsenter", "util-linux"), ("mmdebstrap", "mmdebstrap")]
-    {
+    for (program, package) in [
+        ("systemd-nspawn", "systemd-container"),
+        ("nsenter", "util-linux"),
+        ("unshare", "util-linux"),
+        ("mmdebstrap", "mmdebstrap"),
+    ] {
         let path = std::env::var_os("PATH").unwrap_or_default();
         if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
             return Err(Unavailable(format!("{program} is missing: install the package `{package}`")));
@@ -70,13 +86,54 @@ fn check_programs() -> Result<(), Unavailable> {
     Ok(())
 }
 
+/// Removes containers of processes that have ended, and root file systems that were not finished. The caller holds the
+/// testbed's lock.
+fn tidy(folder: &Path) -> Result<(), TestbedError> {
+    state::remove_leftovers(folder)?;
+    tree::entries_with(folder, UNFINISHED)?.iter().try_for_each(|unfinished| tree::remove(unfinished))
+}
+
 fn build(recipe: &Recipe, root: &Path) -> Result<(), TestbedError> {
     eprintln!("building the root file system of containers in {} (once)", root.display());
-    let unfinished = root.with_extension("unfinished");
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished).map_err(TestbedError::file("cannot remove", &unfinished))?;
+    // Not one of a process that was killed a moment ago, which may still be written to.
+    let mut unfinished = root.as_os_str().to_owned();
+    unfinished.push(format!("{UNFINISHED}.{}", std::process::id()));
+    let unfinished = PathBuf::from(unfinished);
+    let built = succeed(&mut confined(&recipe.command(&unfinished)))
+        .and_then(|_| recipe.finish(&unfinished).map_err(TestbedError::file("cannot finish", &unfinished)));
+    match built {
+        Ok(()) => fs::rename(&unfinished, root).map_err(TestbedError::file("cannot rename", &unfinished)),
+        Err(error) => {
+            tree::remove(&unfinished)?;
+            Err(error)
+        }
     }
-    succeed(&mut recipe.command(&unfinished))?;
-    recipe.finish(&unfinished).map_err(TestbedError::file("cannot finish", &unfinished))?;
-    fs::rename(&unfinished, root).map_err(TestbedError::file("cannot rename", &unfinished))
+}
+
+/// The command with mounts and processes of its own, all of which end with this process, however that ends.
+fn confined(command: &Command) -> Command {
+    let mut confined = Command::new("unshare");
+    confined
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--",
+        ])
+        .arg(command.get_program())
+        .args(command.get_args());
+    let parent = std::process::id();
+    let end_with_parent = move || -> io::Result<()> {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        // It may have ended before that.
+        let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+        if now == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    };
+    // SAFETY: between fork and exec only prctl(2) and getppid(2) are called.
+    unsafe { confined.pre_exec(end_with_parent) };
+    confined
 }

@@ -8,6 +8,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{TestbedError, Unavailable};
 
+/// Files by which a target folder is known. The first is not there where the folder was made by somebody else than cargo.
+const MARKS: [&str; 2] = ["CACHEDIR.TAG", ".rustc_info.json"];
+
 /// `testbed` below the cargo target folder that the running program was built in, unless
 /// `HEAPTRIAL_TESTBED_DIR` names another.
 pub(crate) fn testbed_folder() -> Result<PathBuf, TestbedError> {
@@ -15,6 +18,13 @@ pub(crate) fn testbed_folder() -> Result<PathBuf, TestbedError> {
         Some(folder) => PathBuf::from(folder),
         None => target_folder().join("testbed"),
     };
+    // Cargo runs the tests of each crate in that crate's folder: each would get a testbed of its own.
+    if folder.is_relative() {
+        return Err(TestbedError::Refused(format!(
+            "HEAPTRIAL_TESTBED_DIR is {}: give an absolute path, so that all tests mean the same folder",
+            folder.display()
+        )));
+    }
     fs::create_dir_all(&folder).map_err(TestbedError::file("cannot create", &folder))?;
     let folder = folder.canonicalize().map_err(TestbedError::file("cannot resolve", &folder))?;
     // These characters separate options of overlay mounts and of systemd-nspawn.
@@ -40,11 +50,12 @@ pub fn example_program(name: &str) -> Result<PathBuf, Unavailable> {
     })
 }
 
-/// Cargo marks its target folder with this file.
+/// The target folder of the running program, by a file that cargo leaves in every one; else that of this workspace.
 fn target_folder() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
-    let marked = program.ancestors().skip(1).find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    marked.map_or_else(|| PathBuf::from("target"), Path::to_owned)
+    let is_target = |folder: &&Path| MARKS.iter().any(|mark| folder.join(mark).is_file());
+    let found = program.ancestors().skip(1).find(is_target);
+    found.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), Path::to_owned)
 }
 
 /// A file lock, held until dropped or until its process ends.

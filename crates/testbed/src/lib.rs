@@ -32,6 +32,7 @@ mod skip;
 mod snapshot;
 mod state;
 mod tor;
+mod tree;
 
 pub use base::{Base, Testbed};
 pub use churn::ChurnService;

@@ -46,6 +46,8 @@ enum Action {
         /// Name of the host
         name: String,
     },
+    /// Remove what killed processes left behind; hosts that were kept stay
+    Tidy,
     /// Remove a host
     Down {
         /// Name of the host
@@ -90,6 +92,7 @@ fn run(action: Action) -> Result<(), TestbedError> {
         }
         Action::PowerCut { name } => Container::attach(&name)?.power_cut(),
         Action::Boot { name } => Container::attach(&name)?.boot_again(),
+        Action::Tidy => Testbed::tidy(),
         Action::Down { name } => Container::attach(&name)?.remove(),
     }
 }

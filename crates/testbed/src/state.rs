@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroups;
 use crate::folder::Lock;
-use crate::{TestbedError, disk};
+use crate::{TestbedError, disk, tree};
 
 /// A container's folder below the testbed's, and what has to be undone. Written before anything is done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ impl State {
         self.cgroups.end_all()?;
         self.cgroups.remove()?;
         disk::unmount(folder)?;
-        fs::remove_dir_all(folder).map_err(TestbedError::file("cannot remove", folder))
+        tree::remove(folder)
     }
 }
 
@@ -86,9 +86,7 @@ pub(crate) fn remove_leftovers(testbed: &Path) -> Result<(), TestbedError> {
             Ok(state) if state.kept => {}
             Ok(state) => state.remove(&folder)?,
             // Its owner came no further than making the folder.
-            Err(_) => {
-                fs::remove_dir_all(&folder).map_err(TestbedError::file("cannot remove", &folder))?;
-            }
+            Err(_) => tree::remove(&folder)?,
         }
     }
     Ok(())
