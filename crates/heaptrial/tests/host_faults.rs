@@ -243,3 +243,54 @@ fn services_of_what_has_not_ended_belong_to_it_and_who_may_not_read_is_told_so()
     bed.succeeds("trial plan second.toml --seed 1");
     bed.succeeds("trial stop first --revert --yes");
 }
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_others_can_change_is_neither_written_nor_run_as_root() {
+    let Some((bed, units)) = planned("trusted", 2, "pause = \"0s\"") else { return };
+    let container = &bed.container;
+    let before = bed.snapshot();
+    let start = "trial start trusted --yes --no-agent";
+    let refused = |command: &str, about: &str| {
+        let output = bed.heaptrial(command);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{command}: {said}");
+        assert!(said.contains(about), "{command}: {said}");
+    };
+    // The folder of what must last is a link into somebody's home.
+    container.ok(&["mkdir", "-p", "/home/somebody/state"]);
+    container.ok(&["chown", "-R", "4711:4711", "/home/somebody"]);
+    container.ok(&["ln", "-s", "/home/somebody/state", "/var/lib/heaptrial"]);
+    refused(start, "/home/somebody belongs to user 4711");
+    assert_eq!(container.ok(&["ls", "-A", "/home/somebody/state"]), "", "nothing was written there");
+    container.ok(&["rm", "/var/lib/heaptrial"]);
+    // Others may write into it.
+    container.ok(&["install", "-d", "-m", "777", "/var/lib/heaptrial"]);
+    refused(start, "/var/lib/heaptrial can be written by everybody");
+    container.ok(&["chmod", "755", "/var/lib/heaptrial"]);
+    // The lock is a link to a file that matters.
+    container.write("/etc/precious", "as it was\n", 0o644).unwrap();
+    container.ok(&["ln", "-s", "/etc/precious", "/var/lib/heaptrial/lock"]);
+    let output = bed.heaptrial(start);
+    assert!(
+        !output.status.success() && stderr(&output).contains("/var/lib/heaptrial/lock"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(container.read_text("/etc/precious").unwrap(), "as it was\n");
+    container.ok(&["rm", "/var/lib/heaptrial/lock", "/etc/precious"]);
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+
+    // A watch's hook would run as root.
+    bed.succeeds(start);
+    container.write("/home/somebody/hook", "#!/bin/sh\n", 0o755).unwrap();
+    container.ok(&["chown", "4711", "/home/somebody/hook"]);
+    refused("watch start trusted --arm jemalloc --hook /home/somebody/hook --yes", "belongs to user 4711");
+    container.write("/usr/local/bin/hook", "#!/bin/sh\n", 0o775).unwrap();
+    refused(
+        "watch start trusted --arm jemalloc --hook /usr/local/bin/hook --yes",
+        "/usr/local/bin/hook can be written by its group",
+    );
+    bed.succeeds("trial stop trusted --revert --yes");
+    bed.assert_active(&units);
+}

@@ -17,7 +17,11 @@ pub(crate) fn see(plan: &WatchPlan, paths: &Paths, seen: &mut Seen) {
     let since = (plan.started_at * 1e6) as i64;
     let at_work = at_work(paths);
     let mut found: Vec<(i64, TransactionSeen)> = Vec::new();
-    for name in trials(paths) {
+    let names = trials(paths).unwrap_or_else(|error| {
+        seen.unreadable.push(error.to_string());
+        Vec::new()
+    });
+    for name in names {
         match read(paths, &name) {
             Err(error) => seen.unreadable.push(format!("what `{name}` did: {error}")),
             Ok((kind, records)) => {
