@@ -25,6 +25,28 @@ pub enum AgentError {
         /// The file that it has locked.
         lock: PathBuf,
     },
+    /// The database was deleted or replaced, cannot be put back or used, and the agent has to end.
+    #[error(
+        "{path} was deleted or replaced while the agent had it open; the database as it was is in {kept}: {source}"
+    )]
+    DatabaseReplaced {
+        /// Which file.
+        path: PathBuf,
+        /// The copy of the database.
+        kept: PathBuf,
+        /// What is wrong with what is in its place.
+        source: StoreError,
+    },
+    /// The same, and what it had could not be kept.
+    #[error(
+        "{path} was deleted or replaced while the agent had it open, and its readings are lost: {source}"
+    )]
+    DatabaseLost {
+        /// Which file.
+        path: PathBuf,
+        /// Why they could not be kept.
+        source: StoreError,
+    },
     /// A file cannot be made or locked.
     #[error("cannot {doing} {path}: {source}")]
     File {
@@ -58,9 +80,12 @@ impl Classified for AgentError {
         match self {
             Self::Store(error) => error.class(),
             Self::Running { .. } | Self::Systemd(_) => ErrorClass::Refused,
-            Self::Host(_) | Self::File { .. } | Self::Metrics { .. } | Self::System { .. } => {
-                ErrorClass::Failed
-            }
+            Self::DatabaseReplaced { source, .. } => source.class(),
+            Self::DatabaseLost { .. }
+            | Self::Host(_)
+            | Self::File { .. }
+            | Self::Metrics { .. }
+            | Self::System { .. } => ErrorClass::Failed,
         }
     }
 }

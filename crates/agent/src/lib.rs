@@ -6,12 +6,14 @@
 //! was committed; after a restart the ledger is continued, and what was missed is recorded as a gap.
 
 mod clock;
+mod database;
 mod ending;
 mod error;
 mod examine;
 mod host_trial;
 mod ledger;
 mod lives;
+mod lock;
 mod manager;
 mod metrics;
 mod own;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +10,12 @@ use heaptrial_host::{HostFacts, HostRoot, Instant, SlowBudget};
 use heaptrial_model::ServiceName;
 use heaptrial_store::Store;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{FlockOperation, flock};
 
 use crate::clock::{WallClock, micros};
+use crate::database::DatabaseWatch;
 use crate::examine::Examiner;
 use crate::ledger::Ledger;
+use crate::lock::AgentLock;
 use crate::manager::Manager;
 use crate::metrics::Metrics;
 use crate::own::OwnCost;
@@ -28,7 +28,7 @@ use crate::{AgentError, Config};
 /// Commands write trials at any time; noticing costs some microseconds.
 const CHANGES_EVERY_US: i64 = 2_000_000;
 /// The agent's own share of SQLite's page cache.
-const CACHE_KIB: u32 = 1024;
+pub(crate) const CACHE_KIB: u32 = 1024;
 /// `smaps_rollup` stalls the process that it reads, and costs as much here: it may take this share of the time.
 const SLOW_SHARE: f64 = 0.0003;
 const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
@@ -57,8 +57,9 @@ pub(crate) struct Session {
     pub(crate) wall_clock: WallClock,
     pub(crate) due: Due,
     pub(crate) data_version: Option<i64>,
+    pub(crate) database: DatabaseWatch,
     wake: Arc<Wake>,
-    _lock: std::fs::File,
+    pub(crate) lock: AgentLock,
 }
 
 /// When things are due, on the boot clock.
@@ -95,7 +96,7 @@ impl Wake {
 impl Session {
     pub(crate) fn open(config: Config) -> Result<Self, AgentError> {
         let root = HostRoot::default();
-        let lock = lock(&config)?;
+        let lock = AgentLock::take(&config)?;
         raise_open_files();
         let store = Store::create(&config.database)?;
         store.limit_cache(CACHE_KIB)?;
@@ -129,8 +130,9 @@ impl Session {
             metrics,
             wall_clock: WallClock::default(),
             data_version: None,
+            database: DatabaseWatch::default(),
             wake,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -141,7 +143,7 @@ impl Session {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled().is_some();
         loop {
-            self.work();
+            self.work()?;
             if watchdog {
                 let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
             }
@@ -151,14 +153,15 @@ impl Session {
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         self.ledger.flush();
-        Ok(())
+        self.last_look_at_database()
     }
 
     /// Does all that is due.
-    fn work(&mut self) {
+    fn work(&mut self) -> Result<(), AgentError> {
         let now = Instant::now();
         if now.boottime_us >= self.due.changes_us {
             self.due.changes_us = now.boottime_us + CHANGES_EVERY_US;
+            self.look_at_database()?;
             self.follow_changes();
         }
         if !self.config.host_patterns.is_empty() && now.boottime_us >= self.due.host_us {
@@ -176,6 +179,7 @@ impl Session {
         if now.boottime_us >= self.due.rollup_us {
             self.roll_up();
         }
+        Ok(())
     }
 
     /// Takes note of what commands have written. What could not be read is read again the next time.
@@ -234,32 +238,6 @@ impl Session {
     /// Asks systemd, over a new connection where the old one broke. What fails is asked again later.
     pub(crate) fn ask<T>(&mut self, question: impl FnOnce(&Systemd) -> Result<T, SystemdError>) -> Option<T> {
         self.manager.ask(question)
-    }
-}
-
-/// Makes sure that no other agent writes the same ticks.
-fn lock(config: &Config) -> Result<std::fs::File, AgentError> {
-    let mut path = config.database.clone().into_os_string();
-    path.push(".agent-lock");
-    let path = PathBuf::from(path);
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|source| AgentError::File {
-            doing: "make the folder",
-            path: folder.to_owned(),
-            source,
-        })?;
-    }
-    let file = std::fs::File::create(&path).map_err(|source| AgentError::File {
-        doing: "make",
-        path: path.clone(),
-        source,
-    })?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(AgentError::Running { database: config.database.clone(), lock: path })
-        }
-        Err(error) => Err(AgentError::File { doing: "lock", path, source: error.into() }),
     }
 }
 

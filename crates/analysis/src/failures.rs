@@ -52,6 +52,7 @@ impl ArmEvents {
             KnownEvent::Reboot => Some(&mut self.reboots),
             KnownEvent::ClockJump => Some(&mut self.clock_jumps),
             KnownEvent::ServiceDown
+            | KnownEvent::DatabaseLost
             | KnownEvent::Contaminated
             | KnownEvent::AllocatorReplaced
             | KnownEvent::FileReplaced

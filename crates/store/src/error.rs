@@ -55,6 +55,14 @@ pub enum StoreError {
         /// The word that stands there.
         source: UnknownWord,
     },
+    /// A copy of the database cannot be put into a folder.
+    #[error("{path}: the copy of the database cannot be put there: {source}")]
+    Copy {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// Any other failure while reading or writing.
     #[error("{path}: {doing}: {source}")]
     Query {
@@ -85,7 +93,9 @@ impl Classified for StoreError {
             | Self::Schema { .. }
             | Self::Kind { .. }
             | Self::NameTaken { .. } => ErrorClass::Refused,
-            Self::DiskFull { .. } | Self::Query { .. } | Self::Json { .. } => ErrorClass::Failed,
+            Self::DiskFull { .. } | Self::Copy { .. } | Self::Query { .. } | Self::Json { .. } => {
+                ErrorClass::Failed
+            }
         }
     }
 }
@@ -98,7 +108,7 @@ impl StoreError {
             SystemIoFailure,
         };
         match self {
-            Self::DiskFull { .. } => true,
+            Self::DiskFull { .. } | Self::Copy { .. } => true,
             Self::Open { source, .. } | Self::Query { source, .. } => matches!(
                 source.sqlite_error_code(),
                 Some(

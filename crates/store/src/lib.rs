@@ -7,6 +7,7 @@
 mod begin;
 mod error;
 mod export;
+mod file;
 mod import;
 mod migrate;
 mod read;
@@ -19,6 +20,7 @@ mod write;
 
 pub use error::StoreError;
 pub use export::{SAMPLE_COLUMNS, StoredSample};
+pub use file::{OpenFile, Place};
 pub use import::{
     AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
     ImportedTrial,
@@ -50,6 +52,7 @@ pub struct Store {
     connection: Connection,
     path: PathBuf,
     access: Access,
+    file: OpenFile,
 }
 
 /// How a database is held open.
@@ -81,7 +84,8 @@ impl Store {
     /// Opens the database for writing, creating it where it is missing and migrating an older one.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open(path).map_err(StoreError::open(path))?;
-        let mut store = Self { connection, path: path.to_owned(), access: Access::Shared };
+        let file = OpenFile::at(path);
+        let mut store = Self { connection, path: path.to_owned(), access: Access::Shared, file };
         // Looked at before anything is set: a newer database is not touched.
         let found = store.schema_version()?;
         if !(0..=SCHEMA_VERSION).contains(&found) {
@@ -89,7 +93,17 @@ impl Store {
         }
         store.prepare().map_err(StoreError::open(path))?;
         store.migrate(found)?;
+        // What is beside it is there from now on.
+        store.place();
         Ok(store)
+    }
+
+    /// Opens an existing database for writing, and makes none where it is missing.
+    pub fn open_for_writing(path: &Path) -> Result<Self, StoreError> {
+        match path.is_file() {
+            true => Self::create(path),
+            false => Err(StoreError::Missing { path: path.to_owned() }),
+        }
     }
 
     /// Opens an existing database for reading only. Leftovers of a killed writer are no obstacle.
@@ -118,7 +132,8 @@ impl Store {
             let opened = attempt(path).and_then(|opened| Ok((user_version(&opened.0)?, opened)));
             match opened {
                 Ok((SCHEMA_VERSION, (connection, access))) => {
-                    return Ok(Self { connection, path: path.to_owned(), access });
+                    let file = OpenFile::at(path);
+                    return Ok(Self { connection, path: path.to_owned(), access, file });
                 }
                 Ok((found @ 1..SCHEMA_VERSION, (connection, _))) => {
                     return Self::migrated_copy(connection, path, found);

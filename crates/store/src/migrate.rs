@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::Connection;
 use rusqlite::backup::Backup;
 
-use crate::{Access, SCHEMA_VERSION, Store, StoreError};
+use crate::{Access, OpenFile, SCHEMA_VERSION, Store, StoreError};
 
 /// Steps from each version to the next; the first is from version 1.
 const STEPS: [&str; 2] = [include_str!("migrate_1_to_2.sql"), include_str!("migrate_2_to_3.sql")];
@@ -48,7 +48,8 @@ impl Store {
             Ok(connection)
         };
         let connection = copy().map_err(StoreError::open(path))?;
-        let store = Self { connection, path: path.to_owned(), access: Access::Copy };
+        let file = OpenFile::at(path);
+        let store = Self { connection, path: path.to_owned(), access: Access::Copy, file };
         store.migrate(found)?;
         Ok(store)
     }

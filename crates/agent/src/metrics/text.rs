@@ -98,6 +98,8 @@ impl Collector for Snapshot {
         agent("tick", seconds, "What the last tick took.", &ConstGauge::new(self.tick_seconds))?;
         agent("ticks", None, "Ticks since the agent started.", &ConstCounter::new(self.ticks))?;
         agent("lost_ticks", None, "Ticks that could not be written.", &ConstCounter::new(self.lost_ticks))?;
+        let help = "Times that the database was deleted or replaced under the agent.";
+        agent("lost_databases", None, help, &ConstCounter::new(self.lost_databases))?;
         let taken = ConstGauge::new(self.taken_wall_us as f64 / 1e6);
         agent("last_tick_timestamp", seconds, "When the last tick was.", &taken)?;
         agent("trials", None, "Trials that run.", &ConstGauge::new(self.trials.len()))

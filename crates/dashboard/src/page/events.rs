@@ -14,11 +14,12 @@ const UNFOLDED: usize = 8;
 const SHOWN: usize = 200;
 
 /// Kinds after which somebody should look.
-const GRAVE: [KnownEvent; 9] = [
+const GRAVE: [KnownEvent; 10] = [
     KnownEvent::ArmFailed,
     KnownEvent::ClockJump,
     KnownEvent::Contaminated,
     KnownEvent::Crash,
+    KnownEvent::DatabaseLost,
     KnownEvent::Gap,
     KnownEvent::IdentityChange,
     KnownEvent::OomKill,

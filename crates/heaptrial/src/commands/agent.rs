@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 use heaptrial_agent::{Agent, Config, MetricsAddress, unit_file};
-use heaptrial_model::HumanDuration;
+use heaptrial_host::Paths;
+use heaptrial_model::{HumanDuration, ServicePattern};
 
+use crate::commands::trial::in_database;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -23,9 +25,9 @@ pub struct AgentOptions {
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     interval: HumanDuration,
     /// Sample services of this host too while they are in no trial, by patterns of unit names such as 'tor@*'; what
-    /// they used tells a later trial how to form its blocks
-    #[arg(long = "services", value_name = "PATTERN")]
-    services: Vec<String>,
+    /// they used tells a later trial how to form its blocks. Several patterns may be given
+    #[arg(long, value_name = "PATTERN", num_args = 1..)]
+    services: Vec<ServicePattern>,
     /// Serve OpenMetrics at unix:/PATH, 127.0.0.1:PORT or [::1]:PORT
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<MetricsAddress>,
@@ -51,7 +53,7 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let config = Config {
         database: global.db.clone().unwrap_or_else(|| PathBuf::from(HOST_DATABASE)),
         interval: options.interval.0,
-        host_patterns: options.services.clone(),
+        host_patterns: options.services.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
         metrics: options.metrics.clone(),
         keep_raw: options.keep.0,
     };
@@ -61,7 +63,12 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
         let writer = on_signal.try_clone().map_err(Failure::failed)?;
         signal_hook::low_level::pipe::register(signal, writer).map_err(Failure::failed)?;
     }
-    Agent::new(config).and_then(|agent| agent.run(stop.as_fd()))?;
+    let database = config.database.clone();
+    let agent = Agent::new(config)?;
+    if global.db.is_none() {
+        in_database::tell_lost(&Paths::default(), &database);
+    }
+    agent.run(stop.as_fd())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -17,6 +17,7 @@ use super::carry_out::carry_out;
 use super::observe::Watcher;
 use super::start::record;
 use super::status::lost;
+use crate::commands::trial::in_database::refuse_lost;
 use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
@@ -110,6 +111,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     let mut trial = Trial::open(this.host(), &paths, &options.rollout, Action::Resume)?;
     trial.check_open_for_parts()?;
     let database = on_host::database(&paths, global);
+    refuse_lost(&database, trial.prepared(), trial.state())?;
     record(&database, trial.prepared(), &[], "resume")?;
     let attended = options.attended || on_host::is_attended();
     carry_out(&mut trial, (plan, attended), &paths, &database, global)

@@ -471,7 +471,8 @@ pub fn record(
     action: &str,
 ) -> Result<(), Failure> {
     let command = format!("heaptrial rollout {action} {}", prepared.plan.name);
-    let id = begin(database, Recorded { prepared, services, kind: TrialKind::Rollout, command: &command })?;
+    let kind = TrialKind::Rollout;
+    let id = begin(database, Recorded { prepared, services, kind, command: &command, lost_since: None })?;
     let plan = heaptrial_rollout::read_plan(prepared).map_err(Failure::refused)?;
     if !plan.measured && action == "start" {
         let text = "rolled out with --unmeasured: no trial of this host measured this treatment";

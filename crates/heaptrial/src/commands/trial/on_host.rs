@@ -15,7 +15,7 @@ use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths};
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_rollout::is_rollout;
-use heaptrial_store::{EventRecord, Store};
+use heaptrial_store::{EventRecord, Place, Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -174,20 +174,33 @@ pub fn refuse_taken_over(paths: &Paths, name: &str) -> Result<(), Failure> {
 /// Ends a trial or a rollout in the database, so that the agent need not sample it any more. One that was reverted
 /// before it was recorded has no row.
 pub fn end_in_database(database: &Path, name: &str) {
-    let ended = Store::create(database).and_then(|mut store| {
+    let ended = Store::open_for_writing(database).and_then(|mut store| {
         let running = store.running_trials()?;
         match running.iter().find(|record| record.plan.name == name) {
             Some(record) => store.end_trial(record.id, Moment::now().wall_us, "completed"),
             None => Ok(()),
         }
     });
-    if let Err(error) = ended {
-        eprintln!("warning: {error}; `{name}` goes on in the database until the same command is repeated");
+    match ended {
+        Ok(()) => {}
+        Err(StoreError::Missing { path }) => {
+            eprintln!(
+                "warning: the database {} is gone, and with it the readings of `{name}`",
+                path.display()
+            );
+        }
+        Err(error) => {
+            eprintln!(
+                "warning: {error}; `{name}` goes on in the database until the same command is repeated"
+            );
+        }
     }
 }
 
 /// Tells on standard error what happens, and tells the agent through the database which restarts are meant.
 pub struct Teller {
+    database: PathBuf,
+    trial: String,
     events: Option<Events>,
     /// Services that have their treatment, and those that were put back.
     committed: BTreeSet<ServiceName>,
@@ -205,7 +218,7 @@ struct Events {
 
 impl Events {
     fn of_trial(database: &Path, trial: &str) -> Option<Self> {
-        let store = Store::create(database).ok()?;
+        let store = Store::open_for_writing(database).ok()?;
         let trial_id = store.running_trials().ok()?.iter().find(|record| record.plan.name == trial)?.id;
         let services = store.services(trial_id).ok()?;
         let service_ids = services.into_iter().map(|record| (record.name, record.id)).collect();
@@ -218,6 +231,8 @@ impl Teller {
     pub fn new(database: &Path, trial: &str, of: usize) -> Self {
         let events = Events::of_trial(database, trial);
         Self {
+            database: database.to_owned(),
+            trial: trial.to_owned(),
             events,
             committed: BTreeSet::new(),
             reverted: BTreeSet::new(),
@@ -253,6 +268,10 @@ impl Teller {
     }
 
     fn event(&mut self, service: &ServiceName, kind: KnownEvent, text: &str) {
+        // Where it was deleted, the agent writes back what it has still open; what is in its place is another file.
+        if self.events.as_mut().is_some_and(|events| events.store.place() == Place::Replaced) {
+            self.events = Events::of_trial(&self.database, &self.trial);
+        }
         let Some(Events { store, trial_id, service_ids }) = &mut self.events else { return };
         let service_id = service_ids.get(service.as_str()).copied();
         // What the agent misses here, it finds out by itself as an unplanned restart.

@@ -1,6 +1,7 @@
 //! `heaptrial trial status`: where trials stand on this host.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -8,12 +9,13 @@ use heaptrial_change::{Lock, Prepared, Stage, TrialStage, TrialState, read_prepa
 use heaptrial_host::Instant;
 use heaptrial_host::Paths;
 use heaptrial_judgement::middle;
-use heaptrial_model::{ErrorClass, Metric, ServiceName, units};
+use heaptrial_model::{Classified, ErrorClass, Metric, ServiceName, units};
 use heaptrial_rollout::is_rollout;
-use heaptrial_store::{LatestSample, LookRecord, Store, TrialRecord};
+use heaptrial_store::{LatestSample, LookRecord, Store, StoreError, TrialRecord};
 use serde::Serialize;
 use serde_json::json;
 
+use super::in_database::{self, InDatabase, Lost};
 use super::on_host;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
@@ -40,7 +42,11 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
     } else {
         status.print();
     }
-    Ok(if status.is_well() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
+    Ok(match &status.unread {
+        Some(error) => code(error.class()),
+        None if status.is_well() => ExitCode::SUCCESS,
+        None => code(ErrorClass::Failed),
+    })
 }
 
 fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
@@ -82,6 +88,10 @@ struct Status {
     now_us: i64,
     /// Whether some process is changing services of this host.
     at_work: bool,
+    /// Why the database could not be read.
+    unread: Option<StoreError>,
+    /// That the database has nothing of it any more.
+    lost: Option<Lost>,
 }
 
 #[derive(Serialize)]
@@ -110,38 +120,40 @@ impl Status {
             looks: Vec::new(),
             now_us: Instant::now().wall_us,
             at_work: Lock::is_held(&paths.state),
+            unread: None,
+            lost: None,
         };
-        let database = on_host::database(paths, global);
-        let store = match Store::open(&database) {
-            Ok(store) => store,
-            Err(error) => {
-                eprintln!("warning: {error}; showing what the journal tells");
-                return Ok(status);
-            }
-        };
-        let rows = store.trials().map_err(Failure::failed)?;
-        let id = status.prepared.plan.id.clone();
-        status.row = rows.into_iter().rfind(|row| row.plan.parameters["plan"]["id"] == id.as_str());
-        if let Some(row) = &status.row {
-            let names: BTreeMap<i64, String> = store
-                .services(row.id)
-                .map_err(Failure::failed)?
-                .into_iter()
-                .map(|service| (service.id, service.name))
-                .collect();
-            let latest = store.latest(row.id).map_err(Failure::failed)?;
-            status.latest = latest
-                .into_iter()
-                .filter_map(|sample| Some((names.get(&sample.service_id)?.clone(), sample)))
-                .collect();
-            status.looks = store.looks(row.id).map_err(Failure::failed)?;
+        if let Err(error) = status.read_database(&on_host::database(paths, global)) {
+            eprintln!("warning: {error}; showing what the journal tells");
+            status.unread = Some(error);
         }
         Ok(status)
     }
 
+    /// Adds what the database has of it.
+    fn read_database(&mut self, database: &Path) -> Result<(), StoreError> {
+        match in_database::find(database, &self.prepared, &self.state)? {
+            InDatabase::Recorded(row) => self.row = Some(*row),
+            InDatabase::NotYet => {}
+            InDatabase::Lost(lost) => self.lost = Some(lost),
+        }
+        let Some(row) = &self.row else { return Ok(()) };
+        let store = Store::open(database)?;
+        let services = store.services(row.id)?;
+        let names: BTreeMap<i64, String> =
+            services.into_iter().map(|service| (service.id, service.name)).collect();
+        let latest = store.latest(row.id)?;
+        self.latest = latest
+            .into_iter()
+            .filter_map(|sample| Some((names.get(&sample.service_id)?.clone(), sample)))
+            .collect();
+        self.looks = store.looks(row.id)?;
+        Ok(())
+    }
+
     fn is_well(&self) -> bool {
         let stuck = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
-        self.state.interrupted.is_none() && stuck == 0 && !self.is_cut_short()
+        self.state.interrupted.is_none() && stuck == 0 && !self.is_cut_short() && self.lost.is_none()
     }
 
     /// Whether a process that changed services is gone before it was done.
@@ -252,6 +264,8 @@ impl Status {
             "stage": self.state.stage,
             "interrupted": self.state.interrupted,
             "cut_short": self.is_cut_short(),
+            "database_error": self.unread.as_ref().map(ToString::to_string),
+            "lost": self.lost.as_ref().map(ToString::to_string),
             "elapsed_seconds": self.elapsed_seconds(),
             "planned_seconds": self.prepared.plan.duration.0.as_secs_f64(),
             "looks_taken": self.looks.len(),
@@ -281,6 +295,9 @@ impl Status {
         } else if self.is_cut_short() {
             println!("  the process that did that is gone: {}", self.advice());
         }
+        if let Some(lost) = &self.lost {
+            println!("  {lost}: {}", lost.advice());
+        }
         if let Some(elapsed) = self.elapsed_seconds() {
             let planned = self.prepared.plan.duration;
             println!("  {} of {planned}", units::duration(elapsed));
@@ -304,6 +321,7 @@ impl Status {
             None => {}
         }
         match self.last_reading_seconds_ago() {
+            _ if self.row.is_none() => {}
             None => println!("  no readings yet: is heaptrial-agent.service active?"),
             Some(seconds) if seconds > STALE_SECONDS && self.state.stage == TrialStage::Running => {
                 println!(

@@ -42,7 +42,7 @@ pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     on_host::confirm(&format!("This ends the watch after `{name}`."), options.yes)?;
     let systemd = Systemd::connect()?;
     let database = plan.database.clone().unwrap_or_else(|| on_host::database(&paths, global));
-    let mut store = Store::create(&database).map_err(Failure::failed)?;
+    let mut store = Store::open_for_writing(&database).map_err(Failure::failed)?;
     let plan = end(name, &mut store, &systemd, &paths)?;
     if global.json {
         let removed: Vec<_> = plan.installed.iter().map(|file| &file.path).collect();

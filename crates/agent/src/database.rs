@@ -1,0 +1,130 @@
+//! The database's file: whether it is still the one that the agent writes into, and what is done where it is not.
+//!
+//! Where it was deleted, all of it is written back to its path. Where another file took its place, all of it is kept
+//! beside and the other one is used. Until that is done the agent goes on with the file that it has open.
+
+use heaptrial_host::Instant;
+use heaptrial_model::KnownEvent;
+use heaptrial_store::{Place, Store, StoreError};
+
+use crate::AgentError;
+use crate::ledger::Write;
+use crate::session::{CACHE_KIB, Session};
+
+const DELETED: &str = "was deleted while the agent had it open";
+const REPLACED: &str = "was replaced by another file while the agent had it open";
+
+/// What became of the database's file.
+#[derive(Debug, Default)]
+pub(crate) struct DatabaseWatch {
+    /// How often it was deleted or replaced.
+    pub(crate) losses: u64,
+    /// Why what it had could not be kept yet.
+    trouble: Option<StoreError>,
+}
+
+impl Session {
+    /// Sees whether the file is still in its place. What fails for now is tried again; an error ends the agent.
+    pub(crate) fn look_at_database(&mut self) -> Result<(), AgentError> {
+        match self.ledger.store.place() {
+            Place::Same => {
+                self.database.trouble = None;
+                Ok(())
+            }
+            Place::Gone => self.put_back(),
+            Place::Replaced => self.change_over(),
+        }
+    }
+
+    /// The same before the agent ends, with which a file that was deleted ends as well.
+    pub(crate) fn last_look_at_database(&mut self) -> Result<(), AgentError> {
+        self.look_at_database()?;
+        let Some(source) = self.database.trouble.take() else { return Ok(()) };
+        let path = self.config.database.clone();
+        Err(match self.ledger.store.keep_beside() {
+            Ok(kept) => AgentError::DatabaseReplaced { path, kept, source },
+            Err(source) => AgentError::DatabaseLost { path, source },
+        })
+    }
+
+    fn put_back(&mut self) -> Result<(), AgentError> {
+        self.ledger.flush();
+        match self.ledger.store.put_back() {
+            Ok(store) => {
+                self.go_on_with(store)?;
+                self.tell_loss(DELETED, "all of it was written back");
+            }
+            Err(error) => self.trouble(DELETED, error),
+        }
+        Ok(())
+    }
+
+    fn change_over(&mut self) -> Result<(), AgentError> {
+        self.ledger.flush();
+        let cleared = self.ledger.store.remove_beside();
+        let other = match cleared.and_then(|()| Store::create(&self.config.database)) {
+            Err(error) if error.is_passing() => {
+                self.trouble(REPLACED, error);
+                return Ok(());
+            }
+            other => other,
+        };
+        let kept = match self.ledger.store.keep_beside() {
+            Ok(kept) => kept,
+            Err(error) => {
+                self.trouble(REPLACED, error);
+                return Ok(());
+            }
+        };
+        let what = format!("the earlier one is in {}", kept.display());
+        let path = self.config.database.clone();
+        let mut other = other.map_err(|source| AgentError::DatabaseReplaced { path, kept, source })?;
+        // Its rows are other ones, also where it is an older copy.
+        self.host_id = other.add_host(&self.boot_id, &self.host_facts)?;
+        self.trials.clear();
+        self.watched.clear();
+        self.due.host_us = 0;
+        self.go_on_with(other)?;
+        self.refresh_trials();
+        self.tell_loss(REPLACED, &what);
+        Ok(())
+    }
+
+    fn go_on_with(&mut self, store: Store) -> Result<(), AgentError> {
+        if let Err(error) = store.limit_cache(CACHE_KIB) {
+            eprintln!("{error}");
+        }
+        self.ledger.store = store;
+        self.data_version = None;
+        self.database.trouble = None;
+        // It may have been removed as well, and would keep nobody out then.
+        self.lock.renew(&self.config)
+    }
+
+    fn tell_loss(&mut self, how: &str, what: &str) {
+        self.database.losses += 1;
+        let text = format!("the database {} {how}: {what}", self.config.database.display());
+        eprintln!("{text}");
+        for trial in &self.trials {
+            self.ledger.submit(Write::Event {
+                trial_id: trial.id,
+                service_id: None,
+                wall_us: Instant::now().wall_us,
+                kind: KnownEvent::DatabaseLost,
+                text: text.clone(),
+            });
+        }
+    }
+
+    /// Says once that what the file had could not be kept yet.
+    fn trouble(&mut self, how: &str, error: StoreError) {
+        if self.database.trouble.is_none() {
+            eprintln!(
+                "the database {} {how}, and what it had cannot be kept, which is tried again as long as the agent runs: \
+                 {error}",
+                self.config.database.display()
+            );
+        }
+        self.database.trouble = Some(error);
+    }
+}
