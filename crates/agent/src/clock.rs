@@ -5,8 +5,32 @@ use heaptrial_model::{HumanDuration, LifeKey};
 use heaptrial_store::NewTrial;
 use std::time::Duration;
 
-/// A smaller change from one tick to the next is the clock being disciplined, not set.
+/// A smaller change is the clock being disciplined, not set.
 const JUMP_US: i64 = 1_000_000;
+
+/// The host's clocks.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    /// By how much a test has set the wall clock.
+    #[cfg(test)]
+    pub(crate) set_by_us: i64,
+}
+
+impl Clock {
+    /// Now.
+    pub(crate) fn now(&self) -> Instant {
+        let now = Instant::now();
+        #[cfg(test)]
+        let now = Instant { wall_us: now.wall_us + self.set_by_us, ..now };
+        now
+    }
+}
+
+/// By how much the wall clock was set between two moments of one boot, in microseconds.
+pub(crate) fn set_by(before: Instant, now: Instant) -> Option<i64> {
+    let by = (now.wall_us - now.boottime_us) - (before.wall_us - before.boottime_us);
+    (by.abs() >= JUMP_US).then_some(by)
+}
 
 /// A duration in microseconds.
 pub(crate) fn micros(duration: Duration) -> i64 {
@@ -15,7 +39,7 @@ pub(crate) fn micros(duration: Duration) -> i64 {
 
 /// For texts.
 pub(crate) fn human(us: i64) -> HumanDuration {
-    let rounded = if us >= 10_000_000 { us / 1_000_000 * 1_000_000 } else { us / 1_000 * 1_000 };
+    let rounded = if us >= 10_000_000 { (us + 500_000) / 1_000_000 * 1_000_000 } else { us / 1_000 * 1_000 };
     HumanDuration(Duration::from_micros(rounded.max(0) as u64))
 }
 
@@ -44,6 +68,20 @@ impl TrialStart {
         }
     }
 
+    /// The same moment on both clocks, as far as the boot clock's now tells it.
+    pub(crate) fn on_both_clocks(&self, boot_id: &str) -> Option<Instant> {
+        let boottime_us = self.boottime_us.filter(|_| self.boot_id == boot_id)?;
+        Some(Instant { wall_us: self.wall_us, boottime_us })
+    }
+
+    /// How long ago that was; by the wall clock where the boot clock does not tell.
+    pub(crate) fn elapsed_us(&self, boot_id: &str, now: Instant) -> i64 {
+        match self.on_both_clocks(boot_id) {
+            Some(start) => now.boottime_us - start.boottime_us,
+            None => now.wall_us - self.wall_us,
+        }
+    }
+
     /// Whether it is after the start of a life that was met while the trial ran.
     pub(crate) fn is_after(&self, boot_id: &str, life: Instant) -> bool {
         if self.boot_id != boot_id {
@@ -57,34 +95,17 @@ impl TrialStart {
     }
 }
 
-/// Notices when the wall clock was set.
-#[derive(Debug, Default)]
-pub(crate) struct WallClock {
-    offset_us: Option<i64>,
-}
-
-impl WallClock {
-    /// By how much it was set since the last call, in microseconds.
-    pub(crate) fn jumped(&mut self, now: Instant) -> Option<i64> {
-        let offset_us = now.wall_us - now.boottime_us;
-        let before = self.offset_us.replace(offset_us)?;
-        let by = offset_us - before;
-        (by.abs() >= JUMP_US).then_some(by)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_clock_that_is_set_is_noticed_and_one_that_is_slewed_is_not() {
-        let mut clock = WallClock::default();
         let at = |boottime_us, offset| Instant { wall_us: boottime_us + offset, boottime_us };
-        assert_eq!(clock.jumped(at(0, 5_000_000)), None);
-        assert_eq!(clock.jumped(at(60_000_000, 5_030_000)), None);
-        assert_eq!(clock.jumped(at(120_000_000, -3_594_970_000)), Some(-3_600_000_000));
-        assert_eq!(clock.jumped(at(180_000_000, -3_594_970_000)), None);
+        let before = at(60_000_000, 5_000_000);
+        assert_eq!(set_by(before, at(120_000_000, 5_030_000)), None);
+        assert_eq!(set_by(before, at(120_000_000, -3_595_000_000)), Some(-3_600_000_000));
+        assert_eq!(set_by(before, at(120_000_000, 6_000_000)), Some(1_000_000));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! Where it was deleted, all of it is written back to its path. Where another file took its place, all of it is kept
 //! beside and the other one is used. Until that is done the agent goes on with the file that it has open.
 
-use heaptrial_host::Instant;
 use heaptrial_model::KnownEvent;
 use heaptrial_store::{Place, Store, StoreError};
 
@@ -109,7 +108,7 @@ impl Session {
             self.ledger.submit(Write::Event {
                 trial_id: trial.id,
                 service_id: None,
-                wall_us: Instant::now().wall_us,
+                wall_us: self.clock.now().wall_us,
                 kind: KnownEvent::DatabaseLost,
                 text: text.clone(),
             });

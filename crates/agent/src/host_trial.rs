@@ -20,7 +20,7 @@ const ARM: &str = "as found";
 impl Session {
     /// Looks for services of the host that match the patterns and are not sampled yet.
     pub(crate) fn refresh_host(&mut self) {
-        let now = Instant::now();
+        let now = self.clock.now();
         self.due.host_us = now.boottime_us + EVERY_US;
         if let Err(error) = self.begin_host_trial(now) {
             return self.ledger.tell(&error);
@@ -66,7 +66,7 @@ impl Session {
             repeats: 1,
             planned_us: 0,
             arms: vec![Arm { name: ARM.into(), control: true, treatment: Treatment::default() }],
-            parameters: serde_json::json!({}),
+            parameters: serde_json::json!({ "started_boottime_us": now.boottime_us }),
             command: "heaptrial agent".into(),
             tool_version: env!("CARGO_PKG_VERSION").into(),
             started_wall_us: now.wall_us,

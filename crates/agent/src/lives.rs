@@ -1,6 +1,5 @@
 //! Lives: main processes that are found, proved, and end.
 
-use heaptrial_host::Instant;
 use heaptrial_host::systemd::UnitStatus;
 use heaptrial_model::{KnownEvent, ServiceName};
 
@@ -22,7 +21,7 @@ const OLDER: &str = "it was started before the trial began, so not under its arm
 impl Session {
     /// A main process ended: systemd will tell why, and start another or not.
     pub(crate) fn main_ended(&mut self, name: &ServiceName) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let Some(watched) = self.watched.get_mut(name) else { return };
         let Some(main) = watched.main.take() else { return };
         // The control group is removed in a moment.
@@ -36,7 +35,7 @@ impl Session {
 
     /// Asks systemd about services whose main process is missing, those that are due.
     pub(crate) fn look_for_mains(&mut self) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let names: Vec<ServiceName> = self
             .watched
             .values()
@@ -66,7 +65,7 @@ impl Session {
 
     /// Takes note of what systemd says of a service without a known main process.
     fn found(&mut self, name: &ServiceName, status: &UnitStatus) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let Some(watched) = self.watched.get_mut(name) else { return };
         if let Some(ended) = &watched.ended {
             let waited = now.boottime_us - ended.at.boottime_us;
@@ -94,7 +93,7 @@ impl Session {
     }
 
     fn look_again(&mut self, name: &ServiceName, status: Option<&UnitStatus>) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let Some(watched) = self.watched.get_mut(name) else { return };
         let missing = now.boottime_us - watched.missed_us;
         watched.look_at_us = match missing < LOOK_CLOSELY_US {
@@ -182,7 +181,7 @@ impl Session {
                 watched.restarter_run = run;
             }
         }
-        let now = Instant::now();
+        let now = self.clock.now();
         let Some(watched) = self.watched.get_mut(name) else { return };
         let Some(main) = &mut watched.main else { return };
         for seat in watched.seats.iter_mut().filter(|seat| seat.life_id.is_none()) {
@@ -275,6 +274,8 @@ mod tests {
     use std::time::Duration;
 
     use heaptrial_model::{Ending, EventKind, TrialKind};
+
+    use heaptrial_host::Instant;
 
     use super::*;
     use crate::testing::{Fixture, HOUR_US, hours_ago};

@@ -132,7 +132,7 @@ impl Session {
                         }
                         2 => {
                             let text = format!("the relay does not tell its work: {why}");
-                            self.tell(&name, Instant::now().wall_us, KnownEvent::RelaySilent, &text);
+                            self.tell(&name, self.clock.now().wall_us, KnownEvent::RelaySilent, &text);
                         }
                         _ => {}
                     }

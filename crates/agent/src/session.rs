@@ -11,7 +11,7 @@ use heaptrial_model::ServiceName;
 use heaptrial_store::Store;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use crate::clock::{WallClock, micros};
+use crate::clock::{Clock, micros};
 use crate::database::DatabaseWatch;
 use crate::examine::Examiner;
 use crate::ledger::Ledger;
@@ -54,7 +54,7 @@ pub(crate) struct Session {
     pub(crate) relays: Relays,
     pub(crate) metrics: Option<Metrics>,
     pub(crate) ticking: Ticking,
-    pub(crate) wall_clock: WallClock,
+    pub(crate) clock: Clock,
     pub(crate) due: Due,
     pub(crate) data_version: Option<i64>,
     pub(crate) database: DatabaseWatch,
@@ -128,7 +128,7 @@ impl Session {
             trials: Vec::new(),
             watched: BTreeMap::new(),
             metrics,
-            wall_clock: WallClock::default(),
+            clock: Clock::default(),
             data_version: None,
             database: DatabaseWatch::default(),
             wake,
@@ -138,7 +138,7 @@ impl Session {
 
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> Result<(), AgentError> {
         self.refresh_trials();
-        self.due.tick_us = Instant::now().boottime_us;
+        self.due.tick_us = self.clock.now().boottime_us;
         // Nothing waits for this where the agent was started by hand.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled().is_some();
@@ -158,7 +158,7 @@ impl Session {
 
     /// Does all that is due.
     fn work(&mut self) -> Result<(), AgentError> {
-        let now = Instant::now();
+        let now = self.clock.now();
         if now.boottime_us >= self.due.changes_us {
             self.due.changes_us = now.boottime_us + CHANGES_EVERY_US;
             self.look_at_database()?;
@@ -192,7 +192,7 @@ impl Session {
 
     /// Waits until something is due or happens; whether it was told to stop.
     fn wait(&mut self, stop: BorrowedFd<'_>) -> Result<bool, AgentError> {
-        let now_us = Instant::now().boottime_us;
+        let now_us = self.clock.now().boottime_us;
         let host_us = if self.config.host_patterns.is_empty() { i64::MAX } else { self.due.host_us };
         let looking =
             self.watched.values().filter(|watched| watched.main.is_none() || watched.ended.is_some());

@@ -61,6 +61,16 @@ impl Fixture {
         (trial, store.services(trial).unwrap()[0].id)
     }
 
+    /// Ends the agent and starts another one on the same database; the clock stays as it was set.
+    pub(crate) fn start_anew(&mut self) {
+        let (config, clock) = (self.session.config.clone(), std::mem::take(&mut self.session.clock));
+        let place = self.session.config.database.with_extension("away");
+        let away = Session::open(Config::new(place)).unwrap();
+        drop(std::mem::replace(&mut self.session, away));
+        self.session = Session::open(config).unwrap();
+        self.session.clock = clock;
+    }
+
     /// A tick of another boot, so many milliseconds ago by the wall clock.
     pub(crate) fn tick_of_other_boot(&mut self, trial: i64, boot_id: &str, ago_ms: i64) {
         let store = &mut self.session.ledger.store;

@@ -7,8 +7,6 @@ use heaptrial_host::{Instant, ProcessTree, SlowBudget, TickCost};
 use heaptrial_model::{KnownEvent, Sample, ServiceName, SlowSample};
 use heaptrial_store::{LastTick, TickInput};
 
-use crate::clock::human;
-use crate::ledger::Write;
 use crate::metrics::{ServiceLine, Snapshot};
 use crate::own::OwnCost;
 use crate::session::Session;
@@ -53,10 +51,9 @@ impl Ticking {
 impl Session {
     /// Takes and writes one tick.
     pub(crate) fn tick(&mut self) {
-        let now = Instant::now();
+        let now = self.clock.now();
         self.due.tick_us = next_due(self.due.tick_us, now.boottime_us, self.ticking.interval_us);
         self.ledger.flush();
-        self.tell_clock_jump(now);
         let (readings, mut cost) = TickCost::measure(|| self.read());
         cost.wall_us += self.ticking.write_cost.wall_us;
         cost.cpu_us += self.ticking.write_cost.cpu_us;
@@ -75,22 +72,6 @@ impl Session {
         let snapshot = self.metrics.is_some().then(|| self.snapshot(agent.rss_bytes, cost, now));
         if let (Some(metrics), Some(snapshot)) = (&self.metrics, snapshot) {
             metrics.show(snapshot);
-        }
-    }
-
-    fn tell_clock_jump(&mut self, now: Instant) {
-        let Some(by_us) = self.wall_clock.jumped(now) else { return };
-        let direction = if by_us > 0 { "forward" } else { "back" };
-        let text =
-            format!("the wall clock was set {direction} by {}; ages are not touched", human(by_us.abs()));
-        for trial in &self.trials {
-            self.ledger.submit(Write::Event {
-                trial_id: trial.id,
-                service_id: None,
-                wall_us: now.wall_us,
-                kind: KnownEvent::ClockJump,
-                text: text.clone(),
-            });
         }
     }
 
@@ -122,7 +103,7 @@ impl Session {
         }
         for name in killed {
             let text = "the kernel killed a process of it for want of memory; its main process lives on";
-            self.tell(&name, Instant::now().wall_us, KnownEvent::OomKill, text);
+            self.tell(&name, self.clock.now().wall_us, KnownEvent::OomKill, text);
         }
         readings.slow = self.read_slow();
         readings
@@ -130,7 +111,7 @@ impl Session {
 
     /// The expensive reading of one service, in turn, where the budget allows it.
     fn read_slow(&mut self) -> Option<(ServiceName, SlowSample)> {
-        let elapsed = Duration::from_micros(Instant::now().boottime_us.max(0) as u64);
+        let elapsed = Duration::from_micros(self.clock.now().boottime_us.max(0) as u64);
         if !self.ticking.slow_budget.allows(elapsed) {
             return None;
         }

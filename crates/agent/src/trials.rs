@@ -18,7 +18,7 @@ pub(crate) struct Trial {
     pub(crate) id: i64,
     pub(crate) name: String,
     pub(crate) of_host: bool,
-    pub(crate) started_wall_us: i64,
+    pub(crate) start: TrialStart,
     pub(crate) next_sequence: i64,
     pub(crate) last: Option<LastTick>,
     /// The boot of the last tick, until there is one of this boot.
@@ -70,7 +70,7 @@ impl Session {
             }
         }
         if taken_up {
-            let now = Instant::now();
+            let now = self.clock.now();
             self.due.tick_us = self.due.tick_us.min(now.boottime_us + 1_000_000);
             self.due.relays_us = now.boottime_us;
             self.look_for_mains();
@@ -89,7 +89,7 @@ impl Session {
     }
 
     fn take_up(&mut self, record: &TrialRecord) -> Result<(), StoreError> {
-        let now = Instant::now();
+        let now = self.clock.now();
         let of_host = record.plan.kind == TrialKind::Host;
         // A watch begins with the lives that run under the treatment already.
         let begins_anew = record.plan.kind.treats_services();
@@ -142,7 +142,7 @@ impl Session {
             id: record.id,
             name: record.plan.name.clone(),
             of_host,
-            started_wall_us: record.plan.started_wall_us,
+            start,
             next_sequence: last.map_or(0, |tick| tick.sequence + 1),
             last,
             earlier_boot: boot.filter(|boot| *boot != self.boot_id),

@@ -1,9 +1,10 @@
-//! What a tick tells of the time since the one before: that the host was started anew, or that nothing was read.
+//! What a tick tells of the time since the one before: that the host was started anew, that nothing was read, or that the
+//! wall clock was set. The tick before may be one of an earlier agent; before the first one it is the trial's start.
 
 use heaptrial_host::Instant;
 use heaptrial_model::KnownEvent;
 
-use crate::clock::human;
+use crate::clock::{human, set_by};
 use crate::trials::Trial;
 
 /// From the beginning of a trial to its first tick, at most.
@@ -19,11 +20,14 @@ pub(crate) fn events(
     now: Instant,
     interval_us: i64,
 ) -> Vec<(KnownEvent, String)> {
-    let mut events = Vec::new();
+    let mut events: Vec<_> = clock_jump(trial, boot_id, now).into_iter().collect();
     let before = trial.last;
     if let Some(earlier) = &trial.earlier_boot {
         // The boot clock of another boot tells nothing, and the wall clock may have been set meanwhile.
-        let unread_us = now.wall_us - before.map_or(trial.started_wall_us, |tick| tick.wall_us);
+        let unread_us = match before {
+            Some(tick) => now.wall_us - tick.wall_us,
+            None => trial.start.elapsed_us(boot_id, now),
+        };
         let unread = match unread_us {
             0.. => format!("no sample was taken for {}", human(unread_us)),
             _ => "no sample was taken for a time that is not known: the wall clock was set back".to_owned(),
@@ -36,7 +40,7 @@ pub(crate) fn events(
     }
     let unread_us = match before {
         Some(before) => now.boottime_us - before.boottime_us,
-        None => now.wall_us - trial.started_wall_us,
+        None => trial.start.elapsed_us(boot_id, now),
     };
     let usual_us = interval_us * 5 / 2;
     // A trial that begins is taken up within some seconds.
@@ -57,6 +61,20 @@ pub(crate) fn events(
     events
 }
 
+/// Told with the tick, in its transaction, so that it is told once whatever happens to the agent.
+fn clock_jump(trial: &Trial, boot_id: &str, now: Instant) -> Option<(KnownEvent, String)> {
+    // The boot clock begins anew with each boot.
+    let before = match (&trial.earlier_boot, trial.last) {
+        (Some(_), _) => return None,
+        (None, Some(tick)) => Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us },
+        (None, None) => trial.start.on_both_clocks(boot_id)?,
+    };
+    let by_us = set_by(before, now)?;
+    let direction = if by_us > 0 { "forward" } else { "back" };
+    let text = format!("the wall clock was set {direction} by {}; ages are not touched", human(by_us.abs()));
+    Some((KnownEvent::ClockJump, text))
+}
+
 fn short(boot_id: &str) -> &str {
     boot_id.get(..SHORT).unwrap_or(boot_id)
 }
@@ -66,7 +84,7 @@ mod tests {
     use heaptrial_model::TrialKind;
 
     use super::KnownEvent;
-    use crate::testing::{Fixture, hours_ago};
+    use crate::testing::{Fixture, HOUR_US, hours_ago};
 
     /// Events of one kind.
     fn told(fixture: &Fixture, trial: i64, kind: KnownEvent) -> Vec<String> {
@@ -93,6 +111,90 @@ mod tests {
             assert!(boots[0].contains(&ids), "{}", boots[0]);
             assert_eq!(told(&fixture, trial, KnownEvent::Gap), Vec::<String>::new());
         }
+    }
+
+    /// What happens before the clock is set, and after it until the next tick.
+    type Moment = (&'static str, fn(&mut Fixture), fn(&mut Fixture));
+
+    const NOTHING: fn(&mut Fixture) = |_| {};
+    const TAKE_UP: fn(&mut Fixture) = |fixture| _ = fixture.session.refresh_trials();
+    const TICK: fn(&mut Fixture) = |fixture| {
+        TAKE_UP(fixture);
+        fixture.session.tick();
+    };
+    const AGAIN: fn(&mut Fixture) = Fixture::start_anew;
+    const MOMENTS: [Moment; 7] = [
+        ("before its start", NOTHING, AGAIN),
+        ("between its start and the first tick", TAKE_UP, NOTHING),
+        ("between ticks", TICK, NOTHING),
+        ("after its last tick", TICK, AGAIN),
+        ("while it starts again and again", TICK, |fixture| (0..3).for_each(|_| AGAIN(fixture))),
+        ("while it is away", |fixture| [TICK, AGAIN].iter().for_each(|it| it(fixture)), AGAIN),
+        (
+            "between its restart and the first tick",
+            |fixture| [TICK, AGAIN, TAKE_UP].iter().for_each(|it| it(fixture)),
+            NOTHING,
+        ),
+    ];
+
+    #[test]
+    fn a_clock_that_is_set_is_told_once_at_whatever_moment() {
+        for (when, before, after) in MOMENTS {
+            for (by_us, said) in [(24 * HOUR_US, "forward by 1d"), (-24 * HOUR_US, "back by 1d")] {
+                let mut fixture = Fixture::new();
+                let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
+                before(&mut fixture);
+                fixture.session.clock.set_by_us += by_us;
+                after(&mut fixture);
+                // And once over everything that comes then.
+                for then in [TICK, TICK, AGAIN, TICK, TICK] {
+                    then(&mut fixture);
+                }
+                let jumps = told(&fixture, trial, KnownEvent::ClockJump);
+                assert!(jumps.len() == 1 && jumps[0].contains(said), "{when}: {jumps:?}");
+                let gaps = told(&fixture, trial, KnownEvent::Gap);
+                assert!(gaps.iter().all(|gap| gap.contains("for 1h")), "{when}: {gaps:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_while_a_tick_is_written_is_told_with_the_next() {
+        let mut fixture = Fixture::new();
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
+        fixture.session.refresh_trials();
+        // The tick took its time before, and cannot be written.
+        fixture.session.tick();
+        let last = fixture.session.trials[0].next_sequence;
+        fixture.session.trials[0].next_sequence = 0;
+        fixture.session.clock.set_by_us += 24 * HOUR_US;
+        fixture.session.tick();
+        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
+        fixture.session.trials[0].next_sequence = last;
+        fixture.session.tick();
+        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump).len(), 1);
+    }
+
+    #[test]
+    fn neither_a_boot_nor_a_trial_that_begins_later_nor_a_slewed_clock_is_a_jump() {
+        let mut fixture = Fixture::new();
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(48));
+        fixture.tick_of_other_boot(trial, "0f1e2d3c-0000-4000-8000-000000000000", 86_400_000);
+        fixture.session.refresh_trials();
+        fixture.session.tick();
+        for _ in 0..5 {
+            fixture.session.clock.set_by_us += 900_000;
+            fixture.session.tick();
+        }
+        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump), Vec::<String>::new());
+        fixture.session.clock.set_by_us += 24 * HOUR_US;
+        let mut now = hours_ago(0);
+        now.wall_us += fixture.session.clock.set_by_us;
+        let (later, _) = fixture.begin(TrialKind::Watch, None, now);
+        fixture.session.refresh_trials();
+        fixture.session.tick();
+        assert_eq!(told(&fixture, trial, KnownEvent::ClockJump).len(), 1);
+        assert_eq!(told(&fixture, later, KnownEvent::ClockJump), Vec::<String>::new());
     }
 
     #[test]

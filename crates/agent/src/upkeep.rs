@@ -1,7 +1,6 @@
 //! What is done beside samples: proofs, checks of identities, rolling up old samples.
 
 use heaptrial_allocator::prove;
-use heaptrial_host::Instant;
 use heaptrial_model::{Identity, KnownEvent, ServiceName};
 use heaptrial_store::RollupHorizon;
 
@@ -41,7 +40,7 @@ impl Watched {
 impl Session {
     /// Has examined what is due.
     pub(crate) fn examine_due(&mut self) {
-        let now_us = Instant::now().boottime_us;
+        let now_us = self.clock.now().boottime_us;
         for watched in self.watched.values_mut() {
             if watched.examine_at_us().is_none_or(|at_us| at_us > now_us) {
                 continue;
@@ -74,7 +73,7 @@ impl Session {
     }
 
     fn take_answer(&mut self, answer: Answer) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let name = answer.name;
         let Some(watched) = self.watched.get_mut(&name) else { return };
         let Some(main) = &mut watched.main else { return };
@@ -175,14 +174,14 @@ impl Session {
             "{what} was removed or replaced on disk while it runs on with the old one, so its next life may run something else: {}",
             replaced.join(", ")
         );
-        self.tell(name, Instant::now().wall_us, kind, &text);
+        self.tell(name, self.clock.now().wall_us, kind, &text);
     }
 
     /// Compares what the main process of a service runs with what each of its arms wants, and records it.
     pub(crate) fn settle(&mut self, name: &ServiceName) {
         let Some(watched) = self.watched.get_mut(name) else { return };
         let Some(main) = &watched.main else { return };
-        let wall_us = Instant::now().wall_us;
+        let wall_us = self.clock.now().wall_us;
         for seat in watched.seats.iter_mut().filter(|seat| !seat.settled) {
             let Some(life_id) = seat.life_id else { continue };
             let (identity, fault) = match &main.proof {
@@ -245,7 +244,7 @@ impl Session {
 
     /// One step of rolling up old samples.
     pub(crate) fn roll_up(&mut self) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let keep_us = micros(self.config.keep_raw);
         let horizon = RollupHorizon {
             wall_us: now.wall_us - keep_us,
@@ -260,7 +259,7 @@ impl Session {
         for id in ids {
             match self.ledger.store.roll_up(id, &horizon, ROLLUP_SAMPLES) {
                 Ok(step) if step.more => {
-                    self.due.rollup_us = Instant::now().boottime_us + ROLLUP_PAUSE_US;
+                    self.due.rollup_us = self.clock.now().boottime_us + ROLLUP_PAUSE_US;
                     return;
                 }
                 Ok(_) => {}

@@ -150,6 +150,7 @@ mod tests {
             tick_seconds: 0.025,
             ticks: 7,
             lost_ticks: 0,
+            lost_databases: 1,
             taken_wall_us: 1_800_000_000_250_000,
         };
         insta::assert_snapshot!(render(snapshot).unwrap());
