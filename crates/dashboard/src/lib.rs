@@ -12,6 +12,7 @@ mod live;
 mod page;
 mod routes;
 mod server;
+mod turns;
 
 pub use config::Config;
 pub use error::DashboardError;

@@ -9,6 +9,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use heaptrial_listen::Peer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
@@ -117,7 +118,7 @@ pub(crate) async fn poll(shared: Arc<Shared>) {
         tokio::time::sleep(EVERY).await;
         if shared.live.changes.receiver_count() > 0 {
             // Reading tells what version it saw. What is wrong with a database that cannot be read, the pages tell.
-            let _ = shared.read(|_| Ok(())).await;
+            let _ = shared.read(Peer::User(None), |_| Ok(())).await;
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use heaptrial_listen::{Names, refuse_others};
+use axum::{Extension, Router};
+use heaptrial_listen::{Names, Peer, refuse_others};
 use heaptrial_report::embedded;
 use heaptrial_store::Store;
 use maud::Markup;
@@ -22,6 +22,7 @@ use crate::data::{Data, Overview, Service, Trial, now_us};
 use crate::headers;
 use crate::live::Live;
 use crate::page::{self, Choice, Frame};
+use crate::turns::Turns;
 use crate::{Config, DashboardError};
 
 /// A page that takes longer is given up.
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     config: Config,
     data: Arc<Mutex<Data>>,
     computer: Arc<Computer>,
+    turns: Turns,
     pub(crate) live: Arc<Live>,
 }
 
@@ -46,17 +48,21 @@ impl Shared {
             config: config.clone(),
             data: Arc::new(Mutex::new(Data::new(&config.database))),
             computer: Computer::new(&config.database, Arc::clone(&live)),
+            turns: Turns::new(),
             live,
         })
     }
 
-    /// Reads the database on a thread that may wait for the disk; one reader at a time.
+    /// Reads the database for somebody, on a thread that may wait for the disk; one reader at a time.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
+        peer: Peer,
         reader: impl FnOnce(&Store) -> Result<T, DashboardError> + Send + 'static,
     ) -> Result<T, DashboardError> {
         let data = Arc::clone(&self.data);
+        let turn = self.turns.take(peer).await;
         let reading = tokio::task::spawn_blocking(move || {
+            let _until_read = turn;
             let mut data = data.lock().unwrap_or_else(PoisonError::into_inner);
             let (store, version) = data.current()?;
             Ok((reader(store)?, version))
@@ -79,6 +85,7 @@ impl Shared {
 }
 
 type App = State<Arc<Shared>>;
+type By = Extension<Peer>;
 
 /// All routes, with what holds for every one.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
@@ -114,9 +121,9 @@ struct Which {
     id: Option<i64>,
 }
 
-async fn overview(State(shared): App, Query(choice): Query<Choice>) -> Response {
+async fn overview(State(shared): App, Extension(peer): By, Query(choice): Query<Choice>) -> Response {
     let now_us = now_us();
-    match shared.read(move |store| Overview::read(store, now_us)).await {
+    match shared.read(peer, move |store| Overview::read(store, now_us)).await {
         Ok(overview) => {
             let database = &shared.config.database;
             shared.frame("Overview", "/").show(page::overview(&overview, &choice, now_us, database))
@@ -126,10 +133,10 @@ async fn overview(State(shared): App, Query(choice): Query<Choice>) -> Response 
 }
 
 /// A trial by name, or why there is none.
-async fn find(shared: &Shared, name: String, id: Option<i64>) -> Result<Trial, Response> {
+async fn find(shared: &Shared, peer: Peer, name: String, id: Option<i64>) -> Result<Trial, Response> {
     let now_us = now_us();
     let wanted = name.clone();
-    let found = shared.read(move |store| {
+    let found = shared.read(peer, move |store| {
         let mut trials = store.trials()?;
         let of_name = |trial: &heaptrial_store::TrialRecord| match id {
             Some(id) => trial.id == id,
@@ -149,11 +156,12 @@ async fn find(shared: &Shared, name: String, id: Option<i64>) -> Result<Trial, R
 
 async fn trial(
     State(shared): App,
+    Extension(peer): By,
     Path(name): Path<String>,
     Query(which): Query<Which>,
     Query(choice): Query<Choice>,
 ) -> Response {
-    let trial = match find(&shared, name, which.id).await {
+    let trial = match find(&shared, peer, name, which.id).await {
         Ok(trial) => trial,
         Err(response) => return response,
     };
@@ -164,8 +172,13 @@ async fn trial(
     frame.show(content)
 }
 
-async fn report(State(shared): App, Path(name): Path<String>, Query(which): Query<Which>) -> Response {
-    let trial = match find(&shared, name, which.id).await {
+async fn report(
+    State(shared): App,
+    Extension(peer): By,
+    Path(name): Path<String>,
+    Query(which): Query<Which>,
+) -> Response {
+    let trial = match find(&shared, peer, name, which.id).await {
         Ok(trial) => trial,
         Err(response) => return response,
     };
@@ -184,10 +197,15 @@ async fn report(State(shared): App, Path(name): Path<String>, Query(which): Quer
     }
 }
 
-async fn service(State(shared): App, Path(name): Path<String>, Query(which): Query<Which>) -> Response {
+async fn service(
+    State(shared): App,
+    Extension(peer): By,
+    Path(name): Path<String>,
+    Query(which): Query<Which>,
+) -> Response {
     let now_us = now_us();
     let wanted = name.clone();
-    let found = shared.read(move |store| {
+    let found = shared.read(peer, move |store| {
         let found = Service::find(store, &wanted, which.id, now_us)?;
         Ok(match found {
             Some(found) => Ok(Box::new(found)),
@@ -201,9 +219,9 @@ async fn service(State(shared): App, Path(name): Path<String>, Query(which): Que
     }
 }
 
-async fn host(State(shared): App) -> Response {
+async fn host(State(shared): App, Extension(peer): By) -> Response {
     let path = shared.config.database.clone();
-    match shared.read(move |store| crate::data::Host::read(store, &path, now_us())).await {
+    match shared.read(peer, move |store| crate::data::Host::read(store, &path, now_us())).await {
         Ok(host) => {
             let frame = shared.frame("Host", "/host");
             frame.show(page::host(&host, frame.now_us))
@@ -212,8 +230,8 @@ async fn host(State(shared): App) -> Response {
     }
 }
 
-async fn healthz(State(shared): App) -> Response {
-    match shared.read(|store| Ok(store.trials()?.len())).await {
+async fn healthz(State(shared): App, Extension(peer): By) -> Response {
+    match shared.read(peer, |store| Ok(store.trials()?.len())).await {
         Ok(trials) => format!("ok\ntrials {trials}\n").into_response(),
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
     }

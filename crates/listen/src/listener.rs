@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
 use futures_util::future::select;
 use http_body_util::BodyExt;
 use hyper::server::conn::http1;
@@ -29,6 +31,14 @@ use crate::connections::{Connections, Peer};
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// A reader that takes nothing for this long has gone.
 const READER_GONE: Duration = Duration::from_secs(30);
+/// An answer is sent within this time, but for one that goes on without end.
+const ANSWER_WITHIN: Duration = Duration::from_secs(300);
+/// How often answers are looked through for that.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Connections that the kernel keeps until they are taken. Whoever comes while there are more comes again after a second.
+const BACKLOG: i32 = 1024;
+/// The type of an answer that goes on without end.
+const EVENT_STREAM: &str = "text/event-stream";
 /// Bytes of a request's head.
 const HEAD_AT_MOST: usize = 16 * 1024;
 /// After this long an end is not waited for any more.
@@ -54,7 +64,7 @@ impl Listener {
     /// Listens. A Unix socket that nobody listens on any more is replaced; anything else in its place is an error.
     pub fn bind(listen: &Listen) -> io::Result<Self> {
         let socket = match listen {
-            Listen::Tcp(address) => Socket::Tcp(std::net::TcpListener::bind(address)?),
+            Listen::Tcp(address) => Socket::Tcp(tcp_listener(*address)?),
             Listen::Unix(path) => Socket::Unix(unix_listener(path)?),
         };
         Ok(Self { socket, listen: listen.clone(), head_within: HEAD_WITHIN })
@@ -82,7 +92,7 @@ impl Listener {
                 let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
                 let accept = || async {
                     let (stream, from) = listener.accept().await?;
-                    Ok((stream, Peer::Address(from.ip())))
+                    Ok((stream, Peer::at(from.ip())))
                 };
                 server.take(accept, stop).await;
             }
@@ -133,7 +143,13 @@ impl Server {
                 }
             }
         });
-        select(taking, pin!(stop)).await;
+        let looking = pin!(async {
+            loop {
+                tokio::time::sleep(LOOK_EVERY).await;
+                self.connections.end_answered_for(ANSWER_WITHIN);
+            }
+        });
+        select(select(taking, looking), pin!(stop)).await;
     }
 
     fn serve(&self, stream: impl AsyncRead + AsyncWrite + Send + 'static, peer: Peer) {
@@ -142,11 +158,15 @@ impl Server {
         let (place, mut needed) = self.connections.place(peer);
         let place = Arc::new(place);
         let app = TowerToHyperService::new(self.app.clone());
-        let answer = service_fn(move |request| {
+        let answer = service_fn(move |mut request: hyper::Request<_>| {
             let answering = place.answer();
+            request.extensions_mut().insert(peer);
             let response = app.call(request);
             async move {
                 let Ok(response) = response.await;
+                if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM) {
+                    answering.goes_on();
+                }
                 // Held until the body was sent, or is dropped.
                 let sent = |body: Body| {
                     body.map_frame(move |frame| {
@@ -170,6 +190,13 @@ impl Server {
     }
 }
 
+/// A socket with a queue of its own length.
+fn tcp_listener(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
+}
+
 /// A socket that its owner and group may use.
 fn unix_listener(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     // Connecting to a plain file is refused as well.
@@ -179,6 +206,7 @@ fn unix_listener(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
         std::fs::remove_file(path)?;
     }
     let listener = std::os::unix::net::UnixListener::bind(path)?;
+    rustix::net::listen(&listener, BACKLOG)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
     Ok(listener)
 }

@@ -10,7 +10,7 @@ use axum::routing::get;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::connections::CONNECTIONS as PLACES;
+use crate::connections::OF_A_PEER as PLACES;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
