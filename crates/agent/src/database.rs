@@ -127,3 +127,73 @@ impl Session {
         self.database.trouble = Some(error);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use heaptrial_model::TrialKind;
+
+    use super::*;
+    use crate::testing::{Fixture, hours_ago};
+
+    /// With a trial and a tick of it.
+    fn at_work() -> (Fixture, i64, PathBuf) {
+        let mut fixture = Fixture::new();
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(1));
+        fixture.session.refresh_trials();
+        fixture.session.tick();
+        fixture.session.look_at_database().unwrap();
+        let path = fixture.session.config.database.clone();
+        (fixture, trial, path)
+    }
+
+    fn ticks(path: &std::path::Path, trial: i64) -> u64 {
+        Store::open(path).unwrap().tick_summary(trial).unwrap().ticks
+    }
+
+    #[test]
+    fn with_its_folder_it_is_put_back_and_locked_again() {
+        let (mut fixture, trial, path) = at_work();
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        fixture.session.tick();
+        fixture.session.last_look_at_database().unwrap();
+        fixture.session.tick();
+        assert_eq!(ticks(&path, trial), 3);
+        assert_eq!(fixture.session.database.losses, 1);
+        let second = Session::open(fixture.session.config.clone());
+        assert!(matches!(second, Err(AgentError::Running { .. })), "{second:?}");
+    }
+
+    #[test]
+    fn beside_what_is_no_database_it_is_kept_and_the_agent_ends() {
+        let (mut fixture, trial, path) = at_work();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "no database at all, but long enough to be looked at as if it were one ".repeat(20))
+            .unwrap();
+        fixture.session.tick();
+        let ended = fixture.session.look_at_database();
+        let Err(AgentError::DatabaseReplaced { kept, .. }) = ended else { panic!("{ended:?}") };
+        assert_eq!(ticks(&kept, trial), 2);
+        assert!(fs::read_to_string(&path).unwrap().starts_with("no database"), "it is left as it is");
+    }
+
+    #[test]
+    fn what_cannot_be_kept_for_now_is_kept_later_or_at_the_end() {
+        let (mut fixture, trial, path) = at_work();
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        fixture.session.look_at_database().unwrap();
+        fixture.session.tick();
+        assert_eq!(fixture.session.database.losses, 0);
+        let ended = fixture.session.last_look_at_database();
+        let Err(AgentError::DatabaseReplaced { kept, .. }) = ended else { panic!("{ended:?}") };
+        assert_eq!(ticks(&kept, trial), 2);
+        // Had it not ended: the folder goes away.
+        fs::remove_dir(&path).unwrap();
+        fixture.session.look_at_database().unwrap();
+        assert_eq!((ticks(&path, trial), fixture.session.database.losses), (2, 1));
+        fixture.session.last_look_at_database().unwrap();
+    }
+}

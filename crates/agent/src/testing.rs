@@ -22,7 +22,8 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let session = Session::open(Config::new(folder.path().join("test.db"))).unwrap();
+        let database = folder.path().join("state/test.db");
+        let session = Session::open(Config::new(database)).unwrap();
         Self { session, _folder: folder }
     }
 
