@@ -124,7 +124,7 @@ pub fn lost_of(paths: &Paths, name: &str, database: &Path) -> Option<Lost> {
 
 /// Tells on standard error which trials of this host have lost their readings.
 pub fn tell_lost(paths: &Paths, database: &Path) {
-    for lost in trials(paths).iter().filter_map(|name| lost_of(paths, name, database)) {
+    for lost in trials(paths).unwrap_or_default().iter().filter_map(|name| lost_of(paths, name, database)) {
         eprintln!("{lost}; {}", lost.advice());
     }
 }

@@ -49,3 +49,110 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     if let Some(lost) = in_database::lost_of(&paths, &options.trial, &database) {
         return Err(lost.into());
     }
+    let store = Store::open(&database)?;
+    let trial = find(&store, &options.trial)?;
+    let now_us = Instant::now().wall_us;
+    if options.peek {
+        let peek = look::peek(&store, trial.id, now_us, &Options::default()).map_err(Failure::failed)?;
+        print(&LookReport::of_peek(&peek, now_us).map_err(Failure::failed)?, global)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let gaps = if options.accept_gap { Gaps::Accepted } else { Gaps::Refused };
+    match look::state(&store, trial.id, now_us, gaps).map_err(Failure::failed)? {
+        LookState::NoLooks => Err(Failure::refused(format!(
+            "the plan of trial `{}` has no looks; --peek shows what there is",
+            options.trial
+        ))),
+        LookState::NotDue { number, at, seconds } => Err(Failure::refused(format!(
+            "look {number} of trial `{}` is planned in {}, at {at}; --peek shows levels now and decides nothing",
+            options.trial,
+            units::duration(seconds)
+        ))),
+        LookState::Ended { number, at } => Err(Failure::refused(format!(
+            "trial `{}` ended at {at}, before its look {number}; --peek shows levels at its end, and --accept-gap takes \
+             its looks on the data until then",
+            options.trial
+        ))),
+        LookState::Taken { last, next_seconds, ended_before } => {
+            let last = LookReport::stored(&last).map_err(Failure::failed)?;
+            print(&last, global)?;
+            match (next_seconds, ended_before) {
+                (_, Some(number)) => eprintln!(
+                    "this look was taken before; the trial ended before look {number}, which --accept-gap takes on the \
+                     data until its end"
+                ),
+                (Some(seconds), None) => {
+                    eprintln!(
+                        "this look was taken before; the next one is planned in {}",
+                        units::duration(seconds)
+                    );
+                }
+                (None, None) => eprintln!("this look was taken before; it was the last one"),
+            }
+            Ok(exit_code(&last))
+        }
+        LookState::Due(numbers) => {
+            drop(store);
+            let mut store = Store::open_for_writing(&database).map_err(Failure::failed)?;
+            let mut code = ExitCode::SUCCESS;
+            for (index, number) in numbers.iter().enumerate() {
+                let taken = take(&mut store, trial.id, *number, now_us, gaps)?;
+                // As JSON a single document is printed: the last one, which knows what was shown before.
+                if !global.json || index + 1 == numbers.len() {
+                    print(&taken, global)?;
+                }
+                if !global.json && index + 1 < numbers.len() {
+                    println!();
+                }
+                code = exit_code(&taken);
+            }
+            Ok(code)
+        }
+    }
+}
+
+/// Takes a look and records what it shows.
+fn take(
+    store: &mut Store,
+    trial_id: i64,
+    number: u32,
+    now_us: i64,
+    gaps: Gaps,
+) -> Result<LookReport, Failure> {
+    let taken = look::take(store, trial_id, number, now_us, gaps, &Options::default())?;
+    let report = LookReport::of(&taken).map_err(Failure::failed)?;
+    taken.record(store, report.record().map_err(Failure::failed)?).map_err(Failure::failed)?;
+    Ok(report)
+}
+
+/// The running trial of this name; of several that have ended, the last one.
+fn find(store: &Store, name: &str) -> Result<TrialRecord, Failure> {
+    let mut trials = store.trials().map_err(Failure::failed)?;
+    trials.retain(|trial| trial.plan.kind == TrialKind::Field);
+    let named = |trial: &TrialRecord| trial.plan.name == name;
+    let running = trials.iter().rposition(|trial| named(trial) && trial.ended_wall_us.is_none());
+    match running.or_else(|| trials.iter().rposition(named)) {
+        Some(index) => Ok(trials.swap_remove(index)),
+        None => {
+            let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Err(Failure::refused(format!(
+                "{} has no field trial `{name}`; it has {known}",
+                store.path().display()
+            )))
+        }
+    }
+}
+
+fn exit_code(look: &LookReport) -> ExitCode {
+    match look.decision {
+        Some(Decision::Inconclusive) => code(ErrorClass::Inconclusive),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn print(look: &LookReport, global: &GlobalOptions) -> Result<(), Failure> {
+    let text = if global.json { look.json() } else { look.terminal(global.colored_stdout()) };
+    print!("{}", text.map_err(Failure::failed)?);
+    Ok(())
+}

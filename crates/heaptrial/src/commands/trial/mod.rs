@@ -3,3 +3,60 @@
 pub(super) mod findings;
 pub(super) mod in_database;
 mod leave_out;
+mod look;
+mod new;
+pub(crate) mod on_host;
+pub(super) mod plan;
+mod power;
+pub(super) mod start;
+mod status;
+mod stop;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// What to do with trials.
+#[derive(Debug, Subcommand)]
+pub enum TrialCommand {
+    /// Write a trial's description, to be edited and then planned
+    New(new::NewOptions),
+    /// Draw who gets what and show it, its balance and its cost; nothing on the host is changed
+    Plan(plan::PlanOptions),
+    /// Give every service of a plan its treatment: files, restarts at the plan's pace, proof of what runs then
+    Start(start::StartOptions),
+    /// Go on with a start that was cut short
+    Resume(start::ResumeOptions),
+    /// Tell where a trial stands: arms, memory, contaminations, next look
+    Status(status::StatusOptions),
+    /// End a trial; with --revert put every file back as it was
+    Stop(stop::StopOptions),
+    /// Take a service out of a running trial: put it back, and leave it out of the analysis from this moment on
+    Drop(leave_out::DropOptions),
+    /// What the recovery timer runs; timers that version 0.1.0 armed run it by its old name
+    #[command(hide = true, alias = "dead-man")]
+    Recover(stop::RecoverOptions),
+    /// Analyse a running trial at a look that its plan fixed in advance
+    Look(look::LookOptions),
+    /// How many services and days a trial needs, by simulation from past data of the same services
+    Power(power::PowerOptions),
+}
+
+/// Runs one of the commands.
+pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    match command {
+        TrialCommand::New(options) => new::run(&options, global),
+        TrialCommand::Plan(options) => plan::run(&options, global),
+        TrialCommand::Start(options) => start::start(&options, global),
+        TrialCommand::Resume(options) => start::resume(&options, global),
+        TrialCommand::Status(options) => status::run(&options, global),
+        TrialCommand::Stop(options) => stop::stop(&options, global),
+        TrialCommand::Drop(options) => leave_out::run(&options, global),
+        TrialCommand::Recover(options) => stop::recover(&options, global),
+        TrialCommand::Look(options) => look::run(&options, global),
+        TrialCommand::Power(options) => power::run(&options, global),
+    }
+}
