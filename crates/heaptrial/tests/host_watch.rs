@@ -109,10 +109,19 @@ fn alerts_of_one_cause_are_one_alert_and_a_revert_is_a_cause() {
     assert_eq!(told(&bed), [pair("resolved", "drop_in:gone")]);
 
     // The trial is put back under the watch: its services, its library, and the agent that sampled them.
-    bed.succeeds("trial stop two-way --revert --yes");
+    let mut revert = bed.command("trial stop two-way --revert --yes --pause 1s --at-once 1");
+    let mut revert = revert.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let document = wait_for("the first of them is put back", READINGS, || {
+        let (code, document) = check(&bed);
+        (code == 5).then_some(document)
+    });
+    let text = document["alerts"][0]["alert"]["text"].as_str().unwrap();
+    assert!(text.contains("trial `two-way` is being put back"), "{text}");
+    assert_eq!(told(&bed), [pair("raised", "trial:two-way")]);
+    assert!(revert.wait().unwrap().success());
     let (code, document) = check(&bed);
     assert_eq!((code, document["alerts"].as_array().unwrap().len()), (5, 1), "{document:#}");
-    assert_eq!(told(&bed), [pair("raised", "trial:two-way")]);
+    assert_eq!(told(&bed), [pair("changed", "trial:two-way")]);
     let status = stdout(&bed.succeeds("watch status two-way"));
     assert!(status.contains("trial `two-way` was put back"), "{status}");
     assert_eq!(check(&bed).0, 5);

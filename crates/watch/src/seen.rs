@@ -40,12 +40,14 @@ pub struct TransactionSeen {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// What it did, as in "was put back".
+    /// What became of it, as in "was put back".
     pub did: String,
     /// Services that are as it left them, or that it is changing.
     pub services: Vec<String>,
     /// Of these, those that it is changing.
     pub in_flight: Vec<String>,
+    /// Of these, those that it put back, as a rollout does with a wave.
+    pub put_back: Vec<String>,
     /// Files of the host that it took away again.
     pub files: Vec<PathBuf>,
 }

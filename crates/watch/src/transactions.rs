@@ -1,10 +1,12 @@
 //! What the journals of this host's trials and rollouts tell of watched services.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use heaptrial_change::journal::{self, Event, Record};
 use heaptrial_change::{
-    ChangeError, FileState, Holder, Lock, ServiceState, Stage, TrialStage, TrialState, read_prepared, trials,
+    ChangeError, FileState, Holder, Lock, ServiceState, Stage, TrialStage, TrialState, read_prepared,
+    read_state, trials,
 };
 use heaptrial_host::Paths;
 use heaptrial_model::{Identity, ServiceName};
@@ -12,8 +14,15 @@ use heaptrial_model::{Identity, ServiceName};
 use crate::plan::{Fingerprint, WatchPlan};
 use crate::seen::{Seen, ServiceSeen, TransactionSeen};
 
-/// Adds what they tell; a journal that cannot be read is told in [`Seen::unreadable`].
-pub(crate) fn see(plan: &WatchPlan, paths: &Paths, seen: &mut Seen) {
+/// Services that trials and rollouts are changing now.
+pub(crate) fn in_flight(paths: &Paths) -> BTreeSet<ServiceName> {
+    let states = trials(paths).into_iter().filter_map(|name| read_state(paths, &name).ok());
+    states.flat_map(|state| state.in_flight()).collect()
+}
+
+/// Adds what they tell; a journal that cannot be read is told in [`Seen::unreadable`]. Services that were `busy` before the
+/// others were looked at may have been seen in the middle of a restart, and be done by now.
+pub(crate) fn see(plan: &WatchPlan, paths: &Paths, busy: &BTreeSet<ServiceName>, seen: &mut Seen) {
     let since = (plan.started_at * 1e6) as i64;
     let at_work = at_work(paths);
     let mut found: Vec<(i64, TransactionSeen)> = Vec::new();
@@ -29,7 +38,9 @@ pub(crate) fn see(plan: &WatchPlan, paths: &Paths, seen: &mut Seen) {
                 mark_written(paths, &state, seen);
                 let last = last_touch(&records, since);
                 let is_at_work = at_work.as_deref() == Some(&name);
-                found.extend(last.map(|last| (last, of(kind, name, &records, &state, is_at_work, seen))));
+                found.extend(
+                    last.map(|last| (last, of((kind, name), &records, &state, (is_at_work, busy), seen))),
+                );
             }
         }
     }
@@ -76,20 +87,25 @@ fn mark_written(paths: &Paths, state: &TrialState, seen: &mut Seen) {
 }
 
 fn of(
-    kind: String,
-    name: String,
+    (kind, name): (String, String),
     records: &[Record],
     state: &TrialState,
-    at_work: bool,
+    (at_work, busy): (bool, &BTreeSet<ServiceName>),
     seen: &Seen,
 ) -> TransactionSeen {
     let runs = |service: &ServiceName| {
         let own = |seen: &&ServiceSeen| seen.service == service.as_str();
         seen.services.iter().find(own).and_then(|seen| seen.runs.as_ref())
     };
-    let left: Vec<(&ServiceName, &ServiceState)> =
-        state.services.iter().filter(|(service, changed)| is_as_left(changed, runs(service))).collect();
-    let in_flight = left.iter().filter(|(_, changed)| is_in_flight(changed.stage));
+    let left: Vec<(&ServiceName, &ServiceState)> = state
+        .services
+        .iter()
+        .filter(|(service, changed)| busy.contains(*service) || is_as_left(changed, runs(service)))
+        .collect();
+    let names = |of: &dyn Fn(&ServiceName, Stage) -> bool| -> Vec<String> {
+        let found = left.iter().filter(|(service, changed)| of(service, changed.stage));
+        found.map(|(service, _)| service.to_string()).collect()
+    };
     let backwards = matches!(state.stage, TrialStage::Reverting | TrialStage::Reverted);
     let files = records.iter().filter(|_| backwards).flat_map(|record| match &record.event {
         Event::HostIntent { changes } => changes.as_slice(),
@@ -98,9 +114,10 @@ fn of(
     TransactionSeen {
         kind,
         name,
-        did: did(state.stage, at_work, &left).to_owned(),
-        services: left.iter().map(|(service, _)| service.to_string()).collect(),
-        in_flight: in_flight.map(|(service, _)| service.to_string()).collect(),
+        did: did(state.stage, at_work).to_owned(),
+        services: names(&|_, _| true),
+        in_flight: names(&|service, stage| is_in_flight(stage) || busy.contains(service)),
+        put_back: names(&|_, stage| stage == Stage::Reverted),
         files: files.map(|change| change.path.clone()).collect(),
     }
 }
@@ -133,11 +150,11 @@ fn is_same_build(identity: &Identity, runs: &Fingerprint) -> bool {
     identity.label() == runs.allocator && build == runs.build.as_ref()
 }
 
-fn did(stage: TrialStage, at_work: bool, left: &[(&ServiceName, &ServiceState)]) -> &'static str {
+fn did(stage: TrialStage, at_work: bool) -> &'static str {
     match (stage, at_work) {
         (TrialStage::Reverting, true) => "is being put back",
         (TrialStage::Reverting, false) => "was cut short while it was put back",
-        _ if left.iter().all(|(_, changed)| changed.stage == Stage::Reverted) => "was put back",
+        (TrialStage::Reverted, _) => "was put back",
         (TrialStage::Starting, true) => "is changing services",
         (TrialStage::Starting, false) => "changed services and has not ended",
         _ => "changed services",

@@ -34,6 +34,7 @@ fn reverted(seen: &Seen, did: &str) -> TransactionSeen {
         did: did.to_owned(),
         services: seen.services.iter().map(|service| service.service.clone()).collect(),
         in_flight: Vec::new(),
+        put_back: Vec::new(),
         files: seen.files.keys().cloned().chain([AGENT.into()]).collect(),
     }
 }
@@ -138,4 +139,21 @@ fn a_drop_in_that_a_rollout_wrote_anew_is_no_change() {
     mended.services[0].drop_in.as_mut().unwrap().overridden = vec!["LD_PRELOAD".to_owned()];
     state.check(&plan, &mended, None);
     assert_eq!(news(&mut state), [raised("drop_in:s0.service")]);
+}
+
+#[test]
+fn a_wave_that_a_rollout_took_back_is_told_as_such() {
+    let (plan, seen) = at(Event::Level(1.0));
+    let mut state = WatchState::default();
+    let mut part = seen(8.0);
+    part.services[..3].clone_from_slice(&put_back(seen(8.0)).services[..3]);
+    let mut transaction =
+        TransactionSeen { kind: "rollout".to_owned(), ..reverted(&part, "changed services") };
+    transaction.put_back = transaction.services[..3].to_vec();
+    transaction.files.clear();
+    part.transactions = vec![transaction];
+    state.check(&plan, &part, None);
+    assert_eq!(news(&mut state), [raised("rollout:five-way")]);
+    let text = &state.standing["rollout:five-way"].alert.text;
+    assert!(text.starts_with("rollout `five-way` has put services back: 3 of 40 services"), "{text}");
 }

@@ -41,10 +41,16 @@ fn explains(transaction: &TransactionSeen, finding: &Finding) -> bool {
 }
 
 fn alert(plan: &WatchPlan, transaction: &TransactionSeen, found: &[Finding], files: usize) -> Alert {
-    let TransactionSeen { kind, name, did, .. } = transaction;
+    let TransactionSeen { kind, name, .. } = transaction;
     let mut services: Vec<String> = found.iter().map(|finding| finding.service.clone()).collect();
     services.sort();
     services.dedup();
+    // A wave that was put back, of a rollout that as a whole was not.
+    let back = !services.is_empty() && services.iter().all(|service| transaction.put_back.contains(service));
+    let did = match (back, transaction.did.contains("put back")) {
+        (true, false) => "has put services back",
+        _ => &transaction.did,
+    };
     let mut text = format!(
         "{kind} `{name}` {did}: {} of {} not as when the watch began",
         services.len(),
@@ -62,7 +68,7 @@ fn alert(plan: &WatchPlan, transaction: &TransactionSeen, found: &[Finding], fil
     Alert {
         key: format!("{kind}:{name}"),
         kind: AlertKind::Transaction,
-        state: did.clone(),
+        state: did.to_owned(),
         service: None,
         services,
         text,
