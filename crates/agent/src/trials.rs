@@ -54,6 +54,7 @@ impl Session {
         for id in ended {
             self.drop_trial(id);
         }
+        self.drop_services();
         let (mut taken_up, mut done) = (false, true);
         for record in running {
             let known = self.trials.iter().any(|trial| trial.id == record.id);
@@ -78,6 +79,20 @@ impl Session {
         done
     }
 
+    /// Forgets services that a person took out of their trial.
+    fn drop_services(&mut self) {
+        for trial_id in self.trials.iter().map(|trial| trial.id).collect::<Vec<_>>() {
+            let dropped = match self.ledger.store.dropped_services(trial_id) {
+                Ok(dropped) => dropped,
+                Err(error) => return self.ledger.tell(&error),
+            };
+            for watched in self.watched.values_mut().filter(|_| !dropped.is_empty()) {
+                watched.seats.retain(|seat| seat.trial_id != trial_id || !dropped.contains(&seat.service_id));
+            }
+        }
+        self.watched.retain(|_, watched| !watched.seats.is_empty());
+    }
+
     fn drop_trial(&mut self, id: i64) {
         self.trials.retain(|trial| trial.id != id);
         for watched in self.watched.values_mut() {
@@ -98,7 +113,9 @@ impl Session {
         let boot = self.ledger.store.last_boot(record.id)?;
         let arms: HashMap<i64, _> =
             self.ledger.store.arms(record.id)?.into_iter().map(|arm| (arm.id, arm)).collect();
-        let services = self.ledger.store.services(record.id)?;
+        let dropped = self.ledger.store.dropped_services(record.id)?;
+        let mut services = self.ledger.store.services(record.id)?;
+        services.retain(|service| !dropped.contains(&service.id));
         let mut lives: HashMap<i64, Vec<LifeRecord>> = HashMap::new();
         for life in self.ledger.store.lives(record.id)? {
             lives.entry(life.service_id).or_default().push(life);

@@ -225,6 +225,13 @@ impl Store {
         self.rows("reading events", sql, params![trial_id], crate::running::event)
     }
 
+    /// Row ids of services that a person took out of a trial.
+    pub fn dropped_services(&self, trial_id: i64) -> Result<Vec<i64>, StoreError> {
+        let sql = "SELECT DISTINCT service_id FROM event WHERE trial_id = ?1 AND kind = ?2 AND service_id IS NOT NULL";
+        let kind = heaptrial_model::KnownEvent::Dropped.as_str();
+        self.rows("reading dropped services", sql, params![trial_id, kind], |row| row.get(0))
+    }
+
     /// What sampling a trial cost.
     pub fn tick_summary(&self, trial_id: i64) -> Result<TickSummary, StoreError> {
         let doing = "reading the cost of sampling";
