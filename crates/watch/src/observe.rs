@@ -85,10 +85,10 @@ pub(crate) fn units(
 
 /// SHA-256 of a service's drop-in.
 pub(crate) fn drop_in(paths: &Paths, service: &ServiceName) -> Option<String> {
-    match FileState::read(&paths.drop_in(service)) {
+    paths.drop_ins(service).iter().find_map(|path| match FileState::read(path) {
         Ok(FileState::File { sha256, .. }) => Some(sha256),
         _ => None,
-    }
+    })
 }
 
 /// Sees what there is at a time. What cannot be looked at is told in [`Seen::unreadable`].
@@ -142,10 +142,10 @@ fn service(
     let unit = units.and_then(|units| units.get(&planned.service));
     let runs = unit.and_then(|unit| unit.status.main_pid);
     let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), pid, digests).ok());
-    let path = paths.drop_in(&planned.service);
+    let own = paths.drop_ins(&planned.service);
     let drop_in = units.map(|_| DropInSeen {
         sha256: drop_in(paths, &planned.service),
-        in_force: unit.is_some_and(|unit| unit.drop_ins.contains(&path)),
+        in_force: unit.is_some_and(|unit| unit.drop_ins.iter().any(|path| own.contains(path))),
         overridden: unit.map_or(Vec::new(), |unit| overridden(planned, unit)),
     });
     ServiceSeen {
