@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_allocator::{IdentifyError, identify};
 use heaptrial_change::{FileState, PRELOAD};
-use heaptrial_host::systemd::{Systemd, SystemdError, Unit};
+use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostError, HostRoot, Paths, Process};
 use heaptrial_model::{Identity, Metric, ServiceName};
 use heaptrial_store::{LatestSample, Store, StoreError};
@@ -74,13 +74,8 @@ pub(crate) fn units(
     systemd: &Systemd,
     services: &[ServiceName],
 ) -> Result<HashMap<ServiceName, Unit>, SystemdError> {
-    // systemd takes them as patterns, in which a backslash quotes.
-    let names: Vec<String> = services.iter().map(|service| service.as_str().replace('\\', "\\\\")).collect();
-    if names.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let units = systemd.services(&names)?;
-    Ok(units.into_iter().map(|unit| (unit.name.clone(), unit)).collect())
+    let units = services.iter().cloned().zip(systemd.named(services)?);
+    Ok(units.filter_map(|(name, unit)| Some((name, unit?))).collect())
 }
 
 /// SHA-256 of a service's drop-in.
@@ -204,7 +199,8 @@ fn bytes(metric: Metric, latest: &LatestSample) -> Option<f64> {
     bytes.map(|bytes| bytes as f64)
 }
 
-/// Services that run, match the trial's patterns, are none of its own and have no drop-in of Heaptrial.
+/// Services that run, match the trial's patterns, are none of its own and have no drop-in of Heaptrial. What holds up the
+/// host would have no treatment.
 fn newcomers(plan: &WatchPlan, paths: &Paths, systemd: &Systemd) -> Result<Vec<String>, SystemdError> {
     let found = systemd.service_names(&plan.patterns)?;
     let known = |name: &ServiceName| {
@@ -212,6 +208,7 @@ fn newcomers(plan: &WatchPlan, paths: &Paths, systemd: &Systemd) -> Result<Vec<S
     };
     let new: Vec<ServiceName> =
         found.into_iter().filter(|name| !known(name) && drop_in(paths, name).is_none()).collect();
+    let new: Vec<ServiceName> = new.into_iter().filter(|name| why_essential(name).is_none()).collect();
     let runs =
         systemd.statuses(&new).into_iter().map(|status| status.is_ok_and(|status| status.is_running()));
     let new = new.iter().zip(runs).filter(|(_, runs)| *runs);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use heaptrial_agent::{Agent, Config, MetricsAddress, unit_file};
-use heaptrial_model::HumanDuration;
+use heaptrial_model::{HumanDuration, ServicePattern};
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -25,7 +25,7 @@ pub struct AgentOptions {
     /// Sample services of this host too while they are in no trial, by patterns of unit names such as 'tor@*'; what
     /// they used tells a later trial how to form its blocks
     #[arg(long = "services", value_name = "PATTERN")]
-    services: Vec<String>,
+    services: Vec<ServicePattern>,
     /// Serve OpenMetrics at unix:/PATH, 127.0.0.1:PORT or [::1]:PORT
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<MetricsAddress>,

@@ -1,6 +1,7 @@
 //! systemd over D-Bus (org.freedesktop.systemd1(5)): what its services are, and restarting them.
 
 mod bus;
+mod essential;
 mod jobs;
 mod name;
 mod properties;
@@ -9,14 +10,15 @@ mod unit;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use heaptrial_model::{Classified, ErrorClass, ServiceName};
+use heaptrial_model::{Classified, ErrorClass, ServiceName, ServicePattern};
 use zbus::zvariant::{DynamicType, ObjectPath, Value};
 
 use bus::{Bus, CALL_LIMIT};
 use jobs::{JobWatch, NoResult};
 use properties::Properties;
 
-pub use name::{escape, is_glob, template_and_instance, unescape};
+pub use essential::why_essential;
+pub use name::{escape, template_and_instance, unescape};
 pub use unit::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus};
 
 /// Why something could not be asked of systemd, or done by it.
@@ -65,6 +67,15 @@ impl JobResult {
     }
 }
 
+/// The services that some patterns name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// All of them, each once, in order of names.
+    pub units: Vec<Unit>,
+    /// Which of them each pattern names, in the order of the patterns.
+    pub of_pattern: Vec<Vec<ServiceName>>,
+}
+
 /// A job that was queued and may not have ended yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
@@ -90,7 +101,8 @@ const TIMER: &str = "org.freedesktop.systemd1.Timer";
 
 /// What makes up a [`Unit`], beside the properties of its service. Not all that systemd tells of a unit: after each
 /// reload it looks anew for the state and preset of its file when it is asked for everything, 3 ms for each unit.
-const FACTS_OF_UNIT: [&str; 8] = [
+const FACTS_OF_UNIT: [&str; 9] = [
+    "Id",
     "Description",
     "LoadState",
     "FragmentPath",
@@ -119,25 +131,47 @@ impl Systemd {
         Ok(Self { bus, jobs: OnceLock::new(), beginning: Mutex::new(()) })
     }
 
-    /// All services whose names match one of the patterns (glob(7), as `systemctl list-units`), in order of names, with
-    /// all facts. Loaded ones; `tor@*` is taken as `tor@*.service`.
-    pub fn services(&self, patterns: &[String]) -> Result<Vec<Unit>, SystemdError> {
-        let names = self.service_names(patterns)?;
-        let mut units = Vec::with_capacity(names.len());
-        for (name, unit) in names.iter().zip(self.units(&names)) {
-            // One that only others refer to is no service of this host; and what is gone by now was unloaded.
-            match unit {
-                Ok(unit) if unit.load_state == "not-found" && unit.status.active_state == "inactive" => {}
-                Ok(unit) => units.push(unit),
-                Err(zbus::Error::MethodError(..)) => {}
-                Err(error) => return Err(self.bus.told(&format!("reading the properties of {name}"), error)),
-            }
+    /// All services that the patterns name, with all facts. Those that match one with wildcards are those that are
+    /// loaded; one that is named is loaded if need be, under whichever of its names.
+    pub fn services(&self, patterns: &[ServicePattern]) -> Result<Matched, SystemdError> {
+        let mut asked: Vec<Vec<ServiceName>> = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            asked.push(match pattern.unit() {
+                Some(name) => vec![name],
+                None => self.service_names(std::slice::from_ref(pattern))?,
+            });
         }
-        Ok(units)
+        let mut names = asked.concat();
+        names.sort();
+        names.dedup();
+        let found = self.named(&names)?;
+        // A unit may have several names, of which its Id is one.
+        let id = |name: &ServiceName| {
+            let at = names.binary_search(name).ok()?;
+            Some(found[at].as_ref()?.name.clone())
+        };
+        let of_pattern = asked.iter().map(|names| names.iter().filter_map(id).collect()).collect();
+        let mut units: Vec<Unit> = found.into_iter().flatten().collect();
+        units.sort_by(|a, b| a.name.cmp(&b.name));
+        units.dedup_by(|a, b| a.name == b.name);
+        Ok(Matched { units, of_pattern })
+    }
+
+    /// Services by their names, in the order of the names, loaded if need be; `None` for what is no service of this host.
+    pub fn named(&self, names: &[ServiceName]) -> Result<Vec<Option<Unit>>, SystemdError> {
+        let found = names.iter().zip(self.units(names)).map(|(name, unit)| match unit {
+            // One that only others refer to is no service of this host; and what is gone by now was unloaded.
+            Ok(unit) if unit.load_state == "not-found" && unit.status.active_state == "inactive" => Ok(None),
+            Ok(unit) => Ok(Some(unit)),
+            // Gone by now, no service, or a name that no unit can have, such as a template's.
+            Err(zbus::Error::MethodError(..)) => Ok(None),
+            Err(error) => Err(self.bus.told(&format!("reading the properties of {name}"), error)),
+        });
+        found.collect()
     }
 
     /// The names of all loaded services that match one of the patterns, in order.
-    pub fn service_names(&self, patterns: &[String]) -> Result<Vec<ServiceName>, SystemdError> {
+    pub fn service_names(&self, patterns: &[ServicePattern]) -> Result<Vec<ServiceName>, SystemdError> {
         type Listed<'m> = (
             &'m str,
             &'m str,
@@ -154,8 +188,9 @@ impl Systemd {
             // To systemd no pattern means everything.
             return Ok(Vec::new());
         }
+        // systemd matches them without escapes: a backslash is a part of the name.
+        let patterns: Vec<String> = patterns.iter().map(ServicePattern::of_full_names).collect();
         let doing = format!("listing services that match {}", patterns.join(" "));
-        let patterns: Vec<String> = patterns.iter().map(|pattern| name::service_pattern(pattern)).collect();
         let states: Vec<&str> = Vec::new();
         let reply = self.bus.manager(&doing, "ListUnitsByPatterns", &(states, patterns))?;
         let body = reply.body();

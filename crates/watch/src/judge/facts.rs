@@ -1,6 +1,6 @@
 //! What is looked at by every check. These are facts and no tests.
 
-use heaptrial_model::units;
+use heaptrial_model::{ServicePattern, units};
 
 use super::{failures, identity, memory};
 use crate::alert::{Alert, AlertKind};
@@ -20,7 +20,8 @@ pub fn facts(plan: &WatchPlan, seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Ve
 }
 
 fn newcomers(plan: &WatchPlan, seen: &Seen) -> Vec<Alert> {
-    let patterns = plan.patterns.join(" ");
+    let patterns: Vec<&str> = plan.patterns.iter().map(ServicePattern::as_str).collect();
+    let patterns = patterns.join(" ");
     let alert = |service: &String| Alert {
         key: format!("new_service:{service}"),
         kind: AlertKind::NewService,

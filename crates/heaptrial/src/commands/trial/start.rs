@@ -14,7 +14,7 @@ use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Severity;
-use heaptrial_model::{ErrorClass, KnownEvent, TrialKind, units};
+use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, TrialKind, units};
 use heaptrial_plan::DrawnPlan;
 use heaptrial_store::{NewService, NewTrial, Store, TrialRecord};
 use serde_json::{Value, json};
@@ -184,13 +184,8 @@ fn read_plan(named: &str) -> Result<DrawnPlan, Failure> {
 /// The plan's services of this host, as they are now.
 fn discover(systemd: &Systemd, plan: &DrawnPlan, host: &str) -> Result<Vec<Service>, Failure> {
     let own = plan.services.iter().filter(|assignment| assignment.host == host);
-    // systemd takes them as patterns, in which a backslash quotes.
-    let names: Vec<String> =
-        own.map(|assignment| assignment.service.as_str().replace('\\', "\\\\")).collect();
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    heaptrial_inspect::services(systemd, &names).map_err(Failure::failed)
+    let names: Vec<ServiceName> = own.map(|assignment| assignment.service.clone()).collect();
+    heaptrial_inspect::named(systemd, &names).map_err(Failure::failed)
 }
 
 fn obtain(plan: &DrawnPlan, sources: &SourceOptions) -> Result<BTreeMap<String, Obtained>, Failure> {
