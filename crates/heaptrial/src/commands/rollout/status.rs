@@ -7,7 +7,7 @@ use heaptrial_change::{
     FileState, Lock, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
 };
 use heaptrial_host::Paths;
-use heaptrial_model::{ErrorClass, ServiceName, units};
+use heaptrial_model::{ErrorClass, ServiceName, TrialName, units};
 use heaptrial_rollout::{Progress, RolloutPlan, WaveStage, is_rollout, paused, read_plan};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::options::GlobalOptions;
 pub struct StatusOptions {
     /// The rollout's name; without it all rollouts of this host
     #[arg(value_name = "NAME")]
-    rollout: Option<String>,
+    rollout: Option<TrialName>,
 }
 
 /// What is shown of a rollout.
@@ -36,7 +36,7 @@ struct Status {
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     let names = match &options.rollout {
-        Some(name) => vec![name.clone()],
+        Some(name) => vec![name.to_string()],
         None => trials(&paths)
             .into_iter()
             .filter(|name| read_prepared(&paths, name).is_ok_and(|prepared| is_rollout(&prepared)))

@@ -8,7 +8,7 @@ use heaptrial_change::journal::Action;
 use heaptrial_change::{ChangeError, LockError, Stage, Trial, TrialStage, read_prepared, read_state};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{ErrorClass, HumanDuration, Pace, units};
+use heaptrial_model::{ErrorClass, HumanDuration, Pace, TrialName, units};
 
 use super::on_host::{self, Teller};
 use crate::exit::{Failure, code};
@@ -19,7 +19,7 @@ use crate::options::GlobalOptions;
 pub struct StopOptions {
     /// The trial's name
     #[arg(value_name = "NAME")]
-    trial: String,
+    trial: TrialName,
     /// Put back every file as it was, and restart the services
     #[arg(long)]
     revert: bool,
@@ -41,13 +41,13 @@ pub struct StopOptions {
 #[derive(Debug, Args)]
 pub struct RecoverOptions {
     /// The trial's name
-    trial: String,
+    trial: TrialName,
 }
 
 /// Ends a trial.
 pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
-    let name = &options.trial;
+    let name = options.trial.as_str();
     let state = read_state(&paths, name)?;
     let doing = if options.revert { "rollback" } else { "pause" };
     on_host::refuse_rollout(&read_prepared(&paths, name)?, doing)?;
@@ -118,14 +118,14 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
 pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     let this = ThisHost::new(Systemd::connect()?);
-    let mut trial = match Trial::open(this.host(), &paths, &options.trial, Action::Recover) {
+    let mut trial = match Trial::open(this.host(), &paths, options.trial.as_str(), Action::Recover) {
         // It is still there.
         Err(ChangeError::Lock(LockError::Held { .. })) => return Ok(ExitCode::SUCCESS),
         opened => opened?,
     };
     let database = on_host::database(&paths, global);
     let in_flight = trial.state().in_flight().len();
-    let mut teller = Teller::new(&database, &options.trial, in_flight);
+    let mut teller = Teller::new(&database, options.trial.as_str(), in_flight);
     let interrupt = on_host::interrupt()?;
     let outcome = trial.recover(&mut teller, &|| on_host::interrupted(&interrupt))?;
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
