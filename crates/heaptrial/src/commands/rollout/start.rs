@@ -27,6 +27,7 @@ use super::carry_out::carry_out;
 use super::target::{self, Target};
 use super::{before, measured, mitigations};
 use crate::commands::allocators::SourceOptions;
+use crate::commands::trial::findings::Warned;
 use crate::commands::trial::on_host;
 use crate::commands::trial::plan::family::families;
 use crate::commands::trial::start::{Recorded, agent_unit, begin, dry_run, preflight};
@@ -41,7 +42,7 @@ const SEED: u64 = 1;
 pub struct StartOptions {
     /// An ended trial of this host that measured it
     #[arg(value_name = "TRIAL", required_unless_present = "allocator")]
-    trial: Option<String>,
+    trial: Option<TrialName>,
     /// Which arm of the trial
     #[arg(long, value_name = "ARM")]
     arm: Option<String>,
@@ -157,7 +158,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     before::refuse_unknown(&plan, target.arm.treatment.restart_every)?;
     let names: Vec<ServiceName> = plan.waves.concat();
     check_takeover(&paths, name.as_str(), &names)?;
-    preflight(&prepared, &services, &obtained)?;
+    preflight(&prepared, &services, &obtained, &Warned::default())?;
     tell(options, &target, &plan, &services);
     if options.dry_run {
         return dry_run(&prepared, global);
@@ -194,11 +195,11 @@ fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<T
     match (&options.trial, &options.allocator) {
         (Some(trial), _) => {
             if options.mitigations && options.arm.is_none() {
-                let prepared = read_prepared(paths, trial)?;
+                let prepared = read_prepared(paths, trial.as_str())?;
                 print!("{}", mitigations::side_by_side(&prepared, None));
             }
             let arm = (options.arm.as_deref(), options.secure);
-            target::of_trial(paths, database, trial, arm, &options.services)
+            target::of_trial(paths, database, trial.as_str(), arm, &options.services)
         }
         (None, Some(spec)) => target::of_spec(spec, options.secure, &options.services),
         (None, None) => Err(Failure::usage("name a trial, or an allocator with --allocator")),

@@ -14,12 +14,12 @@ use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Severity;
-use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, TrialKind, units};
+use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, TrialKind, TrialName, units};
 use heaptrial_plan::DrawnPlan;
 use heaptrial_store::{NewService, NewTrial, Store, TrialRecord};
 use serde_json::{Value, json};
 
-use super::findings::told;
+use super::findings::{Warned, told};
 use super::on_host::{self, Teller};
 use crate::commands::allocators::SourceOptions;
 use crate::exit::{Failure, code};
@@ -52,12 +52,12 @@ pub struct StartOptions {
 pub struct ResumeOptions {
     /// The trial's name
     #[arg(value_name = "NAME")]
-    trial: String,
+    trial: TrialName,
 }
 
 /// Starts a trial.
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let plan = read_plan(&options.plan)?;
+    let (plan, warned) = read_plan(&options.plan)?;
     let paths = Paths::default();
     if plan.is_edited() {
         eprintln!(
@@ -76,7 +76,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let obtained = obtain(&plan, &options.sources)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
-    preflight(&prepared, &services, &obtained)?;
+    // A dry run shows them all.
+    let warned = if options.dry_run { Warned::default() } else { warned };
+    preflight(&prepared, &services, &obtained, &warned)?;
     if options.dry_run {
         return dry_run(&prepared, global);
     }
@@ -111,7 +113,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     on_host::require_root("trial resume")?;
     let paths = Paths::default();
     let this = ThisHost::new(Systemd::connect()?);
-    let mut trial = Trial::open(this.host(), &paths, &options.trial, Action::Resume)?;
+    let mut trial = Trial::open(this.host(), &paths, options.trial.as_str(), Action::Resume)?;
     on_host::refuse_rollout(trial.prepared(), "resume")?;
     trial.check_start()?;
     let database = on_host::database(&paths, global);
@@ -169,7 +171,8 @@ fn already(name: &str, stage: TrialStage) -> String {
     }
 }
 
-fn read_plan(named: &str) -> Result<DrawnPlan, Failure> {
+/// The plan, and the warnings that were told when it was drawn.
+fn read_plan(named: &str) -> Result<(DrawnPlan, Warned), Failure> {
     let direct = PathBuf::from(named);
     let path = if direct.is_file() { direct } else { PathBuf::from(format!("{named}.plan.toml")) };
     let text = std::fs::read_to_string(&path).map_err(|error| {
@@ -178,7 +181,9 @@ fn read_plan(named: &str) -> Result<DrawnPlan, Failure> {
             path.display()
         ))
     })?;
-    DrawnPlan::from_toml(&text).map_err(|error| Failure::refused(format!("{}: {error}", path.display())))
+    let plan = DrawnPlan::from_toml(&text)
+        .map_err(|error| Failure::refused(format!("{}: {error}", path.display())))?;
+    Ok((plan, Warned::in_plan(&text)))
 }
 
 /// The plan's services of this host, as they are now.
@@ -224,13 +229,20 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
     Ok(installs.then_some(HostUnit { name, text }))
 }
 
-/// Tells what speaks against the treatments, and refuses what would not take hold.
+/// Tells what speaks against the treatments and was not told yet, and refuses what would not take hold.
 pub fn preflight(
     prepared: &Prepared,
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
+    warned: &Warned,
 ) -> Result<(), Failure> {
-    let findings = heaptrial_change::preflight(&HostRoot::default(), prepared, services, obtained);
+    let mut findings = heaptrial_change::preflight(&HostRoot::default(), prepared, services, obtained);
+    let all = findings.len();
+    findings.retain(|finding| !warned.has(finding));
+    if findings.len() < all {
+        let known = units::counted(all - findings.len(), "warning");
+        eprintln!("{known} of the preflight as `trial plan` told; --dry-run tells them again");
+    }
     let told = |severity| told(&findings, severity);
     for warning in told(Severity::Warn) {
         eprintln!("warning: {warning}");
