@@ -140,7 +140,7 @@ mod tests {
             (TrialKind::Field, false, false, true),
         ] {
             let mut fixture = Fixture::new();
-            fixture.session.config.host_patterns = vec!["heaptrial-test-*".into()];
+            fixture.session.config.host_patterns = vec!["heaptrial-test-*".parse().unwrap()];
             fixture.begin(kind, None, hours_ago(1));
             fixture.session.refresh_trials();
             if runs {

@@ -36,6 +36,7 @@ pub use error::AgentError;
 pub use metrics::{MetricsAddress, MetricsAddressError};
 pub use unit_file::{UNIT_FILE, UNIT_NAME, unit_file};
 
+use heaptrial_model::ServicePattern;
 use session::Session;
 
 /// What the agent does.
@@ -46,7 +47,7 @@ pub struct Config {
     /// Time between two samples of a service.
     pub interval: Duration,
     /// Services of the host that are sampled too while they are in no trial, as patterns of unit names.
-    pub host_patterns: Vec<String>,
+    pub host_patterns: Vec<ServicePattern>,
     /// Where OpenMetrics are served, if at all.
     pub metrics: Option<MetricsAddress>,
     /// Samples are kept one by one for this long, then as medians and maxima of 15 minutes.

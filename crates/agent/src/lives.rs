@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_service_goes_to_a_trial_and_comes_back_without_a_false_restart() {
         let mut fixture = Fixture::new();
-        fixture.session.config.host_patterns = vec!["heaptrial-test-*".into()];
+        fixture.session.config.host_patterns = vec!["heaptrial-test-*".parse().unwrap()];
         let (of_host, host_service) = fixture.begin(TrialKind::Host, None, hours_ago(5));
         fixture.session.refresh_trials();
         let started = hours_ago(4);

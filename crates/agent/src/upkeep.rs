@@ -2,7 +2,7 @@
 
 use heaptrial_allocator::prove;
 use heaptrial_model::{Identity, KnownEvent, ServiceName};
-use heaptrial_store::RollupHorizon;
+use heaptrial_store::{RollupHorizon, Store};
 
 use crate::clock::micros;
 use crate::examine::{Answer, Found, Request};
@@ -187,9 +187,15 @@ impl Session {
             let (identity, fault) = match &main.proof {
                 Proof::Done(identity) => {
                     let fault = match (&seat.expected, &seat.earlier) {
-                        (Some(expected), _) => {
-                            prove(expected, identity).err().map(|mismatch| mismatch.to_string())
-                        }
+                        (Some(expected), _) => prove(expected, identity).err().map(|mismatch| {
+                            if is_put_back(&self.ledger.store, seat.service_id) {
+                                return format!(
+                                    "Heaptrial put it back, so that it runs {} as before the trial",
+                                    describe(identity)
+                                );
+                            }
+                            mismatch.to_string()
+                        }),
                         (None, Some(earlier)) if !same_allocator(earlier, identity) => Some(format!(
                             "it runs {}, and an earlier life of it {}",
                             describe(identity),
@@ -267,6 +273,13 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether Heaptrial itself took the treatment from a service, or is about to.
+fn is_put_back(store: &Store, service_id: i64) -> bool {
+    let last = |kind| store.last_event(service_id, kind).ok().flatten();
+    let back = last(KnownEvent::TreatmentReverted).max(last(KnownEvent::TreatmentFailed));
+    back > last(KnownEvent::TreatmentCommitted)
 }
 
 /// Whether two identities are of the same allocator with the same settings, however they were found out.

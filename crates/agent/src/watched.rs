@@ -120,7 +120,8 @@ impl Watched {
         if !self.seats.iter().any(|seat| seat.has_restart_timer) {
             return None;
         }
-        let stem = self.name.as_str().trim_end_matches(".service").replace('@', "\\x40");
+        let name = self.name.as_str();
+        let stem = name.strip_suffix(".service").unwrap_or(name).replace('@', "\\x40");
         format!("heaptrial-restart-{stem}.service").parse().ok()
     }
 }

@@ -119,6 +119,13 @@ pub(crate) fn plan(
     Ok(Planned { change: Change { path: path.clone(), before, after, made_folders }, bytes })
 }
 
+/// Refuses a path at which somebody else's file is: nothing is there, or it is what an ended trial left.
+pub(crate) fn check_free(path: &Path, left: &[Left], journal: &Journal<'_>) -> Result<(), EditError> {
+    let (present, bytes) = files::read(journal.disk, path)?;
+    let is_free = present == FileState::Absent || left.iter().any(|left| left.path == *path);
+    if is_free { Ok(()) } else { Err(foreign(path, &present, &bytes)) }
+}
+
 /// Makes a change that was announced, with the bytes that were saved; one that is made already is left alone.
 pub(crate) fn make(change: &Change, journal: &Journal<'_>) -> Result<(), EditError> {
     make_from(change, journal, |sha256| Ok(journal.original(sha256)?))
@@ -252,7 +259,7 @@ mod tests {
 
     impl Bed {
         fn desired(&self) -> Desired {
-            let path = self.folder.path().join("tor@a.service.d/90-heaptrial.conf");
+            let path = self.folder.path().join("tor@a.service.d/zz-heaptrial.conf");
             Desired { path, content: Content::New(b"[Service]\nEnvironment=A=1\n".to_vec()) }
         }
 
@@ -288,7 +295,7 @@ mod tests {
         let bed = bed();
         let planned = bed.planned();
         files::make_folders(&ThisDisk, &planned.change.path).unwrap();
-        std::fs::write(planned.change.path.with_file_name(".90-heaptrial.conf.heaptrial-new"), "half")
+        std::fs::write(planned.change.path.with_file_name(".zz-heaptrial.conf.heaptrial-new"), "half")
             .unwrap();
         undo(&planned.change, &bed.journal).unwrap();
         assert!(!bed.folder.path().join("tor@a.service.d").exists());

@@ -11,7 +11,7 @@ use crate::edges::{Disk, ThisDisk};
 use crate::edit::{self, EditError};
 use crate::error::ChangeError;
 use crate::files::{self, FileState};
-use crate::journal::{Change, Event};
+use crate::journal::{self, Change, Event};
 use crate::state::Stage;
 use crate::trial::{Trial, Witness, names, state_of};
 
@@ -185,9 +185,30 @@ impl Trial<'_> {
         for change in changes.iter().rev() {
             files::remove_empty_folders(disk, &change.made_folders)?;
         }
+        if let Err(error) = files::remove_empty_folders(disk, &self.unit_folders_made()) {
+            witness.warning(&error.to_string());
+        }
         self.host.manager.reload()?;
         self.note_done(Event::HostReverted, witness);
         Ok(())
+    }
+
+    /// Folders of unit files that this or another transaction of this host made: one may be empty only now.
+    fn unit_folders_made(&self) -> Vec<PathBuf> {
+        let of =
+            |name: String| journal::records(self.host.disk, &self.paths.trial(&name)).unwrap_or_default();
+        let changes =
+            names(self.host.disk, &self.paths).unwrap_or_default().into_iter().flat_map(of).flat_map(
+                |record| match record.event {
+                    Event::HostIntent { changes } | Event::Intent { changes, .. } => changes,
+                    _ => Vec::new(),
+                },
+            );
+        let mut folders: Vec<PathBuf> = changes.flat_map(|change| change.made_folders).collect();
+        folders.retain(|folder| folder.starts_with(&self.paths.units) && *folder != self.paths.units);
+        folders.sort();
+        folders.dedup();
+        folders
     }
 
     fn put_host_files(&mut self, files: Vec<Installed>) -> Result<(), ChangeError> {

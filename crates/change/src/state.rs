@@ -1,6 +1,7 @@
 //! Where a transaction and each of its services stand, by the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 use serde::Serialize;
@@ -148,7 +149,12 @@ impl TrialState {
                     let known = self.host_changes.iter_mut().find(|known| known.path == change.path);
                     match known {
                         // What was there before the first change is what counts.
-                        Some(known) => known.after = change.after.clone(),
+                        Some(known) => {
+                            known.after = change.after.clone();
+                            let new = |folder: &&PathBuf| !known.made_folders.contains(folder);
+                            let new: Vec<PathBuf> = change.made_folders.iter().filter(new).cloned().collect();
+                            known.made_folders.extend(new);
+                        }
                         None => self.host_changes.push(change.clone()),
                     }
                 }

@@ -83,7 +83,7 @@ impl ServiceTreatment {
             files.push(Desired { path: relay.torrc.clone(), content: Content::Torrc(self.torrc.clone()) });
         }
         if let (Some(every), Some(timer)) = (self.restart_every, self.timer()) {
-            let name = timer.as_str().trim_end_matches(".timer");
+            let name = timer.as_str().strip_suffix(".timer").unwrap_or(timer.as_str());
             let unit = |text: String| Content::New(text.into_bytes());
             files.push(Desired {
                 path: paths.unit(&format!("{name}.service")),
@@ -144,9 +144,10 @@ impl ServiceTreatment {
         if self.environment.is_empty() && self.unset.is_empty() {
             return Ok(());
         }
-        let drop_in = paths.drop_in(&self.service);
-        let Some(position) = systemds.drop_ins.iter().position(|path| *path == drop_in) else {
-            return Err(ServiceError::NotTaken { drop_in });
+        // One that an earlier version began has its drop-in's earlier name.
+        let own = paths.drop_ins(&self.service);
+        let Some(position) = systemds.drop_ins.iter().rposition(|path| own.contains(path)) else {
+            return Err(ServiceError::NotTaken { drop_in: paths.drop_in(&self.service) });
         };
         let later = systemds.drop_ins[position + 1..].to_vec();
         for (variable, wanted) in &self.environment {
@@ -174,7 +175,8 @@ impl ServiceTreatment {
 
     /// The name that a timer of the service has, whether or not its arm wants one.
     pub(crate) fn timer_name(&self) -> String {
-        let stem = self.service.as_str().trim_end_matches(".service").replace('@', "\\x40");
+        let name = self.service.as_str();
+        let stem = name.strip_suffix(".service").unwrap_or(name).replace('@', "\\x40");
         format!("heaptrial-restart-{stem}.timer")
     }
 
@@ -273,13 +275,44 @@ mod tests {
     }
 
     #[test]
+    fn a_drop_in_of_an_earlier_version_is_recognised() {
+        let treatment = treatment();
+        let (paths, name) = (Paths::default(), treatment.service.clone());
+        let systemds = |file: &str| UnitEnvironment {
+            name: name.clone(),
+            drop_ins: vec![format!("/etc/systemd/system/{name}.d/{file}").into()],
+            set: treatment.environment.clone(),
+            unset: Vec::new(),
+        };
+        for file in ["zz-heaptrial.conf", "90-heaptrial.conf"] {
+            assert!(treatment.check_settings(&paths, &systemds(file)).is_ok(), "{file}");
+        }
+        let other = treatment.check_settings(&paths, &systemds("override.conf"));
+        assert!(matches!(other, Err(ServiceError::NotTaken { .. })));
+    }
+
+    #[test]
+    fn a_timer_is_named_by_its_service_whatever_that_is_called() {
+        let named = |name: &str| {
+            let service = name.parse().unwrap();
+            ServiceTreatment { service, ..treatment() }.timer().unwrap().to_string()
+        };
+        assert_eq!(named(r"a@b\x2dc.service"), r"heaptrial-restart-a\x40b\x2dc.timer");
+        assert_eq!(named("a@b.timer.service"), r"heaptrial-restart-a\x40b.timer.timer");
+        let treatment = ServiceTreatment { service: "a@b.timer.service".parse().unwrap(), ..treatment() };
+        let files = treatment.files(&Paths::default(), Mark { trial: "t", id: "i" });
+        let started = files[1].path.display().to_string();
+        assert!(started.ends_with(r"/heaptrial-restart-a\x40b.timer.service"), "{started}");
+    }
+
+    #[test]
     fn a_restart_timer_has_a_name_of_its_own_and_is_linked() {
         let files = treatment().files(&Paths::default(), Mark { trial: "t", id: "i" });
         let names: Vec<String> = files.iter().map(|file| file.path.display().to_string()).collect();
         assert_eq!(
             names,
             [
-                "/etc/systemd/system/tor@relay1.service.d/90-heaptrial.conf",
+                "/etc/systemd/system/tor@relay1.service.d/zz-heaptrial.conf",
                 "/etc/systemd/system/heaptrial-restart-tor\\x40relay1.service",
                 "/etc/systemd/system/heaptrial-restart-tor\\x40relay1.timer",
                 "/etc/systemd/system/timers.target.wants/heaptrial-restart-tor\\x40relay1.timer",

@@ -1,6 +1,6 @@
 //! Which trial a command is about: a run's folder, a database, or a trial's name.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use heaptrial_host::Paths;
 use heaptrial_store::{Store, TrialRecord};
@@ -31,7 +31,10 @@ impl Target {
     pub fn find(named: Option<&str>, global: &GlobalOptions) -> Result<Self, Failure> {
         let path = named.map(Path::new).filter(|path| path.is_file() || path.join("heaptrial.db").is_file());
         // A run of this name below the usual folder, whose last trial or trial of this name it is.
-        let run = named.map(|name| Path::new(RUNS).join(name)).filter(|run| path.is_none() && run.exists());
+        let is_below =
+            |name: &&str| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        let run = named.filter(is_below).map(|name| Path::new(RUNS).join(name));
+        let run = run.filter(|run| path.is_none() && run.exists());
         let of_run = global.db.is_none() && run.is_some();
         let name = named.filter(|_| path.is_none());
         // A name with a slash can only be a path, and says what is missing better than a list of trials.

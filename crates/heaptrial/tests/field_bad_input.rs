@@ -98,7 +98,7 @@ fn drift_is_refused_with_the_difference_and_nothing_is_lost() {
     let victim = first_with_jemalloc(&bed, "drift");
     let before = bed.snapshot();
     bed.succeeds("trial start drift --yes --no-agent");
-    let path = format!("/etc/systemd/system/{victim}.d/90-heaptrial.conf");
+    let path = format!("/etc/systemd/system/{victim}.d/zz-heaptrial.conf");
     let ours = bed.container.read_text(&path).unwrap();
     bed.container.write(&path, format!("{ours}Environment=MINE=1\n"), 0o644).unwrap();
     let output = bed.heaptrial("trial stop drift --revert --yes");
@@ -192,7 +192,7 @@ fn a_plan_that_does_not_fit_the_host_is_refused() {
     bed.container.ok(&["systemctl", "unmask", "--runtime", &units[1]]);
     bed.container.ok(&["systemctl", "start", &units[1]]);
 
-    let path = format!("/etc/systemd/system/{}.d/90-heaptrial.conf", first_with_jemalloc(&bed, "fit"));
+    let path = format!("/etc/systemd/system/{}.d/zz-heaptrial.conf", first_with_jemalloc(&bed, "fit"));
     bed.container.write(&path, "# somebody's\n", 0o644).unwrap();
     let output = bed.heaptrial("trial start fit --yes --no-agent");
     assert!(!output.status.success());
@@ -244,7 +244,7 @@ fn two_at_once_are_refused_and_a_dry_run_changes_nothing() {
     let Some((bed, units)) = planned("alone", 4, AT_ONCE) else { return };
     let before = bed.snapshot();
     let shown = bed.succeeds("trial start alone --dry-run");
-    assert!(stdout(&shown).contains("90-heaptrial.conf") && stdout(&shown).contains("nothing was changed"));
+    assert!(stdout(&shown).contains("zz-heaptrial.conf") && stdout(&shown).contains("nothing was changed"));
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     assert!(!bed.container.root().join("var/lib/heaptrial/trials").exists());
     let mut holder = bed.container.command("flock");

@@ -82,7 +82,7 @@ fn pair(news: &str, key: &str) -> (String, String) {
 }
 
 fn drop_in(service: &str) -> String {
-    format!("/etc/systemd/system/{service}.d/90-heaptrial.conf")
+    format!("/etc/systemd/system/{service}.d/zz-heaptrial.conf")
 }
 
 #[test]

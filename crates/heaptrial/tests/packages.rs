@@ -296,7 +296,7 @@ fn both_packages_stay_while_services_need_them_and_go_without_a_trace() {
 
     let why = host.dpkg_is_refused(&format!("--remove {package}"));
     assert!(
-        why.contains(&format!("{treated}: named in /etc/systemd/system/{treated}.d/90-heaptrial.conf")),
+        why.contains(&format!("{treated}: named in /etc/systemd/system/{treated}.d/zz-heaptrial.conf")),
         "{why}"
     );
     assert!(
@@ -306,7 +306,7 @@ fn both_packages_stay_while_services_need_them_and_go_without_a_trace() {
     assert!(why.contains("  heaptrial trial stop packaged --revert\n"), "{why}");
     let why = host.dpkg_is_refused("--purge heaptrial");
     assert!(why.contains("  heaptrial trial stop packaged --revert\n"), "{why}");
-    assert!(why.contains(&format!("{treated}.d/90-heaptrial.conf")), "{why}");
+    assert!(why.contains(&format!("{treated}.d/zz-heaptrial.conf")), "{why}");
     host.bed.assert_active(&host.units);
     assert!(host.bed.maps(treated).contains(host.allocator.library()));
     // The same file comes again: nothing is taken away from anybody.

@@ -84,8 +84,10 @@ const CASES: &[Case] = &[
     case("envfile", &["EnvironmentFile=/etc/case-preload"], Some(Check::Environment)),
     case("envfile-glob", &["EnvironmentFile=/etc/case-pre*"], Some(Check::Environment)),
     case("envfile-other", &["EnvironmentFile=/etc/case-other"], None),
-    case("later", &[], Some(Check::Environment)).drop_in("99-x.conf", "Environment=LD_PRELOAD=/nothing.so"),
-    case("later-reset", &[], Some(Check::Environment)).drop_in("99-x.conf", "Environment="),
+    case("later", &[], Some(Check::Environment)).drop_in("zzz-x.conf", "Environment=LD_PRELOAD=/nothing.so"),
+    case("later-reset", &[], Some(Check::Environment)).drop_in("zzz-x.conf", "Environment="),
+    case("edited", &[], None).drop_in("override.conf", "Environment=LD_PRELOAD=/nothing.so"),
+    case("edited-reset", &[], None).drop_in("override.conf", "Environment="),
     case("earlier", &[], None).drop_in("10-x.conf", "Environment=LD_PRELOAD=/nothing.so"),
     case("earlier-reset", &[], None).drop_in("10-x.conf", "Environment="),
     case("unset", &["UnsetEnvironment=LD_PRELOAD"], Some(Check::Environment)),
@@ -298,7 +300,7 @@ fn what_is_refused_does_not_take_hold_and_what_is_not_does() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
     for case in CASES {
-        let path = format!("/etc/systemd/system/{}.d/90-heaptrial.conf", case.unit());
+        let path = format!("/etc/systemd/system/{}.d/zz-heaptrial.conf", case.unit());
         host.write(path, format!("[Service]\nEnvironment=LD_PRELOAD={}\n", case.library), 0o644).unwrap();
     }
     restart(host);
@@ -350,7 +352,7 @@ fn the_command_tells_by_its_exit_code() {
         ("preflight nonesuch* -a jemalloc --offline", 3, "no loaded service matches `nonesuch*`"),
         ("preflight tor@ -a jemalloc --offline", 3, "whose instances are `tor@*`"),
         ("preflight pf-good -a nosuch --offline", 2, "there is no allocator `nosuch`"),
-        ("preflight pf;good -a jemalloc --offline", 2, "is not a service name"),
+        ("preflight pf;good -a jemalloc --offline", 2, "is not a pattern of services"),
         ("preflight pf-good", 2, "--allocator"),
     ] {
         let output = bed.heaptrial(arguments);

@@ -278,7 +278,7 @@ fn a_complete_rollout_changes_nothing_more_and_tells_what_was_taken_away() {
     assert_eq!(complete.difference(&host.bed.snapshot()), Vec::<String>::new());
 
     assert!(stdout(&host.resume()).contains("nothing to do"));
-    let drop_in = format!("/etc/systemd/system/{canary}.d/90-heaptrial.conf");
+    let drop_in = format!("/etc/systemd/system/{canary}.d/zz-heaptrial.conf");
     host.bed.container.ok(&["mv", &drop_in, "/root/aside"]);
     let told = host.resume();
     assert_eq!(told.status.code(), Some(3));

@@ -138,7 +138,7 @@ fn what_changes_is_told_once_and_told_again_when_it_is_mended() {
     assert_eq!(told(&bed), [], "once");
 
     // The unit of the timer tells the journal, by priority, and does not fail for an alert.
-    let drop_in = format!("/etc/systemd/system/{}.d/90-heaptrial.conf", services[0]);
+    let drop_in = format!("/etc/systemd/system/{}.d/zz-heaptrial.conf", services[0]);
     bed.container.ok(&["cp", "-a", &drop_in, "/root/drop-in"]);
     bed.container.ok(&["sed", "-i", "$a# changed", &drop_in]);
     bed.container.ok(&["systemctl", "start", SERVICE]);
@@ -194,7 +194,7 @@ fn another_process_and_missing_readings_are_told_and_a_failing_hook_too() {
 
     // Started anew without its treatment: the drop-in is gone.
     let service = services[1].as_str();
-    bed.container.ok(&["rm", &format!("/etc/systemd/system/{service}.d/90-heaptrial.conf")]);
+    bed.container.ok(&["rm", &format!("/etc/systemd/system/{service}.d/zz-heaptrial.conf")]);
     bed.container.ok(&["systemctl", "daemon-reload"]);
     bed.container.ok(&["systemctl", "restart", service]);
     let output = bed.heaptrial("watch check two-way");

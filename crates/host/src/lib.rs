@@ -24,7 +24,7 @@ pub use cpu::CpuUsage;
 pub use error::HostError;
 pub use facts::{HostFacts, host_name};
 pub use packages::package_of;
-pub use paths::{DROP_IN, Paths};
+pub use paths::{DROP_IN, Paths, is_drop_in};
 pub use process::{Mapping, Process, ProcessMemory};
 pub use reader::{ProcessReader, ProcessReading};
 pub use root::HostRoot;

@@ -5,19 +5,21 @@ use std::time::{Duration, Instant};
 use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_inspect::examine;
+use heaptrial_model::ServicePattern;
 
 const ROUNDS: usize = 11;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let patterns: Vec<String> = std::env::args().skip(1).collect();
-    let patterns = if patterns.is_empty() { vec!["*".to_owned()] } else { patterns };
+    let patterns: Result<Vec<ServicePattern>, _> =
+        std::env::args().skip(1).map(|text| text.parse()).collect();
+    let patterns = Some(patterns?).filter(|named| !named.is_empty()).unwrap_or(vec![ServicePattern::all()]);
     let mut times: [Vec<Duration>; 4] = Default::default();
     let mut count = 0;
     for _ in 0..ROUNDS {
         let started = Instant::now();
         let systemd = Systemd::connect()?;
         let connected = started.elapsed();
-        let units = systemd.services(&patterns)?;
+        let units = systemd.services(&patterns)?.units;
         let listed = started.elapsed();
         count = examine(&HostRoot::default(), units).len();
         let all = started.elapsed();

@@ -44,9 +44,10 @@ impl Service {
     }
 }
 
-/// All services that match one of the patterns, in order of names.
-pub fn services(systemd: &Systemd, patterns: &[String]) -> Result<Vec<Service>, SystemdError> {
-    Ok(examine(&HostRoot::default(), systemd.services(patterns)?))
+/// Services by their names, in the order of the names; what is no service of this host is left out.
+pub fn named(systemd: &Systemd, names: &[ServiceName]) -> Result<Vec<Service>, SystemdError> {
+    let units = systemd.named(names)?.into_iter().flatten().collect();
+    Ok(examine(&HostRoot::default(), units))
 }
 
 /// One service.

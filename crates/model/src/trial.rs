@@ -29,6 +29,33 @@ impl ServiceName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The unit that somebody means by a text, as for systemctl(1): `php8.2-fpm` is `php8.2-fpm.service`.
+    pub fn of_unit(text: &str) -> Result<Self, ServiceNameError> {
+        with_unit_type(text).parse()
+    }
+}
+
+/// Ends of units' names (systemd.unit(5)).
+const UNIT_TYPES: [&str; 11] = [
+    ".service",
+    ".socket",
+    ".device",
+    ".mount",
+    ".automount",
+    ".swap",
+    ".target",
+    ".path",
+    ".timer",
+    ".slice",
+    ".scope",
+];
+
+/// A unit's name, or a pattern of such, with its type: that of a service where none is given. Any other dot is a part of
+/// the name.
+pub(crate) fn with_unit_type(text: &str) -> String {
+    let complete = UNIT_TYPES.iter().any(|end| text.ends_with(end));
+    if complete { text.to_owned() } else { format!("{text}.service") }
 }
 
 impl FromStr for ServiceName {
@@ -399,6 +426,20 @@ mod tests {
         assert!(matches!(TrialPlan::from_toml(&twin), Err(TrialPlanError::DuplicateArm(_))));
         let injection = PLAN.replace("DirCache = \"0\"", "DirCache = \"0\\nORPort 1\"");
         assert!(matches!(TrialPlan::from_toml(&injection), Err(TrialPlanError::Torrc { .. })));
+    }
+
+    #[test]
+    fn a_unit_without_a_type_is_a_service() {
+        for (text, unit) in [
+            ("php8.2-fpm", "php8.2-fpm.service"),
+            ("foo@q:1_2.3", "foo@q:1_2.3.service"),
+            (r"foo@a\x2db", r"foo@a\x2db.service"),
+            ("tor@a.service", "tor@a.service"),
+            ("x.timer", "x.timer"),
+        ] {
+            assert_eq!(ServiceName::of_unit(text).unwrap().as_str(), unit);
+        }
+        assert!(ServiceName::of_unit(&"x".repeat(250)).is_err(), "with its type it is too long");
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ServiceName;
+use crate::trial::with_unit_type;
+
 /// The name of a trial on a fleet, safe as the name of a file and as a part of a unit's name.
 ///
 /// Letters, digits and `- _ .`, 1 to 64 of them, not starting with `-` or `.`.
@@ -19,7 +22,9 @@ pub struct TrialName(String);
 )]
 pub struct TrialNameError(String);
 
-/// Which units, as in `systemctl list-units`: a unit's name, in which `*`, `?` and `[...]` stand for others (glob(7)).
+/// Which services: a unit's name, or one in which `*`, `?` and `[...]` stand for others (glob(7)). As for systemctl(1) a
+/// name without a unit's type means a service, and a backslash stands for itself: names that systemd-escape(1) made are
+/// written as they are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ServicePattern(String);
@@ -44,9 +49,26 @@ impl ServicePattern {
         &self.0
     }
 
-    /// Whether it names one unit.
-    pub fn is_exact(&self) -> bool {
-        !self.0.contains(['*', '?', '['])
+    /// The pattern of all services.
+    pub fn all() -> Self {
+        Self("*".to_owned())
+    }
+
+    /// The pattern that names one service.
+    pub fn of(service: &ServiceName) -> Self {
+        Self(service.as_str().to_owned())
+    }
+
+    /// The one unit that it names; `None` where it has wildcards.
+    pub fn unit(&self) -> Option<ServiceName> {
+        let exact = !self.0.contains(['*', '?', '[']);
+        // Without wildcards it has the characters of a name.
+        exact.then(|| ServiceName::of_unit(&self.0).ok()).flatten()
+    }
+
+    /// The pattern of full names: `tor@*` is `tor@*.service`.
+    pub fn of_full_names(&self) -> String {
+        with_unit_type(&self.0)
     }
 }
 
@@ -66,9 +88,12 @@ impl FromStr for ServicePattern {
 
     fn from_str(text: &str) -> Result<Self, ServicePatternError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.@\\*?[]!^".contains(c);
-        let valid =
-            (1..=255).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.']);
-        if valid { Ok(Self(text.to_owned())) } else { Err(ServicePatternError(text.to_owned())) }
+        let valid = !text.is_empty() && text.chars().all(allowed) && !text.starts_with(['-', '.']);
+        let fits = with_unit_type(text).len() <= 255;
+        // One without wildcards is a name, in which not all characters of a pattern may stand.
+        let pattern = Self(text.to_owned());
+        let named = pattern.0.contains(['*', '?', '[']) || pattern.unit().is_some();
+        if valid && fits && named { Ok(pattern) } else { Err(ServicePatternError(text.to_owned())) }
     }
 }
 
@@ -114,15 +139,20 @@ mod tests {
 
     #[test]
     fn patterns_are_names_with_wildcards() {
-        for (good, exact) in [
-            ("tor@*", false),
-            ("tor@relay?.service", false),
-            ("web-[12].service", false),
-            ("tor@a.service", true),
+        for (good, full, exact) in [
+            ("tor@*", "tor@*.service", false),
+            ("tor@relay?.service", "tor@relay?.service", false),
+            ("web-[12]", "web-[12].service", false),
+            ("tor@a.service", "tor@a.service", true),
+            ("php8.2-fpm", "php8.2-fpm.service", true),
+            (r"foo@a\x2db", r"foo@a\x2db.service", true),
+            ("x.timer", "x.timer", true),
         ] {
-            assert_eq!(good.parse::<ServicePattern>().unwrap().is_exact(), exact, "{good}");
+            let pattern: ServicePattern = good.parse().unwrap();
+            assert_eq!(pattern.of_full_names(), full);
+            assert_eq!(pattern.unit().map(|unit| unit.to_string()), exact.then(|| full.to_owned()));
         }
-        for bad in ["", "-H", "tor@*;reboot", "a b", "/etc/passwd", "{a,b}"] {
+        for bad in ["", "-H", "tor@*;reboot", "a b", "/etc/passwd", "{a,b}", "a]", "a!", &"x".repeat(250)] {
             assert!(bad.parse::<ServicePattern>().is_err(), "{bad}");
         }
     }

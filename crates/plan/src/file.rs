@@ -121,7 +121,13 @@ impl DrawnPlan {
     /// Reads a plan and checks all that an edit may have broken. A plan that was edited and holds together is accepted;
     /// [`DrawnPlan::is_edited`] tells.
     pub fn from_toml(text: &str) -> Result<Self, PlanFileError> {
-        let plan: Self = toml::from_str(text).map_err(|error| PlanFileError::Syntax(error.to_string()))?;
+        let mut plan: Self =
+            toml::from_str(text).map_err(|error| PlanFileError::Syntax(error.to_string()))?;
+        // Whoever edits it may leave out what everybody leaves out.
+        for assignment in &mut plan.services {
+            assignment.service = ServiceName::of_unit(assignment.service.as_str())
+                .map_err(|error| PlanFileError::Syntax(error.to_string()))?;
+        }
         plan.check()?;
         Ok(plan)
     }

@@ -7,7 +7,7 @@ use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant};
 use heaptrial_judgement::{Options, read_fleet};
-use heaptrial_model::{Arm, ServiceName, TrialKind};
+use heaptrial_model::{Arm, ServiceName, ServicePattern, TrialKind};
 use heaptrial_store::{NewService, NewTrial, Store};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub struct Request {
     /// Minutes between checks, of [`crate::EVERY_MINUTES`].
     pub every_minutes: u64,
     /// Patterns of services that belong to the trial; empty are the templates of those that it has.
-    pub patterns: Vec<String>,
+    pub patterns: Vec<ServicePattern>,
     /// Limits of tests.
     pub limits: Limits,
     /// How alerts are told.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_allocator::{IdentifyError, identify};
 use heaptrial_change::{FileState, PRELOAD};
-use heaptrial_host::systemd::{Systemd, SystemdError, Unit};
+use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostError, HostRoot, Paths, Process};
 use heaptrial_model::{Identity, Metric, ServiceName};
 use heaptrial_store::{LatestSample, Store, StoreError};
@@ -75,21 +75,16 @@ pub(crate) fn units(
     systemd: &Systemd,
     services: &[ServiceName],
 ) -> Result<HashMap<ServiceName, Unit>, SystemdError> {
-    // systemd takes them as patterns, in which a backslash quotes.
-    let names: Vec<String> = services.iter().map(|service| service.as_str().replace('\\', "\\\\")).collect();
-    if names.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let units = systemd.services(&names)?;
-    Ok(units.into_iter().map(|unit| (unit.name.clone(), unit)).collect())
+    let units = services.iter().cloned().zip(systemd.named(services)?);
+    Ok(units.filter_map(|(name, unit)| Some((name, unit?))).collect())
 }
 
 /// SHA-256 of a service's drop-in.
 pub(crate) fn drop_in(paths: &Paths, service: &ServiceName) -> Option<String> {
-    match FileState::read(&paths.drop_in(service)) {
+    paths.drop_ins(service).iter().find_map(|path| match FileState::read(path) {
         Ok(FileState::File { sha256, .. }) => Some(sha256),
         _ => None,
-    }
+    })
 }
 
 /// Sees what there is at a time. What cannot be looked at is told in [`Seen::unreadable`].
@@ -145,11 +140,11 @@ fn service(
     let unit = units.and_then(|units| units.get(&planned.service));
     let runs = unit.and_then(|unit| unit.status.main_pid);
     let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), pid, digests).ok());
-    let path = paths.drop_in(&planned.service);
+    let own = paths.drop_ins(&planned.service);
     let drop_in = units.map(|_| DropInSeen {
         sha256: drop_in(paths, &planned.service),
         written_by_transaction: false,
-        in_force: unit.is_some_and(|unit| unit.drop_ins.contains(&path)),
+        in_force: unit.is_some_and(|unit| unit.drop_ins.iter().any(|path| own.contains(path))),
         overridden: unit.map_or(Vec::new(), |unit| overridden(planned, unit)),
     });
     ServiceSeen {
@@ -208,7 +203,8 @@ fn bytes(metric: Metric, latest: &LatestSample) -> Option<f64> {
     bytes.map(|bytes| bytes as f64)
 }
 
-/// Services that run, match the trial's patterns, are none of its own and have no drop-in of Heaptrial.
+/// Services that run, match the trial's patterns, are none of its own and have no drop-in of Heaptrial. What holds up the
+/// host would have no treatment.
 fn newcomers(plan: &WatchPlan, paths: &Paths, systemd: &Systemd) -> Result<Vec<String>, SystemdError> {
     let found = systemd.service_names(&plan.patterns)?;
     let known = |name: &ServiceName| {
@@ -216,6 +212,7 @@ fn newcomers(plan: &WatchPlan, paths: &Paths, systemd: &Systemd) -> Result<Vec<S
     };
     let new: Vec<ServiceName> =
         found.into_iter().filter(|name| !known(name) && drop_in(paths, name).is_none()).collect();
+    let new: Vec<ServiceName> = new.into_iter().filter(|name| why_essential(name).is_none()).collect();
     let runs =
         systemd.statuses(&new).into_iter().map(|status| status.is_ok_and(|status| status.is_running()));
     let new = new.iter().zip(runs).filter(|(_, runs)| *runs);

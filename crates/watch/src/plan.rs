@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use heaptrial_allocator::Expected;
 use heaptrial_analysis::{DAY, Forecast};
-use heaptrial_model::{Metric, ServiceName};
+use heaptrial_model::{Metric, ServiceName, ServicePattern};
 use serde::{Deserialize, Serialize};
 
 /// A watch, as it was started.
@@ -32,7 +32,7 @@ pub struct WatchPlan {
     /// Failures of the arm in the trial, with which those of the watch are compared.
     pub failures_before: FailuresBefore,
     /// Services of these patterns belong to the trial.
-    pub patterns: Vec<String>,
+    pub patterns: Vec<ServicePattern>,
     /// Services of the trial that are under another treatment, or none.
     pub others: Vec<ServiceName>,
     /// The services.

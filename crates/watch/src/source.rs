@@ -7,7 +7,7 @@ use heaptrial_analysis::{DAY, Fleet};
 use heaptrial_host::HostRoot;
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Systemd, Unit};
-use heaptrial_model::{KnownEvent, ServiceName};
+use heaptrial_model::{KnownEvent, ServiceName, ServicePattern};
 use heaptrial_store::{ArmRecord, ServiceRecord, Store, TrialRecord};
 
 use crate::error::WatchError;
@@ -125,10 +125,10 @@ impl Source {
     }
 
     /// Patterns of units of which the trial's services are instances.
-    pub(crate) fn patterns(&self) -> Vec<String> {
+    pub(crate) fn patterns(&self) -> Vec<ServicePattern> {
         let names = self.services.iter().map(|own| &own.service).chain(&self.others);
-        let mut patterns: Vec<String> = names
-            .filter_map(|name| Some(format!("{}@*.service", name.as_str().split_once('@')?.0)))
+        let mut patterns: Vec<ServicePattern> = names
+            .filter_map(|name| format!("{}@*.service", name.as_str().split_once('@')?.0).parse().ok())
             .collect();
         patterns.sort();
         patterns.dedup();

@@ -16,7 +16,8 @@ use crate::seen::{Seen, ServiceSeen, TransactionSeen};
 
 /// Services that trials and rollouts are changing now.
 pub(crate) fn in_flight(paths: &Paths) -> BTreeSet<ServiceName> {
-    let states = trials(paths).unwrap_or_default().into_iter().filter_map(|name| read_state(paths, &name).ok());
+    let states =
+        trials(paths).unwrap_or_default().into_iter().filter_map(|name| read_state(paths, &name).ok());
     states.flat_map(|state| state.in_flight()).collect()
 }
 

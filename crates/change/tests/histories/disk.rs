@@ -227,7 +227,7 @@ impl Files {
 
     /// Somebody adds a line to a service's drop-in, or to its torrc.
     pub fn drift(&mut self, service: &ServiceName) {
-        let drop_in = PathBuf::from(format!("{UNITS}/{service}.d/90-heaptrial.conf"));
+        let drop_in = PathBuf::from(format!("{UNITS}/{service}.d/zz-heaptrial.conf"));
         let path = if self.has(&drop_in) { drop_in } else { torrc_of(service) };
         let Ok(inode) = self.inode(&path) else { return };
         let bytes = self.inodes[inode].bytes.clone();

@@ -157,7 +157,7 @@ pub fn files_of(
     let number = service.as_str().trim_start_matches("s@").trim_end_matches(".service").to_owned();
     let own = |path: &Path| {
         let path = path.display().to_string();
-        path.contains(&format!("/{service}.d/90-heaptrial.conf"))
+        path.contains(&format!("/{service}.d/zz-heaptrial.conf"))
             || path.contains(&format!("heaptrial-restart-s\\x40{number}."))
             || path == torrc_of(service).display().to_string()
     };

@@ -53,7 +53,7 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let config = Config {
         database: global.db.clone().unwrap_or_else(|| PathBuf::from(HOST_DATABASE)),
         interval: options.interval.0,
-        host_patterns: options.services.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
+        host_patterns: options.services.clone(),
         metrics: options.metrics.clone(),
         keep_raw: options.keep.0,
     };

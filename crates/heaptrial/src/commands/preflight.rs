@@ -1,6 +1,5 @@
 //! `heaptrial preflight`: whether an allocator would really take hold on services of this host.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,13 +9,13 @@ use heaptrial_allocator::{Catalog, Examiner, Obtained};
 use heaptrial_change::to_unset;
 use heaptrial_host::HostRoot;
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::{Systemd, SystemdError, is_glob};
+use heaptrial_host::systemd::{Systemd, SystemdError};
 use heaptrial_inspect::preflight::{
     Finding, Need, PlannedPreload, PlannedTreatment, Severity, check, head_room,
 };
-use heaptrial_inspect::{Service, examine};
+use heaptrial_inspect::{Service, discover, examine};
 use heaptrial_model::units::counted;
-use heaptrial_model::{AllocatorSpec, ErrorClass, ServiceName};
+use heaptrial_model::{AllocatorSpec, ErrorClass, ServiceName, ServicePattern};
 use serde_json::json;
 
 use super::allocators::SourceOptions;
@@ -36,7 +35,7 @@ use crate::output::{print, print_json};
 pub struct PreflightOptions {
     /// Names of services, with `*`, `?` and `[]` as in a shell
     #[arg(value_name = "UNIT", required = true)]
-    units: Vec<String>,
+    units: Vec<ServicePattern>,
     /// The allocator, such as `mimalloc@2.0.9+secure` or `glibc?arena_max=1`
     #[arg(short, long, value_name = "SPEC")]
     allocator: AllocatorSpec,
@@ -84,26 +83,25 @@ pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCod
 }
 
 /// The services that are named, in order of names. A name that no unit has is kept, and will be refused.
-fn find(systemd: &Systemd, root: &HostRoot, patterns: &[String]) -> Result<Vec<Service>, Failure> {
-    let mut units = BTreeMap::new();
-    for pattern in patterns {
-        let found = match is_glob(pattern) {
-            true => systemd.services(std::slice::from_ref(pattern)).map_err(Failure::failed)?,
-            false => vec![systemd.service(&full_name(pattern)?).map_err(|error| no_unit(pattern, error))?],
-        };
-        if found.is_empty() {
+fn find(systemd: &Systemd, root: &HostRoot, patterns: &[ServicePattern]) -> Result<Vec<Service>, Failure> {
+    let found = discover(systemd, patterns).map_err(Failure::failed)?;
+    if let Some(told) = found.told() {
+        // What nobody can see is no failure.
+        let _ = writeln!(io::stderr(), "{told}");
+    }
+    let mut services = found.services;
+    let unmatched = patterns.iter().zip(&found.of_pattern).filter(|(_, names)| names.is_empty());
+    for (pattern, _) in unmatched {
+        let Some(name) = pattern.unit() else {
             return Err(Failure::refused(format!(
                 "no loaded service matches `{pattern}`; `heaptrial services` lists those that run"
             )));
-        }
-        units.extend(found.into_iter().map(|unit| (unit.name.clone(), unit)));
+        };
+        let unit = systemd.service(&name).map_err(|error| no_unit(pattern.as_str(), error))?;
+        services.extend(examine(root, vec![unit]));
     }
-    Ok(examine(root, units.into_values().collect()))
-}
-
-fn full_name(name: &str) -> Result<ServiceName, Failure> {
-    let full = if name.ends_with(".service") { name.to_owned() } else { format!("{name}.service") };
-    full.parse().map_err(Failure::usage)
+    services.sort_by(|a, b| a.name().cmp(b.name()));
+    Ok(services)
 }
 
 fn no_unit(name: &str, error: SystemdError) -> Failure {

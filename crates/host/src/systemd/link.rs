@@ -3,7 +3,7 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use heaptrial_model::ServiceName;
+use heaptrial_model::{ServiceName, ServicePattern};
 use zbus::zvariant::{DynamicType, ObjectPath, Value};
 
 use super::bus::{self, Bus};
@@ -28,7 +28,8 @@ const TIMER: &str = "org.freedesktop.systemd1.Timer";
 
 /// What makes up a [`Unit`], beside the properties of its service. Not all that systemd tells of a unit: after each
 /// reload it looks anew for the state and preset of its file when it is asked for everything, 3 ms for each unit.
-const FACTS_OF_UNIT: [&str; 8] = [
+const FACTS_OF_UNIT: [&str; 9] = [
+    "Id",
     "Description",
     "LoadState",
     "FragmentPath",
@@ -60,27 +61,26 @@ impl Link {
         self.jobs.get().is_some_and(JobWatch::has_ended)
     }
 
-    /// All services whose names match one of the patterns (glob(7), as `systemctl list-units`), in order of names, with
-    /// all facts. Loaded ones; `tor@*` is taken as `tor@*.service`.
-    pub(super) fn services(&self, patterns: &[String]) -> Result<Vec<Unit>, SystemdError> {
-        let names = self.service_names(patterns)?;
-        let mut units = Vec::with_capacity(names.len());
-        for (name, unit) in names.iter().zip(self.units(&names)) {
+    /// Services by their names, in the order of the names, loaded if need be; `None` for what is no service of this host.
+    pub(super) fn named(&self, names: &[ServiceName]) -> Result<Vec<Option<Unit>>, SystemdError> {
+        let found = names.iter().zip(self.units(names)).map(|(name, unit)| match unit {
             // One that only others refer to is no service of this host; and what is gone by now was unloaded.
-            match unit {
-                Ok(unit) if unit.load_state == "not-found" && unit.status.active_state == "inactive" => {}
-                Ok(unit) => units.push(unit),
-                Err(error) => match self.bus.told(&format!("reading the properties of {name}"), error) {
-                    SystemdError::Call { .. } => {}
-                    error => return Err(error),
-                },
-            }
-        }
-        Ok(units)
+            Ok(unit) if unit.load_state == "not-found" && unit.status.active_state == "inactive" => Ok(None),
+            Ok(unit) => Ok(Some(unit)),
+            Err(error) => match self.bus.told(&format!("reading the properties of {name}"), error) {
+                // Gone by now, no service, or a name that no unit can have, such as a template's.
+                SystemdError::Call { .. } => Ok(None),
+                error => Err(error),
+            },
+        });
+        found.collect()
     }
 
     /// The names of all loaded services that match one of the patterns, in order.
-    pub(super) fn service_names(&self, patterns: &[String]) -> Result<Vec<ServiceName>, SystemdError> {
+    pub(super) fn service_names(
+        &self,
+        patterns: &[ServicePattern],
+    ) -> Result<Vec<ServiceName>, SystemdError> {
         type Listed<'m> = (
             &'m str,
             &'m str,
@@ -97,8 +97,9 @@ impl Link {
             // To systemd no pattern means everything.
             return Ok(Vec::new());
         }
+        // systemd matches them without escapes: a backslash is a part of the name.
+        let patterns: Vec<String> = patterns.iter().map(ServicePattern::of_full_names).collect();
         let doing = format!("listing services that match {}", patterns.join(" "));
-        let patterns: Vec<String> = patterns.iter().map(|pattern| name::service_pattern(pattern)).collect();
         let states: Vec<&str> = Vec::new();
         let reply = self.bus.manager(&doing, "ListUnitsByPatterns", &(states, patterns))?;
         let body = reply.body();

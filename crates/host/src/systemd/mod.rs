@@ -1,6 +1,7 @@
 //! systemd over D-Bus (org.freedesktop.systemd1(5)): what its services are, and restarting them.
 
 mod bus;
+mod essential;
 mod jobs;
 mod link;
 mod name;
@@ -10,12 +11,13 @@ mod unit;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use heaptrial_model::{Classified, ErrorClass, ServiceName};
+use heaptrial_model::{Classified, ErrorClass, ServiceName, ServicePattern};
 
 use bus::CALL_LIMIT;
 use link::Link;
 
-pub use name::{escape, is_glob, template_and_instance, unescape};
+pub use essential::why_essential;
+pub use name::{escape, template_and_instance, unescape};
 pub use unit::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus};
 
 /// Why something could not be asked of systemd, or done by it.
@@ -70,6 +72,15 @@ impl JobResult {
     pub fn is_done(&self) -> bool {
         self.0 == "done"
     }
+}
+
+/// The services that some patterns name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// All of them, each once, in order of names.
+    pub units: Vec<Unit>,
+    /// Which of them each pattern names, in the order of the patterns.
+    pub of_pattern: Vec<Vec<ServiceName>>,
 }
 
 /// A job that was queued and may not have ended yet.
@@ -159,14 +170,39 @@ impl Systemd {
         }
     }
 
-    /// All services whose names match one of the patterns (glob(7), as `systemctl list-units`), in order of names, with
-    /// all facts. Loaded ones; `tor@*` is taken as `tor@*.service`.
-    pub fn services(&self, patterns: &[String]) -> Result<Vec<Unit>, SystemdError> {
-        self.ask(|link| link.services(patterns))
+    /// All services that the patterns name, with all facts. Those that match one with wildcards are those that are
+    /// loaded; one that is named is loaded if need be, under whichever of its names.
+    pub fn services(&self, patterns: &[ServicePattern]) -> Result<Matched, SystemdError> {
+        let mut asked: Vec<Vec<ServiceName>> = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            asked.push(match pattern.unit() {
+                Some(name) => vec![name],
+                None => self.service_names(std::slice::from_ref(pattern))?,
+            });
+        }
+        let mut names = asked.concat();
+        names.sort();
+        names.dedup();
+        let found = self.named(&names)?;
+        // A unit may have several names, of which its Id is one.
+        let id = |name: &ServiceName| {
+            let at = names.binary_search(name).ok()?;
+            Some(found[at].as_ref()?.name.clone())
+        };
+        let of_pattern = asked.iter().map(|names| names.iter().filter_map(id).collect()).collect();
+        let mut units: Vec<Unit> = found.into_iter().flatten().collect();
+        units.sort_by(|a, b| a.name.cmp(&b.name));
+        units.dedup_by(|a, b| a.name == b.name);
+        Ok(Matched { units, of_pattern })
+    }
+
+    /// Services by their names, in the order of the names, loaded if need be; `None` for what is no service of this host.
+    pub fn named(&self, names: &[ServiceName]) -> Result<Vec<Option<Unit>>, SystemdError> {
+        self.ask(|link| link.named(names))
     }
 
     /// The names of all loaded services that match one of the patterns, in order.
-    pub fn service_names(&self, patterns: &[String]) -> Result<Vec<ServiceName>, SystemdError> {
+    pub fn service_names(&self, patterns: &[ServicePattern]) -> Result<Vec<ServiceName>, SystemdError> {
         self.ask(|link| link.service_names(patterns))
     }
 

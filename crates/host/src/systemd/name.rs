@@ -2,10 +2,6 @@
 
 use std::fmt::Write as _;
 
-/// Ends of unit names that are no service.
-const OTHER_TYPES: [&str; 10] =
-    [".socket", ".device", ".mount", ".automount", ".swap", ".target", ".path", ".timer", ".slice", ".scope"];
-
 /// Escapes a text for use as an instance, as `systemd-escape` does: `a/b c` is `a-b\x20c`.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -47,17 +43,6 @@ pub fn template_and_instance(name: &str) -> Option<(String, String)> {
     let (stem, unit_type) = name.rsplit_once('.')?;
     let (prefix, instance) = stem.split_once('@')?;
     (!instance.is_empty()).then(|| (format!("{prefix}@.{unit_type}"), unescape(instance)))
-}
-
-/// The pattern of full names that somebody means by `pattern`: `tor@*` is `tor@*.service`.
-pub(super) fn service_pattern(pattern: &str) -> String {
-    let complete = pattern.ends_with(".service") || OTHER_TYPES.iter().any(|end| pattern.ends_with(end));
-    if complete { pattern.to_owned() } else { format!("{pattern}.service") }
-}
-
-/// Whether a pattern can match more than one name.
-pub fn is_glob(pattern: &str) -> bool {
-    pattern.contains(['*', '?', '['])
 }
 
 /// Path of the unit's object on the bus (sd_bus_path_encode(3)).
@@ -112,15 +97,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_without_a_type_means_services() {
-        assert_eq!(service_pattern("tor@*"), "tor@*.service");
-        assert_eq!(service_pattern("tor@a.b"), "tor@a.b.service");
-        assert_eq!(service_pattern("x.service"), "x.service");
-        assert_eq!(service_pattern("x.timer"), "x.timer");
-    }
-
-    #[test]
     fn object_paths_are_those_of_systemd() {
+        let path = object_path(r"tor@a\x2db.service");
+        assert_eq!(path, "/org/freedesktop/systemd1/unit/tor_40a_5cx2db_2eservice");
         let path = object_path(r"tor@relay-1.service");
         assert_eq!(path, "/org/freedesktop/systemd1/unit/tor_40relay_2d1_2eservice");
         assert!(object_path("1a.service").ends_with("/_31a_2eservice"));

@@ -64,11 +64,12 @@ impl<'m> Properties<'m> {
     }
 
     /// The unit as a whole.
-    pub(super) fn unit(&'m self, unit: &ServiceName) -> Unit {
+    pub(super) fn unit(&'m self, asked: &ServiceName) -> Unit {
+        let name = self.text("Id").parse().unwrap_or_else(|_| asked.clone());
         Unit {
-            name: unit.clone(),
             description: self.text("Description"),
-            template: name::template_and_instance(unit.as_str()),
+            template: name::template_and_instance(name.as_str()),
+            name,
             load_state: self.text("LoadState"),
             unit_file: self.path("FragmentPath"),
             drop_ins: self.drop_ins(),

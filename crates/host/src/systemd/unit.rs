@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A service unit as loaded. Names of properties: org.freedesktop.systemd1(5), systemd.exec(5).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
-    /// Its full name, such as `tor@relay1.service`.
+    /// Its full name, such as `tor@relay1.service`; of several names the one that systemd shows (Id).
     pub name: ServiceName,
     /// Its description.
     pub description: String,

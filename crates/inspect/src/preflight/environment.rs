@@ -7,7 +7,7 @@ use heaptrial_allocator::Catalog;
 
 use crate::preflight::environment_file;
 use crate::preflight::finding::{Check, Findings};
-use heaptrial_host::DROP_IN;
+use heaptrial_host::{DROP_IN, is_drop_in};
 
 use crate::preflight::planned::PlannedPreload;
 use crate::preflight::subject::Subject;
@@ -47,7 +47,7 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
 fn present(subject: &Subject<'_>) -> Vec<Present> {
     let mut present = Vec::new();
     for assignment in subject.text.collected("Service", "Environment") {
-        if is_ours(&assignment.file) {
+        if is_drop_in(&assignment.file) {
             continue;
         }
         let source = if is_later(&assignment.file) { Source::After } else { Source::Before };
@@ -69,10 +69,6 @@ fn present(subject: &Subject<'_>) -> Vec<Present> {
         }
     }
     present
-}
-
-fn is_ours(file: &Path) -> bool {
-    file.file_name().is_some_and(|name| name == DROP_IN)
 }
 
 /// Drop-ins apply in the order of their file names, whatever folder they are in; the unit file comes first.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use heaptrial_allocator::{ElfError, ObjectFacts};
 use heaptrial_model::Linkage;
@@ -63,7 +63,7 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
         ),
         Some(Err(ElfError::NotElf { .. })) => {}
         Some(Err(error)) => unreadable(error.to_string(), findings),
-        None => unreadable(format!("{} was not found", program.display()), findings),
+        None => not_found(subject, &program, findings),
     }
 }
 
@@ -73,6 +73,28 @@ fn unreadable(what: String, findings: &mut Findings) {
         what,
         "whether a preload reaches the program cannot be told; the identity proof after the restart decides",
         "run the preflight as root, on the host itself",
+    );
+}
+
+fn not_found(subject: &Subject<'_>, program: &Path, findings: &mut Findings) {
+    let why =
+        "whether a preload reaches the program cannot be told; the identity proof after the restart decides";
+    if program.is_absolute() {
+        let what = format!("{} was not found", program.display());
+        return findings.warn(
+            Check::Program,
+            what,
+            why,
+            "see that the file is there, and that you may see it",
+        );
+    }
+    let folders: Vec<String> =
+        subject.search_path().iter().map(|folder| folder.display().to_string()).collect();
+    findings.warn(
+        Check::Program,
+        format!("{} was not found where systemd looks for it ({})", program.display(), folders.join(", ")),
+        why,
+        "name the program by its full path in ExecStart=",
     );
 }
 
@@ -116,7 +138,7 @@ fn helpers(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findi
     for key in ["ExecStartPre", "ExecStartPost", "ExecReload", "ExecStop", "ExecStopPost"] {
         for found in subject.text.collected("Service", key) {
             let Some(word) = words(&found.value).into_iter().next() else { continue };
-            let program = PathBuf::from(word.trim_start_matches(['@', '-', ':', '+', '!', '|']));
+            let program = subject.program(&word);
             let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if started.as_ref() != Some(&program) && !names.contains(&name) {
                 names.push(name);

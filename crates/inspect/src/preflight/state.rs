@@ -1,5 +1,7 @@
 //! Whether the unit is one that can be restarted and observed.
 
+use heaptrial_host::is_drop_in;
+
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::subject::Subject;
 
@@ -133,10 +135,10 @@ fn restartable(subject: &Subject<'_>, findings: &mut Findings) {
             format!("run `systemctl daemon-reload`, restart {} and look at it first", unit.name),
         );
     }
-    if unit.drop_ins.iter().any(|file| file.ends_with(heaptrial_host::DROP_IN)) {
+    if let Some(own) = unit.drop_ins.iter().find(|file| is_drop_in(file)) {
         findings.warn(
             Check::UnitState,
-            format!("a treatment of Heaptrial is in force already ({})", heaptrial_host::DROP_IN),
+            format!("a treatment of Heaptrial is in force already ({})", own.display()),
             "a service can be in one trial at a time, and a rollout takes the place of what an ended trial left",
             "before another trial, put this one back with `heaptrial trial stop NAME --revert`",
         );

@@ -1,6 +1,7 @@
 //! What is examined: a service and what is to be applied to it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::Service;
@@ -11,6 +12,11 @@ use heaptrial_host::{HostRoot, Mapping, Process};
 use crate::preflight::planned::PlannedTreatment;
 use crate::preflight::unit_text::UnitText;
 use heaptrial_host::trusted::resolve;
+
+/// Where systemd looks for programs (`systemd-path search-binaries-default`); it is compiled in, and some builds have the
+/// last two.
+const SEARCH_PATH: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 pub(crate) struct Subject<'a> {
     pub(crate) root: &'a HostRoot,
@@ -58,7 +64,30 @@ impl<'a> Subject<'a> {
     /// What ExecStart names.
     pub(crate) fn started(&self) -> Option<PathBuf> {
         let word = self.unit().exec_start.last()?.first()?;
-        Some(PathBuf::from(word.trim_start_matches(['@', '-', ':', '+', '!', '|'])))
+        Some(self.program(word))
+    }
+
+    /// The program that a word of a unit names, which systemd looks for itself where it has no slash. One that is nowhere
+    /// stays as it is written.
+    pub(crate) fn program(&self, word: &str) -> PathBuf {
+        let named = PathBuf::from(word.trim_start_matches(['@', '-', ':', '+', '!', '|']));
+        if named.is_absolute() {
+            return named;
+        }
+        let found = self.search_path().into_iter().map(|folder| folder.join(&named));
+        let is_program = |path: &PathBuf| {
+            let metadata = self.file(path).and_then(|file| fs::metadata(file).ok());
+            metadata.is_some_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+        };
+        found.into_iter().find(is_program).unwrap_or(named)
+    }
+
+    /// The folders in which systemd looks for programs that are named without one.
+    pub(crate) fn search_path(&self) -> Vec<PathBuf> {
+        let own = self.text.collected("Service", "ExecSearchPath");
+        let folders: Vec<&str> = own.iter().flat_map(|found| found.value.split(':')).collect();
+        let folders = if folders.is_empty() { SEARCH_PATH.to_vec() } else { folders };
+        folders.into_iter().filter(|folder| folder.starts_with('/')).map(PathBuf::from).collect()
     }
 
     /// User and group id that the service runs as, where they can be told.

@@ -1,6 +1,6 @@
 //! What is looked at by every check. These are facts and no tests.
 
-use heaptrial_model::units;
+use heaptrial_model::{ServicePattern, units};
 
 use super::cause::{Finding, SILENT, together};
 use super::{failures, identity, memory, transaction};
@@ -25,7 +25,8 @@ pub fn facts(plan: &WatchPlan, seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Ve
 }
 
 fn newcomers(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
-    let patterns = plan.patterns.join(" ");
+    let patterns: Vec<&str> = plan.patterns.iter().map(ServicePattern::as_str).collect();
+    let patterns = patterns.join(" ");
     let finding = |service: &String| Finding {
         kind: AlertKind::NewService,
         service: service.clone(),

@@ -314,7 +314,7 @@ pub fn plan(forecast: Forecast, services: usize, failures_before: FailuresBefore
         forecast,
         limits: Limits { no_data_seconds: NO_DATA_SECONDS, ..Limits::default() },
         failures_before,
-        patterns: vec!["s*".to_owned()],
+        patterns: vec!["s*".parse().unwrap()],
         others: Vec::new(),
         services: (0..services).map(service).collect(),
         files: BTreeMap::from([(object(), "library".to_owned())]),

@@ -9,7 +9,7 @@ use heaptrial_change::journal::Action;
 use heaptrial_change::{Lock, Stage, Trial, TrialStage, read_prepared, read_state};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, units};
+use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
 use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use serde_json::json;
 
@@ -27,7 +27,7 @@ use crate::options::GlobalOptions;
 pub struct NameOptions {
     /// The rollout's name
     #[arg(value_name = "NAME")]
-    rollout: String,
+    rollout: TrialName,
 }
 
 /// Which rollout goes on.
@@ -35,7 +35,7 @@ pub struct NameOptions {
 pub struct ResumeOptions {
     /// The rollout's name
     #[arg(value_name = "NAME")]
-    rollout: String,
+    rollout: TrialName,
     /// Somebody is here: a canary that is still to be changed does not wait for quiet hours to end. So it is in a
     /// terminal
     #[arg(long)]
@@ -47,7 +47,7 @@ pub struct ResumeOptions {
 pub struct RollbackOptions {
     /// The rollout's name
     #[arg(value_name = "NAME")]
-    rollout: String,
+    rollout: TrialName,
     /// Only the services of this wave, counted from 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     wave: Option<u32>,
@@ -59,7 +59,7 @@ pub struct RollbackOptions {
     at_once: Option<u32>,
     /// Give this service up where it cannot be put back, as when its unit was removed or masked (several times, or with
     /// commas)
-    #[arg(long, value_name = "SERVICE", conflicts_with = "wave", value_delimiter = ',')]
+    #[arg(long, value_name = "SERVICE", conflicts_with = "wave", value_parser = ServiceName::of_unit, value_delimiter = ',')]
     without: Vec<ServiceName>,
     /// Roll back without asking
     #[arg(long)]
@@ -73,7 +73,7 @@ pub struct RollbackOptions {
 pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("rollout pause")?;
     let paths = Paths::default();
-    let name = &options.rollout;
+    let name = options.rollout.as_str();
     plan_of(&paths, name)?;
     let state = read_state(&paths, name)?;
     if matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted) {
@@ -102,13 +102,13 @@ pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode, 
 pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     on_host::require_root("rollout resume")?;
     let paths = Paths::default();
-    let plan = plan_of(&paths, &options.rollout)?;
-    refuse_taken_over(&paths, &options.rollout)?;
-    if let Some(code) = nothing_to_do(&paths, &options.rollout, &plan)? {
+    let plan = plan_of(&paths, options.rollout.as_str())?;
+    refuse_taken_over(&paths, options.rollout.as_str())?;
+    if let Some(code) = nothing_to_do(&paths, options.rollout.as_str(), &plan)? {
         return Ok(code);
     }
     let this = ThisHost::new(Systemd::connect()?);
-    let mut trial = Trial::open(this.host(), &paths, &options.rollout, Action::Resume)?;
+    let mut trial = Trial::open(this.host(), &paths, options.rollout.as_str(), Action::Resume)?;
     trial.check_open_for_parts()?;
     let database = on_host::database(&paths, global);
     refuse_lost(&database, trial.prepared(), trial.state())?;
@@ -146,7 +146,7 @@ fn nothing_to_do(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<Option
 /// Puts services back.
 pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
-    let name = &options.rollout;
+    let name = options.rollout.as_str();
     let plan = plan_of(&paths, name)?;
     let wanted = services_of(&plan, options.wave)?;
     let state = read_state(&paths, name)?;

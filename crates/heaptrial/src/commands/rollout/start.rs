@@ -15,7 +15,7 @@ use heaptrial_change::{
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
-use heaptrial_inspect::Service;
+use heaptrial_inspect::{Service, discover};
 use heaptrial_model::{
     About, AllocatorSpec, HumanDuration, KnownEvent, Pace, PlanId, ServiceName, ServicePattern, TrialKind,
     TrialName, units,
@@ -27,6 +27,7 @@ use super::carry_out::carry_out;
 use super::target::{self, Target};
 use super::{before, measured, mitigations};
 use crate::commands::allocators::SourceOptions;
+use crate::commands::trial::findings::Warned;
 use crate::commands::trial::on_host;
 use crate::commands::trial::plan::family::families;
 use crate::commands::trial::start::{Recorded, agent_unit, begin, dry_run, preflight};
@@ -41,7 +42,7 @@ const SEED: u64 = 1;
 pub struct StartOptions {
     /// An ended trial of this host that measured it
     #[arg(value_name = "TRIAL", required_unless_present = "allocator")]
-    trial: Option<String>,
+    trial: Option<TrialName>,
     /// Which arm of the trial
     #[arg(long, value_name = "ARM")]
     arm: Option<String>,
@@ -132,13 +133,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     }
     let name = name_of(options, &target, &paths)?;
     let systemd = Systemd::connect()?;
-    let services = heaptrial_inspect::services(&systemd, &target.patterns).map_err(Failure::failed)?;
-    if services.is_empty() {
-        return Err(Failure::refused(format!(
-            "no loaded service matches {}; `heaptrial services` shows what there is",
-            target.patterns.join(" ")
-        )));
-    }
+    let services = services_of(&systemd, &target.patterns, options)?;
     let obtained = obtain(&target, &options.sources)?;
     let evidence = measured::evidence(&target, &paths, &database, &obtained);
     let measured = is_measured(options, &target, &obtained, &evidence)?;
@@ -164,7 +159,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let names: Vec<ServiceName> = plan.waves.concat();
     on_host::refuse_claimed(&paths, name.as_str(), names.iter().chain(&plan.already))?;
     check_takeover(&paths, name.as_str(), &names)?;
-    preflight(&prepared, &services, &obtained)?;
+    preflight(&prepared, &services, &obtained, &Warned::default())?;
     tell(options, &target, &plan, &services);
     if options.dry_run {
         return dry_run(&prepared, global);
@@ -202,11 +197,11 @@ fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<T
     match (&options.trial, &options.allocator) {
         (Some(trial), _) => {
             if options.mitigations && options.arm.is_none() {
-                let prepared = read_prepared(paths, trial)?;
+                let prepared = read_prepared(paths, trial.as_str())?;
                 print!("{}", mitigations::side_by_side(&prepared, None));
             }
             let arm = (options.arm.as_deref(), options.secure);
-            target::of_trial(paths, database, trial, arm, &options.services)
+            target::of_trial(paths, database, trial.as_str(), arm, &options.services)
         }
         (None, Some(spec)) => target::of_spec(spec, options.secure, &options.services),
         (None, None) => Err(Failure::usage("name a trial, or an allocator with --allocator")),
@@ -276,6 +271,30 @@ fn is_measured(
     Err(Failure::refused(format!(
         "no trial of this host measured {what}. A build flag or a setting can matter more than the version: mimalloc 2.0.9 in secure mode needs 2.7 times the memory of the plain build in our lab. Measure it with `heaptrial trial`, or say --unmeasured, which reports will tell"
     )))
+}
+
+/// The services that the patterns name; each of those that somebody gave must name one.
+fn services_of(
+    systemd: &Systemd,
+    patterns: &[ServicePattern],
+    options: &StartOptions,
+) -> Result<Vec<Service>, Failure> {
+    let found = discover(systemd, patterns).map_err(Failure::failed)?;
+    if let Some(told) = found.told() {
+        eprintln!("{told}");
+    }
+    let unmatched = patterns.iter().zip(&found.of_pattern).filter(|(_, names)| names.is_empty());
+    let unmatched: Vec<&str> = unmatched.map(|(pattern, _)| pattern.as_str()).collect();
+    let none = found.services.is_empty();
+    if none || !(options.services.is_empty() || unmatched.is_empty()) {
+        let named = || patterns.iter().map(ServicePattern::as_str).collect();
+        let named: Vec<&str> = if unmatched.is_empty() { named() } else { unmatched };
+        return Err(Failure::refused(format!(
+            "no loaded service matches {}; `heaptrial services` shows what there is",
+            named.join(" ")
+        )));
+    }
+    Ok(found.services)
 }
 
 /// A plan of one arm over all services, for the transaction.

@@ -8,7 +8,7 @@ use heaptrial_change::{
     FileState, Lock, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
 };
 use heaptrial_host::{HostFacts, HostRoot, Paths};
-use heaptrial_model::{ErrorClass, ServiceName, units};
+use heaptrial_model::{ErrorClass, ServiceName, TrialName, units};
 use heaptrial_rollout::{
     Progress, RolloutPlan, Stratum, WaveStage, cut_short, is_rollout, paused, read_plan,
 };
@@ -27,7 +27,7 @@ const CUT_SHORT: &str = "cut short";
 pub struct StatusOptions {
     /// The rollout's name; without it all rollouts of this host
     #[arg(value_name = "NAME")]
-    rollout: Option<String>,
+    rollout: Option<TrialName>,
 }
 
 /// What is shown of a rollout.
@@ -47,7 +47,7 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
     let paths = Paths::default();
     on_host::require_readable(&paths, global)?;
     let names = match &options.rollout {
-        Some(name) => vec![name.clone()],
+        Some(name) => vec![name.to_string()],
         None => trials(&paths)?
             .into_iter()
             .filter(|name| read_prepared(&paths, name).is_ok_and(|prepared| is_rollout(&prepared)))

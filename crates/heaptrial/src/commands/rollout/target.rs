@@ -25,7 +25,7 @@ pub struct Target {
     /// The very build that was measured.
     pub build: Option<Build>,
     /// Which services.
-    pub patterns: Vec<String>,
+    pub patterns: Vec<ServicePattern>,
     /// What is compared.
     pub metric: Metric,
     /// The trial's readings, where the database has them.
@@ -70,8 +70,8 @@ pub fn of_trial(
             "arm `{wanted}` of trial `{name}` names no allocator, and services of other arms run another one: what all of them shall run cannot be told. Measure an arm that names it, such as allocator = \"glibc\""
         )));
     }
-    let own = prepared.services.iter().map(|treatment| quoted(treatment.service.as_str()));
-    let patterns = if patterns.is_empty() { own.collect() } else { words(patterns) };
+    let own = prepared.services.iter().map(|treatment| ServicePattern::of(&treatment.service));
+    let patterns = if patterns.is_empty() { own.collect() } else { patterns.to_vec() };
     Ok(Target {
         build: prepared.plan.builds.get(wanted).cloned(),
         metric: prepared.plan.metric,
@@ -93,7 +93,7 @@ pub fn of_spec(spec: &AllocatorSpec, secure: bool, patterns: &[ServicePattern]) 
         trial: None,
         arm: Arm { name: spec.to_string(), control: true, treatment },
         build: None,
-        patterns: words(patterns),
+        patterns: patterns.to_vec(),
         metric: Metric::Rss,
         fleet: None,
     })
@@ -145,13 +145,4 @@ fn fleet_of(database: &Path, prepared: &Prepared) -> Option<Fleet> {
     let id = prepared.plan.id.as_str();
     let row = store.trials().ok()?.into_iter().rfind(|row| row.plan.parameters["plan"]["id"] == id)?;
     read_fleet(&store, row.id, &Options::default()).ok()
-}
-
-fn words(patterns: &[ServicePattern]) -> Vec<String> {
-    patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect()
-}
-
-/// systemd takes names as patterns, in which a backslash quotes.
-fn quoted(name: &str) -> String {
-    name.replace('\\', "\\\\")
 }

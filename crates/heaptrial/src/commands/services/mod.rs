@@ -2,16 +2,15 @@
 
 mod table;
 
-use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_host::HostRoot;
-use heaptrial_host::systemd::{Systemd, SystemdError, Unit, is_glob};
+use heaptrial_host::systemd::{Systemd, SystemdError, Unit};
 use heaptrial_inspect::{Service, examine, files_with_preload};
-use heaptrial_model::{ErrorClass, ServiceName};
+use heaptrial_model::{ErrorClass, ServiceName, ServicePattern};
 use serde::Serialize;
 use serde_json::json;
 
@@ -31,7 +30,7 @@ use crate::output::{print, print_json};
 pub struct ServicesOptions {
     /// Names of services, with `*`, `?` and `[]` as in a shell; without one, all that run
     #[arg(value_name = "PATTERN")]
-    patterns: Vec<String>,
+    patterns: Vec<ServicePattern>,
     /// Show more columns
     #[arg(long)]
     wide: bool,
@@ -70,7 +69,7 @@ pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<ExitCode
     if unmatched.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let names = systemd.service_names(&["*".to_owned()]).map_err(Failure::failed)?;
+    let names = systemd.service_names(&[ServicePattern::all()]).map_err(Failure::failed)?;
     for pattern in &unmatched {
         // A message that nobody can see is no failure of its own.
         let _ = writeln!(io::stderr(), "error: {}", no_match(pattern, &names));
@@ -79,37 +78,18 @@ pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<ExitCode
 }
 
 /// The units that the patterns name, in order of names, and the patterns that name none.
-fn find(systemd: &Systemd, patterns: &[String]) -> Result<(Vec<Unit>, Vec<String>), SystemdError> {
+fn find(
+    systemd: &Systemd,
+    patterns: &[ServicePattern],
+) -> Result<(Vec<Unit>, Vec<ServicePattern>), SystemdError> {
     if patterns.is_empty() {
-        let mut units = systemd.services(&["*".to_owned()])?;
+        let mut units = systemd.services(&[ServicePattern::all()])?.units;
         units.retain(|unit| unit.status.main_pid.is_some());
         return Ok((units, Vec::new()));
     }
-    let mut found = BTreeMap::new();
-    let mut unmatched = Vec::new();
-    for pattern in patterns {
-        let mut units = systemd.services(std::slice::from_ref(pattern))?;
-        if units.is_empty() {
-            units.extend(not_loaded(systemd, pattern)?);
-        }
-        if units.is_empty() {
-            unmatched.push(pattern.clone());
-        }
-        found.extend(units.into_iter().map(|unit| (unit.name.as_str().to_owned(), unit)));
-    }
-    Ok((found.into_values().collect(), unmatched))
-}
-
-/// A service that somebody names exactly and that is there, but that nothing needs at the moment.
-fn not_loaded(systemd: &Systemd, name: &str) -> Result<Option<Unit>, SystemdError> {
-    let full = if name.ends_with(".service") { name.to_owned() } else { format!("{name}.service") };
-    let Some(name) = full.parse::<ServiceName>().ok().filter(|_| !is_glob(name)) else { return Ok(None) };
-    match systemd.service(&name) {
-        Ok(unit) => Ok(Some(unit).filter(|unit| unit.load_state != "not-found")),
-        // A name that no unit can have.
-        Err(SystemdError::Call { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let found = systemd.services(patterns)?;
+    let unmatched = patterns.iter().zip(&found.of_pattern).filter(|(_, names)| names.is_empty());
+    Ok((found.units, unmatched.map(|(pattern, _)| pattern.clone()).collect()))
 }
 
 /// What to do about an allocator that could not be told.
@@ -132,8 +112,8 @@ fn hint(services: &[Shown]) {
 /// Names as alike as this are worth proposing (Jaro-Winkler similarity).
 const ALIKE: f64 = 0.85;
 
-fn no_match(pattern: &str, names: &[ServiceName]) -> String {
-    let plain = pattern.trim_end_matches(".service").replace(['*', '?', '[', ']'], "");
+fn no_match(pattern: &ServicePattern, names: &[ServiceName]) -> String {
+    let plain = pattern.as_str().trim_end_matches(".service").replace(['*', '?', '[', ']'], "");
     let mut near: Vec<(f64, &str)> = names
         .iter()
         .map(|name| {
@@ -144,7 +124,7 @@ fn no_match(pattern: &str, names: &[ServiceName]) -> String {
         .filter(|(alike, _)| *alike >= ALIKE)
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    let advice = if plain.ends_with('@') && !is_glob(pattern) {
+    let advice = if plain.ends_with('@') && pattern.unit().is_some() {
         format!("this is a template, whose instances are `{plain}*`")
     } else if near.is_empty() {
         "`heaptrial services` lists all that run".to_owned()
@@ -168,7 +148,7 @@ mod tests {
                 .collect();
         insta::assert_snapshot!(
             ["tor@realy1", "relay*.service", "tor@", "tor@.service", "nginx", "*"]
-                .map(|pattern| no_match(pattern, &names))
+                .map(|pattern| no_match(&pattern.parse().unwrap(), &names))
                 .join("\n"),
             @r"
         no service matches `tor@realy1`; near it: tor@relay1, tor@relay2

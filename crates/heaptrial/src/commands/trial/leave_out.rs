@@ -8,7 +8,7 @@ use heaptrial_change::journal::Action;
 use heaptrial_change::{Stage, Trial, read_prepared};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, units};
+use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, TrialName, units};
 use heaptrial_store::Store;
 
 use super::on_host::{self, Teller};
@@ -20,9 +20,9 @@ use crate::options::GlobalOptions;
 pub struct DropOptions {
     /// The trial's name
     #[arg(value_name = "NAME")]
-    trial: String,
+    trial: TrialName,
     /// The service
-    #[arg(value_name = "SERVICE")]
+    #[arg(value_name = "SERVICE", value_parser = ServiceName::of_unit)]
     service: ServiceName,
     /// Why, for the report
     #[arg(long, value_name = "TEXT", default_value = "no reason given")]
@@ -38,7 +38,7 @@ pub struct DropOptions {
 /// Puts a service back and leaves it out of the trial from this moment on. What it told before still counts.
 pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
-    let (name, service) = (&options.trial, &options.service);
+    let (name, service) = (options.trial.as_str(), &options.service);
     on_host::refuse_rollout(&read_prepared(&paths, name)?, "rollback")?;
     if !options.dry_run {
         on_host::require_root("trial drop")?;

@@ -8,7 +8,7 @@ use heaptrial_host::Instant;
 use heaptrial_host::Paths;
 use heaptrial_judgement::Options;
 use heaptrial_judgement::look::{self, Gaps, LookState};
-use heaptrial_model::{ErrorClass, TrialKind, units};
+use heaptrial_model::{ErrorClass, TrialKind, TrialName, units};
 use heaptrial_report::LookReport;
 use heaptrial_store::{Store, TrialRecord};
 
@@ -32,7 +32,7 @@ use crate::options::GlobalOptions;
 pub struct LookOptions {
     /// The trial's name
     #[arg(value_name = "NAME")]
-    trial: String,
+    trial: TrialName,
     /// Show levels of memory now, without anything that decides: no ratios, intervals, tests or verdicts
     #[arg(long)]
     peek: bool,
@@ -46,11 +46,11 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     let paths = Paths::default();
     on_host::require_readable(&paths, global)?;
     let database = on_host::database(&paths, global);
-    if let Some(lost) = in_database::lost_of(&paths, &options.trial, &database) {
+    if let Some(lost) = in_database::lost_of(&paths, options.trial.as_str(), &database) {
         return Err(lost.into());
     }
     let store = Store::open(&database)?;
-    let trial = find(&store, &options.trial)?;
+    let trial = find(&store, options.trial.as_str())?;
     let now_us = Instant::now().wall_us;
     if options.peek {
         let peek = look::peek(&store, trial.id, now_us, &Options::default()).map_err(Failure::failed)?;

@@ -16,6 +16,7 @@ use heaptrial_host::Paths;
 use heaptrial_model::{ServicePattern, TrialName, TrialPlan};
 use heaptrial_plan::{Build, DrawRequest, DrawnPlan, MAX_SEED, balance, draw, restart_cost};
 
+use super::findings::Warned;
 use super::new::as_word;
 use super::on_host;
 use crate::commands::allocators::SourceOptions;
@@ -80,17 +81,18 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         let allocators = arms::obtain(resolved, &options.sources, global)?;
         (draw_with(&allocators.builds)?, allocators)
     };
+    let (further, warned) = further(&plan, &fleet, &allocators, options.dry_run)?;
     let shown = Shown {
         plan: &plan,
         balance: balance(&plan, &fleet.candidates),
         cost: restart_cost(&plan, &fleet.candidates),
         relays: fleet.services.iter().any(|service| service.relay.is_some()),
         left_out: &fleet.left_out,
-        further: further(&plan, &fleet, &allocators, options.dry_run)?,
+        further,
         now: jiff::Timestamp::now(),
     };
     if !options.dry_run {
-        write(&file, &plan.to_toml(), options.force)?;
+        write(&file, &(plan.to_toml() + &warned.comments()), options.force)?;
     }
     let written = (!options.dry_run).then_some(file.as_path());
     if global.json {
@@ -115,8 +117,8 @@ fn further(
     fleet: &Fleet,
     allocators: &Allocators,
     dry_run: bool,
-) -> Result<Vec<Section>, Failure> {
-    if dry_run { Ok(Vec::new()) } else { treatments::sections(plan, &fleet.services, allocators) }
+) -> Result<(Vec<Section>, Warned), Failure> {
+    if dry_run { Ok(Default::default()) } else { treatments::sections(plan, &fleet.services, allocators) }
 }
 
 fn read(path: &Path) -> Result<(TrialPlan, Vec<ServicePattern>), Failure> {

@@ -14,12 +14,12 @@ use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Severity;
-use heaptrial_model::{ErrorClass, KnownEvent, TrialKind, units};
+use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, TrialKind, TrialName, units};
 use heaptrial_plan::DrawnPlan;
 use heaptrial_store::{NewService, NewTrial, Store};
 use serde_json::{Value, json};
 
-use super::findings::told;
+use super::findings::{Warned, told};
 use super::in_database::{self, InDatabase};
 use super::on_host::{self, Teller};
 use crate::commands::allocators::SourceOptions;
@@ -53,7 +53,7 @@ pub struct StartOptions {
 pub struct ResumeOptions {
     /// The trial's name
     #[arg(value_name = "NAME")]
-    trial: String,
+    trial: TrialName,
     /// Go on though the database has nothing of the trial any more: from here on its services are sampled again, with
     /// the trial's start as the journal tells it
     #[arg(long)]
@@ -62,7 +62,7 @@ pub struct ResumeOptions {
 
 /// Starts a trial.
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let plan = read_plan(&options.plan)?;
+    let (plan, warned) = read_plan(&options.plan)?;
     let paths = Paths::default();
     if plan.is_edited() {
         eprintln!(
@@ -82,7 +82,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let obtained = obtain(&plan, &options.sources)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
-    preflight(&prepared, &services, &obtained)?;
+    // A dry run shows them all.
+    let warned = if options.dry_run { Warned::default() } else { warned };
+    preflight(&prepared, &services, &obtained, &warned)?;
     if options.dry_run {
         return dry_run(&prepared, global);
     }
@@ -118,13 +120,13 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     on_host::require_root("trial resume")?;
     let paths = Paths::default();
     let this = ThisHost::new(Systemd::connect()?);
-    let mut trial = Trial::open(this.host(), &paths, &options.trial, Action::Resume)?;
+    let mut trial = Trial::open(this.host(), &paths, options.trial.as_str(), Action::Resume)?;
     on_host::refuse_rollout(trial.prepared(), "resume")?;
     trial.check_start()?;
     let database = on_host::database(&paths, global);
     let lost_since = match in_database::find(&database, trial.prepared(), trial.state())? {
         InDatabase::Lost(lost) if !options.accept_loss => return Err(lost.into()),
-        InDatabase::Lost(_) => in_database::started_wall_us(&paths, &options.trial),
+        InDatabase::Lost(_) => in_database::started_wall_us(&paths, options.trial.as_str()),
         InDatabase::Recorded(_) | InDatabase::NotYet => None,
     };
     let command = format!("heaptrial trial resume {}", options.trial);
@@ -181,7 +183,8 @@ fn already(name: &str, stage: TrialStage) -> String {
     }
 }
 
-fn read_plan(named: &str) -> Result<DrawnPlan, Failure> {
+/// The plan, and the warnings that were told when it was drawn.
+fn read_plan(named: &str) -> Result<(DrawnPlan, Warned), Failure> {
     let direct = PathBuf::from(named);
     let path = if direct.is_file() { direct } else { PathBuf::from(format!("{named}.plan.toml")) };
     let text = std::fs::read_to_string(&path).map_err(|error| {
@@ -190,19 +193,16 @@ fn read_plan(named: &str) -> Result<DrawnPlan, Failure> {
             path.display()
         ))
     })?;
-    DrawnPlan::from_toml(&text).map_err(|error| Failure::refused(format!("{}: {error}", path.display())))
+    let plan = DrawnPlan::from_toml(&text)
+        .map_err(|error| Failure::refused(format!("{}: {error}", path.display())))?;
+    Ok((plan, Warned::in_plan(&text)))
 }
 
 /// The plan's services of this host, as they are now.
 fn discover(systemd: &Systemd, plan: &DrawnPlan, host: &str) -> Result<Vec<Service>, Failure> {
     let own = plan.services.iter().filter(|assignment| assignment.host == host);
-    // systemd takes them as patterns, in which a backslash quotes.
-    let names: Vec<String> =
-        own.map(|assignment| assignment.service.as_str().replace('\\', "\\\\")).collect();
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    heaptrial_inspect::services(systemd, &names).map_err(Failure::failed)
+    let names: Vec<ServiceName> = own.map(|assignment| assignment.service.clone()).collect();
+    heaptrial_inspect::named(systemd, &names).map_err(Failure::failed)
 }
 
 fn obtain(plan: &DrawnPlan, sources: &SourceOptions) -> Result<BTreeMap<String, Obtained>, Failure> {
@@ -241,13 +241,20 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
     Ok(installs.then_some(HostUnit { name, text }))
 }
 
-/// Tells what speaks against the treatments, and refuses what would not take hold.
+/// Tells what speaks against the treatments and was not told yet, and refuses what would not take hold.
 pub fn preflight(
     prepared: &Prepared,
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
+    warned: &Warned,
 ) -> Result<(), Failure> {
-    let findings = heaptrial_change::preflight(&HostRoot::default(), prepared, services, obtained);
+    let mut findings = heaptrial_change::preflight(&HostRoot::default(), prepared, services, obtained);
+    let all = findings.len();
+    findings.retain(|finding| !warned.has(finding));
+    if findings.len() < all {
+        let known = units::counted(all - findings.len(), "warning");
+        eprintln!("{known} of the preflight as `trial plan` told; --dry-run tells them again");
+    }
     let told = |severity| told(&findings, severity);
     for warning in told(Severity::Warn) {
         eprintln!("warning: {warning}");

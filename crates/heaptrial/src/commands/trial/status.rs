@@ -9,7 +9,7 @@ use heaptrial_change::{Lock, Prepared, Stage, TrialStage, TrialState, read_prepa
 use heaptrial_host::Instant;
 use heaptrial_host::Paths;
 use heaptrial_judgement::middle;
-use heaptrial_model::{Classified, ErrorClass, Metric, ServiceName, units};
+use heaptrial_model::{Classified, ErrorClass, KnownEvent, Metric, ServiceName, TrialName, units};
 use heaptrial_rollout::is_rollout;
 use heaptrial_store::{LatestSample, LookRecord, Store, StoreError, TrialRecord};
 use serde::Serialize;
@@ -22,13 +22,15 @@ use crate::options::GlobalOptions;
 
 /// A reading older than this many ticks of a minute is told as stale.
 const STALE_SECONDS: f64 = 300.0;
+/// The agent starts, finds out what runs, and takes its first reading within this time.
+const FIRST_READING_SECONDS: f64 = 120.0;
 
 /// Which trial.
 #[derive(Debug, Args)]
 pub struct StatusOptions {
     /// The trial's name; without it all trials of this host in a line each
     #[arg(value_name = "NAME")]
-    trial: Option<String>,
+    trial: Option<TrialName>,
 }
 
 /// Prints where a trial stands.
@@ -36,7 +38,7 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
     let paths = Paths::default();
     on_host::require_readable(&paths, global)?;
     let Some(name) = &options.trial else { return list(&paths, global) };
-    let status = Status::read(&paths, name, global)?;
+    let status = Status::read(&paths, name.as_str(), global)?;
     if global.json {
         println!("{}", serde_json::to_string_pretty(&status.json()).map_err(Failure::failed)?);
     } else {
@@ -85,6 +87,8 @@ struct Status {
     row: Option<TrialRecord>,
     latest: BTreeMap<String, LatestSample>,
     looks: Vec<LookRecord>,
+    /// How often each service failed since the start.
+    failures: BTreeMap<String, Failures>,
     now_us: i64,
     /// Whether some process is changing services of this host.
     at_work: bool,
@@ -92,6 +96,13 @@ struct Status {
     unread: Option<StoreError>,
     /// That the database has nothing of it any more.
     lost: Option<Lost>,
+}
+
+/// How often services failed by themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+struct Failures {
+    crashes: u32,
+    oom_kills: u32,
 }
 
 #[derive(Serialize)]
@@ -102,6 +113,8 @@ struct ArmStatus<'a> {
     committed: usize,
     contaminated: usize,
     without_reading: usize,
+    #[serde(flatten)]
+    failures: Failures,
     median_bytes: Option<u64>,
     lowest_bytes: Option<u64>,
     highest_bytes: Option<u64>,
@@ -118,6 +131,7 @@ impl Status {
             row: None,
             latest: BTreeMap::new(),
             looks: Vec::new(),
+            failures: BTreeMap::new(),
             now_us: Instant::now().wall_us,
             at_work: Lock::is_held(&paths.state),
             unread: None,
@@ -142,12 +156,26 @@ impl Status {
         let services = store.services(row.id)?;
         let names: BTreeMap<i64, String> =
             services.into_iter().map(|service| (service.id, service.name)).collect();
+        // What was taken out of it is nobody's.
+        let dropped = &self.state.dropped;
+        let is_of_it = |name: &&String| dropped.iter().all(|service| service.as_str() != name.as_str());
         let latest = store.latest(row.id)?;
         self.latest = latest
             .into_iter()
-            .filter_map(|sample| Some((names.get(&sample.service_id)?.clone(), sample)))
+            .filter_map(|sample| Some((names.get(&sample.service_id).filter(is_of_it)?.clone(), sample)))
             .collect();
         self.looks = store.looks(row.id)?;
+        for event in store.events(row.id)? {
+            let name = event.service_id.and_then(|id| names.get(&id)).filter(is_of_it);
+            let Some(name) = name else { continue };
+            let failures = self.failures.entry(name.clone()).or_default();
+            match event.kind.known() {
+                Some(KnownEvent::Crash) => failures.crashes += 1,
+                Some(KnownEvent::OomKill) => failures.oom_kills += 1,
+                _ => {}
+            }
+        }
+        self.failures.retain(|_, failures| *failures != Failures::default());
         Ok(())
     }
 
@@ -182,7 +210,7 @@ impl Status {
             .prepared
             .services
             .iter()
-            .filter(|treatment| treatment.arm == arm)
+            .filter(|treatment| treatment.arm == arm && !self.state.dropped.contains(&treatment.service))
             .map(|treatment| &treatment.service)
             .collect();
         let committed = names
@@ -203,8 +231,12 @@ impl Status {
             control,
             services: names.len(),
             committed,
-            contaminated: samples.iter().filter(|sample| sample.contamination.is_some()).count(),
+            contaminated: names.iter().filter(|name| self.contamination(name).is_some()).count(),
             without_reading: names.len() - sized.len(),
+            failures: names.iter().fold(Failures::default(), |all, name| {
+                let own = self.failures.get(name.as_str()).copied().unwrap_or_default();
+                Failures { crashes: all.crashes + own.crashes, oom_kills: all.oom_kills + own.oom_kills }
+            }),
             median_bytes: middle(&sizes).map(|bytes| bytes as u64),
             lowest_bytes: sized.iter().map(|(bytes, _)| *bytes).min(),
             highest_bytes: sized.iter().map(|(bytes, _)| *bytes).max(),
@@ -236,9 +268,43 @@ impl Status {
         Some((index + 1, planned.0.as_secs_f64() - self.elapsed_seconds()?))
     }
 
+    /// Why a service does not run what its arm wants, where Heaptrial itself did not see to that.
+    fn contamination(&self, service: &ServiceName) -> Option<&str> {
+        let put_back = self.state.services.get(service).is_some_and(|state| state.stage == Stage::Reverted);
+        self.latest.get(service.as_str())?.contamination.as_deref().filter(|_| !put_back)
+    }
+
     fn contaminated(&self) -> Vec<(&str, &str)> {
-        let found = self.latest.iter();
-        found.filter_map(|(name, sample)| Some((name.as_str(), sample.contamination.as_deref()?))).collect()
+        let services = self.prepared.services.iter().map(|treatment| &treatment.service);
+        services.filter_map(|service| Some((service.as_str(), self.contamination(service)?))).collect()
+    }
+
+    /// Services that were put back while the others keep their treatment, and why.
+    fn put_back(&self) -> Vec<(&ServiceName, &str)> {
+        if matches!(self.state.stage, TrialStage::Reverting | TrialStage::Reverted) {
+            return Vec::new();
+        }
+        let services = self.state.services.iter().filter(|(_, state)| state.stage == Stage::Reverted);
+        let why = "the run that changed it was cut short";
+        services.map(|(name, state)| (name, state.why.as_deref().unwrap_or(why))).collect()
+    }
+
+    /// What to say of readings that are missing or old, where the agent should have brought them.
+    fn reading_words(&self) -> Option<String> {
+        if !matches!(self.state.stage, TrialStage::Starting | TrialStage::Running) {
+            return None;
+        }
+        match self.last_reading_seconds_ago() {
+            None if self.elapsed_seconds().is_some_and(|seconds| seconds < FIRST_READING_SECONDS) => {
+                Some("no readings yet: the first come within two minutes".to_owned())
+            }
+            None => Some("no readings yet: is heaptrial-agent.service active?".to_owned()),
+            Some(seconds) if seconds > STALE_SECONDS => Some(format!(
+                "the last reading is {} old: is heaptrial-agent.service active?",
+                units::duration(seconds)
+            )),
+            Some(_) => None,
+        }
     }
 
     fn troubled(&self) -> Vec<(&ServiceName, &str, &str)> {
@@ -264,6 +330,7 @@ impl Status {
             "stage": self.state.stage,
             "interrupted": self.state.interrupted,
             "cut_short": self.is_cut_short(),
+            "dropped": self.state.dropped,
             "database_error": self.unread.as_ref().map(ToString::to_string),
             "lost": self.lost.as_ref().map(ToString::to_string),
             "elapsed_seconds": self.elapsed_seconds(),
@@ -274,6 +341,8 @@ impl Status {
             "last_reading_seconds_ago": self.last_reading_seconds_ago(),
             "arms": self.arms(),
             "services": self.state.services,
+            "failures": self.failures,
+            "put_back": self.put_back().into_iter().map(|(service, why)| json!({ "service": service, "why": why })).collect::<Vec<_>>(),
             "contaminated": self.contaminated().into_iter().map(|(service, why)| json!({ "service": service, "why": why })).collect::<Vec<_>>(),
         })
     }
@@ -320,21 +389,25 @@ impl Status {
             None if !self.looks.is_empty() => println!("  all looks were taken"),
             None => {}
         }
-        match self.last_reading_seconds_ago() {
-            _ if self.row.is_none() => {}
-            None => println!("  no readings yet: is heaptrial-agent.service active?"),
-            Some(seconds) if seconds > STALE_SECONDS && self.state.stage == TrialStage::Running => {
-                println!(
-                    "  the last reading is {} old: is heaptrial-agent.service active?",
-                    units::duration(seconds)
-                );
-            }
-            Some(_) => {}
+        if let Some(words) = self.reading_words() {
+            println!("  {words}");
         }
         println!();
         self.print_arms();
+        for service in &self.state.dropped {
+            println!("taken out: {service}");
+        }
         for (service, why) in self.contaminated() {
             println!("contaminated: {service}: {why}");
+        }
+        for (service, failures) in &self.failures {
+            let how = [(failures.crashes, "by a crash"), (failures.oom_kills, "for want of memory")];
+            let how = how.into_iter().filter(|(count, _)| *count > 0);
+            let how = how.map(|(count, how)| format!("{} {how}", units::counted(count as usize, "time")));
+            println!("failed since the start: {service}: {}", how.collect::<Vec<_>>().join(", "));
+        }
+        for (service, why) in self.put_back() {
+            println!("put back: {service} runs what it ran before the trial: {why}");
         }
         for (service, what, why) in self.troubled() {
             println!("{service} {what}{}{why}", if why.is_empty() { "" } else { ": " });
@@ -348,7 +421,10 @@ impl Status {
         // PSS is read too rarely for a status.
         let metric =
             Some(self.prepared.plan.metric).filter(|metric| *metric != Metric::Pss).unwrap_or_default();
-        println!("{:width$}  services  in force  contaminated  {metric} median (range)", "arm");
+        println!(
+            "{:width$}  services  in force  contaminated  crashes  OOM kills  {metric} median (range)",
+            "arm"
+        );
         for arm in arms {
             let name = if arm.control { format!("{} (control)", arm.arm) } else { arm.arm.to_owned() };
             let memory = match (arm.median_bytes, arm.lowest_bytes, arm.highest_bytes) {
@@ -361,8 +437,8 @@ impl Status {
                 _ => "no reading".to_owned(),
             };
             println!(
-                "{name:width$}  {:>8}  {:>8}  {:>12}  {memory}",
-                arm.services, arm.committed, arm.contaminated
+                "{name:width$}  {:>8}  {:>8}  {:>12}  {:>7}  {:>9}  {memory}",
+                arm.services, arm.committed, arm.contaminated, arm.failures.crashes, arm.failures.oom_kills
             );
         }
     }

@@ -8,7 +8,7 @@ use heaptrial_change::journal::Action;
 use heaptrial_change::{ChangeError, LockError, Stage, Trial, TrialStage, read_prepared, read_state};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, units};
+use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
 
 use super::on_host::{self, Teller};
 use crate::exit::{Failure, code};
@@ -19,7 +19,7 @@ use crate::options::GlobalOptions;
 pub struct StopOptions {
     /// The trial's name
     #[arg(value_name = "NAME")]
-    trial: String,
+    trial: TrialName,
     /// Put back every file as it was, and restart the services
     #[arg(long)]
     revert: bool,
@@ -31,7 +31,7 @@ pub struct StopOptions {
     at_once: Option<u32>,
     /// Give this service up where it cannot be put back, as when its unit was removed or masked: it is left as it is, and
     /// the rest is reverted to the end (several times, or with commas)
-    #[arg(long, value_name = "SERVICE", requires = "revert", value_delimiter = ',')]
+    #[arg(long, value_name = "SERVICE", requires = "revert", value_parser = ServiceName::of_unit, value_delimiter = ',')]
     without: Vec<ServiceName>,
     /// End it without asking
     #[arg(long)]
@@ -45,13 +45,13 @@ pub struct StopOptions {
 #[derive(Debug, Args)]
 pub struct RecoverOptions {
     /// The trial's name
-    trial: String,
+    trial: TrialName,
 }
 
 /// Ends a trial.
 pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
-    let name = &options.trial;
+    let name = options.trial.as_str();
     let state = read_state(&paths, name)?;
     let doing = if options.revert { "rollback" } else { "pause" };
     on_host::refuse_rollout(&read_prepared(&paths, name)?, doing)?;
@@ -128,14 +128,14 @@ pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<ExitC
     let paths = Paths::default();
     on_host::require_trusted(&paths)?;
     let this = ThisHost::new(Systemd::connect()?);
-    let mut trial = match Trial::open(this.host(), &paths, &options.trial, Action::Recover) {
+    let mut trial = match Trial::open(this.host(), &paths, options.trial.as_str(), Action::Recover) {
         // It is still there.
         Err(ChangeError::Lock(LockError::Held { .. })) => return Ok(ExitCode::SUCCESS),
         opened => opened?,
     };
     let database = on_host::database(&paths, global);
     let in_flight = trial.state().in_flight().len();
-    let mut teller = Teller::new(&database, &options.trial, in_flight);
+    let mut teller = Teller::new(&database, options.trial.as_str(), in_flight);
     let interrupt = on_host::interrupt()?;
     let outcome = trial.recover(&mut teller, &|| on_host::interrupted(&interrupt))?;
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })

@@ -92,7 +92,7 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
         arm: options.arm.clone(),
         days: options.days,
         every_minutes: options.every,
-        patterns: options.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
+        patterns: options.patterns.clone(),
         limits: Limits {
             level_share: options.level_margin / 100.0,
             growth_per_day: options.stable_margin / 100.0,

@@ -15,12 +15,18 @@ fn an_environment_file_wins_and_is_named_with_its_line() {
 #[test]
 fn a_later_drop_in_wins_and_an_earlier_one_is_replaced() {
     let mut fixture = Fixture::new();
-    fixture.drop_in("99-local.conf", "Environment=LD_PRELOAD=/other.so");
-    fixture.refuses(Check::Environment, "by /etc/systemd/system/thing.service.d/99-local.conf line 2");
+    fixture.drop_in("zzz-local.conf", "Environment=LD_PRELOAD=/other.so");
+    fixture.refuses(Check::Environment, "by /etc/systemd/system/thing.service.d/zzz-local.conf line 2");
     let mut fixture = Fixture::new();
     fixture.drop_in("10-local.conf", "Environment=\"LD_PRELOAD=/other.so\"");
     fixture.warns(Check::PresentPreload, "by /etc/systemd/system/thing.service.d/10-local.conf line 2");
     fixture.drop_in("20-local.conf", "Environment=");
+    fixture.is_fine();
+    // What `systemctl edit` writes.
+    let mut fixture = Fixture::new();
+    fixture.drop_in("override.conf", "Environment=LD_PRELOAD=/other.so");
+    fixture.warns(Check::PresentPreload, "by /etc/systemd/system/thing.service.d/override.conf line 2");
+    fixture.drop_in("override.conf", "Environment=");
     fixture.is_fine();
 }
 
@@ -29,10 +35,10 @@ fn an_empty_environment_undoes_the_treatment_only_if_it_comes_later() {
     let mut fixture = Fixture::new();
     fixture.drop_in("10-local.conf", "Environment=");
     fixture.is_fine();
-    fixture.drop_in("99-local.conf", "Environment=");
+    fixture.drop_in("zzz-local.conf", "Environment=");
     fixture.refuses(
         Check::Environment,
-        "an empty Environment= in /etc/systemd/system/thing.service.d/99-local.conf",
+        "an empty Environment= in /etc/systemd/system/thing.service.d/zzz-local.conf",
     );
 }
 

@@ -104,6 +104,26 @@ fn wrappers_and_helpers() {
 }
 
 #[test]
+fn a_program_without_a_path_is_found_where_systemd_finds_it() {
+    let (folder, name) = PROGRAM.rsplit_once('/').unwrap();
+    let mut fixture = Fixture::new();
+    fixture.mode(PROGRAM, 0o755);
+    fixture.unit().exec_start = vec![vec![name.to_owned()]];
+    fixture.is_fine();
+    // What is no program, or in no such folder, is none.
+    fixture.mode(PROGRAM, 0o644);
+    fixture.warns(
+        Check::Program,
+        &format!("{name} was not found where systemd looks for it (/usr/local/sbin, "),
+    );
+    fixture.mode(PROGRAM, 0o755);
+    fixture.drop_in("a.conf", "ExecSearchPath=/opt/bin:/srv/bin");
+    fixture.warns(Check::Program, "(/opt/bin, /srv/bin)");
+    fixture.drop_in("b.conf", &format!("ExecSearchPath={folder}"));
+    fixture.is_fine();
+}
+
+#[test]
 fn setuid_counts_for_another_user_who_may_gain_rights() {
     let mut fixture = Fixture::new();
     fixture.mode(PROGRAM, 0o4755);

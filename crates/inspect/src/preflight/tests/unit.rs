@@ -62,7 +62,7 @@ fn what_keeps_it_from_being_restarted_or_changes_more_than_the_treatment() {
     fixture.unit().needs_reload = true;
     fixture.warns(Check::UnitState, "has not read them");
     let mut fixture = Fixture::new();
-    fixture.drop_in("90-heaptrial.conf", "Environment=LD_PRELOAD=/x.so MALLOC_CONF=a:b");
+    fixture.drop_in("zz-heaptrial.conf", "Environment=LD_PRELOAD=/x.so MALLOC_CONF=a:b");
     fixture.warns(Check::UnitState, "in force already");
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
-use heaptrial_inspect::Service;
+use heaptrial_inspect::{Service, discover};
 use heaptrial_model::{Metric, ServiceName, ServicePattern};
 use heaptrial_plan::Candidate;
 use heaptrial_store::{Readings, Store, StoreError};
@@ -37,21 +37,26 @@ impl Fleet {
     /// Looks at this host; nothing is changed. What is left out, or not known, is told on standard error.
     pub fn discover(patterns: &[ServicePattern], global: &GlobalOptions) -> Result<Self, Failure> {
         let systemd = Systemd::connect()?;
-        let names: Vec<String> = patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
-        let found = heaptrial_inspect::services(&systemd, &names).map_err(Failure::failed)?;
+        let found = discover(&systemd, patterns).map_err(Failure::failed)?;
+        let told = found.told();
         let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
-        let wanted = found.iter().map(|service| service.name().as_str()).collect();
+        let wanted = found.services.iter().map(|service| service.name().as_str()).collect();
         let past = past_memory(&wanted, global)?;
-        let fleet = Self::of(found, &host, &past);
+        let mut fleet = Self::of(found.services, &host, &past);
         for (service, why) in &fleet.left_out {
             eprintln!("left out: {service}: {why}");
         }
+        if let Some(told) = told {
+            eprintln!("{told}");
+        }
+        let kept_out = found.kept_out.into_iter();
+        fleet.left_out.extend(kept_out.map(|(service, why)| (service, why.to_owned())));
         for service in &fleet.services {
             if let Some(why) = &service.relay_unread {
                 eprintln!("warning: {}: {why}; its role and family are not known", service.name());
             }
         }
-        fleet.check_named(patterns)?;
+        fleet.check_named(patterns, &found.of_pattern)?;
         Ok(fleet)
     }
 
@@ -74,7 +79,11 @@ impl Fleet {
     }
 
     /// A service named by its full name must take part, and a pattern must match something.
-    fn check_named(&self, patterns: &[ServicePattern]) -> Result<(), Failure> {
+    fn check_named(
+        &self,
+        patterns: &[ServicePattern],
+        of_pattern: &[Vec<ServiceName>],
+    ) -> Result<(), Failure> {
         if self.services.is_empty() {
             let named: Vec<&str> = patterns.iter().map(ServicePattern::as_str).collect();
             return Err(Failure::refused(format!(
@@ -83,22 +92,17 @@ impl Fleet {
                 if self.left_out.is_empty() { "" } else { " and can take part" }
             )));
         }
-        let full = |pattern: &ServicePattern| {
-            let text = pattern.as_str();
-            if text.contains('.') { text.to_owned() } else { format!("{text}.service") }
-        };
-        let absent = |pattern: &&ServicePattern| {
-            pattern.is_exact() && self.services.iter().all(|service| service.name().as_str() != full(pattern))
-        };
-        match patterns.iter().find(absent) {
-            None => Ok(()),
-            Some(pattern) => {
-                let name = full(pattern);
-                let why = self.left_out.iter().find(|(service, _)| service.as_str() == name);
+        for (pattern, found) in patterns.iter().zip(of_pattern) {
+            let Some(named) = pattern.unit() else { continue };
+            // A unit may have further names.
+            let name = found.first().unwrap_or(&named);
+            if self.services.iter().all(|service| service.name() != name) {
+                let why = self.left_out.iter().find(|(service, _)| service == name);
                 let why = why.map_or("it is not loaded on this host", |(_, why)| why.as_str());
-                Err(Failure::refused(format!("{name} is named but cannot take part: {why}")))
+                return Err(Failure::refused(format!("{name} is named but cannot take part: {why}")));
             }
         }
+        Ok(())
     }
 }
 
@@ -266,7 +270,11 @@ pub(super) mod tests {
         {
             assert!(found.contains(words), "{found}");
         }
-        let named = |pattern: &str| fleet.check_named(&[pattern.parse().unwrap()]);
+        let named = |pattern: &str| {
+            let pattern: ServicePattern = pattern.parse().unwrap();
+            let names = pattern.unit().filter(|unit| unit.as_str() != "z.service");
+            fleet.check_named(&[pattern], &[names.into_iter().collect()])
+        };
         assert!(named("a.service").is_ok() && named("a").is_ok() && named("*").is_ok());
         let failure = named("b").unwrap_err();
         assert!(failure.class == ErrorClass::Refused && failure.to_string().contains("inactive (dead)"));

@@ -10,15 +10,15 @@ use serde_json::json;
 
 use super::arms::Allocators;
 use super::print::Section;
-use crate::commands::trial::findings::told;
+use crate::commands::trial::findings::{Warned, told};
 use crate::exit::Failure;
 
-/// The files that the arms change, by an example of each, and the preflight of all services.
+/// The files that the arms change, by an example of each, and the preflight of all services; with what it warned of.
 pub fn sections(
     plan: &DrawnPlan,
     services: &[Service],
     allocators: &Allocators,
-) -> Result<Vec<Section>, Failure> {
+) -> Result<(Vec<Section>, Warned), Failure> {
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let paths = Paths::default();
     let prepared =
@@ -35,10 +35,12 @@ pub fn sections(
     } else if findings.iter().any(|finding| finding.refuses()) {
         text += "`trial start` refuses this plan until that is mended.\n";
     }
-    Ok(vec![
+    let warned = Warned::of(&findings);
+    let sections = vec![
         changes(plan, &prepared, &paths),
         Section { title: "PREFLIGHT".to_owned(), text, key: "preflight", json: json!(findings) },
-    ])
+    ];
+    Ok((sections, warned))
 }
 
 fn changes(plan: &DrawnPlan, prepared: &Prepared, paths: &Paths) -> Section {

@@ -1,0 +1,70 @@
+//! The services of this host that somebody names, and those that a pattern may not name.
+
+use heaptrial_host::HostRoot;
+use heaptrial_host::systemd::{Systemd, SystemdError, why_essential};
+use heaptrial_model::{ServiceName, ServicePattern};
+
+use crate::{Service, examine};
+
+/// What some patterns name on this host, to be changed.
+#[derive(Debug)]
+pub struct Discovered {
+    /// The services, in order of names.
+    pub services: Vec<Service>,
+    /// Running services that match only patterns with wildcards and that hold up the host, and what they are.
+    pub kept_out: Vec<(ServiceName, &'static str)>,
+    /// Which services each pattern names, in the order of the patterns.
+    pub of_pattern: Vec<Vec<ServiceName>>,
+}
+
+/// Finds them. What holds up the host takes part only where it is named by its name.
+pub fn discover(systemd: &Systemd, patterns: &[ServicePattern]) -> Result<Discovered, SystemdError> {
+    let found = systemd.services(patterns)?;
+    let is_named = |name: &ServiceName| {
+        let of_pattern = patterns.iter().zip(&found.of_pattern);
+        of_pattern.into_iter().any(|(pattern, names)| pattern.unit().is_some() && names.contains(name))
+    };
+    let (mut units, mut kept_out) = (Vec::new(), Vec::new());
+    for unit in found.units {
+        match why_essential(&unit.name).filter(|_| !is_named(&unit.name)) {
+            None => units.push(unit),
+            Some(why) if unit.status.main_pid.is_some() => kept_out.push((unit.name, why)),
+            Some(_) => {}
+        }
+    }
+    Ok(Discovered { services: examine(&HostRoot::default(), units), kept_out, of_pattern: found.of_pattern })
+}
+
+impl Discovered {
+    /// The line that says what is kept out and how to include it; `None` where nothing is.
+    pub fn told(&self) -> Option<String> {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (service, why) in &self.kept_out {
+            match reasons.iter_mut().find(|(known, _)| known == why) {
+                Some((_, services)) => services.push(service.as_str()),
+                None => reasons.push((why, vec![service.as_str()])),
+            }
+        }
+        let reasons: Vec<String> =
+            reasons.iter().map(|(why, services)| format!("{} ({why})", services.join(", "))).collect();
+        let all = reasons.join("; ");
+        (!all.is_empty())
+            .then(|| format!("left out, since the host depends on it, unless named without wildcards: {all}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_out_is_told_in_one_line() {
+        let mut found = Discovered { services: Vec::new(), kept_out: Vec::new(), of_pattern: Vec::new() };
+        assert_eq!(found.told(), None);
+        for (name, why) in [("dbus.service", "the bus"), ("a.service", "x"), ("b.service", "x")] {
+            found.kept_out.push((name.parse().unwrap(), why));
+        }
+        let told = found.told().unwrap();
+        assert!(told.ends_with("wildcards: dbus.service (the bus); a.service, b.service (x)"), "{told}");
+    }
+}
