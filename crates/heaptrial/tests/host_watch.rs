@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use heaptrial_testbed::ChurnService;
@@ -30,6 +30,7 @@ name = "jemalloc"
 allocator = "jemalloc@5.3.0"
 "#;
 const TOLD: &str = "/root/told.json";
+const LOCK: &str = "/var/lib/heaptrial/lock";
 const HOOK: &str = "/root/hook";
 const READINGS: Duration = Duration::from_secs(60);
 /// Nobody depends on these services.
@@ -111,10 +112,22 @@ fn alerts_of_one_cause_are_one_alert_and_a_revert_is_a_cause() {
     // The trial is put back under the watch: its services, its library, and the agent that sampled them.
     let mut revert = bed.command("trial stop two-way --revert --yes --pause 1s --at-once 1");
     let mut revert = revert.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let document = wait_for("the first of them is put back", READINGS, || {
-        let (code, document) = check(&bed);
-        (code == 5).then_some(document)
+    wait_for("the first of them is put back", READINGS, || {
+        let journal = bed.container.read_text("/var/lib/heaptrial/trials/two-way/journal.jsonl").unwrap();
+        let is_back = |line: &str| {
+            line.contains("\"what\":\"reverted\"") && services.iter().any(|service| line.contains(service))
+        };
+        journal.lines().any(is_back).then_some(())
     });
+    // It stands still while somebody looks.
+    let holder: Value = serde_json::from_slice(&bed.container.read(LOCK).unwrap()).unwrap();
+    let pid = holder["pid"].to_string();
+    bed.container.ok(&["kill", "-STOP", &pid]);
+    let (code, document) = check(&bed);
+    bed.container.ok(&["kill", "-CONT", &pid]);
+    // nsenter stopped with the process that it ran.
+    assert!(Command::new("kill").args(["-CONT", &revert.id().to_string()]).status().unwrap().success());
+    assert_eq!((code, document["alerts"].as_array().unwrap().len()), (5, 1), "{document:#}");
     let text = document["alerts"][0]["alert"]["text"].as_str().unwrap();
     assert!(text.contains("trial `two-way` is being put back"), "{text}");
     assert_eq!(told(&bed), [pair("raised", "trial:two-way")]);
@@ -238,13 +251,12 @@ fn a_rollout_that_was_cut_short_tells_which_process_ended_where() {
     let mut command = bed.command(&format!("rollout start {rollout} {PACE}"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = command.spawn().unwrap();
-    let lock = "/var/lib/heaptrial/lock";
     wait_for("the canary is watched", Duration::from_secs(60), || {
         bed.container.read("/var/lib/heaptrial/trials/short/prepared.json").ok()?;
         let status = bed.json_of("rollout status short --json");
         (status["rollouts"][0]["waves"][0]["stage"] == "soaking").then_some(())
     });
-    let holder: Value = serde_json::from_slice(&bed.container.read(lock).unwrap()).unwrap();
+    let holder: Value = serde_json::from_slice(&bed.container.read(LOCK).unwrap()).unwrap();
     let pid = holder["pid"].to_string();
     bed.container.ok(&["kill", "-9", &pid]);
     process.wait().unwrap();

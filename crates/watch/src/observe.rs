@@ -96,7 +96,6 @@ pub fn see(
     at: f64,
 ) -> Seen {
     let mut seen = Seen { at, ..Seen::default() };
-    let busy = transactions::in_flight(paths);
     let mut digests = Digests::default();
     let names: Vec<ServiceName> = plan.services.iter().map(|planned| planned.service.clone()).collect();
     let units = match systemd.map(|systemd| units(systemd, &names)) {
@@ -123,7 +122,7 @@ pub fn see(
             Err(error) => seen.unreadable.push(error.to_string()),
         }
     }
-    transactions::see(plan, paths, &busy, &mut seen);
+    transactions::see(plan, paths, &mut seen);
     seen.files = plan.files.keys().map(|path| (path.clone(), digests.of(path))).collect();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     seen.host_bytes = meminfo_bytes(&meminfo, "MemTotal:");

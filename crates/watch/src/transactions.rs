@@ -5,8 +5,7 @@ use std::fs;
 
 use heaptrial_change::journal::{self, Event, Record};
 use heaptrial_change::{
-    ChangeError, FileState, Holder, Lock, ServiceState, Stage, TrialStage, TrialState, read_prepared,
-    read_state, trials,
+    ChangeError, FileState, Holder, Lock, ServiceState, Stage, TrialStage, TrialState, read_prepared, trials,
 };
 use heaptrial_host::Paths;
 use heaptrial_model::{Identity, ServiceName};
@@ -14,16 +13,8 @@ use heaptrial_model::{Identity, ServiceName};
 use crate::plan::{Fingerprint, WatchPlan};
 use crate::seen::{Seen, ServiceSeen, TransactionSeen};
 
-/// Services that trials and rollouts are changing now.
-pub(crate) fn in_flight(paths: &Paths) -> BTreeSet<ServiceName> {
-    let states =
-        trials(paths).unwrap_or_default().into_iter().filter_map(|name| read_state(paths, &name).ok());
-    states.flat_map(|state| state.in_flight()).collect()
-}
-
-/// Adds what they tell; a journal that cannot be read is told in [`Seen::unreadable`]. Services that were `busy` before the
-/// others were looked at may have been seen in the middle of a restart, and be done by now.
-pub(crate) fn see(plan: &WatchPlan, paths: &Paths, busy: &BTreeSet<ServiceName>, seen: &mut Seen) {
+/// Adds what they tell; a journal that cannot be read is told in [`Seen::unreadable`].
+pub(crate) fn see(plan: &WatchPlan, paths: &Paths, seen: &mut Seen) {
     let since = (plan.started_at * 1e6) as i64;
     let at_work = at_work(paths);
     let mut found: Vec<(i64, TransactionSeen)> = Vec::new();
@@ -39,9 +30,7 @@ pub(crate) fn see(plan: &WatchPlan, paths: &Paths, busy: &BTreeSet<ServiceName>,
                 mark_written(paths, &state, seen);
                 let last = last_touch(&records, since);
                 let is_at_work = at_work.as_deref() == Some(&name);
-                found.extend(
-                    last.map(|last| (last, of((kind, name), &records, &state, (is_at_work, busy), seen))),
-                );
+                found.extend(last.map(|last| (last, of((kind, name), &records, &state, is_at_work, seen))));
             }
         }
     }
@@ -91,18 +80,22 @@ fn of(
     (kind, name): (String, String),
     records: &[Record],
     state: &TrialState,
-    (at_work, busy): (bool, &BTreeSet<ServiceName>),
+    at_work: bool,
     seen: &Seen,
 ) -> TransactionSeen {
+    // What was looked at in this check may have been in the middle of a restart that is over by now.
+    let began = (seen.at * 1e6) as i64;
+    let later = records.iter().filter(|record| record.wall_us >= began);
+    let touched: BTreeSet<&ServiceName> = later.filter_map(|record| record.event.service()).collect();
+    let is_busy = |service: &ServiceName, stage: Stage| is_in_flight(stage) || touched.contains(service);
     let runs = |service: &ServiceName| {
         let own = |seen: &&ServiceSeen| seen.service == service.as_str();
         seen.services.iter().find(own).and_then(|seen| seen.runs.as_ref())
     };
-    let left: Vec<(&ServiceName, &ServiceState)> = state
-        .services
-        .iter()
-        .filter(|(service, changed)| busy.contains(*service) || is_as_left(changed, runs(service)))
-        .collect();
+    let is_own = |(service, changed): &(&ServiceName, &ServiceState)| {
+        is_busy(service, changed.stage) || is_as_left(changed, runs(service))
+    };
+    let left: Vec<(&ServiceName, &ServiceState)> = state.services.iter().filter(is_own).collect();
     let names = |of: &dyn Fn(&ServiceName, Stage) -> bool| -> Vec<String> {
         let found = left.iter().filter(|(service, changed)| of(service, changed.stage));
         found.map(|(service, _)| service.to_string()).collect()
@@ -117,7 +110,7 @@ fn of(
         name,
         did: did(state.stage, at_work).to_owned(),
         services: names(&|_, _| true),
-        in_flight: names(&|service, stage| is_in_flight(stage) || busy.contains(service)),
+        in_flight: names(&is_busy),
         put_back: names(&|_, stage| stage == Stage::Reverted),
         files: files.map(|change| change.path.clone()).collect(),
     }
@@ -142,7 +135,7 @@ fn is_as_left(changed: &ServiceState, runs: Option<&Fingerprint>) -> bool {
                 && proved.zip(runs).is_none_or(|(identity, runs)| is_same_build(identity, runs))
         }
         Stage::Reverted => is(|change| &change.before),
-        _ => true,
+        _ => is_in_flight(changed.stage),
     }
 }
 
@@ -159,5 +152,35 @@ fn did(stage: TrialStage, at_work: bool) -> &'static str {
         (TrialStage::Starting, true) => "is changing services",
         (TrialStage::Starting, false) => "changed services and has not ended",
         _ => "changed services",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_that_was_put_back_while_a_check_looked_counts_as_being_changed() {
+        let service: ServiceName = "tor@a.service".parse().unwrap();
+        let record = |seconds: i64, event: Event| Record { wall_us: seconds * 1_000_000, event };
+        let intent =
+            Event::Intent { service: service.clone(), arm: "a".into(), changes: Vec::new(), life: None };
+        let records = [
+            record(1, intent),
+            record(20, Event::Reverting { service: service.clone() }),
+            record(21, Event::Reverted { service }),
+        ];
+        let in_flight = |at: f64| {
+            let seen = Seen { at, ..Seen::default() };
+            let name = ("trial".to_owned(), "t".to_owned());
+            let found = of(name, &records, &TrialState::of(&records), false, &seen);
+            assert_eq!((found.services.len(), found.put_back.len()), (1, 1));
+            found.in_flight.len()
+        };
+        assert_eq!([19.5, 20.5, 21.5].map(in_flight), [1, 1, 0]);
+        assert_eq!(
+            [0.0, 15.0, 30.0].map(|since| last_touch(&records, (since * 1e6) as i64).is_some()),
+            [true, true, false]
+        );
     }
 }
