@@ -38,11 +38,11 @@ impl Session {
     /// The same before the agent ends, with which a file that was deleted ends as well.
     pub(crate) fn last_look_at_database(&mut self) -> Result<(), AgentError> {
         self.look_at_database()?;
-        let Some(source) = self.database.trouble.take() else { return Ok(()) };
+        let Some(source) = self.database.trouble.take().map(Box::new) else { return Ok(()) };
         let path = self.config.database.clone();
         Err(match self.ledger.store.keep_beside() {
             Ok(kept) => AgentError::DatabaseReplaced { path, kept, source },
-            Err(source) => AgentError::DatabaseLost { path, source },
+            Err(error) => AgentError::DatabaseLost { path, source: error.into() },
         })
     }
 
@@ -77,7 +77,8 @@ impl Session {
         };
         let what = format!("the earlier one is in {}", kept.display());
         let path = self.config.database.clone();
-        let mut other = other.map_err(|source| AgentError::DatabaseReplaced { path, kept, source })?;
+        let mut other =
+            other.map_err(|error| AgentError::DatabaseReplaced { path, kept, source: error.into() })?;
         // Its rows are other ones, also where it is an older copy.
         self.host_id = other.add_host(&self.boot_id, &self.host_facts)?;
         self.trials.clear();

@@ -35,7 +35,7 @@ pub enum AgentError {
         /// The copy of the database.
         kept: PathBuf,
         /// What is wrong with what is in its place.
-        source: StoreError,
+        source: Box<StoreError>,
     },
     /// The same, and what it had could not be kept.
     #[error(
@@ -45,7 +45,7 @@ pub enum AgentError {
         /// Which file.
         path: PathBuf,
         /// Why they could not be kept.
-        source: StoreError,
+        source: Box<StoreError>,
     },
     /// A file cannot be made or locked.
     #[error("cannot {doing} {path}: {source}")]

@@ -88,9 +88,12 @@ impl Lost {
             [only] => only.display().to_string(),
             _ => "the copy that has it".to_owned(),
         };
-        let back = format!("put {copy} in the place of {} while the agent is stopped", database.display());
+        let back = format!(
+            "put {copy} in the place of {} while the agent is stopped, or name the database that has it with --db",
+            database.display()
+        );
         match self.is_rollout {
-            true => format!("{back}, or `heaptrial rollout rollback {name}` puts everything back"),
+            true => format!("{back}; or `heaptrial rollout rollback {name}` puts everything back"),
             false => format!(
                 "{back}; or `heaptrial trial resume {name} --accept-loss` samples on without them, and `heaptrial trial stop {name} --revert` puts everything back"
             ),
