@@ -199,12 +199,12 @@ fn a_database_lost_while_the_agent_is_away_is_told_and_keeps_no_revert_back() {
     host.agent("stop");
     container.ok(&["sh", "-c", &format!("rm {DATABASE}*")]);
     let (code, said) = host.said("trial resume kept");
-    assert!(code == Some(3) && said.contains("its readings are lost"), "{code:?} {said}");
+    assert!(code == Some(3) && said.contains("its readings and looks are lost"), "{code:?} {said}");
     assert!(!host.bed.database().exists(), "a resume that refuses makes no database");
     host.agent("start");
-    host.wait_for_log("its readings are lost");
+    host.wait_for_log("its readings and looks are lost");
     let (code, said) = host.said("trial status kept");
-    assert!(code == Some(1) && said.contains("its readings are lost"), "{code:?} {said}");
+    assert!(code == Some(1) && said.contains("its readings and looks are lost"), "{code:?} {said}");
     assert_eq!(host.said("trial resume kept").0, Some(3));
     // Whoever accepts that goes on with the clock of the journal, and with the lives that run.
     let begun = host.bed.json_of("trial status kept --json")["elapsed_seconds"].clone();

@@ -1,4 +1,4 @@
-//! What the database has of a trial. Where that is nothing though the journal tells of a start, its readings are lost.
+//! What the database has of a trial. Where that is nothing though the journal tells of a start, its readings and looks are lost.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -42,20 +42,21 @@ pub fn find(database: &Path, prepared: &Prepared, state: &TrialState) -> Result<
         (Some(record), _) => InDatabase::Recorded(Box::new(record)),
         // It is recorded before the journal's first record.
         (None, TrialStage::Planned) => InDatabase::NotYet,
-        (None, _) => InDatabase::Lost(Lost::of(database, prepared)),
+        (None, _) => InDatabase::Lost(Lost::of(database, prepared, state)),
     })
 }
 
 /// What is lost, and what can be done.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{name}` was started, as its journal tells, and {database} has nothing of it: its readings are lost{kept}"
+    "`{name}` was started, as its journal tells, and {database} has nothing of it: its readings and looks are lost{kept}"
 )]
 pub struct Lost {
     name: String,
     database: PathBuf,
     kept: Kept,
     is_rollout: bool,
+    is_over: bool,
 }
 
 /// Databases that were kept beside.
@@ -71,13 +72,19 @@ impl fmt::Display for Kept {
 }
 
 impl Lost {
-    fn of(database: &Path, prepared: &Prepared) -> Self {
+    fn of(database: &Path, prepared: &Prepared, state: &TrialState) -> Self {
         Self {
             name: prepared.plan.name.clone(),
             database: database.to_owned(),
             kept: Kept(Store::kept_beside(database)),
             is_rollout: is_rollout(prepared),
+            is_over: matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted),
         }
+    }
+
+    /// Whether it has ended, so that nothing more would have been read.
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// What whoever reads it can do.
@@ -93,6 +100,7 @@ impl Lost {
             database.display()
         );
         match self.is_rollout {
+            _ if self.is_over => back,
             true => format!("{back}; or `heaptrial rollout rollback {name}` puts everything back"),
             false => format!(
                 "{back}; or `heaptrial trial resume {name} --accept-loss` samples on without them, and `heaptrial trial stop {name} --revert` puts everything back"
@@ -118,9 +126,8 @@ pub fn refuse_lost(database: &Path, prepared: &Prepared, state: &TrialState) -> 
 /// What a trial of this name has lost, where it is one of this host that has not ended.
 pub fn lost_of(paths: &Paths, name: &str, database: &Path) -> Option<Lost> {
     let (prepared, state) = (read_prepared(paths, name).ok()?, read_state(paths, name).ok()?);
-    let is_over = matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted);
     match find(database, &prepared, &state) {
-        Ok(InDatabase::Lost(lost)) if !is_over => Some(lost),
+        Ok(InDatabase::Lost(lost)) if !lost.is_over() => Some(lost),
         _ => None,
     }
 }

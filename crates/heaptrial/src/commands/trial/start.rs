@@ -366,7 +366,7 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
     let text = "from here on events tell which services have their arm's treatment";
     store.add_event(id, None, now.wall_us, KnownEvent::TreatmentsRecorded, text).map_err(Failure::failed)?;
     if lost_since.is_some() {
-        let text = "the database that had the readings until now is lost";
+        let text = "the database that had the readings and looks until now is lost";
         store.add_event(id, None, now.wall_us, KnownEvent::DatabaseLost, text).map_err(Failure::failed)?;
     }
     Ok(id)

@@ -181,7 +181,10 @@ impl Status {
 
     fn is_well(&self) -> bool {
         let stuck = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
-        self.state.interrupted.is_none() && stuck == 0 && !self.is_cut_short() && self.lost.is_none()
+        self.state.interrupted.is_none()
+            && stuck == 0
+            && !self.is_cut_short()
+            && self.lost.as_ref().is_none_or(Lost::is_over)
     }
 
     /// Whether a process that changed services is gone before it was done.
