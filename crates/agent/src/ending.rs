@@ -91,10 +91,10 @@ pub(crate) fn judge_missed(known: Circumstances) -> Verdict {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn status(result: &str, code: i32, number: i32) -> UnitStatus {
+    pub(crate) fn status(result: &str, code: i32, number: i32) -> UnitStatus {
         UnitStatus {
             active_state: "activating".into(),
             sub_state: "auto-restart".into(),

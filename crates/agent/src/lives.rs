@@ -1,5 +1,6 @@
 //! Lives: main processes that are found, proved, and end.
 
+use heaptrial_host::Instant;
 use heaptrial_host::systemd::UnitStatus;
 use heaptrial_model::{KnownEvent, ServiceName};
 
@@ -130,10 +131,15 @@ impl Session {
         for seat in &mut watched.seats {
             let announced =
                 self.ledger.store.last_event(seat.service_id, KnownEvent::RestartPlanned).ok().flatten();
+            let trial = self.trials.iter().find(|trial| trial.id == seat.trial_id);
+            let set_by_us = trial.and_then(|trial| trial.clock_set_by(&self.boot_id, ended.at));
             let known = Circumstances {
                 oom: ended.oom,
-                announced: announced
-                    .is_some_and(|at| is_of_life(at, ended.started.wall_us, ended.at.wall_us)),
+                announced: is_announced(
+                    announced,
+                    set_by_us,
+                    (wall_us_at(ended.started.boottime_us, ended.at), ended.at.wall_us),
+                ),
                 by_timer,
                 older_than_trial: seat.older_than_trial,
                 restarts_before: watched.restarts,
@@ -231,7 +237,8 @@ impl Session {
     fn end_missed_lives(&mut self, name: &ServiceName) {
         let Some(watched) = self.watched.get(name) else { return };
         let Some(main) = &watched.main else { return };
-        let next_us = main.started.wall_us;
+        let now = self.clock.now();
+        let next_us = wall_us_at(main.started.boottime_us, now);
         // A restart that was asked for, as by the timer, makes systemd count from nought.
         let by_itself = watched.restarts > 0;
         let mut missed = Vec::new();
@@ -240,9 +247,11 @@ impl Session {
             for life in open.into_iter().filter(|life| Some(life.id) != seat.life_id) {
                 let announced =
                     self.ledger.store.last_event(seat.service_id, KnownEvent::RestartPlanned).ok().flatten();
+                let trial = self.trials.iter().find(|trial| trial.id == seat.trial_id);
+                let set_by_us = trial.and_then(|trial| trial.clock_set_by(&self.boot_id, now));
+                let started_us = wall_us_at(life.started_boottime_us, now);
                 let known = Circumstances {
-                    announced: announced
-                        .is_some_and(|at| is_of_life(at, life.started_wall_us, next_us + START_US)),
+                    announced: is_announced(announced, set_by_us, (started_us, next_us + START_US)),
                     by_timer: seat.has_restart_timer && !by_itself,
                     older_than_trial: seat.older_than_trial || life.contamination.as_deref() == Some(OLDER),
                     ..Circumstances::default()
@@ -263,6 +272,22 @@ impl Session {
     }
 }
 
+/// Whether the end of a life was announced; its start and end are as the wall clock is now. Since the last tick it may
+/// have been set, before or after the announcement.
+fn is_announced(
+    announced_us: Option<i64>,
+    set_by_us: Option<i64>,
+    (started_us, ended_us): (i64, i64),
+) -> bool {
+    let as_now = |at| [at, at + set_by_us.unwrap_or(0)];
+    announced_us.is_some_and(|at| as_now(at).iter().any(|at| is_of_life(*at, started_us, ended_us)))
+}
+
+/// What a moment of this boot is by the wall clock as it is now.
+fn wall_us_at(boottime_us: i64, now: Instant) -> i64 {
+    now.wall_us - (now.boottime_us - boottime_us)
+}
+
 /// Whether an announcement is about the end of this life: made while it lived, shortly before its end. The process may
 /// have started up to [`START_US`] after `started_us`, and what was announced before that is about the life before.
 fn is_of_life(announced_us: i64, started_us: i64, ended_us: i64) -> bool {
@@ -274,8 +299,6 @@ mod tests {
     use std::time::Duration;
 
     use heaptrial_model::{Ending, EventKind, TrialKind};
-
-    use heaptrial_host::Instant;
 
     use super::*;
     use crate::testing::{Fixture, HOUR_US, hours_ago};
@@ -373,6 +396,54 @@ mod tests {
         let lives = fixture.lives(of_host);
         assert_eq!((lives.len(), lives[0].ending.clone()), (2, None), "it is resumed");
         assert!(fixture.events(of_host).is_empty(), "{:?}", fixture.events(of_host));
+    }
+
+    /// How a life ended that a command had announced, and what was told, where the clock was set before or after that.
+    fn announced_and_set(by_us: i64, set_first: bool, missed: bool) -> (Option<Ending>, Vec<EventKind>) {
+        let mut fixture = Fixture::new();
+        let name: ServiceName = crate::testing::UNIT.parse().unwrap();
+        let (trial, service) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.session.refresh_trials();
+        if missed {
+            fixture.earlier_life(service, hours_ago(2), None);
+        } else {
+            fixture.find_main(hours_ago(2));
+        }
+        fixture.session.tick();
+        let told = fixture.events(trial).len() + 1;
+        let announce = |fixture: &mut Fixture| {
+            let wall_us = fixture.session.clock.now().wall_us;
+            let store = &mut fixture.session.ledger.store;
+            store.add_event(trial, Some(service), wall_us, KnownEvent::RestartPlanned, "for a test").unwrap();
+        };
+        if !set_first {
+            announce(&mut fixture);
+        }
+        fixture.session.clock.set_by_us += by_us;
+        if set_first {
+            announce(&mut fixture);
+        }
+        if missed {
+            fixture.find_main(fixture.session.clock.now());
+        } else {
+            fixture.session.main_ended(&name);
+            fixture.session.conclude(&name, &crate::ending::tests::status("success", 1, 0));
+        }
+        let kinds = fixture.events(trial).into_iter().skip(told).map(|event| event.kind).collect();
+        (fixture.lives(trial)[0].ending.clone(), kinds)
+    }
+
+    #[test]
+    fn a_restart_that_was_announced_is_planned_though_the_clock_was_set() {
+        for by_us in [24 * HOUR_US, -24 * HOUR_US] {
+            for set_first in [true, false] {
+                for missed in [true, false] {
+                    let (ending, told) = announced_and_set(by_us, set_first, missed);
+                    assert_eq!(ending, Some(Ending::Planned), "{by_us} {set_first} {missed}");
+                    assert_eq!(told, Vec::<EventKind>::new());
+                }
+            }
+        }
     }
 
     #[test]

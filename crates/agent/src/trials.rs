@@ -7,7 +7,7 @@ use heaptrial_host::Instant;
 use heaptrial_model::{Ending, ServiceName, TrialKind};
 use heaptrial_store::{LastTick, LifeRecord, StoreError, TrialRecord};
 
-use crate::clock::TrialStart;
+use crate::clock::{TrialStart, set_by};
 use crate::ledger::Write;
 use crate::session::Session;
 use crate::watched::{Seat, Watched};
@@ -26,6 +26,19 @@ pub(crate) struct Trial {
     /// Whether this agent has written a tick of it.
     pub(crate) begun: bool,
     pub(crate) lost: Option<Lost>,
+}
+
+impl Trial {
+    /// By how much the wall clock was set since its last tick or, where there is none yet, since its start.
+    pub(crate) fn clock_set_by(&self, boot_id: &str, now: Instant) -> Option<i64> {
+        // The boot clock begins anew with each boot.
+        let before = match (&self.earlier_boot, self.last) {
+            (Some(_), _) => return None,
+            (None, Some(tick)) => Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us },
+            (None, None) => self.start.on_both_clocks(boot_id)?,
+        };
+        set_by(before, now)
+    }
 }
 
 /// Ticks that could not be written.

@@ -4,7 +4,7 @@
 use heaptrial_host::Instant;
 use heaptrial_model::KnownEvent;
 
-use crate::clock::{human, set_by};
+use crate::clock::human;
 use crate::trials::Trial;
 
 /// From the beginning of a trial to its first tick, at most.
@@ -63,13 +63,7 @@ pub(crate) fn events(
 
 /// Told with the tick, in its transaction, so that it is told once whatever happens to the agent.
 fn clock_jump(trial: &Trial, boot_id: &str, now: Instant) -> Option<(KnownEvent, String)> {
-    // The boot clock begins anew with each boot.
-    let before = match (&trial.earlier_boot, trial.last) {
-        (Some(_), _) => return None,
-        (None, Some(tick)) => Instant { wall_us: tick.wall_us, boottime_us: tick.boottime_us },
-        (None, None) => trial.start.on_both_clocks(boot_id)?,
-    };
-    let by_us = set_by(before, now)?;
+    let by_us = trial.clock_set_by(boot_id, now)?;
     let direction = if by_us > 0 { "forward" } else { "back" };
     let text = format!("the wall clock was set {direction} by {}; ages are not touched", human(by_us.abs()));
     Some((KnownEvent::ClockJump, text))
