@@ -197,7 +197,11 @@ impl Walk {
 
     fn has_one_arena(&self, unit: &str) -> bool {
         let pid = self.bed.property(unit, "MainPID");
-        self.bed.container.ok(&["cat", &format!("/proc/{pid}/environ")]).to_lowercase().contains("arena_max=1")
+        self.bed
+            .container
+            .ok(&["cat", &format!("/proc/{pid}/environ")])
+            .to_lowercase()
+            .contains("arena_max=1")
     }
 }
 
