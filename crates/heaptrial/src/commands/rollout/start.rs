@@ -157,7 +157,8 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     reaches(&plan)?;
     before::refuse_unknown(&plan, target.arm.treatment.restart_every)?;
     let names: Vec<ServiceName> = plan.waves.concat();
-    on_host::refuse_claimed(&paths, name.as_str(), names.iter().chain(&plan.already))?;
+    let watched = target.trial.as_ref().map_or(name.as_str(), |trial| trial.plan.name.as_str());
+    on_host::refuse_claimed(&paths, name.as_str(), watched, names.iter().chain(&plan.already))?;
     check_takeover(&paths, name.as_str(), &names)?;
     preflight(&prepared, &services, &obtained, &Warned::default())?;
     tell(options, &target, &plan, &services);

@@ -109,16 +109,18 @@ pub fn refuse_rollout(prepared: &Prepared, doing: &str) -> Result<(), Failure> {
     )))
 }
 
-/// Refuses services that belong to a trial, a rollout or a watch of this host other than `own`.
+/// Refuses services that belong to a trial, a rollout or a watch of this host: not those of `own`, nor those of the watch
+/// `watched`, which a rollout may mend.
 pub fn refuse_claimed<'s>(
     paths: &Paths,
     own: &str,
+    watched: &str,
     services: impl Iterator<Item = &'s ServiceName>,
 ) -> Result<(), Failure> {
     const SHOWN: usize = 8;
     let mut claims = claims(paths, own)?;
     let now = Moment::now().wall_us as f64 / 1e6;
-    for (service, name) in heaptrial_watch::claims(&paths.state, own, now)? {
+    for (service, name) in heaptrial_watch::claims(&paths.state, watched, now)? {
         claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name });
     }
     let taken: Vec<(&ServiceName, &Claim)> =

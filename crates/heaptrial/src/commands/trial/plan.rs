@@ -67,7 +67,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     match on_host::require_readable(&paths, global) {
         Ok(()) => {
             let services = fleet.candidates.iter().map(|candidate| &candidate.service);
-            on_host::refuse_claimed(&paths, &trial.name, services)?;
+            on_host::refuse_claimed(&paths, &trial.name, &trial.name, services)?;
         }
         Err(failure) => {
             eprintln!("warning: {failure}; whether services are in another trial is checked at the start")

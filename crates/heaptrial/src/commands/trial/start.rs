@@ -78,7 +78,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let systemd = Systemd::connect()?;
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let services = discover(&systemd, &plan, &host)?;
-    on_host::refuse_claimed(&paths, &plan.name, services.iter().map(Service::name))?;
+    on_host::refuse_claimed(&paths, &plan.name, &plan.name, services.iter().map(Service::name))?;
     let obtained = obtain(&plan, &options.sources)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;

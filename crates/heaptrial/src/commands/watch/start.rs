@@ -107,7 +107,8 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let proposal = propose(&request, &store, &systemd, &paths)?;
     drop(store);
     let watched = proposal.plan.services.iter().map(|watched| &watched.service);
-    on_host::refuse_claimed(&paths, &proposal.plan.name, watched.chain(&proposal.plan.others))?;
+    let name = &proposal.plan.name;
+    on_host::refuse_claimed(&paths, name, name, watched.chain(&proposal.plan.others))?;
     for (service, why) in &proposal.left_out {
         eprintln!("warning: {service} is left out, since it does not run what its arm wants: {why}");
     }
