@@ -15,6 +15,7 @@ impl Trial<'_> {
     /// Gives every service its treatment, at the plan's pace; also continues a start that was cut short. Services that
     /// have theirs are left alone.
     pub fn start(&mut self, witness: &mut dyn Witness, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
+        self.check_accounted()?;
         self.begin_or_resume(&[TrialStage::Stopped])?;
         self.install(witness)?;
         let queue = self.kept(self.unless(Stage::Committed));
@@ -53,6 +54,12 @@ impl Trial<'_> {
         (outcome.given_up, outcome.stuck) = (given_up, stuck);
         for (service, _) in &outcome.given_up {
             self.note_done(Event::Dropped { service: service.clone(), reverted: false }, witness);
+        }
+        let accounted = self.check_accounted();
+        if let Err(error) = accounted {
+            self.note_done(Event::Interrupted { why: error.to_string() }, witness);
+            self.disarm_at_once(witness);
+            return Err(error);
         }
         if let Some(why) = why_not_all(&outcome) {
             self.note_done(Event::Interrupted { why }, witness);
@@ -152,6 +159,7 @@ impl Trial<'_> {
     /// Begins or continues, without a service: installs what it brings. Services are changed by [`Self::apply_to`], also
     /// after an end.
     pub fn open_for_parts(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+        self.check_accounted()?;
         self.begin_or_resume(&[])?;
         let installed = self.install(witness);
         self.disarm_or_warn(witness);

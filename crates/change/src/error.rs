@@ -19,7 +19,7 @@ use crate::state::TrialStage;
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     /// There is no such one here.
-    #[error("there is no trial `{name}` on this host ({folder} is missing){}", known_trials(.known))]
+    #[error("there is no trial or rollout `{name}` on this host ({folder} is missing){}", known_trials(.known))]
     Unknown {
         /// Its name.
         name: String,
@@ -67,6 +67,18 @@ pub enum ChangeError {
         name: String,
         /// Which service.
         service: ServiceName,
+    },
+    /// Records of the journal are gone: it knows nothing of files that are there.
+    #[error(
+        "the journal in {folder} has lost records: it knows nothing of {}, which its services run with; these files have to be \
+         removed by hand, and what was there before is in {folder}/originals",
+        some_paths(.files)
+    )]
+    JournalLost {
+        /// The transaction's folder.
+        folder: PathBuf,
+        /// The files.
+        files: Vec<PathBuf>,
     },
     /// A service cannot be taken over from one that has not ended.
     #[error("{service} takes part in `{by}`, which has not ended; end that first")]
@@ -143,6 +155,12 @@ pub enum ChangeError {
 
 fn known_trials(known: &[String]) -> String {
     if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) }
+}
+
+fn some_paths(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().take(3).map(|path| path.display().to_string()).collect();
+    let more = paths.len().saturating_sub(shown.len());
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }
 
 fn stage_words(stage: &TrialStage) -> &'static str {
@@ -316,7 +334,9 @@ impl Classified for ChangeError {
             Self::Folder { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 ErrorClass::Refused
             }
-            Self::Folder { .. } | Self::Prepared { .. } | Self::Note { .. } => ErrorClass::Failed,
+            Self::JournalLost { .. } | Self::Folder { .. } | Self::Prepared { .. } | Self::Note { .. } => {
+                ErrorClass::Failed
+            }
             Self::Lock(error) => error.class(),
             Self::Journal(error) => error.class(),
             Self::File(error) => error.class(),

@@ -161,9 +161,15 @@ impl Trial<'_> {
                 self.state.host_changes.iter().map(|change| change.path.clone()).collect()
             }
         };
+        // What was given up may still name its library.
+        let given_up: Vec<&ServiceName> = self.state.given_up().collect();
+        let named = self.prepared.services.iter().filter(|treatment| given_up.contains(&&treatment.service));
+        let named: Vec<PathBuf> = named.filter_map(|treatment| treatment.expected.object.clone()).collect();
         // A package that was installed since may have brought the same file: it is the package's now.
-        let own =
-            |change: &&Change| !used.contains(&change.path) && !self.host.programs.is_packaged(&change.path);
+        let own = |change: &&Change| {
+            let needed = used.contains(&change.path) || named.contains(&change.path);
+            !needed && !self.host.programs.is_packaged(&change.path)
+        };
         let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
         let removed =
             |name: &ServiceName| changes.iter().any(|change| change.path == self.paths.unit(name.as_str()));

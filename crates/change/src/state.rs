@@ -257,6 +257,14 @@ impl TrialState {
         in_flight.filter(kept).cloned().collect()
     }
 
+    /// Services that were given up where they could not be put back.
+    pub fn given_up(&self) -> impl Iterator<Item = &ServiceName> {
+        let stuck = |name: &&ServiceName| {
+            self.services.get(*name).is_some_and(|found| found.stage == Stage::RevertFailed)
+        };
+        self.dropped.iter().filter(stuck)
+    }
+
     /// How many services stand at a stage.
     pub fn count(&self, stage: Stage) -> usize {
         self.services.values().filter(|state| state.stage == stage).count()

@@ -97,6 +97,15 @@ impl<'a> Trial<'a> {
         &self.state
     }
 
+    /// Refuses to say that all is known, or as before, where files are on the host that the journal knows nothing of.
+    pub(crate) fn check_accounted(&self) -> Result<(), ChangeError> {
+        let files = unaccounted(self.host.disk, &self.paths, &self.prepared, &self.state);
+        if files.is_empty() {
+            return Ok(());
+        }
+        Err(ChangeError::JournalLost { folder: self.paths.trial(&self.prepared.plan.name), files })
+    }
+
     /// What was frozen when it began.
     pub fn prepared(&self) -> &Prepared {
         &self.prepared
@@ -190,12 +199,48 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
 }
 
 /// Where one of this host stands, without its lock.
+///
+/// # Errors
+///
+/// [`ChangeError::JournalLost`] where files of it are on the host that its journal knows nothing of.
 pub fn read_state(paths: &Paths, name: &str) -> Result<TrialState, ChangeError> {
     let folder = paths.trial(name);
     if !folder.join(JOURNAL).exists() && !folder.join(PREPARED).exists() {
         return Err(unknown(&ThisDisk, paths, name, folder));
     }
-    state_of(&ThisDisk, &folder)
+    let state = state_of(&ThisDisk, &folder)?;
+    let prepared = prepared_of(&ThisDisk, paths, name)?;
+    if unaccounted(&ThisDisk, paths, &prepared, &state).is_empty() {
+        return Ok(state);
+    }
+    // Somebody may be at work: what a journal that is read now does not know is lost.
+    let state = state_of(&ThisDisk, &folder)?;
+    let files = unaccounted(&ThisDisk, paths, &prepared, &state);
+    if files.is_empty() { Ok(state) } else { Err(ChangeError::JournalLost { folder, files }) }
+}
+
+/// Files that bear the mark of a transaction on services of which its journal tells no change, or that they are as before.
+/// Each change is recorded before it is made, so that there are none unless records were lost.
+fn unaccounted(disk: &dyn Disk, paths: &Paths, prepared: &Prepared, state: &TrialState) -> Vec<PathBuf> {
+    let id = prepared.plan.id.as_str().as_bytes();
+    let mark = Mark { trial: &prepared.plan.name, id: prepared.plan.id.as_str() };
+    let as_before = |service: &ServiceName| {
+        let stage = state.services.get(service).map(|found| found.stage);
+        matches!(stage, None | Some(Stage::Reverted)) && !state.dropped.contains(service)
+    };
+    let own = prepared.services.iter().filter(|treatment| as_before(&treatment.service));
+    let files = own.flat_map(|treatment| {
+        let others = treatment.files(paths, mark).into_iter().map(|file| file.path);
+        others.chain(paths.drop_ins(&treatment.service))
+    });
+    let bears_mark = |path: &PathBuf| {
+        let (state, bytes) = disk.look(path).unwrap_or((FileState::Absent, Vec::new()));
+        matches!(state, FileState::File { .. }) && bytes.windows(id.len()).any(|part| part == id)
+    };
+    let mut files: Vec<PathBuf> = files.filter(bears_mark).collect();
+    files.sort();
+    files.dedup();
+    files
 }
 
 /// Where the one of a folder stands.

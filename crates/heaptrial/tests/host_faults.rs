@@ -51,6 +51,9 @@ fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
     bed.container.ok(&["systemctl", "stop", stopped]);
     bed.container.ok(&["systemctl", "mask", masked]);
 
+    let status = bed.json("trial status gone --json");
+    assert_eq!(status["not_running"][0]["service"], stopped.as_str(), "{status:#}");
+
     let output = bed.heaptrial("trial stop gone --revert --yes");
     let said = format!("{}{}", stdout(&output), stderr(&output));
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -64,8 +67,10 @@ fn what_an_operator_stopped_stays_stopped_and_what_is_masked_can_be_given_up() {
     let output = bed.succeeds(&format!("trial stop gone --revert --yes --without {masked}"));
     let said = format!("{}{}", stdout(&output), stderr(&output));
     assert!(said.contains(&format!("{masked} was given up")), "{said}");
-    let status = bed.json_of("trial status gone --json");
+    let status = bed.json("trial status gone --json");
     assert_eq!(status["stage"], "reverted", "{status:#}");
+    let again = bed.succeeds("trial stop gone --revert --yes");
+    assert!(stdout(&again).contains("given up") && stdout(&again).contains(masked), "{}", stdout(&again));
     assert_eq!(bed.property(stopped, "ActiveState"), "inactive");
 
     bed.container.ok(&["systemctl", "unmask", masked]);
@@ -292,5 +297,35 @@ fn what_others_can_change_is_neither_written_nor_run_as_root() {
         "/usr/local/bin/hook can be written by its group",
     );
     bed.succeeds("trial stop trusted --revert --yes");
+    bed.assert_active(&units);
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_journal_that_lost_records_is_no_trial_that_changed_nothing() {
+    let Some((bed, units)) = planned("lost", 4, "pause = \"0s\"") else { return };
+    let before = bed.snapshot();
+    bed.succeeds("trial start lost --yes --no-agent");
+    let journal = "/var/lib/heaptrial/trials/lost/journal.jsonl";
+    let whole = bed.container.read_text(journal).unwrap();
+    let treated = of_arm(&bed, "lost", "jemalloc");
+    let upto = |count: usize| whole.lines().take(count).map(|line| format!("{line}\n")).collect::<String>();
+    // Nothing of it, and only its beginning.
+    let beginning = whole.lines().position(|line| line.contains("\"intent\"")).unwrap();
+    for text in [String::new(), upto(beginning)] {
+        bed.container.write(journal, &text, 0o600).unwrap();
+        for command in ["trial status lost", "trial stop lost --revert --yes", "trial resume lost"] {
+            let output = bed.heaptrial(command);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{command}: {}{said}", stdout(&output));
+            assert!(said.contains("has lost records") && said.contains(".conf"), "{command}: {said}");
+        }
+        for unit in &treated {
+            assert!(bed.maps(unit).contains("libjemalloc"), "{unit} is as it was");
+        }
+    }
+    bed.container.write(journal, &whole, 0o600).unwrap();
+    bed.succeeds("trial stop lost --revert --yes");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     bed.assert_active(&units);
 }

@@ -1,6 +1,7 @@
 //! Calls over the system bus, many at once.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
 use async_io::Timer;
@@ -23,6 +24,9 @@ const CALLS_AT_ONCE: usize = 32;
 /// Longer than systemd needs to read some thousands of unit files anew.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(120);
 
+/// There on a host that systemd booted (sd_booted(3)).
+const BOOTED: &str = "/run/systemd/system";
+
 /// A bus greets within milliseconds.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
@@ -41,9 +45,12 @@ impl Bus {
             .map_err(|error| SystemdError::Connect(error.to_string()))?;
         let bus = Self { connection: greeted(builder, GREETING_LIMIT)?, call_limit };
         // The bus may be there without systemd on it, as in a container with another init.
-        bus.get("reading systemd's version", MANAGER_PATH, MANAGER, "Version")
-            .map_err(|error| SystemdError::Connect(error.to_string()))?;
-        Ok(bus)
+        match bus.get("reading systemd's version", MANAGER_PATH, MANAGER, "Version") {
+            Ok(_) => Ok(bus),
+            // It may be executing itself anew.
+            Err(lost @ SystemdError::Lost { .. }) if Path::new(BOOTED).exists() => Err(lost),
+            Err(error) => Err(SystemdError::Connect(error.to_string())),
+        }
     }
 
     pub(super) fn connection(&self) -> &Connection {

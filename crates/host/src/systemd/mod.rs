@@ -125,8 +125,14 @@ impl Systemd {
     }
 
     fn new(call_limit: Duration, patience: Duration) -> Result<Self, SystemdError> {
-        let link = Mutex::new(Arc::new(Link::new(call_limit, 0)?));
-        Ok(Self { link, call_limit, patience })
+        let began = Instant::now();
+        let link = loop {
+            match Link::new(call_limit, 0) {
+                Err(SystemdError::Lost { .. }) if began.elapsed() < patience => std::thread::sleep(RETRY_GAP),
+                link => break link?,
+            }
+        };
+        Ok(Self { link: Mutex::new(Arc::new(link)), call_limit, patience })
     }
 
     fn link(&self) -> Arc<Link> {

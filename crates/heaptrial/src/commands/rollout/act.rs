@@ -155,7 +155,13 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
             on_host::end_in_database(&on_host::database(&paths, global), name);
         }
-        println!("rollout {name} was rolled back and everything is as before");
+        let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
+        match given_up.as_slice() {
+            [] => println!("rollout {name} was rolled back and everything is as before"),
+            _ => {
+                println!("rollout {name} was rolled back but for what was given up: {}", given_up.join(", "))
+            }
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let changed: Vec<&ServiceName> = wanted

@@ -349,11 +349,14 @@ pub fn check_without(prepared: &Prepared, without: &[ServiceName]) -> Result<(),
 /// Tells which services were given up, and how those are that could not be put back.
 pub fn tell_stuck(command: &str, outcome: &Outcome) {
     for (service, why) in &outcome.given_up {
-        println!("{service} was given up ({why}); what runs of it may still have the treatment");
+        println!(
+            "{service} was given up ({why}); what runs of it may still have the treatment, and the library that it names is left"
+        );
     }
     if let [(service, _), ..] = outcome.stuck.as_slice() {
         println!(
-            "a service that is gone for good, such as one whose unit was removed, is given up by `{command} --without {service}`"
+            "once what is told above is put right the same command goes on; `{command} --without {service}` gives a service up \
+             and leaves it as it is"
         );
     }
 }

@@ -120,6 +120,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     on_host::require_root("trial resume")?;
     let paths = Paths::default();
     let this = ThisHost::new(Systemd::connect()?);
+    warn_of_agent(this.systemd());
     let mut trial = Trial::open(this.host(), &paths, options.trial.as_str(), Action::Resume)?;
     on_host::refuse_rollout(trial.prepared(), "resume")?;
     trial.check_start()?;
@@ -219,6 +220,14 @@ fn obtain(plan: &DrawnPlan, sources: &SourceOptions) -> Result<BTreeMap<String, 
         obtained.insert(arm.name.clone(), found);
     }
     Ok(obtained)
+}
+
+/// Tells that nothing samples the services.
+fn warn_of_agent(systemd: &Systemd) {
+    let Ok(name) = AGENT.parse::<ServiceName>() else { return };
+    if !systemd.status(&name).is_ok_and(|status| status.is_running()) {
+        eprintln!("warning: {AGENT} does not run: nothing is sampled until it does");
+    }
 }
 
 /// The agent's unit, if the host has none from a package.

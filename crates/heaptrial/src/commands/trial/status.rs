@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use heaptrial_change::{Lock, Prepared, Stage, TrialStage, TrialState, read_prepared, read_state, trials};
+use heaptrial_change::{
+    Lock, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
+};
 use heaptrial_host::Instant;
 use heaptrial_host::Paths;
+use heaptrial_host::systemd::{Activity, Systemd, SystemdError};
 use heaptrial_judgement::middle;
 use heaptrial_model::{Classified, ErrorClass, KnownEvent, Metric, ServiceName, TrialName, units};
 use heaptrial_rollout::is_rollout;
@@ -92,6 +96,8 @@ struct Status {
     now_us: i64,
     /// Whether some process is changing services of this host.
     at_work: bool,
+    /// Committed services that do not run now, and how they are.
+    down: Vec<(ServiceName, String)>,
     /// Why the database could not be read.
     unread: Option<StoreError>,
     /// That the database has nothing of it any more.
@@ -134,9 +140,11 @@ impl Status {
             failures: BTreeMap::new(),
             now_us: Instant::now().wall_us,
             at_work: Lock::is_held(&paths.state),
+            down: Vec::new(),
             unread: None,
             lost: None,
         };
+        status.down = status.not_running();
         if let Err(error) = status.read_database(&on_host::database(paths, global)) {
             eprintln!("warning: {error}; showing what the journal tells");
             status.unread = Some(error);
@@ -145,6 +153,23 @@ impl Status {
     }
 
     /// Adds what the database has of it.
+    /// Committed services that systemd says do not run; none where it cannot be asked, or where the trial is over.
+    fn not_running(&self) -> Vec<(ServiceName, String)> {
+        if matches!(self.state.stage, TrialStage::Stopped | TrialStage::Reverted) {
+            return Vec::new();
+        }
+        let committed = self.state.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
+        let names: Vec<ServiceName> = committed.map(|(name, _)| name.clone()).collect();
+        let Ok(systemd) = Systemd::connect_with_limit(Duration::from_secs(5)) else { return Vec::new() };
+        let activities = systemd.activities(&names);
+        let down = |(name, activity): (ServiceName, Result<Activity, SystemdError>)| {
+            let activity = activity.ok()?;
+            let how = format!("{} ({})", activity.active_state, activity.sub_state);
+            (activity.active_state != "active").then_some((name, how))
+        };
+        names.into_iter().zip(activities).filter_map(down).collect()
+    }
+
     fn read_database(&mut self, database: &Path) -> Result<(), StoreError> {
         match in_database::find(database, &self.prepared, &self.state)? {
             InDatabase::Recorded(row) => self.row = Some(*row),
@@ -180,9 +205,12 @@ impl Status {
     }
 
     fn is_well(&self) -> bool {
-        let stuck = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
+        let is_stuck = |(name, found): (&ServiceName, &ServiceState)| {
+            matches!(found.stage, Stage::RevertFailed | Stage::Failed) && !self.state.dropped.contains(name)
+        };
+        let stuck = self.state.services.iter().any(is_stuck);
         self.state.interrupted.is_none()
-            && stuck == 0
+            && !stuck
             && !self.is_cut_short()
             && self.lost.as_ref().is_none_or(Lost::is_over)
     }
@@ -334,6 +362,7 @@ impl Status {
             "interrupted": self.state.interrupted,
             "cut_short": self.is_cut_short(),
             "dropped": self.state.dropped,
+            "not_running": self.down.iter().map(|(service, how)| json!({ "service": service, "how": how })).collect::<Vec<_>>(),
             "database_error": self.unread.as_ref().map(ToString::to_string),
             "lost": self.lost.as_ref().map(ToString::to_string),
             "elapsed_seconds": self.elapsed_seconds(),
@@ -397,8 +426,13 @@ impl Status {
         }
         println!();
         self.print_arms();
+        for (service, how) in &self.down {
+            println!("does not run: {service} is {how}");
+        }
+        let given_up: Vec<&ServiceName> = self.state.given_up().collect();
         for service in &self.state.dropped {
-            println!("taken out: {service}");
+            let how = if given_up.contains(&service) { "given up" } else { "taken out" };
+            println!("{how}: {service}");
         }
         for (service, why) in self.contaminated() {
             println!("contaminated: {service}: {why}");
@@ -456,6 +490,9 @@ fn stage_words(state: &TrialState) -> &'static str {
         (TrialStage::Reverting, None) => "being reverted",
         (TrialStage::Reverting, Some(_)) => "not fully reverted",
         (TrialStage::Stopped, _) => "ended, services keep what they run",
+        (TrialStage::Reverted, _) if state.given_up().next().is_some() => {
+            "ended, everything is as before but for services that were given up"
+        }
         (TrialStage::Reverted, _) => "ended, everything is as before",
     }
 }

@@ -60,7 +60,14 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
             on_host::end_in_database(&on_host::database(&paths, global), name);
         }
-        println!("trial {name} has ended and everything is as before");
+        let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
+        match given_up.as_slice() {
+            [] => println!("trial {name} has ended and everything is as before"),
+            _ => println!(
+                "trial {name} has ended; what could be put back is as before, and given up, perhaps with the treatment, were {}",
+                given_up.join(", ")
+            ),
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let changed = state.services.values().filter(|service| service.stage != Stage::Reverted).count();
@@ -106,8 +113,12 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     } else if outcome.is_complete() {
         let files = if outcome.given_up.is_empty() { "every file is" } else { "the files of the others are" };
         println!(
-            "trial {name}: {files} as before, and {} as before the trial",
-            units::counted(outcome.done, "service")
+            "trial {name}: {files} as before, and {} put back",
+            if outcome.done == 1 {
+                "1 service is".to_owned()
+            } else {
+                format!("{} services are", outcome.done)
+            }
         );
     } else {
         println!(
