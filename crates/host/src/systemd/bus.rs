@@ -1,6 +1,8 @@
-//! Calls over the system bus, many at once.
+//! Calls to a service manager over D-Bus, many at once.
 
 use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_io::Timer;
@@ -10,6 +12,7 @@ use zbus::zvariant::{DynamicType, Value};
 use zbus::{Connection, Message, block_on, connection};
 
 use super::SystemdError;
+use crate::Scope;
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
@@ -26,7 +29,7 @@ pub(super) const CALL_LIMIT: Duration = Duration::from_secs(120);
 /// A bus greets within milliseconds.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
-/// A connection to the system bus.
+/// A connection to a service manager: over the system bus, or the one of the user straight.
 #[derive(Debug)]
 pub(super) struct Bus {
     connection: Connection,
@@ -35,11 +38,14 @@ pub(super) struct Bus {
 
 impl Bus {
     /// With calls that wait for their reply no longer than `call_limit`.
-    pub(super) fn connect(call_limit: Duration) -> Result<Self, SystemdError> {
-        let builder = connection::Builder::system()
-            .map(|builder| builder.method_timeout(call_limit))
-            .map_err(|error| SystemdError::Connect(error.to_string()))?;
-        let bus = Self { connection: greeted(builder, GREETING_LIMIT)?, call_limit };
+    pub(super) fn connect(scope: Scope, call_limit: Duration) -> Result<Self, SystemdError> {
+        let builder = match scope {
+            Scope::System => connection::Builder::system()
+                .map_err(|error| SystemdError::Connect(error.to_string()))?,
+            Scope::User => of_user()?,
+        };
+        let connection = greeted(builder.method_timeout(call_limit), GREETING_LIMIT)?;
+        let bus = Self { connection, call_limit };
         // The bus may be there without systemd on it, as in a container with another init.
         bus.get("reading systemd's version", MANAGER_PATH, MANAGER, "Version")
             .map_err(|error| SystemdError::Connect(error.to_string()))?;
@@ -133,6 +139,18 @@ impl Bus {
         }
         replies
     }
+}
+
+/// The manager of this program's user listens at a socket of its own, as well on hosts where users have no bus:
+/// systemctl(1) goes there, too.
+fn of_user() -> Result<connection::Builder<'static>, SystemdError> {
+    let user = rustix::process::geteuid().as_raw();
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    let folder = folder.map_or_else(|| PathBuf::from(format!("/run/user/{user}")), PathBuf::from);
+    let socket = folder.join("systemd/private");
+    let stream = UnixStream::connect(&socket)
+        .map_err(|error| SystemdError::NoUserManager { user, socket, said: error.to_string() })?;
+    Ok(connection::Builder::unix_stream(stream).p2p())
 }
 
 /// A connection over which the bus has greeted; zbus would wait for that without end.

@@ -7,6 +7,7 @@ use heaptrial_model::ServiceName;
 use zbus::zvariant::{Array, Structure, Value};
 
 use super::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus, name};
+use crate::Scope;
 
 /// Properties of one object, name to value. What is missing, as with an older systemd, reads as empty.
 pub(super) struct Properties<'m>(pub(super) HashMap<&'m str, Value<'m>>);
@@ -64,9 +65,10 @@ impl<'m> Properties<'m> {
     }
 
     /// The unit as a whole.
-    pub(super) fn unit(&'m self, unit: &ServiceName) -> Unit {
+    pub(super) fn unit(&'m self, unit: &ServiceName, scope: Scope) -> Unit {
         Unit {
             name: unit.clone(),
+            scope,
             description: self.text("Description"),
             template: name::template_and_instance(unit.as_str()),
             load_state: self.text("LoadState"),

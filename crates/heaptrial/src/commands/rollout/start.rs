@@ -13,7 +13,6 @@ use heaptrial_change::{
     read_state,
 };
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_model::{
@@ -131,7 +130,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         on_host::require_root("rollout start")?;
     }
     let name = name_of(options, &target, &paths)?;
-    let systemd = Systemd::connect()?;
+    let systemd = global.systemd()?;
     let services = heaptrial_inspect::services(&systemd, &target.patterns).map_err(Failure::failed)?;
     if services.is_empty() {
         return Err(Failure::refused(format!(

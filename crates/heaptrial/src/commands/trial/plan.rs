@@ -62,7 +62,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         let (candidates, tool_version) = (&fleet.candidates, env!("CARGO_PKG_VERSION"));
         draw(&DrawRequest { trial: &trial, candidates, builds, seed, tool_version }).map_err(Failure::refused)
     };
-    let paths = Paths::default();
+    let paths = global.paths()?;
     match on_host::require_readable(&paths, global) {
         Ok(()) => {
             let services = fleet.candidates.iter().map(|candidate| &candidate.service);
@@ -86,7 +86,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         cost: restart_cost(&plan, &fleet.candidates),
         relays: fleet.services.iter().any(|service| service.relay.is_some()),
         left_out: &fleet.left_out,
-        further: further(&plan, &fleet, &allocators, options.dry_run)?,
+        further: further(&plan, &fleet, &allocators, &paths, options.dry_run)?,
         now: jiff::Timestamp::now(),
     };
     if !options.dry_run {
@@ -114,9 +114,10 @@ fn further(
     plan: &DrawnPlan,
     fleet: &Fleet,
     allocators: &Allocators,
+    paths: &Paths,
     dry_run: bool,
 ) -> Result<Vec<Section>, Failure> {
-    if dry_run { Ok(Vec::new()) } else { treatments::sections(plan, &fleet.services, allocators) }
+    if dry_run { Ok(Vec::new()) } else { treatments::sections(plan, &fleet.services, allocators, paths) }
 }
 
 fn read(path: &Path) -> Result<(TrialPlan, Vec<ServicePattern>), Failure> {

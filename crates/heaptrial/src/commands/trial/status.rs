@@ -31,7 +31,7 @@ pub struct StatusOptions {
 
 /// Prints where a trial stands.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let paths = Paths::default();
+    let paths = global.paths()?;
     on_host::require_readable(&paths, global)?;
     let Some(name) = &options.trial else { return list(&paths, global) };
     let status = Status::read(&paths, name, global)?;
