@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Duration;
 
-use heaptrial_host::{Instant, Scope};
 use heaptrial_host::systemd::{Systemd, SystemdError};
+use heaptrial_host::{Instant, Scope};
 
 use crate::session::Wake;
 
@@ -122,8 +122,14 @@ mod tests {
     fn without_a_connection_nothing_is_waited_for() {
         let wake = Arc::new(Wake::new().unwrap());
         let (outgoing, attempt) = sync_channel(1);
-        let mut manager =
-            Manager { scope: Scope::System, connection: None, attempt: Some(attempt), again_us: 0, told: false, wake };
+        let mut manager = Manager {
+            scope: Scope::System,
+            connection: None,
+            attempt: Some(attempt),
+            again_us: 0,
+            told: false,
+            wake,
+        };
         assert_eq!(manager.ask(|_| Ok(())), None);
         assert!(manager.attempt.is_some(), "one attempt at a time");
         outgoing.send(Err(SystemdError::Connect("for a test".into()))).unwrap();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptrial_allocator::Expected;
-use heaptrial_host::{Paths, Scope};
 use heaptrial_host::systemd::UnitEnvironment;
+use heaptrial_host::{Paths, Scope};
 use heaptrial_model::{HumanDuration, Identity, Linkage, ServiceName};
 use heaptrial_relay::Relay;
 use serde::{Deserialize, Serialize};

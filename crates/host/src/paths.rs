@@ -147,7 +147,10 @@ mod tests {
         assert_eq!(usual.libraries, Path::new("/home/a/.local/lib/heaptrial"));
         assert_eq!(usual.units, Path::new("/home/a/.config/systemd/user"));
         let other = of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "/s"), ("XDG_CONFIG_HOME", "/c")]).unwrap();
-        assert_eq!((other.state.as_path(), other.units.as_path()), (Path::new("/s/heaptrial"), Path::new("/c/systemd/user")));
+        assert_eq!(
+            (other.state.as_path(), other.units.as_path()),
+            (Path::new("/s/heaptrial"), Path::new("/c/systemd/user"))
+        );
         let expected = [("XDG_STATE_HOME", Path::new("/s")), ("XDG_CONFIG_HOME", Path::new("/c"))];
         assert_eq!(other.environment(), expected);
         assert!(Paths::default().environment().is_empty());

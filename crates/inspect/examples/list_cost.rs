@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use heaptrial_host::{HostRoot, Scope};
 use heaptrial_host::systemd::Systemd;
+use heaptrial_host::{HostRoot, Scope};
 use heaptrial_inspect::examine;
 
 const ROUNDS: usize = 11;

@@ -1,8 +1,6 @@
-//! Calls to a service manager over D-Bus, many at once.
+//! Calls over the system bus or the user's, many at once.
 
 use std::collections::HashMap;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use async_io::Timer;
@@ -29,7 +27,7 @@ pub(super) const CALL_LIMIT: Duration = Duration::from_secs(120);
 /// A bus greets within milliseconds.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
-/// A connection to a service manager: over the system bus, or the one of the user straight.
+/// A connection to the system bus, or to the bus of the user who runs this program.
 #[derive(Debug)]
 pub(super) struct Bus {
     connection: Connection,
@@ -39,16 +37,20 @@ pub(super) struct Bus {
 impl Bus {
     /// With calls that wait for their reply no longer than `call_limit`.
     pub(super) fn connect(scope: Scope, call_limit: Duration) -> Result<Self, SystemdError> {
-        let builder = match scope {
-            Scope::System => connection::Builder::system()
-                .map_err(|error| SystemdError::Connect(error.to_string()))?,
-            Scope::User => of_user()?,
+        let unreached = |said: String| match scope {
+            Scope::System => SystemdError::Connect(said),
+            Scope::User => SystemdError::NoUserManager { user: scope.owner(), said },
         };
-        let connection = greeted(builder.method_timeout(call_limit), GREETING_LIMIT)?;
+        let builder = match scope {
+            Scope::System => connection::Builder::system(),
+            Scope::User => connection::Builder::session(),
+        };
+        let builder = builder.map_err(|error| unreached(error.to_string()))?;
+        let connection = greeted(builder.method_timeout(call_limit), GREETING_LIMIT).map_err(unreached)?;
         let bus = Self { connection, call_limit };
         // The bus may be there without systemd on it, as in a container with another init.
         bus.get("reading systemd's version", MANAGER_PATH, MANAGER, "Version")
-            .map_err(|error| SystemdError::Connect(error.to_string()))?;
+            .map_err(|error| unreached(error.to_string()))?;
         Ok(bus)
     }
 
@@ -141,25 +143,13 @@ impl Bus {
     }
 }
 
-/// The manager of this program's user listens at a socket of its own, as well on hosts where users have no bus:
-/// systemctl(1) goes there, too.
-fn of_user() -> Result<connection::Builder<'static>, SystemdError> {
-    let user = rustix::process::geteuid().as_raw();
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    let folder = folder.map_or_else(|| PathBuf::from(format!("/run/user/{user}")), PathBuf::from);
-    let socket = folder.join("systemd/private");
-    let stream = UnixStream::connect(&socket)
-        .map_err(|error| SystemdError::NoUserManager { user, socket, said: error.to_string() })?;
-    Ok(connection::Builder::unix_stream(stream).p2p())
-}
-
 /// A connection over which the bus has greeted; zbus would wait for that without end.
-fn greeted(builder: connection::Builder<'static>, limit: Duration) -> Result<Connection, SystemdError> {
+fn greeted(builder: connection::Builder<'static>, limit: Duration) -> Result<Connection, String> {
     match block_on(select(std::pin::pin!(builder.build()), Timer::after(limit))) {
-        Either::Left((connection, _)) => connection.map_err(|error| SystemdError::Connect(error.to_string())),
+        Either::Left((connection, _)) => connection.map_err(|error| error.to_string()),
         Either::Right(_) => {
             let limit = heaptrial_model::HumanDuration(limit);
-            Err(SystemdError::Connect(format!("the bus did not answer within {limit}")))
+            Err(format!("the bus did not answer within {limit}"))
         }
     }
 }
@@ -201,6 +191,6 @@ mod tests {
         let address = format!("unix:path={}", socket.display());
         let builder = connection::Builder::address(address.as_str()).unwrap();
         let error = greeted(builder, Duration::from_millis(300)).unwrap_err();
-        assert!(error.to_string().contains("did not answer within 300ms"), "{error}");
+        assert!(error.contains("did not answer within 300ms"), "{error}");
     }
 }

@@ -7,10 +7,10 @@ use heaptrial_model::ServiceName;
 use zbus::zvariant::{DynamicType, ObjectPath, Value};
 
 use super::bus::{self, Bus};
-use crate::Scope;
 use super::jobs::{JobWatch, NoResult};
 use super::properties::Properties;
 use super::{Activity, Job, JobResult, SystemdError, Unit, UnitEnvironment, UnitStatus, name};
+use crate::Scope;
 
 /// A connection, and what is heard over it.
 #[derive(Debug)]

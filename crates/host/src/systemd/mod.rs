@@ -7,7 +7,6 @@ mod name;
 mod properties;
 mod unit;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,18 +27,16 @@ pub enum SystemdError {
         "cannot reach systemd over D-Bus: {0}; this needs a host that runs systemd, and permission to use its bus"
     )]
     Connect(String),
-    /// The user has no service manager now, or not where it is looked for.
+    /// The user has no bus, or not where it is looked for, or the user's systemd is not on it.
     #[error(
-        "cannot reach the service manager of user {user}: {}: {said}; it is there while the user is logged in, or always \
-         after `loginctl enable-linger {user}`; it is found by XDG_RUNTIME_DIR, which is /run/user/{user} on most hosts and \
-         which neither su nor sudo sets", socket.display()
+        "cannot reach the service manager of user {user} over D-Bus: {said}; the user's bus is there while the user is \
+         logged in, and always after `loginctl enable-linger {user}` (Debian has it in the package dbus-user-session); it is \
+         found by XDG_RUNTIME_DIR, which is /run/user/{user} on most hosts and which neither su nor sudo sets"
     )]
     NoUserManager {
         /// The user's id.
         user: u32,
-        /// Where it would listen.
-        socket: PathBuf,
-        /// What the kernel said.
+        /// What was heard.
         said: String,
     },
     /// systemd went away from the bus, or the bus itself, before it answered: whether it heard is not known.

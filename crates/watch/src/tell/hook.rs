@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use heaptrial_host::{HostRoot, Scope};
 use heaptrial_host::trusted::path_is_trustworthy;
+use heaptrial_host::{HostRoot, Scope};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
