@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use heaptrial_testbed::Snapshot;
@@ -192,6 +192,30 @@ fn services_of_a_user_are_in_a_trial_of_that_user() {
     for unit in UNITS {
         assert!(!alice.maps(unit).contains("jemalloc"), "{unit}");
     }
+    assert_eq!(own.difference(&alice.own_files()), Vec::<String>::new());
+    assert_eq!(others.difference(&alice.others_files()), Vec::<String>::new());
+
+    // One that is cut short is looked after by a unit of the user, and put back as well.
+    let slow = TRIAL.replace("\"own\"", "\"cut\"").replace("\"0s\"", "\"1h\"");
+    alice.bed.container.write(format!("{HOME}/cut.toml"), slow, 0o644).unwrap();
+    alice.succeeds("--user trial plan cut.toml --seed 1");
+    let words = ["/ht/heaptrial", "--user", "trial", "start", "cut", "--yes", "--no-agent"];
+    let mut cut_short = alice.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the first service is committed", Duration::from_secs(60), || {
+        let status = alice.heaptrial("--user trial status cut --json");
+        let status = serde_json::from_slice::<Value>(&status.stdout).ok()?;
+        let services = status["services"].as_object()?;
+        services.values().any(|service| service["stage"] == "committed").then_some(())
+    });
+    let lock = alice.bed.container.read_text(format!("{HOME}/.local/state/heaptrial/lock")).unwrap();
+    let holder: Value = serde_json::from_str(&lock).unwrap();
+    alice.ok(&["kill", "-KILL", &holder["pid"].to_string()]);
+    assert!(!cut_short.wait().unwrap().success());
+    let timer =
+        alice.ok(&["systemctl", "--user", "show", "-P", "ActiveState", "heaptrial-recovery-cut.timer"]);
+    assert_eq!(timer.trim(), "active");
+    alice.ok(&["systemctl", "--user", "start", "heaptrial-recovery-cut.service"]);
+    alice.succeeds("--user trial stop cut --revert --pause 0s --yes");
     assert_eq!(own.difference(&alice.own_files()), Vec::<String>::new());
     assert_eq!(others.difference(&alice.others_files()), Vec::<String>::new());
 }
