@@ -196,7 +196,7 @@ fn services_of_a_user_are_in_a_trial_of_that_user() {
     assert_eq!(others.difference(&alice.others_files()), Vec::<String>::new());
 
     // One that is cut short is looked after by a unit of the user, and put back as well.
-    let slow = TRIAL.replace("\"own\"", "\"cut\"").replace("\"0s\"", "\"1h\"");
+    let slow = TRIAL.replace("\"own\"", "\"cut\"").replace("pause = \"0s\"", "pause = \"1h\"");
     alice.bed.container.write(format!("{HOME}/cut.toml"), slow, 0o644).unwrap();
     alice.succeeds("--user trial plan cut.toml --seed 1");
     let words = ["/ht/heaptrial", "--user", "trial", "start", "cut", "--yes", "--no-agent"];
