@@ -32,6 +32,8 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use heaptrial_host::Scope;
+
 pub use error::AgentError;
 pub use metrics::{MetricsAddress, MetricsAddressError};
 pub use unit_file::{UNIT_FILE, UNIT_NAME, unit_file};
@@ -42,6 +44,8 @@ use session::Session;
 /// What the agent does.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// Whose services it samples.
+    pub scope: Scope,
     /// The host's database, created where it is missing.
     pub database: PathBuf,
     /// Time between two samples of a service.
@@ -58,6 +62,7 @@ impl Config {
     /// The usual: once a minute, 14 days raw, no services but those of trials, no metrics.
     pub fn new(database: PathBuf) -> Self {
         Self {
+            scope: Scope::System,
             database,
             interval: Duration::from_secs(60),
             host_patterns: Vec::new(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Duration;
 
-use heaptrial_host::Instant;
 use heaptrial_host::systemd::{Systemd, SystemdError};
+use heaptrial_host::{Instant, Scope};
 
 use crate::session::Wake;
 
@@ -20,6 +20,7 @@ type Attempt = Receiver<Result<Systemd, SystemdError>>;
 /// Asks systemd.
 #[derive(Debug)]
 pub(crate) struct Manager {
+    scope: Scope,
     connection: Option<Systemd>,
     attempt: Option<Attempt>,
     /// When to connect anew, on the boot clock.
@@ -31,8 +32,8 @@ pub(crate) struct Manager {
 
 impl Manager {
     /// Connects, and waits for that as long as `patience`; a connection that comes later is used from then on.
-    pub(crate) fn connect(wake: Arc<Wake>, patience: Duration) -> Self {
-        let mut manager = Self { connection: None, attempt: None, again_us: 0, told: false, wake };
+    pub(crate) fn connect(scope: Scope, wake: Arc<Wake>, patience: Duration) -> Self {
+        let mut manager = Self { scope, connection: None, attempt: None, again_us: 0, told: false, wake };
         manager.begin();
         let first = manager.attempt.as_ref().map(|attempt| attempt.recv_timeout(patience));
         match first {
@@ -51,7 +52,10 @@ impl Manager {
         match question(self.connection.as_ref()?) {
             Ok(answer) => Some(answer),
             Err(
-                error @ (SystemdError::Connect(_) | SystemdError::Lost { .. } | SystemdError::Timeout { .. }),
+                error @ (SystemdError::Connect(_)
+                | SystemdError::NoUserManager { .. }
+                | SystemdError::Lost { .. }
+                | SystemdError::Timeout { .. }),
             ) => {
                 self.fail(&error);
                 None
@@ -75,10 +79,10 @@ impl Manager {
 
     fn begin(&mut self) {
         let (outgoing, attempt) = sync_channel(1);
-        let wake = self.wake.clone();
+        let (scope, wake) = (self.scope, self.wake.clone());
         let connect = move || {
             // The agent may have ended meanwhile.
-            let _ = outgoing.send(Systemd::connect_with_limit(CALL_LIMIT));
+            let _ = outgoing.send(Systemd::connect_with_limit(scope, CALL_LIMIT));
             wake.wake();
         };
         self.again_us = Instant::now().boottime_us + AGAIN_US;
@@ -118,8 +122,14 @@ mod tests {
     fn without_a_connection_nothing_is_waited_for() {
         let wake = Arc::new(Wake::new().unwrap());
         let (outgoing, attempt) = sync_channel(1);
-        let mut manager =
-            Manager { connection: None, attempt: Some(attempt), again_us: 0, told: false, wake };
+        let mut manager = Manager {
+            scope: Scope::System,
+            connection: None,
+            attempt: Some(attempt),
+            again_us: 0,
+            told: false,
+            wake,
+        };
         assert_eq!(manager.ask(|_| Ok(())), None);
         assert!(manager.attempt.is_some(), "one attempt at a time");
         outgoing.send(Err(SystemdError::Connect("for a test".into()))).unwrap();

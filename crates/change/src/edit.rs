@@ -88,7 +88,7 @@ pub(crate) fn plan(
     let is_free = before == FileState::Absent || left.is_some();
     let (after, bytes) = match &desired.content {
         Content::New(_) | Content::Link(_) if !is_free => return Err(foreign(path, &before, &present)),
-        Content::New(bytes) => (FileState::of_root(bytes), bytes.clone()),
+        Content::New(bytes) => (FileState::readable(bytes), bytes.clone()),
         Content::Link(target) => (FileState::Link { target: target.clone() }, Vec::new()),
         Content::Origin { state, bytes } => (state.clone(), bytes.clone()),
         Content::Torrc(options) => {

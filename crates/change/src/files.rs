@@ -59,22 +59,27 @@ pub enum FileState {
 }
 
 impl FileState {
-    /// A regular file of root's that all may read.
-    pub fn of_root(bytes: &[u8]) -> Self {
-        let sha256 = digest(bytes);
-        Self::File { sha256, mode: 0o644, uid: 0, gid: 0, modified_ns: 0, attributes: Vec::new() }
+    /// A regular file of who runs this program that all may read.
+    pub fn readable(bytes: &[u8]) -> Self {
+        Self::of_this_user(digest(bytes), 0o644)
     }
 
     /// A regular file that only who runs this program reads and writes.
     pub(crate) fn own(bytes: &[u8]) -> Self {
-        Self::File {
-            sha256: digest(bytes),
-            mode: 0o600,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            modified_ns: 0,
-            attributes: Vec::new(),
-        }
+        Self::of_this_user(digest(bytes), 0o600)
+    }
+
+    /// A regular file of who runs this program. What root makes is the group's of root, too.
+    pub(crate) fn of_this_user(sha256: String, mode: u32) -> Self {
+        let uid = rustix::process::geteuid();
+        let gid = if uid.is_root() { 0 } else { rustix::process::getegid().as_raw() };
+        Self::File { sha256, mode, uid: uid.as_raw(), gid, modified_ns: 0, attributes: Vec::new() }
+    }
+
+    /// Whether nobody but root and who runs this program can have changed a file in this state.
+    pub(crate) fn is_untouched_by_others(&self) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        matches!(self, Self::File { uid, mode, .. } if [0, own].contains(uid) && mode & 0o022 == 0)
     }
 
     /// Whether a file in this state is what `other` says, times apart. Attributes count where both have some: what the
@@ -241,7 +246,7 @@ mod tests {
         fs::write(&path, b"ORPort 1\n\xff").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let (before, bytes) = read(DISK, &path).unwrap();
-        put(DISK, &path, &FileState::of_root(b"new"), b"new").unwrap_or_else(|error| {
+        put(DISK, &path, &FileState::readable(b"new"), b"new").unwrap_or_else(|error| {
             // Giving a file to root takes root.
             assert_eq!(error.source.kind(), io::ErrorKind::PermissionDenied);
         });
@@ -280,7 +285,7 @@ mod tests {
     fn a_write_that_fails_leaves_the_old_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing/file");
-        let error = put(DISK, &path, &FileState::of_root(b"x"), b"x").unwrap_err();
+        let error = put(DISK, &path, &FileState::readable(b"x"), b"x").unwrap_err();
         assert!(error.to_string().contains("missing/"), "{error}");
     }
 }

@@ -31,7 +31,7 @@ struct Installed {
 
 impl Installed {
     fn text(path: PathBuf, text: &str) -> Self {
-        Self { path, state: FileState::of_root(text.as_bytes()), bytes: text.as_bytes().to_vec() }
+        Self { path, state: FileState::readable(text.as_bytes()), bytes: text.as_bytes().to_vec() }
     }
 
     fn link(path: PathBuf, target: &str) -> Self {
@@ -60,7 +60,8 @@ impl Trial<'_> {
         }
         if let Some(agent) = self.prepared.agent.clone() {
             files.push(Installed::text(self.paths.unit(agent.name.as_str()), &agent.text));
-            let link = self.paths.unit(&format!("multi-user.target.wants/{}", agent.name));
+            let target = self.paths.scope.target();
+            let link = self.paths.unit(&format!("{target}.wants/{}", agent.name));
             files.push(Installed::link(link, &format!("../{}", agent.name)));
         }
         self.put_host_files(files)?;
@@ -96,11 +97,15 @@ impl Trial<'_> {
         let name = self.prepared.plan.name.clone();
         let stem = format!("{}{name}", RECOVERY_STEMS[0]);
         let program = self.paths.program();
-        let service = format!(
+        let mut service = format!(
             "[Unit]\nDescription=Put right what a Heaptrial that was cut short left of trial {name}\n\n\
-             [Service]\nType=oneshot\nExecStart={} trial recover {name}\n",
-            program.display()
+             [Service]\nType=oneshot\nExecStart={} {}\n",
+            program.display(),
+            [self.paths.scope.option(), &["trial", "recover", &name]].concat().join(" ")
         );
+        for (variable, value) in self.paths.environment() {
+            service += &format!("Environment={variable}={}\n", value.display());
+        }
         let timer = format!(
             "[Unit]\nDescription=Look after a Heaptrial that changes services for trial {name}\n\n\
              [Timer]\nOnActiveSec={RECOVERY_SECONDS}s\nOnUnitInactiveSec={RECOVERY_SECONDS}s\n"
@@ -272,8 +277,7 @@ impl Trial<'_> {
             let (path, wanted) = (source.to_owned(), wanted.to_owned());
             return Err(ChangeError::OtherLibrary { path, found, wanted });
         }
-        let state =
-            FileState::File { sha256: found, mode, uid: 0, gid: 0, modified_ns: 0, attributes: Vec::new() };
+        let state = FileState::of_this_user(found, mode);
         Ok(Installed { path: path.to_owned(), state, bytes })
     }
 
@@ -306,8 +310,7 @@ fn brought_by(disk: &dyn Disk, paths: &Paths, path: &Path) -> Option<Change> {
 /// Whether a library has to be installed: it is missing, or others can write it. One with other bytes is refused when it
 /// is written.
 fn change_needed(disk: &dyn Disk, path: &Path, sha256: &str) -> Result<bool, ChangeError> {
-    Ok(match files::read(disk, path)?.0 {
-        FileState::File { sha256: found, mode, uid, .. } => found != sha256 || mode & 0o022 != 0 || uid != 0,
-        _ => true,
-    })
+    let present = files::read(disk, path)?.0;
+    let is_it = matches!(&present, FileState::File { sha256: found, .. } if found == sha256);
+    Ok(!is_it || !present.is_untouched_by_others())
 }

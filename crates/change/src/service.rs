@@ -186,9 +186,10 @@ impl Trial<'_> {
         if self.checked_libraries.get(&path) == Some(&seen) {
             return Ok(());
         }
-        match disk.look(&path).map_err(gone)?.0 {
-            FileState::File { sha256, uid: 0, mode, .. }
-                if sha256 == treatment.expected.sha256 && mode & 0o022 == 0 =>
+        let present = disk.look(&path).map_err(gone)?.0;
+        match &present {
+            FileState::File { sha256, .. }
+                if *sha256 == treatment.expected.sha256 && present.is_untouched_by_others() =>
             {
                 self.checked_libraries.insert(path, seen);
                 Ok(())

@@ -128,7 +128,7 @@ mod tests {
     const SERVICE: &str = "tor@a.service";
 
     fn file(bytes: &[u8]) -> FileState {
-        FileState::of_root(bytes)
+        FileState::readable(bytes)
     }
 
     /// A trial that changed `path` from one text to another, and ended.
@@ -164,6 +164,7 @@ mod tests {
             state: dir.path().join("state"),
             libraries: dir.path().join("lib"),
             units: dir.path().join("units"),
+            ..Paths::default()
         };
         let path = dir.path().join("drop-in.conf");
         let service: ServiceName = SERVICE.parse().unwrap();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptrial_allocator::Expected;
-use heaptrial_host::Paths;
 use heaptrial_host::systemd::UnitEnvironment;
+use heaptrial_host::{Paths, Scope};
 use heaptrial_model::{HumanDuration, Identity, Linkage, ServiceName};
 use heaptrial_relay::Relay;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub(crate) struct Desired {
 /// What should be in it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Content {
-    /// A file of root's with these bytes, where nothing was before.
+    /// A file of who runs this program with these bytes, where nothing was before.
     New(Vec<u8>),
     /// A symbolic link.
     Link(PathBuf),
@@ -87,7 +87,7 @@ impl ServiceTreatment {
             let unit = |text: String| Content::New(text.into_bytes());
             files.push(Desired {
                 path: paths.unit(&format!("{name}.service")),
-                content: unit(self.restart_service(mark)),
+                content: unit(self.restart_service(paths.scope, mark)),
             });
             files.push(Desired {
                 path: paths.unit(timer.as_str()),
@@ -180,11 +180,12 @@ impl ServiceTreatment {
         format!("heaptrial-restart-{stem}.timer")
     }
 
-    fn restart_service(&self, mark: Mark<'_>) -> String {
+    fn restart_service(&self, scope: Scope, mark: Mark<'_>) -> String {
+        let word = quoted(self.service.as_str());
         let body = format!(
-            "[Unit]\nDescription=Restart {service} for a trial\n\n[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl try-restart {word}\n",
+            "[Unit]\nDescription=Restart {service} for a trial\n\n[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl {words}\n",
             service = self.service,
-            word = quoted(self.service.as_str()),
+            words = [scope.option(), &["try-restart", &word]].concat().join(" "),
         );
         self.with_header(mark, &body)
     }

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use heaptrial_host::Scope;
 use heaptrial_host::systemd::{Systemd, SystemdError};
 use heaptrial_model::ServiceName;
 
 const LONG: Duration = Duration::from_secs(60);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let systemd = Systemd::connect()?;
+    let systemd = Systemd::connect(Scope::System)?;
     let mut restarted: Vec<ServiceName> = Vec::new();
     for argument in std::env::args().skip(1) {
         match argument.split_once('=') {

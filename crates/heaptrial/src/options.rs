@@ -4,6 +4,10 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
+use heaptrial_host::systemd::Systemd;
+use heaptrial_host::{Paths, Scope};
+
+use crate::exit::Failure;
 
 /// Options that every command takes.
 #[derive(Debug, Clone, Args)]
@@ -14,6 +18,9 @@ pub struct GlobalOptions {
     /// Print the result as JSON
     #[arg(long, global = true)]
     pub json: bool,
+    /// Deal with your own services (`systemctl --user`) in place of the system's, as yourself and not as root
+    #[arg(long, global = true)]
+    pub user: bool,
     /// Where the run's folder or the report goes
     #[arg(long, global = true, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -37,6 +44,21 @@ pub enum Color {
 }
 
 impl GlobalOptions {
+    /// Whose services are meant.
+    pub fn scope(&self) -> Scope {
+        if self.user { Scope::User } else { Scope::System }
+    }
+
+    /// The folders of what is kept about them.
+    pub fn paths(&self) -> Result<Paths, Failure> {
+        Ok(Paths::of(self.scope())?)
+    }
+
+    /// Their service manager.
+    pub fn systemd(&self) -> Result<Systemd, Failure> {
+        Ok(Systemd::connect(self.scope())?)
+    }
+
     /// Whether what is written to standard output is coloured.
     pub fn colored_stdout(&self) -> bool {
         self.colored(std::io::stdout().is_terminal())

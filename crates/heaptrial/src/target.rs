@@ -40,7 +40,7 @@ impl Target {
         // A name with a slash can only be a path, and says what is missing better than a list of trials.
         let is_path = name.is_some_and(|name| name.contains('/'));
         if let Some(name) = name.filter(|_| !is_path && run.is_none() && global.db.is_none()) {
-            if let Some(target) = Self::on_host(&Paths::default(), name, global)? {
+            if let Some(target) = Self::on_host(&global.paths()?, name, global)? {
                 return Ok(target);
             }
         }

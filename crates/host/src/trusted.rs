@@ -1,5 +1,5 @@
-//! Whether a file can only be changed by root: it and every folder on the way to it. What root opens, writes or runs is
-//! checked here and nowhere else.
+//! Whether a file can only be changed by root, or by the user whose own it is: it and every folder on the way to it. What is
+//! opened, written or run with their rights is checked here and nowhere else.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use crate::HostRoot;
+use crate::{HostRoot, Scope};
 
 /// Why a path must not be given to a program of another user.
 #[derive(Debug, thiserror::Error)]
@@ -19,12 +19,14 @@ pub enum Untrusted {
         path: PathBuf,
     },
     /// Somebody else owns it, or a folder on the way to it.
-    #[error("{path} belongs to user {owner}, not to root")]
+    #[error("{path} belongs to user {owner}, not to {wanted}")]
     Owner {
         /// The file or folder.
         path: PathBuf,
         /// Its owner's id.
         owner: u32,
+        /// Whose it should be.
+        wanted: &'static str,
     },
     /// Its group or everybody may write to it, or to a folder on the way to it.
     #[error("{path} can be written by {whom} (mode {mode:04o})")]
@@ -55,21 +57,22 @@ pub enum Untrusted {
 /// As many as the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-/// Whether nobody but root can change what a path leads to.
+/// Whether nobody but root can change what a path leads to; and, where a user's own services are meant, that user.
 ///
-/// Every folder on the way, every symbolic link and what it leads to, and the file itself have to be root's and not
+/// Every folder on the way, every symbolic link and what it leads to, and the file itself have to be theirs and not
 /// writable by group or others; a sticky folder such as `/tmp` is not good enough. Where an access control list lets
 /// others write, the mode of the group shows it (acl(5)). What does not exist yet is no objection, as nobody but root
 /// can make it: the last folder that exists was examined. On a fixture tree root is who owns the tree.
-pub fn path_is_trustworthy(root: &HostRoot, path: &Path) -> Result<(), Untrusted> {
-    let owner = match root.is_live() {
-        true => 0,
-        false => examine(root, Path::new("/"))?.map_or(0, |root| root.uid()),
+pub fn path_is_trustworthy(root: &HostRoot, path: &Path, scope: Scope) -> Result<(), Untrusted> {
+    let owners = match root.is_live() {
+        true => [0, scope.owner()],
+        false => [examine(root, Path::new("/"))?.map_or(0, |root| root.uid()); 2],
     };
     walk(root, path, |path, metadata| {
         let mode = metadata.mode() & 0o7777;
-        if metadata.uid() != owner {
-            return Err(Untrusted::Owner { path: path.to_owned(), owner: metadata.uid() });
+        if !owners.contains(&metadata.uid()) {
+            let (path, owner, wanted) = (path.to_owned(), metadata.uid(), scope.owner_words());
+            return Err(Untrusted::Owner { path, owner, wanted });
         }
         // A symbolic link has no mode of its own; its folder decides who may change it.
         let whom = match mode {
@@ -201,7 +204,7 @@ mod tests {
     }
 
     fn judged(root: &HostRoot, path: &str) -> String {
-        path_is_trustworthy(root, Path::new(path))
+        path_is_trustworthy(root, Path::new(path), Scope::System)
             .map_or_else(|why| why.to_string(), |()| "trusted".to_owned())
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::Systemd;
+use heaptrial_host::{HostRoot, Scope};
 use heaptrial_inspect::examine;
 use heaptrial_model::ServicePattern;
 
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut count = 0;
     for _ in 0..ROUNDS {
         let started = Instant::now();
-        let systemd = Systemd::connect()?;
+        let systemd = Systemd::connect(Scope::System)?;
         let connected = started.elapsed();
         let units = systemd.services(&patterns)?.units;
         let listed = started.elapsed();

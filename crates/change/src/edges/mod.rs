@@ -164,8 +164,8 @@ impl ThisHost {
     pub fn new(systemd: Systemd) -> Self {
         Self {
             disk: ThisDisk,
+            programs: ThisHostsPrograms::new(systemd.scope()),
             systemd,
-            programs: ThisHostsPrograms::default(),
             clock: clock::ThisClock::default(),
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptrial_allocator::{Identifier, IdentifyError};
-use heaptrial_host::{HostRoot, Process, package_of};
+use heaptrial_host::{HostRoot, Process, Scope, package_of};
 use heaptrial_model::{Identity, LifeKey};
 use heaptrial_relay::{Relay, RelayControl, TorError};
 
@@ -15,7 +15,13 @@ use crate::files::FileState;
 /// What a control socket gets to answer.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
 /// Where a torrc waits while Tor checks it; gone after a reboot.
-const CHECKED_IN: &str = "/run/heaptrial";
+fn checked_in(scope: Scope) -> PathBuf {
+    match scope {
+        Scope::System => PathBuf::from("/run"),
+        Scope::User => PathBuf::from(format!("/run/user/{}", scope.owner())),
+    }
+    .join("heaptrial")
+}
 
 /// Why a relay's options cannot be used, or are not in force.
 #[derive(Debug, thiserror::Error)]
@@ -47,10 +53,18 @@ pub enum RelayError {
 }
 
 /// The processes of the host that this program runs on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ThisHostsPrograms {
     /// Services have their program and libraries in common.
     identifier: Identifier,
+    checked_in: PathBuf,
+}
+
+impl ThisHostsPrograms {
+    /// Those that a service manager started.
+    pub fn new(scope: Scope) -> Self {
+        Self { identifier: Identifier::default(), checked_in: checked_in(scope) }
+    }
 }
 
 fn process(pid: i32) -> Process {
@@ -75,7 +89,7 @@ impl Programs for ThisHostsPrograms {
     }
 
     fn verify_torrc(&self, relay: &Relay, state: &FileState, bytes: &[u8]) -> Result<(), RelayError> {
-        let candidate = Candidate::write(state, bytes)?;
+        let candidate = Candidate::write(&self.checked_in, state, bytes)?;
         relay.verify_config(&candidate.path).map_err(RelayError::Refused)
     }
 
@@ -127,16 +141,16 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn write(state: &FileState, bytes: &[u8]) -> Result<Self, RelayError> {
-        let candidate = Self { path: Path::new(CHECKED_IN).join(format!("torrc-{}", std::process::id())) };
+    fn write(folder: &Path, state: &FileState, bytes: &[u8]) -> Result<Self, RelayError> {
+        let candidate = Self { path: folder.join(format!("torrc-{}", std::process::id())) };
         let fail = |source| RelayError::Copy { path: candidate.path.clone(), source };
-        candidate.fill(state, bytes).map_err(fail)?;
+        candidate.fill(folder, state, bytes).map_err(fail)?;
         Ok(candidate)
     }
 
-    fn fill(&self, state: &FileState, bytes: &[u8]) -> io::Result<()> {
-        std::fs::create_dir_all(CHECKED_IN)?;
-        std::fs::set_permissions(CHECKED_IN, std::fs::Permissions::from_mode(0o755))?;
+    fn fill(&self, folder: &Path, state: &FileState, bytes: &[u8]) -> io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
         let _ = std::fs::remove_file(&self.path);
         let mut file =
             std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;

@@ -11,12 +11,9 @@ use heaptrial_agent::{Agent, Config, MetricsAddress, unit_file};
 use heaptrial_host::Paths;
 use heaptrial_model::{HumanDuration, ServicePattern};
 
-use crate::commands::trial::in_database;
+use crate::commands::trial::{in_database, on_host};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-
-/// The database of a host.
-pub const HOST_DATABASE: &str = "/var/lib/heaptrial/heaptrial.db";
 
 /// How it samples.
 #[derive(Debug, Args)]
@@ -42,7 +39,7 @@ pub struct AgentOptions {
 /// Runs until it is told to stop.
 pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     if let Some(program) = &options.print_unit {
-        return print_unit(program);
+        return print_unit(program, &global.paths()?);
     }
     if options.interval.0 < Duration::from_millis(100) {
         return Err(Failure::usage("--interval must be at least 100ms"));
@@ -51,7 +48,8 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
         return Err(Failure::usage("--keep must be at least 1h"));
     }
     let config = Config {
-        database: global.db.clone().unwrap_or_else(|| PathBuf::from(HOST_DATABASE)),
+        scope: global.scope(),
+        database: on_host::database(&global.paths()?, global),
         interval: options.interval.0,
         host_patterns: options.services.clone(),
         metrics: options.metrics.clone(),
@@ -72,8 +70,8 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_unit(program: &Path) -> Result<ExitCode, Failure> {
-    let text = unit_file(program).ok_or_else(|| {
+fn print_unit(program: &Path, paths: &Paths) -> Result<ExitCode, Failure> {
+    let text = unit_file(program, paths).ok_or_else(|| {
         Failure::usage(format!(
             "{} cannot stand in a unit file: give an absolute path of letters, digits and / - _ . + @",
             program.display()

@@ -81,8 +81,25 @@ pub fn run_internal() -> Option<ExitCode> {
     }
 }
 
+/// Refuses `--user` where it cannot be heeded. What root writes into a user's folders would not be the user's, and root's
+/// own service manager is hardly ever meant.
+fn check_user(command: &Command, global: &GlobalOptions) -> Result<(), Failure> {
+    let refused = |why: &str| Err(Failure::refused(format!("{why}. Nothing was changed")));
+    match command {
+        _ if !global.user => Ok(()),
+        Command::Rollout(_) => refused("a rollout is for services of the system; leave --user out"),
+        Command::Watch(_) => refused("a watch is for services of the system; leave --user out"),
+        _ if rustix::process::geteuid().is_root() => refused(
+            "--user is for a user's own services and this is root; run it as that user, such as \
+             `sudo -u USER XDG_RUNTIME_DIR=/run/user/UID heaptrial --user ...`, or leave --user out",
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Does it.
 pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    check_user(&command, global)?;
     match command {
         Command::Lab(command) => lab::run(command, global),
         Command::Allocators(command) => allocators::run(command, global),

@@ -53,10 +53,11 @@ const GROWTH_FACTOR: f64 = 2.0;
 /// Examines them.
 pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let root = HostRoot::default();
-    let systemd = Systemd::connect()?;
+    let systemd = global.systemd()?;
     let services = find(&systemd, &root, &options.units)?;
     let obtained = obtain(options)?;
-    let library = obtained.library.as_ref().map(|_| obtained.installed_below(&Paths::default().allocators()));
+    let paths = global.paths()?;
+    let library = obtained.library.as_ref().map(|_| obtained.installed_below(&paths.allocators()));
     let examiner = Examiner::default();
     let of =
         |service: &Service| check(&root, service, &planned(&obtained, library.clone(), service), &examiner);
@@ -71,7 +72,7 @@ pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCod
         print_json(value)?;
     } else {
         print(&text(&options.allocator, &services, &findings, global.colored_stdout()))?;
-        if !rustix::process::geteuid().is_root() {
+        if !sees_all(&paths) {
             // A hint that nobody can see is no failure.
             let _ = writeln!(
                 io::stderr(),
@@ -125,12 +126,17 @@ fn obtain(options: &PreflightOptions) -> Result<Obtained, Failure> {
     Ok(obtainer.obtain(&resolved?)?)
 }
 
+/// Whether who runs this may read all about services with these folders.
+fn sees_all(paths: &Paths) -> bool {
+    paths.scope.owner() == rustix::process::geteuid().as_raw()
+}
+
 /// What `trial start` would apply to the service.
 fn planned(obtained: &Obtained, library: Option<PathBuf>, service: &Service) -> PlannedTreatment {
     let mut preload = PlannedPreload::of(obtained, library);
     preload.unset = to_unset(service, &preload.environment());
     // Only root can own what is installed; another user's cache is not what `trial start` takes it from.
-    if !rustix::process::geteuid().is_root() {
+    if service.unit.scope.is_system() && !rustix::process::geteuid().is_root() {
         preload.source = None;
     }
     PlannedTreatment { preload: Some(preload), ..PlannedTreatment::default() }

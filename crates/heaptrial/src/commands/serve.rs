@@ -5,9 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_dashboard::{Config, Dashboard, Listen, asked_to_end};
-use heaptrial_host::Paths;
 
-use crate::commands::agent::HOST_DATABASE;
 use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -65,10 +63,12 @@ pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
 /// What is named, `--db`, or the host's database.
 fn database(named: Option<&Path>, global: &GlobalOptions) -> Result<PathBuf, Failure> {
     let given = named.or(global.db.as_deref());
+    let paths = global.paths()?;
     if given.is_none() {
-        on_host::require_readable(&Paths::default(), global)?;
+        on_host::require_readable(&paths, global)?;
     }
-    let path = given.unwrap_or(Path::new(HOST_DATABASE));
+    let usual = on_host::database(&paths, global);
+    let path = given.unwrap_or(&usual);
     let path = if path.is_dir() { path.join(DATABASE) } else { path.to_owned() };
     if path.is_file() {
         return Ok(path);

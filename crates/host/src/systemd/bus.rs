@@ -1,4 +1,4 @@
-//! Calls over the system bus, many at once.
+//! Calls over the system bus or the user's, many at once.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,6 +11,7 @@ use zbus::zvariant::{DynamicType, Value};
 use zbus::{Connection, Message, block_on, connection};
 
 use super::SystemdError;
+use crate::Scope;
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
@@ -30,7 +31,7 @@ const BOOTED: &str = "/run/systemd/system";
 /// A bus greets within milliseconds.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
-/// A connection to the system bus.
+/// A connection to the system bus, or to the bus of the user who runs this program.
 #[derive(Debug)]
 pub(super) struct Bus {
     connection: Connection,
@@ -39,17 +40,24 @@ pub(super) struct Bus {
 
 impl Bus {
     /// With calls that wait for their reply no longer than `call_limit`.
-    pub(super) fn connect(call_limit: Duration) -> Result<Self, SystemdError> {
-        let builder = connection::Builder::system()
-            .map(|builder| builder.method_timeout(call_limit))
-            .map_err(|error| SystemdError::Connect(error.to_string()))?;
-        let bus = Self { connection: greeted(builder, GREETING_LIMIT)?, call_limit };
+    pub(super) fn connect(scope: Scope, call_limit: Duration) -> Result<Self, SystemdError> {
+        let unreached = |said: String| match scope {
+            Scope::System => SystemdError::Connect(said),
+            Scope::User => SystemdError::NoUserManager { user: scope.owner(), said },
+        };
+        let builder = match scope {
+            Scope::System => connection::Builder::system(),
+            Scope::User => connection::Builder::session(),
+        };
+        let builder = builder.map_err(|error| unreached(error.to_string()))?;
+        let connection = greeted(builder.method_timeout(call_limit), GREETING_LIMIT).map_err(unreached)?;
+        let bus = Self { connection, call_limit };
         // The bus may be there without systemd on it, as in a container with another init.
         match bus.get("reading systemd's version", MANAGER_PATH, MANAGER, "Version") {
             Ok(_) => Ok(bus),
             // It may be executing itself anew.
             Err(lost @ SystemdError::Lost { .. }) if Path::new(BOOTED).exists() => Err(lost),
-            Err(error) => Err(SystemdError::Connect(error.to_string())),
+            Err(error) => Err(unreached(error.to_string())),
         }
     }
 
@@ -143,12 +151,12 @@ impl Bus {
 }
 
 /// A connection over which the bus has greeted; zbus would wait for that without end.
-fn greeted(builder: connection::Builder<'static>, limit: Duration) -> Result<Connection, SystemdError> {
+fn greeted(builder: connection::Builder<'static>, limit: Duration) -> Result<Connection, String> {
     match block_on(select(std::pin::pin!(builder.build()), Timer::after(limit))) {
-        Either::Left((connection, _)) => connection.map_err(|error| SystemdError::Connect(error.to_string())),
+        Either::Left((connection, _)) => connection.map_err(|error| error.to_string()),
         Either::Right(_) => {
             let limit = heaptrial_model::HumanDuration(limit);
-            Err(SystemdError::Connect(format!("the bus did not answer within {limit}")))
+            Err(format!("the bus did not answer within {limit}"))
         }
     }
 }
@@ -190,6 +198,6 @@ mod tests {
         let address = format!("unix:path={}", socket.display());
         let builder = connection::Builder::address(address.as_str()).unwrap();
         let error = greeted(builder, Duration::from_millis(300)).unwrap_err();
-        assert!(error.to_string().contains("did not answer within 300ms"), "{error}");
+        assert!(error.contains("did not answer within 300ms"), "{error}");
     }
 }

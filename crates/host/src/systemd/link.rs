@@ -10,11 +10,13 @@ use super::bus::{self, Bus};
 use super::jobs::{JobWatch, NoResult};
 use super::properties::Properties;
 use super::{Activity, Job, JobResult, SystemdError, Unit, UnitEnvironment, UnitStatus, name};
+use crate::Scope;
 
 /// A connection, and what is heard over it.
 #[derive(Debug)]
 pub(super) struct Link {
     bus: Bus,
+    scope: Scope,
     /// Tells connections of one program apart.
     number: u64,
     jobs: OnceLock<JobWatch>,
@@ -46,10 +48,10 @@ const STATUS_OF_SERVICE: [&str; 6] =
 const STATUS_OF_TIMER: [&str; 1] = ["Result"];
 
 impl Link {
-    /// Connects over the system bus, with calls that wait for a reply no longer than `call_limit`.
-    pub(super) fn new(call_limit: Duration, number: u64) -> Result<Self, SystemdError> {
-        let bus = Bus::connect(call_limit)?;
-        Ok(Self { bus, number, jobs: OnceLock::new(), beginning: Mutex::new(()) })
+    /// Connects, with calls that wait for a reply no longer than `call_limit`.
+    pub(super) fn new(scope: Scope, call_limit: Duration, number: u64) -> Result<Self, SystemdError> {
+        let bus = Bus::connect(scope, call_limit)?;
+        Ok(Self { bus, scope, number, jobs: OnceLock::new(), beginning: Mutex::new(()) })
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -140,7 +142,7 @@ impl Link {
             for (name, body) in FACTS_OF_UNIT.iter().zip(&own) {
                 properties.insert(name, body.deserialize()?);
             }
-            Ok(Properties(properties).unit(name))
+            Ok(Properties(properties).unit(name, self.scope))
         };
         of_service.into_iter().zip(names).map(unit).collect()
     }

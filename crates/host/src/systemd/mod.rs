@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use heaptrial_model::{Classified, ErrorClass, ServiceName, ServicePattern};
 
+use crate::Scope;
 use bus::CALL_LIMIT;
 use link::Link;
 
@@ -28,6 +29,18 @@ pub enum SystemdError {
         "cannot reach systemd over D-Bus: {0}; this needs a host that runs systemd, and permission to use its bus"
     )]
     Connect(String),
+    /// The user has no bus, or not where it is looked for, or the user's systemd is not on it.
+    #[error(
+        "cannot reach the service manager of user {user} over D-Bus: {said}; the user's bus is there while the user is \
+         logged in, and always after `loginctl enable-linger {user}` (Debian has it in the package dbus-user-session); it is \
+         found by XDG_RUNTIME_DIR, which is /run/user/{user} on most hosts and which neither su nor sudo sets"
+    )]
+    NoUserManager {
+        /// The user's id.
+        user: u32,
+        /// What was heard.
+        said: String,
+    },
     /// systemd went away from the bus, or the bus itself, before it answered: whether it heard is not known.
     #[error("systemd: {doing}: it went away before it answered ({said})")]
     Lost {
@@ -57,7 +70,7 @@ pub enum SystemdError {
 impl Classified for SystemdError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Connect(_) => ErrorClass::Refused,
+            Self::Connect(_) | Self::NoUserManager { .. } => ErrorClass::Refused,
             Self::Lost { .. } | Self::Call { .. } | Self::Timeout { .. } => ErrorClass::Failed,
         }
     }
@@ -94,7 +107,7 @@ pub struct Job {
     pub connection: u64,
 }
 
-/// A way to the system's service manager. Several threads may use it at once.
+/// A way to a service manager. Several threads may use it at once.
 ///
 /// systemd leaves the bus for a moment when it executes itself anew (`systemctl daemon-reexec`), and a bus that is restarted
 /// ends all connections. Whatever can be asked twice is then asked again over a new connection, for as long as `patience`;
@@ -102,6 +115,7 @@ pub struct Job {
 #[derive(Debug)]
 pub struct Systemd {
     link: Mutex<Arc<Link>>,
+    scope: Scope,
     call_limit: Duration,
     patience: Duration,
 }
@@ -112,27 +126,32 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const RETRY_GAP: Duration = Duration::from_millis(100);
 
 impl Systemd {
-    /// Connects over the system bus.
-    pub fn connect() -> Result<Self, SystemdError> {
-        Self::new(CALL_LIMIT, PATIENCE)
+    /// Connects to the service manager of the system, or of the user who runs this program.
+    pub fn connect(scope: Scope) -> Result<Self, SystemdError> {
+        Self::new(scope, CALL_LIMIT, PATIENCE)
     }
 
     /// The same, with calls that wait for a reply no longer than `call_limit`, and that are not asked again: for who has
     /// other work to do. Connecting takes some seconds more at most. After an error of the kind [`SystemdError::Connect`]
     /// or [`SystemdError::Lost`] it is of no further use.
-    pub fn connect_with_limit(call_limit: Duration) -> Result<Self, SystemdError> {
-        Self::new(call_limit, Duration::ZERO)
+    pub fn connect_with_limit(scope: Scope, call_limit: Duration) -> Result<Self, SystemdError> {
+        Self::new(scope, call_limit, Duration::ZERO)
     }
 
-    fn new(call_limit: Duration, patience: Duration) -> Result<Self, SystemdError> {
+    fn new(scope: Scope, call_limit: Duration, patience: Duration) -> Result<Self, SystemdError> {
         let began = Instant::now();
         let link = loop {
-            match Link::new(call_limit, 0) {
+            match Link::new(scope, call_limit, 0) {
                 Err(SystemdError::Lost { .. }) if began.elapsed() < patience => std::thread::sleep(RETRY_GAP),
                 link => break link?,
             }
         };
-        Ok(Self { link: Mutex::new(Arc::new(link)), call_limit, patience })
+        Ok(Self { link: Mutex::new(Arc::new(link)), scope, call_limit, patience })
+    }
+
+    /// Whose it is.
+    pub fn scope(&self) -> Scope {
+        self.scope
     }
 
     fn link(&self) -> Arc<Link> {
@@ -170,7 +189,7 @@ impl Systemd {
     fn renew(&self, lost: &Arc<Link>) {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&link, lost) {
-            if let Ok(new) = Link::new(self.call_limit, lost.number() + 1) {
+            if let Ok(new) = Link::new(self.scope, self.call_limit, lost.number() + 1) {
                 *link = Arc::new(new);
             }
         }

@@ -7,6 +7,7 @@ use heaptrial_model::ServiceName;
 use zbus::zvariant::{Array, Structure, Value};
 
 use super::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus, name};
+use crate::Scope;
 
 /// Properties of one object, name to value. What is missing, as with an older systemd, reads as empty.
 pub(super) struct Properties<'m>(pub(super) HashMap<&'m str, Value<'m>>);
@@ -64,9 +65,10 @@ impl<'m> Properties<'m> {
     }
 
     /// The unit as a whole.
-    pub(super) fn unit(&'m self, asked: &ServiceName) -> Unit {
+    pub(super) fn unit(&'m self, asked: &ServiceName, scope: Scope) -> Unit {
         let name = self.text("Id").parse().unwrap_or_else(|_| asked.clone());
         Unit {
+            scope,
             description: self.text("Description"),
             template: name::template_and_instance(name.as_str()),
             name,

@@ -5,11 +5,16 @@ use std::path::PathBuf;
 use heaptrial_model::ServiceName;
 use serde::{Deserialize, Serialize};
 
+use crate::Scope;
+
 /// A service unit as loaded. Names of properties: org.freedesktop.systemd1(5), systemd.exec(5).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
     /// Its full name, such as `tor@relay1.service`; of several names the one that systemd shows (Id).
     pub name: ServiceName,
+    /// Whose service manager has it.
+    #[serde(default, skip_serializing_if = "Scope::is_system")]
+    pub scope: Scope,
     /// Its description.
     pub description: String,
     /// The template and the instance (unescaped), such as `tor@.service` and `relay1`.
@@ -24,7 +29,7 @@ pub struct Unit {
     pub service_type: String,
     /// What runs at start, program and arguments, one for each ExecStart.
     pub exec_start: Vec<Vec<String>>,
-    /// Its user; empty is root.
+    /// Its user; empty is root, or the user whose service manager it is.
     pub user: String,
     /// Environment variables set by the unit and its drop-ins, in order (Environment).
     pub environment: Vec<(String, String)>,

@@ -20,13 +20,17 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
         return;
     }
     let Some(library) = &preload.library else { return };
+    let scope = subject.unit().scope;
+    let owner = if scope.is_system() { "root" } else { "root or you" };
     for path in preload.source.iter().chain([library]) {
-        if let Err(why) = path_is_trustworthy(subject.root, path) {
+        if let Err(why) = path_is_trustworthy(subject.root, path, scope) {
             findings.refuse(
                 Check::LibraryPath,
                 why.to_string(),
                 format!("whoever can change {} runs code in the service", path.display()),
-                "let root own it and every folder above it, and take the right to write from group and others",
+                format!(
+                    "let {owner} own it and every folder above it, and take the right to write from group and others"
+                ),
             );
         }
     }

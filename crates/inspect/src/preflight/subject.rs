@@ -93,6 +93,10 @@ impl<'a> Subject<'a> {
     /// User and group id that the service runs as, where they can be told.
     pub(crate) fn user(&self) -> Option<(u32, u32)> {
         let name = self.unit().user.as_str();
+        if name.is_empty() && !self.unit().scope.is_system() {
+            let own = self.unit().scope.owner();
+            return Some((own, rustix::process::getegid().as_raw()));
+        }
         if name.is_empty() || name == "root" || name == "0" {
             return Some((0, self.group().unwrap_or(0)));
         }

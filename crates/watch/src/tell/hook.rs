@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use heaptrial_host::HostRoot;
 use heaptrial_host::trusted::path_is_trustworthy;
+use heaptrial_host::{HostRoot, Scope};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub fn check_hook(words: &[String]) -> Result<(), TellError> {
     }
     // It runs as whoever runs the watch.
     if rustix::process::geteuid().is_root() {
-        path_is_trustworthy(&HostRoot::default(), path).map_err(TellError::HookUntrusted)?;
+        path_is_trustworthy(&HostRoot::default(), path, Scope::System).map_err(TellError::HookUntrusted)?;
     }
     Ok(())
 }

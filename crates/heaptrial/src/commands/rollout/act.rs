@@ -8,7 +8,6 @@ use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
 use heaptrial_change::{Lock, Stage, Trial, TrialStage, read_prepared, read_state};
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
 use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use serde_json::json;
@@ -107,7 +106,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     if let Some(code) = nothing_to_do(&paths, options.rollout.as_str(), &plan)? {
         return Ok(code);
     }
-    let this = ThisHost::new(Systemd::connect()?);
+    let this = ThisHost::new(global.systemd()?);
     let mut trial = Trial::open(this.host(), &paths, options.rollout.as_str(), Action::Resume)?;
     trial.check_open_for_parts()?;
     let database = on_host::database(&paths, global);
@@ -187,7 +186,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         ),
         options.yes,
     )?;
-    let this = ThisHost::new(Systemd::connect()?);
+    let this = ThisHost::new(global.systemd()?);
     // A process that works on it would go on with the next wave.
     mark(&paths, name, true).map_err(Failure::failed)?;
     let mut trial = Trial::open(this.host(), &paths, name, Action::Revert)?;

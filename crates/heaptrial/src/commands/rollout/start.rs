@@ -132,7 +132,7 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         on_host::require_root("rollout start")?;
     }
     let name = name_of(options, &target, &paths)?;
-    let systemd = Systemd::connect()?;
+    let systemd = global.systemd()?;
     let services = services_of(&systemd, &target.patterns, options)?;
     let obtained = obtain(&target, &options.sources)?;
     let evidence = measured::evidence(&target, &paths, &database, &obtained);

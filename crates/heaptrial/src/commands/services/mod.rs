@@ -48,7 +48,7 @@ struct Shown {
 /// Lists them.
 pub fn run(options: &ServicesOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let root = HostRoot::default();
-    let systemd = Systemd::connect()?;
+    let systemd = global.systemd()?;
     let (units, unmatched) = find(&systemd, &options.patterns).map_err(Failure::failed)?;
     let services: Vec<Shown> = examine(&root, units)
         .into_iter()

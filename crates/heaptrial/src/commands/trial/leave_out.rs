@@ -6,8 +6,6 @@ use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
 use heaptrial_change::{Stage, Trial, read_prepared};
-use heaptrial_host::Paths;
-use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, TrialName, units};
 use heaptrial_store::Store;
 
@@ -37,14 +35,14 @@ pub struct DropOptions {
 
 /// Puts a service back and leaves it out of the trial from this moment on. What it told before still counts.
 pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let paths = Paths::default();
+    let paths = global.paths()?;
     let (name, service) = (options.trial.as_str(), &options.service);
     on_host::refuse_rollout(&read_prepared(&paths, name)?, "rollback")?;
     if !options.dry_run {
-        on_host::require_root("trial drop")?;
+        on_host::require_owner("trial drop", &paths)?;
     }
     on_host::refuse_taken_over(&paths, name)?;
-    let this = ThisHost::new(Systemd::connect()?);
+    let this = ThisHost::new(global.systemd()?);
     let mut trial = Trial::open(this.host(), &paths, name, Action::Drop)?;
     trial.check_drop(service)?;
     let is_changed = trial.state().services.get(service).is_some_and(|found| found.stage != Stage::Reverted);

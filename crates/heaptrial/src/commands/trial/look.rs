@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use clap::Args;
 use heaptrial_analysis::Decision;
 use heaptrial_host::Instant;
-use heaptrial_host::Paths;
 use heaptrial_judgement::Options;
 use heaptrial_judgement::look::{self, Gaps, LookState};
 use heaptrial_model::{ErrorClass, TrialKind, TrialName, units};
@@ -43,7 +42,7 @@ pub struct LookOptions {
 
 /// Takes the looks that are due, or prints what there is.
 pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let paths = Paths::default();
+    let paths = global.paths()?;
     on_host::require_readable(&paths, global)?;
     let database = on_host::database(&paths, global);
     if let Some(lost) = in_database::lost_of(&paths, options.trial.as_str(), &database) {

@@ -12,7 +12,7 @@ use heaptrial_change::{
 };
 use heaptrial_host::Instant as Moment;
 use heaptrial_host::trusted::path_is_trustworthy;
-use heaptrial_host::{HostRoot, Paths};
+use heaptrial_host::{HostRoot, Paths, Scope};
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_rollout::is_rollout;
 use heaptrial_store::{EventRecord, Place, Store, StoreError};
@@ -31,23 +31,37 @@ pub fn database(paths: &Paths, global: &GlobalOptions) -> PathBuf {
     global.db.clone().unwrap_or_else(|| paths.state.join(DATABASE))
 }
 
-/// Refuses whoever is not root, and folders of ours that others can change: what lies there is written and run as root.
+/// What is for services of the system is for root.
 pub fn require_root(doing: &str) -> Result<(), Failure> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Failure::refused(format!(
-            "{doing} changes files of systemd and restarts services, which takes root; use sudo"
-        )));
-    }
-    require_trusted(&Paths::default())
+    require_owner(doing, &Paths::default())
 }
 
-/// Refuses folders of ours that others than root can change.
+/// Refuses whoever is not root, or with `--user` the user whose services they are, and folders of ours that others can
+/// change: what lies there is written and run with their rights.
+pub fn require_owner(doing: &str, paths: &Paths) -> Result<(), Failure> {
+    if paths.scope.owner() != rustix::process::geteuid().as_raw() {
+        return Err(Failure::refused(format!(
+            "{doing} changes files of systemd and restarts services, which takes root; use sudo, or --user for services of \
+             your own"
+        )));
+    }
+    require_trusted(paths)
+}
+
+/// Refuses folders of ours that others than root, or with `--user` the user, can change.
 pub fn require_trusted(paths: &Paths) -> Result<(), Failure> {
+    let why_not = match paths.scope {
+        Scope::System => {
+            "what is there is written and run as root, so that root alone must be able to change it"
+        }
+        Scope::User => {
+            "what is there is written and run as you, so that nobody but you and root may be able to change it (`chmod go-w`)"
+        }
+    };
     for folder in [&paths.state, &paths.libraries, &paths.units] {
-        path_is_trustworthy(&HostRoot::default(), folder).map_err(|why| {
+        path_is_trustworthy(&HostRoot::default(), folder, paths.scope).map_err(|why| {
             Failure::refused(format!(
-                "{} cannot be used: {why}; what is there is written and run as root, so that root alone must be able to \
-                 change it. Nothing was changed",
+                "{} cannot be used: {why}; {why_not}. Nothing was changed",
                 folder.display()
             ))
         })?;

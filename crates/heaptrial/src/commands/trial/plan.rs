@@ -63,7 +63,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         let (candidates, tool_version) = (&fleet.candidates, env!("CARGO_PKG_VERSION"));
         draw(&DrawRequest { trial: &trial, candidates, builds, seed, tool_version }).map_err(Failure::refused)
     };
-    let paths = Paths::default();
+    let paths = global.paths()?;
     match on_host::require_readable(&paths, global) {
         Ok(()) => {
             let services = fleet.candidates.iter().map(|candidate| &candidate.service);
@@ -81,7 +81,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         let allocators = arms::obtain(resolved, &options.sources, global)?;
         (draw_with(&allocators.builds)?, allocators)
     };
-    let (further, warned) = further(&plan, &fleet, &allocators, options.dry_run)?;
+    let (further, warned) = further(&plan, &fleet, &allocators, &paths, options.dry_run)?;
     let shown = Shown {
         plan: &plan,
         balance: balance(&plan, &fleet.candidates),
@@ -116,9 +116,14 @@ fn further(
     plan: &DrawnPlan,
     fleet: &Fleet,
     allocators: &Allocators,
+    paths: &Paths,
     dry_run: bool,
 ) -> Result<(Vec<Section>, Warned), Failure> {
-    if dry_run { Ok(Default::default()) } else { treatments::sections(plan, &fleet.services, allocators) }
+    if dry_run {
+        Ok(Default::default())
+    } else {
+        treatments::sections(plan, &fleet.services, allocators, paths)
+    }
 }
 
 fn read(path: &Path) -> Result<(TrialPlan, Vec<ServicePattern>), Failure> {

@@ -63,7 +63,7 @@ pub struct ResumeOptions {
 /// Starts a trial.
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let (plan, warned) = read_plan(&options.plan)?;
-    let paths = Paths::default();
+    let paths = global.paths()?;
     if plan.is_edited() {
         eprintln!(
             "note: the plan was edited since it was drawn: its assignment is no longer the one that chance made"
@@ -73,9 +73,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
         return Err(Failure::refused(already(&plan.name, state.stage)));
     }
     if !options.dry_run {
-        on_host::require_root("trial start")?;
+        on_host::require_owner("trial start", &paths)?;
     }
-    let systemd = Systemd::connect()?;
+    let systemd = global.systemd()?;
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let services = discover(&systemd, &plan, &host)?;
     on_host::refuse_claimed(&paths, &plan.name, &plan.name, services.iter().map(Service::name))?;
@@ -117,9 +117,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
 
 /// Continues a start that was cut short.
 pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    on_host::require_root("trial resume")?;
-    let paths = Paths::default();
-    let this = ThisHost::new(Systemd::connect()?);
+    let paths = global.paths()?;
+    on_host::require_owner("trial resume", &paths)?;
+    let this = ThisHost::new(global.systemd()?);
     warn_of_agent(this.systemd());
     let mut trial = Trial::open(this.host(), &paths, options.trial.as_str(), Action::Resume)?;
     on_host::refuse_rollout(trial.prepared(), "resume")?;
@@ -235,7 +235,7 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
     let name = AGENT.parse().map_err(Failure::failed)?;
     let unit = systemd.service(&name).map_err(Failure::failed)?;
     let path = paths.unit(AGENT);
-    let text = heaptrial_agent::unit_file(&paths.program()).ok_or_else(|| {
+    let text = heaptrial_agent::unit_file(&paths.program(), paths).ok_or_else(|| {
         Failure::refused(format!("{} cannot stand in a unit file", paths.program().display()))
     })?;
     // One that an earlier trial brought stays until the last of them is reverted. Any other is the administrator's.
@@ -285,13 +285,14 @@ pub fn dry_run(prepared: &Prepared, global: &GlobalOptions) -> Result<ExitCode, 
         println!("{value:#}");
         return Ok(ExitCode::SUCCESS);
     }
+    let paths = global.paths()?;
     for library in &prepared.libraries {
         println!("installs {}", library.installed.display());
     }
     let (name, id) = (&prepared.plan.name, prepared.plan.id.as_str());
     for treatment in &prepared.services {
         println!("{}: {}", treatment.service, treatment.arm);
-        for (path, text) in treatment.preview(&Paths::default(), name, id) {
+        for (path, text) in treatment.preview(&paths, name, id) {
             println!("  {}", path.display());
             for line in text.lines().filter(|line| !line.starts_with('#')) {
                 println!("    {line}");

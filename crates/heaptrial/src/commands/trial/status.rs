@@ -10,8 +10,8 @@ use heaptrial_change::{
     Lock, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
 };
 use heaptrial_host::Instant;
-use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Activity, Systemd, SystemdError};
+use heaptrial_host::{Paths, Scope};
 use heaptrial_judgement::middle;
 use heaptrial_model::{Classified, ErrorClass, KnownEvent, Metric, ServiceName, TrialName, units};
 use heaptrial_rollout::is_rollout;
@@ -39,7 +39,7 @@ pub struct StatusOptions {
 
 /// Prints where a trial stands.
 pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let paths = Paths::default();
+    let paths = global.paths()?;
     on_host::require_readable(&paths, global)?;
     let Some(name) = &options.trial else { return list(&paths, global) };
     let status = Status::read(&paths, name.as_str(), global)?;
@@ -144,7 +144,7 @@ impl Status {
             unread: None,
             lost: None,
         };
-        status.down = status.not_running();
+        status.down = status.not_running(paths.scope);
         if let Err(error) = status.read_database(&on_host::database(paths, global)) {
             eprintln!("warning: {error}; showing what the journal tells");
             status.unread = Some(error);
@@ -154,13 +154,15 @@ impl Status {
 
     /// Adds what the database has of it.
     /// Committed services that systemd says do not run; none where it cannot be asked, or where the trial is over.
-    fn not_running(&self) -> Vec<(ServiceName, String)> {
+    fn not_running(&self, scope: Scope) -> Vec<(ServiceName, String)> {
         if matches!(self.state.stage, TrialStage::Stopped | TrialStage::Reverted) {
             return Vec::new();
         }
         let committed = self.state.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
         let names: Vec<ServiceName> = committed.map(|(name, _)| name.clone()).collect();
-        let Ok(systemd) = Systemd::connect_with_limit(Duration::from_secs(5)) else { return Vec::new() };
+        let Ok(systemd) = Systemd::connect_with_limit(scope, Duration::from_secs(5)) else {
+            return Vec::new();
+        };
         let activities = systemd.activities(&names);
         let down = |(name, activity): (ServiceName, Result<Activity, SystemdError>)| {
             let activity = activity.ok()?;

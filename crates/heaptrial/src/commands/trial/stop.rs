@@ -6,8 +6,6 @@ use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
 use heaptrial_change::{ChangeError, LockError, Stage, Trial, TrialStage, read_prepared, read_state};
-use heaptrial_host::Paths;
-use heaptrial_host::systemd::Systemd;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
 
 use super::on_host::{self, Teller};
@@ -50,14 +48,14 @@ pub struct RecoverOptions {
 
 /// Ends a trial.
 pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let paths = Paths::default();
+    let paths = global.paths()?;
     let name = options.trial.as_str();
     let state = read_state(&paths, name)?;
     let doing = if options.revert { "rollback" } else { "pause" };
     on_host::refuse_rollout(&read_prepared(&paths, name)?, doing)?;
     if state.stage == TrialStage::Reverted {
         // The database may have been out of reach when it ended.
-        if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
+        if !options.dry_run && on_host::require_owner("ending it in the database", &paths).is_ok() {
             on_host::end_in_database(&on_host::database(&paths, global), name);
         }
         let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
@@ -74,7 +72,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     if options.dry_run {
         return dry_run(name, &state, options.revert);
     }
-    on_host::require_root("trial stop")?;
+    on_host::require_owner("trial stop", &paths)?;
     if options.revert {
         on_host::refuse_taken_over(&paths, name)?;
     }
@@ -84,7 +82,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         format!("This ends trial `{name}`; its {} keep what they run.", units::counted(changed, "service"))
     };
     on_host::confirm(&what, options.yes)?;
-    let this = ThisHost::new(Systemd::connect()?);
+    let this = ThisHost::new(global.systemd()?);
     let action = if options.revert { Action::Revert } else { Action::Stop };
     let mut trial = Trial::open(this.host(), &paths, name, action)?;
     on_host::check_without(trial.prepared(), &options.without)?;
@@ -136,9 +134,9 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
 
 /// Puts right what a process that is gone left.
 pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let paths = Paths::default();
+    let paths = global.paths()?;
     on_host::require_trusted(&paths)?;
-    let this = ThisHost::new(Systemd::connect()?);
+    let this = ThisHost::new(global.systemd()?);
     let mut trial = match Trial::open(this.host(), &paths, options.trial.as_str(), Action::Recover) {
         // It is still there.
         Err(ChangeError::Lock(LockError::Held { .. })) => return Ok(ExitCode::SUCCESS),

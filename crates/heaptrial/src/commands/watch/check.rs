@@ -46,7 +46,7 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, F
         Some(path) => path.clone(),
         None => on_host::database(&paths, global),
     };
-    let (store, systemd) = (Store::open(&database), Systemd::connect());
+    let (store, systemd) = (Store::open(&database), Systemd::connect(global.scope()));
     let at = Instant::now().wall_us as f64 / 1e6;
     let mut seen = see(&plan, &paths, systemd.as_ref(), store.as_ref(), at);
     let fleet = match (&store, state.due(&plan, at).is_empty()) {

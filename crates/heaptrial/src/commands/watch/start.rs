@@ -102,7 +102,7 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
         channels,
         database: global.db.clone(),
     };
-    let systemd = Systemd::connect()?;
+    let systemd = global.systemd()?;
     let store = Store::open(&database)?;
     let proposal = propose(&request, &store, &systemd, &paths)?;
     drop(store);

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::Systemd;
 use heaptrial_model::TrialName;
 use heaptrial_store::Store;
 use heaptrial_watch::{Folder, end, stored_name};
@@ -40,7 +39,7 @@ pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         return Ok(ExitCode::SUCCESS);
     }
     on_host::confirm(&format!("This ends the watch after `{name}`."), options.yes)?;
-    let systemd = Systemd::connect()?;
+    let systemd = global.systemd()?;
     let database = plan.database.clone().unwrap_or_else(|| on_host::database(&paths, global));
     let mut store = Store::open_for_writing(&database).map_err(Failure::failed)?;
     let plan = end(name, &mut store, &systemd, &paths)?;

@@ -1,9 +1,7 @@
 //! The services of this host that take part, and what is known of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_inspect::{Service, discover};
 use heaptrial_model::{Metric, ServiceName, ServicePattern};
@@ -11,11 +9,10 @@ use heaptrial_plan::Candidate;
 use heaptrial_store::{Readings, Store, StoreError};
 
 use super::family::families;
+use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// The database of this host.
-const HOST_DATABASE: &str = "/var/lib/heaptrial/heaptrial.db";
 /// A relay waits so long for its clients before it stops (ShutdownWaitLength of tor(1)), ...
 const RELAY_STOP_SECONDS: f64 = 30.0;
 /// ... and is back so long after.
@@ -36,7 +33,7 @@ pub struct Fleet {
 impl Fleet {
     /// Looks at this host; nothing is changed. What is left out, or not known, is told on standard error.
     pub fn discover(patterns: &[ServicePattern], global: &GlobalOptions) -> Result<Self, Failure> {
-        let systemd = Systemd::connect()?;
+        let systemd = global.systemd()?;
         let found = discover(&systemd, patterns).map_err(Failure::failed)?;
         let told = found.told();
         let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
@@ -153,8 +150,8 @@ fn candidate(
 
 /// The median RSS of each service in the last trial of the host's database that sampled it.
 fn past_memory(wanted: &BTreeSet<&str>, global: &GlobalOptions) -> Result<BTreeMap<String, u64>, Failure> {
-    let database = global.db.as_deref().unwrap_or(Path::new(HOST_DATABASE));
-    match Store::open(database).and_then(|store| read_past(&store, wanted)) {
+    let database = on_host::database(&global.paths()?, global);
+    match Store::open(&database).and_then(|store| read_past(&store, wanted)) {
         Ok(past) => Ok(past),
         Err(error) if global.db.is_some() => Err(Failure::refused(error)),
         Err(StoreError::Missing { .. }) => Ok(BTreeMap::new()),

@@ -18,11 +18,11 @@ pub fn sections(
     plan: &DrawnPlan,
     services: &[Service],
     allocators: &Allocators,
+    paths: &Paths,
 ) -> Result<(Vec<Section>, Warned), Failure> {
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
-    let paths = Paths::default();
     let prepared =
-        prepare(plan, &host, services, &allocators.obtained, &paths, None).map_err(Failure::refused)?;
+        prepare(plan, &host, services, &allocators.obtained, paths, None).map_err(Failure::refused)?;
     let findings = preflight(&HostRoot::default(), &prepared, services, &allocators.obtained);
     let mut text = String::new();
     for (heading, severity) in [("refused", Severity::Refuse), ("warning", Severity::Warn)] {
@@ -37,7 +37,7 @@ pub fn sections(
     }
     let warned = Warned::of(&findings);
     let sections = vec![
-        changes(plan, &prepared, &paths),
+        changes(plan, &prepared, paths),
         Section { title: "PREFLIGHT".to_owned(), text, key: "preflight", json: json!(findings) },
     ];
     Ok((sections, warned))
