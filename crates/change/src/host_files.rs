@@ -167,8 +167,12 @@ impl Trial<'_> {
             }
         };
         // What was given up may still name its library.
-        let given_up: Vec<&ServiceName> = self.state.given_up().collect();
-        let named = self.prepared.services.iter().filter(|treatment| given_up.contains(&&treatment.service));
+        let is_left = |service: &&ServiceName| {
+            let mut changes = self.state.services.get(*service).into_iter().flat_map(|found| &found.changes);
+            changes.any(|change| disk.look(&change.path).is_ok_and(|(now, _)| !change.before.is_same(&now)))
+        };
+        let left: Vec<&ServiceName> = self.state.given_up().filter(is_left).collect();
+        let named = self.prepared.services.iter().filter(|treatment| left.contains(&&treatment.service));
         let named: Vec<PathBuf> = named.filter_map(|treatment| treatment.expected.object.clone()).collect();
         // A package that was installed since may have brought the same file: it is the package's now.
         let own = |change: &&Change| {

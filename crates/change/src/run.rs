@@ -59,7 +59,9 @@ impl Trial<'_> {
             Step::AskSettings(services) => Answer::Settings(self.check_settings(&services)?),
             Step::AskAdoption(service) => Answer::Adoption(self.adopt(&service)),
             Step::AskLibrary(service) => Answer::Tried(self.check_library(&service)),
-            Step::AskLife(service) => Answer::Life(health::running_one(host, &service)),
+            Step::AskLife(service) | Step::AskLaunch(service) => {
+                Answer::Life(health::running_one(host, &service))
+            }
             Step::Restart(service, purpose) => {
                 if purpose == Purpose::Revert {
                     // What failed under its treatment may have used up its starts.

@@ -246,8 +246,8 @@ impl Trial<'_> {
         if self.host.programs.life(life.pid).as_ref() == Some(life) {
             return Still::Runs;
         }
-        if health::running_one(self.host, service) == Running::Stopped {
-            return Still::Stopped;
+        if let Running::Stopped(stopped) = health::running_one(self.host, service) {
+            return Still::Stopped(stopped);
         }
         Still::Ended(health::status(self.host, service).ok().map(|status| health::how_it_ended(&status)))
     }

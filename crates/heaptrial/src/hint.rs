@@ -88,6 +88,12 @@ fn of_change(error: &ChangeError) -> Option<String> {
         _ => format!("`heaptrial trial stop {name} --revert`"),
     };
     match error {
+        ChangeError::Folder { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            Some("what is on this host is for root to read: use sudo".to_owned())
+        }
+        ChangeError::JournalLost { .. } => {
+            Some("docs/rollback-by-hand.md has the commands that find and remove such files".to_owned())
+        }
         ChangeError::Stage { kind, name, stage: TrialStage::Reverting, .. } => {
             Some(format!("{} goes on with that", back(kind, name)))
         }

@@ -103,6 +103,8 @@ pub trait Manager {
 
 /// Processes, and what the programs in them say of themselves.
 pub trait Programs {
+    /// Which boot of the host this is; `None` where it cannot be read.
+    fn boot_id(&self) -> Option<String>;
     /// The life that a process id stands for now.
     fn life(&self, pid: i32) -> Option<LifeKey>;
     /// Which allocator a process uses.

@@ -72,6 +72,10 @@ fn process(pid: i32) -> Process {
 }
 
 impl Programs for ThisHostsPrograms {
+    fn boot_id(&self) -> Option<String> {
+        Some(self.life(std::process::id() as i32)?.boot_id)
+    }
+
     fn life(&self, pid: i32) -> Option<LifeKey> {
         process(pid).life_key().ok()
     }

@@ -83,6 +83,8 @@ pub enum Step {
     AskSettings(Vec<ServiceName>),
     /// Find the life that an earlier run started with the treatment, if it runs and proves to have it.
     AskAdoption(ServiceName),
+    /// Find out what runs of a service that is about to be restarted.
+    AskLaunch(ServiceName),
     /// Find out whether the library that a service is about to load is the one that was installed.
     AskLibrary(ServiceName),
     /// Find out what runs of a service.
@@ -126,7 +128,7 @@ pub enum Answer {
     Lives(Vec<Running>),
     /// To [`Step::AskSettings`], in its order.
     Settings(Vec<Result<(), ServiceError>>),
-    /// To [`Step::AskLife`].
+    /// To [`Step::AskLife`] and [`Step::AskLaunch`].
     Life(Running),
     /// To [`Step::AskAdoption`].
     Adoption(Option<LifeKey>),
@@ -150,7 +152,18 @@ pub enum Running {
     /// Nothing at this moment: it failed, or it is on its way up or down.
     Nothing,
     /// Nothing, and nothing is about to start it: somebody stopped it, or it was through with its work.
-    Stopped,
+    Stopped(Stopped),
+}
+
+/// A service that is stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stopped {
+    /// Which boot of the host this is.
+    pub boot_id: Option<String>,
+    /// Process id of the life that it had last; `None` where the service manager has forgotten the unit since.
+    pub last_pid: Option<i32>,
+    /// Whether that ended by the signal with which the service manager stops services.
+    pub by_signal: bool,
 }
 
 impl Running {
@@ -175,7 +188,7 @@ pub enum Still {
     /// It does.
     Runs,
     /// It does not: its service is stopped.
-    Stopped,
+    Stopped(Stopped),
     /// It does not; how it ended, where that is known.
     Ended(Option<String>),
 }
@@ -210,6 +223,8 @@ pub struct Outcome {
     pub given_up: Vec<(ServiceName, String)>,
     /// Services that could not be put back, with the reason.
     pub stuck: Vec<(ServiceName, String)>,
+    /// Services that have their treatment and were stopped by somebody else.
+    pub down: Vec<ServiceName>,
     /// Services that were not reached.
     pub remaining: usize,
     /// Why the run stopped before its end.

@@ -155,9 +155,10 @@ impl RestartStep {
         let At::Settle { life, until } = &self.at else { return Progress::Same };
         match still {
             Still::Ended(how) => Progress::Failed(ServiceError::EndedSoon { how }),
-            Still::Stopped => {
-                Progress::Failed(ServiceError::EndedSoon { how: Some("it is stopped".to_owned()) })
-            }
+            Still::Stopped(stopped) if stopped.by_signal => Progress::Failed(ServiceError::Stopped),
+            Still::Stopped(_) => Progress::Failed(ServiceError::EndedSoon {
+                how: Some("it ended without an error".to_owned()),
+            }),
             Still::Runs if now < *until => Progress::Same,
             Still::Runs => {
                 let life = life.clone();

@@ -41,7 +41,7 @@ impl Machine {
                 }
                 self.round = Round::Look;
                 if self.stop.is_none() {
-                    self.launch(state);
+                    self.launch();
                 }
             }
             Round::Look => {
@@ -146,7 +146,7 @@ impl Machine {
     }
 
     /// Restarts the next service if it is time.
-    fn launch(&mut self, state: &TrialState) {
+    fn launch(&mut self) {
         if self.restarts.len() >= self.pace.at_once as usize {
             return;
         }
@@ -163,8 +163,7 @@ impl Machine {
         let Some(service) = self.ready.remove(index) else { return };
         self.todo.push_back(match self.purpose {
             Purpose::Revert => Step::AskLife(service),
-            Purpose::Apply if may_be_adopted(state, &service) => Step::AskAdoption(service),
-            Purpose::Apply => Step::AskLibrary(service),
+            Purpose::Apply => Step::AskLaunch(service),
         });
     }
 
@@ -211,7 +210,7 @@ pub(super) fn reverting(service: &ServiceName) -> Step {
 }
 
 /// Whether an earlier run may have restarted a service with its treatment.
-fn may_be_adopted(state: &TrialState, service: &ServiceName) -> bool {
+pub(super) fn may_be_adopted(state: &TrialState, service: &ServiceName) -> bool {
     state.services.get(service).is_some_and(|found| found.restarted && found.undone.is_none())
 }
 

@@ -3,7 +3,7 @@
 use heaptrial_model::ServiceName;
 
 use super::restart::{Progress, RestartStep};
-use super::schedule::{needs_restart, reverting};
+use super::schedule::{may_be_adopted, needs_restart, reverting};
 use super::{Answer, Machine, Notification, Purpose, Restarting, Running, Step, Still, Weight};
 use crate::error::ServiceError;
 use crate::journal::Event;
@@ -37,6 +37,16 @@ impl Machine {
             }
             (Step::AskAdoption(service), Answer::Adoption(None)) => {
                 self.todo.push_back(Step::AskLibrary(service));
+            }
+            (Step::AskLaunch(service), Answer::Life(running)) => {
+                // Somebody may have stopped it since its files were changed.
+                if stays_stopped(state, &service, &running) {
+                    self.fail(service, Purpose::Apply, ServiceError::Stopped);
+                } else if may_be_adopted(state, &service) {
+                    self.todo.push_back(Step::AskAdoption(service));
+                } else {
+                    self.todo.push_back(Step::AskLibrary(service));
+                }
             }
             (Step::AskLibrary(service), Answer::Tried(Ok(()))) => self.restart(service, Purpose::Apply),
             (Step::AskLibrary(service), Answer::Tried(Err(why))) => self.fail(service, Purpose::Apply, why),
@@ -80,8 +90,7 @@ impl Machine {
     fn lives_before(&mut self, state: &TrialState, services: Vec<ServiceName>, lives: Vec<Running>) {
         let Some(batch) = &mut self.batch else { return };
         for (service, running) in services.into_iter().zip(lives) {
-            let is_settled = state.services.get(&service).is_none_or(|found| found.settled);
-            if running == Running::Stopped && is_settled {
+            if stays_stopped(state, &service, &running) {
                 self.todo.retain(|step| *step != Step::Plan(service.clone()));
                 batch.failed.push((service.clone(), ServiceError::Stopped));
             }
@@ -145,10 +154,10 @@ impl Machine {
 
     /// A service's files are as before and systemd knows it: what runs may still have the treatment.
     fn files_are_back(&mut self, state: &TrialState, service: ServiceName, running: Running) {
-        let is_settled = state.services.get(&service).is_some_and(|found| found.settled);
-        if running == Running::Stopped && is_settled {
-            let text =
-                format!("{service} is stopped, by somebody else, and stays so; its files are as before");
+        if stays_stopped(state, &service, &running) {
+            let text = format!(
+                "{service} does not run: somebody stopped it, or it was through with its work. It stays so; its files are as before"
+            );
             self.todo.push_back(Step::Tell(Notification::Warning(text)));
             return self.reverted(service);
         }
@@ -240,9 +249,10 @@ impl Machine {
         if let Some(step) = self.restarted(&service) {
             let progress = step.take_still(still, now);
             self.progress(&service, Some(progress));
-        } else if still == Still::Stopped {
+        } else if let Still::Stopped(_) = still {
             let text = format!("{service} was stopped meanwhile, and stays so; its files keep the treatment");
             self.todo.push_back(Step::Tell(Notification::Warning(text)));
+            self.outcome.down.push(service);
         } else if still != Still::Runs {
             // A timer, an administrator or a crash restarted a committed service: it is proved like any other.
             let text = format!("{service} was restarted meanwhile; looking at what it runs now");
@@ -280,4 +290,16 @@ impl Machine {
         self.todo.push_back(Step::Tell(Notification::RevertFailed(service.clone(), why.clone())));
         self.outcome.stuck.push((service, why));
     }
+}
+
+/// Whether a service is stopped by no doing of this transaction: it ran as it should when it was last touched, or nothing but
+/// what ran before it was touched has run since, or it ended by the signal with which services are stopped.
+fn stays_stopped(state: &TrialState, service: &ServiceName, running: &Running) -> bool {
+    let Running::Stopped(stopped) = running else { return false };
+    let Some(found) = state.services.get(service) else { return true };
+    let ran_before = found.life_before.as_ref().is_some_and(|life| {
+        let is_last = stopped.last_pid.map_or(!found.restarted, |pid| pid == life.pid);
+        is_last && stopped.boot_id.as_ref() == Some(&life.boot_id)
+    });
+    found.settled || stopped.by_signal || ran_before
 }

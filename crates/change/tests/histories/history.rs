@@ -148,6 +148,7 @@ fn is_of(path: &Path, service: &ServiceName) -> bool {
     let stem = service.as_str().trim_end_matches(".service");
     let path = path.to_string_lossy();
     path.ends_with("timers.target.wants")
+        || path.contains("/usr/lib/heaptrial")
         || path.contains(service.as_str())
         || path.contains(&heaptrial_host::systemd::escape(stem))
 }

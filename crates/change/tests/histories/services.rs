@@ -84,6 +84,7 @@ struct Service {
     set: Vec<(String, String)>,
     unset: Vec<String>,
     job: Option<u32>,
+    last_pid: Option<i32>,
     restarts: u32,
     /// Whether its unit was removed, renamed or masked: what runs goes on, and nothing starts it.
     gone: bool,
@@ -116,6 +117,7 @@ impl Services {
                 set: Vec::new(),
                 unset: Vec::new(),
                 job: None,
+                last_pid: None,
                 restarts: 0,
                 gone: false,
             };
@@ -137,6 +139,7 @@ impl Services {
             if let Some(service) = self.services.get_mut(&name) {
                 service.restarts = 0;
                 service.job = None;
+                service.last_pid = None;
                 if service.gone {
                     service.state = State::Stopped;
                     continue;
@@ -272,6 +275,7 @@ impl Services {
                     pid: self.next_pid,
                     start_ticks: until.as_micros() as u64,
                 };
+                service.last_pid = Some(self.next_pid);
                 self.next_pid += 1;
                 let dies = matches!(fault, Fault::Dies | Fault::Ends | Fault::CrashLoop);
                 let until = dies.then_some(*until + LIVES_FOR);
@@ -338,7 +342,13 @@ impl Service {
             State::Failed => ("failed", "failed", None),
             State::Ended | State::Stopped => ("inactive", "dead", None),
         };
-        Activity { active_state: active.to_owned(), sub_state: sub.to_owned(), main_pid, job: self.job }
+        Activity {
+            active_state: active.to_owned(),
+            sub_state: sub.to_owned(),
+            main_pid,
+            last_pid: self.last_pid,
+            job: self.job,
+        }
     }
 }
 
@@ -493,6 +503,10 @@ impl Manager for World {
 }
 
 impl Programs for World {
+    fn boot_id(&self) -> Option<String> {
+        Some(format!("boot-{}", self.services.borrow().boots))
+    }
+
     fn life(&self, pid: i32) -> Option<LifeKey> {
         self.operate();
         self.pass(Duration::ZERO);

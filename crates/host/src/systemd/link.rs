@@ -163,7 +163,7 @@ impl Link {
     /// Whether services run, in their order: the least that tells it.
     pub(super) fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>> {
         let wanted = |_: &ServiceName| {
-            [of(UNIT, &["ActiveState", "SubState", "Job"]), of(SERVICE, &["MainPID"])].concat()
+            [of(UNIT, &["ActiveState", "SubState", "Job"]), of(SERVICE, &["MainPID", "ExecMainPID"])].concat()
         };
         self.some_properties(names, wanted, |properties, _| properties.activity())
     }

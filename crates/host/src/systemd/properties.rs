@@ -120,6 +120,7 @@ impl<'m> Properties<'m> {
             active_state: self.text("ActiveState"),
             sub_state: self.text("SubState"),
             main_pid: self.main_pid(),
+            last_pid: self.value::<u32>("ExecMainPID").filter(|pid| *pid != 0).map(|pid| pid as i32),
             job: self.job(),
         }
     }

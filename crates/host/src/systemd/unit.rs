@@ -93,6 +93,8 @@ pub struct Activity {
     pub sub_state: String,
     /// The main process; `None` when there is none.
     pub main_pid: Option<i32>,
+    /// The main process, or the last one (ExecMainPID); `None` where none was started since the host was.
+    pub last_pid: Option<i32>,
     /// Number of its job that is queued or runs: between its two halves a restart leaves its unit inactive.
     pub job: Option<u32>,
 }

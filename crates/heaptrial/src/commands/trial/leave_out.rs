@@ -52,6 +52,11 @@ pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         }
         false => format!("This leaves {service} out of trial `{name}`; nothing of it was changed."),
     };
+    if options.dry_run && global.json {
+        let document = serde_json::json!({ "schema_version": 1, "trial": name, "service": service, "dry_run": true, "would_restart": is_changed });
+        println!("{document:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
     if options.dry_run {
         println!("{what}\nnothing was changed");
         return Ok(ExitCode::SUCCESS);

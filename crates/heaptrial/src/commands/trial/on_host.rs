@@ -364,7 +364,7 @@ pub fn check_without(prepared: &Prepared, without: &[ServiceName]) -> Result<(),
 pub fn tell_stuck(command: &str, outcome: &Outcome) {
     for (service, why) in &outcome.given_up {
         println!(
-            "{service} was given up ({why}); what runs of it may still have the treatment, and the library that it names is left"
+            "{service} was given up ({why}); what runs of it may still have the treatment, and a library that its files name is left"
         );
     }
     if let [(service, _), ..] = outcome.stuck.as_slice() {
@@ -385,6 +385,7 @@ pub fn outcome_json(trial: &str, action: &str, outcome: &Outcome) -> Value {
         "trial": trial,
         "action": action,
         "done": outcome.done,
+        "down": outcome.down,
         "failed": pairs(&outcome.failed),
         "given_up": pairs(&outcome.given_up),
         "not_put_back": pairs(&outcome.stuck),

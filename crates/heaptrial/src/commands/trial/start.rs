@@ -154,8 +154,15 @@ fn carry_out(
         println!("{:#}", on_host::outcome_json(&name, action, &outcome));
     } else if outcome.is_complete() {
         println!(
-            "trial {name}: {} run what their arms want; `heaptrial trial status {name}` tells how it goes",
-            units::counted(outcome.done, "service")
+            "trial {name}: {} run what their arms want{}; `heaptrial trial status {name}` tells how it goes",
+            units::counted(outcome.done - outcome.down.len(), "service"),
+            match outcome.down.len() {
+                0 => String::new(),
+                down => format!(
+                    ", and {} stopped by somebody else",
+                    if down == 1 { "1 is".to_owned() } else { format!("{down} are") }
+                ),
+            }
         );
     } else {
         println!("trial {name}: {} of {count} services run what their arms want", outcome.done);

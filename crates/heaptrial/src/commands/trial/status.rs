@@ -221,7 +221,8 @@ impl Status {
     fn is_cut_short(&self) -> bool {
         let unfinished =
             matches!(self.state.stage, TrialStage::Planned | TrialStage::Starting | TrialStage::Reverting);
-        unfinished && self.state.interrupted.is_none() && !self.at_work
+        let in_the_middle = self.state.stage == TrialStage::Running && !self.state.in_flight().is_empty();
+        (unfinished || in_the_middle) && self.state.interrupted.is_none() && !self.at_work
     }
 
     fn advice(&self) -> String {
@@ -303,8 +304,11 @@ impl Status {
 
     /// Why a service does not run what its arm wants, where Heaptrial itself did not see to that.
     fn contamination(&self, service: &ServiceName) -> Option<&str> {
-        let put_back = self.state.services.get(service).is_some_and(|state| state.stage == Stage::Reverted);
-        self.latest.get(service.as_str())?.contamination.as_deref().filter(|_| !put_back)
+        let sample = self.latest.get(service.as_str())?;
+        let known = self.state.services.get(service).filter(|state| state.stage == Stage::Committed)?;
+        // Of a life before that nothing is said here, whether the agent has seen the new one or not.
+        let is_treated = known.committed_wall_us.is_none_or(|at| sample.wall_us >= at);
+        sample.contamination.as_deref().filter(|_| is_treated)
     }
 
     fn contaminated(&self) -> Vec<(&str, &str)> {
@@ -317,7 +321,11 @@ impl Status {
         if matches!(self.state.stage, TrialStage::Reverting | TrialStage::Reverted) {
             return Vec::new();
         }
-        let services = self.state.services.iter().filter(|(_, state)| state.stage == Stage::Reverted);
+        let services = self
+            .state
+            .services
+            .iter()
+            .filter(|(name, state)| state.stage == Stage::Reverted && !self.state.dropped.contains(name));
         let why = "the run that changed it was cut short";
         services.map(|(name, state)| (name, state.why.as_deref().unwrap_or(why))).collect()
     }

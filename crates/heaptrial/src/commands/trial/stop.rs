@@ -1,5 +1,7 @@
 //! `heaptrial trial stop`: ends a trial, and puts everything back if asked. Also what the recovery timer runs.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -7,6 +9,7 @@ use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
 use heaptrial_change::{ChangeError, LockError, Stage, Trial, TrialStage, read_prepared, read_state};
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
+use serde_json::json;
 
 use super::on_host::{self, Teller};
 use crate::exit::{Failure, code};
@@ -70,7 +73,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     }
     let changed = state.services.values().filter(|service| service.stage != Stage::Reverted).count();
     if options.dry_run {
-        return dry_run(name, &state, options.revert);
+        return dry_run(name, &state, options.revert, global);
     }
     on_host::require_owner("trial stop", &paths)?;
     if options.revert {
@@ -150,7 +153,24 @@ pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<ExitC
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
-fn dry_run(name: &str, state: &heaptrial_change::TrialState, revert: bool) -> Result<ExitCode, Failure> {
+fn dry_run(
+    name: &str,
+    state: &heaptrial_change::TrialState,
+    revert: bool,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    if global.json {
+        let changed = state.services.iter().filter(|(_, found)| revert && found.stage != Stage::Reverted);
+        let put_back: BTreeMap<&ServiceName, Vec<&Path>> = changed
+            .map(|(service, found)| {
+                (service, found.changes.iter().map(|change| change.path.as_path()).collect())
+            })
+            .collect();
+        let document =
+            json!({ "schema_version": 1, "trial": name, "dry_run": true, "would_put_back": put_back });
+        println!("{document:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
     if !revert {
         println!("would end trial {name}; its services keep what they run");
     }
