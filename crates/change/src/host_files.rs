@@ -117,6 +117,7 @@ impl Trial<'_> {
             Installed::link(link, &format!("../{stem}.timer")),
         ])?;
         let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() else { return Ok(()) };
+        self.forget_failure(&timer);
         // systemd finds a unit that it never knew by itself, and reading all units anew takes long on a large host.
         let result = match self.start_unit(&timer, UNIT_PATIENCE) {
             Ok(result) => result,
@@ -138,15 +139,16 @@ impl Trial<'_> {
     pub(crate) fn disarm(&mut self) -> Result<(), ChangeError> {
         let name = self.prepared.plan.name.clone();
         let stems = RECOVERY_STEMS.map(|stem| format!("{stem}{name}"));
-        let of = |change: &Change, stem: &str| {
-            let file = change.path.file_name().unwrap_or_default().to_string_lossy();
-            file == format!("{stem}.service") || file == format!("{stem}.timer")
-        };
+        let of = |change: &Change, stem: &str| is_unit_of(&change.path, stem);
         let own = |change: &&Change| stems.iter().any(|stem| of(change, stem));
         let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
         for stem in stems.iter().filter(|stem| changes.iter().any(|change| of(change, stem))) {
             if let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() {
                 let _ = self.stop_unit(&timer, UNIT_PATIENCE);
+                self.forget_failure(&timer);
+            }
+            if let Ok(service) = format!("{stem}.service").parse::<ServiceName>() {
+                self.forget_failure(&service);
             }
         }
         for change in changes.iter().rev() {
@@ -157,7 +159,6 @@ impl Trial<'_> {
 
     /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.
     pub(crate) fn undo_host_files(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
-        self.disarm()?;
         let disk = self.host.disk;
         let used = match self.used_by_others() {
             Ok(used) => used,
@@ -186,16 +187,20 @@ impl Trial<'_> {
             if let Err(error) = self.stop_unit(&agent, UNIT_PATIENCE) {
                 witness.warning(&error.to_string());
             }
+            self.forget_failure(&agent);
         }
-        for change in changes.iter().rev() {
-            if change.before == FileState::Absent && self.paths.owns(&change.path) {
-                // A newer version of the program may have replaced it since.
-                files::remove_leftover(disk, &change.path)?;
-                files::put(disk, &change.path, &FileState::Absent, b"")?;
-            } else {
-                edit::undo(change, &self.journal)?;
-            }
-        }
+        // What takes over if this process ends goes last.
+        let stems = RECOVERY_STEMS.map(|stem| format!("{stem}{}", self.prepared.plan.name));
+        let is_recovery = |change: &Change| stems.iter().any(|stem| is_unit_of(&change.path, stem));
+        let program = self.paths.program();
+        let (last, first): (Vec<&Change>, Vec<&Change>) = changes
+            .iter()
+            .rev()
+            .filter(|change| !is_recovery(change))
+            .partition(|change| change.path == program);
+        self.put_host_files_back(&first)?;
+        self.disarm()?;
+        self.put_host_files_back(&last)?;
         // Folders of several files are empty only after the last of them.
         for change in changes.iter().rev() {
             files::remove_empty_folders(disk, &change.made_folders)?;
@@ -205,6 +210,25 @@ impl Trial<'_> {
         }
         self.host.manager.reload()?;
         self.note_done(Event::HostReverted, witness);
+        Ok(())
+    }
+
+    /// A unit that is gone is not to stay among those that failed.
+    fn forget_failure(&self, unit: &ServiceName) {
+        let _ = self.host.manager.reset_failed(unit);
+    }
+
+    fn put_host_files_back(&self, changes: &[&Change]) -> Result<(), ChangeError> {
+        let disk = self.host.disk;
+        for change in changes {
+            if change.before == FileState::Absent && self.paths.owns(&change.path) {
+                // A newer version of the program may have replaced it since.
+                files::remove_leftover(disk, &change.path)?;
+                files::put(disk, &change.path, &FileState::Absent, b"")?;
+            } else {
+                edit::undo(change, &self.journal)?;
+            }
+        }
         Ok(())
     }
 
@@ -309,6 +333,12 @@ fn brought_by(disk: &dyn Disk, paths: &Paths, path: &Path) -> Option<Change> {
         let state = state_of(disk, &paths.trial(&name)).ok()?;
         state.host_changes.into_iter().find(|change| change.path == path)
     })
+}
+
+/// Whether a file is the service or the timer of a stem, or the link that enables the timer.
+fn is_unit_of(path: &Path, stem: &str) -> bool {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    file == format!("{stem}.service") || file == format!("{stem}.timer")
 }
 
 /// Whether a library has to be installed: it is missing, or others can write it. One with other bytes is refused when it

@@ -188,14 +188,21 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
     let folder = paths.trial(name);
     let path = folder.join(PREPARED);
     let text = match disk.read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        // One with a journal had begun, and lost what it needs.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !disk.exists(&folder.join(JOURNAL)) => {
             return Err(unknown(disk, paths, name, folder));
         }
         read => {
             read.map_err(|source| ChangeError::Folder { doing: "reading", path: path.clone(), source })?
         }
     };
-    serde_json::from_slice(&text).map_err(|source| ChangeError::Prepared { path, source })
+    let prepared: Prepared = serde_json::from_slice(&text)
+        .map_err(|source| ChangeError::Prepared { path: path.clone(), source })?;
+    if prepared.plan.name != name {
+        let source = io::Error::other(format!("it is of `{}`: the folder is a copy", prepared.plan.name));
+        return Err(ChangeError::Folder { doing: "reading", path, source });
+    }
+    Ok(prepared)
 }
 
 /// Where one of this host stands, without its lock.
@@ -267,7 +274,8 @@ pub(crate) fn names(disk: &dyn Disk, paths: &Paths) -> Result<Vec<String>, Chang
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         names => names.map_err(|source| ChangeError::Folder { doing: "reading", path: folder, source })?,
     };
-    let begun = |name: &String| disk.exists(&paths.trial(name).join(PREPARED));
+    let begun =
+        |name: &String| [PREPARED, JOURNAL].iter().any(|file| disk.exists(&paths.trial(name).join(file)));
     let mut names: Vec<String> = names.into_iter().filter(begun).collect();
     names.sort();
     Ok(names)
