@@ -88,7 +88,7 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
         let why = match found.linkage {
             Linkage::Static => "the program is linked statically, so a preload cannot reach it".to_owned(),
             Linkage::Libc if expected.object.as_ref().is_some_and(|object| !object.exists()) => {
-                "the library's file is gone".to_owned()
+                "the library was not loaded: its file is gone".to_owned()
             }
             Linkage::Libc => "the library was not loaded (setuid or file capabilities, a cleared environment, a confinement, or a library that the loader refused)".to_owned(),
             _ => found.evidence.join("; "),

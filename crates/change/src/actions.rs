@@ -18,6 +18,16 @@ impl Trial<'_> {
         self.check_accounted()?;
         self.begin_or_resume(&[TrialStage::Stopped])?;
         self.install(witness)?;
+        // A process that took services out may have been cut short.
+        let half_out: Vec<ServiceName> =
+            self.state.dropping.difference(&self.state.dropped).cloned().collect();
+        for service in half_out {
+            let outcome = self.put_out(&service, self.prepared.plan.pace, witness, halt)?;
+            if let Some(why) = why_not_all(&outcome) {
+                self.note_done(Event::Interrupted { why }, witness);
+                return Ok(outcome);
+            }
+        }
         let queue = self.kept(self.unless(Stage::Committed));
         let pace = self.prepared.plan.pace;
         let outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
@@ -214,6 +224,18 @@ impl Trial<'_> {
     ) -> Result<Outcome, ChangeError> {
         self.check_drop(service)?;
         self.record(opened(Action::Drop))?;
+        self.record(Event::Dropping { service: service.clone() })?;
+        self.put_out(service, pace, witness, halt)
+    }
+
+    /// Puts back a service that is being taken out.
+    fn put_out(
+        &mut self,
+        service: &ServiceName,
+        pace: Pace,
+        witness: &mut dyn Witness,
+        halt: Halt<'_>,
+    ) -> Result<Outcome, ChangeError> {
         let outcome = self.put_back(std::slice::from_ref(service), pace, witness, halt)?;
         if outcome.is_complete() {
             self.record(Event::Dropped { service: service.clone(), reverted: true })?;

@@ -156,6 +156,11 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// A person is taking a service out: a resume does not bring it back.
+    Dropping {
+        /// Which service.
+        service: ServiceName,
+    },
     /// A person took a service out: neither a resume nor a revert comes to it from here on.
     Dropped {
         /// Which service.
@@ -201,6 +206,7 @@ impl Event {
             | Self::Undone { service, .. }
             | Self::Reverted { service }
             | Self::RevertFailed { service, .. }
+            | Self::Dropping { service }
             | Self::Dropped { service, .. } => Some(service),
             Self::Opened { .. }
             | Self::HostIntent { .. }

@@ -94,6 +94,9 @@ pub struct TrialState {
     /// Changed files that belong to no single service, in order.
     #[serde(skip)]
     pub host_changes: Vec<Change>,
+    /// Services that a person is taking out, or took out.
+    #[serde(skip)]
+    pub dropping: BTreeSet<ServiceName>,
     /// Services that a person took out.
     pub dropped: BTreeSet<ServiceName>,
     /// Why the last process stopped before everything was done.
@@ -116,6 +119,7 @@ impl TrialState {
             stage: TrialStage::Planned,
             services: BTreeMap::new(),
             host_changes: Vec::new(),
+            dropping: BTreeSet::new(),
             dropped: BTreeSet::new(),
             interrupted: None,
             failures: 0,
@@ -222,6 +226,9 @@ impl TrialState {
                 if let Some(found) = self.services.get_mut(service) {
                     found.settled = true;
                 }
+            }
+            Event::Dropping { service } => {
+                self.dropping.insert(service.clone());
             }
             Event::Dropped { service, reverted } => {
                 self.dropped.insert(service.clone());

@@ -106,7 +106,7 @@ mod tests {
         let error = run(&words(&["/usr/bin/false"]), &document).unwrap_err().to_string();
         assert!(error.contains("/usr/bin/false") && error.contains("exit status: 1"), "{error}");
         let error = run(&words(&["/nonexistent"]), &document).unwrap_err().to_string();
-        assert!(error.contains("cannot be run"), "{error}");
+        assert!(error.contains("/nonexistent is not there"), "{error}");
         let limit = Duration::from_millis(200);
         let error = run_within(&words(&["/usr/bin/sleep", "600"]), &document, limit).unwrap_err().to_string();
         assert!(error.contains("took longer"), "{error}");
