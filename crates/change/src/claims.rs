@@ -32,17 +32,24 @@ pub fn claims(paths: &Paths, own: &str) -> Result<BTreeMap<ServiceName, Claim>, 
     claimed(&ThisDisk, paths, own)
 }
 
-/// Refuses services that belong to another trial or rollout.
+/// Refuses services that belong to somebody.
+pub fn free<'s>(
+    claims: &BTreeMap<ServiceName, Claim>,
+    services: impl Iterator<Item = &'s ServiceName>,
+) -> Result<(), ChangeError> {
+    let taken: Vec<(ServiceName, Claim)> =
+        services.filter_map(|service| Some((service.clone(), claims.get(service)?.clone()))).collect();
+    if taken.is_empty() { Ok(()) } else { Err(ChangeError::Claimed { taken }) }
+}
+
+/// The same of those of another trial or rollout.
 pub(crate) fn check_free<'s>(
     disk: &dyn Disk,
     paths: &Paths,
     own: &str,
     services: impl Iterator<Item = &'s ServiceName>,
 ) -> Result<(), ChangeError> {
-    let claims = claimed(disk, paths, own)?;
-    let taken: Vec<(ServiceName, Claim)> =
-        services.filter_map(|service| Some((service.clone(), claims.get(service)?.clone()))).collect();
-    if taken.is_empty() { Ok(()) } else { Err(ChangeError::Claimed { taken }) }
+    free(&claimed(disk, paths, own)?, services)
 }
 
 fn claimed(disk: &dyn Disk, paths: &Paths, own: &str) -> Result<BTreeMap<ServiceName, Claim>, ChangeError> {
@@ -66,7 +73,7 @@ fn claimed(disk: &dyn Disk, paths: &Paths, own: &str) -> Result<BTreeMap<Service
 pub(crate) fn words(taken: &[(ServiceName, Claim)]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<String> =
-        taken.iter().take(SHOWN).map(|(service, claim)| format!("{service} to {claim}")).collect();
+        taken.iter().take(SHOWN).map(|(service, claim)| format!("{service} ({claim})")).collect();
     let more = taken.len().saturating_sub(SHOWN);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!("{}{more}", shown.join(", "))

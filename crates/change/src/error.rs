@@ -89,7 +89,7 @@ pub enum ChangeError {
         by: String,
     },
     /// Services belong to others.
-    #[error("services belong to what has not ended: {}; end that first, or leave them out", crate::claims::words(.taken))]
+    #[error("services belong to what has not ended on this host: {}. Nothing was changed", crate::claims::words(.taken))]
     Claimed {
         /// Which services, and whom they belong to.
         taken: Vec<(ServiceName, crate::claims::Claim)>,

@@ -35,7 +35,7 @@ mod torrc;
 mod treatment;
 mod trial;
 
-pub use claims::{Claim, claims};
+pub use claims::{Claim, claims, free};
 pub use edit::EditError;
 pub use error::{ChangeError, ProofError, ServiceError};
 pub use files::{FileError, FileState};

@@ -91,6 +91,15 @@ fn of_change(error: &ChangeError) -> Option<String> {
         ChangeError::Folder { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             Some("what is on this host is for root to read: use sudo".to_owned())
         }
+        ChangeError::Claimed { taken } => {
+            let (_, first) = taken.first()?;
+            let end = match first.kind.as_str() {
+                "watch" => format!("`heaptrial watch stop {}` ends that", first.name),
+                "rollout" => format!("`heaptrial rollout status {}` tells how that stands", first.name),
+                _ => format!("`heaptrial trial stop {}` ends that", first.name),
+            };
+            Some(format!("{end}; or leave them out"))
+        }
         ChangeError::JournalLost { .. } => {
             Some("docs/rollback-by-hand.md has the commands that find and remove such files".to_owned())
         }

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use heaptrial_change::{
-    Claim, Notification, Outcome, Prepared, Stage, TrialState, Witness, claims, taken_over_by,
+    Claim, Notification, Outcome, Prepared, Stage, TrialState, Witness, claims, free, taken_over_by,
 };
 use heaptrial_host::Instant as Moment;
+use heaptrial_host::systemd::Systemd;
 use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths, Scope};
 use heaptrial_model::{KnownEvent, ServiceName};
@@ -21,6 +22,8 @@ use serde_json::{Value, json};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
+/// The agent's unit.
+pub const AGENT: &str = "heaptrial-agent.service";
 /// Name of the host's database in the folder of what must last.
 const DATABASE: &str = "heaptrial.db";
 /// While nothing happens, progress is told this often.
@@ -131,30 +134,22 @@ pub fn refuse_claimed<'s>(
     watched: &str,
     services: impl Iterator<Item = &'s ServiceName>,
 ) -> Result<(), Failure> {
-    const SHOWN: usize = 8;
     let mut claims = claims(paths, own)?;
     let now = Moment::now().wall_us as f64 / 1e6;
     for (service, name) in heaptrial_watch::claims(&paths.state, watched, now)? {
         claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name });
     }
-    let taken: Vec<(&ServiceName, &Claim)> =
-        services.filter_map(|service| Some((service, claims.get(service)?))).collect();
-    let Some((_, first)) = taken.first() else { return Ok(()) };
-    let shown: Vec<String> =
-        taken.iter().take(SHOWN).map(|(service, claim)| format!("{service} ({claim})")).collect();
-    let more = taken.len().saturating_sub(SHOWN);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let end = match first.kind.as_str() {
-        "watch" => format!("`heaptrial watch stop {}` ends that", first.name),
-        "rollout" => format!("`heaptrial rollout status {}` tells how that stands", first.name),
-        _ => format!("`heaptrial trial stop {}` ends that", first.name),
-    };
-    Err(Failure::refused(format!(
-        "{} of these services {} to what has not ended on this host: {}{more}. {end}; or leave them out. Nothing was changed",
-        taken.len(),
-        if taken.len() == 1 { "belongs" } else { "belong" },
-        shown.join(", ")
-    )))
+    Ok(free(&claims, services)?)
+}
+
+/// Tells that nothing samples the services.
+pub fn warn_of_agent(systemd: &Systemd) {
+    let Ok(name) = AGENT.parse::<ServiceName>() else { return };
+    if !systemd.status(&name).is_ok_and(|status| status.is_running()) {
+        eprintln!(
+            "warning: {AGENT} does not run; until something samples the services there is no data (docs/agent.md)"
+        );
+    }
 }
 
 /// Refuses to tell what is on this host to who may not read it.

@@ -21,13 +21,10 @@ use serde_json::{Value, json};
 
 use super::findings::{Warned, told};
 use super::in_database::{self, InDatabase};
-use super::on_host::{self, Teller};
+use super::on_host::{self, AGENT, Teller};
 use crate::commands::allocators::SourceOptions;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
-
-/// The agent's unit.
-const AGENT: &str = "heaptrial-agent.service";
 
 /// Which plan, and how it is started.
 #[derive(Debug, Args)]
@@ -120,7 +117,7 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     let paths = global.paths()?;
     on_host::require_owner("trial resume", &paths)?;
     let this = ThisHost::new(global.systemd()?);
-    warn_of_agent(this.systemd());
+    on_host::warn_of_agent(this.systemd());
     let mut trial = Trial::open(this.host(), &paths, options.trial.as_str(), Action::Resume)?;
     on_host::refuse_rollout(trial.prepared(), "resume")?;
     trial.check_start()?;
@@ -227,14 +224,6 @@ fn obtain(plan: &DrawnPlan, sources: &SourceOptions) -> Result<BTreeMap<String, 
         obtained.insert(arm.name.clone(), found);
     }
     Ok(obtained)
-}
-
-/// Tells that nothing samples the services.
-fn warn_of_agent(systemd: &Systemd) {
-    let Ok(name) = AGENT.parse::<ServiceName>() else { return };
-    if !systemd.status(&name).is_ok_and(|status| status.is_running()) {
-        eprintln!("warning: {AGENT} does not run: nothing is sampled until it does");
-    }
 }
 
 /// The agent's unit, if the host has none from a package.

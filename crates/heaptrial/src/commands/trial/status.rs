@@ -1,5 +1,7 @@
 //! `heaptrial trial status`: where trials stand on this host.
 
+mod print;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,6 +25,8 @@ use super::in_database::{self, InDatabase, Lost};
 use super::on_host;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
+
+use print::stage_words;
 
 /// A reading older than this many ticks of a minute is told as stale.
 const STALE_SECONDS: f64 = 300.0;
@@ -397,112 +401,5 @@ impl Status {
             .map(|sample| sample.wall_us)
             .max()?;
         Some((self.now_us - last) as f64 / 1e6)
-    }
-
-    fn print(&self) {
-        println!("trial {}: {}", self.prepared.plan.name, stage_words(&self.state));
-        if let Some(why) = &self.state.interrupted {
-            println!("  {why}: {}", self.advice());
-        } else if self.is_cut_short() {
-            println!("  the process that did that is gone: {}", self.advice());
-        }
-        if let Some(lost) = &self.lost {
-            println!("  {lost}: {}", lost.advice());
-        }
-        if let Some(elapsed) = self.elapsed_seconds() {
-            let planned = self.prepared.plan.duration;
-            println!("  {} of {planned}", units::duration(elapsed));
-        }
-        match self.next_look() {
-            Some((number, seconds)) if seconds > 0.0 => {
-                println!(
-                    "  look {number} of {} in {}",
-                    self.prepared.plan.looks.len(),
-                    units::duration(seconds)
-                );
-            }
-            Some((number, _)) => {
-                println!(
-                    "  look {number} of {} is due: `heaptrial trial look {}`",
-                    self.prepared.plan.looks.len(),
-                    self.prepared.plan.name
-                );
-            }
-            None if !self.looks.is_empty() => println!("  all looks were taken"),
-            None => {}
-        }
-        if let Some(words) = self.reading_words() {
-            println!("  {words}");
-        }
-        println!();
-        self.print_arms();
-        for (service, how) in &self.down {
-            println!("does not run: {service} is {how}");
-        }
-        let given_up: Vec<&ServiceName> = self.state.given_up().collect();
-        for service in &self.state.dropped {
-            let how = if given_up.contains(&service) { "given up" } else { "taken out" };
-            println!("{how}: {service}");
-        }
-        for (service, why) in self.contaminated() {
-            println!("contaminated: {service}: {why}");
-        }
-        for (service, failures) in &self.failures {
-            let how = [(failures.crashes, "by a crash"), (failures.oom_kills, "for want of memory")];
-            let how = how.into_iter().filter(|(count, _)| *count > 0);
-            let how = how.map(|(count, how)| format!("{} {how}", units::counted(count as usize, "time")));
-            println!("failed since the start: {service}: {}", how.collect::<Vec<_>>().join(", "));
-        }
-        for (service, why) in self.put_back() {
-            println!("put back: {service} runs what it ran before the trial: {why}");
-        }
-        for (service, what, why) in self.troubled() {
-            println!("{service} {what}{}{why}", if why.is_empty() { "" } else { ": " });
-        }
-    }
-
-    fn print_arms(&self) {
-        let arms = self.arms();
-        let width =
-            arms.iter().map(|arm| arm.arm.chars().count() + usize::from(arm.control) * 10).max().unwrap_or(3);
-        // PSS is read too rarely for a status.
-        let metric =
-            Some(self.prepared.plan.metric).filter(|metric| *metric != Metric::Pss).unwrap_or_default();
-        println!(
-            "{:width$}  services  in force  contaminated  crashes  OOM kills  {metric} median (range)",
-            "arm"
-        );
-        for arm in arms {
-            let name = if arm.control { format!("{} (control)", arm.arm) } else { arm.arm.to_owned() };
-            let memory = match (arm.median_bytes, arm.lowest_bytes, arm.highest_bytes) {
-                (Some(median), Some(low), Some(high)) => format!(
-                    "{} ({} to {})",
-                    units::memory(median as f64),
-                    units::memory(low as f64),
-                    units::memory(high as f64)
-                ),
-                _ => "no reading".to_owned(),
-            };
-            println!(
-                "{name:width$}  {:>8}  {:>8}  {:>12}  {:>7}  {:>9}  {memory}",
-                arm.services, arm.committed, arm.contaminated, arm.failures.crashes, arm.failures.oom_kills
-            );
-        }
-    }
-}
-
-fn stage_words(state: &TrialState) -> &'static str {
-    match (state.stage, &state.interrupted) {
-        (TrialStage::Planned, _) => "nothing was changed yet",
-        (TrialStage::Starting, None) => "being started",
-        (TrialStage::Starting, Some(_)) => "not fully started",
-        (TrialStage::Running, _) => "running",
-        (TrialStage::Reverting, None) => "being reverted",
-        (TrialStage::Reverting, Some(_)) => "not fully reverted",
-        (TrialStage::Stopped, _) => "ended, services keep what they run",
-        (TrialStage::Reverted, _) if state.given_up().next().is_some() => {
-            "ended, everything is as before but for services that were given up"
-        }
-        (TrialStage::Reverted, _) => "ended, everything is as before",
     }
 }

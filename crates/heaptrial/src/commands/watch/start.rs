@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_host::Paths;
-use heaptrial_host::systemd::Systemd;
-use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
+use heaptrial_model::{HumanDuration, ServicePattern, TrialName, units};
 use heaptrial_store::Store;
 use heaptrial_watch::{
     Channels, EVERY_MINUTES, HostContent, Limits, Proposal, Request, begin, check_hook, look_days, propose,
@@ -19,7 +18,6 @@ use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-const AGENT: &str = "heaptrial-agent.service";
 /// What is said about ages and memory in a start.
 const DAY: f64 = 86_400.0;
 
@@ -112,7 +110,7 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     for (service, why) in &proposal.left_out {
         eprintln!("warning: {service} is left out, since it does not run what its arm wants: {why}");
     }
-    warn_of_agent(&systemd);
+    on_host::warn_of_agent(&systemd);
     let known = proposal.plan.compared_up_to();
     if known < options.days * DAY {
         eprintln!(
@@ -179,15 +177,6 @@ fn channels(options: &StartOptions) -> Result<Channels, Failure> {
         }
     }
     Ok(Channels { hook, metrics: options.metrics.clone() })
-}
-
-fn warn_of_agent(systemd: &Systemd) {
-    let Ok(name) = AGENT.parse::<ServiceName>() else { return };
-    if !systemd.status(&name).is_ok_and(|status| status.is_running()) {
-        eprintln!(
-            "warning: {AGENT} does not run; until something samples the services the watch has no data (docs/agent.md)"
-        );
-    }
 }
 
 fn dry_run(proposal: &Proposal, every_minutes: u64, global: &GlobalOptions) -> Result<ExitCode, Failure> {
