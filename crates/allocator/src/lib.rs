@@ -45,7 +45,9 @@ pub use identify::{Identifier, IdentifyError, identify};
 pub use licence::LicenceText;
 pub use manifest::{CachedFile, Manifest};
 pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};
-pub use obtain::{Attempt, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind};
+pub use obtain::{
+    Attempt, ExchangedLibraries, ObtainError, ObtainOptions, Obtainer, SourceError, SourceKind, apt_source,
+};
 pub use obtained::{Loader, Obtained};
 pub use probe::{PROBE_COMMAND, ProbeAnswer, run_probe};
 pub use prove::{Expected, Mismatch, prove};

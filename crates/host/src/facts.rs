@@ -11,6 +11,9 @@ use crate::{CgroupVersion, HostError, HostRoot};
 pub struct HostFacts {
     /// Operating system and its release, such as `Debian GNU/Linux 12 (bookworm)`.
     pub os: String,
+    /// The userland that a lab run ran in, where that is not the host's own: which, and on what host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub userland: Option<String>,
     /// Kernel release.
     pub kernel: String,
     /// Machine architecture, such as `x86_64`.
@@ -50,6 +53,7 @@ impl HostFacts {
             os: text("/etc/os-release")
                 .and_then(|text| Some(value_of(&text, "PRETTY_NAME=")?.trim_matches('"').to_owned()))
                 .unwrap_or_else(|| "unknown".to_owned()),
+            userland: None,
             kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
             architecture: std::env::consts::ARCH.to_owned(),
             cpu_count: if cpus > 0 { cpus } else { available_processors() },

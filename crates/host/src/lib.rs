@@ -5,6 +5,7 @@
 
 mod cgroup;
 mod clock;
+mod confined;
 mod cpu;
 mod error;
 mod facts;
@@ -21,10 +22,11 @@ pub mod trusted;
 
 pub use cgroup::{Cgroup, CgroupVersion};
 pub use clock::Instant;
+pub use confined::confined;
 pub use cpu::CpuUsage;
 pub use error::HostError;
 pub use facts::{HostFacts, host_name};
-pub use packages::package_of;
+pub use packages::{apt_options, package_of};
 pub use paths::{DROP_IN, NoFolders, Paths, is_drop_in};
 pub use process::{Mapping, Process, ProcessMemory};
 pub use reader::{ProcessReader, ProcessReading};

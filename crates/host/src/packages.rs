@@ -1,7 +1,8 @@
-//! Which Debian package a file belongs to, from dpkg's lists (`/var/lib/dpkg/info/NAME.list`).
+//! Which Debian package a file belongs to, from dpkg's lists (`/var/lib/dpkg/info/NAME.list`), and how apt reaches its archive.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::HostRoot;
 
@@ -23,6 +24,18 @@ pub fn package_of(root: &HostRoot, path: &Path) -> Option<String> {
             listed.then(|| package.split(':').next().unwrap_or(package).to_owned())
         },
     )
+}
+
+/// Options of apt by which this host reaches its package archive: proxies and the like. None where there is no apt.
+pub fn apt_options() -> Vec<String> {
+    const PASSED_ON: [&str; 4] =
+        ["Acquire::http::Proxy", "Acquire::https::", "Acquire::Check-", "Acquire::Retries"];
+    let Ok(output) = Command::new("apt-config").arg("dump").output() else { return Vec::new() };
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter(|line| PASSED_ON.iter().any(|prefix| line.starts_with(prefix)) && !line.ends_with("\"\";"))
+        .map(|line| line.trim_end_matches(';').to_owned())
+        .collect()
 }
 
 /// A file's names in lists: packages from before /lib and /usr/lib became one list it without `/usr`.

@@ -16,6 +16,7 @@ mod schedule;
 mod service;
 mod supervisor;
 mod tor;
+mod userland;
 mod workload;
 
 pub use arms::PreparedArm;
@@ -27,4 +28,5 @@ pub use runner::{LabPlan, RunOutcome, run};
 pub use schedule::{RoundPlan, Schedule};
 pub use supervisor::{SUPERVISOR_COMMAND, run_supervisor};
 pub use tor::{TorParameters, TorWorkload};
+pub use userland::{Inside, NotAUserland, Userland, UserlandError};
 pub use workload::{Arrangement, Event, Launch, Round, RoundContext, Slot, Workload};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use heaptrial_allocator::ExchangedLibraries;
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, TickCost};
 use heaptrial_model::{Ending, KnownEvent, Metric};
 use heaptrial_store::{NewTrial, Store};
@@ -15,7 +16,7 @@ use crate::service::{
 };
 use crate::supervisor::Supervisor;
 use crate::workload::{Event, Round, RoundContext, Slot, Workload};
-use crate::{Interrupt, LabError, PreparedArm};
+use crate::{Inside, Interrupt, LabError, PreparedArm};
 
 /// A lab run that is ready to start.
 #[derive(Debug)]
@@ -40,6 +41,10 @@ pub struct LabPlan {
     pub folder: PathBuf,
     /// The program whose internal command [`crate::SUPERVISOR_COMMAND`] is the supervisor.
     pub supervisor: PathBuf,
+    /// The userland that all of it runs in, where that is not the host's.
+    pub userland: Option<Inside>,
+    /// Libraries that stand in for those of the system, in every service.
+    pub exchanged: Vec<ExchangedLibraries>,
 }
 
 /// What became of a run.
@@ -58,6 +63,13 @@ impl LabPlan {
     pub fn database(&self) -> PathBuf {
         self.folder.join("heaptrial.db")
     }
+
+    /// What makes the dynamic loader prefer the exchanged libraries.
+    fn library_path(&self) -> Option<(String, String)> {
+        let folders: Vec<_> =
+            self.exchanged.iter().map(|libraries| libraries.folder.to_string_lossy()).collect();
+        (!folders.is_empty()).then(|| ("LD_LIBRARY_PATH".to_owned(), folders.join(":")))
+    }
 }
 
 /// Carries out a lab run: every round in turn. Ends all children before it returns, also on an error.
@@ -70,7 +82,8 @@ pub fn run(
     let logs = plan.folder.join("logs");
     std::fs::create_dir_all(&logs).map_err(LabError::file(&logs))?;
     let root = HostRoot::default();
-    let facts = HostFacts::read(&root)?;
+    let mut facts = HostFacts::read(&root)?;
+    facts.userland = plan.userland.as_ref().map(ToString::to_string);
     let mut store = Store::create(&plan.database())?;
     let (trial_id, arm_ids) = store.begin_trial(&NewTrial {
         name: plan.name.clone(),
@@ -198,7 +211,9 @@ impl Run<'_> {
         let service_id =
             self.store.add_service(self.trial_id, arm_id, &slot.service, repeat, self.positions)?;
         self.positions += 1;
-        let command = kept_command(slot, round.launch(index), &self.logs);
+        let mut launch = round.launch(index);
+        launch.environment.extend(self.plan.library_path());
+        let command = kept_command(slot, launch, &self.logs);
         let started = heaptrial_host::Instant::now();
         let (supervisor, key) = match Supervisor::start(&self.plan.supervisor, &command) {
             Ok(kept) => kept,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use heaptrial_host::apt_options;
 use sha2::{Digest, Sha256};
 
 use crate::Unavailable;
@@ -147,16 +148,4 @@ fn mirrors(suite: &str) -> Vec<String> {
     lines.sort();
     lines.dedup();
     lines
-}
-
-/// How this host reaches its mirrors: proxies and the like.
-fn apt_options() -> Vec<String> {
-    const PASSED_ON: [&str; 4] =
-        ["Acquire::http::Proxy", "Acquire::https::", "Acquire::Check-", "Acquire::Retries"];
-    let Ok(output) = Command::new("apt-config").arg("dump").output() else { return Vec::new() };
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter(|line| PASSED_ON.iter().any(|prefix| line.starts_with(prefix)) && !line.ends_with("\"\";"))
-        .map(|line| line.trim_end_matches(';').to_owned())
-        .collect()
 }

@@ -7,9 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::sources_list::Archive;
 use super::{Delivery, Obtainer, SourceError};
-use crate::c_library::DEBIAN_ARCHITECTURE;
+use crate::c_library::{DEBIAN_ARCHITECTURE, MULTIARCH};
 use crate::cache::{CacheError, Staging, failure};
 use crate::catalog::{DebianPackage, Family};
 use crate::digest;
@@ -55,13 +57,97 @@ impl HostSystem {
     }
 }
 
+/// Shared libraries of one package, unpacked beside those of the system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExchangedLibraries {
+    /// The package, such as `libzstd1`.
+    pub package: String,
+    /// Its version.
+    pub version: String,
+    /// The suite it is from.
+    pub suite: String,
+    /// SHA-256 of the package file, in hexadecimal.
+    pub sha256: String,
+    /// The folder that holds the libraries.
+    pub folder: PathBuf,
+}
+
+/// In a folder of exchanged libraries, what they are.
+const EXCHANGED: &str = "exchanged.json";
+
+/// A source of packages of `suite` for apt (a deb822 stanza): the archive that this host takes its own packages from, where
+/// it holds that suite as well; `None` where it does not.
+pub fn apt_source(suite: &str) -> Option<String> {
+    let system = HostSystem::read().filter(|system| system.has(suite))?;
+    let archive = Archive::of_suite(Path::new(APT_FOLDER), &system.distribution, &system.suite)?;
+    Some(archive.stanza(suite, DEBIAN_ARCHITECTURE))
+}
+
 impl Obtainer {
+    /// Gets the shared libraries of a package of another suite, to stand in for those of this system: from the cache where they
+    /// are there, else from the package archive.
+    pub fn exchanged_libraries(&self, package: &str, suite: &str) -> Result<ExchangedLibraries, SourceError> {
+        let key = format!("library-{suite}-{package}");
+        let place = self.cache.folder("libraries")?.join(format!("{suite}-{package}"));
+        let lock = self.lock(&key)?;
+        if let Some(known) =
+            fs::read_to_string(place.join(EXCHANGED)).ok().and_then(|text| serde_json::from_str(&text).ok())
+        {
+            return Ok(known);
+        }
+        let staging = self.cache.staging(&key, &lock)?;
+        let wanted = DebianPackage { package: package.to_owned(), suite: suite.to_owned() };
+        let package_file = self.package_file(&wanted, &staging)?;
+        let files = staging.clear_files()?;
+        if copy_libraries(&package_file.tree, &files)? == 0 {
+            return Err(SourceError::NotThere(format!(
+                "the package {package} of {suite} holds no shared library"
+            )));
+        }
+        let known = ExchangedLibraries {
+            package: package.to_owned(),
+            version: package_file.version,
+            suite: suite.to_owned(),
+            sha256: package_file.sha256,
+            folder: place.clone(),
+        };
+        let text = serde_json::to_string_pretty(&known).unwrap_or_default();
+        let path = files.join(EXCHANGED);
+        fs::write(&path, text).map_err(failure("writing", &path))?;
+        fs::rename(&files, &place).map_err(failure("moving files to", &place))?;
+        Ok(known)
+    }
+
     pub(super) fn fetch_package(
         &self,
         family: &Family,
         wanted: &DebianPackage,
         staging: &Staging,
     ) -> Result<Delivery, SourceError> {
+        let PackageFile { version, sha256, tree } = self.package_file(wanted, staging)?;
+        let provenance = Provenance::DebianPackage {
+            suite: wanted.suite.clone(),
+            package: wanted.package.clone(),
+            version,
+            sha256,
+        };
+        let licences = licence::of_package(&tree, &wanted.package);
+        let files = staging.files();
+        if family.is_c_library {
+            let loader = take_c_library(&tree, &files)?;
+            return Ok(Delivery { main: "libc.so.6".to_owned(), loader: Some(loader), provenance, licences });
+        }
+        let found = family.library_names.iter().find_map(|name| Some((name, find(&tree, name)?)));
+        let (name, path) = found.ok_or_else(|| {
+            SourceError::NotThere(format!("the package holds none of {}", family.library_names.join(", ")))
+        })?;
+        let target = files.join(name);
+        fs::copy(&path, &target).map_err(failure("copying to", &target))?;
+        Ok(Delivery { main: name.clone(), loader: None, provenance, licences })
+    }
+
+    /// Downloads a package and unpacks it.
+    fn package_file(&self, wanted: &DebianPackage, staging: &Staging) -> Result<PackageFile, SourceError> {
         let system = HostSystem::read().filter(|system| system.has(&wanted.suite)).ok_or_else(|| {
             SourceError::NotThere(format!("this system has no access to the suite {}", wanted.suite))
         })?;
@@ -84,25 +170,7 @@ impl Obtainer {
         let sha256 = digest::of_file(&file).map_err(failure("reading", &file))?;
         let tree = staging.work_folder("tree")?;
         Tool::new("dpkg-deb").arg("--extract").arg(&file).arg(&tree).run()?;
-        let provenance = Provenance::DebianPackage {
-            suite: wanted.suite.clone(),
-            package: wanted.package.clone(),
-            version,
-            sha256,
-        };
-        let licences = licence::of_package(&tree, &wanted.package);
-        let files = staging.files();
-        if family.is_c_library {
-            let loader = take_c_library(&tree, &files)?;
-            return Ok(Delivery { main: "libc.so.6".to_owned(), loader: Some(loader), provenance, licences });
-        }
-        let found = family.library_names.iter().find_map(|name| Some((name, find(&tree, name)?)));
-        let (name, path) = found.ok_or_else(|| {
-            SourceError::NotThere(format!("the package holds none of {}", family.library_names.join(", ")))
-        })?;
-        let target = files.join(name);
-        fs::copy(&path, &target).map_err(failure("copying to", &target))?;
-        Ok(Delivery { main: name.clone(), loader: None, provenance, licences })
+        Ok(PackageFile { version, sha256, tree })
     }
 
     /// Fetches a package into a folder, with package lists that are fetched first where they are
@@ -125,6 +193,14 @@ impl Obtainer {
             result => Ok(result?),
         }
     }
+}
+
+/// A package that was downloaded and unpacked.
+struct PackageFile {
+    version: String,
+    /// Of the file, in hexadecimal.
+    sha256: String,
+    tree: PathBuf,
 }
 
 /// Folders in which apt works apart from the host's.
@@ -224,8 +300,23 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
 fn take_c_library(tree: &Path, files: &Path) -> Result<String, SourceError> {
     let not_there = |what: &str| SourceError::NotThere(format!("the package holds no {what}"));
     let main = find(tree, "libc.so.6").ok_or_else(|| not_there("libc.so.6"))?;
-    let folder = main.parent().unwrap_or(tree);
-    let mut loader = None;
+    let names = copy_libraries_of(main.parent().unwrap_or(tree), files)?;
+    names.into_iter().find(|name| name.starts_with("ld-linux")).ok_or_else(|| not_there("dynamic loader"))
+}
+
+/// Copies the shared libraries of every folder named for this architecture below a package's `lib`; gives how many.
+fn copy_libraries(tree: &Path, files: &Path) -> Result<usize, SourceError> {
+    let folders = ["usr/lib", "lib"].map(|folder| tree.join(folder).join(MULTIARCH));
+    let mut copied = 0;
+    for folder in folders.iter().filter(|folder| folder.is_dir()) {
+        copied += copy_libraries_of(folder, files)?.len();
+    }
+    Ok(copied)
+}
+
+/// Copies the shared libraries in a folder, links as files; gives their names.
+fn copy_libraries_of(folder: &Path, files: &Path) -> Result<Vec<String>, SourceError> {
+    let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(failure("reading", folder))?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.path().is_file() && (name.ends_with(".so") || name.contains(".so.")) {
@@ -233,12 +324,10 @@ fn take_c_library(tree: &Path, files: &Path) -> Result<String, SourceError> {
             fs::copy(entry.path(), &target).map_err(failure("copying to", &target))?;
             fs::set_permissions(&target, fs::Permissions::from_mode(0o755))
                 .map_err(failure("copying to", &target))?;
-            if name.starts_with("ld-linux") {
-                loader = Some(name);
-            }
+            names.push(name);
         }
     }
-    loader.ok_or_else(|| not_there("dynamic loader"))
+    Ok(names)
 }
 
 #[cfg(test)]

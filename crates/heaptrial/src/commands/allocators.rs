@@ -221,7 +221,9 @@ impl SourceOptions {
     }
 
     fn obtain_options(&self, from: Option<&Path>) -> Result<ObtainOptions, Failure> {
-        let mut options = ObtainOptions::new(std::env::current_exe().map_err(Failure::failed)?);
+        // The very program that runs, also where its path means something else: in a userland, or after an upgrade. Not
+        // `/proc/self`, which would be the dynamic loader where an allocator is probed under one.
+        let mut options = ObtainOptions::new(format!("/proc/{}/exe", std::process::id()));
         options.offline = self.offline;
         options.mirror = self.mirror.clone();
         options.from = from.map(Path::to_owned);

@@ -1,6 +1,7 @@
 //! `heaptrial lab`: the same workload under several allocators on this machine.
 
 mod factorial;
+mod userland;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
 use heaptrial_lab::{
-    CommandWorkload, Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload, Workload,
+    CommandWorkload, Inside, Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload, Userland,
+    Workload,
 };
 use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, HumanDuration, Metric, TrialPlan};
 use heaptrial_network::{DirectoryParameters, LoadParameters, RelayParameters};
@@ -65,6 +67,15 @@ struct LabOptions {
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
     #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
     from: Vec<(AllocatorSpec, PathBuf)>,
+    /// Run everything in a root of this suite (bookworm, trixie, noble, ...), made once and cached, or in a root's folder
+    #[arg(long, value_name = "SUITE|DIR")]
+    userland: Option<Userland>,
+    /// A package that the userland of a suite has besides; may be repeated
+    #[arg(long, value_name = "PACKAGE", requires = "userland")]
+    userland_package: Vec<String>,
+    /// Run the services with the shared libraries of PACKAGE from another suite, everything else equal; may be repeated
+    #[arg(long, value_name = "PACKAGE=SUITE", value_parser = package_and_suite)]
+    exchange: Vec<(String, String)>,
     /// Show what would be run, and run nothing
     #[arg(long)]
     dry_run: bool,
@@ -127,12 +138,27 @@ fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
     Ok((spec.parse()?, PathBuf::from(path)))
 }
 
+fn package_and_suite(text: &str) -> Result<(String, String), ValueError> {
+    let is_name = |name: &str| {
+        name.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
+    };
+    match text.split_once('=') {
+        Some((package, suite)) if is_name(package) && is_name(suite) => {
+            Ok((package.to_owned(), suite.to_owned()))
+        }
+        _ => Err(ValueError::Expected("PACKAGE=SUITE, such as libzstd1=bookworm")),
+    }
+}
+
 fn positive(text: &str) -> Result<f64, ValueError> {
     number(text, f64::MIN_POSITIVE..=1000.0, "a number above 0 and up to 1000")
 }
 
 /// Runs a lab command.
 pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let (LabCommand::Run(RunOptions { lab, .. }) | LabCommand::Tor(TorOptions { lab, .. })) = &command;
+    userland::enter(lab, global)?;
     match command {
         LabCommand::Run(options) => {
             let plan = options.lab.plan(None)?;
@@ -196,6 +222,17 @@ impl LabOptions {
             ));
         }
         words.extend(self.sources.words());
+        words.extend(
+            self.userland
+                .iter()
+                .map(|userland| format!("--userland {}", shell_words::quote(&userland.to_string()))),
+        );
+        words.extend(
+            self.userland_package
+                .iter()
+                .map(|package| format!("--userland-package {}", shell_words::quote(package))),
+        );
+        words.extend(self.exchange.iter().map(|(package, suite)| format!("--exchange {package}={suite}")));
         words.extend([
             format!("--repeat {}", self.repeat),
             format!("--seed {seed}"),
@@ -277,6 +314,7 @@ fn execute(
         return Ok(ExitCode::SUCCESS);
     }
     let arms = prepare(allocators, options, global)?;
+    let exchanged = userland::exchanged(options, &arms)?;
     let folder = run_folder::create(global.out.as_deref(), kind)?;
     eprintln!("seed {seed}; the run's folder is {}", folder.display());
     let lab = LabPlan {
@@ -290,6 +328,8 @@ fn execute(
         command,
         folder: folder.clone(),
         supervisor: PathBuf::from(OWN_PROGRAM),
+        userland: Inside::current(),
+        exchanged,
     };
     describe(&lab, plan)?;
     let interrupt = Interrupt::default();

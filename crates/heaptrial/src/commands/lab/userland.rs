@@ -1,0 +1,66 @@
+//! `--userland` and `--exchange` of lab runs: which libraries the services run with.
+
+use std::path::{Path, PathBuf};
+
+use heaptrial_allocator::ExchangedLibraries;
+use heaptrial_host::{HostFacts, HostRoot};
+use heaptrial_lab::{Inside, PreparedArm};
+use heaptrial_model::Classified;
+
+use super::LabOptions;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// Starts this program anew in the userland that was asked for; returns where none was, or where it runs there already.
+pub(super) fn enter(options: &LabOptions, global: &GlobalOptions) -> Result<(), Failure> {
+    let Some(userland) = options.userland.as_ref().filter(|_| Inside::current().is_none()) else {
+        return Ok(());
+    };
+    let host = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?.os;
+    let say = |line: &str| eprintln!("{line}");
+    let root =
+        userland.root(&options.userland_package, &say).map_err(|error| Failure::of(error.class(), error))?;
+    let told = userland.enter(&root, &visible(options, global), &host);
+    told.map(|never| match never {}).map_err(|error| Failure::of(error.class(), error))
+}
+
+/// Folders of the host that a run needs at their own paths: where it is started and what its options name.
+fn visible(options: &LabOptions, global: &GlobalOptions) -> Vec<PathBuf> {
+    let variables = ["HOME", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME"];
+    let mut folders: Vec<PathBuf> =
+        variables.iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
+    folders.extend(std::env::current_dir());
+    folders.push(std::env::temp_dir());
+    let named = [&options.arms, &global.out, &global.db].into_iter().flatten();
+    let named = named.chain(options.from.iter().map(|(_, path)| path));
+    folders.extend(named.filter_map(|path| existing_folder(path)));
+    folders
+}
+
+/// The folder that a path is, or the nearest one above it that exists.
+fn existing_folder(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find(|folder| folder.is_dir()).map(Path::to_owned)
+}
+
+/// The libraries that stand in for those of the system.
+pub(super) fn exchanged(
+    options: &LabOptions,
+    arms: &[PreparedArm],
+) -> Result<Vec<ExchangedLibraries>, Failure> {
+    if options.exchange.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let Some(arm) = arms.iter().find(|arm| arm.obtained.loader.is_some()) {
+        return Err(Failure::refused(format!(
+            "arm `{}` runs under a C library beside the host's, whose loader looks for libraries in its own folder alone; \
+             --exchange needs arms that run under the system's C library",
+            arm.arm.name
+        )));
+    }
+    let obtainer = options.sources.obtainer(None)?;
+    let get = |(package, suite): &(String, String)| {
+        obtainer.exchanged_libraries(package, suite).map_err(Failure::refused)
+    };
+    options.exchange.iter().map(get).collect()
+}
