@@ -156,6 +156,7 @@ mod tests {
             linkage: Linkage::Preloaded,
             settings: BTreeMap::from([("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())]),
             evidence: Vec::new(),
+            libraries: Vec::new(),
         }
     }
 

@@ -21,6 +21,7 @@ fn identity() -> Identity {
         linkage: Linkage::Libc,
         settings: Default::default(),
         evidence: vec![],
+        libraries: Vec::new(),
     }
 }
 

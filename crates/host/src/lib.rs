@@ -26,7 +26,7 @@ pub use confined::confined;
 pub use cpu::CpuUsage;
 pub use error::HostError;
 pub use facts::{HostFacts, host_name};
-pub use packages::{apt_options, package_of};
+pub use packages::{PACKAGE_STATUS, Package, apt_options, package_of, packages_of};
 pub use paths::{DROP_IN, NoFolders, Paths, is_drop_in};
 pub use process::{Mapping, Process, ProcessMemory};
 pub use reader::{ProcessReader, ProcessReading};

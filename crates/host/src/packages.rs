@@ -1,5 +1,6 @@
 //! Which Debian package a file belongs to, from dpkg's lists (`/var/lib/dpkg/info/NAME.list`), and how apt reaches its archive.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,23 +8,63 @@ use std::process::Command;
 use crate::HostRoot;
 
 const LISTS: &str = "/var/lib/dpkg/info";
+/// Where dpkg keeps which packages are installed in which version; changed by every installation.
+pub const PACKAGE_STATUS: &str = "/var/lib/dpkg/status";
+
+/// A package that is installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Package {
+    /// Its name, without the architecture.
+    pub name: String,
+    /// Its version, where dpkg's status tells it.
+    pub version: Option<String>,
+}
 
 /// The package that a file belongs to; `None` where it belongs to none, or the host has no dpkg. Of several packages
 /// the first by name.
 pub fn package_of(root: &HostRoot, path: &Path) -> Option<String> {
-    let names = names_of(path);
-    let mut lists: Vec<PathBuf> =
-        fs::read_dir(root.path(LISTS)).ok()?.flatten().map(|entry| entry.path()).collect();
+    packages_of(root, &[path]).into_values().next().map(|package| package.name)
+}
+
+/// The packages that files belong to, by path, in one pass over dpkg's lists (tens of milliseconds on a server). Files of no
+/// package are left out; of several packages a file gets the first by name.
+pub fn packages_of(root: &HostRoot, paths: &[&Path]) -> BTreeMap<PathBuf, Package> {
+    let by_name: HashMap<PathBuf, &Path> =
+        paths.iter().flat_map(|path| names_of(path).into_iter().map(move |name| (name, *path))).collect();
+    let entries = fs::read_dir(root.path(LISTS)).into_iter().flatten().flatten();
+    let mut lists: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "list"))
+        .collect();
     lists.sort();
-    lists.into_iter().filter(|list| list.extension().is_some_and(|ending| ending == "list")).find_map(
-        |list| {
-            let text = fs::read_to_string(&list).ok()?;
-            let listed = text.lines().any(|line| names.iter().any(|name| Path::new(line) == name));
-            let package = list.file_stem()?.to_str()?;
-            // `libc6:amd64.list`, where several architectures can be installed.
-            listed.then(|| package.split(':').next().unwrap_or(package).to_owned())
-        },
-    )
+    let mut owners: BTreeMap<PathBuf, Package> = BTreeMap::new();
+    for list in lists {
+        // `libc6:amd64.list`, where several architectures can be installed.
+        let Some(package) = list.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        let name = package.split(':').next().unwrap_or(package);
+        let text = fs::read_to_string(&list).unwrap_or_default();
+        for path in text.lines().filter_map(|line| by_name.get(Path::new(line))) {
+            owners
+                .entry((*path).to_owned())
+                .or_insert_with(|| Package { name: name.to_owned(), version: None });
+        }
+    }
+    let versions = if owners.is_empty() { HashMap::new() } else { versions(root) };
+    for package in owners.values_mut() {
+        package.version = versions.get(&package.name).cloned();
+    }
+    owners
+}
+
+/// Versions of the installed packages, by name.
+fn versions(root: &HostRoot) -> HashMap<String, String> {
+    let text = fs::read_to_string(root.path(PACKAGE_STATUS)).unwrap_or_default();
+    let paragraphs = text.split("\n\n").filter_map(|paragraph| {
+        let field = |name: &str| paragraph.lines().find_map(|line| line.strip_prefix(name));
+        let installed = field("Status: ").is_some_and(|status| status.ends_with(" installed"));
+        Some((field("Package: ")?.to_owned(), field("Version: ")?.to_owned())).filter(|_| installed)
+    });
+    paragraphs.collect()
 }
 
 /// Options of apt by which this host reaches its package archive: proxies and the like. None where there is no apt.
@@ -56,7 +97,17 @@ mod tests {
         fs::write(lists.join("libx1:amd64.list"), "/.\n/lib\n/lib/libx.so.1\n").unwrap();
         fs::write(lists.join("y.list"), "/.\n/usr/lib/y.so\n").unwrap();
         fs::write(lists.join("y.md5sums"), "/usr/lib/z.so\n").unwrap();
+        let status = "Package: libx1\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:2.0-3\n\n\
+                      Package: y\nStatus: deinstall ok config-files\nVersion: 9\n";
+        fs::write(folder.path().join("var/lib/dpkg/status"), status).unwrap();
         let root = HostRoot::at(folder.path());
+        let found = packages_of(
+            &root,
+            &[Path::new("/usr/lib/libx.so.1"), Path::new("/usr/lib/y.so"), Path::new("/q")],
+        );
+        let told: Vec<_> =
+            found.values().map(|package| (package.name.as_str(), package.version.as_deref())).collect();
+        assert_eq!(told, [("libx1", Some("1:2.0-3")), ("y", None)]);
         let owner = |path: &str| package_of(&root, Path::new(path));
         assert_eq!(owner("/usr/lib/libx.so.1").as_deref(), Some("libx1"));
         assert_eq!(owner("/usr/lib/y.so").as_deref(), Some("y"));

@@ -176,6 +176,12 @@ impl Process {
         self.dir.join("root").join(absolute.strip_prefix("/").unwrap_or(absolute))
     }
 
+    /// The root that it sees, with its packages; the host's own where that may not be entered.
+    pub fn seen_root(&self) -> HostRoot {
+        let seen = self.dir.join("root");
+        if self.root.is_live() && seen.join("etc").is_dir() { HostRoot::at(seen) } else { self.root.clone() }
+    }
+
     /// Opens the memory for reading. Needs ptrace-level permission; attaches to nothing.
     pub fn memory(&self) -> Result<ProcessMemory, HostError> {
         let path = self.dir.join("mem");

@@ -1,7 +1,9 @@
 //! What is known of an arm beside what an analysis makes of its memory.
 
+use std::collections::BTreeSet;
+
 use heaptrial_analysis::{Analysis, Fleet};
-use heaptrial_model::Identity;
+use heaptrial_model::{Identity, MappedLibrary};
 use heaptrial_stats::median;
 
 use crate::facts::{ConsensusAge, ServiceFacts};
@@ -24,6 +26,8 @@ pub struct ArmFacts {
     pub consensus_age: Option<ConsensusAge>,
     /// What its services were proved to run: that of the first that counts.
     pub identity: Option<Identity>,
+    /// The shared libraries that its services mapped in the lives that its figures are of, each build once, by name.
+    pub libraries: Vec<MappedLibrary>,
     /// Labels of all builds that its services were proved to run, where they are several.
     pub builds: Vec<String>,
     /// Median age at the last reading in seconds.
@@ -75,6 +79,7 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
         }),
         consensus_age: consensus_age(facts, &own),
         identity: identities.first().map(|identity| (*identity).clone()),
+        libraries: libraries(rows, facts, &own),
         builds,
         age_seconds: median(
             &own.iter().filter_map(|index| analysis.services[*index].age_seconds).collect::<Vec<_>>(),
@@ -119,4 +124,15 @@ fn identities<'r>(rows: &'r Rows, facts: &[ServiceFacts], own: &[usize], arm: us
     let mut proved = rows.lives.iter().filter(|life| life.identity.is_some() && life.contamination.is_none());
     let first = proved.find(|life| put_into_it(life.service_id));
     first.and_then(|life| life.identity.as_ref()).into_iter().collect()
+}
+
+/// Libraries of the lives of an arm's services that its figures are of.
+fn libraries(rows: &Rows, facts: &[ServiceFacts], own: &[usize]) -> Vec<MappedLibrary> {
+    let lives = own.iter().filter_map(|index| rows.lives.get(facts[*index].life?));
+    let proved = lives.filter(|life| life.contamination.is_none()).filter_map(|life| life.identity.as_ref());
+    proved
+        .flat_map(|identity| identity.libraries.iter().cloned())
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }

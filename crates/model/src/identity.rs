@@ -29,6 +29,37 @@ pub struct Identity {
     pub settings: BTreeMap<String, String>,
     /// What the conclusion rests on, one finding a line.
     pub evidence: Vec<String>,
+    /// The shared libraries that the process maps, by name; empty where that was not recorded. They ask the allocator, and
+    /// another version of one can change what an allocator needs by a factor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<MappedLibrary>,
+}
+
+/// A shared library that a process maps.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct MappedLibrary {
+    /// The name that programs ask for, such as `libzstd.so.1`.
+    pub name: String,
+    /// Its file, as the process sees it.
+    pub path: PathBuf,
+    /// The package that the file belongs to, where one is known.
+    pub package: Option<String>,
+    /// Version of that package.
+    pub version: Option<String>,
+    /// GNU build id, in hexadecimal.
+    pub build_id: Option<String>,
+}
+
+impl MappedLibrary {
+    /// The build: its package's version, or else the start of its build id.
+    pub fn build(&self) -> String {
+        const BUILD_ID_DIGITS: usize = 12;
+        let id = |id: &String| format!("build id {}", id.get(..BUILD_ID_DIGITS).unwrap_or(id));
+        self.version
+            .clone()
+            .or_else(|| self.build_id.as_ref().map(id))
+            .unwrap_or_else(|| "unknown build".to_owned())
+    }
 }
 
 /// How an allocator got into a process.

@@ -28,7 +28,7 @@ pub use error_class::{Classified, ErrorClass};
 pub use event_kind::{EventKind, KnownEvent, OtherEvent};
 pub use factorial::{FactorialDesign, SettingLevel, Side};
 pub use family::{FAMILIES, family_in};
-pub use identity::{Identity, Linkage};
+pub use identity::{Identity, Linkage, MappedLibrary};
 pub use life::{Ending, LifeKey, LifeStart};
 pub use plan_id::{PlanId, PlanIdError};
 pub use sample::{Metric, Reading, Sample, SlowSample};

@@ -4,7 +4,7 @@ use heaptrial_analysis::{
     ArmFigures, ArmWork, LimitKind, RatioToControl, ServiceResult, Verdict, outliers, sums_by_server,
 };
 use heaptrial_judgement::{Judgement, JudgementError, Trajectories};
-use heaptrial_model::{About, Metric};
+use heaptrial_model::{About, Identity, Metric};
 use heaptrial_store::{ArmRecord, ServiceRecord, Store, TickSummary, TrialRecord};
 
 use crate::document::{
@@ -342,7 +342,9 @@ impl Parts<'_> {
             control: fleet_arm.control,
             allocator: self.allocator(record),
             treatment: record.arm.treatment.clone(),
-            identity: facts.identity.clone(),
+            // Its libraries stand beside it, those of all services.
+            identity: facts.identity.clone().map(|identity| Identity { libraries: Vec::new(), ..identity }),
+            libraries: facts.libraries.clone(),
             obtained: record.obtained.clone(),
             services: figures.services,
             services_excluded: excluded,
@@ -480,6 +482,7 @@ fn host(trial: &TrialRecord) -> Host {
     let number = |name: &str| fact(name)?.as_u64().filter(|number| *number > 0);
     Host {
         os: text("os"),
+        userland: text("userland"),
         kernel: text("kernel"),
         architecture: text("architecture"),
         cpu_count: number("cpu_count").and_then(|count| count.try_into().ok()),

@@ -13,6 +13,7 @@ mod escape;
 mod factorial;
 mod findings;
 mod html;
+mod libraries;
 mod look;
 mod markdown;
 mod page;

@@ -28,6 +28,7 @@ fn identity() -> Identity {
         linkage: Linkage::Preloaded,
         settings: BTreeMap::new(),
         evidence: Vec::new(),
+        libraries: Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+use super::libraries::Packages;
 use crate::digest;
 use crate::elf::ElfFile;
 use crate::file_key::FileKey;
@@ -21,6 +22,7 @@ const MOST_FILES: usize = 100;
 #[derive(Default)]
 pub(super) struct Files {
     opened: RefCell<HashMap<FileKey, Rc<SharedFile>>>,
+    pub(super) packages: Packages,
 }
 
 /// A file with what was read of it.

@@ -6,6 +6,7 @@
 //! `malloc` in the mapped files prove it. What the evidence does not decide is `unknown`.
 
 mod files;
+mod libraries;
 mod markers;
 mod objects;
 mod program;
@@ -118,7 +119,8 @@ fn identify_with(process: &Process, files: &Files) -> Result<Identity, IdentifyE
     } else {
         examine_dynamic(process, &mappings, &parsed, program, &environ, &mut findings);
     }
-    Ok(findings.into_identity(&environ))
+    let libraries = libraries::mapped(process, &parsed, program, files);
+    Ok(Identity { libraries, ..findings.into_identity(&environ) })
 }
 
 fn examine_dynamic(
@@ -267,6 +269,7 @@ impl Findings {
             linkage: self.linkage,
             settings,
             evidence: self.evidence,
+            libraries: Vec::new(),
         }
     }
 }

@@ -72,6 +72,13 @@ pub struct ExchangedLibraries {
     pub folder: PathBuf,
 }
 
+impl ExchangedLibraries {
+    /// Those in a folder, if it holds such.
+    pub(crate) fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_str(&fs::read_to_string(folder.join(EXCHANGED)).ok()?).ok()
+    }
+}
+
 /// In a folder of exchanged libraries, what they are.
 const EXCHANGED: &str = "exchanged.json";
 
@@ -90,9 +97,7 @@ impl Obtainer {
         let key = format!("library-{suite}-{package}");
         let place = self.cache.folder("libraries")?.join(format!("{suite}-{package}"));
         let lock = self.lock(&key)?;
-        if let Some(known) =
-            fs::read_to_string(place.join(EXCHANGED)).ok().and_then(|text| serde_json::from_str(&text).ok())
-        {
+        if let Some(known) = ExchangedLibraries::read(&place) {
             return Ok(known);
         }
         let staging = self.cache.staging(&key, &lock)?;

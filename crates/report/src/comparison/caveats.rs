@@ -4,7 +4,7 @@ use super::{ComparedTreatment, ComparedTrial};
 use crate::chart::metric_name;
 use crate::document::Severity;
 use crate::summary::{names, number};
-use crate::{Report, units};
+use crate::{Report, libraries, units};
 
 /// Times that differ by less than this share are the same to a reader.
 const SAME_TIME: f64 = 0.1;
@@ -39,10 +39,13 @@ pub(super) fn of(trials: &[ComparedTrial], treatments: &[ComparedTreatment]) -> 
     told("The memory of the host differs", &|trial| {
         trial.host.ram_bytes.map(|bytes| units::memory(bytes as f64))
     });
-    told("The operating system differs", &|trial| trial.host.os.clone());
+    told("The operating system differs", &|trial| {
+        trial.host.userland.clone().or_else(|| trial.host.os.clone())
+    });
     told("The kernel differs", &|trial| trial.host.kernel.clone());
     told("Transparent huge pages differ", &|trial| trial.host.thp_mode.clone());
     told("The version of Heaptrial differs", &|trial| Some(trial.tool_version.clone()));
+    caveats.extend(libraries_of(trials));
     let once = treatments.iter().filter(|treatment| treatment.results.iter().flatten().count() == 1).count();
     if once > 0 && trials.len() > 1 {
         let of = treatments.len();
@@ -52,6 +55,14 @@ pub(super) fn of(trials: &[ComparedTrial], treatments: &[ComparedTreatment]) -> 
         ));
     }
     caveats
+}
+
+/// Libraries ask the allocator: services of trials that ran with others are not quite the same services.
+fn libraries_of(trials: &[ComparedTrial]) -> Option<String> {
+    let known = trials.iter().filter(|trial| !trial.libraries.is_empty());
+    let sides: Vec<_> = known.map(|trial| (trial.name.as_str(), trial.libraries.iter().collect())).collect();
+    let told = libraries::differences(&sides)?;
+    Some(format!("The libraries differ, and with them what an allocator is asked for: {told}."))
 }
 
 /// Trials that were imported from the same file do not confirm each other.

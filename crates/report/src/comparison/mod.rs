@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ReportError;
 use crate::document::{Arm, Estimate, Host, Kind, Ratio, Report};
-use crate::table;
-use heaptrial_model::Metric;
+use crate::{libraries, table};
+use heaptrial_model::{MappedLibrary, Metric};
 
 /// The form of [`Comparison`] as JSON.
 pub const COMPARISON_SCHEMA_VERSION: u32 = 1;
@@ -55,6 +55,9 @@ pub struct ComparedTrial {
     pub host: Host,
     /// Version of Heaptrial.
     pub tool_version: String,
+    /// The shared libraries that its services mapped, without the allocators; empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<MappedLibrary>,
 }
 
 /// A treatment with its result in each trial.
@@ -201,5 +204,6 @@ fn trial(report: &Report) -> ComparedTrial {
         shares_measurements: false,
         host: report.host.clone(),
         tool_version: report.tool_version.clone(),
+        libraries: libraries::all(report),
     }
 }

@@ -14,7 +14,7 @@ pub use parts::{
 };
 
 pub use heaptrial_judgement::Kind;
-use heaptrial_model::{About, Ending, Identity, LifeStart, Metric, SlowSample, Treatment};
+use heaptrial_model::{About, Ending, Identity, LifeStart, MappedLibrary, Metric, SlowSample, Treatment};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,6 +103,9 @@ pub enum Outcome {
 pub struct Host {
     /// Operating system and its release.
     pub os: Option<String>,
+    /// The userland that a lab run ran in, where that is not the host's own: which, and on what host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub userland: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Machine architecture.
@@ -172,6 +175,10 @@ pub struct Arm {
     pub treatment: Treatment,
     /// The allocator that its services really ran, as proved; `None` where none counts.
     pub identity: Option<Identity>,
+    /// The shared libraries that its services mapped, each build once, by name; empty where that is not known. Two builds of
+    /// one name: not all of them ran with the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<MappedLibrary>,
     /// The build that was prepared for it, as the allocator crate describes it.
     pub obtained: Option<Value>,
     /// How many services its figures are over.

@@ -2,6 +2,7 @@
 
 use super::{Block, FindingBlock, Section};
 use crate::document::Report;
+use crate::libraries;
 use crate::summary::odd::{self, Told};
 use crate::summary::words::words;
 use crate::summary::{self, method, setup};
@@ -161,6 +162,11 @@ fn what_ran(report: &Report, detail: Detail) -> Vec<Block> {
         if !evidence.is_empty() {
             blocks.push(Block::Folded("The evidence".to_owned(), evidence));
         }
+        let name = "Libraries that services mapped".to_owned();
+        blocks.extend(
+            libraries::table(report)
+                .map(|table| Block::Folded(name.clone(), vec![Block::Table(name.clone(), table)])),
+        );
     }
     blocks.extend(titled("What happened to services", arms::happened(report, detail)));
     blocks

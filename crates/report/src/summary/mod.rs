@@ -12,6 +12,7 @@ pub(crate) mod words;
 pub(crate) use result::{Paragraph, paragraphs, verdicts};
 
 use crate::document::Report;
+use crate::libraries;
 use crate::units;
 
 /// All warnings, those of arms with the arm's name.
@@ -20,7 +21,7 @@ pub(crate) fn warnings(report: &Report) -> Vec<String> {
         .arms
         .iter()
         .flat_map(|arm| arm.warnings.iter().map(move |text| format!("{}: {text}.", arm.name)));
-    report.warnings.iter().cloned().chain(of_arms).collect()
+    report.warnings.iter().cloned().chain(of_arms).chain(libraries::difference_of_arms(report)).collect()
 }
 
 /// Where it ran: names and values for a list.
@@ -38,12 +39,14 @@ fn host(report: &Report) -> Vec<(&'static str, String)> {
     };
     let mut facts = vec![
         ("Operating system", known(&host.os)),
+        ("Userland", host.userland.clone().unwrap_or_default()),
         ("Kernel", kernel),
         ("CPUs", cpus),
         ("Memory", host.ram_bytes.map_or_else(|| "unknown".to_owned(), |bytes| units::memory(bytes as f64))),
         ("Transparent huge pages", known(&host.thp_mode)),
         ("Control groups", known(&host.cgroup_version)),
     ];
+    facts.retain(|(name, value)| *name != "Userland" || !value.is_empty());
     if let Some(overcommit) = &host.overcommit_memory {
         facts.push(("vm.overcommit_memory", overcommit.clone()));
     }

@@ -209,6 +209,7 @@ pub(super) mod tests {
             linkage: Linkage::Libc,
             settings: BTreeMap::new(),
             evidence: Vec::new(),
+            libraries: Vec::new(),
         };
         let service = json!({
             "unit": {
