@@ -4,6 +4,7 @@
 //! order, seeds, repeats, children, identities, samples and the ledger.
 
 mod arms;
+mod clock;
 mod command;
 mod error;
 mod interrupt;
@@ -19,6 +20,7 @@ mod tor;
 mod workload;
 
 pub use arms::PreparedArm;
+pub use clock::Pace;
 pub use command::CommandWorkload;
 pub use error::LabError;
 pub use interrupt::Interrupt;
@@ -27,4 +29,4 @@ pub use runner::{LabPlan, RunOutcome, run};
 pub use schedule::{RoundPlan, Schedule};
 pub use supervisor::{SUPERVISOR_COMMAND, run_supervisor};
 pub use tor::{TorParameters, TorWorkload};
-pub use workload::{Arrangement, Event, Launch, Round, RoundContext, Slot, Workload};
+pub use workload::{Arrangement, Course, Event, Launch, Round, RoundContext, Slot, SlotState, Workload};

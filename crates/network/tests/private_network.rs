@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use heaptrial_network::{
     Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
-    RelayParameters,
+    RelayParameters, Stamps,
 };
 
 /// Ends the relay with the test, also when an assertion fails.
@@ -40,10 +40,14 @@ fn a_real_relay_serves_the_synthetic_directory() {
     let _inside = runtime.enter();
     let dir = tempfile::tempdir().unwrap();
     let keys = AuthorityKeys::generate(dir.path()).unwrap();
-    let directory = DirectoryParameters { entries: 200, interval_seconds: 10, seed: 5 };
+    let directory = DirectoryParameters {
+        entries: 200,
+        stamps: Stamps::Stretched { consensuses: 4, retained: 2 },
+        seed: 5,
+    };
     let authority = Authority::start(&directory, keys).unwrap();
 
-    let parameters = RelayParameters { num_cpus: 2, max_consensus_age_for_diffs_seconds: 50 };
+    let parameters = RelayParameters { num_cpus: 2 };
     let relay = RelayInstance::create(
         &dir.path().join("relay"),
         "relay0",
@@ -61,19 +65,16 @@ fn a_real_relay_serves_the_synthetic_directory() {
     let valid_after = wait_for("a consensus", minute, || control.consensus_valid_after().unwrap());
     assert!(authority.history().iter().any(|snapshot| snapshot.valid_after == valid_after), "{}", log());
 
-    let load = LoadParameters {
-        connections_per_second: 8.0,
-        hold_seconds: 0.1,
-        phases: vec![heaptrial_network::Phase { seconds: 60.0, factor: 1.0 }],
-    };
-    let plan = LoadPlan::new(&load, Duration::from_secs(120), 1);
-    let driver = LoadDriver::start(plan, &[address], &authority).unwrap();
+    let load = LoadParameters { clients: 100, arrival_seconds: 5.0, stay_consensuses: 1.0 };
+    let mut driver = LoadDriver::new(&[address], &authority).unwrap();
+    driver.begin(1, LoadPlan::new(&load, 1, 1));
     let totals =
         wait_for("100 documents", minute, || Some(driver.totals()[0]).filter(|t| t.documents >= 100));
     assert!(totals.failed * 20 < totals.connected, "{totals:?}\n{}", log());
     assert!(totals.bytes > 500_000, "{totals:?}");
 
     // The relay replaces its consensus as the authority publishes new ones.
+    authority.publish();
     wait_for("a newer consensus", minute, || {
         control.consensus_valid_after().unwrap().filter(|newer| *newer > valid_after)
     });
@@ -84,7 +85,7 @@ fn a_real_relay_serves_the_synthetic_directory() {
 #[ignore = "needs Tor"]
 fn a_wrong_torrc_line_is_reported_in_tors_own_words() {
     let dir = tempfile::tempdir().unwrap();
-    let parameters = RelayParameters { num_cpus: 2, max_consensus_age_for_diffs_seconds: 50 };
+    let parameters = RelayParameters { num_cpus: 2 };
     let extra = BTreeMap::from([("NoSuchOption".to_owned(), "1".to_owned())]);
     let line = format!("DirAuthority lab orport=1 no-v2 v3ident={0} 127.0.0.1:9 {0}", "F".repeat(40));
     let relay = RelayInstance::create(dir.path(), "relay0", &parameters, &line, &extra).unwrap();

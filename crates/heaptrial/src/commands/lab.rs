@@ -10,10 +10,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
 use heaptrial_lab::{
-    CommandWorkload, Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload, Workload,
+    CommandWorkload, Interrupt, LabPlan, Pace, PreparedArm, Schedule, TorParameters, TorWorkload, Workload,
 };
 use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, HumanDuration, Metric, TrialPlan};
-use heaptrial_network::{DirectoryParameters, LoadParameters, RelayParameters};
+use heaptrial_network::{LoadParameters, RelayParameters};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
 
@@ -28,6 +28,11 @@ use crate::run_folder;
 
 /// The arms of `lab tor` where none are named.
 const DEFAULT_TOR_ARMS: &str = include_str!("../../../../docs/examples/tor-six-arms.toml");
+
+/// Consensuses of a round of `lab tor` where no length is asked for: a day and a quarter of a relay.
+const CONSENSUSES: u32 = 30;
+/// Longer than jemalloc's decay, the slowest of those that give memory back by a clock.
+const LEAST_REST: HumanDuration = HumanDuration::from_secs(12);
 
 /// What to run.
 #[derive(Debug, Subcommand)]
@@ -90,30 +95,37 @@ pub struct RunOptions {
 pub struct TorOptions {
     #[command(flatten)]
     lab: LabOptions,
-    /// How long the relays live [default: the plan's, or 5m]
+    /// After how many consensuses a round ends; a relay in life gets one an hour [default: 30, without --duration]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=3000))]
+    consensuses: Option<u32>,
+    /// How long the relays live at most [default: the plan's]
     #[arg(long, value_name = "DURATION")]
     duration: Option<HumanDuration>,
     /// Entries of the synthetic directory
     #[arg(long, default_value_t = 4000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=12_000))]
     entries: u32,
-    /// Time between consensuses; relays accept no less than 10s
+    /// Older consensuses that relays retain and make diffs from; Tor retains 72
+    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    retain: u32,
+    /// How long relays rest when all have worked a consensus off, before the next [default: 2s more than the slowest
+    /// allocator takes to give memory back, 12s at least]
+    #[arg(long, value_name = "DURATION", conflicts_with = "interval")]
+    rest: Option<HumanDuration>,
+    /// Publish a consensus at fixed times, 10s apart or more, without waiting for relays
+    #[arg(long, value_name = "DURATION")]
+    interval: Option<HumanDuration>,
+    /// Clients that come to each relay for each consensus
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
+    clients: u32,
+    /// Time after the publication of a consensus within which its clients come
     #[arg(long, default_value = "10s", value_name = "DURATION")]
-    interval: HumanDuration,
-    /// New clients per second and relay in a steady phase
-    #[arg(long, default_value_t = 5.0, value_name = "RATE", value_parser = positive)]
-    rate: f64,
-    /// By how much a burst exceeds the steady rate; each minute has 36 s steady, 12 s burst, 12 s idle
-    #[arg(long, default_value_t = 3.0, value_name = "FACTOR", value_parser = positive)]
-    burst: f64,
-    /// Mean time that clients stay connected
-    #[arg(long, default_value = "30s", value_name = "DURATION")]
-    hold: HumanDuration,
+    arrivals: HumanDuration,
+    /// For how many consensuses more clients stay connected, in the mean
+    #[arg(long, default_value_t = 2.0, value_name = "N", value_parser = stay)]
+    stay: f64,
     /// torrc NumCPUs of the relays; many-core servers have 16 and more worker threads
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     num_cpus: u32,
-    /// torrc MaxConsensusAgeForDiffs of the relays
-    #[arg(long, default_value = "50s", value_name = "DURATION")]
-    diff_age: HumanDuration,
 }
 
 /// The two that a lab run can compare, and those that it explains why not.
@@ -127,8 +139,8 @@ fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
     Ok((spec.parse()?, PathBuf::from(path)))
 }
 
-fn positive(text: &str) -> Result<f64, ValueError> {
-    number(text, f64::MIN_POSITIVE..=1000.0, "a number above 0 and up to 1000")
+fn stay(text: &str) -> Result<f64, ValueError> {
+    number(text, 0.0..=1000.0, "a number from 0 to 1000")
 }
 
 /// Runs a lab command.
@@ -137,23 +149,21 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
         LabCommand::Run(options) => {
             let plan = options.lab.plan(None)?;
             let workload = CommandWorkload::new(&options.command).map_err(Failure::refused)?;
-            let duration = duration(options.duration, &plan, HumanDuration::from_secs(60));
+            let duration = options.duration.or(plan.duration).unwrap_or(HumanDuration::from_secs(60));
             let mut words = vec![format!("--duration {duration}")];
             let program: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
             words.push(format!("-- {}", shell_words::join(program)));
-            execute("run", &options.lab, &plan, &workload, duration, &words, global)
+            execute("run", &options.lab, &plan, &workload, Some(duration), &words, global)
         }
         LabCommand::Tor(options) => {
             let plan = options.lab.plan(Some(DEFAULT_TOR_ARMS))?;
-            let workload = TorWorkload::new(options.parameters()?).map_err(Failure::refused)?;
-            let duration = duration(options.duration, &plan, HumanDuration::from_secs(300));
-            execute("tor", &options.lab, &plan, &workload, duration, &options.words(duration), global)
+            let duration = options.duration.or(plan.duration);
+            let parameters = options.parameters(duration)?;
+            let words = options.words(duration, &parameters);
+            let workload = TorWorkload::new(parameters).map_err(Failure::refused)?;
+            execute("tor", &options.lab, &plan, &workload, duration, &words, global)
         }
     }
-}
-
-fn duration(asked: Option<HumanDuration>, plan: &TrialPlan, usual: HumanDuration) -> HumanDuration {
-    asked.or(plan.duration).unwrap_or(usual)
 }
 
 impl LabOptions {
@@ -207,43 +217,53 @@ impl LabOptions {
 }
 
 impl TorOptions {
-    fn parameters(&self) -> Result<TorParameters, Failure> {
-        let interval_seconds = self.interval.0.as_secs() as u32;
-        if self.rate * self.burst > 1000.0 {
-            return Err(Failure::usage(
-                "--rate times --burst must be at most 1000 clients per second and relay",
-            ));
-        }
-        if !(10..=3600).contains(&interval_seconds) {
-            return Err(Failure::usage(
-                "--interval must be from 10s to 1h: Tor relays accept no shorter one",
-            ));
-        }
+    fn parameters(&self, duration: Option<HumanDuration>) -> Result<TorParameters, Failure> {
+        let clock = match self.interval {
+            Some(interval) => {
+                let interval_seconds = interval.0.as_secs() as u32;
+                if !(10..=3600).contains(&interval_seconds) {
+                    return Err(Failure::usage(
+                        "--interval must be from 10s to 1h: Tor relays accept no shorter one",
+                    ));
+                }
+                Pace::Fixed { interval_seconds }
+            }
+            None => Pace::Waits { rest_seconds: self.rest.unwrap_or(LEAST_REST).0.as_secs_f64() },
+        };
+        // Never sooner than every 10 s.
+        let fitting = duration.map(|duration| (duration.0.as_secs() / 10 + 1).clamp(2, 3000) as u32);
         Ok(TorParameters {
-            directory: DirectoryParameters { entries: self.entries as usize, interval_seconds, seed: 0 },
-            relays: RelayParameters {
-                num_cpus: self.num_cpus,
-                max_consensus_age_for_diffs_seconds: self.diff_age.0.as_secs() as u32,
-            },
+            entries: self.entries as usize,
+            clock,
+            consensuses: self.consensuses.or(fitting).unwrap_or(CONSENSUSES),
+            retained: self.retain,
+            relays: RelayParameters { num_cpus: self.num_cpus },
             load: LoadParameters {
-                connections_per_second: self.rate,
-                hold_seconds: self.hold.0.as_secs_f64(),
-                phases: LoadParameters::cycle(self.burst),
+                clients: self.clients,
+                arrival_seconds: self.arrivals.0.as_secs_f64(),
+                stay_consensuses: self.stay,
             },
         })
     }
 
-    fn words(&self, duration: HumanDuration) -> Vec<String> {
-        vec![
-            format!("--duration {duration}"),
+    fn words(&self, duration: Option<HumanDuration>, parameters: &TorParameters) -> Vec<String> {
+        let mut words = vec![
+            format!("--consensuses {}", parameters.consensuses),
             format!("--entries {}", self.entries),
-            format!("--interval {}", self.interval),
-            format!("--rate {}", self.rate),
-            format!("--burst {}", self.burst),
-            format!("--hold {}", self.hold),
+            format!("--retain {}", self.retain),
+            match parameters.clock {
+                Pace::Waits { rest_seconds } => {
+                    format!("--rest {}", HumanDuration(Duration::from_secs_f64(rest_seconds)))
+                }
+                Pace::Fixed { interval_seconds } => format!("--interval {interval_seconds}s"),
+            },
+            format!("--clients {}", self.clients),
+            format!("--arrivals {}", self.arrivals),
+            format!("--stay {}", self.stay),
             format!("--num-cpus {}", self.num_cpus),
-            format!("--diff-age {}", self.diff_age),
-        ]
+        ];
+        words.extend(duration.map(|duration| format!("--duration {duration}")));
+        words
     }
 }
 
@@ -252,11 +272,12 @@ fn execute(
     options: &LabOptions,
     plan: &TrialPlan,
     workload: &dyn Workload,
-    duration: HumanDuration,
+    duration: Option<HumanDuration>,
     words: &[String],
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    if options.tick.0 < Duration::from_millis(10) || duration.0 < options.tick.0 * 2 {
+    let shortest = options.tick.0 * 2;
+    if options.tick.0 < Duration::from_millis(10) || duration.is_some_and(|duration| duration.0 < shortest) {
         return Err(Failure::usage("--tick must be at least 10ms and fit twice into the duration"));
     }
     workload.check(&plan.arms).map_err(Failure::refused)?;
@@ -283,7 +304,7 @@ fn execute(
         name: plan.name.clone(),
         arms,
         repeats: options.repeat,
-        duration: duration.0,
+        duration: duration.map(|duration| duration.0),
         tick: options.tick.0,
         metric,
         seed,
@@ -384,7 +405,13 @@ fn describe(lab: &LabPlan, plan: &TrialPlan) -> Result<(), Failure> {
     write("allocators.json", format!("{builds}\n"))
 }
 
-fn print_schedule(plan: &TrialPlan, schedule: &Schedule, duration: HumanDuration, command: &str, json: bool) {
+fn print_schedule(
+    plan: &TrialPlan,
+    schedule: &Schedule,
+    duration: Option<HumanDuration>,
+    command: &str,
+    json: bool,
+) {
     let names =
         |arms: &[usize]| -> Vec<&str> { arms.iter().map(|arm| plan.arms[*arm].name.as_str()).collect() };
     if json {
@@ -397,19 +424,16 @@ fn print_schedule(plan: &TrialPlan, schedule: &Schedule, duration: HumanDuration
             "schema_version": 1,
             "command": command,
             "control": plan.control().name,
-            "round_seconds": duration.0.as_secs_f64(),
+            "round_seconds": duration.map(|duration| duration.0.as_secs_f64()),
             "rounds": rounds,
         });
         println!("{document:#}");
         return;
     }
     println!("{command}");
-    let total = HumanDuration(duration.0 * schedule.rounds.len() as u32);
-    println!(
-        "{} rounds of {duration}, {total} in all; the control is {}",
-        schedule.rounds.len(),
-        plan.control().name
-    );
+    let rounds = schedule.rounds.len() as u32;
+    let each = duration.map(|each| format!(" of {each}, {} in all", HumanDuration(each.0 * rounds)));
+    println!("{rounds} rounds{}; the control is {}", each.unwrap_or_default(), plan.control().name);
     for (number, round) in schedule.rounds.iter().enumerate() {
         println!("round {}, repeat {}:", number + 1, round.repeat + 1);
         names(&round.arms).iter().for_each(|name| println!("  {name}"));
