@@ -54,6 +54,12 @@ pub struct RunOutcome {
 }
 
 impl LabPlan {
+    /// Which arm runs when.
+    pub fn schedule(&self, workload: &dyn Workload) -> Schedule {
+        let control = self.arms.iter().position(|prepared| prepared.arm.control).unwrap_or(0);
+        Schedule::draw(self.arms.len(), control, self.repeats, workload.arrangement(), self.seed)
+    }
+
     /// The run's database.
     pub fn database(&self) -> PathBuf {
         self.folder.join("heaptrial.db")
@@ -131,8 +137,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all_rounds(&mut self, workload: &dyn Workload) -> Result<(), LabError> {
-        let schedule =
-            Schedule::draw(self.plan.arms.len(), self.plan.repeats, workload.arrangement(), self.plan.seed);
+        let schedule = self.plan.schedule(workload);
         let count = schedule.rounds.len();
         for (number, round) in schedule.rounds.iter().enumerate() {
             if self.interrupt.requested() {
@@ -147,9 +152,10 @@ impl Run<'_> {
     }
 
     fn one_round(&mut self, workload: &dyn Workload, plan: &RoundPlan) -> Result<(), LabError> {
-        let slots: Vec<Slot> = plan.arms.iter().map(|arm| self.slot(*arm, plan.repeat)).collect();
+        let slots: Vec<Slot> = plan.arms.iter().map(|arm| self.slot(*arm, plan)).collect();
         let context = RoundContext {
             repeat: plan.repeat,
+            name: &plan.name(),
             // Splitmix's odd constant keeps the seeds of neighbouring repeats apart.
             seed: self.plan.seed ^ u64::from(plan.repeat).wrapping_mul(0x9E37_79B9_7F4A_7C15),
             slots: &slots,
@@ -167,7 +173,7 @@ impl Run<'_> {
                 index,
                 slot,
                 self.arm_ids[plan.arms[index]],
-                plan.repeat,
+                plan.block,
                 round.as_ref(),
             )?);
         }
@@ -179,9 +185,9 @@ impl Run<'_> {
         self.tell(&slots, &services, events)
     }
 
-    fn slot(&self, arm: usize, repeat: u32) -> Slot {
+    fn slot(&self, arm: usize, round: &RoundPlan) -> Slot {
         // Names of arms may hold anything printable; names of services become file names.
-        let service = format!("arm{}-repeat{}", arm + 1, repeat + 1);
+        let service = format!("arm{}-{}", arm + 1, round.name());
         Slot { service, arm: self.plan.arms[arm].clone() }
     }
 
@@ -191,11 +197,11 @@ impl Run<'_> {
         index: usize,
         slot: &Slot,
         arm_id: i64,
-        repeat: u32,
+        block: u32,
         round: &dyn Round,
     ) -> Result<Option<RunningService>, LabError> {
         let service_id =
-            self.store.add_service(self.trial_id, arm_id, &slot.service, repeat, self.positions)?;
+            self.store.add_service(self.trial_id, arm_id, &slot.service, block, self.positions)?;
         self.positions += 1;
         let command = kept_command(slot, round.launch(index), &self.logs);
         let started = heaptrial_host::Instant::now();

@@ -48,10 +48,12 @@ pub struct TorParameters {
     pub entries: usize,
     /// When consensuses are published.
     pub clock: Pace,
-    /// After how many of them a round ends.
-    pub consensuses: u32,
-    /// Older consensuses that relays retain and make diffs from.
+    /// After how many of them a round ends, where that was asked for.
+    pub consensuses: Option<u32>,
+    /// Older consensuses that relays retain and make diffs from, up to 1,000.
     pub retained: u32,
+    /// Relays that may live at the same time, 2 or more; more arms run in groups, each with the control.
+    pub together: usize,
     /// The relays.
     pub relays: RelayParameters,
     /// The load.
@@ -101,7 +103,7 @@ impl Workload for TorWorkload {
     }
 
     fn arrangement(&self) -> Arrangement {
-        Arrangement::Together
+        Arrangement::Together { at_most: self.parameters.together }
     }
 
     fn check(&self, arms: &[Arm]) -> Result<(), LabError> {
@@ -132,10 +134,11 @@ impl Workload for TorWorkload {
     fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError> {
         let begun = Instant::now();
         let _inside = self.runtime.enter();
-        let folder = context.folder.join("network").join(format!("repeat{}", context.repeat + 1));
+        let folder = context.folder.join("network").join(context.name);
         std::fs::create_dir_all(&folder).map_err(LabError::file(&folder))?;
         let TorParameters { entries, clock, consensuses, retained, .. } = self.parameters;
-        let stamps = Stamps::Stretched { consensuses, retained };
+        let most = Stamps::STRETCHED_AT_MOST.saturating_sub(retained);
+        let stamps = Stamps::Stretched { consensuses: consensuses.unwrap_or(most).min(most), retained };
         let directory = DirectoryParameters { entries, stamps, seed: context.seed };
         let authority = Authority::start(&directory, AuthorityKeys::generate(&folder)?)?;
         let mut relays = Vec::new();
@@ -368,9 +371,10 @@ impl Round for TorRound {
         if !std::mem::take(&mut self.rested) {
             return;
         }
-        match self.clock.consensus() >= u64::from(self.parameters.consensuses) {
-            true => self.over = true,
-            false => self.authority.publish(),
+        let last = self.parameters.consensuses.map_or(u64::MAX, u64::from).min(self.authority.most());
+        self.over = self.clock.consensus() >= last;
+        if !self.over {
+            self.authority.publish();
         }
     }
 
@@ -384,7 +388,7 @@ impl Round for TorRound {
         let steps = last.len().saturating_sub(1);
         Some(Course {
             consensus: self.clock.consensus(),
-            of: Some(self.parameters.consensuses.into()),
+            of: self.parameters.consensuses.map(u64::from),
             seconds_each: span.filter(|_| steps > 0).map(|span| span / steps as f64),
         })
     }

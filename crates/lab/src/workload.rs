@@ -15,8 +15,11 @@ use crate::{Interrupt, LabError, PreparedArm};
 pub enum Arrangement {
     /// One service after the other.
     OneByOne,
-    /// All arms at once.
-    Together,
+    /// All arms at once, or in groups.
+    Together {
+        /// Arms that may live at the same time, 2 or more.
+        at_most: usize,
+    },
 }
 
 /// What is put under the arms of a lab run.
@@ -42,6 +45,8 @@ pub trait Workload {
 pub struct RoundContext<'a> {
     /// Which repeat, counted from 0.
     pub repeat: u32,
+    /// A name of its own, for a folder.
+    pub name: &'a str,
     /// Seed of everything random in this round: the same for all arms of a repeat.
     pub seed: u64,
     /// The services, in the order of starting.

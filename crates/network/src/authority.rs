@@ -75,6 +75,7 @@ pub struct Authority {
     shared: Arc<Shared>,
     identity: String,
     door: Door,
+    most: u64,
     orders: Option<Sender<Order>>,
     signer: Option<JoinHandle<()>>,
 }
@@ -163,7 +164,8 @@ impl Authority {
         publisher.publish(first);
         let (orders, ordered) = channel();
         let signer = std::thread::spawn(move || publisher.run(&ordered));
-        Ok(Self { shared, identity: keys.identity, door, orders: Some(orders), signer: Some(signer) })
+        let most = parameters.stamps.most();
+        Ok(Self { shared, identity: keys.identity, door, most, orders: Some(orders), signer: Some(signer) })
     }
 
     /// The torrc line by which relays know it.
@@ -200,6 +202,11 @@ impl Authority {
     /// The number of the last consensus that was published, counted from 1.
     pub fn published(&self) -> u64 {
         *self.shared.published.borrow()
+    }
+
+    /// How many consensuses can be published.
+    pub fn most(&self) -> u64 {
+        self.most
     }
 
     /// How long ago the consensus with this number was published.

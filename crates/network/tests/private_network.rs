@@ -1,6 +1,6 @@
 //! A real relay takes the synthetic directory, checks its signatures, and serves it to the load.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -79,6 +79,73 @@ fn a_real_relay_serves_the_synthetic_directory() {
         control.consensus_valid_after().unwrap().filter(|newer| *newer > valid_after)
     });
     assert_eq!(authority.failure(), None);
+}
+
+#[test]
+#[ignore = "needs Tor"]
+fn a_relay_gets_each_consensus_once_when_it_is_published_and_retains_as_many_as_told() {
+    const CONSENSUSES: u32 = 6;
+    const RETAINED: u32 = 2;
+    let tor = Path::new("/usr/bin/tor");
+    assert!(tor.exists(), "this test needs the Debian package `tor`");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let _inside = runtime.enter();
+    let dir = tempfile::tempdir().unwrap();
+    let keys = AuthorityKeys::generate(dir.path()).unwrap();
+    let stamps = Stamps::Stretched { consensuses: CONSENSUSES, retained: RETAINED };
+    let authority = Authority::start(&DirectoryParameters { entries: 60, stamps, seed: 5 }, keys).unwrap();
+    let (door, other) = (authority.open_door().unwrap(), authority.open_door().unwrap());
+    let parameters = RelayParameters { num_cpus: 2 };
+    let place = dir.path().join("relay");
+    let relay =
+        RelayInstance::create(&place, "relay0", &parameters, &door.torrc_line(), &BTreeMap::new()).unwrap();
+    let _running = Relay(Command::new(tor).args(relay.arguments()).stderr(Stdio::null()).spawn().unwrap());
+    let minute = Duration::from_secs(60);
+    let mut control = wait_for("a control port", minute, || relay.control(Duration::from_secs(5)).ok());
+    for number in 1..=u64::from(CONSENSUSES) {
+        let taken = wait_for("a relay that waits for the next consensus", minute, || {
+            door.taken().filter(|taken| taken.number == number && taken.waits)
+        });
+        // Both flavours, each once.
+        assert_eq!(taken.served, 2 * number);
+        let valid_after = authority.history().last().unwrap().valid_after;
+        assert_eq!(control.consensus_valid_after().unwrap(), Some(valid_after));
+        if number < u64::from(CONSENSUSES) {
+            authority.publish();
+        }
+    }
+    assert_eq!((authority.published(), authority.failure()), (CONSENSUSES.into(), None));
+    assert_eq!(other.taken(), None);
+    wait_for("as many retained consensuses as told", minute, || {
+        let retained = retained(&place.join("data/diff-cache"));
+        retained.iter().all(|stamps| stamps.len() == RETAINED as usize + 1).then_some(())
+    });
+    let log = std::fs::read_to_string(relay.log()).unwrap();
+    for complaint in
+        ["[err]", "consensus is too old", "consensus that is too", "Received http status", "stalled"]
+    {
+        assert!(!log.contains(complaint), "{complaint}: {log}");
+    }
+}
+
+/// The stamps of the consensuses in a relay's cache, by flavour.
+fn retained(cache: &Path) -> [BTreeSet<String>; 2] {
+    let mut stamps = [BTreeSet::new(), BTreeSet::new()];
+    for entry in std::fs::read_dir(cache).into_iter().flatten().flatten() {
+        let bytes = std::fs::read(entry.path()).unwrap_or_default();
+        // Labels, an empty line, and the document.
+        let head = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        let head = String::from_utf8_lossy(head);
+        let label = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        if let (Some("consensus"), Some(flavor), Some(stamp)) = (
+            label("document-type ").as_deref(),
+            label("consensus-flavor ").as_deref(),
+            label("consensus-valid-after "),
+        ) {
+            stamps[usize::from(flavor == "microdesc")].insert(stamp);
+        }
+    }
+    stamps
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
+use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_lab::{
     CommandWorkload, Interrupt, LabPlan, Pace, PreparedArm, Schedule, TorParameters, TorWorkload, Workload,
 };
@@ -31,8 +32,13 @@ const DEFAULT_TOR_ARMS: &str = include_str!("../../../../docs/examples/tor-six-a
 
 /// Consensuses of a round of `lab tor` where no length is asked for: a day and a quarter of a relay.
 const CONSENSUSES: u32 = 30;
-/// Longer than jemalloc's decay, the slowest of those that give memory back by a clock.
-const LEAST_REST: HumanDuration = HumanDuration::from_secs(12);
+/// What the largest of the known allocators grows to in some days of a relay, at this many entries.
+const LARGEST_RELAY_BYTES: f64 = 2.5e9;
+const LARGEST_RELAY_ENTRIES: u32 = 9_500;
+/// Relays rest longer than the slowest of their allocators takes to give memory back by this, and 12 s at least, so that
+/// runs without such an allocator can be compared with others.
+const REST_MARGIN: Duration = Duration::from_secs(2);
+const LEAST_REST: Duration = Duration::from_secs(12);
 
 /// What to run.
 #[derive(Debug, Subcommand)]
@@ -105,8 +111,12 @@ pub struct TorOptions {
     #[arg(long, default_value_t = 4000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=12_000))]
     entries: u32,
     /// Older consensuses that relays retain and make diffs from; Tor retains 72
-    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=999))]
     retain: u32,
+    /// Relays that live at the same time; more arms run in groups, each with the control [default: as many as this
+    /// machine's memory holds]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    together: Option<u32>,
     /// How long relays rest when all have worked a consensus off, before the next [default: 2s more than the slowest
     /// allocator takes to give memory back, 12s at least]
     #[arg(long, value_name = "DURATION", conflicts_with = "interval")]
@@ -158,7 +168,7 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
         LabCommand::Tor(options) => {
             let plan = options.lab.plan(Some(DEFAULT_TOR_ARMS))?;
             let duration = options.duration.or(plan.duration);
-            let parameters = options.parameters(duration)?;
+            let parameters = options.parameters(&plan, duration)?;
             let words = options.words(duration, &parameters);
             let workload = TorWorkload::new(parameters).map_err(Failure::refused)?;
             execute("tor", &options.lab, &plan, &workload, duration, &words, global)
@@ -217,7 +227,11 @@ impl LabOptions {
 }
 
 impl TorOptions {
-    fn parameters(&self, duration: Option<HumanDuration>) -> Result<TorParameters, Failure> {
+    fn parameters(
+        &self,
+        plan: &TrialPlan,
+        duration: Option<HumanDuration>,
+    ) -> Result<TorParameters, Failure> {
         let clock = match self.interval {
             Some(interval) => {
                 let interval_seconds = interval.0.as_secs() as u32;
@@ -228,15 +242,17 @@ impl TorOptions {
                 }
                 Pace::Fixed { interval_seconds }
             }
-            None => Pace::Waits { rest_seconds: self.rest.unwrap_or(LEAST_REST).0.as_secs_f64() },
+            None => {
+                let rest = self.rest.map_or_else(|| long_enough(plan), |rest| Ok(rest.0))?;
+                Pace::Waits { rest_seconds: rest.as_secs_f64() }
+            }
         };
-        // Never sooner than every 10 s.
-        let fitting = duration.map(|duration| (duration.0.as_secs() / 10 + 1).clamp(2, 3000) as u32);
         Ok(TorParameters {
             entries: self.entries as usize,
             clock,
-            consensuses: self.consensuses.or(fitting).unwrap_or(CONSENSUSES),
+            consensuses: self.consensuses.or(duration.is_none().then_some(CONSENSUSES)),
             retained: self.retain,
+            together: self.together.map_or_else(|| fitting(self.entries), |together| together as usize),
             relays: RelayParameters { num_cpus: self.num_cpus },
             load: LoadParameters {
                 clients: self.clients,
@@ -248,7 +264,6 @@ impl TorOptions {
 
     fn words(&self, duration: Option<HumanDuration>, parameters: &TorParameters) -> Vec<String> {
         let mut words = vec![
-            format!("--consensuses {}", parameters.consensuses),
             format!("--entries {}", self.entries),
             format!("--retain {}", self.retain),
             match parameters.clock {
@@ -257,14 +272,33 @@ impl TorOptions {
                 }
                 Pace::Fixed { interval_seconds } => format!("--interval {interval_seconds}s"),
             },
+            format!("--together {}", parameters.together),
             format!("--clients {}", self.clients),
             format!("--arrivals {}", self.arrivals),
             format!("--stay {}", self.stay),
             format!("--num-cpus {}", self.num_cpus),
         ];
+        words.extend(parameters.consensuses.map(|consensuses| format!("--consensuses {consensuses}")));
         words.extend(duration.map(|duration| format!("--duration {duration}")));
         words
     }
+}
+
+/// How many relays with a directory of so many entries fit into this machine's memory.
+fn fitting(entries: u32) -> usize {
+    let memory = HostFacts::read(&HostRoot::default()).map_or(0, |facts| facts.ram_bytes);
+    let each = LARGEST_RELAY_BYTES * f64::from(entries.max(1000)) / f64::from(LARGEST_RELAY_ENTRIES);
+    ((memory as f64 / each) as usize).max(2)
+}
+
+/// The rest that shows what the arms' allocators keep.
+fn long_enough(plan: &TrialPlan) -> Result<Duration, Failure> {
+    let mut rest = LEAST_REST;
+    for arm in &plan.arms {
+        let release = Catalog::builtin().resolve_local(&arm.allocator())?.slowest_release();
+        rest = rest.max(release + REST_MARGIN);
+    }
+    Ok(rest)
 }
 
 fn execute(
@@ -293,7 +327,9 @@ fn execute(
     run_folder::check(global.out.as_deref())?;
     let command = repeat_command(kind, &options.words(seed, metric), words);
     if options.dry_run {
-        let schedule = Schedule::draw(plan.arms.len(), options.repeat, workload.arrangement(), seed);
+        let control = plan.arms.iter().position(|arm| arm.control).unwrap_or(0);
+        let arms = plan.arms.len();
+        let schedule = Schedule::draw(arms, control, options.repeat, workload.arrangement(), seed);
         print_schedule(plan, &schedule, duration, &command, global.json);
         return Ok(ExitCode::SUCCESS);
     }

@@ -39,6 +39,14 @@ pub enum Stamps {
 impl Stamps {
     /// Consensuses that can be published and retained together.
     pub const STRETCHED_AT_MOST: u32 = (OLDEST_HOURS * HOUR / STRETCHED - SPARE - 2) as u32;
+
+    /// How many consensuses can carry them.
+    pub(super) fn most(self) -> u64 {
+        match self {
+            Self::Regular { .. } => u64::MAX,
+            Self::Stretched { consensuses, .. } => consensuses.into(),
+        }
+    }
 }
 
 /// Stamps from the start of a run on.
