@@ -160,6 +160,7 @@ impl Workload for TorWorkload {
             published_at: vec![Duration::ZERO],
             prepared: false,
             rested: false,
+            ordered: false,
             over: false,
             tor: self.tor.clone(),
             runtime: self.runtime.handle().clone(),
@@ -189,6 +190,8 @@ struct TorRound {
     prepared: bool,
     /// Whether this is the tick at the end of a rest.
     rested: bool,
+    /// Whether the next consensus is on its way.
+    ordered: bool,
     over: bool,
     tor: PathBuf,
     runtime: tokio::runtime::Handle,
@@ -272,6 +275,7 @@ impl TorRound {
             self.clock.published(at);
             self.published_at.push(at);
             self.prepared = false;
+            self.ordered = false;
             self.begin_load();
         }
         let seen = |(slot, state): (usize, &SlotState)| Seen {
@@ -287,7 +291,7 @@ impl TorRound {
             self.prepared = true;
             self.authority.prepare();
         }
-        self.rested = step == Step::Publish;
+        self.rested = step == Step::Publish && !self.ordered;
         given_up.into_iter().map(|(slot, why)| self.given_up(slot, why)).collect()
     }
 
@@ -374,6 +378,7 @@ impl Round for TorRound {
         let last = self.parameters.consensuses.map_or(u64::MAX, u64::from).min(self.authority.most());
         self.over = self.clock.consensus() >= last;
         if !self.over {
+            self.ordered = true;
             self.authority.publish();
         }
     }
@@ -424,6 +429,12 @@ impl Round for TorRound {
             for (slot, ages) in caches {
                 let text = lag_of(ages, interval_seconds.into());
                 events.extend(text.map(|text| Event { slot: Some(slot), kind: KnownEvent::Lag, text }));
+            }
+        }
+        for (slot, door) in self.doors.iter().enumerate() {
+            if let Some(again) = door.taken().map(|taken| taken.again).filter(|again| *again > 0) {
+                let text = format!("it fetched {again} consensuses again that it had been sent before");
+                events.push(Event { slot: Some(slot), kind: KnownEvent::Warning, text });
             }
         }
         if let Some(driver) = self.driver.take() {

@@ -107,7 +107,7 @@ fn a_relay_gets_each_consensus_once_when_it_is_published_and_retains_as_many_as_
             door.taken().filter(|taken| taken.number == number && taken.waits)
         });
         // Both flavours, each once.
-        assert_eq!(taken.served, 2 * number);
+        assert_eq!((taken.served, taken.again), (2 * number, 0));
         let valid_after = authority.history().last().unwrap().valid_after;
         assert_eq!(control.consensus_valid_after().unwrap(), Some(valid_after));
         if number < u64::from(CONSENSUSES) {

@@ -25,6 +25,10 @@ pub(super) struct Asked {
     pub(super) flavors: [Option<Asking>; 2],
     /// Consensuses of either flavour that were sent.
     pub(super) served: u64,
+    /// The number of the last one that was sent, by flavour.
+    pub(super) sent: [u64; 2],
+    /// Those of them that had been sent before.
+    pub(super) again: u64,
 }
 
 /// The last request for a consensus of a flavour.
@@ -46,6 +50,8 @@ pub struct Taken {
     pub waits: bool,
     /// Consensuses that were sent to it, both flavours counted.
     pub served: u64,
+    /// Those of them that had been sent to it before: it could not use them, or did not get them whole.
+    pub again: u64,
 }
 
 impl Door {
@@ -86,6 +92,7 @@ impl Door {
             number: flavors().map(|flavor| flavor.has).min()?,
             waits: flavors().all(|flavor| flavor.waits),
             served: asked.served,
+            again: asked.again,
         })
     }
 }

@@ -129,9 +129,14 @@ async fn next_consensus(shared: &Shared, asked: &Mutex<Asked>, flavor: usize, ha
     let waiting = Waiting { asked, flavor };
     waiting.note(Asking { has: had, waits: true });
     published.wait_for(|number| *number > had).await.ok()?;
-    let encoded = shared.read(|directory| directory.consensus.as_ref().map(|both| both[flavor].clone()))?;
+    let (number, encoded) = shared.read(|directory| {
+        let encoded = directory.consensus.as_ref().map(|both| both[flavor].clone());
+        (directory.publications.len() as u64, encoded)
+    })?;
     if let Ok(mut asked) = asked.lock() {
         asked.served += 1;
+        asked.again += u64::from(asked.sent[flavor] == number);
+        asked.sent[flavor] = number;
     }
     encoded
 }
