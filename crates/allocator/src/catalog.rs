@@ -216,6 +216,8 @@ pub struct SettingEntry {
     pub kind: SettingKind,
     /// Unit of the value.
     pub unit: Option<String>,
+    /// The setting of which it is a multiple.
+    pub multiplies: Option<String>,
     /// What it does.
     pub about: String,
     /// Environment variable, where it is not made from the family's prefix.

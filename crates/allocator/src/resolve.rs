@@ -2,6 +2,7 @@
 //! environment that carries the settings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use heaptrial_model::{AllocatorSpec, Classified, ErrorClass, Setting, Version};
 
@@ -226,6 +227,26 @@ impl Resolved {
         Ok(variables)
     }
 
+    /// How long the allocator takes at most to give back what was freed, by its settings that are times and their
+    /// defaults; zero where it goes by no clock. What is never given back does not count.
+    pub fn slowest_release(&self) -> Duration {
+        let times = self.family.settings.iter().filter(|entry| entry.unit.as_deref() == Some("ms"));
+        let lasts = |entry: &SettingEntry| {
+            let by = |multiple: &&SettingEntry| multiple.multiplies.as_deref() == Some(&entry.name);
+            let multiple = self.family.settings.iter().find(by).and_then(|multiple| self.number(multiple));
+            u64::try_from(self.number(entry)?.saturating_mul(multiple.unwrap_or(1).max(1))).ok()
+        };
+        Duration::from_millis(times.filter_map(lasts).fold(0, u64::saturating_add))
+    }
+
+    /// The value that a setting has: the spec's, or the version's default.
+    fn number(&self, entry: &SettingEntry) -> Option<i64> {
+        let set = self.spec.settings.iter().find(|setting| setting.name == entry.name);
+        let version = self.spec.version.as_ref().or(self.family.default.as_ref());
+        let default = || version.and_then(|version| entry.range(version)?.default.as_ref());
+        set.map(|setting| &setting.value).or_else(default)?.parse().ok()
+    }
+
     fn entry(&self, setting: &Setting, version: Option<&Version>) -> Result<&SettingEntry, ResolveError> {
         let family = &self.family;
         let Some(entry) = family.setting(&setting.name) else {
@@ -319,6 +340,22 @@ mod tests {
 
     fn pair(name: &str, value: &str) -> (String, String) {
         (name.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn the_slowest_release_is_that_of_the_settings_and_their_defaults() {
+        let seconds = |spec: &str| resolve(spec).unwrap().slowest_release().as_secs_f64();
+        for (spec, expected) in [
+            ("glibc", 0.0),
+            ("jemalloc@5.3.0", 10.0),
+            ("jemalloc@5.3.0?dirty_decay_ms=30000&muzzy_decay_ms=5000", 35.0),
+            ("jemalloc@5.3.0?dirty_decay_ms=-1", 0.0),
+            ("mimalloc@3.0.1?purge_delay=0", 0.0),
+            ("mimalloc@3.6.0", 4.0),
+            ("mimalloc@2.1.7?purge_delay=2000", 20.0),
+        ] {
+            assert!((seconds(spec) - expected).abs() < 0.01, "{spec}: {}", seconds(spec));
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use heaptrial_network::{
     Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan,
+    Stamps,
 };
 
 /// What a relay's torrc needs beside the directory's address: it is on loopback, its network is small and its
@@ -24,9 +25,6 @@ MaxConsensusAgeForDiffs 50 seconds
 ShutdownWaitLength 1
 VanguardsLiteEnabled 0
 ";
-
-/// How long one plan of the load lasts; another one follows.
-const LOAD: Duration = Duration::from_secs(600);
 
 /// Serves a private Tor directory on loopback until it is ended.
 #[derive(Debug, Parser)]
@@ -65,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys = AuthorityKeys::open(&arguments.folder)?;
     let directory = DirectoryParameters {
         entries: arguments.entries,
-        interval_seconds: arguments.interval,
+        stamps: Stamps::Regular { interval_seconds: arguments.interval },
         seed: arguments.seed,
     };
     let options = AuthorityOptions { port: arguments.port, lists_uploads: true };
@@ -73,22 +71,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(&arguments.torrc, format!("{TORRC}{}\n", authority.torrc_line()))?;
     notify_ready()?;
 
+    let interval = Duration::from_secs(arguments.interval.into());
     let load = LoadParameters {
-        connections_per_second: arguments.load_rate,
-        hold_seconds: 30.0,
-        phases: LoadParameters::cycle(3.0),
+        clients: (arguments.load_rate * interval.as_secs_f64()) as u32,
+        arrival_seconds: interval.as_secs_f64(),
+        stay_consensuses: 3.0,
     };
-    let mut seed = arguments.seed;
+    let mut driver = LoadDriver::new(&arguments.load, &authority)?;
+    let mut number = authority.published();
+    let mut due = Instant::now();
     loop {
-        let _driver = LoadDriver::start(LoadPlan::new(&load, LOAD, seed), &arguments.load, &authority)?;
-        let started = Instant::now();
-        while started.elapsed() < LOAD {
-            std::thread::sleep(Duration::from_secs(1));
-            if let Some(failure) = authority.failure() {
-                return Err(failure.into());
-            }
+        driver.begin(number, LoadPlan::new(&load, number, arguments.seed));
+        due += interval;
+        authority.prepare();
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        authority.publish();
+        number += 1;
+        if let Some(failure) = authority.failure() {
+            return Err(failure.into());
         }
-        seed += 1;
     }
 }
 

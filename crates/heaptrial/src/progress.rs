@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use heaptrial_lab::{Progress, RoundView, ServiceView};
+use heaptrial_model::HumanDuration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -74,13 +75,12 @@ impl Progress for LiveProgress {
                 bar.set_message(line(service, width));
             }
             if let Some(bar) = &self.overall {
-                let done = view.elapsed.as_secs_f64() / view.duration.as_secs_f64().max(f64::MIN_POSITIVE);
-                bar.set_position((done.min(1.0) * 1000.0) as u64);
-                bar.set_message(format!("{} of {} s", view.elapsed.as_secs(), view.duration.as_secs()));
+                bar.set_position((done(view).min(1.0) * 1000.0) as u64);
+                bar.set_message(how_far(view));
             }
         } else if self.plain_at.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) {
             self.plain_at = Some(Instant::now());
-            eprintln!("{} of {} s", view.elapsed.as_secs(), view.duration.as_secs());
+            eprintln!("{}", how_far(view));
             view.services.iter().for_each(|service| eprintln!("  {}", line(service, width)));
         }
     }
@@ -97,6 +97,28 @@ impl Progress for LiveProgress {
     fn round_ended(&mut self) {
         self.clear();
     }
+}
+
+/// The part of a round that is done, from 0 to 1.
+fn done(view: &RoundView<'_>) -> f64 {
+    let by_time = view.duration.map(|duration| view.elapsed.as_secs_f64() / duration.as_secs_f64());
+    let by_work = view.course.and_then(|course| Some((course.consensus - 1) as f64 / course.of? as f64));
+    by_time.into_iter().chain(by_work).fold(0.0, f64::max)
+}
+
+/// How far a round is, at what pace, and how long the rest will take.
+fn how_far(view: &RoundView<'_>) -> String {
+    let of = |whole: Option<u64>| whole.map(|whole| format!(" of {whole}")).unwrap_or_default();
+    let time = format!("{}{} s", view.elapsed.as_secs(), of(view.duration.map(|whole| whole.as_secs())));
+    let Some(course) = view.course else { return time };
+    let mut text = format!("consensus {}{}, {time}", course.consensus, of(course.of));
+    if let (Some(seconds), Some(times)) = (course.seconds_each, course.times_life()) {
+        text.push_str(&format!("; 1 hour of a relay every {seconds:.0} s: {times:.0} times life"));
+    }
+    if let Some(left) = course.left() {
+        text.push_str(&format!("; about {} more", HumanDuration::from_secs(left.as_secs())));
+    }
+    text
 }
 
 /// One arm: memory, age, consensus age, and its course.

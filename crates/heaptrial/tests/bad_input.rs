@@ -32,7 +32,8 @@ fn specs_are_refused_with_position_and_near_misses() {
     refuse("lab run -a glibc --duration 5x -- sleep 60", &["duration"]);
     refuse("lab run -a glibc --metric cgroup -- sleep 60", &["no cgroup of their own"]);
     refuse("lab run -a mimaloc --dry-run -- sleep 60", &["mimalloc"]);
-    refuse("lab tor --rate 900 --burst 900", &["at most 1000"]);
+    refuse("lab tor --interval 5s", &["10s to 1h"]);
+    refuse("lab tor --interval 10s --rest 20s", &["--interval", "--rest"]);
     refuse("lab run -a glibc --arms plan.toml -- sleep 60", &["--arms"]);
     refuse("lab run --arms no-such-plan.toml -- sleep 60", &["no-such-plan.toml"]);
 }

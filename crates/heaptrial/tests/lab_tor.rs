@@ -97,7 +97,19 @@ fn real_relays_are_compared_and_no_packet_leaves_loopback() {
         .command(env!("CARGO_BIN_EXE_heaptrial"))
         .current_dir(folder.path())
         .args(["lab", "tor", "--offline", "--source", "host", "-a", "glibc", "-a", "jemalloc@5.3.0"])
-        .args(["--entries", "500", "--duration", "40s", "--seed", "3", "--out", "run", "--json"])
+        .args([
+            "--entries",
+            "500",
+            "--consensuses",
+            "3",
+            "--retain",
+            "1",
+            "--seed",
+            "3",
+            "--out",
+            "run",
+            "--json",
+        ])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

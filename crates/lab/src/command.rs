@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::LabError;
 use crate::program::find_program;
-use crate::workload::{Arrangement, Event, Launch, Round, RoundContext, Workload};
+use crate::workload::{Arrangement, Event, Launch, Round, RoundContext, SlotState, Workload};
 
 /// Runs a command once per arm and repeat, one after the other.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ impl Round for CommandRound {
         }
     }
 
-    fn tick(&mut self, _: &[bool]) -> Result<Vec<Event>, LabError> {
+    fn tick(&mut self, _: &[SlotState]) -> Result<Vec<Event>, LabError> {
         Ok(Vec::new())
     }
 

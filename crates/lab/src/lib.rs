@@ -4,6 +4,7 @@
 //! order, seeds, repeats, children, identities, samples and the ledger.
 
 mod arms;
+mod clock;
 mod command;
 mod error;
 mod interrupt;
@@ -20,6 +21,7 @@ mod userland;
 mod workload;
 
 pub use arms::PreparedArm;
+pub use clock::Pace;
 pub use command::CommandWorkload;
 pub use error::LabError;
 pub use interrupt::Interrupt;
@@ -29,4 +31,4 @@ pub use schedule::{RoundPlan, Schedule};
 pub use supervisor::{SUPERVISOR_COMMAND, run_supervisor};
 pub use tor::{TorParameters, TorWorkload};
 pub use userland::{Inside, NotAUserland, Userland, UserlandError};
-pub use workload::{Arrangement, Event, Launch, Round, RoundContext, Slot, Workload};
+pub use workload::{Arrangement, Course, Event, Launch, Round, RoundContext, Slot, SlotState, Workload};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::workload::Course;
+
 /// Receives what happens during a run. All methods do nothing unless implemented.
 pub trait Progress {
     /// A round starts: its number from 1, of how many.
@@ -28,8 +30,10 @@ pub trait Progress {
 pub struct RoundView<'a> {
     /// Since its services were started.
     pub elapsed: Duration,
-    /// How long it lasts.
-    pub duration: Duration,
+    /// How long it lasts at most, where that was asked for.
+    pub duration: Option<Duration>,
+    /// How far its work is, where that has an end of its own.
+    pub course: Option<Course>,
     /// Its services, in the order of starting.
     pub services: &'a [ServiceView],
 }
@@ -45,6 +49,8 @@ pub struct ServiceView {
     pub metric_bytes: Vec<u64>,
     /// RSS in bytes.
     pub rss_bytes: u64,
+    /// CPU time since its start.
+    pub cpu: Option<Duration>,
     /// Age of its consensus in seconds, for a relay that has one.
     pub consensus_age_seconds: Option<f64>,
     /// Why it does not run any more.

@@ -8,14 +8,14 @@ use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, TickCost};
 use heaptrial_model::{Ending, KnownEvent, Metric};
 use heaptrial_store::{NewTrial, Store};
 
-use crate::progress::{Progress, RoundView};
+use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::Sampling;
 use crate::schedule::{RoundPlan, Schedule};
 use crate::service::{
     RunningService, When, contamination_at_the_end, ending_of, kept_command, last_words, prove_identity,
 };
 use crate::supervisor::Supervisor;
-use crate::workload::{Event, Round, RoundContext, Slot, Workload};
+use crate::workload::{Event, Round, RoundContext, Slot, SlotState, Workload};
 use crate::{Inside, Interrupt, LabError, PreparedArm};
 
 /// A lab run that is ready to start.
@@ -27,8 +27,8 @@ pub struct LabPlan {
     pub arms: Vec<PreparedArm>,
     /// Repeats of each arm.
     pub repeats: u32,
-    /// How long each service lives.
-    pub duration: Duration,
+    /// How long each service lives at most. Without it the workload decides when it is done.
+    pub duration: Option<Duration>,
     /// Time between samples.
     pub tick: Duration,
     /// Which reading is compared.
@@ -59,6 +59,12 @@ pub struct RunOutcome {
 }
 
 impl LabPlan {
+    /// Which arm runs when.
+    pub fn schedule(&self, workload: &dyn Workload) -> Schedule {
+        let control = self.arms.iter().position(|prepared| prepared.arm.control).unwrap_or(0);
+        Schedule::draw(self.arms.len(), control, self.repeats, workload.arrangement(), self.seed)
+    }
+
     /// The run's database.
     pub fn database(&self) -> PathBuf {
         self.folder.join("heaptrial.db")
@@ -93,7 +99,7 @@ pub fn run(
         metric: plan.metric,
         seed: plan.seed,
         repeats: plan.repeats,
-        planned_us: plan.duration.as_micros() as i64,
+        planned_us: plan.duration.unwrap_or_default().as_micros() as i64,
         arms: plan.arms.iter().map(|prepared| prepared.arm.clone()).collect(),
         parameters: workload.parameters(),
         command: plan.command.clone(),
@@ -144,8 +150,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all_rounds(&mut self, workload: &dyn Workload) -> Result<(), LabError> {
-        let schedule =
-            Schedule::draw(self.plan.arms.len(), self.plan.repeats, workload.arrangement(), self.plan.seed);
+        let schedule = self.plan.schedule(workload);
         let count = schedule.rounds.len();
         for (number, round) in schedule.rounds.iter().enumerate() {
             if self.interrupt.requested() {
@@ -160,12 +165,12 @@ impl Run<'_> {
     }
 
     fn one_round(&mut self, workload: &dyn Workload, plan: &RoundPlan) -> Result<(), LabError> {
-        let slots: Vec<Slot> = plan.arms.iter().map(|arm| self.slot(*arm, plan.repeat)).collect();
+        let slots: Vec<Slot> = plan.arms.iter().map(|arm| self.slot(*arm, plan)).collect();
         let context = RoundContext {
             repeat: plan.repeat,
+            name: &plan.name(),
             // Splitmix's odd constant keeps the seeds of neighbouring repeats apart.
             seed: self.plan.seed ^ u64::from(plan.repeat).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-            duration: self.plan.duration,
             slots: &slots,
             folder: &self.plan.folder,
             interrupt: self.interrupt,
@@ -181,7 +186,7 @@ impl Run<'_> {
                 index,
                 slot,
                 self.arm_ids[plan.arms[index]],
-                plan.repeat,
+                plan.block,
                 round.as_ref(),
             )?);
         }
@@ -193,9 +198,9 @@ impl Run<'_> {
         self.tell(&slots, &services, events)
     }
 
-    fn slot(&self, arm: usize, repeat: u32) -> Slot {
+    fn slot(&self, arm: usize, round: &RoundPlan) -> Slot {
         // Names of arms may hold anything printable; names of services become file names.
-        let service = format!("arm{}-repeat{}", arm + 1, repeat + 1);
+        let service = format!("arm{}-{}", arm + 1, round.name());
         Slot { service, arm: self.plan.arms[arm].clone() }
     }
 
@@ -205,11 +210,11 @@ impl Run<'_> {
         index: usize,
         slot: &Slot,
         arm_id: i64,
-        repeat: u32,
+        block: u32,
         round: &dyn Round,
     ) -> Result<Option<RunningService>, LabError> {
         let service_id =
-            self.store.add_service(self.trial_id, arm_id, &slot.service, repeat, self.positions)?;
+            self.store.add_service(self.trial_id, arm_id, &slot.service, block, self.positions)?;
         self.positions += 1;
         let mut launch = round.launch(index);
         launch.environment.extend(self.plan.library_path());
@@ -293,32 +298,39 @@ impl Run<'_> {
     ) -> Result<(), LabError> {
         let mut sampling = Sampling::new(&self.root, self.plan.metric, slots, started);
         let mut due = Instant::now();
-        while started.elapsed() < self.plan.duration && !self.interrupt.requested() {
+        let end = self.plan.duration.map(|duration| started + duration);
+        let is_over = |round: &dyn Round| round.is_over() || end.is_some_and(|end| Instant::now() >= end);
+        while !is_over(round) && !self.interrupt.requested() {
             for slot in self.notice_endings(slots, services, When::Now)? {
                 sampling.ended(slot, services);
             }
-            let alive: Vec<bool> = (0..slots.len())
-                .map(|slot| services.iter().any(|service| service.slot == slot && service.ending.is_none()))
-                .collect();
-            if !alive.contains(&true) {
+            let is_alive = |slot| services.iter().any(|at| at.slot == slot && at.ending.is_none());
+            let state =
+                |(slot, view): (usize, &ServiceView)| SlotState { alive: is_alive(slot), cpu: view.cpu };
+            let states: Vec<SlotState> = sampling.views().iter().enumerate().map(state).collect();
+            if !states.iter().any(|state| state.alive) {
                 break;
             }
-            let events = round.tick(&alive)?;
+            let events = round.tick(&states)?;
             self.tell(slots, services, events)?;
             let tick = sampling.take(services, round, self.sequence);
             let (written, cost) = TickCost::measure(|| self.store.write_tick(self.trial_id, &tick));
             written?;
             self.sequence += 1;
+            round.sampled();
             let gap = sampling.wrote(&tick, cost, self.plan.tick);
             self.tell(slots, services, gap.into_iter().collect())?;
             self.progress.tick(&RoundView {
                 elapsed: started.elapsed(),
                 duration: self.plan.duration,
+                course: round.course(),
                 services: sampling.views(),
             });
             due = (due + self.plan.tick).max(Instant::now());
-            let end = started + self.plan.duration;
-            std::thread::sleep(due.min(end).saturating_duration_since(Instant::now()));
+            let next = end.map_or(due, |end| due.min(end));
+            if !round.is_over() {
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
         }
         if self.interrupt.requested() {
             self.progress.message(
@@ -349,8 +361,9 @@ impl Run<'_> {
             let now = heaptrial_host::Instant::now();
             self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending)?;
             let age = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
-            let planned = self.plan.duration.as_secs_f64();
-            let text = format!("{ending} after {age:.1} of {planned} s{}", last_words(&service.stderr));
+            let planned = self.plan.duration.map(|planned| format!(" of {}", planned.as_secs_f64()));
+            let planned = planned.unwrap_or_default();
+            let text = format!("{ending} after {age:.1}{planned} s{}", last_words(&service.stderr));
             self.fail(service.service_id, &slots[service.slot], &text)?;
             service.ending = Some(ending);
             // Ends what the service left behind.

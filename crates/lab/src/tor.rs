@@ -8,36 +8,52 @@ use std::time::{Duration, Instant};
 
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use heaptrial_network::{
-    Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
-    RelayParameters,
+    Authority, AuthorityKeys, DirectoryParameters, Door, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
+    RelayParameters, Stamps,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::LabError;
-use crate::program::find_program;
-use crate::relay_watch::{RelayState, RelayWatch};
-use crate::workload::{Arrangement, Event, Launch, Round, RoundContext, Workload};
+use heaptrial_relay::TorError;
 
-/// Observation of a relay: the age of the consensus it uses, in seconds.
+use crate::LabError;
+use crate::clock::{Clock, GivenUp, Pace, Seen, Step};
+use crate::program::find_program;
+use crate::relay_watch::RelayWatch;
+use crate::workload::{Arrangement, Course, Event, Launch, Round, RoundContext, SlotState, Workload};
+
+/// Observation of a relay: how long ago the consensus that it uses was published, in seconds.
 pub(crate) const CONSENSUS_AGE: &str = "consensus_age_seconds";
+/// Observation of a relay: how many consensuses it has taken and worked off since its start.
+const CONSENSUSES: &str = "consensuses";
+/// Observation of a relay in the one tick at the end of each rest: the same number.
+const RESTED_CONSENSUSES: &str = "rested_consensuses";
 
 /// Load starts without relays that do not have the directory by then.
-const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// A relay lags when its consensus is older than this many intervals; it fetches each one at a random
-/// moment of the interval after it appeared.
+const READY_PATIENCE: Duration = Duration::from_secs(180);
+/// With a fixed clock a relay lags when its consensus is older than this many intervals.
 const LAG_INTERVALS: f64 = 3.5;
 /// Consensus ages before this age of the relay are part of starting up.
 const STARTING: Duration = Duration::from_secs(40);
 /// Threads of the load generator and the authority's server.
 const LOAD_THREADS: usize = 2;
+/// The pace is that of so many consensuses.
+const PACE_OF: usize = 5;
 
 /// A private network and the load on its relays.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TorParameters {
-    /// The synthetic directory; its seed is drawn anew for each repeat.
-    pub directory: DirectoryParameters,
+    /// Entries of the synthetic directory, whose seed is drawn anew for each repeat.
+    pub entries: usize,
+    /// When consensuses are published.
+    pub clock: Pace,
+    /// After how many of them a round ends, where that was asked for.
+    pub consensuses: Option<u32>,
+    /// Older consensuses that relays retain and make diffs from, up to 1,000.
+    pub retained: u32,
+    /// Relays that may live at the same time, 2 or more; more arms run in groups, each with the control.
+    pub together: usize,
     /// The relays.
     pub relays: RelayParameters,
     /// The load.
@@ -87,7 +103,7 @@ impl Workload for TorWorkload {
     }
 
     fn arrangement(&self) -> Arrangement {
-        Arrangement::Together
+        Arrangement::Together { at_most: self.parameters.together }
     }
 
     fn check(&self, arms: &[Arm]) -> Result<(), LabError> {
@@ -118,22 +134,34 @@ impl Workload for TorWorkload {
     fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError> {
         let begun = Instant::now();
         let _inside = self.runtime.enter();
-        let folder = context.folder.join("network").join(format!("repeat{}", context.repeat + 1));
+        let folder = context.folder.join("network").join(context.name);
         std::fs::create_dir_all(&folder).map_err(LabError::file(&folder))?;
-        let directory = DirectoryParameters { seed: context.seed, ..self.parameters.directory.clone() };
+        let TorParameters { entries, clock, consensuses, retained, .. } = self.parameters;
+        let most = Stamps::STRETCHED_AT_MOST.saturating_sub(retained);
+        let stamps = Stamps::Stretched { consensuses: consensuses.unwrap_or(most).min(most), retained };
+        let directory = DirectoryParameters { entries, stamps, seed: context.seed };
         let authority = Authority::start(&directory, AuthorityKeys::generate(&folder)?)?;
-        let line = authority.torrc_line();
         let mut relays = Vec::new();
+        let mut doors = Vec::new();
         for slot in context.slots {
             let nickname = slot.service.replace('-', "");
             let torrc = &slot.arm.arm.treatment.torrc;
             let place = folder.join(&slot.service);
+            let door = authority.open_door()?;
+            let line = door.torrc_line();
             relays.push(RelayInstance::create(&place, &nickname, &self.parameters.relays, &line, torrc)?);
+            doors.push(door);
         }
         let watches = relays.iter().map(|relay| RelayWatch::start(relay.clone())).collect();
         Ok(Box::new(TorRound {
-            plan: Some(LoadPlan::new(&self.parameters.load, context.duration, context.seed)),
-            interval: f64::from(self.parameters.directory.interval_seconds),
+            parameters: self.parameters.clone(),
+            seed: context.seed,
+            clock: Clock::new(clock, relays.len()),
+            published_at: vec![Duration::ZERO],
+            prepared: false,
+            rested: false,
+            ordered: false,
+            over: false,
             tor: self.tor.clone(),
             runtime: self.runtime.handle().clone(),
             consensus_ages: vec![Vec::new(); relays.len()],
@@ -144,6 +172,7 @@ impl Workload for TorWorkload {
             started: Instant::now(),
             prepared_in: begun.elapsed(),
             authority,
+            doors,
             relays,
             watches,
             folder,
@@ -152,19 +181,30 @@ impl Workload for TorWorkload {
 }
 
 struct TorRound {
-    plan: Option<LoadPlan>,
-    interval: f64,
+    parameters: TorParameters,
+    seed: u64,
+    clock: Clock,
+    /// When each consensus was published, since the start.
+    published_at: Vec<Duration>,
+    /// Whether the next consensus is being made.
+    prepared: bool,
+    /// Whether this is the tick at the end of a rest.
+    rested: bool,
+    /// Whether the next consensus is on its way.
+    ordered: bool,
+    over: bool,
     tor: PathBuf,
     runtime: tokio::runtime::Handle,
     authority: Authority,
+    /// Where each relay finds the authority.
+    doors: Vec<Door>,
     relays: Vec<RelayInstance>,
     watches: Vec<RelayWatch>,
     driver: Option<LoadDriver>,
     /// Slots of the relays that get load, in the driver's order.
     loaded: Vec<usize>,
     consensus_ages: Vec<Vec<f64>>,
-    /// Whether each relay is a directory cache: one that is not fetches consensuses as a client does,
-    /// about an interval later, and does not lag by that.
+    /// Whether each relay is a directory cache: others do not lag if they fetch late.
     caches: Vec<bool>,
     first_document: Option<Duration>,
     started: Instant,
@@ -173,31 +213,38 @@ struct TorRound {
 }
 
 impl TorRound {
+    fn taken(&self, slot: usize) -> u64 {
+        self.doors[slot].taken().map_or(0, |taken| taken.number)
+    }
+
+    fn consensus_age(&self, slot: usize) -> Option<f64> {
+        self.authority.age(self.taken(slot)).map(|age| age.as_secs_f64())
+    }
+
     /// Starts the load once every living relay has the directory, or patience ends.
-    fn start_load(&mut self, alive: &[bool]) -> Result<Vec<Event>, LabError> {
-        let states: Vec<RelayState> = self.watches.iter().map(RelayWatch::state).collect();
-        let ready = |slot: usize| states[slot].address.is_some() && states[slot].valid_after.is_some();
-        let waiting: Vec<usize> = (0..alive.len()).filter(|slot| alive[*slot] && !ready(*slot)).collect();
+    fn start_load(&mut self, slots: &[SlotState]) -> Result<Vec<Event>, LabError> {
+        let ready = |slot: usize| self.watches[slot].address().is_some() && self.taken(slot) > 0;
+        let living = || (0..slots.len()).filter(|slot| slots[*slot].alive);
+        let waiting: Vec<usize> = living().filter(|slot| !ready(*slot)).collect();
         let waited = self.started.elapsed();
         if !waiting.is_empty() && waited < READY_PATIENCE {
             return Ok(Vec::new());
         }
-        let Some(plan) = self.plan.take() else { return Ok(Vec::new()) };
-        self.loaded = (0..alive.len()).filter(|slot| alive[*slot] && ready(*slot)).collect();
+        self.loaded = living().filter(|slot| ready(*slot)).collect();
         let addresses: Vec<SocketAddr> =
-            self.loaded.iter().filter_map(|slot| states[*slot].address).collect();
-        let clients = plan.clients();
-        let _inside = self.runtime.enter();
-        self.driver = Some(LoadDriver::start(plan, &addresses, &self.authority)?);
+            self.loaded.iter().filter_map(|slot| self.watches[*slot].address()).collect();
+        self.driver = Some(LoadDriver::new(&addresses, &self.authority)?);
+        self.begin_load();
         let mut events = vec![Event {
             slot: None,
             kind: KnownEvent::Note,
             text: format!(
                 "the network was prepared in {:.1} s; {} relays had the directory {:.1} s after the first was started, \
-                 and the load of {clients} clients for each began",
+                 and the load of {} clients for each and consensus began",
                 self.prepared_in.as_secs_f64(),
                 addresses.len(),
-                waited.as_secs_f64()
+                waited.as_secs_f64(),
+                self.parameters.load.clients
             ),
         }];
         events.extend(waiting.into_iter().map(|slot| Event {
@@ -211,6 +258,79 @@ impl TorRound {
         }));
         Ok(events)
     }
+
+    /// Lets the clients of the last consensus come.
+    fn begin_load(&mut self) {
+        let consensus = self.clock.consensus();
+        let _inside = self.runtime.enter();
+        if let Some(driver) = &mut self.driver {
+            driver.begin(consensus, LoadPlan::new(&self.parameters.load, consensus, self.seed));
+        }
+    }
+
+    /// Follows the publication that was ordered, and decides about the next one.
+    fn follow_clock(&mut self, slots: &[SlotState]) -> Vec<Event> {
+        let at = self.started.elapsed();
+        if self.authority.published() > self.clock.consensus() {
+            self.clock.published(at);
+            self.published_at.push(at);
+            self.prepared = false;
+            self.ordered = false;
+            self.begin_load();
+        }
+        let seen = |(slot, state): (usize, &SlotState)| Seen {
+            alive: state.alive,
+            taken: self.taken(slot),
+            cpu: state.cpu,
+        };
+        let seen: Vec<Seen> = slots.iter().enumerate().map(seen).collect();
+        let load_done = self.driver.as_ref().is_some_and(LoadDriver::is_done);
+        let (step, given_up) = self.clock.look(at, &seen, load_done);
+        // Made while nobody works, so that it takes no processor from the relays.
+        if step != Step::Work && !self.prepared {
+            self.prepared = true;
+            self.authority.prepare();
+        }
+        self.rested = step == Step::Publish && !self.ordered;
+        given_up.into_iter().map(|(slot, why)| self.given_up(slot, why)).collect()
+    }
+
+    /// How fast the run was, for the report.
+    fn pace_told(&self) -> Option<Event> {
+        let whole = self.published_at.last()?.as_secs_f64();
+        let steps = self.published_at.len() - 1;
+        let each = whole / steps as f64;
+        let rest = match self.parameters.clock {
+            Pace::Waits { rest_seconds } => format!("; relays rested for {rest_seconds} s after each"),
+            Pace::Fixed { .. } => String::new(),
+        };
+        let text = format!(
+            "{} consensuses, each one an hour of a relay, one every {each:.0} s: {:.0} times life{rest}; making and \
+             signing one took up to {:.1} s",
+            self.clock.consensus(),
+            3600.0 / each,
+            self.authority.slowest_signing().as_secs_f64()
+        );
+        (steps > 0).then_some(Event { slot: None, kind: KnownEvent::Note, text })
+    }
+
+    fn given_up(&self, slot: usize, why: GivenUp) -> Event {
+        let consensus = self.clock.consensus();
+        let waited = self.started.elapsed() - self.published_at.last().copied().unwrap_or_default();
+        let what = match why {
+            GivenUp::NotTaken => format!(
+                "did not take consensus {consensus} (it has {}); its log ends: {}",
+                self.taken(slot),
+                last_line(&self.relays[slot].log())
+            ),
+            GivenUp::NeverIdle => format!("is not done with consensus {consensus}"),
+        };
+        let text = format!(
+            "after {:.0} s the relay {what}; from now on the clock does not wait for it",
+            waited.as_secs_f64()
+        );
+        Event { slot: Some(slot), kind: KnownEvent::Warning, text }
+    }
 }
 
 impl Round for TorRound {
@@ -223,11 +343,16 @@ impl Round for TorRound {
         }
     }
 
-    fn tick(&mut self, alive: &[bool]) -> Result<Vec<Event>, LabError> {
-        let mut events = if self.plan.is_some() { self.start_load(alive)? } else { Vec::new() };
-        for (slot, ages) in self.consensus_ages.iter_mut().enumerate() {
-            if alive[slot] && self.started.elapsed() > STARTING {
-                ages.extend(self.watches[slot].state().consensus_age());
+    fn tick(&mut self, slots: &[SlotState]) -> Result<Vec<Event>, LabError> {
+        let mut events = if self.driver.is_none() { self.start_load(slots)? } else { Vec::new() };
+        events.extend(self.follow_clock(slots));
+        if let Some(why) = self.authority.failure() {
+            return Err(LabError::Tor(TorError::Keys(why)));
+        }
+        for slot in 0..slots.len() {
+            if slots[slot].alive && self.started.elapsed() > STARTING {
+                let age = self.consensus_age(slot);
+                self.consensus_ages[slot].extend(age);
             }
         }
         if self.first_document.is_none() {
@@ -246,9 +371,41 @@ impl Round for TorRound {
         Ok(events)
     }
 
+    fn sampled(&mut self) {
+        if !std::mem::take(&mut self.rested) {
+            return;
+        }
+        let last = self.parameters.consensuses.map_or(u64::MAX, u64::from).min(self.authority.most());
+        self.over = self.clock.consensus() >= last;
+        if !self.over {
+            self.ordered = true;
+            self.authority.publish();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+
+    fn course(&self) -> Option<Course> {
+        let last = &self.published_at[self.published_at.len().saturating_sub(PACE_OF + 1)..];
+        let span = last.last().zip(last.first()).map(|(last, first)| (*last - *first).as_secs_f64());
+        let steps = last.len().saturating_sub(1);
+        Some(Course {
+            consensus: self.clock.consensus(),
+            of: self.parameters.consensuses.map(u64::from),
+            seconds_each: span.filter(|_| steps > 0).map(|span| span / steps as f64),
+        })
+    }
+
     fn observe(&self, slot: usize) -> Vec<(&'static str, f64)> {
         let mut observed = Vec::new();
-        observed.extend(self.watches[slot].state().consensus_age().map(|age| (CONSENSUS_AGE, age)));
+        observed.extend(self.consensus_age(slot).map(|age| (CONSENSUS_AGE, age)));
+        let consensuses = self.clock.worked_off(slot) as f64;
+        observed.push((CONSENSUSES, consensuses));
+        if self.rested && matches!(self.parameters.clock, Pace::Waits { .. }) {
+            observed.push((RESTED_CONSENSUSES, consensuses));
+        }
         let position = self.loaded.iter().position(|loaded| *loaded == slot);
         if let (Some(position), Some(driver)) = (position, &self.driver) {
             let totals = driver.totals()[position];
@@ -267,13 +424,18 @@ impl Round for TorRound {
 
     fn finish(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        for (slot, ages) in self.consensus_ages.iter_mut().enumerate().filter(|(slot, _)| self.caches[*slot])
-        {
-            events.extend(lag_of(ages, self.interval).map(|text| Event {
-                slot: Some(slot),
-                kind: KnownEvent::Lag,
-                text,
-            }));
+        if let Pace::Fixed { interval_seconds } = self.parameters.clock {
+            let caches = self.consensus_ages.iter_mut().enumerate().filter(|(slot, _)| self.caches[*slot]);
+            for (slot, ages) in caches {
+                let text = lag_of(ages, interval_seconds.into());
+                events.extend(text.map(|text| Event { slot: Some(slot), kind: KnownEvent::Lag, text }));
+            }
+        }
+        for (slot, door) in self.doors.iter().enumerate() {
+            if let Some(again) = door.taken().map(|taken| taken.again).filter(|again| *again > 0) {
+                let text = format!("it fetched {again} consensuses again that it had been sent before");
+                events.push(Event { slot: Some(slot), kind: KnownEvent::Warning, text });
+            }
         }
         if let Some(driver) = self.driver.take() {
             let late = driver.latest();
@@ -298,23 +460,11 @@ impl Round for TorRound {
                     events.push(Event { slot: Some(*slot), kind: KnownEvent::Warning, text });
                 }
             }
-        } else if self.plan.is_some() {
+        } else {
             let text = "no relay got any load: the run ended before the relays had the directory".to_owned();
             events.push(Event { slot: None, kind: KnownEvent::Warning, text });
         }
-        let slowest = self.authority.slowest_round().as_secs_f64();
-        if slowest > self.interval / 2.0 {
-            let text = format!(
-                "making a consensus took up to {slowest:.1} s of an interval of {:.0} s",
-                self.interval
-            );
-            events.push(Event { slot: None, kind: KnownEvent::Warning, text });
-        }
-        events.extend(self.authority.failure().map(|why| Event {
-            slot: None,
-            kind: KnownEvent::Warning,
-            text: format!("a consensus could not be published: {why}"),
-        }));
+        events.extend(self.pace_told());
         events
     }
 }

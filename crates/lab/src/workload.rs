@@ -15,8 +15,11 @@ use crate::{Interrupt, LabError, PreparedArm};
 pub enum Arrangement {
     /// One service after the other.
     OneByOne,
-    /// All arms at once.
-    Together,
+    /// All arms at once, or in groups.
+    Together {
+        /// Arms that may live at the same time, 2 or more.
+        at_most: usize,
+    },
 }
 
 /// What is put under the arms of a lab run.
@@ -42,10 +45,10 @@ pub trait Workload {
 pub struct RoundContext<'a> {
     /// Which repeat, counted from 0.
     pub repeat: u32,
+    /// A name of its own, for a folder.
+    pub name: &'a str,
     /// Seed of everything random in this round: the same for all arms of a repeat.
     pub seed: u64,
-    /// How long its services live.
-    pub duration: Duration,
     /// The services, in the order of starting.
     pub slots: &'a [Slot],
     /// The run's folder.
@@ -87,14 +90,59 @@ pub struct Event {
     pub text: String,
 }
 
+/// A service at a tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotState {
+    /// Whether it lives.
+    pub alive: bool,
+    /// Its CPU time since its start, as of the last sample.
+    pub cpu: Option<Duration>,
+}
+
+/// How far a round is that counts consensuses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Course {
+    /// The consensus that relays work off now, counted from 1.
+    pub consensus: u64,
+    /// How many there will be, where that was asked for.
+    pub of: Option<u64>,
+    /// Seconds from one to the next, of late; `None` before the second.
+    pub seconds_each: Option<f64>,
+}
+
+impl Course {
+    /// How much faster than life: a relay gets a consensus an hour.
+    pub fn times_life(&self) -> Option<f64> {
+        self.seconds_each.map(|seconds| 3600.0 / seconds)
+    }
+
+    /// How long the rest will take at this pace.
+    pub fn left(&self) -> Option<Duration> {
+        let left = self.of?.checked_sub(self.consensus)? + 1;
+        Some(Duration::from_secs_f64(self.seconds_each? * left as f64))
+    }
+}
+
 /// A round under way.
 pub trait Round {
     /// How to start the service in `slot`.
     fn launch(&self, slot: usize) -> Launch;
 
-    /// Called once at each tick after all services were started: gives load, and tells what happened.
-    /// `alive` says which slots still live.
-    fn tick(&mut self, alive: &[bool]) -> Result<Vec<Event>, LabError>;
+    /// Called before the samples of each tick, after all services were started: gives load, and tells what happened.
+    fn tick(&mut self, slots: &[SlotState]) -> Result<Vec<Event>, LabError>;
+
+    /// Called when the samples of a tick are taken and stored.
+    fn sampled(&mut self) {}
+
+    /// Whether the work is done, and with it the round.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// How far the work is, where it has an end of its own.
+    fn course(&self) -> Option<Course> {
+        None
+    }
 
     /// What the workload knows of the service in `slot` beside its memory: names and values.
     fn observe(&self, slot: usize) -> Vec<(&'static str, f64)>;

@@ -17,8 +17,6 @@ use heaptrial_relay::{Control, TorError};
 pub struct RelayParameters {
     /// `NumCPUs`: worker threads. 16 as on many-core servers; it decides how many arenas glibc uses.
     pub num_cpus: u32,
-    /// `MaxConsensusAgeForDiffs` in seconds: how old consensuses may be to make diffs from.
-    pub max_consensus_age_for_diffs_seconds: u32,
 }
 
 /// Options that no arm may set.
@@ -109,6 +107,8 @@ impl RelayInstance {
             ("DirCache", "1"),
             // A relay that is no cache would fetch from other relays, and the synthetic ones do not answer.
             ("FetchDirInfoEarly", "1"),
+            // The authority answers with the next consensus once it is published; the highest value without a warning.
+            ("TestingDirConnectionMaxStall", "3600 seconds"),
             ("ControlPort", "127.0.0.1:auto"),
             ("CookieAuthentication", "1"),
         ]
@@ -117,10 +117,6 @@ impl RelayInstance {
         options.extend([
             ("Nickname", nickname.to_owned()),
             ("NumCPUs", parameters.num_cpus.to_string()),
-            (
-                "MaxConsensusAgeForDiffs",
-                format!("{} seconds", parameters.max_consensus_age_for_diffs_seconds),
-            ),
             ("DataDirectory", path("data")),
             // Not quoted: the path is only a part of this value.
             ("Log", format!("notice file {}", self.log().display())),
@@ -201,7 +197,7 @@ mod tests {
     #[test]
     fn options_of_an_arm_replace_those_of_the_lab() {
         let dir = tempfile::tempdir().unwrap();
-        let parameters = RelayParameters { num_cpus: 16, max_consensus_age_for_diffs_seconds: 50 };
+        let parameters = RelayParameters { num_cpus: 16 };
         let extra = BTreeMap::from([
             ("dircache".to_owned(), "0".to_owned()),
             ("MaxMemInQueues".to_owned(), "1 GB".to_owned()),

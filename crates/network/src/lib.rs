@@ -9,6 +9,8 @@ mod instance;
 mod link;
 mod load;
 
-pub use authority::{Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, Snapshot};
+pub use authority::{
+    Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, Door, Snapshot, Stamps, Taken,
+};
 pub use instance::{RelayInstance, RelayParameters};
-pub use load::{LoadDriver, LoadParameters, LoadPlan, LoadTotals, Phase};
+pub use load::{LoadDriver, LoadParameters, LoadPlan, LoadTotals};

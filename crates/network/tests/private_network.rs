@@ -1,13 +1,13 @@
 //! A real relay takes the synthetic directory, checks its signatures, and serves it to the load.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heaptrial_network::{
     Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
-    RelayParameters,
+    RelayParameters, Stamps,
 };
 
 /// Ends the relay with the test, also when an assertion fails.
@@ -40,10 +40,14 @@ fn a_real_relay_serves_the_synthetic_directory() {
     let _inside = runtime.enter();
     let dir = tempfile::tempdir().unwrap();
     let keys = AuthorityKeys::generate(dir.path()).unwrap();
-    let directory = DirectoryParameters { entries: 200, interval_seconds: 10, seed: 5 };
+    let directory = DirectoryParameters {
+        entries: 200,
+        stamps: Stamps::Stretched { consensuses: 4, retained: 2 },
+        seed: 5,
+    };
     let authority = Authority::start(&directory, keys).unwrap();
 
-    let parameters = RelayParameters { num_cpus: 2, max_consensus_age_for_diffs_seconds: 50 };
+    let parameters = RelayParameters { num_cpus: 2 };
     let relay = RelayInstance::create(
         &dir.path().join("relay"),
         "relay0",
@@ -61,19 +65,16 @@ fn a_real_relay_serves_the_synthetic_directory() {
     let valid_after = wait_for("a consensus", minute, || control.consensus_valid_after().unwrap());
     assert!(authority.history().iter().any(|snapshot| snapshot.valid_after == valid_after), "{}", log());
 
-    let load = LoadParameters {
-        connections_per_second: 8.0,
-        hold_seconds: 0.1,
-        phases: vec![heaptrial_network::Phase { seconds: 60.0, factor: 1.0 }],
-    };
-    let plan = LoadPlan::new(&load, Duration::from_secs(120), 1);
-    let driver = LoadDriver::start(plan, &[address], &authority).unwrap();
+    let load = LoadParameters { clients: 100, arrival_seconds: 5.0, stay_consensuses: 1.0 };
+    let mut driver = LoadDriver::new(&[address], &authority).unwrap();
+    driver.begin(1, LoadPlan::new(&load, 1, 1));
     let totals =
         wait_for("100 documents", minute, || Some(driver.totals()[0]).filter(|t| t.documents >= 100));
     assert!(totals.failed * 20 < totals.connected, "{totals:?}\n{}", log());
     assert!(totals.bytes > 500_000, "{totals:?}");
 
     // The relay replaces its consensus as the authority publishes new ones.
+    authority.publish();
     wait_for("a newer consensus", minute, || {
         control.consensus_valid_after().unwrap().filter(|newer| *newer > valid_after)
     });
@@ -82,9 +83,76 @@ fn a_real_relay_serves_the_synthetic_directory() {
 
 #[test]
 #[ignore = "needs Tor"]
+fn a_relay_gets_each_consensus_once_when_it_is_published_and_retains_as_many_as_told() {
+    const CONSENSUSES: u32 = 6;
+    const RETAINED: u32 = 2;
+    let tor = Path::new("/usr/bin/tor");
+    assert!(tor.exists(), "this test needs the Debian package `tor`");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let _inside = runtime.enter();
+    let dir = tempfile::tempdir().unwrap();
+    let keys = AuthorityKeys::generate(dir.path()).unwrap();
+    let stamps = Stamps::Stretched { consensuses: CONSENSUSES, retained: RETAINED };
+    let authority = Authority::start(&DirectoryParameters { entries: 60, stamps, seed: 5 }, keys).unwrap();
+    let (door, other) = (authority.open_door().unwrap(), authority.open_door().unwrap());
+    let parameters = RelayParameters { num_cpus: 2 };
+    let place = dir.path().join("relay");
+    let relay =
+        RelayInstance::create(&place, "relay0", &parameters, &door.torrc_line(), &BTreeMap::new()).unwrap();
+    let _running = Relay(Command::new(tor).args(relay.arguments()).stderr(Stdio::null()).spawn().unwrap());
+    let minute = Duration::from_secs(60);
+    let mut control = wait_for("a control port", minute, || relay.control(Duration::from_secs(5)).ok());
+    for number in 1..=u64::from(CONSENSUSES) {
+        let taken = wait_for("a relay that waits for the next consensus", minute, || {
+            door.taken().filter(|taken| taken.number == number && taken.waits)
+        });
+        // Both flavours, each once.
+        assert_eq!((taken.served, taken.again), (2 * number, 0));
+        let valid_after = authority.history().last().unwrap().valid_after;
+        assert_eq!(control.consensus_valid_after().unwrap(), Some(valid_after));
+        if number < u64::from(CONSENSUSES) {
+            authority.publish();
+        }
+    }
+    assert_eq!((authority.published(), authority.failure()), (CONSENSUSES.into(), None));
+    assert_eq!(other.taken(), None);
+    wait_for("as many retained consensuses as told", minute, || {
+        let retained = retained(&place.join("data/diff-cache"));
+        retained.iter().all(|stamps| stamps.len() == RETAINED as usize + 1).then_some(())
+    });
+    let log = std::fs::read_to_string(relay.log()).unwrap();
+    for complaint in
+        ["[err]", "consensus is too old", "consensus that is too", "Received http status", "stalled"]
+    {
+        assert!(!log.contains(complaint), "{complaint}: {log}");
+    }
+}
+
+/// The stamps of the consensuses in a relay's cache, by flavour.
+fn retained(cache: &Path) -> [BTreeSet<String>; 2] {
+    let mut stamps = [BTreeSet::new(), BTreeSet::new()];
+    for entry in std::fs::read_dir(cache).into_iter().flatten().flatten() {
+        let bytes = std::fs::read(entry.path()).unwrap_or_default();
+        // Labels, an empty line, and the document.
+        let head = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        let head = String::from_utf8_lossy(head);
+        let label = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        if let (Some("consensus"), Some(flavor), Some(stamp)) = (
+            label("document-type ").as_deref(),
+            label("consensus-flavor ").as_deref(),
+            label("consensus-valid-after "),
+        ) {
+            stamps[usize::from(flavor == "microdesc")].insert(stamp);
+        }
+    }
+    stamps
+}
+
+#[test]
+#[ignore = "needs Tor"]
 fn a_wrong_torrc_line_is_reported_in_tors_own_words() {
     let dir = tempfile::tempdir().unwrap();
-    let parameters = RelayParameters { num_cpus: 2, max_consensus_age_for_diffs_seconds: 50 };
+    let parameters = RelayParameters { num_cpus: 2 };
     let extra = BTreeMap::from([("NoSuchOption".to_owned(), "1".to_owned())]);
     let line = format!("DirAuthority lab orport=1 no-v2 v3ident={0} 127.0.0.1:9 {0}", "F".repeat(40));
     let relay = RelayInstance::create(dir.path(), "relay0", &parameters, &line, &extra).unwrap();

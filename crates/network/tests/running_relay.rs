@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use heaptrial_host::HostRoot;
 use heaptrial_model::TorFlag;
-use heaptrial_network::{Authority, AuthorityKeys, DirectoryParameters};
+use heaptrial_network::{Authority, AuthorityKeys, DirectoryParameters, Stamps};
 use heaptrial_relay::{Relay, RelayControl, TorError, TorrcEdit, metrics};
 use proptest::prelude::*;
 
@@ -104,7 +104,8 @@ fn a_running_relay_tells_its_start_its_options_and_its_work() {
     let _inside = runtime.enter();
     let folder = Folder::new();
     let keys = AuthorityKeys::generate(folder.0.path()).unwrap();
-    let directory = DirectoryParameters { entries: 60, interval_seconds: 10, seed: 5 };
+    let directory =
+        DirectoryParameters { entries: 60, stamps: Stamps::Regular { interval_seconds: 10 }, seed: 5 };
     let authority = Authority::start(&directory, keys).unwrap();
     let metrics_port = free_port();
     let torrc = format!(

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
+use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_lab::{
-    CommandWorkload, Inside, Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload, Userland,
-    Workload,
+    CommandWorkload, Inside, Interrupt, LabPlan, Pace, PreparedArm, Schedule, TorParameters, TorWorkload,
+    Userland, Workload,
 };
 use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, HumanDuration, Metric, TrialPlan};
-use heaptrial_network::{DirectoryParameters, LoadParameters, RelayParameters};
+use heaptrial_network::{LoadParameters, RelayParameters};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
 
@@ -30,6 +31,16 @@ use crate::run_folder;
 
 /// The arms of `lab tor` where none are named.
 const DEFAULT_TOR_ARMS: &str = include_str!("../../../../docs/examples/tor-six-arms.toml");
+
+/// Consensuses of a round of `lab tor` where no length is asked for: a day and a quarter of a relay.
+const CONSENSUSES: u32 = 30;
+/// What the largest of the known allocators grows to in some days of a relay, at this many entries.
+const LARGEST_RELAY_BYTES: f64 = 2.5e9;
+const LARGEST_RELAY_ENTRIES: u32 = 9_500;
+/// Relays rest longer than the slowest of their allocators takes to give memory back by this, and 12 s at least, so that
+/// runs without such an allocator can be compared with others.
+const REST_MARGIN: Duration = Duration::from_secs(2);
+const LEAST_REST: Duration = Duration::from_secs(12);
 
 /// What to run.
 #[derive(Debug, Subcommand)]
@@ -101,30 +112,41 @@ pub struct RunOptions {
 pub struct TorOptions {
     #[command(flatten)]
     lab: LabOptions,
-    /// How long the relays live [default: the plan's, or 5m]
+    /// After how many consensuses a round ends; a relay in life gets one an hour [default: 30, without --duration]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=3000))]
+    consensuses: Option<u32>,
+    /// How long the relays live at most [default: the plan's]
     #[arg(long, value_name = "DURATION")]
     duration: Option<HumanDuration>,
     /// Entries of the synthetic directory
     #[arg(long, default_value_t = 4000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=12_000))]
     entries: u32,
-    /// Time between consensuses; relays accept no less than 10s
+    /// Older consensuses that relays retain and make diffs from; Tor retains 72
+    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=999))]
+    retain: u32,
+    /// Relays that live at the same time; more arms run in groups, each with the control [default: as many as this
+    /// machine's memory holds]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    together: Option<u32>,
+    /// How long relays rest when all have worked a consensus off, before the next [default: 2s more than the slowest
+    /// allocator takes to give memory back, 12s at least]
+    #[arg(long, value_name = "DURATION", conflicts_with = "interval")]
+    rest: Option<HumanDuration>,
+    /// Publish a consensus at fixed times, 10s apart or more, without waiting for relays
+    #[arg(long, value_name = "DURATION")]
+    interval: Option<HumanDuration>,
+    /// Clients that come to each relay for each consensus
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
+    clients: u32,
+    /// Time after the publication of a consensus within which its clients come
     #[arg(long, default_value = "10s", value_name = "DURATION")]
-    interval: HumanDuration,
-    /// New clients per second and relay in a steady phase
-    #[arg(long, default_value_t = 5.0, value_name = "RATE", value_parser = positive)]
-    rate: f64,
-    /// By how much a burst exceeds the steady rate; each minute has 36 s steady, 12 s burst, 12 s idle
-    #[arg(long, default_value_t = 3.0, value_name = "FACTOR", value_parser = positive)]
-    burst: f64,
-    /// Mean time that clients stay connected
-    #[arg(long, default_value = "30s", value_name = "DURATION")]
-    hold: HumanDuration,
+    arrivals: HumanDuration,
+    /// For how many consensuses more clients stay connected, in the mean
+    #[arg(long, default_value_t = 2.0, value_name = "N", value_parser = stay)]
+    stay: f64,
     /// torrc NumCPUs of the relays; many-core servers have 16 and more worker threads
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     num_cpus: u32,
-    /// torrc MaxConsensusAgeForDiffs of the relays
-    #[arg(long, default_value = "50s", value_name = "DURATION")]
-    diff_age: HumanDuration,
 }
 
 /// The two that a lab run can compare, and those that it explains why not.
@@ -151,8 +173,8 @@ fn package_and_suite(text: &str) -> Result<(String, String), ValueError> {
     }
 }
 
-fn positive(text: &str) -> Result<f64, ValueError> {
-    number(text, f64::MIN_POSITIVE..=1000.0, "a number above 0 and up to 1000")
+fn stay(text: &str) -> Result<f64, ValueError> {
+    number(text, 0.0..=1000.0, "a number from 0 to 1000")
 }
 
 /// Runs a lab command.
@@ -163,23 +185,21 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
         LabCommand::Run(options) => {
             let plan = options.lab.plan(None)?;
             let workload = CommandWorkload::new(&options.command).map_err(Failure::refused)?;
-            let duration = duration(options.duration, &plan, HumanDuration::from_secs(60));
+            let duration = options.duration.or(plan.duration).unwrap_or(HumanDuration::from_secs(60));
             let mut words = vec![format!("--duration {duration}")];
             let program: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
             words.push(format!("-- {}", shell_words::join(program)));
-            execute("run", &options.lab, &plan, &workload, duration, &words, global)
+            execute("run", &options.lab, &plan, &workload, Some(duration), &words, global)
         }
         LabCommand::Tor(options) => {
             let plan = options.lab.plan(Some(DEFAULT_TOR_ARMS))?;
-            let workload = TorWorkload::new(options.parameters()?).map_err(Failure::refused)?;
-            let duration = duration(options.duration, &plan, HumanDuration::from_secs(300));
-            execute("tor", &options.lab, &plan, &workload, duration, &options.words(duration), global)
+            let duration = options.duration.or(plan.duration);
+            let parameters = options.parameters(&plan, duration)?;
+            let words = options.words(duration, &parameters);
+            let workload = TorWorkload::new(parameters).map_err(Failure::refused)?;
+            execute("tor", &options.lab, &plan, &workload, duration, &words, global)
         }
     }
-}
-
-fn duration(asked: Option<HumanDuration>, plan: &TrialPlan, usual: HumanDuration) -> HumanDuration {
-    asked.or(plan.duration).unwrap_or(usual)
 }
 
 impl LabOptions {
@@ -244,44 +264,78 @@ impl LabOptions {
 }
 
 impl TorOptions {
-    fn parameters(&self) -> Result<TorParameters, Failure> {
-        let interval_seconds = self.interval.0.as_secs() as u32;
-        if self.rate * self.burst > 1000.0 {
-            return Err(Failure::usage(
-                "--rate times --burst must be at most 1000 clients per second and relay",
-            ));
-        }
-        if !(10..=3600).contains(&interval_seconds) {
-            return Err(Failure::usage(
-                "--interval must be from 10s to 1h: Tor relays accept no shorter one",
-            ));
-        }
+    fn parameters(
+        &self,
+        plan: &TrialPlan,
+        duration: Option<HumanDuration>,
+    ) -> Result<TorParameters, Failure> {
+        let clock = match self.interval {
+            Some(interval) => {
+                let interval_seconds = interval.0.as_secs() as u32;
+                if !(10..=3600).contains(&interval_seconds) {
+                    return Err(Failure::usage(
+                        "--interval must be from 10s to 1h: Tor relays accept no shorter one",
+                    ));
+                }
+                Pace::Fixed { interval_seconds }
+            }
+            None => {
+                let rest = self.rest.map_or_else(|| long_enough(plan), |rest| Ok(rest.0))?;
+                Pace::Waits { rest_seconds: rest.as_secs_f64() }
+            }
+        };
         Ok(TorParameters {
-            directory: DirectoryParameters { entries: self.entries as usize, interval_seconds, seed: 0 },
-            relays: RelayParameters {
-                num_cpus: self.num_cpus,
-                max_consensus_age_for_diffs_seconds: self.diff_age.0.as_secs() as u32,
-            },
+            entries: self.entries as usize,
+            clock,
+            consensuses: self.consensuses.or(duration.is_none().then_some(CONSENSUSES)),
+            retained: self.retain,
+            together: self.together.map_or_else(|| fitting(self.entries), |together| together as usize),
+            relays: RelayParameters { num_cpus: self.num_cpus },
             load: LoadParameters {
-                connections_per_second: self.rate,
-                hold_seconds: self.hold.0.as_secs_f64(),
-                phases: LoadParameters::cycle(self.burst),
+                clients: self.clients,
+                arrival_seconds: self.arrivals.0.as_secs_f64(),
+                stay_consensuses: self.stay,
             },
         })
     }
 
-    fn words(&self, duration: HumanDuration) -> Vec<String> {
-        vec![
-            format!("--duration {duration}"),
+    fn words(&self, duration: Option<HumanDuration>, parameters: &TorParameters) -> Vec<String> {
+        let mut words = vec![
             format!("--entries {}", self.entries),
-            format!("--interval {}", self.interval),
-            format!("--rate {}", self.rate),
-            format!("--burst {}", self.burst),
-            format!("--hold {}", self.hold),
+            format!("--retain {}", self.retain),
+            match parameters.clock {
+                Pace::Waits { rest_seconds } => {
+                    format!("--rest {}", HumanDuration(Duration::from_secs_f64(rest_seconds)))
+                }
+                Pace::Fixed { interval_seconds } => format!("--interval {interval_seconds}s"),
+            },
+            format!("--together {}", parameters.together),
+            format!("--clients {}", self.clients),
+            format!("--arrivals {}", self.arrivals),
+            format!("--stay {}", self.stay),
             format!("--num-cpus {}", self.num_cpus),
-            format!("--diff-age {}", self.diff_age),
-        ]
+        ];
+        words.extend(parameters.consensuses.map(|consensuses| format!("--consensuses {consensuses}")));
+        words.extend(duration.map(|duration| format!("--duration {duration}")));
+        words
     }
+}
+
+/// How many relays with a directory of so many entries fit into this machine's memory.
+fn fitting(entries: u32) -> usize {
+    let memory = HostFacts::read(&HostRoot::default()).map_or(0, |facts| facts.ram_bytes);
+    let each = LARGEST_RELAY_BYTES * f64::from(entries.max(1000)) / f64::from(LARGEST_RELAY_ENTRIES);
+    ((memory as f64 / each) as usize).max(2)
+}
+
+/// The rest that shows what the arms' allocators keep.
+fn long_enough(plan: &TrialPlan) -> Result<Duration, Failure> {
+    let mut rest = LEAST_REST;
+    for arm in &plan.arms {
+        let release = Catalog::builtin().resolve_local(&arm.allocator())?.slowest_release();
+        rest = rest.max(release + REST_MARGIN);
+    }
+    Ok(rest)
 }
 
 fn execute(
@@ -289,11 +343,12 @@ fn execute(
     options: &LabOptions,
     plan: &TrialPlan,
     workload: &dyn Workload,
-    duration: HumanDuration,
+    duration: Option<HumanDuration>,
     words: &[String],
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    if options.tick.0 < Duration::from_millis(10) || duration.0 < options.tick.0 * 2 {
+    let shortest = options.tick.0 * 2;
+    if options.tick.0 < Duration::from_millis(10) || duration.is_some_and(|duration| duration.0 < shortest) {
         return Err(Failure::usage("--tick must be at least 10ms and fit twice into the duration"));
     }
     workload.check(&plan.arms).map_err(Failure::refused)?;
@@ -309,7 +364,9 @@ fn execute(
     run_folder::check(global.out.as_deref())?;
     let command = repeat_command(kind, &options.words(seed, metric), words);
     if options.dry_run {
-        let schedule = Schedule::draw(plan.arms.len(), options.repeat, workload.arrangement(), seed);
+        let control = plan.arms.iter().position(|arm| arm.control).unwrap_or(0);
+        let arms = plan.arms.len();
+        let schedule = Schedule::draw(arms, control, options.repeat, workload.arrangement(), seed);
         print_schedule(plan, &schedule, duration, &command, global.json);
         return Ok(ExitCode::SUCCESS);
     }
@@ -321,7 +378,7 @@ fn execute(
         name: plan.name.clone(),
         arms,
         repeats: options.repeat,
-        duration: duration.0,
+        duration: duration.map(|duration| duration.0),
         tick: options.tick.0,
         metric,
         seed,
@@ -424,7 +481,13 @@ fn describe(lab: &LabPlan, plan: &TrialPlan) -> Result<(), Failure> {
     write("allocators.json", format!("{builds}\n"))
 }
 
-fn print_schedule(plan: &TrialPlan, schedule: &Schedule, duration: HumanDuration, command: &str, json: bool) {
+fn print_schedule(
+    plan: &TrialPlan,
+    schedule: &Schedule,
+    duration: Option<HumanDuration>,
+    command: &str,
+    json: bool,
+) {
     let names =
         |arms: &[usize]| -> Vec<&str> { arms.iter().map(|arm| plan.arms[*arm].name.as_str()).collect() };
     if json {
@@ -437,19 +500,16 @@ fn print_schedule(plan: &TrialPlan, schedule: &Schedule, duration: HumanDuration
             "schema_version": 1,
             "command": command,
             "control": plan.control().name,
-            "round_seconds": duration.0.as_secs_f64(),
+            "round_seconds": duration.map(|duration| duration.0.as_secs_f64()),
             "rounds": rounds,
         });
         println!("{document:#}");
         return;
     }
     println!("{command}");
-    let total = HumanDuration(duration.0 * schedule.rounds.len() as u32);
-    println!(
-        "{} rounds of {duration}, {total} in all; the control is {}",
-        schedule.rounds.len(),
-        plan.control().name
-    );
+    let rounds = schedule.rounds.len() as u32;
+    let each = duration.map(|each| format!(" of {each}, {} in all", HumanDuration(each.0 * rounds)));
+    println!("{rounds} rounds{}; the control is {}", each.unwrap_or_default(), plan.control().name);
     for (number, round) in schedule.rounds.iter().enumerate() {
         println!("round {}, repeat {}:", number + 1, round.repeat + 1);
         names(&round.arms).iter().for_each(|name| println!("  {name}"));

@@ -26,6 +26,15 @@ pub struct Validity {
     pub fresh_until: i64,
     /// Until it must not be used.
     pub valid_until: i64,
+    /// What it tells relays about older ones.
+    pub parameters: Option<VoteParameters>,
+}
+
+/// Network parameters on consensuses that relays have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VoteParameters {
+    /// How old those may be that they retain, in hours.
+    pub retain_hours: u32,
 }
 
 /// What signs a consensus: the authority's signing key and its certificate's names.
@@ -49,13 +58,25 @@ pub struct Consensus {
     pub signed_digest: String,
 }
 
+impl VoteParameters {
+    fn line(self) -> String {
+        // Relays that have an older consensus than the second parameter allows do not name it when they ask.
+        format!(
+            "params max-consensus-age-to-cache-for-diff={} try-diff-for-consensus-newer-than={}\n",
+            self.retain_hours, NAMED_HOURS
+        )
+    }
+}
+
+/// The highest that Tor takes.
+const NAMED_HOURS: u32 = 8192;
 const REQUIRED: &str = "Cons=2 Desc=2 DirCache=2 HSDir=2 HSIntro=4 HSRend=2 Link=4-5 Microdesc=2 Relay=2-4";
 
 impl Consensus {
     /// The consensus over `relays`: identities and entries.
     pub fn new(
         flavor: Flavor,
-        validity: Validity,
+        validity: &Validity,
         mut relays: Vec<([u8; 20], String)>,
         signer: &ConsensusSigner,
     ) -> Result<Self, TorError> {
@@ -66,12 +87,13 @@ impl Consensus {
              fresh-until {}\nvalid-until {}\nvoting-delay 2 2\nclient-versions \nserver-versions \n\
              known-flags Authority Exit Fast Guard HSDir Running Stable V2Dir Valid\n\
              recommended-client-protocols {REQUIRED}\nrecommended-relay-protocols {REQUIRED}\n\
-             required-client-protocols Link=4\nrequired-relay-protocols Link=4\n\
+             required-client-protocols Link=4\nrequired-relay-protocols Link=4\n{}\
              dir-source lab {identity} 127.0.0.1 127.0.0.1 {} 1\ncontact lab\nvote-digest {}\n",
             if microdesc { " microdesc" } else { "" },
             utc(validity.valid_after),
             utc(validity.fresh_until),
             utc(validity.valid_until),
+            validity.parameters.map(VoteParameters::line).unwrap_or_default(),
             signer.dir_port,
             "A".repeat(40),
         );

@@ -10,7 +10,7 @@ mod population;
 mod relay;
 mod uploaded;
 
-pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity};
+pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity, VoteParameters};
 pub use keys::RsaKey;
 pub use population::Population;
 pub use relay::{SyntheticRelay, SyntheticRole};

@@ -8,17 +8,22 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::plan::{Client, LoadPlan};
-use crate::Authority;
+use crate::authority::History;
 use crate::link::{Channel, Circuit, LinkError, tls_connector};
+use crate::{Authority, Snapshot};
 use heaptrial_relay::TorError;
 
 /// Connections to one relay at once; beyond that a client is turned away and counted.
 const CONNECTED_AT_MOST: u64 = 4_000;
+
+/// A client that still asks after this long reads slowly, and gives a relay hardly anything to do.
+const QUICK: Duration = Duration::from_secs(10);
 
 /// What the load did to one relay so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,55 +59,82 @@ struct Counters {
 }
 
 /// A running load. Dropping it ends all its clients.
-#[derive(Debug)]
 pub struct LoadDriver {
-    counters: Vec<Arc<Counters>>,
+    targets: Vec<Target>,
     latest_us: Arc<AtomicU64>,
-    dispatcher: JoinHandle<()>,
+    /// Clients that do not have yet what they will ask for.
+    asking: Arc<AtomicU64>,
+    /// The number of the last consensus for which clients came.
+    consensus: watch::Sender<u64>,
+    history: History,
+    /// The clients of each consensus.
+    cycles: JoinSet<()>,
+}
+
+impl std::fmt::Debug for LoadDriver {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LoadDriver").field("totals", &self.totals()).finish_non_exhaustive()
+    }
 }
 
 impl LoadDriver {
-    /// Starts the plan now on all `relays` alike. Must be called inside a tokio runtime.
-    pub fn start(plan: LoadPlan, relays: &[SocketAddr], authority: &Authority) -> Result<Self, TorError> {
+    /// A load on `relays`, without clients so far.
+    pub fn new(relays: &[SocketAddr], authority: &Authority) -> Result<Self, TorError> {
         let tls = tls_connector().map_err(|error| TorError::Keys(format!("setting up TLS: {error}")))?;
-        let counters: Vec<Arc<Counters>> = relays.iter().map(|_| Arc::default()).collect();
-        let latest_us = Arc::new(AtomicU64::new(0));
-        let targets: Vec<Target> = relays
-            .iter()
-            .zip(&counters)
-            .map(|(address, counters)| Target {
-                address: *address,
-                counters: Arc::clone(counters),
-                tls: tls.clone(),
-            })
-            .collect();
-        let history = authority.watch();
-        let latest = Arc::clone(&latest_us);
-        let dispatcher = tokio::spawn(async move {
+        let target =
+            |address: &SocketAddr| Target { address: *address, counters: Arc::default(), tls: tls.clone() };
+        Ok(Self {
+            targets: relays.iter().map(target).collect(),
+            latest_us: Arc::default(),
+            asking: Arc::default(),
+            consensus: watch::Sender::new(0),
+            history: authority.watch(),
+            cycles: JoinSet::new(),
+        })
+    }
+
+    /// Lets the clients of the consensus with this number come, from now on and to all relays alike; it is higher
+    /// than that before. Must be called inside a tokio runtime.
+    pub fn begin(&mut self, consensus: u64, plan: LoadPlan) {
+        self.consensus.send_replace(consensus);
+        while self.cycles.try_join_next().is_some() {}
+        let latest = Arc::clone(&self.latest_us);
+        let history = self.history.clone();
+        let asks = |client: Client| {
+            let askers = self.targets.iter().map(|target| (target.clone(), Asking::new(&self.asking)));
+            (client, askers.collect::<Vec<_>>())
+        };
+        let clients: Vec<_> = plan.clients.into_iter().map(asks).collect();
+        let consensuses = self.consensus.subscribe();
+        self.cycles.spawn(async move {
             let started = Instant::now();
             let mut running = JoinSet::new();
-            for client in plan.clients {
+            for (client, askers) in clients {
                 let due = started + client.at;
                 tokio::time::sleep_until(due).await;
                 latest.fetch_max(due.elapsed().as_micros() as u64, Ordering::Relaxed);
                 // Requests are rendered once, so that each relay is asked for the same documents.
-                let history = history();
-                let visit = Arc::new(Visit::new(client, &history));
-                for target in &targets {
-                    running.spawn(visit_counted(target.clone(), Arc::clone(&visit)));
+                let visit = Arc::new(Visit::new(client, &history.latest(), consensus));
+                for (target, asking) in askers {
+                    let stay = consensuses.clone();
+                    running.spawn(visit_counted(target, Arc::clone(&visit), asking, stay));
                 }
                 while running.try_join_next().is_some() {}
             }
             while running.join_next().await.is_some() {}
         });
-        Ok(Self { counters, latest_us, dispatcher })
+    }
+
+    /// Whether every client so far has come, and has got its answers or failed or reads slowly; others only stay.
+    pub fn is_done(&self) -> bool {
+        self.asking.load(Ordering::Relaxed) == 0
     }
 
     /// Totals by relay, in the order given at the start.
     pub fn totals(&self) -> Vec<LoadTotals> {
-        self.counters
+        self.targets
             .iter()
-            .map(|counters| {
+            .map(|Target { counters, .. }| {
                 let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
                 LoadTotals {
                     attempted: read(&counters.attempted),
@@ -124,10 +156,20 @@ impl LoadDriver {
     }
 }
 
-impl Drop for LoadDriver {
+/// One client at one relay that gives it work; counted for as long as it does.
+#[derive(Debug)]
+struct Asking(Arc<AtomicU64>);
+
+impl Asking {
+    fn new(count: &Arc<AtomicU64>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Asking {
     fn drop(&mut self) {
-        // The set of clients lives in the dispatcher and is aborted with it.
-        self.dispatcher.abort();
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -143,10 +185,12 @@ struct Target {
 struct Visit {
     client: Client,
     requests: Vec<Vec<(Vec<u8>, Duration)>>,
+    /// The number of the consensus from which on it leaves.
+    leaves: u64,
 }
 
 impl Visit {
-    fn new(client: Client, history: &[Arc<crate::Snapshot>]) -> Self {
+    fn new(client: Client, history: &[Arc<Snapshot>], consensus: u64) -> Self {
         let requests = client
             .circuits
             .iter()
@@ -156,18 +200,18 @@ impl Visit {
                 circuit.requests.iter().filter_map(render).collect()
             })
             .collect();
-        Self { client, requests }
+        Self { leaves: consensus + u64::from(client.stay), client, requests }
     }
 }
 
-async fn visit_counted(target: Target, visit: Arc<Visit>) {
+async fn visit_counted(target: Target, visit: Arc<Visit>, asking: Asking, stay: watch::Receiver<u64>) {
     let counters = &target.counters;
     counters.attempted.fetch_add(1, Ordering::Relaxed);
     if counters.connected_now.load(Ordering::Relaxed) >= CONNECTED_AT_MOST {
         counters.turned_away.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    if run_visit(&target, &visit).await.is_err() {
+    if run_visit(&target, &visit, asking, stay).await.is_err() {
         counters.failed.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -189,7 +233,29 @@ impl Drop for Connected<'_> {
     }
 }
 
-async fn run_visit(target: &Target, visit: &Visit) -> Result<(), LinkError> {
+async fn run_visit(
+    target: &Target,
+    visit: &Visit,
+    asking: Asking,
+    mut stay: watch::Receiver<u64>,
+) -> Result<(), LinkError> {
+    let mut asks = std::pin::pin!(ask(target, visit));
+    let asked = tokio::time::timeout(QUICK, &mut asks).await;
+    drop(asking);
+    let _connected = match asked {
+        Ok(connected) => connected?,
+        Err(_) => asks.await?,
+    };
+    let at_once = *stay.borrow() >= visit.leaves;
+    // Without a load there is nothing to stay for.
+    if !at_once && stay.wait_for(|consensus| *consensus >= visit.leaves).await.is_ok() {
+        tokio::time::sleep(visit.client.at).await;
+    }
+    Ok(())
+}
+
+/// Connects and asks for everything; gives the connection.
+async fn ask<'a>(target: &'a Target, visit: &Visit) -> Result<(Channel, Connected<'a>), LinkError> {
     let mut random = ChaCha8Rng::seed_from_u64(visit.client.seed);
     let source = Ipv4Addr::new(
         127,
@@ -198,7 +264,7 @@ async fn run_visit(target: &Target, visit: &Visit) -> Result<(), LinkError> {
         random.random_range(1..251),
     );
     let mut channel = Channel::open(target.address, source, &target.tls).await?;
-    let _connected = Connected::new(&target.counters);
+    let connected = Connected::new(&target.counters);
     for (circuit, requests) in visit.client.circuits.iter().zip(&visit.requests) {
         let mut hop = Circuit::create(&mut channel, random.random()).await?;
         for _ in 0..circuit.padding_cells {
@@ -215,6 +281,5 @@ async fn run_visit(target: &Target, visit: &Visit) -> Result<(), LinkError> {
             hop.destroy(&mut channel).await?;
         }
     }
-    tokio::time::sleep(visit.client.hold).await;
-    Ok(())
+    Ok((channel, connected))
 }

@@ -5,4 +5,4 @@ mod plan;
 mod request;
 
 pub use driver::{LoadDriver, LoadTotals};
-pub use plan::{LoadParameters, LoadPlan, Phase};
+pub use plan::{LoadParameters, LoadPlan};

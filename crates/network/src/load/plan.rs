@@ -12,46 +12,13 @@ use super::request::Request;
 /// Shape of the load on each relay.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadParameters {
-    /// New client connections per second in a steady phase.
-    pub connections_per_second: f64,
-    /// Mean time that a client stays connected after its last request, in seconds; one in ten stays
-    /// eight times as long.
-    pub hold_seconds: f64,
-    /// Phases that repeat in this order.
-    pub phases: Vec<Phase>,
-}
-
-/// A part of the cycle.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Phase {
-    /// How long it lasts.
-    pub seconds: f64,
-    /// By what the steady rate of connections is multiplied.
-    pub factor: f64,
-}
-
-impl LoadParameters {
-    /// Steady, burst, idle: a minute in which `burst` times the steady rate lasts a fifth, and almost
-    /// nothing happens for another fifth.
-    pub fn cycle(burst: f64) -> Vec<Phase> {
-        vec![
-            Phase { seconds: 36.0, factor: 1.0 },
-            Phase { seconds: 12.0, factor: burst },
-            Phase { seconds: 12.0, factor: 0.1 },
-        ]
-    }
-
-    fn factor_at(&self, seconds: f64) -> f64 {
-        let cycle: f64 = self.phases.iter().map(|phase| phase.seconds).sum();
-        let mut rest = seconds % cycle;
-        for phase in &self.phases {
-            if rest < phase.seconds {
-                return phase.factor;
-            }
-            rest -= phase.seconds;
-        }
-        1.0
-    }
+    /// Clients that come to each relay for each consensus.
+    pub clients: u32,
+    /// Seconds from the publication of a consensus within which they come, at moments drawn evenly.
+    pub arrival_seconds: f64,
+    /// For how many consensuses more a client stays connected when it has what it asked for, in the mean; one in
+    /// ten stays eight times as long.
+    pub stay_consensuses: f64,
 }
 
 /// One client: when it comes, what it asks, how long it stays.
@@ -61,7 +28,8 @@ pub(crate) struct Client {
     pub(crate) seed: u64,
     pub(crate) circuits: Vec<ClientCircuit>,
     pub(crate) gap: Duration,
-    pub(crate) hold: Duration,
+    /// Leaves that many consensuses after the one for which it came.
+    pub(crate) stay: u32,
 }
 
 /// One circuit of a client.
@@ -72,35 +40,21 @@ pub(crate) struct ClientCircuit {
     pub(crate) destroyed: bool,
 }
 
-/// The clients of a whole run, in order of time. The same parameters and seed give the same plan, and
-/// each relay gets all of it.
+/// The clients of one consensus, in order of time. The same parameters, seed and number of the consensus give the
+/// same plan, and each relay gets all of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadPlan {
     pub(crate) clients: Vec<Client>,
 }
 
 impl LoadPlan {
-    /// The plan of a run of `duration`.
-    pub fn new(parameters: &LoadParameters, duration: Duration, seed: u64) -> Self {
+    /// The plan for the consensus with this number.
+    pub fn new(parameters: &LoadParameters, consensus: u64, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let highest = parameters.phases.iter().map(|phase| phase.factor).fold(0.0, f64::max);
-        let rate = parameters.connections_per_second * highest;
-        let mut clients = Vec::new();
-        if rate <= 0.0 {
-            return Self { clients };
-        }
-        let mut seconds = 0.0;
-        // A Poisson process of the highest rate, thinned to the phase's rate.
-        loop {
-            let step: f64 = Exp1.sample(&mut random);
-            seconds += step / rate;
-            if seconds >= duration.as_secs_f64() {
-                break;
-            }
-            if random.random_bool((parameters.factor_at(seconds) / highest).clamp(0.0, 1.0)) {
-                clients.push(Client::draw(Duration::from_secs_f64(seconds), parameters, &mut random));
-            }
-        }
+        random.set_stream(consensus);
+        let draw = |_| Client::draw(parameters, &mut random);
+        let mut clients: Vec<Client> = (0..parameters.clients).map(draw).collect();
+        clients.sort_by_key(|client| client.at);
         Self { clients }
     }
 
@@ -111,7 +65,7 @@ impl LoadPlan {
 }
 
 impl Client {
-    fn draw(at: Duration, parameters: &LoadParameters, random: &mut impl Rng) -> Self {
+    fn draw(parameters: &LoadParameters, random: &mut impl Rng) -> Self {
         let circuits = random.random_range(1..=4);
         let mut requests: Vec<Request> =
             (0..random.random_range(0..5)).map(|_| Request::draw(random)).collect();
@@ -120,10 +74,10 @@ impl Client {
         let stay: f64 = Exp1.sample(random);
         let long = if random.random_bool(0.1) { 8.0 } else { 1.0 };
         Self {
-            at,
+            at: Duration::from_secs_f64(random.random::<f64>() * parameters.arrival_seconds),
             seed: random.random(),
             gap: Duration::from_millis(random.random_range(0..300)),
-            hold: Duration::from_secs_f64(stay * parameters.hold_seconds * long),
+            stay: (stay * parameters.stay_consensuses * long) as u32,
             circuits: (0..circuits)
                 .map(|_| ClientCircuit {
                     padding_cells,
@@ -139,33 +93,28 @@ impl Client {
 mod tests {
     use super::*;
 
-    fn parameters() -> LoadParameters {
-        LoadParameters {
-            connections_per_second: 10.0,
-            hold_seconds: 30.0,
-            phases: LoadParameters::cycle(3.0),
-        }
+    const PARAMETERS: LoadParameters =
+        LoadParameters { clients: 4_000, arrival_seconds: 10.0, stay_consensuses: 2.0 };
+
+    #[test]
+    fn seed_and_consensus_decide_the_plan() {
+        let plan = |consensus, seed| LoadPlan::new(&PARAMETERS, consensus, seed);
+        assert_eq!(plan(1, 1), plan(1, 1));
+        assert_ne!(plan(1, 1), plan(1, 2));
+        assert_ne!(plan(1, 1), plan(2, 1));
     }
 
     #[test]
-    fn a_seed_decides_the_plan() {
-        let plan = |seed| LoadPlan::new(&parameters(), Duration::from_secs(120), seed);
-        assert_eq!(plan(1), plan(1));
-        assert_ne!(plan(1), plan(2));
-    }
-
-    #[test]
-    fn phases_have_their_rates() {
-        let plan = LoadPlan::new(&parameters(), Duration::from_secs(6_000), 5);
-        let rate = |from: f64, to: f64| {
-            let inside = |client: &&Client| (from..to).contains(&(client.at.as_secs_f64() % 60.0));
-            plan.clients.iter().filter(inside).count() as f64 / 100.0 / (to - from)
-        };
-        for (found, expected) in [(rate(0.0, 36.0), 10.0), (rate(36.0, 48.0), 30.0), (rate(48.0, 60.0), 1.0)]
-        {
-            // Five standard deviations of a Poisson count over at least 1,200 seconds.
-            let tolerance = 5.0 * (expected / 1_200.0_f64).sqrt();
-            assert!((found - expected).abs() < tolerance, "{found} instead of {expected}");
-        }
+    fn clients_come_evenly_and_stay_as_long_as_asked_for() {
+        let plan = LoadPlan::new(&PARAMETERS, 1, 5);
+        assert_eq!(plan.clients(), 4_000);
+        assert!(plan.clients.is_sorted_by_key(|client| client.at));
+        let early = plan.clients.iter().filter(|client| client.at < Duration::from_secs(5)).count() as f64;
+        // Five standard deviations of a binomial count.
+        assert!((early - 2_000.0).abs() < 5.0 * 1_000_f64.sqrt(), "{early}");
+        assert!(plan.clients.last().is_some_and(|client| client.at < Duration::from_secs(10)));
+        // A mean of 2.0, of which whole consensuses count, and one in ten with eight times that.
+        let mean = plan.clients.iter().map(|client| f64::from(client.stay)).sum::<f64>() / 4_000.0;
+        assert!((2.4..3.8).contains(&mean), "{mean}");
     }
 }

@@ -1,0 +1,323 @@
+//! When the next consensus is published: decided by what was seen of the relays, without any I/O.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Relays accept no shorter interval.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
+/// A relay with less than this share of one processor rests: some hundred connections take 0.01, and now and then 0.1.
+const IDLE_SHARE: f64 = 0.15;
+/// CPU time is told in hundredths of a second: shares of shorter times mean nothing.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Nobody waits any longer for a relay to take a consensus.
+const TAKING_PATIENCE: Duration = Duration::from_secs(180);
+/// Nobody waits any longer for a relay to work a consensus off.
+const WORKING_PATIENCE: Duration = Duration::from_secs(1200);
+
+/// What decides when the next consensus comes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Pace {
+    /// It comes when every relay has taken the last one and worked it off, and all have rested since.
+    Waits {
+        /// How long they rest, in seconds.
+        rest_seconds: f64,
+    },
+    /// It comes at fixed times, whether or not relays are done with the last one.
+    Fixed {
+        /// The seconds between two.
+        interval_seconds: u32,
+    },
+}
+
+/// A relay as seen at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) alive: bool,
+    /// The number of the last consensus that it took; 0 for none.
+    pub(crate) taken: u64,
+    /// CPU time since its start, where it is known.
+    pub(crate) cpu: Option<Duration>,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Somebody still has to take the last consensus, to work, or to be served.
+    Work,
+    /// All is quiet, and for this much longer it has to be.
+    Rest(Duration),
+    /// Time for the next one.
+    Publish,
+}
+
+/// Why a relay is not waited for any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GivenUp {
+    /// It did not take the consensus.
+    NotTaken,
+    /// It did not get idle.
+    NeverIdle,
+}
+
+/// The clock of one round. Times are since the start of the relays.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    pace: Pace,
+    published: u64,
+    published_at: Duration,
+    quiet_since: Option<Duration>,
+    relays: Vec<Relay>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Relay {
+    given_up: bool,
+    idle: bool,
+    worked_off: u64,
+    mark: Option<(Duration, Duration)>,
+}
+
+impl Clock {
+    /// For so many relays, when the first consensus is there at their start.
+    pub(crate) fn new(pace: Pace, relays: usize) -> Self {
+        Self {
+            pace,
+            published: 1,
+            published_at: Duration::ZERO,
+            quiet_since: None,
+            relays: vec![Relay::default(); relays],
+        }
+    }
+
+    /// The number of the last consensus that was published.
+    pub(crate) fn consensus(&self) -> u64 {
+        self.published
+    }
+
+    /// How many consensuses a relay has taken and worked off.
+    pub(crate) fn worked_off(&self, relay: usize) -> u64 {
+        self.relays[relay].worked_off
+    }
+
+    /// The next consensus was published.
+    pub(crate) fn published(&mut self, at: Duration) {
+        self.published += 1;
+        self.published_at = match self.pace {
+            // From when it was due, so that being late once does not delay all later ones.
+            Pace::Fixed { interval_seconds } => {
+                let due = self.published_at + Duration::from_secs(interval_seconds.into());
+                due.max(at.saturating_sub(Duration::from_secs(interval_seconds.into())))
+            }
+            Pace::Waits { .. } => at,
+        };
+        self.quiet_since = None;
+    }
+
+    /// Decides by what is seen at this moment; names those relays that are given up now.
+    pub(crate) fn look(
+        &mut self,
+        at: Duration,
+        seen: &[Seen],
+        load_done: bool,
+    ) -> (Step, Vec<(usize, GivenUp)>) {
+        for (relay, seen) in self.relays.iter_mut().zip(seen) {
+            relay.follow(at, seen);
+        }
+        let since = at.saturating_sub(self.published_at);
+        match self.pace {
+            Pace::Fixed { interval_seconds } => {
+                let due = since >= Duration::from_secs(interval_seconds.into());
+                (if due { Step::Publish } else { Step::Work }, Vec::new())
+            }
+            Pace::Waits { rest_seconds } => {
+                let given_up = self.give_up(since, seen);
+                (self.wait(at, seen, load_done, Duration::from_secs_f64(rest_seconds)), given_up)
+            }
+        }
+    }
+
+    fn give_up(&mut self, since: Duration, seen: &[Seen]) -> Vec<(usize, GivenUp)> {
+        let mut given_up = Vec::new();
+        for (index, (relay, seen)) in self.relays.iter_mut().zip(seen).enumerate() {
+            let why = match seen.taken < self.published {
+                true if since >= TAKING_PATIENCE => GivenUp::NotTaken,
+                false if since >= WORKING_PATIENCE && !relay.idle => GivenUp::NeverIdle,
+                _ => continue,
+            };
+            if seen.alive && !relay.given_up {
+                relay.given_up = true;
+                given_up.push((index, why));
+            }
+        }
+        given_up
+    }
+
+    fn wait(&mut self, at: Duration, seen: &[Seen], load_done: bool, rest: Duration) -> Step {
+        let mut waited_for =
+            self.relays.iter().zip(seen).filter(|(relay, seen)| seen.alive && !relay.given_up);
+        let quiet = load_done && waited_for.all(|(relay, seen)| seen.taken >= self.published && relay.idle);
+        if !quiet {
+            self.quiet_since = None;
+            return Step::Work;
+        }
+        let since = *self.quiet_since.get_or_insert(at);
+        let rested = rest.saturating_sub(at - since).max((self.published_at + SHORTEST).saturating_sub(at));
+        if rested.is_zero() { Step::Publish } else { Step::Rest(rested) }
+    }
+}
+
+impl Relay {
+    fn follow(&mut self, at: Duration, seen: &Seen) {
+        let Some(cpu) = seen.cpu else { return };
+        match self.mark {
+            Some((before, _)) if at - before < WINDOW => {}
+            Some((before, spent)) => {
+                let share = cpu.saturating_sub(spent).as_secs_f64() / (at - before).as_secs_f64();
+                self.idle = share < IDLE_SHARE;
+                self.mark = Some((at, cpu));
+            }
+            None => self.mark = Some((at, cpu)),
+        }
+        // While it is busy, it is busy with the last one.
+        let done = if self.idle { seen.taken } else { seen.taken.saturating_sub(1) };
+        self.worked_off = self.worked_off.max(done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAITS: Pace = Pace::Waits { rest_seconds: 12.0 };
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Looks once a second at relays that are told by a closure: whether alive, what they have, and what share of a
+    /// processor they use.
+    struct Simulation {
+        clock: Clock,
+        at: Duration,
+        cpu: Vec<Duration>,
+    }
+
+    /// Alive, the consensus that it has, and its share of a processor.
+    type Now = (bool, u64, f64);
+
+    const IDLE: f64 = 0.01;
+
+    impl Simulation {
+        fn new(pace: Pace, relays: usize) -> Self {
+            Self { clock: Clock::new(pace, relays), at: Duration::ZERO, cpu: vec![Duration::ZERO; relays] }
+        }
+
+        fn second(&mut self, relays: &[Now], load_done: bool) -> (Step, Vec<(usize, GivenUp)>) {
+            self.at += SECOND;
+            let seen = |(cpu, (alive, taken, share)): (&mut Duration, &Now)| {
+                *cpu += SECOND.mul_f64(*share);
+                Seen { alive: *alive, taken: *taken, cpu: Some(*cpu) }
+            };
+            let seen: Vec<Seen> = self.cpu.iter_mut().zip(relays).map(seen).collect();
+            self.clock.look(self.at, &seen, load_done)
+        }
+
+        /// Seconds until the next one is due; and who was given up meanwhile.
+        fn until_due(&mut self, relays: &[Now], load_done: bool) -> (u64, Vec<(usize, GivenUp)>) {
+            let mut given_up = Vec::new();
+            for seconds in 1..5_000 {
+                let (step, now) = self.second(relays, load_done);
+                given_up.extend(now);
+                if step == Step::Publish {
+                    return (seconds, given_up);
+                }
+            }
+            panic!("never due; given up: {given_up:?}");
+        }
+
+        fn works(&mut self, seconds: u64, relays: &[Now], load_done: bool) {
+            for _ in 0..seconds {
+                assert_eq!(self.second(relays, load_done), (Step::Work, Vec::new()));
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_one_comes_when_all_have_taken_worked_and_rested() {
+        let mut run = Simulation::new(WAITS, 2);
+        run.works(3, &[(true, 0, 0.9), (true, 1, IDLE)], false);
+        run.works(5, &[(true, 1, 0.9), (true, 1, IDLE)], true);
+        run.works(4, &[(true, 1, IDLE), (true, 1, IDLE)], false);
+        let both = [(true, 1, IDLE), (true, 1, IDLE)];
+        assert_eq!(run.second(&both, true).0, Step::Rest(Duration::from_secs(12)));
+        assert_eq!(run.until_due(&both, true), (12, Vec::new()));
+        assert_eq!([run.clock.worked_off(0), run.clock.worked_off(1)], [1, 1]);
+        run.clock.published(run.at);
+        assert_eq!(run.clock.consensus(), 2);
+        // Nobody has it yet, however idle they are.
+        run.works(20, &both, true);
+        run.works(2, &[(true, 2, 0.5), (true, 2, IDLE)], true);
+        assert_eq!([run.clock.worked_off(0), run.clock.worked_off(1)], [1, 2]);
+    }
+
+    #[test]
+    fn work_in_the_rest_starts_it_anew() {
+        let mut run = Simulation::new(WAITS, 1);
+        let idle = [(true, 1, IDLE)];
+        for _ in 0..8 {
+            run.second(&idle, true);
+        }
+        run.works(1, &[(true, 1, 0.5)], true);
+        assert_eq!(run.until_due(&idle, true).0, 13);
+    }
+
+    #[test]
+    fn relays_get_no_consensus_sooner_than_tor_allows() {
+        let mut run = Simulation::new(Pace::Waits { rest_seconds: 0.0 }, 1);
+        assert_eq!(run.until_due(&[(true, 1, IDLE)], true).0, 10);
+    }
+
+    #[test]
+    fn a_dead_relay_is_not_waited_for() {
+        let mut run = Simulation::new(WAITS, 2);
+        run.works(5, &[(true, 1, IDLE), (true, 0, 0.9)], true);
+        assert_eq!(run.until_due(&[(true, 1, IDLE), (false, 0, 0.0)], true), (13, Vec::new()));
+    }
+
+    #[test]
+    fn a_relay_that_never_takes_one_is_told_once_and_not_waited_for() {
+        let mut run = Simulation::new(WAITS, 2);
+        let (seconds, given_up) = run.until_due(&[(true, 1, IDLE), (true, 0, IDLE)], true);
+        assert_eq!(given_up, [(1, GivenUp::NotTaken)]);
+        assert_eq!(seconds, TAKING_PATIENCE.as_secs() + 12);
+        run.clock.published(run.at);
+        assert_eq!(run.until_due(&[(true, 2, IDLE), (true, 0, IDLE)], true), (13, Vec::new()));
+    }
+
+    #[test]
+    fn a_relay_that_never_gets_idle_is_told_once_and_not_waited_for() {
+        let mut run = Simulation::new(WAITS, 2);
+        let (seconds, given_up) = run.until_due(&[(true, 1, 0.9), (true, 1, IDLE)], true);
+        assert_eq!(given_up, [(0, GivenUp::NeverIdle)]);
+        assert_eq!(seconds, WORKING_PATIENCE.as_secs() + 12);
+        run.clock.published(run.at);
+        assert_eq!(run.until_due(&[(true, 2, 0.9), (true, 2, IDLE)], true), (13, Vec::new()));
+        // It counts those that it must be done with, because it took a later one.
+        assert_eq!(run.clock.worked_off(0), 1);
+    }
+
+    #[test]
+    fn a_fixed_clock_waits_for_nobody_and_keeps_its_times() {
+        let mut run = Simulation::new(Pace::Fixed { interval_seconds: 10 }, 1);
+        let busy = [(true, 0, 0.9)];
+        assert_eq!(run.until_due(&busy, false), (10, Vec::new()));
+        // Published two seconds late.
+        run.clock.published(run.at + SECOND * 2);
+        assert_eq!(run.until_due(&busy, false), (10, Vec::new()));
+        // After a long gap, one at a time.
+        run.at += SECOND * 100;
+        run.clock.published(run.at);
+        assert_eq!(run.second(&busy, false).0, Step::Publish);
+        run.clock.published(run.at);
+        assert_eq!(run.second(&busy, false).0, Step::Work);
+    }
+}

@@ -1,0 +1,104 @@
+//! Addresses of the authority, and what is known of the relays behind them.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::{Arc, Mutex};
+
+use tokio::task::JoinHandle;
+
+use super::Shared;
+use super::serve::serve;
+use heaptrial_relay::TorError;
+
+/// An address of the authority. Dropping it ends its server.
+#[derive(Debug)]
+pub struct Door {
+    identity: String,
+    address: SocketAddr,
+    asked: Arc<Mutex<Asked>>,
+    server: JoinHandle<()>,
+}
+
+/// What came in at a door.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asked {
+    /// By flavour, `ns` and `microdesc`.
+    pub(super) flavors: [Option<Asking>; 2],
+    /// Consensuses of either flavour that were sent.
+    pub(super) served: u64,
+    /// The number of the last one that was sent, by flavour.
+    pub(super) sent: [u64; 2],
+    /// Those of them that had been sent before.
+    pub(super) again: u64,
+}
+
+/// The last request for a consensus of a flavour.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asking {
+    /// The number of the consensus that the relay said it has; 0 for none.
+    pub(super) has: u64,
+    /// Whether it waits for its answer.
+    pub(super) waits: bool,
+}
+
+/// What the relay behind a door has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// The number of the consensus that it has in each flavour for which it asks; 0 for none. A relay tells it by
+    /// asking for the next one, which it does as soon as it has checked and taken this one.
+    pub number: u64,
+    /// Whether it waits for the next one in each of these flavours.
+    pub waits: bool,
+    /// Consensuses that were sent to it, both flavours counted.
+    pub served: u64,
+    /// Those of them that had been sent to it before: it could not use them, or did not get them whole.
+    pub again: u64,
+}
+
+impl Door {
+    /// A door on this port of loopback, or on a free one.
+    pub(super) fn open(shared: &Arc<Shared>, identity: &str, port: u16) -> Result<Self, TorError> {
+        let wanted = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        let socket = |source| TorError::Socket { address: wanted.into(), source };
+        let listener = std::net::TcpListener::bind(wanted).map_err(socket)?;
+        listener.set_nonblocking(true).map_err(socket)?;
+        let address = listener.local_addr().map_err(socket)?;
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(socket)?;
+        let asked = Arc::default();
+        let server = tokio::spawn(serve(listener, Arc::clone(shared), Arc::clone(&asked)));
+        Ok(Self { identity: identity.to_owned(), address, asked, server })
+    }
+
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The torrc line by which a relay finds the authority here.
+    pub fn torrc_line(&self) -> String {
+        // Nothing speaks the OR protocol here, so that fingerprint and ORPort are never checked.
+        format!(
+            "DirAuthority lab orport=1 no-v2 v3ident={} {} {}",
+            self.identity,
+            self.address,
+            "F".repeat(40)
+        )
+    }
+
+    /// What the relay that asks here has; `None` before it asked for a consensus.
+    pub fn taken(&self) -> Option<Taken> {
+        let asked = *self.asked.lock().ok()?;
+        let flavors = || asked.flavors.iter().flatten();
+        Some(Taken {
+            number: flavors().map(|flavor| flavor.has).min()?,
+            waits: flavors().all(|flavor| flavor.waits),
+            served: asked.served,
+            again: asked.again,
+        })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
