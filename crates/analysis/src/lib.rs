@@ -26,7 +26,7 @@ mod work;
 
 pub use failures::ArmEvents;
 pub use figures::ratio_of_arms;
-pub use fleet::{Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
+pub use fleet::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
 pub use forecast::{Expectation, Forecast, ForecastError, LogLevel};
 /// Assignments that a permutation test looks at.
 pub use heaptrial_stats::ENUMERATED_AT_MOST;

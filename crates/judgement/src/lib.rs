@@ -9,6 +9,7 @@
 
 mod arms;
 mod calendar;
+mod consensuses;
 mod error;
 mod factorial;
 mod facts;
@@ -26,6 +27,7 @@ mod work;
 
 pub use arms::ArmFacts;
 pub use calendar::{Calendar, Happened, Mark, Moment, Step};
+pub use consensuses::{ConsensusClock, Rest};
 pub use error::JudgementError;
 pub use factorial::{Cell, Effect, Factorial, LevelEffect, Parts, SettingEffect, SettingShare};
 pub use facts::{ConsensusAge, Observed, ServiceFacts};

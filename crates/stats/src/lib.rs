@@ -25,6 +25,7 @@ mod ratio;
 mod share;
 mod small_permutation;
 mod split;
+mod student_interval;
 mod theil_sen;
 mod time_average;
 mod time_needed;
@@ -51,6 +52,7 @@ pub use ratio::{
     student_p_value,
 };
 pub use share::share_interval;
+pub use student_interval::student_interval;
 pub use theil_sen::{TheilSen, theil_sen, theil_sen_slope, thin};
 pub use time_average::time_average;
 pub use time_needed::days_needed;
