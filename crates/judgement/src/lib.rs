@@ -21,6 +21,7 @@ mod lab;
 mod levels;
 pub mod look;
 mod rows;
+pub mod score;
 mod trajectory;
 mod treatment;
 mod work;

@@ -1,6 +1,7 @@
 //! `heaptrial lab`: the same workload under several allocators on this machine.
 
 mod factorial;
+mod score;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use heaptrial_report::Options;
 use heaptrial_store::Store;
 
 use self::factorial::FactorialOptions;
+use self::score::ScoreOptions;
 use super::allocators::SourceOptions;
 use super::report::write_and_print;
 use super::value::{ValueError, number};
@@ -36,6 +38,8 @@ pub enum LabCommand {
     Run(RunOptions),
     /// Run real Tor relays on a private network on loopback, all arms at once, under the same load
     Tor(TorOptions),
+    /// Tell how well lab runs of relays told what an import or a field trial showed
+    Score(ScoreOptions),
 }
 
 /// Options of every lab run.
@@ -143,6 +147,7 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
             words.push(format!("-- {}", shell_words::join(program)));
             execute("run", &options.lab, &plan, &workload, duration, &words, global)
         }
+        LabCommand::Score(options) => score::run(options, global),
         LabCommand::Tor(options) => {
             let plan = options.lab.plan(Some(DEFAULT_TOR_ARMS))?;
             let workload = TorWorkload::new(options.parameters()?).map_err(Failure::refused)?;
