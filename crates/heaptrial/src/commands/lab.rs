@@ -147,7 +147,7 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
             words.push(format!("-- {}", shell_words::join(program)));
             execute("run", &options.lab, &plan, &workload, duration, &words, global)
         }
-        LabCommand::Score(options) => score::run(options, global),
+        LabCommand::Score(options) => score::run(&options, global),
         LabCommand::Tor(options) => {
             let plan = options.lab.plan(Some(DEFAULT_TOR_ARMS))?;
             let workload = TorWorkload::new(options.parameters()?).map_err(Failure::refused)?;
