@@ -61,7 +61,10 @@ impl Ages {
         let place = |of: &[f64]| (of.len() as f64 * (1.0 - OLDEST_SHARE)) as usize;
         let long = sorted.iter().filter_map(|ages| ages.get(place(ages)).copied());
         ages.warm_up = settings.warm_up_of(long.min_by(f64::total_cmp).unwrap_or(0.0));
-        ages.growth_from = if fleet.in_turn { None } else { growth_from(fleet, settings, &arms) };
+        ages.growth_from = match fleet.clock.has_calendar() {
+            true => growth_from(fleet, settings, &arms),
+            false => None,
+        };
         ages
     }
 

@@ -135,14 +135,7 @@ pub fn ratio_of_arms(
     under: usize,
 ) -> Option<RatioToControl> {
     let ages = Ages::of(fleet, &analysis.settings);
-    let belonging = |arm: usize| -> Vec<usize> {
-        let services = analysis.services.iter().enumerate();
-        let own = services.filter(|(_, service)| {
-            service.arms.contains(&arm)
-                && service.off_treatment_in.iter().all(|off_treatment| off_treatment.arm != arm)
-        });
-        own.map(|(index, _)| index).collect()
-    };
     let value = compared(&ages, under, over);
-    ratio(fleet, &analysis.settings, (&analysis.services, value), &belonging(under), &belonging(over))
+    let (control, treated) = (analysis.members(under), analysis.members(over));
+    ratio(fleet, &analysis.settings, (&analysis.services, value), &control, &treated)
 }

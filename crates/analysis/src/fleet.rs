@@ -20,14 +20,39 @@ pub struct Fleet {
     /// Whether a ledger tells what each life really ran. Then only proof takes a service out of its arm; without one,
     /// memory that goes as another arm's does.
     pub identities_proved: bool,
-    /// Whether services were started one after the other, each for a planned time, as a lab does: then the calendar tells
-    /// nothing of them, only their age does, and nothing is said of days to come.
-    pub in_turn: bool,
+    /// What starts and ages of lives tell.
+    pub clock: Clock,
     /// Readings of old days stand for so many seconds each, and are that far apart though nothing is missing; 0 where
     /// all readings are as they were taken.
     pub rolled_up_seconds: f64,
     /// Seed of everything random in the analysis.
     pub seed: u64,
+}
+
+/// What starts and ages of lives tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// Services go on beside each other: what happens to them at one time has one cause.
+    #[default]
+    Calendar,
+    /// A lab started them one after the other, each for a planned time: only their age tells, and nothing is said of days
+    /// to come.
+    InTurn,
+    /// A lab took them through the hours of a life faster than life goes: ages are those hours, and growth by them is
+    /// judged as on a host. Starts tell nothing.
+    Hastened,
+}
+
+impl Clock {
+    /// Whether the calendar tells anything.
+    pub fn has_calendar(self) -> bool {
+        self == Self::Calendar
+    }
+
+    /// Whether ages are those of services in life, so that something can be said of days to come.
+    pub fn has_days(self) -> bool {
+        self != Self::InTurn
+    }
 }
 
 /// An arm.

@@ -3,7 +3,7 @@
 use heaptrial_model::units;
 use heaptrial_stats::{
     GrowthShape, Standing, arm_shape, days_needed, first_passage, growth_shape, median, median_interval,
-    standing, theil_sen_slope,
+    standing, student_interval, theil_sen_slope,
 };
 use rayon::prelude::*;
 
@@ -20,6 +20,8 @@ use crate::service::{after_warm_up, growth_points, logs};
 const SHAPE_ALPHA: f64 = 0.05;
 /// A host that lasts longer is not told.
 const HOST_DAYS: f64 = 60.0;
+/// Services that are too few for an interval between order statistics have one by Student's t from so many on.
+const STUDENT_SERVICES: usize = 3;
 /// Of fewer readings a straight line and a curve cannot be told apart.
 const SHAPE_READINGS: f64 = 10.0;
 /// Shares of the observation for which the width of the interval is looked at, to tell how it shrinks.
@@ -95,10 +97,12 @@ pub(crate) fn of_arm(
 
 fn estimate(values: &[f64], level: f64) -> Option<Estimate> {
     let found = median_interval(values, level)?;
+    let few = || student_interval(values, level).filter(|_| values.len() >= STUDENT_SERVICES);
+    let interval = found.interval.or_else(few);
     Some(Estimate {
         value: found.median,
-        low: found.interval.map(|interval| interval.0),
-        high: found.interval.map(|interval| interval.1),
+        low: interval.map(|interval| interval.0),
+        high: interval.map(|interval| interval.1),
     })
 }
 

@@ -13,6 +13,7 @@ mod fleet;
 mod forecast;
 mod growth;
 mod level_change;
+mod levels_at;
 mod look;
 mod minority;
 mod off_treatment;
@@ -26,10 +27,11 @@ mod work;
 
 pub use failures::ArmEvents;
 pub use figures::ratio_of_arms;
-pub use fleet::{Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
+pub use fleet::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
 pub use forecast::{Expectation, Forecast, ForecastError, LogLevel};
 /// Assignments that a permutation test looks at.
 pub use heaptrial_stats::ENUMERATED_AT_MOST;
+pub use levels_at::{ArmAt, LevelsAt};
 pub use look::{Decision, Look, LookArm, LookStanding, look};
 pub use outcome::*;
 pub use outlier::{Outlier, outliers};

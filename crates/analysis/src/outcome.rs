@@ -407,6 +407,16 @@ impl Verdict {
     }
 }
 
+impl Analysis {
+    /// Positions of the services that belong to an arm: those that were put into it, without off-treatment services.
+    pub fn members(&self, arm: usize) -> Vec<usize> {
+        let belongs = |service: &ServiceResult| {
+            service.arms.contains(&arm) && service.off_treatment_in.iter().all(|other| other.arm != arm)
+        };
+        (0..self.services.len()).filter(|index| belongs(&self.services[*index])).collect()
+    }
+}
+
 impl ArmResult {
     /// The figures without off-treatment services.
     pub fn treated(&self) -> &ArmFigures {

@@ -77,7 +77,7 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
     findings.extend(work::findings(fleet, &services, &treated, &arms));
     findings.extend(failures::findings(fleet, &members, &arms));
     findings.extend(minority::findings(fleet, &arms));
-    if !fleet.in_turn {
+    if fleet.clock.has_calendar() {
         findings.extend(growth::common(fleet, &ages, &arms));
         findings.extend(growth::host(fleet, &arms));
     }
@@ -87,7 +87,7 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
         matched_age_seconds: ages.matched,
         ages_are_lower_bounds: ages.lower_bounds.contains(&true),
         randomised: fleet.randomised,
-        self_check: if fleet.in_turn { None } else { self_check(fleet, &services, &treated) },
+        self_check: fleet.clock.has_days().then(|| self_check(fleet, &services, &treated)).flatten(),
         extremes: extremes::of_arms(fleet, &ages, &services, &treated, &arms),
         services,
         arms,
@@ -105,7 +105,7 @@ fn arm_result(
 ) -> ArmResult {
     let growth = growth::of_arm(fleet, settings, ages, services, treated);
     let earlier = fleet.arms[arm].earlier_list_of.is_some();
-    let judged = !earlier && !fleet.in_turn;
+    let judged = !earlier && fleet.clock.has_days();
     let judge = |members: &[usize], growth: Option<&Growth>, figures: &ArmFigures| {
         let of_arm = growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes);
         let own = minority::of_arm(fleet, settings, ages, services, members, (growth, &of_arm));
@@ -128,7 +128,7 @@ fn arm_result(
         services: own,
         by_day: by_day(fleet, ages, treated),
         by_week: by_week(fleet, ages, treated),
-        level_changes: if earlier || fleet.in_turn {
+        level_changes: if earlier || !fleet.clock.has_calendar() {
             Vec::new()
         } else {
             level_change::of_arm(fleet, settings, ages, treated)

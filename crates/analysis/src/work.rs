@@ -86,6 +86,22 @@ impl Measure {
 }
 
 impl Work {
+    /// Puts everything at other ages; what gets none is left out.
+    pub fn by_age(&mut self, other: impl Fn(f32) -> Option<f32>) {
+        fn turn<T: Copy>(points: &mut Vec<(f32, T)>, other: &impl Fn(f32) -> Option<f32>) {
+            *points = points.iter().filter_map(|(age, value)| Some((other(*age)?, *value))).collect();
+        }
+        for measure in &mut self.measures {
+            turn(&mut measure.counter, &other);
+            if let Counts::Failed { tried } = &mut measure.counts {
+                turn(tried, &other);
+            }
+        }
+        turn(&mut self.connections, &other);
+        turn(&mut self.oom_bytes, &other);
+        self.flags.iter_mut().for_each(|flag| turn(&mut flag.changes, &other));
+    }
+
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
         self.measures.iter().all(|measure| measure.counter.is_empty())

@@ -3,7 +3,9 @@
 mod build;
 
 use build::{BEGIN, run};
-use heaptrial_analysis::{Estimate, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
+use heaptrial_analysis::{
+    Clock, Estimate, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work,
+};
 use heaptrial_model::{KnownEvent, LifeStart, Reading};
 use proptest::prelude::*;
 
@@ -56,7 +58,7 @@ prop_compose! {
     ) -> Fleet {
         let arms = earlier.len();
         Fleet {
-            in_turn: false,
+            clock: Clock::Calendar,
             arms: (0..arms)
                 .map(|arm| FleetArm {
                     name: format!("arm {arm}"),

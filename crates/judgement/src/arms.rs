@@ -24,6 +24,8 @@ pub struct ArmFacts {
     pub slope_bytes_per_hour: Option<(f64, f64, f64)>,
     /// Medians of those of its relays, with the highest age and all lags.
     pub consensus_age: Option<ConsensusAge>,
+    /// Median of the consensuses that its relays took.
+    pub consensuses: Option<f64>,
     /// What its services were proved to run: that of the first that counts.
     pub identity: Option<Identity>,
     /// The shared libraries that its services mapped in the lives that its figures are of, each build once, by name.
@@ -69,7 +71,11 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
     ArmFacts {
         peak_bytes: own
             .iter()
-            .filter_map(|index| analysis.services[*index].peak_bytes)
+            .filter_map(|index| match facts[*index].observed {
+                // Of a relay that rests, readings are of rests alone.
+                Some(seen) => Some(seen.peak_bytes as f64),
+                None => analysis.services[*index].peak_bytes,
+            })
             .max_by(f64::total_cmp),
         rss_bytes: bytes(|service| service.rss_bytes),
         anon_bytes: bytes(|service| service.anon_bytes),
@@ -78,6 +84,9 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
             (middle, slopes.first().copied().unwrap_or(middle), slopes.last().copied().unwrap_or(middle))
         }),
         consensus_age: consensus_age(facts, &own),
+        consensuses: median(
+            &own.iter().filter_map(|index| facts[*index].consensuses).map(f64::from).collect::<Vec<_>>(),
+        ),
         identity: identities.first().map(|identity| (*identity).clone()),
         libraries: libraries(rows, facts, &own),
         builds,

@@ -4,7 +4,7 @@ use heaptrial_model::{KnownEvent, SlowSample};
 use heaptrial_stats::median;
 use heaptrial_store::{EventRecord, Store};
 
-use crate::{JudgementError, Kind, Rows};
+use crate::{JudgementError, Kind, Rest, Rows};
 
 /// Of a service in the order of [`Rows::services`]; of the life that stands for it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,6 +25,10 @@ pub struct ServiceFacts {
     pub smaps: Option<SlowSample>,
     /// Age of the consensus that a relay of a lab held.
     pub consensus_age: Option<ConsensusAge>,
+    /// Consensuses that a relay of a lab took, as far as anything tells of them.
+    pub consensuses: Option<u32>,
+    /// Its rests after them, where the lab let it rest.
+    pub rests: Vec<Rest>,
 }
 
 /// The readings of the metric of one life.

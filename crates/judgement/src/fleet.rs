@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use heaptrial_analysis::{Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
+use heaptrial_analysis::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
 use heaptrial_model::{KnownEvent, Reading};
 use heaptrial_store::{
     ArmRecord, EventRecord, LifeRecord, ROLLUP_BUCKET, Readings, ServiceRecord, Store, StoreError,
@@ -31,7 +31,7 @@ impl Rows {
     /// Makes the fleet: reads all samples of the trial.
     pub fn fleet(&self, store: &Store, options: &Options) -> Result<Fleet, JudgementError> {
         match self.kind.is_lab() {
-            true => Ok(LabRun::read(store, self)?.fleet(self)),
+            true => Ok(LabRun::read(store, self)?.fleet(self, options)),
             false => self.fleet_on_hosts(store, options),
         }
     }
@@ -81,7 +81,7 @@ impl Rows {
             },
             randomised: kind == Kind::Field,
             identities_proved: in_ledger,
-            in_turn: false,
+            clock: Clock::Calendar,
             rolled_up_seconds: if in_ledger { ROLLUP_BUCKET.as_secs_f64() } else { 0.0 },
             seed: trial.plan.seed,
         };

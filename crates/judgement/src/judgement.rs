@@ -10,6 +10,7 @@ use heaptrial_stats::median;
 use heaptrial_store::{Store, TickSummary};
 
 use crate::arms::{self, ArmFacts};
+use crate::consensuses::{ConsensusClock, Taken};
 use crate::facts::{Observed, ServiceFacts, consensus_age};
 use crate::lab::LabRun;
 use crate::look::{PlannedLook, planned};
@@ -55,8 +56,10 @@ pub struct Judgement {
     pub duration_seconds: f64,
     /// Usual time between two readings of a service on a host.
     pub sampling_interval_seconds: Option<f64>,
-    /// Age in seconds at which warm-up ends: the chosen one of a lab run; on hosts the median over arms.
+    /// Age in seconds at which warm-up ends: the chosen one of a lab run in its own seconds; elsewhere the median over arms.
     pub warm_up_seconds: f64,
+    /// Of a lab run of relays, what its relays took as its clock.
+    pub consensuses: Option<ConsensusClock>,
     /// The looks that the plan fixed in advance.
     pub looks: Vec<PlannedLook>,
     /// Lives of lab services that are in no figure, by position of the service: charts show them.
@@ -81,15 +84,16 @@ impl Judgement {
 
     fn of_lab(store: &Store, rows: Rows, options: &Options) -> Result<Self, JudgementError> {
         let run = LabRun::read(store, &rows)?;
-        let fleet = run.fleet(&rows);
+        let fleet = run.fleet(&rows, options);
         let settings = run.settings(&rows, options);
         let analysis = analyse(&fleet, &settings);
+        let settled = run.warm_up_seconds(&rows, options);
         let mut services = Vec::with_capacity(run.services.len());
         let mut set_aside = HashMap::new();
         for (index, service) in run.services.iter().enumerate() {
             let last = service.series.last();
             let consensus = match service.life {
-                Some(life) => consensus_age(store, &rows, index, life, settings.warm_up_of(0.0))?,
+                Some(life) => consensus_age(store, &rows, index, life, settled)?,
                 None => None,
             };
             services.push(ServiceFacts {
@@ -109,9 +113,11 @@ impl Judgement {
                     None => None,
                 },
                 consensus_age: consensus,
+                consensuses: service.taken.as_ref().map(Taken::last),
+                rests: service.taken.as_ref().map_or_else(Vec::new, |taken| taken.rests.clone()),
             });
             if service.excluded.is_some() {
-                set_aside.extend(service.fleet_life(&rows).map(|life| (index, life)));
+                set_aside.extend(service.fleet_life(&rows, &fleet).map(|life| (index, life)));
             }
         }
         let ticks = store.tick_summary(rows.trial.id)?;
@@ -127,8 +133,9 @@ impl Judgement {
         Ok(Self {
             database: store.path().to_owned(),
             arms: arms::of(&rows, &analysis, &fleet, &services),
+            warm_up_seconds: if fleet.clock.has_days() { warm_up_seconds(&analysis) } else { settled },
+            consensuses: run.consensuses(),
             fleet,
-            warm_up_seconds: settings.warm_up_of(0.0),
             analysis,
             services,
             samples: ticks.samples,
@@ -168,6 +175,7 @@ impl Judgement {
             sampling_interval_seconds: sampling_interval(&fleet),
             looks: planned(store, &rows.trial)?,
             warm_up_seconds: warm_up_seconds(&analysis),
+            consensuses: None,
             services,
             fleet,
             analysis,
@@ -194,7 +202,7 @@ impl Judgement {
     /// The thinned series of [`Self::placements`], for charts.
     pub fn trajectories(&self) -> Trajectories {
         let placements = self.placements();
-        if !self.fleet.in_turn {
+        if !self.rows.kind.is_lab() {
             return Trajectories::thin_fleet(&self.fleet, &placements, self.analysis.ages_are_lower_bounds);
         }
         let readings = |index: usize| {

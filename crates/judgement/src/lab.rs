@@ -1,10 +1,11 @@
 //! A lab run as a fleet: which life stands for a service, and whether it counts.
 
-use heaptrial_analysis::{Fleet, FleetLife, FleetService, MemoryLimit, Settings, Work};
+use heaptrial_analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Work};
 use heaptrial_model::{KnownEvent, LifeStart, Reading, units};
 use heaptrial_store::{LifeRecord, SeriesPoint, ServiceRecord, Store};
 
-use crate::{JudgementError, Options, Rows, work};
+use crate::consensuses::{ConsensusClock, HOUR, Taken};
+use crate::{JudgementError, Kind, Options, Rows, work};
 
 /// A service younger than this share of the oldest one's age at its last reading is not compared.
 const COMPARABLE_AGE_SHARE: f64 = 0.5;
@@ -25,6 +26,8 @@ pub(crate) struct LabService {
     /// Position of that life in the ledger; `None` where it never started.
     pub(crate) life: Option<usize>,
     pub(crate) series: Vec<SeriesPoint>,
+    /// Of a relay, its consensuses.
+    pub(crate) taken: Option<Taken>,
     work: Work,
     /// Why it does not count; `None` where it does.
     pub(crate) excluded: Option<String>,
@@ -40,43 +43,90 @@ impl LabRun {
                 Some((_, life)) => (store.series(life, rows.trial.plan.metric)?, work::of_life(store, life)?),
                 None => (Vec::new(), Work::default()),
             };
+            let taken = match life.filter(|_| rows.kind == Kind::LabTor) {
+                Some((_, life)) => Taken::read(store, life, &series)?,
+                None => None,
+            };
             let excluded = reason(service, rows, life.map(|(_, life)| life), &series);
-            services.push(LabService { life: life.map(|(index, _)| index), series, work, excluded });
+            services.push(LabService { life: life.map(|(index, _)| index), series, taken, work, excluded });
         }
         exclude_too_young(&mut services);
+        exclude_never_rested(&mut services);
         Ok(Self { services })
     }
 
-    /// Repeats are blocks, ages are in seconds, and whoever does not count has no life in it.
-    pub(crate) fn fleet(&self, rows: &Rows) -> Fleet {
+    /// The consensuses of its relays; `None` where it has none, or nothing tells of them.
+    pub(crate) fn consensuses(&self) -> Option<ConsensusClock> {
+        let taken: Vec<&Taken> = self.counted().filter_map(|service| service.taken.as_ref()).collect();
+        ConsensusClock::of(&taken)
+    }
+
+    /// What its ages are.
+    fn ages(&self) -> Ages {
+        let rested = |service: &LabService| service.taken.as_ref().is_some_and(Taken::is_rested);
+        if self.counted().any(rested) { Ages::OfRelays } else { Ages::OfTheLab }
+    }
+
+    /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life where relays
+    /// rested after each consensus, and the lab's seconds elsewhere.
+    pub(crate) fn fleet(&self, rows: &Rows, options: &Options) -> Fleet {
+        self.fleet_of(rows, options, self.ages())
+    }
+
+    /// The fleet by hours of a relay's life, whether relays rested or not; `None` where nothing tells of consensuses.
+    pub(crate) fn fleet_by_consensuses(&self, rows: &Rows, options: &Options) -> Option<Fleet> {
+        self.consensuses()?;
+        Some(self.fleet_of(rows, options, Ages::OfRelays))
+    }
+
+    fn fleet_of(&self, rows: &Rows, options: &Options, ages: Ages) -> Fleet {
         let services = rows.services.iter().zip(&self.services).map(|(record, service)| FleetService {
-            lives: service.fleet_life(rows).into_iter().filter(|_| service.excluded.is_none()).collect(),
+            lives: service.life_with(rows, ages).into_iter().filter(|_| service.excluded.is_none()).collect(),
             ..rows.service(record)
         });
+        let service_bytes = options.memory_limit_bytes.filter(|_| ages == Ages::OfRelays);
         Fleet {
             arms: rows.arms.iter().map(|record| rows.arm(record)).collect(),
             services: services.collect(),
             events: rows.events.iter().map(|event| rows.event(event)).collect(),
-            limit: MemoryLimit::default(),
+            limit: MemoryLimit {
+                service_bytes: service_bytes.map(|bytes| bytes as f64),
+                ..MemoryLimit::default()
+            },
             randomised: true,
             identities_proved: true,
-            in_turn: true,
+            clock: match ages {
+                Ages::OfTheLab => Clock::InTurn,
+                Ages::OfRelays => Clock::Hastened,
+            },
             rolled_up_seconds: 0.0,
             seed: rows.trial.plan.seed,
         }
     }
 
-    /// Choices that fit a run of minutes: everything from the end of warm-up counts.
+    /// Of relays by the hours of their lives those of a field trial; of a run of minutes everything from the end of
+    /// warm-up counts.
     pub(crate) fn settings(&self, rows: &Rows, options: &Options) -> Settings {
+        match self.ages() {
+            Ages::OfRelays => options.settings,
+            Ages::OfTheLab => Settings {
+                level_from_warm_up: true,
+                warm_up_seconds: Some(self.warm_up_seconds(rows, options)),
+                ..options.settings
+            },
+        }
+    }
+
+    /// Age in seconds of the lab until which services settle.
+    pub(crate) fn warm_up_seconds(&self, rows: &Rows, options: &Options) -> f64 {
         let oldest = self.counted().filter_map(LabService::last_age).fold(0.0, f64::max);
         let planned = rows.trial.plan.planned_us as f64 / 1e6;
         // A run that was cut short, or had no planned length, gets a warm-up in proportion to what there is of it.
         let length = if planned > 0.0 && oldest >= WHOLE_SHARE * planned { planned } else { oldest };
-        let warm_up = match options.warm_up {
+        match options.warm_up {
             Some(warm_up) => warm_up.as_secs_f64(),
             None => (length * WARM_UP_SHARE * 1000.0).round() / 1000.0,
-        };
-        Settings { level_from_warm_up: true, warm_up_seconds: Some(warm_up), ..options.settings }
+        }
     }
 
     fn counted(&self) -> impl Iterator<Item = &LabService> {
@@ -89,22 +139,62 @@ impl LabService {
         self.series.last().map(|point| point.age_seconds)
     }
 
-    /// The life that stands for it, counted or not.
-    pub(crate) fn fleet_life(&self, rows: &Rows) -> Option<FleetLife> {
+    /// The life that stands for it, counted or not, as the fleet has it.
+    pub(crate) fn fleet_life(&self, rows: &Rows, fleet: &Fleet) -> Option<FleetLife> {
+        self.life_with(rows, if fleet.clock.has_days() { Ages::OfRelays } else { Ages::OfTheLab })
+    }
+
+    fn life_with(&self, rows: &Rows, ages: Ages) -> Option<FleetLife> {
         let life = rows.lives.get(self.life?)?;
-        let reading = |point: &SeriesPoint| Reading {
-            age_seconds: point.age_seconds as f32,
-            kib: u32::try_from(point.metric_bytes / 1024).unwrap_or(u32::MAX),
+        let (started_at, readings, work) = match ages {
+            Ages::OfTheLab => {
+                let readings = self.series.iter().map(|point| reading(point.age_seconds, point.metric_bytes));
+                (life.started_wall_us as f64 / 1e6, readings.collect(), self.work.clone())
+            }
+            // What happens at one consensus happens to all relays at once.
+            Ages::OfRelays => {
+                let taken = self.taken.as_ref()?;
+                let mut work = self.work.clone();
+                work.by_age(|age| Some((taken.hours_at(f64::from(age))? * HOUR) as f32));
+                (0.0, self.readings_of(taken), work)
+            }
         };
         Some(FleetLife {
-            started_at: life.started_wall_us as f64 / 1e6,
+            started_at,
             start: LifeStart::Observed,
             contamination: None,
             proved: life.identity.is_some(),
-            readings: self.series.iter().map(reading).collect(),
-            work: self.work.clone(),
+            readings,
+            work,
         })
     }
+
+    /// Readings by hours of a relay's life: those at the ends of rests, or all where there are none.
+    fn readings_of(&self, taken: &Taken) -> Vec<Reading> {
+        if taken.is_rested() {
+            let at_rest = taken.rests.iter();
+            return at_rest
+                .map(|rest| reading(f64::from(rest.consensuses) * HOUR, rest.level_bytes))
+                .collect();
+        }
+        let aged = |point: &SeriesPoint| {
+            Some(reading(taken.hours_at(point.age_seconds)? * HOUR, point.metric_bytes))
+        };
+        self.series.iter().filter_map(aged).collect()
+    }
+}
+
+/// What ages of a lab's services count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ages {
+    /// Seconds that passed.
+    OfTheLab,
+    /// Seconds of a relay's life, which gets a consensus each hour.
+    OfRelays,
+}
+
+fn reading(age_seconds: f64, bytes: u64) -> Reading {
+    Reading { age_seconds: age_seconds as f32, kib: u32::try_from(bytes / 1024).unwrap_or(u32::MAX) }
 }
 
 fn reason(
@@ -154,5 +244,16 @@ fn exclude_too_young(services: &mut [LabService]) {
             service.excluded =
                 Some(format!("too young to compare: it was cut off at {age}, others reached {oldest}"));
         }
+    }
+}
+
+/// Where relays rest after each consensus, one that took none has no reading to compare.
+fn exclude_never_rested(services: &mut [LabService]) {
+    let rested = |service: &LabService| service.taken.as_ref().is_some_and(Taken::is_rested);
+    if !services.iter().any(|service| service.excluded.is_none() && rested(service)) {
+        return;
+    }
+    for service in services.iter_mut().filter(|service| service.excluded.is_none() && !rested(service)) {
+        service.excluded = Some("it never rested after a consensus: it took up none".to_owned());
     }
 }

@@ -9,6 +9,7 @@
 
 mod arms;
 mod calendar;
+mod consensuses;
 mod error;
 mod factorial;
 mod facts;
@@ -20,12 +21,14 @@ mod lab;
 mod levels;
 pub mod look;
 mod rows;
+pub mod score;
 mod trajectory;
 mod treatment;
 mod work;
 
 pub use arms::ArmFacts;
 pub use calendar::{Calendar, Happened, Mark, Moment, Step};
+pub use consensuses::{ConsensusClock, Rest};
 pub use error::JudgementError;
 pub use factorial::{Cell, Effect, Factorial, LevelEffect, Parts, SettingEffect, SettingShare};
 pub use facts::{ConsensusAge, Observed, ServiceFacts};

@@ -8,9 +8,9 @@ use heaptrial_model::{About, Identity, Metric};
 use heaptrial_store::{ArmRecord, ServiceRecord, Store, TickSummary, TrialRecord};
 
 use crate::document::{
-    Analysis, Arm, AsFound, AsTreated, ConsensusAge, Estimate, Event, ExcludedService, Finding, Growth, Host,
-    Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook, Ratio, Report,
-    ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial, Work,
+    Analysis, Arm, AsFound, AsTreated, ConsensusAge, Consensuses, Estimate, Event, ExcludedService, Finding,
+    Growth, Host, Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook,
+    Ratio, ReachedHour, Report, ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial, Work,
 };
 use crate::verdict::{self, RunsOut};
 use crate::{Options, ReportError, findings};
@@ -33,7 +33,8 @@ impl Report {
 
     /// Reports on what is known of a trial. The same judgement gives the same report, byte for byte.
     pub fn of(judgement: &Judgement) -> Result<Self, ReportError> {
-        let parts = Parts { judgement, lab: judgement.rows.kind.is_lab() };
+        let parts =
+            Parts { judgement, lab: judgement.rows.kind.is_lab(), days: judgement.fleet.clock.has_days() };
         let services: Vec<Service> =
             judgement.placements().into_iter().map(|(index, arm, _)| parts.service(index, arm)).collect();
         let arms = (0..judgement.rows.arms.len())
@@ -49,6 +50,8 @@ impl Report {
 struct Parts<'a> {
     judgement: &'a Judgement,
     lab: bool,
+    /// Whether ages are those of services in life.
+    days: bool,
 }
 
 impl Parts<'_> {
@@ -99,7 +102,17 @@ impl Parts<'_> {
         let sampler = ticks.as_ref().map(sampler).unwrap_or_default();
         let sampling_interval_seconds = *sampling_interval_seconds;
         let self_check = analysis.self_check.filter(|check| check.noise_ratio.is_finite());
-        let lab = LabRun { repeats: rows.trial.plan.repeats, sampler, cpu_share };
+        let consensuses = self.judgement.consensuses.as_ref().map(|clock| Consensuses {
+            rested: clock.rested,
+            taken: clock.consensuses,
+            pace: clock.pace(),
+            reached: clock
+                .reached
+                .iter()
+                .map(|(hours, seconds)| ReachedHour { hours: *hours, seconds: *seconds })
+                .collect(),
+        });
+        let lab = LabRun { repeats: rows.trial.plan.repeats, sampler, cpu_share, consensuses };
         Ok(match rows.kind {
             Kind::LabCommand => ReportOf::LabCommand(lab),
             Kind::LabTor => ReportOf::LabTor(lab),
@@ -212,7 +225,7 @@ impl Parts<'_> {
     fn analysis(&self) -> Analysis {
         let Judgement { rows, fleet, analysis, .. } = self.judgement;
         let settings = analysis.settings;
-        let on_hosts = |value: f64| Some(value).filter(|_| !self.lab);
+        let in_days = |value: f64| Some(value).filter(|_| self.days);
         let bytes = |bytes: Option<f64>| bytes.map(|bytes| bytes as u64);
         Analysis {
             metric: rows.trial.plan.metric,
@@ -221,15 +234,15 @@ impl Parts<'_> {
             matched_age_seconds: analysis.matched_age_seconds.map(|age| (age * 1000.0).round() / 1000.0),
             confidence_level: settings.confidence_level,
             // Of young services it is half of their life.
-            window_seconds: on_hosts(
+            window_seconds: in_days(
                 analysis
                     .matched_age_seconds
                     .map_or(settings.window_seconds, |age| age - settings.level_from(age)),
             ),
             ages_are_lower_bounds: Some(analysis.ages_are_lower_bounds).filter(|_| !self.lab),
-            stable_margin_per_day: on_hosts(settings.stable_margin_per_day),
-            horizon_days: on_hosts(settings.horizon_days),
-            memory_limit: (!self.lab).then(|| MemoryLimit {
+            stable_margin_per_day: in_days(settings.stable_margin_per_day),
+            horizon_days: in_days(settings.horizon_days),
+            memory_limit: self.days.then(|| MemoryLimit {
                 service_bytes: bytes(fleet.limit.service_bytes),
                 host_bytes: bytes(fleet.limit.host_bytes),
                 host_available_bytes: bytes(fleet.limit.host_available_bytes),
@@ -256,7 +269,11 @@ impl Parts<'_> {
             counts: excluded.is_none(),
             excluded,
             ending: life.filter(|_| self.lab).and_then(|life| life.ending.clone()),
-            age_seconds: facts.observed.map(|seen| seen.age_seconds).or(found.age_seconds),
+            // Of a relay that rested that of its last rest, as all its figures.
+            age_seconds: match self.lab && self.days {
+                true => found.age_seconds.or(facts.observed.map(|seen| seen.age_seconds)),
+                false => facts.observed.map(|seen| seen.age_seconds).or(found.age_seconds),
+            },
             readings: facts.observed.map_or(found.readings, |seen| seen.readings),
             rss_bytes_final: match metric {
                 _ if self.lab => facts.rss_bytes,
@@ -268,10 +285,12 @@ impl Parts<'_> {
             slope_bytes_per_hour: found.growth_bytes_per_day.map(|slope| slope / 24.0),
             cpu_seconds: facts.cpu_seconds,
             consensus_age: facts.consensus_age.as_ref().map(ConsensusAge::from),
+            consensuses: facts.consensuses,
+            rests: facts.rests.clone(),
             smaps: facts.smaps,
             start: found.start.filter(|_| on_host),
             restarts: on_host.then_some(found.restarts),
-            growth_share_per_day: found.growth_log_per_day.filter(|_| on_host),
+            growth_share_per_day: found.growth_log_per_day.filter(|_| self.days),
             time_average_bytes: whole(found.time_average_bytes).filter(|_| on_host),
             like: off_treatment.and_then(|off_treatment| off_treatment.like).map(|arm| self.arm_name(arm)),
             no_level: found.no_level.clone().filter(|_| facts.excluded.is_none()),
@@ -359,10 +378,11 @@ impl Parts<'_> {
             slope_bytes_per_hour: facts.slope_bytes_per_hour.map(|slope| slope.0),
             cpu_seconds: facts.cpu_seconds,
             consensus_age: facts.consensus_age.as_ref().map(ConsensusAge::from),
+            consensuses: facts.consensuses,
             warnings: Vec::new(),
             earlier_list_of: fleet_arm.earlier_list_of.map(|of| self.arm_name(of)),
             list: record.source.clone(),
-            age_seconds: figures.age_seconds.filter(|_| !self.lab),
+            age_seconds: figures.age_seconds.filter(|_| self.days),
             as_treated: result.as_treated.as_ref().map(|treated| self.as_treated(treated)),
             verdict: verdict.map(|verdict| verdict.as_str().to_owned()),
             verdict_reason: verdict.map(|verdict| {
@@ -372,8 +392,8 @@ impl Parts<'_> {
                 .verdict_as_assigned
                 .as_ref()
                 .map(|verdict| verdict.as_str().to_owned()),
-            service_verdicts: result.services.clone().filter(|_| !self.lab),
-            growth: result.growth.clone().filter(|_| !self.lab).and_then(finite_growth),
+            service_verdicts: result.services.clone().filter(|_| self.days),
+            growth: result.growth.clone().filter(|_| self.days).and_then(finite_growth),
             days_until_full: days_until_full.filter(|_| !doubles),
             days_until_doubled: days_until_full.filter(|_| doubles),
             limit: days_until_full.and(limit),
@@ -384,9 +404,9 @@ impl Parts<'_> {
                 }
                 _ => None,
             },
-            by_day: match self.lab {
-                true => Vec::new(),
-                false => result.by_day.iter().filter(|day| day.median_bytes.is_finite()).copied().collect(),
+            by_day: match self.days {
+                false => Vec::new(),
+                true => result.by_day.iter().filter(|day| day.median_bytes.is_finite()).copied().collect(),
             },
             by_week: result.by_week.clone(),
             level_changes: level_changes.collect::<Result<_, ReportError>>()?,

@@ -104,7 +104,7 @@ fn stratum(
         limit: fleet.limit,
         randomised: fleet.randomised,
         identities_proved: fleet.identities_proved,
-        in_turn: fleet.in_turn,
+        clock: fleet.clock,
         rolled_up_seconds: fleet.rolled_up_seconds,
         seed: fleet.seed,
     };

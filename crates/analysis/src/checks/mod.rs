@@ -25,7 +25,7 @@ pub(crate) fn run(
     ages: &Ages,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if fleet.in_turn {
+    if !fleet.clock.has_calendar() {
         findings.extend(ledger::unpaired(fleet, services, members));
         return findings;
     }

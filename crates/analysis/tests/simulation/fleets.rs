@@ -1,6 +1,6 @@
 //! Fleets by scenario.
 
-use heaptrial_analysis::{Fleet, FleetArm, FleetLife, FleetService, MemoryLimit, Work};
+use heaptrial_analysis::{Clock, Fleet, FleetArm, FleetLife, FleetService, MemoryLimit, Work};
 use heaptrial_model::{LifeStart, Reading};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -67,7 +67,7 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
         limit: MemoryLimit::default(),
         randomised: true,
         identities_proved: false,
-        in_turn: false,
+        clock: Clock::Calendar,
         rolled_up_seconds: 0.0,
         seed,
     };

@@ -1,6 +1,7 @@
 //! `heaptrial lab`: the same workload under several allocators on this machine.
 
 mod factorial;
+mod score;
 mod userland;
 
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ use heaptrial_report::Options;
 use heaptrial_store::Store;
 
 use self::factorial::FactorialOptions;
+use self::score::ScoreOptions;
 use super::allocators::SourceOptions;
 use super::report::write_and_print;
 use super::value::{ValueError, number};
@@ -49,6 +51,8 @@ pub enum LabCommand {
     Run(RunOptions),
     /// Run real Tor relays on a private network on loopback, all arms at once, under the same load
     Tor(TorOptions),
+    /// Tell how well lab runs of relays told what an import or a field trial showed
+    Score(ScoreOptions),
 }
 
 /// Options of every lab run.
@@ -179,8 +183,9 @@ fn stay(text: &str) -> Result<f64, ValueError> {
 
 /// Runs a lab command.
 pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let (LabCommand::Run(RunOptions { lab, .. }) | LabCommand::Tor(TorOptions { lab, .. })) = &command;
-    userland::enter(lab, global)?;
+    if let LabCommand::Run(RunOptions { lab, .. }) | LabCommand::Tor(TorOptions { lab, .. }) = &command {
+        userland::enter(lab, global)?;
+    }
     match command {
         LabCommand::Run(options) => {
             let plan = options.lab.plan(None)?;
@@ -191,6 +196,7 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
             words.push(format!("-- {}", shell_words::join(program)));
             execute("run", &options.lab, &plan, &workload, Some(duration), &words, global)
         }
+        LabCommand::Score(options) => score::run(&options, global),
         LabCommand::Tor(options) => {
             let plan = options.lab.plan(Some(DEFAULT_TOR_ARMS))?;
             let duration = options.duration.or(plan.duration);

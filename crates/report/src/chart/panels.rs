@@ -34,8 +34,13 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     } else {
         ""
     };
-    let caption =
-        format!("{metric} ({unit}) of each service over its age, all panels on the same axes.{lost}{shown}");
+    let clock = match canvas.report.consensuses().filter(|consensuses| consensuses.rested) {
+        Some(_) => ", an hour for each consensus",
+        None => "",
+    };
+    let caption = format!(
+        "{metric} ({unit}) of each service over its age{clock}, all panels on the same axes.{lost}{shown}"
+    );
     let pitch = HEADING + PANEL_HEIGHT + FOOT;
     let mut chart =
         canvas.chart("trajectories", "Each service by itself", caption, rows as f64 * pitch + 12.0);

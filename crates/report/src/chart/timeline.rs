@@ -12,6 +12,46 @@ const BANDS: usize = 80;
 /// Lines that a card of values has room for.
 const CARD_LINES: usize = 16;
 
+/// Room for a second axis of time.
+const SECOND_AXIS_HEIGHT: f64 = 36.0;
+/// Room for one of its labels.
+const SECOND_LABEL_WIDTH: f64 = 58.0;
+
+/// The other clock of a lab's relays, at the marks of the first: consensuses below the lab's time, or the lab's time below
+/// hours of a relay's life.
+struct SecondAxis {
+    /// Value on the first axis, and label.
+    labels: Vec<(f64, String)>,
+    title: &'static str,
+}
+
+impl SecondAxis {
+    fn of(canvas: Canvas<'_>, x: &Scale) -> Option<Self> {
+        let consensuses = canvas.report.consensuses()?;
+        let room = (x.range.1 - x.range.0) / SECOND_LABEL_WIDTH;
+        let every = (x.ticks.len() as f64 / room).ceil().max(1.0) as usize;
+        let label = |value: f64| match consensuses.rested {
+            true => Some(units::duration(consensuses.seconds_at(value)?)),
+            false => Some(format!("{:.0}", consensuses.hours_at(value)?)),
+        };
+        let labels: Vec<(f64, String)> =
+            x.ticks.iter().step_by(every).filter_map(|tick| Some((tick.value, label(tick.value)?))).collect();
+        let title = match consensuses.rested {
+            true => "time of the lab",
+            false => "consensuses worked off: hours of a relay's life",
+        };
+        (!labels.is_empty()).then_some(Self { labels, title })
+    }
+
+    fn draw(&self, body: &mut super::svg::Element, plot: &Plot, x: &Scale) {
+        let base = plot.bottom + 55.0;
+        for (value, label) in &self.labels {
+            body.push(text("quiet middle", (x.at(*value), base), label));
+        }
+        body.push(text("quiet end", (plot.right, base + 18.0), self.title));
+    }
+}
+
 /// An arm's line.
 struct ArmLine {
     arm: usize,
@@ -69,20 +109,31 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
         canvas.without_age()
     );
     let lab_caption = format!(
-        "{metric} of the services over their age{}. Shaded: warm-up, left out of medians and slopes.",
+        "{metric} of the services over their age{}. {}",
         if several {
             "; thin lines are services, thick lines the median of an arm"
         } else {
             ", one service per arm"
+        },
+        if canvas.report.has_days() {
+            "A relay in life gets one consensus an hour: ages are consensuses that it worked off, and memory is that at the \
+             end of the rest after each."
+        } else {
+            "Shaded: warm-up, left out of medians and slopes."
         }
     );
     let caption = if lab { lab_caption } else { field_caption };
-    let height = plot.bottom + 44.0 + if canvas.is_wide() { 0.0 } else { legend::height_below(lines.len()) };
+    let second = SecondAxis::of(canvas, &x);
+    let foot = plot.bottom + 44.0 + if second.is_some() { SECOND_AXIS_HEIGHT } else { 0.0 };
+    let height = foot + if canvas.is_wide() { 0.0 } else { legend::height_below(lines.len()) };
     let mut chart = canvas.chart("memory-over-time", "Memory over time", caption, height);
     chart.description = format!("At the end: {}.", ends.join(", "));
     let title = format!("{metric} ({})", y.unit);
     let mut body = group("plot");
     axes(&mut body, canvas, &plot, (&x, &y), &title);
+    if let Some(second) = &second {
+        second.draw(&mut body, &plot, &x);
+    }
     let place = |point: &Point| (x.at(point.0), y.at(point.1));
     for line in lines.iter().rev() {
         let look = canvas.look(line.arm);
@@ -116,9 +167,7 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     } else {
         let mut rows = labels(canvas, &lines, &y);
         rows.reverse();
-        legend::below(&rows, plot.bottom + 52.0, canvas.width())
-            .into_iter()
-            .for_each(|element| body.push(element));
+        legend::below(&rows, foot + 8.0, canvas.width()).into_iter().for_each(|element| body.push(element));
     }
     for line in &lines {
         if let Some(end) = line.last() {
@@ -170,7 +219,7 @@ fn axes(
     title: &str,
 ) {
     // In a field trial each arm has a warm-up of its own.
-    let warm_up = if canvas.report.kind().is_lab() { canvas.report.analysis.warm_up_seconds } else { 0.0 };
+    let warm_up = if canvas.report.has_days() { 0.0 } else { canvas.report.analysis.warm_up_seconds };
     let warm_up = x.at(warm_up);
     body.push(rectangle("warm", (plot.left, plot.top), warm_up - plot.left, plot.bottom - plot.top));
     if warm_up - plot.left > text_width("warm-up", 11.0) + 8.0 {
@@ -187,7 +236,11 @@ fn axes(
         body.push(text("quiet middle", (at, plot.bottom + 19.0), &tick.label));
     }
     body.push(text("quiet", (8.0, 18.0), title));
-    let age = format!("age of the service ({})", x.unit);
+    let age = match canvas.report.has_days() && canvas.report.kind().is_lab() {
+        true if x.unit == "h" => "consensuses worked off (hours of a relay's life)".to_owned(),
+        true => format!("age of the relay by its consensuses, one an hour ({})", x.unit),
+        false => format!("age of the service ({})", x.unit),
+    };
     body.push(text("quiet end", (plot.right, plot.bottom + 37.0), &age));
 }
 

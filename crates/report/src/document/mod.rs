@@ -8,12 +8,12 @@ pub use heaptrial_analysis::{
     Growth, LimitKind, MeasureResult, Sawtooth, SelfCheck, ServiceVerdicts, Severity, Shape, WeekLevel,
     WorkReason, WorkStanding,
 };
-pub use kind::{AsFound, Imported, LabRun, ReportOf, Trial};
+pub use kind::{AsFound, Consensuses, Imported, LabRun, ReachedHour, ReportOf, Trial};
 pub use parts::{
     AsTreated, Finding, LevelChange, MemoryLimit, Outlier, PlannedLook, ServerSum, Source, Work,
 };
 
-pub use heaptrial_judgement::Kind;
+pub use heaptrial_judgement::{Kind, Rest};
 use heaptrial_model::{About, Ending, Identity, LifeStart, MappedLibrary, Metric, SlowSample, Treatment};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -203,6 +203,9 @@ pub struct Arm {
     pub cpu_seconds: Option<f64>,
     /// Age of the consensus that its relays held.
     pub consensus_age: Option<ConsensusAge>,
+    /// Median of the consensuses that its relays took: hours of a relay's life.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consensuses: Option<f64>,
     /// What may have distorted its figures.
     pub warnings: Vec<String>,
     /// The arm of which this is an earlier list of services. Such an arm is compared to nothing.
@@ -355,6 +358,12 @@ pub struct Service {
     pub cpu_seconds: Option<f64>,
     /// Age of the consensus that the relay held.
     pub consensus_age: Option<ConsensusAge>,
+    /// Consensuses that the relay took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consensuses: Option<u32>,
+    /// Its rests after them, with the level at the end of each and the peak of the work before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rests: Vec<Rest>,
     /// The last expensive reading (`smaps_rollup`).
     pub smaps: Option<SlowSample>,
     /// How the start of that life is known.

@@ -44,6 +44,16 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         )
     });
     let changes = report.arms.iter().any(|arm| !arm.level_changes.is_empty());
+    let rests = report.consensuses().filter(|consensuses| consensuses.rested).map(|_| {
+        "Consensuses are the clock: a relay in life gets one an hour, so the reading at the end of the rest after its k-th one \
+         stands at an age of k hours; what is told by the hour or the day is so by consensuses, and rates of work are of such \
+         hours. CPU time is the lab's own."
+            .to_owned()
+    });
+    let few = report.arms.iter().filter_map(|arm| arm.growth.as_ref()).any(|growth| growth.services < 6);
+    let few = few.then(|| {
+        "Growth of three to five services: its interval is Student's t on their slopes, which takes them as normal.".to_owned()
+    });
     let cpu = report.services.iter().any(|service| service.cpu_seconds.is_some());
     let lines = [
         Some(format!(
@@ -56,6 +66,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
              up.",
         ),
         Some(level),
+        rests,
         always(
             "Ratio to control: ratio of geometric means; interval by inversion of the permutation test of the assignment \
              (P. H. Garthwaite, \"Confidence Intervals from Randomization Tests\", Biometrics 52, 1996), Student's t on \
@@ -66,6 +77,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
              Simple Sequentially Rejective Multiple Test Procedure\", Scandinavian Journal of Statistics 6, 1979).",
         ),
         always(growth),
+        few,
         verdicts,
         always(words(report.kind()).method),
         changes.then(|| {

@@ -3,7 +3,7 @@
 use super::words::words;
 use super::{date_and_time, host, number};
 use crate::chart::metric_name;
-use crate::document::{Report, Sampler};
+use crate::document::{Consensuses, Report, Sampler};
 use crate::units;
 
 /// What the figures of the table of results are.
@@ -21,13 +21,19 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
     let metric = metric_name(analysis.metric);
     let until = analysis.matched_age_seconds.map(units::duration);
     match (until, analysis.window_seconds.map(units::duration)) {
+        (Some(age), Some(window)) if report.kind().is_lab() => format!(
+            "Memory is {metric} at the ends of rests; ages are hours of a relay's life, one for each consensus. Level: median \
+             of the last {window} up to an age of {age}, at which relays are compared. Peak: the highest reading between \
+             rests.{two_figures}"
+        ),
         (Some(age), Some(window)) => format!(
             "Memory is {metric}. Level: median of the last {window} up to an age of {age}, at which services are \
              compared.{two_figures}"
         ),
         (Some(age), None) => format!(
-            "Memory is {metric}. Level: median from an age of {} to {age}, at which services are compared.{two_figures}",
-            units::duration(analysis.warm_up_seconds)
+            "Memory is {metric}. Level: median from an age of {} to {age}{}, at which services are compared.{two_figures}",
+            units::duration(analysis.warm_up_seconds),
+            in_consensuses(report)
         ),
         (None, _) => format!(
             "Memory is {metric}. There is no age at which services of all arms can be compared.{two_figures}"
@@ -53,6 +59,7 @@ pub(crate) fn circumstances(report: &Report) -> String {
         Some(format!("{}{planned}", units::duration(report.duration_seconds))),
         of_lab(format!("seed {}", report.seed)),
         of_lab(number(u64::from(report.repeats()), "repeat")),
+        report.consensuses().map(paced),
         host.os.clone(),
         named("kernel", &host.kernel),
         host.cpu_count.map(|count| number(u64::from(count), "CPU")),
@@ -82,6 +89,7 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
         ("Span of data", Some(units::duration(report.duration_seconds))),
         (if lab { "Length of each service's life" } else { "Planned length" }, planned(report)),
         ("State", Some(report.outcome_word().to_owned()).filter(|_| !report.kind().is_import())),
+        ("Consensuses", report.consensuses().map(consensuses)),
         ("Seed", lab.then(|| report.seed.to_string())),
         ("Repeats", lab.then(|| report.repeats().to_string())),
         ("Readings", Some(units::count(report.samples))),
@@ -104,6 +112,29 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
     pairs.extend(host.map(|(name, value)| (name, Some(value))));
     pairs.push(("Heaptrial", Some(report.tool_version.clone())));
     pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// `30 consensuses (1 d 6 h of a relay's life), 60 times as fast as life`.
+pub(crate) fn paced(consensuses: &Consensuses) -> String {
+    let taken = u64::from(consensuses.taken);
+    let life = units::duration(3600.0 * taken as f64);
+    let pace = consensuses.pace.map_or_else(String::new, |pace| {
+        // The digits that a pace is known to.
+        let digits = if pace < 10.0 { format!("{pace:.1}") } else { format!("{pace:.0}") };
+        format!(", {digits} times as fast as life")
+    });
+    let consensuses = if taken == 1 { "consensus" } else { "consensuses" };
+    format!("{} {consensuses} ({life} of a relay's life{pace})", units::count(taken))
+}
+
+fn consensuses(consensuses: &Consensuses) -> String {
+    let clock = match consensuses.rested {
+        true => {
+            "each came when all relays had worked off and rested from the last; ages are hours of a relay's life"
+        }
+        false => "they came at intervals; ages are those of the lab",
+    };
+    format!("{}; {clock}", paced(consensuses))
 }
 
 /// `7 d 2 h to 7 d 22 h, middle 7 d 20 h`.
@@ -143,4 +174,17 @@ fn sampling(sampler: &Sampler, seconds: f64) -> String {
         1000.0 * sampler.median_tick_seconds,
         units::duration(sampler.longest_gap_seconds)
     )
+}
+
+/// The ages of the level by consensuses, where relays did not rest.
+fn in_consensuses(report: &Report) -> String {
+    let span = || {
+        let consensuses = report.consensuses()?;
+        let from = consensuses.hours_at(report.analysis.warm_up_seconds)?;
+        let last = consensuses.reached.last()?;
+        let to =
+            report.analysis.matched_age_seconds.map(|age| consensuses.hours_at(age).unwrap_or(last.hours))?;
+        Some(format!(" ({from:.0} to {to:.0} consensuses)"))
+    };
+    span().unwrap_or_default()
 }

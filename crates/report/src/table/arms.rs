@@ -47,6 +47,8 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
     columns.extend(cpu.then(|| figure("CPU")));
     columns.extend(judged.then(|| text("Verdict")));
     columns.push(figure("Services"));
+    let counted = any(|arm| arm.consensuses.is_some());
+    columns.extend(counted.then(|| figure("Consensuses")));
     columns.extend(with_consensus.then(|| figure(title("Consensus age (median, highest)", "Consensus age"))));
     let rows = report.ranking().into_iter().map(|index| {
         let arm = &report.arms[index];
@@ -81,6 +83,7 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
             false => optional(arm.verdict.as_ref(), Clone::clone),
         }));
         cells.push(services(arm));
+        cells.extend(counted.then(|| optional(arm.consensuses, |taken| format!("{taken:.0}"))));
         cells.extend(with_consensus.then(|| optional(arm.consensus_age, |age| consensus_age(&age))));
         let emphasis = match (memory.is_none() || earlier, arm.control) {
             (true, _) => Emphasis::Lost,

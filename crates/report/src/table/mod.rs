@@ -161,5 +161,5 @@ fn of_other_reading(report: &Report, rss: Option<u64>, anon: Option<u64>) -> Opt
 
 /// The time over which growth in bytes is told.
 fn pace(report: &Report) -> Pace {
-    if report.kind().is_lab() { Pace::for_length(report.planned_seconds) } else { Pace::Day }
+    if report.has_days() { Pace::Day } else { Pace::for_length(report.planned_seconds) }
 }

@@ -1,0 +1,71 @@
+//! `heaptrial lab score`: how well lab runs of relays told what a trial in the field showed.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_judgement::score::Side;
+use heaptrial_model::Metric;
+use heaptrial_report::{Options, ScoreReport};
+use heaptrial_store::Store;
+
+use crate::commands::value::ValueError;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::run_folder::RUNS;
+use crate::target::Target;
+
+/// Which runs, against which trial.
+#[derive(Debug, Args)]
+pub struct ScoreOptions {
+    /// Lab runs of relays: folders or databases. Several are taken together: other seeds, or groups of arms that each have
+    /// the control
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<String>,
+    /// The trial in the field: an import or a field trial
+    #[arg(long, value_name = "TRIAL")]
+    against: String,
+    /// Compare at these numbers of consensuses, which are hours of the field [default: those of 24, 72 and 120 that both
+    /// reached]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    at: Vec<u32>,
+    /// An arm of the lab and the arm of the field that is the same; repeat it. Others are matched by their allocators
+    #[arg(long = "match", value_name = "LAB=FIELD")]
+    matches: Vec<String>,
+    /// The reading of the lab that is compared: rss or anon [default: the run's own]
+    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    metric: Option<Metric>,
+}
+
+/// Writes the score and prints it.
+pub fn run(options: &ScoreOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let how = Options::default();
+    let targets: Vec<Target> =
+        options.runs.iter().map(|run| Target::find(Some(run), global)).collect::<Result<_, _>>()?;
+    let runs: Vec<(&Store, i64)> = targets.iter().map(|target| (&target.store, target.trial.id)).collect();
+    let lab = Side::of_lab(&runs, options.metric, &how)?;
+    let against = Target::find(Some(&options.against), global)?;
+    let field = Side::of_field(&against.store, against.trial.id, &how)?;
+    let ages: Vec<f64> = options.at.iter().map(|consensuses| f64::from(*consensuses)).collect();
+    let score = ScoreReport::of(&lab, &field, &ages, &options.matches)?;
+    let folder = global.out.clone().unwrap_or_else(|| Path::new(RUNS).join("score"));
+    let written = score.write(&folder).map_err(Failure::failed)?;
+    if global.json {
+        print!("{}", score.json().map_err(Failure::failed)?);
+    } else {
+        print!("{}", score.terminal(global.colored_stdout()).map_err(Failure::failed)?);
+        println!();
+        for path in written {
+            println!("{}", path.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn metric(text: &str) -> Result<Metric, ValueError> {
+    match text {
+        "rss" => Ok(Metric::Rss),
+        "anon" => Ok(Metric::Anon),
+        _ => Err(ValueError::Expected("rss or anon")),
+    }
+}

@@ -1,0 +1,373 @@
+//! Lab runs of known order, level and growth against a trial in the field of known ones.
+
+use std::path::Path;
+
+use heaptrial_analysis::Verdict;
+use heaptrial_judgement::score::{MatchedBy, Score, ScoreError, Side};
+use heaptrial_judgement::{Judgement, Options};
+use heaptrial_model::{Arm, Ending, Identity, LifeKey, Linkage, Metric, Sample, Treatment, TrialKind};
+use heaptrial_stats::kendall;
+use heaptrial_store::{NewTrial, Store, TickInput};
+use proptest::prelude::*;
+use serde_json::json;
+
+const MIB: f64 = 1_048_576.0;
+const START_US: i64 = 1_767_323_045_000_000;
+/// Seconds of the lab between two rests.
+const CYCLE: i64 = 20;
+
+/// An arm whose services need so many MiB at the start and so many more each hour.
+#[derive(Debug, Clone)]
+struct Known {
+    name: &'static str,
+    level: f64,
+    growth: f64,
+}
+
+impl Known {
+    fn at(&self, hours: f64) -> f64 {
+        self.level + self.growth * hours
+    }
+
+    /// The median from a window's begin to its end.
+    fn middle(&self, from: f64, to: f64) -> f64 {
+        self.at((from + to) / 2.0)
+    }
+}
+
+/// How a lab tells its consensuses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Tells {
+    Rests,
+    Counts,
+    AgesOfConsensuses,
+    Nothing,
+}
+
+struct Written {
+    store: Store,
+    trial: i64,
+    _folder: tempfile::TempDir,
+}
+
+/// A number in -1..1 that looks random and is always the same.
+fn noise(seed: u64, a: u64, b: u64) -> f64 {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ a.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ b;
+    for _ in 0..3 {
+        x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    }
+    (x >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
+}
+
+fn identity(spec: &str) -> Identity {
+    Identity {
+        family: spec.split(['@', '?']).next().unwrap_or("").to_owned(),
+        version: None,
+        version_range: None,
+        path: None,
+        build_id: None,
+        sha256: None,
+        linkage: Linkage::Preloaded,
+        settings: Default::default(),
+        evidence: Vec::new(),
+    }
+}
+
+fn begin(path: &Path, kind: TrialKind, metric: Metric, arms: &[Known], seed: u64) -> (Store, i64, Vec<i64>) {
+    let mut store = Store::create(path).unwrap();
+    let arm = |(index, arm): (usize, &Known)| Arm {
+        name: arm.name.to_owned(),
+        control: index == 0,
+        treatment: Treatment { allocator: arm.name.parse().ok(), ..Treatment::default() },
+    };
+    let (trial, ids) = store
+        .begin_trial(&NewTrial {
+            name: format!("{}-{seed}", if kind == TrialKind::LabTor { "lab" } else { "field" }),
+            kind,
+            boot_id: "boot".to_owned(),
+            host_facts: json!({}),
+            metric,
+            seed,
+            repeats: 1,
+            planned_us: 0,
+            arms: arms.iter().enumerate().map(arm).collect(),
+            parameters: json!({}),
+            command: String::new(),
+            tool_version: "0.1.0".to_owned(),
+            started_wall_us: START_US,
+        })
+        .unwrap();
+    (store, trial, ids)
+}
+
+fn lives(store: &mut Store, trial: i64, arms: &[Known], ids: &[i64], services: usize) -> Vec<i64> {
+    let mut lives = Vec::new();
+    for service in 0..services {
+        for (arm, known) in arms.iter().enumerate() {
+            let position = lives.len() as u32;
+            let name = format!("{}-{service}", known.name);
+            let id = store.add_service(trial, ids[arm], &name, 0, position).unwrap();
+            let key = LifeKey { boot_id: "boot".into(), pid: 1000 + position as i32, start_ticks: 7 };
+            lives.push(store.add_life(id, &key, (START_US, 0), Some(&identity(known.name)), None).unwrap());
+        }
+    }
+    lives
+}
+
+fn sample(mib: f64) -> Sample {
+    let anon = ((mib * 1024.0).round() as u64) * 1024;
+    let file = 28 << 20;
+    Sample { rss_bytes: anon + file, anon_bytes: anon, file_bytes: file, processes: 1, ..Sample::default() }
+}
+
+fn tick(sequence: i64, seconds: i64) -> TickInput {
+    let boottime_us = seconds * 1_000_000;
+    TickInput { sequence, wall_us: START_US + boottime_us, boottime_us, ..TickInput::default() }
+}
+
+/// Relays of a lab that take so many consensuses: high in the work, and at their level at the end of the rest.
+fn lab(arms: &[Known], consensuses: i64, seed: u64, spread: f64, tells: Tells) -> Written {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heaptrial.db");
+    let (mut store, trial, ids) = begin(&path, TrialKind::LabTor, Metric::Anon, arms, seed);
+    let lives = lives(&mut store, trial, arms, &ids, 1);
+    let mut sequence = 0;
+    for k in 1..=consensuses {
+        for part in 0..4 {
+            let mut tick = tick(sequence, k * CYCLE + part * 4);
+            for (arm, life) in lives.iter().enumerate() {
+                let own = 1.0 + spread * noise(seed, arm as u64, 1);
+                let rough = 1.0 + 0.01 * noise(seed, arm as u64, k as u64 * 7 + 100);
+                let level = arms[arm].at(k as f64) * own * rough;
+                tick.samples.push((*life, sample(if part == 1 { 3.0 * level } else { level })));
+                match tells {
+                    Tells::Rests if part == 3 => {
+                        tick.observations.push((*life, "consensuses", k as f64));
+                        tick.observations.push((*life, "rested_consensuses", k as f64));
+                    }
+                    Tells::Rests | Tells::Counts => tick.observations.push((*life, "consensuses", k as f64)),
+                    Tells::AgesOfConsensuses => {
+                        tick.observations.push((*life, "consensus_age_seconds", 1.0 + part as f64 * 4.0));
+                    }
+                    Tells::Nothing => {}
+                }
+            }
+            store.write_tick(trial, &tick).unwrap();
+            sequence += 1;
+        }
+    }
+    finish(store, trial, &lives, (consensuses + 1) * CYCLE, folder)
+}
+
+/// Relays in the field, read once an hour.
+fn field(arms: &[Known], hours: i64, services: usize, seed: u64) -> Written {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heaptrial.db");
+    let (mut store, trial, ids) = begin(&path, TrialKind::ImportTorutils, Metric::Rss, arms, seed);
+    let lives = lives(&mut store, trial, arms, &ids, services);
+    for hour in 0..=hours {
+        let mut tick = tick(hour, hour * 3600);
+        for (place, life) in lives.iter().enumerate() {
+            let own = 1.0 + 0.03 * noise(seed, place as u64, 3);
+            let rough = 1.0 + 0.005 * noise(seed, place as u64, hour as u64 + 50);
+            tick.samples.push((*life, sample(arms[place % arms.len()].at(hour as f64) * own * rough)));
+        }
+        store.write_tick(trial, &tick).unwrap();
+    }
+    finish(store, trial, &lives, hours * 3600, folder)
+}
+
+fn finish(mut store: Store, trial: i64, lives: &[i64], seconds: i64, folder: tempfile::TempDir) -> Written {
+    let end = START_US + seconds * 1_000_000;
+    for life in lives {
+        store.end_life(*life, (end, end - START_US), &Ending::Planned).unwrap();
+    }
+    store.end_trial(trial, end, "completed").unwrap();
+    Written { store, trial, _folder: folder }
+}
+
+fn of_lab(runs: &[&Written]) -> Result<Side, ScoreError> {
+    let runs: Vec<(&Store, i64)> = runs.iter().map(|run| (&run.store, run.trial)).collect();
+    Side::of_lab(&runs, None, &Options::default())
+}
+
+fn of_field(trial: &Written) -> Side {
+    Side::of_field(&trial.store, trial.trial, &Options::default()).unwrap()
+}
+
+const NAMES: [&str; 4] = ["glibc", "jemalloc", "mimalloc@2.0.9", "mimalloc@3.0.1"];
+
+fn known(levels: &[f64], growth: &[f64]) -> Vec<Known> {
+    let arms = NAMES.iter().zip(levels).zip(growth);
+    arms.map(|((name, level), growth)| Known { name, level: *level, growth: *growth }).collect()
+}
+
+#[test]
+fn relay_hours_are_judged_as_a_field_trial() {
+    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 20.0]);
+    let run = lab(&arms, 36, 1, 0.0, Tells::Rests);
+    let judgement = Judgement::of(&run.store, run.trial, &Options::default()).unwrap();
+    let clock = judgement.consensuses.as_ref().unwrap();
+    assert!(clock.rested);
+    assert_eq!(clock.consensuses, 36);
+    // A cycle of 20 s for an hour.
+    assert!((clock.pace().unwrap() / 180.0 - 1.0).abs() < 0.05, "{clock:?}");
+    assert_eq!(judgement.analysis.matched_age_seconds, Some(36.0 * 3600.0));
+    let growing = &judgement.analysis.arms[3];
+    let growth = growing.growth.as_ref().unwrap();
+    assert!((growth.bytes_per_day.value / 24.0 / MIB / 20.0 - 1.0).abs() < 0.1, "{growth:?}");
+    // One relay has no interval, and so no verdict.
+    assert!(matches!(growing.verdict, Some(Verdict::Inconclusive { .. })));
+    // Peaks are of the work, which no level has.
+    let rest = judgement.services[0].rests[10];
+    assert_eq!(rest.consensuses, 11);
+    assert!((rest.peak_bytes as f64 / rest.level_bytes as f64 - 3.0).abs() < 0.01, "{rest:?}");
+    assert!(judgement.arms[0].peak_bytes.unwrap() > 2.9 * 600.0 * MIB);
+    let level = judgement.analysis.arms[0].as_assigned.level_bytes.unwrap();
+    assert!((level / MIB / 600.0 - 1.0).abs() < 0.02, "{level}");
+}
+
+#[test]
+fn a_run_at_an_interval_keeps_its_seconds_and_tells_the_number() {
+    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
+    for tells in [Tells::Counts, Tells::AgesOfConsensuses] {
+        let run = lab(&arms, 30, 1, 0.0, tells);
+        let judgement = Judgement::of(&run.store, run.trial, &Options::default()).unwrap();
+        let clock = judgement.consensuses.as_ref().unwrap();
+        assert_eq!((clock.rested, clock.consensuses), (false, 30), "{tells:?}");
+        assert!(judgement.analysis.matched_age_seconds.unwrap() < 31.0 * CYCLE as f64);
+        assert_eq!(judgement.analysis.arms[3].verdict, None);
+        assert_eq!(judgement.arms[0].consensuses, Some(30.0));
+    }
+    let run = lab(&arms, 30, 1, 0.0, Tells::Nothing);
+    assert_eq!(Judgement::of(&run.store, run.trial, &Options::default()).unwrap().consensuses, None);
+}
+
+#[test]
+fn three_seeds_have_intervals_and_verdicts() {
+    let in_lab = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 20.0]);
+    let in_field = known(&[6000.0, 2700.0, 1200.0, 1900.0], &[0.0, 0.0, 0.0, 40.0]);
+    let runs = [1, 2, 3].map(|seed| lab(&in_lab, 72, seed, 0.02, Tells::Rests));
+    let trial = field(&in_field, 130, 8, 9);
+    let lab = of_lab(&runs.iter().collect::<Vec<_>>()).unwrap();
+    let score = Score::of(&lab, &of_field(&trial), &[], &[]).unwrap();
+    assert_eq!(score.ages.iter().map(|at| at.consensuses).collect::<Vec<_>>(), [24.0, 72.0]);
+    assert_eq!(score.left_out.len(), 1);
+    assert!(score.left_out[0].why.contains("reached 72 h"), "{:?}", score.left_out);
+    let growth = &score.growth[3];
+    assert!(matches!(growth.lab_verdict, Some(Verdict::Bloating { .. })), "{growth:?}");
+    assert!(matches!(growth.field_verdict, Some(Verdict::Bloating { .. })), "{growth:?}");
+    let factor = growth.factor.unwrap();
+    assert!(factor.low.unwrap() < 0.5 && 0.5 < factor.high.unwrap(), "{factor:?}");
+    // In the field it is below jemalloc at the end of the first day, in the lab far above.
+    assert!(score.growth[..3].iter().all(|growth| growth.factor.is_none()));
+    let ratio = score.ages[1].arms[1].lab.ratio.unwrap();
+    assert!(ratio.low.unwrap() < 250.0 / 600.0 && 250.0 / 600.0 < ratio.high.unwrap(), "{ratio:?}");
+}
+
+#[test]
+fn groups_with_the_same_control_are_one_lab() {
+    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
+    let first = lab(&arms[..2], 30, 1, 0.0, Tells::Rests);
+    let second = lab(&[arms[0].clone(), arms[2].clone(), arms[3].clone()], 30, 2, 0.0, Tells::Rests);
+    let trial = field(&known(&[6000.0, 2500.0, 1000.0, 2000.0], &[0.0; 4]), 60, 6, 9);
+    let score = Score::of(&of_lab(&[&first, &second]).unwrap(), &of_field(&trial), &[], &[]).unwrap();
+    assert_eq!(score.arms.len(), 4);
+    assert_eq!((score.ages[0].pairs, score.ages[0].pairs_alike), (6, 6));
+    for arm in &score.ages[0].arms[1..] {
+        let factor = arm.factor.unwrap().value;
+        assert!((factor - 1.0).abs() < 0.05, "{arm:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
+    let trial = field(&arms, 60, 6, 9);
+    let field_side = of_field(&trial);
+    let said = |error: ScoreError| error.to_string();
+
+    let silent = lab(&arms, 10, 1, 0.0, Tells::Nothing);
+    assert!(said(of_lab(&[&silent]).unwrap_err()).contains("how many consensuses"));
+
+    let swapped = [arms[1].clone(), arms[0].clone(), arms[2].clone()];
+    let swapped = of_lab(&[&lab(&swapped, 30, 1, 0.0, Tells::Rests)]).unwrap();
+    let error = said(Score::of(&swapped, &field_side, &[], &[]).unwrap_err());
+    assert!(error.contains("control of the lab is `jemalloc`") && error.contains("--match"), "{error}");
+
+    let stranger = [arms[0].clone(), Known { name: "tcmalloc", ..arms[1].clone() }];
+    let stranger = of_lab(&[&lab(&stranger, 30, 1, 0.0, Tells::Rests)]).unwrap();
+    let error = said(Score::of(&stranger, &field_side, &[], &[]).unwrap_err());
+    assert!(error.contains("no arm of the lab beside the control"), "{error}");
+    let by_hand = Score::of(&stranger, &field_side, &[], &["tcmalloc=jemalloc".to_owned()]).unwrap();
+    assert_eq!(by_hand.arms[1].by, MatchedBy::Hand);
+    assert_eq!(by_hand.field_alone, ["mimalloc@2.0.9", "mimalloc@3.0.1"]);
+
+    let good = lab(&arms, 30, 1, 0.0, Tells::Rests);
+    let error = said(Score::of(&of_lab(&[&good]).unwrap(), &field_side, &[48.0], &[]).unwrap_err());
+    assert!(error.contains("48 consensuses: the control of the lab has no level there"), "{error}");
+
+    let at_interval = lab(&arms, 30, 2, 0.0, Tells::Counts);
+    assert!(said(of_lab(&[&good, &at_interval]).unwrap_err()).contains("rested"));
+    let error = of_lab(&[&trial]).unwrap_err();
+    assert!(said(error).contains("only a lab run of relays"));
+    let error = Side::of_field(&good.store, good.trial, &Options::default()).unwrap_err();
+    assert!(said(error).contains("against an import or a field trial"));
+
+    // A lab that read RSS beside RssAnon can be compared by it.
+    let rss = Side::of_lab(&[(&good.store, good.trial)], Some(Metric::Rss), &Options::default()).unwrap();
+    let score = Score::of(&rss, &field_side, &[], &[]).unwrap();
+    assert_eq!(score.lab[0].metric, Metric::Rss);
+    assert!((score.ages[0].arms[2].lab.level_bytes as f64 / MIB / 128.0 - 1.0).abs() < 0.03);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_known_is_found(
+        lab_levels in proptest::collection::vec(60.0f64..600.0, 4),
+        field_levels in proptest::collection::vec(600.0f64..6000.0, 4),
+        lab_growth in proptest::collection::vec(prop_oneof![Just(0.0), 4.0..40.0], 4),
+        field_growth in proptest::collection::vec(prop_oneof![Just(0.0), 20.0..60.0], 4),
+        tells in prop_oneof![Just(Tells::Rests), Just(Tells::Counts)],
+        seed in 0u64..1000,
+    ) {
+        let (in_lab, in_field) = (known(&lab_levels, &lab_growth), known(&field_levels, &field_growth));
+        let run = lab(&in_lab, 50, seed, 0.0, tells);
+        let trial = field(&in_field, 50, 6, seed);
+        let score = Score::of(&of_lab(&[&run]).unwrap(), &of_field(&trial), &[30.0, 48.0], &[]).unwrap();
+        prop_assert_eq!(score.arms.iter().map(|arm| arm.lab.as_str()).collect::<Vec<_>>(), NAMES);
+        for at in &score.ages {
+            let from = at.consensuses - 24f64.min(at.consensuses / 2.0);
+            let truth = |arms: &[Known], file: f64| -> Vec<f64> {
+                arms.iter().map(|arm| arm.middle(from, at.consensuses) + file).collect()
+            };
+            let (l, f) = (truth(&in_lab, 0.0), truth(&in_field, 28.0));
+            for arm in &at.arms {
+                let found = (arm.lab.level_bytes as f64 / MIB / l[arm.arm], arm.field.level_bytes as f64 / MIB / f[arm.arm]);
+                prop_assert!((found.0 - 1.0).abs() < 0.06 && (found.1 - 1.0).abs() < 0.05, "{:?} {:?}", found, arm);
+                if let Some(factor) = arm.factor {
+                    let known = (l[arm.arm] / l[0]) / (f[arm.arm] / f[0]);
+                    prop_assert!((factor.value / known - 1.0).abs() < 0.15, "{} {}", factor.value, known);
+                }
+            }
+            // Where no two levels are near each other, the order is that of what is known.
+            let apart = |values: &[f64]| (0..4).all(|i| (0..i).all(|j| (values[i] / values[j]).ln().abs() > 0.15));
+            if apart(&l) && apart(&f) {
+                let order = kendall(&l, &f).unwrap();
+                prop_assert_eq!(at.pairs_alike as usize, order.concordant);
+                prop_assert_eq!(at.unlike.len(), order.discordant);
+                prop_assert!((at.tau_b.unwrap() - order.tau_b.unwrap()).abs() < 1e-12);
+            }
+        }
+        for growth in &score.growth {
+            let (l, f) = (in_lab[growth.arm].growth, in_field[growth.arm].growth);
+            let found = growth.lab_bytes_per_hour.unwrap().value / MIB;
+            // Noise of 1% of the level over 30 hours.
+            prop_assert!((found - l).abs() < 0.1 * l + 0.0006 * in_lab[growth.arm].at(50.0), "{} {}", found, l);
+            let found = growth.field_bytes_per_hour.unwrap().value / MIB;
+            prop_assert!((found - f).abs() < 0.1 * f + 0.0006 * in_field[growth.arm].at(50.0), "{} {}", found, f);
+        }
+    }
+}
