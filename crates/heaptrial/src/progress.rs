@@ -74,13 +74,12 @@ impl Progress for LiveProgress {
                 bar.set_message(line(service, width));
             }
             if let Some(bar) = &self.overall {
-                let done = view.elapsed.as_secs_f64() / view.duration.as_secs_f64().max(f64::MIN_POSITIVE);
-                bar.set_position((done.min(1.0) * 1000.0) as u64);
-                bar.set_message(format!("{} of {} s", view.elapsed.as_secs(), view.duration.as_secs()));
+                bar.set_position((done(view).min(1.0) * 1000.0) as u64);
+                bar.set_message(how_far(view));
             }
         } else if self.plain_at.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) {
             self.plain_at = Some(Instant::now());
-            eprintln!("{} of {} s", view.elapsed.as_secs(), view.duration.as_secs());
+            eprintln!("{}", how_far(view));
             view.services.iter().for_each(|service| eprintln!("  {}", line(service, width)));
         }
     }
@@ -97,6 +96,18 @@ impl Progress for LiveProgress {
     fn round_ended(&mut self) {
         self.clear();
     }
+}
+
+/// The part of a round that is done, from 0 to 1.
+fn done(view: &RoundView<'_>) -> f64 {
+    let by_time = view.duration.map(|duration| view.elapsed.as_secs_f64() / duration.as_secs_f64());
+    by_time.into_iter().fold(0.0, f64::max)
+}
+
+/// How far a round is.
+fn how_far(view: &RoundView<'_>) -> String {
+    let of = |whole: Option<u64>| whole.map(|whole| format!(" of {whole}")).unwrap_or_default();
+    format!("{}{} s", view.elapsed.as_secs(), of(view.duration.map(|whole| whole.as_secs())))
 }
 
 /// One arm: memory, age, consensus age, and its course.

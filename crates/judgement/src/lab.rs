@@ -70,8 +70,8 @@ impl LabRun {
     pub(crate) fn settings(&self, rows: &Rows, options: &Options) -> Settings {
         let oldest = self.counted().filter_map(LabService::last_age).fold(0.0, f64::max);
         let planned = rows.trial.plan.planned_us as f64 / 1e6;
-        // A run that was cut short gets a warm-up in proportion to what there is of it.
-        let length = if oldest >= WHOLE_SHARE * planned { planned } else { oldest };
+        // A run that was cut short, or had no planned length, gets a warm-up in proportion to what there is of it.
+        let length = if planned > 0.0 && oldest >= WHOLE_SHARE * planned { planned } else { oldest };
         let warm_up = match options.warm_up {
             Some(warm_up) => warm_up.as_secs_f64(),
             None => (length * WARM_UP_SHARE * 1000.0).round() / 1000.0,

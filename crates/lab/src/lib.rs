@@ -5,10 +5,14 @@
 
 mod arms;
 mod command;
+mod errand;
 mod error;
+mod http;
 mod interrupt;
+mod placeholders;
 mod program;
 mod progress;
+mod ready;
 mod relay_watch;
 mod runner;
 mod sampling;
@@ -16,15 +20,19 @@ mod schedule;
 mod service;
 mod supervisor;
 mod tor;
+mod work;
 mod workload;
 
 pub use arms::PreparedArm;
-pub use command::CommandWorkload;
+pub use command::{CommandOptions, CommandWorkload};
 pub use error::LabError;
 pub use interrupt::Interrupt;
+pub use program::{ProgramProblem, find_program};
 pub use progress::{Progress, RoundView, ServiceView};
+pub use ready::{Ready, ReadyError};
 pub use runner::{LabPlan, RunOutcome, run};
 pub use schedule::{RoundPlan, Schedule};
 pub use supervisor::{SUPERVISOR_COMMAND, run_supervisor};
 pub use tor::{TorParameters, TorWorkload};
+pub use work::{UnknownPreset, Work, WorkError, WorkPreset, WorkSource};
 pub use workload::{Arrangement, Event, Launch, Round, RoundContext, Slot, Workload};

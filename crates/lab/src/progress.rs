@@ -28,8 +28,8 @@ pub trait Progress {
 pub struct RoundView<'a> {
     /// Since its services were started.
     pub elapsed: Duration,
-    /// How long it lasts.
-    pub duration: Duration,
+    /// How long it lasts at most, where that was asked for.
+    pub duration: Option<Duration>,
     /// Its services, in the order of starting.
     pub services: &'a [ServiceView],
 }

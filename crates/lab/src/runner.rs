@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, TickCost};
 use heaptrial_model::{Ending, KnownEvent, Metric};
-use heaptrial_store::{NewTrial, Store};
+use heaptrial_store::{NewTrial, Store, TickInput};
 
 use crate::progress::{Progress, RoundView};
 use crate::sampling::Sampling;
@@ -26,8 +26,8 @@ pub struct LabPlan {
     pub arms: Vec<PreparedArm>,
     /// Repeats of each arm.
     pub repeats: u32,
-    /// How long each service lives.
-    pub duration: Duration,
+    /// How long each service lives at most. Without it the workload decides when it is done.
+    pub duration: Option<Duration>,
     /// Time between samples.
     pub tick: Duration,
     /// Which reading is compared.
@@ -38,6 +38,8 @@ pub struct LabPlan {
     pub command: String,
     /// The run's folder, which exists.
     pub folder: PathBuf,
+    /// The run's database, which need not exist.
+    pub database: PathBuf,
     /// The program whose internal command [`crate::SUPERVISOR_COMMAND`] is the supervisor.
     pub supervisor: PathBuf,
 }
@@ -53,13 +55,6 @@ pub struct RunOutcome {
     pub failed_services: usize,
 }
 
-impl LabPlan {
-    /// The run's database.
-    pub fn database(&self) -> PathBuf {
-        self.folder.join("heaptrial.db")
-    }
-}
-
 /// Carries out a lab run: every round in turn. Ends all children before it returns, also on an error.
 pub fn run(
     plan: &LabPlan,
@@ -71,7 +66,7 @@ pub fn run(
     std::fs::create_dir_all(&logs).map_err(LabError::file(&logs))?;
     let root = HostRoot::default();
     let facts = HostFacts::read(&root)?;
-    let mut store = Store::create(&plan.database())?;
+    let mut store = Store::create(&plan.database)?;
     let (trial_id, arm_ids) = store.begin_trial(&NewTrial {
         name: plan.name.clone(),
         kind: workload.kind().to_owned(),
@@ -80,7 +75,7 @@ pub fn run(
         metric: plan.metric,
         seed: plan.seed,
         repeats: plan.repeats,
-        planned_us: plan.duration.as_micros() as i64,
+        planned_us: plan.duration.unwrap_or_default().as_micros() as i64,
         arms: plan.arms.iter().map(|prepared| prepared.arm.clone()).collect(),
         parameters: workload.parameters(),
         command: plan.command.clone(),
@@ -152,13 +147,14 @@ impl Run<'_> {
             repeat: plan.repeat,
             // Splitmix's odd constant keeps the seeds of neighbouring repeats apart.
             seed: self.plan.seed ^ u64::from(plan.repeat).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-            duration: self.plan.duration,
+            duration: self.plan.duration.unwrap_or_default(),
             slots: &slots,
             folder: &self.plan.folder,
+            logs: &self.logs,
+            supervisor: &self.plan.supervisor,
             interrupt: self.interrupt,
         };
         let mut round = workload.begin(&context)?;
-        let started = Instant::now();
         let mut services = Vec::new();
         for (index, slot) in slots.iter().enumerate() {
             if self.interrupt.requested() {
@@ -169,15 +165,38 @@ impl Run<'_> {
                 slot,
                 self.arm_ids[plan.arms[index]],
                 plan.repeat,
-                round.as_ref(),
+                round.as_mut(),
             )?);
         }
-        let sampled = self.sample_until_the_end(&slots, &mut services, round.as_mut(), started);
+        let sampled = self.sample_until_the_end(&slots, &mut services, round.as_mut());
+        let events = round.finish();
+        let told = sampled.and_then(|()| self.take_last_work(&services, round.as_ref()));
         // Children are ended and entered in the ledger whether or not sampling failed.
         let ended = self.end(&slots, &mut services);
-        let events = round.finish();
-        sampled.and(ended)?;
+        told.and(ended)?;
         self.tell(&slots, &services, events)
+    }
+
+    /// Stores what was told of the services' work when their load ended.
+    fn take_last_work(&mut self, services: &[RunningService], round: &dyn Round) -> Result<(), LabError> {
+        let now = heaptrial_host::Instant::now();
+        let of = |service: &RunningService| {
+            let life = service.life_id;
+            round.work(service.slot).into_iter().map(move |(name, value)| (life, name, value))
+        };
+        let work: Vec<_> = services.iter().flat_map(of).collect();
+        if work.is_empty() {
+            return Ok(());
+        }
+        let tick = TickInput {
+            sequence: self.sequence,
+            wall_us: now.wall_us,
+            boottime_us: now.boottime_us,
+            work,
+            ..TickInput::default()
+        };
+        self.sequence += 1;
+        Ok(self.store.write_tick(self.trial_id, &tick)?)
     }
 
     fn slot(&self, arm: usize, repeat: u32) -> Slot {
@@ -193,11 +212,17 @@ impl Run<'_> {
         slot: &Slot,
         arm_id: i64,
         repeat: u32,
-        round: &dyn Round,
+        round: &mut dyn Round,
     ) -> Result<Option<RunningService>, LabError> {
         let service_id =
             self.store.add_service(self.trial_id, arm_id, &slot.service, repeat, self.positions)?;
         self.positions += 1;
+        if let Err(why) = round.prepare(index) {
+            if !self.interrupt.requested() {
+                self.fail(service_id, slot, &why)?;
+            }
+            return Ok(None);
+        }
         let command = kept_command(slot, round.launch(index), &self.logs);
         let started = heaptrial_host::Instant::now();
         let (supervisor, key) = match Supervisor::start(&self.plan.supervisor, &command) {
@@ -247,7 +272,7 @@ impl Run<'_> {
             }
             return Ok(None);
         }
-        Ok(Some(RunningService {
+        let service = RunningService {
             slot: index,
             service_id,
             life_id,
@@ -257,7 +282,19 @@ impl Run<'_> {
             supervisor: Some(supervisor),
             ending: None,
             stderr: command.stderr,
-        }))
+        };
+        if let Err(why) = round.ready(index, &|| service.is_alive()) {
+            let now = heaptrial_host::Instant::now();
+            let ending = service.ended(When::AtTheEnd).unwrap_or(Ending::Interrupted);
+            self.store.end_life(life_id, (now.wall_us, now.boottime_us), &ending)?;
+            if !self.interrupt.requested() {
+                let how =
+                    if ending == Ending::Interrupted { String::new() } else { format!("; it {ending}") };
+                self.fail(service_id, slot, &format!("{why}{how}{}", last_words(&service.stderr)))?;
+            }
+            return Ok(None);
+        }
+        Ok(Some(service))
     }
 
     fn fail(&mut self, service_id: i64, slot: &Slot, why: &str) -> Result<(), LabError> {
@@ -274,11 +311,13 @@ impl Run<'_> {
         slots: &[Slot],
         services: &mut [RunningService],
         round: &mut dyn Round,
-        started: Instant,
     ) -> Result<(), LabError> {
+        let started = Instant::now();
         let mut sampling = Sampling::new(&self.root, self.plan.metric, slots, started);
         let mut due = Instant::now();
-        while started.elapsed() < self.plan.duration && !self.interrupt.requested() {
+        let end = self.plan.duration.map(|duration| started + duration);
+        let is_over = |round: &dyn Round| round.is_over() || end.is_some_and(|end| Instant::now() >= end);
+        while !is_over(round) && !self.interrupt.requested() {
             for slot in self.notice_endings(slots, services, When::Now)? {
                 sampling.ended(slot, services);
             }
@@ -290,6 +329,10 @@ impl Run<'_> {
             }
             let events = round.tick(&alive)?;
             self.tell(slots, services, events)?;
+            // What is read after the work is of a service at rest.
+            if round.is_over() {
+                break;
+            }
             let tick = sampling.take(services, round, self.sequence);
             let (written, cost) = TickCost::measure(|| self.store.write_tick(self.trial_id, &tick));
             written?;
@@ -302,8 +345,8 @@ impl Run<'_> {
                 services: sampling.views(),
             });
             due = (due + self.plan.tick).max(Instant::now());
-            let end = started + self.plan.duration;
-            std::thread::sleep(due.min(end).saturating_duration_since(Instant::now()));
+            let next = end.map_or(due, |end| due.min(end));
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
         if self.interrupt.requested() {
             self.progress.message(
@@ -313,9 +356,11 @@ impl Run<'_> {
         }
         // The last reading is at the end, whatever the tick, and with PSS.
         self.notice_endings(slots, services, When::Now)?;
-        let last = sampling.take_last(services, round, self.sequence);
-        self.store.write_tick(self.trial_id, &last)?;
-        self.sequence += 1;
+        if !round.is_over() {
+            let last = sampling.take_last(services, round, self.sequence);
+            self.store.write_tick(self.trial_id, &last)?;
+            self.sequence += 1;
+        }
         self.outcome.interrupted |= self.interrupt.requested();
         let saturation = sampling.saturation(slots.len());
         self.tell(slots, services, saturation.into_iter().collect())
@@ -334,8 +379,9 @@ impl Run<'_> {
             let now = heaptrial_host::Instant::now();
             self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending)?;
             let age = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
-            let planned = self.plan.duration.as_secs_f64();
-            let text = format!("{ending} after {age:.1} of {planned} s{}", last_words(&service.stderr));
+            let planned = self.plan.duration.map(|planned| format!(" of {}", planned.as_secs_f64()));
+            let planned = planned.unwrap_or_default();
+            let text = format!("{ending} after {age:.1}{planned} s{}", last_words(&service.stderr));
             self.fail(service.service_id, &slots[service.slot], &text)?;
             service.ending = Some(ending);
             // Ends what the service left behind.
@@ -352,6 +398,11 @@ impl Run<'_> {
         events: Vec<Event>,
     ) -> Result<(), LabError> {
         for event in events {
+            if let (KnownEvent::ArmFailed, Some(slot)) = (event.kind, event.slot) {
+                let failed = services.iter().find(|service| service.slot == slot);
+                failed.map_or(Ok(()), |service| self.fail(service.service_id, &slots[slot], &event.text))?;
+                continue;
+            }
             let service = event.slot.and_then(|slot| services.iter().find(|service| service.slot == slot));
             let named = event.slot.map(|slot| format!("{}: ", slots[slot].arm.arm.name));
             self.progress.message(&format!("{}{}", named.unwrap_or_default(), event.text));

@@ -188,6 +188,8 @@ impl Sampling {
                 Metric::Rss => sample.rss_bytes,
                 _ => sample.anon_bytes + sample.swap_bytes,
             });
+            let work = round.work(service.slot).into_iter();
+            tick.work.extend(work.map(|(name, value)| (service.life_id, name, value)));
             for (name, value) in round.observe(service.slot) {
                 if name == crate::tor::CONSENSUS_AGE {
                     view.consensus_age_seconds = Some(value);

@@ -57,9 +57,12 @@ impl TorWorkload {
     /// A workload with the `tor` that is found in `PATH`.
     pub fn new(parameters: TorParameters) -> Result<Self, LabError> {
         let hint = "; it comes with the Debian package `tor`: apt-get install tor";
-        let missing = |name: &str| LabError::ProgramMissing { program: name.to_owned(), hint };
-        let tor = find_program(OsStr::new("tor")).ok_or_else(|| missing("tor"))?;
-        find_program(OsStr::new("tor-gencert")).ok_or_else(|| missing("tor-gencert"))?;
+        let find = |name: &str| {
+            let found = find_program(OsStr::new(name));
+            found.map_err(|problem| LabError::Program { program: name.to_owned(), problem, hint })
+        };
+        let tor = find("tor")?;
+        find("tor-gencert")?;
         let version = std::process::Command::new(&tor).arg("--version").output();
         let version =
             version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -50,6 +50,10 @@ pub struct RoundContext<'a> {
     pub slots: &'a [Slot],
     /// The run's folder.
     pub folder: &'a Path,
+    /// Where services write to.
+    pub logs: &'a Path,
+    /// The program whose internal command [`crate::SUPERVISOR_COMMAND`] is the supervisor.
+    pub supervisor: &'a Path,
     /// Ends the run early.
     pub interrupt: &'a Interrupt,
 }
@@ -92,12 +96,37 @@ pub trait Round {
     /// How to start the service in `slot`.
     fn launch(&self, slot: usize) -> Launch;
 
+    /// Called before the service in `slot` is started. An error tells why it cannot be.
+    fn prepare(&mut self, slot: usize) -> Result<(), String> {
+        let _ = slot;
+        Ok(())
+    }
+
+    /// Waits until the service in `slot` can be used, and puts load on it, where that does not happen by ticks. `alive`
+    /// tells whether it still runs. An error tells why it cannot be used.
+    fn ready(&mut self, slot: usize, alive: &dyn Fn() -> bool) -> Result<(), String> {
+        let _ = (slot, alive);
+        Ok(())
+    }
+
     /// Called once at each tick after all services were started: gives load, and tells what happened.
     /// `alive` says which slots still live.
     fn tick(&mut self, alive: &[bool]) -> Result<Vec<Event>, LabError>;
 
     /// What the workload knows of the service in `slot` beside its memory: names and values.
     fn observe(&self, slot: usize) -> Vec<(&'static str, f64)>;
+
+    /// What the service in `slot` did for its users, as told since this was called last: names of observations
+    /// ([`heaptrial_model::WorkMeasure::observation`]) and values.
+    fn work(&self, slot: usize) -> Vec<(String, f64)> {
+        let _ = slot;
+        Vec::new()
+    }
+
+    /// Whether the work is done, and with it the round.
+    fn is_over(&self) -> bool {
+        false
+    }
 
     /// Called before the services are ended: stops the load and tells what is worth telling.
     fn finish(&mut self) -> Vec<Event>;

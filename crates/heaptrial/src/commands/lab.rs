@@ -1,6 +1,8 @@
 //! `heaptrial lab`: the same workload under several allocators on this machine.
 
 mod factorial;
+mod run;
+mod shell;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,19 +11,19 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
-use heaptrial_lab::{
-    CommandWorkload, Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload, Workload,
-};
-use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, HumanDuration, Metric, TrialPlan};
+use heaptrial_lab::{Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload, Workload};
+use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialName, TrialPlan};
 use heaptrial_network::{DirectoryParameters, LoadParameters, RelayParameters};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
 
 use self::factorial::FactorialOptions;
+pub use self::run::RunOptions;
+use self::shell::quoted;
 use super::allocators::SourceOptions;
 use super::report::write_and_print;
 use super::value::{ValueError, number};
-use crate::exit::{Failure, code};
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::progress::LiveProgress;
 use crate::run_folder;
@@ -50,6 +52,9 @@ struct LabOptions {
     arms: Option<PathBuf>,
     #[command(flatten)]
     factorial: FactorialOptions,
+    /// The run's name [default: of the plan, or of the program]
+    #[arg(long, value_name = "NAME")]
+    name: Option<TrialName>,
     /// Repeats of each arm
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -70,19 +75,6 @@ struct LabOptions {
     dry_run: bool,
     #[command(flatten)]
     sources: SourceOptions,
-}
-
-/// Options of `lab run`.
-#[derive(Debug, Args)]
-pub struct RunOptions {
-    #[command(flatten)]
-    lab: LabOptions,
-    /// How long each run of the program is observed; it must not end before [default: the plan's, or 60s]
-    #[arg(long, value_name = "DURATION")]
-    duration: Option<HumanDuration>,
-    /// The program and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
-    command: Vec<OsString>,
 }
 
 /// Options of `lab tor`.
@@ -134,37 +126,40 @@ fn positive(text: &str) -> Result<f64, ValueError> {
 /// Runs a lab command.
 pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     match command {
-        LabCommand::Run(options) => {
-            let plan = options.lab.plan(None)?;
-            let workload = CommandWorkload::new(&options.command).map_err(Failure::refused)?;
-            let duration = duration(options.duration, &plan, HumanDuration::from_secs(60));
-            let mut words = vec![format!("--duration {duration}")];
-            let program: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
-            words.push(format!("-- {}", shell_words::join(program)));
-            execute("run", &options.lab, &plan, &workload, duration, &words, global)
-        }
+        LabCommand::Run(options) => run::run(&options, global),
         LabCommand::Tor(options) => {
-            let plan = options.lab.plan(Some(DEFAULT_TOR_ARMS))?;
+            let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
+            if let Some((arm, key)) =
+                plan.arms.iter().find_map(|arm| Some((&arm.name, arm.treatment.of_lab_run_only()?)))
+            {
+                return Err(Failure::usage(format!("arm `{arm}` has `{key}`, which is for lab run alone")));
+            }
             let workload = TorWorkload::new(options.parameters()?).map_err(Failure::refused)?;
-            let duration = duration(options.duration, &plan, HumanDuration::from_secs(300));
-            execute("tor", &options.lab, &plan, &workload, duration, &options.words(duration), global)
+            let duration = options.duration.or(plan.duration).unwrap_or(HumanDuration::from_secs(300));
+            let words = options.words(duration);
+            execute("tor", &options.lab, &plan, &workload, Some(duration), &words, global)
         }
     }
 }
 
-fn duration(asked: Option<HumanDuration>, plan: &TrialPlan, usual: HumanDuration) -> HumanDuration {
-    asked.or(plan.duration).unwrap_or(usual)
-}
-
 impl LabOptions {
-    /// The arms: those of a factorial, those named, those of a file, or `usual`.
-    fn plan(&self, usual: Option<&str>) -> Result<TrialPlan, Failure> {
+    /// The arms: those of a factorial, those named, those of a file, or `usual`. The run is called as asked for, as its file
+    /// says, or by `name`.
+    fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
+        let mut plan = self.arms_of(name, usual)?;
+        if let Some(name) = &self.name {
+            plan.name = name.to_string();
+        }
+        Ok(plan)
+    }
+
+    fn arms_of(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
         if let Some(design) = self.factorial.design()? {
             factorial::describe(&design);
-            return TrialPlan::from_specs("factorial", &design.specs()).map_err(Failure::usage);
+            return TrialPlan::from_specs(name, &design.specs()).map_err(Failure::usage);
         }
         if !self.allocators.is_empty() {
-            return TrialPlan::from_specs("lab", &self.allocators).map_err(Failure::usage);
+            return TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage);
         }
         if let Some(path) = &self.arms {
             let text = std::fs::read_to_string(path).map_err(|error| {
@@ -186,16 +181,16 @@ impl LabOptions {
             words.push(format!("-a {}", shell_words::quote(&spec.to_string())));
         }
         if let Some(path) = &self.arms {
-            words.push(format!("--arms {}", shell_words::quote(&absolute(path).to_string_lossy())));
+            words.push(format!("--arms {}", quoted(absolute(path).as_os_str())));
         }
         words.extend(self.factorial.words());
         for (spec, path) in &self.from {
-            words.push(format!(
-                "--from {}",
-                shell_words::quote(&format!("{spec}={}", absolute(path).display()))
-            ));
+            let mut word = OsString::from(format!("{spec}="));
+            word.push(absolute(path));
+            words.push(format!("--from {}", quoted(&word)));
         }
         words.extend(self.sources.words());
+        words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
         words.extend([
             format!("--repeat {}", self.repeat),
             format!("--seed {seed}"),
@@ -252,11 +247,12 @@ fn execute(
     options: &LabOptions,
     plan: &TrialPlan,
     workload: &dyn Workload,
-    duration: HumanDuration,
+    duration: Option<HumanDuration>,
     words: &[String],
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    if options.tick.0 < Duration::from_millis(10) || duration.0 < options.tick.0 * 2 {
+    let short = duration.is_some_and(|duration| duration.0 < options.tick.0 * 2);
+    if options.tick.0 < Duration::from_millis(10) || short {
         return Err(Failure::usage("--tick must be at least 10ms and fit twice into the duration"));
     }
     workload.check(&plan.arms).map_err(Failure::refused)?;
@@ -283,11 +279,12 @@ fn execute(
         name: plan.name.clone(),
         arms,
         repeats: options.repeat,
-        duration: duration.0,
+        duration: duration.map(|duration| duration.0),
         tick: options.tick.0,
         metric,
         seed,
         command,
+        database: global.db.clone().unwrap_or_else(|| folder.join("heaptrial.db")),
         folder: folder.clone(),
         supervisor: PathBuf::from(OWN_PROGRAM),
     };
@@ -301,7 +298,7 @@ fn execute(
     }
     let outcome = heaptrial_lab::run(&lab, workload, &interrupt, &mut LiveProgress::new());
     // Whatever ended the run, what there is gets reported.
-    let reported = Store::open(&lab.database()).map_err(Failure::failed).and_then(|store| {
+    let reported = Store::open(&lab.database).map_err(Failure::failed).and_then(|store| {
         let trials = store.trials().map_err(Failure::failed)?;
         let trial =
             trials.last().ok_or_else(|| Failure::failed("the run ended before anything was written"))?;
@@ -309,8 +306,16 @@ fn execute(
     });
     let outcome = outcome?;
     reported?;
-    let good = !outcome.interrupted && outcome.failed_services == 0;
-    Ok(if good { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
+    if outcome.interrupted {
+        return Err(Failure::failed("the run was interrupted; the report is of what there was until then"));
+    }
+    match outcome.failed_services {
+        0 => Ok(ExitCode::SUCCESS),
+        1 => Err(Failure::failed("a service failed, and is in no figure; the report tells why")),
+        failed => Err(Failure::failed(format!(
+            "{failed} services failed, and are in no figure; the report tells why"
+        ))),
+    }
 }
 
 /// An arm with what the catalog knows of its allocator, and where the user wants it from.
@@ -378,13 +383,19 @@ fn describe(lab: &LabPlan, plan: &TrialPlan) -> Result<(), Failure> {
     let plan = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
     write("plan.json", format!("{plan}\n"))?;
     let folder = std::env::current_dir().unwrap_or_default();
-    write("command.txt", format!("cd {}\n{}\n", shell_words::quote(&folder.to_string_lossy()), lab.command))?;
+    write("command.txt", format!("cd {}\n{}\n", quoted(folder.as_os_str()), lab.command))?;
     let builds: Vec<_> = lab.arms.iter().map(|arm| &arm.obtained).collect();
     let builds = serde_json::to_string_pretty(&builds).map_err(Failure::failed)?;
     write("allocators.json", format!("{builds}\n"))
 }
 
-fn print_schedule(plan: &TrialPlan, schedule: &Schedule, duration: HumanDuration, command: &str, json: bool) {
+fn print_schedule(
+    plan: &TrialPlan,
+    schedule: &Schedule,
+    duration: Option<HumanDuration>,
+    command: &str,
+    json: bool,
+) {
     let names =
         |arms: &[usize]| -> Vec<&str> { arms.iter().map(|arm| plan.arms[*arm].name.as_str()).collect() };
     if json {
@@ -397,19 +408,20 @@ fn print_schedule(plan: &TrialPlan, schedule: &Schedule, duration: HumanDuration
             "schema_version": 1,
             "command": command,
             "control": plan.control().name,
-            "round_seconds": duration.0.as_secs_f64(),
+            "round_seconds": duration.map(|duration| duration.0.as_secs_f64()),
             "rounds": rounds,
         });
         println!("{document:#}");
         return;
     }
     println!("{command}");
-    let total = HumanDuration(duration.0 * schedule.rounds.len() as u32);
-    println!(
-        "{} rounds of {duration}, {total} in all; the control is {}",
-        schedule.rounds.len(),
-        plan.control().name
-    );
+    let length = match duration {
+        Some(duration) => {
+            format!(" of {duration}, {} in all", HumanDuration(duration.0 * schedule.rounds.len() as u32))
+        }
+        None => ", each as long as its work".to_owned(),
+    };
+    println!("{} rounds{length}; the control is {}", schedule.rounds.len(), plan.control().name);
     for (number, round) in schedule.rounds.iter().enumerate() {
         println!("round {}, repeat {}:", number + 1, round.repeat + 1);
         names(&round.arms).iter().for_each(|name| println!("  {name}"));
