@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use heaptrial_model::{Arm, TrialKind};
 use serde_json::{Value, json};
 
-use crate::LabError;
 use crate::program::find_program;
 use crate::workload::{Arrangement, Event, Launch, Round, RoundContext, Workload};
+use crate::{EndRequest, LabError};
 
 /// Runs a command once per arm and repeat, one after the other.
 #[derive(Debug, Clone)]
@@ -76,6 +76,7 @@ impl Round for CommandRound {
             arguments: self.0.arguments.clone(),
             environment: BTreeMap::new(),
             working_directory: None,
+            end: EndRequest::default(),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod arms;
 mod command;
+mod end;
 mod error;
 mod interrupt;
 mod program;
@@ -20,6 +21,7 @@ mod workload;
 
 pub use arms::PreparedArm;
 pub use command::CommandWorkload;
+pub use end::{EndRequest, EndSignal};
 pub use error::LabError;
 pub use interrupt::Interrupt;
 pub use progress::{Progress, RoundView, ServiceView};
