@@ -6,6 +6,7 @@
 mod arms;
 mod command;
 mod errand;
+mod end;
 mod error;
 mod http;
 mod interrupt;
@@ -25,6 +26,8 @@ mod workload;
 
 pub use arms::PreparedArm;
 pub use command::{CommandOptions, CommandWorkload};
+pub use command::CommandWorkload;
+pub use end::{EndRequest, EndSignal};
 pub use error::LabError;
 pub use interrupt::Interrupt;
 pub use program::{ProgramProblem, find_program};

@@ -85,6 +85,7 @@ pub(crate) fn kept_command(slot: &Slot, launch: Launch, logs: &Path) -> KeptComm
         working_directory: launch.working_directory,
         stdout: logs.join(format!("{}.stdout", slot.service)),
         stderr: logs.join(format!("{}.stderr", slot.service)),
+        end: launch.end,
     }
 }
 

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::LabError;
 use crate::program::find_program;
 use crate::relay_watch::{RelayState, RelayWatch};
 use crate::workload::{Arrangement, Event, Launch, Round, RoundContext, Workload};
+use crate::{EndRequest, LabError};
 
 /// Observation of a relay: the age of the consensus it uses, in seconds.
 pub(crate) const CONSENSUS_AGE: &str = "consensus_age_seconds";
@@ -223,6 +223,7 @@ impl Round for TorRound {
             arguments: self.relays[slot].arguments(),
             environment: BTreeMap::new(),
             working_directory: None,
+            end: EndRequest::default(),
         }
     }
 

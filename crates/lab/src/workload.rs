@@ -8,7 +8,7 @@ use std::time::Duration;
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use serde_json::Value;
 
-use crate::{Interrupt, LabError, PreparedArm};
+use crate::{EndRequest, Interrupt, LabError, PreparedArm};
 
 /// Whether the arms of a repeat live at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,8 @@ pub struct Launch {
     pub environment: BTreeMap<String, String>,
     /// Its working directory; the lab's own where there is none.
     pub working_directory: Option<PathBuf>,
+    /// How it is asked to end.
+    pub end: EndRequest,
 }
 
 /// Something to be told in the report.

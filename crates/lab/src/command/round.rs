@@ -15,7 +15,7 @@ use crate::placeholders::Placeholders;
 use crate::program::find_program;
 use crate::work::{OutputReader, Polling, Tail, Told, Work};
 use crate::workload::{Event, Launch, Round, RoundContext, Slot};
-use crate::{Interrupt, LabError};
+use crate::{EndRequest, Interrupt, LabError};
 
 pub(super) struct CommandRound {
     options: CommandOptions,
@@ -105,6 +105,7 @@ impl Round for CommandRound {
             arguments: words.collect(),
             environment: treatment.environment.iter().map(filled).collect(),
             working_directory: None,
+            end: EndRequest::default(),
         }
     }
 
