@@ -37,7 +37,9 @@ impl LabRun {
             let own = || rows.lives.iter().enumerate().filter(|(_, life)| life.service_id == service.id);
             let life = own().rfind(|(_, life)| life.counts()).or_else(|| own().next_back());
             let (series, work) = match life {
-                Some((_, life)) => (store.series(life, rows.trial.plan.metric)?, work::of_life(store, life)?),
+                Some((_, life)) => {
+                    (store.series(life, rows.trial.plan.metric)?, work::of_lab_life(store, life)?)
+                }
                 None => (Vec::new(), Work::default()),
             };
             let excluded = reason(service, rows, life.map(|(_, life)| life), &series);
@@ -72,11 +74,16 @@ impl LabRun {
         let planned = rows.trial.plan.planned_us as f64 / 1e6;
         // A run that was cut short, or had no planned length, gets a warm-up in proportion to what there is of it.
         let length = if planned > 0.0 && oldest >= WHOLE_SHARE * planned { planned } else { oldest };
-        let warm_up = match options.warm_up {
-            Some(warm_up) => warm_up.as_secs_f64(),
-            None => (length * WARM_UP_SHARE * 1000.0).round() / 1000.0,
+        // What the run was given stands until a reader of its report chooses otherwise.
+        let given = |name: &str| rows.trial.plan.parameters.get(name)?.as_f64();
+        let warm_up = match (options.warm_up, given("warm_up_seconds")) {
+            (Some(warm_up), _) => warm_up.as_secs_f64(),
+            (None, Some(warm_up)) if warm_up < length => warm_up,
+            (None, _) => (length * WARM_UP_SHARE * 1000.0).round() / 1000.0,
         };
-        Settings { level_from_warm_up: true, warm_up_seconds: Some(warm_up), ..options.settings }
+        // As work in proportion: a latency of 1.25 times the control's is 0.8 of its work.
+        let work_margin = given("work_margin").map_or(options.settings.work_margin, |factor| 1.0 / factor);
+        Settings { level_from_warm_up: true, warm_up_seconds: Some(warm_up), work_margin, ..options.settings }
     }
 
     fn counted(&self) -> impl Iterator<Item = &LabService> {
@@ -128,6 +135,9 @@ fn reason(
             },
             _ => failure.unwrap_or("its allocator was never proved").to_owned(),
         });
+    }
+    if let Some(failure) = failure {
+        return Some(failure.to_owned());
     }
     series.is_empty().then(|| format!("no reading of its {}", rows.trial.plan.metric.describe()))
 }

@@ -7,16 +7,17 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
+use heaptrial_host::ProcessPattern;
 use heaptrial_model::{Arm, TrialKind};
 use serde_json::{Value, json};
 
 use self::round::CommandRound;
-use crate::LabError;
 use crate::placeholders::{free_port, has_any};
 use crate::program::{ProgramProblem, find_program};
 use crate::ready::Ready;
 use crate::work::Work;
 use crate::workload::{Arrangement, Round, RoundContext, Workload};
+use crate::{EndRequest, LabError};
 
 /// How a program is run as a service. `{port}`, `{dir}`, `{arm}` and `{repeat}` stand for a free port, a new folder, the
 /// arm's name and the number of the repeat in all commands, arguments, variables and sources.
@@ -36,6 +37,10 @@ pub struct CommandOptions {
     pub conclude: Option<String>,
     /// What the service does for its users.
     pub work: Vec<Work>,
+    /// Which processes of a service count; all where there is nothing.
+    pub counted: Option<ProcessPattern>,
+    /// How services are asked to end.
+    pub end: EndRequest,
     /// Whether `{dir}` stays after the service.
     pub keep_dirs: bool,
     /// Time between samples, which is that between questions for work as well.
@@ -59,6 +64,8 @@ impl CommandOptions {
             load: None,
             conclude: None,
             work: Vec::new(),
+            counted: None,
+            end: EndRequest::default(),
             keep_dirs: false,
             tick: Duration::from_secs(1),
             ends_with_load: false,
@@ -119,6 +126,7 @@ impl Workload for CommandWorkload {
             ("load", options.load.clone().map(Value::from)),
             ("conclude", options.conclude.clone().map(Value::from)),
             ("work", (!work.is_empty()).then(|| work.into())),
+            ("count", options.counted.as_ref().map(|pattern| pattern.to_string().into())),
             ("warm_up_seconds", options.warm_up.map(|warm_up| warm_up.as_secs_f64().into())),
             ("work_margin", options.work_margin.map(Value::from)),
         ];

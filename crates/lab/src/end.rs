@@ -41,6 +41,9 @@ const NAMED: [(&str, Signal); 9] = [
 ];
 
 impl EndSignal {
+    /// What Ctrl-C sends.
+    pub(crate) const INTERRUPT: Self = Self(Signal::INT);
+
     pub(crate) fn signal(self) -> Signal {
         self.0
     }

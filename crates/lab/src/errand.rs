@@ -7,7 +7,7 @@ use std::time::Duration;
 use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
 use heaptrial_model::Ending;
 
-use crate::end::EndRequest;
+use crate::end::{EndRequest, EndSignal};
 use crate::placeholders::Placeholders;
 use crate::service::{ending_of, inherited_allocator_settings, last_words};
 use crate::supervisor::{KeptCommand, Supervisor};
@@ -52,7 +52,8 @@ impl Errand {
             working_directory: None,
             stdout: stdout.clone(),
             stderr: stderr.clone(),
-            end: EndRequest::default(),
+            // At an interrupt load generators write their summary.
+            end: EndRequest { signal: EndSignal::INTERRUPT, ..EndRequest::default() },
         };
         let (supervisor, key) = Supervisor::start(&place.supervisor, &command)
             .map_err(|error| format!("its --{what} could not be started: {error}"))?;

@@ -5,8 +5,8 @@
 
 mod arms;
 mod command;
-mod errand;
 mod end;
+mod errand;
 mod error;
 mod http;
 mod interrupt;
@@ -21,12 +21,12 @@ mod schedule;
 mod service;
 mod supervisor;
 mod tor;
+mod whose;
 mod work;
 mod workload;
 
 pub use arms::PreparedArm;
 pub use command::{CommandOptions, CommandWorkload};
-pub use command::CommandWorkload;
 pub use end::{EndRequest, EndSignal};
 pub use error::LabError;
 pub use interrupt::Interrupt;

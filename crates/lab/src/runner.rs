@@ -223,7 +223,9 @@ impl Run<'_> {
             }
             return Ok(None);
         }
-        let command = kept_command(slot, round.launch(index), &self.logs);
+        let launch = round.launch(index);
+        let counted = launch.counted.clone();
+        let command = kept_command(slot, launch, &self.logs);
         let started = heaptrial_host::Instant::now();
         let (supervisor, key) = match Supervisor::start(&self.plan.supervisor, &command) {
             Ok(kept) => kept,
@@ -272,13 +274,15 @@ impl Run<'_> {
             }
             return Ok(None);
         }
+        let mut sampler = sampler?;
+        counted.into_iter().for_each(|pattern| sampler.count_only(pattern));
         let service = RunningService {
             slot: index,
             service_id,
             life_id,
             process,
             started,
-            sampler: sampler?,
+            sampler,
             supervisor: Some(supervisor),
             ending: None,
             stderr: command.stderr,

@@ -223,6 +223,7 @@ impl Round for TorRound {
             arguments: self.relays[slot].arguments(),
             environment: BTreeMap::new(),
             working_directory: None,
+            counted: None,
             end: EndRequest::default(),
         }
     }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use heaptrial_host::ProcessPattern;
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use serde_json::Value;
 
@@ -78,6 +79,8 @@ pub struct Launch {
     pub environment: BTreeMap<String, String>,
     /// Its working directory; the lab's own where there is none.
     pub working_directory: Option<PathBuf>,
+    /// Which of its processes count; all where there is nothing.
+    pub counted: Option<ProcessPattern>,
     /// How it is asked to end.
     pub end: EndRequest,
 }
@@ -123,6 +126,12 @@ pub trait Round {
     fn work(&self, slot: usize) -> Vec<(String, f64)> {
         let _ = slot;
         Vec::new()
+    }
+
+    /// CPU time in seconds that the load took so far. Where nothing is said, it is a part of this process.
+    fn load_cpu_seconds(&self) -> Option<f64> {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
     }
 
     /// Whether the work is done, and with it the round.

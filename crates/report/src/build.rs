@@ -229,6 +229,7 @@ impl Parts<'_> {
             ages_are_lower_bounds: Some(analysis.ages_are_lower_bounds).filter(|_| !self.lab),
             stable_margin_per_day: on_hosts(settings.stable_margin_per_day),
             horizon_days: on_hosts(settings.horizon_days),
+            work_margin: settings.work_margin,
             memory_limit: (!self.lab).then(|| MemoryLimit {
                 service_bytes: bytes(fleet.limit.service_bytes),
                 host_bytes: bytes(fleet.limit.host_bytes),

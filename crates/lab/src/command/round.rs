@@ -15,7 +15,7 @@ use crate::placeholders::Placeholders;
 use crate::program::find_program;
 use crate::work::{OutputReader, Polling, Tail, Told, Work};
 use crate::workload::{Event, Launch, Round, RoundContext, Slot};
-use crate::{EndRequest, Interrupt, LabError};
+use crate::{Interrupt, LabError};
 
 pub(super) struct CommandRound {
     options: CommandOptions,
@@ -105,7 +105,8 @@ impl Round for CommandRound {
             arguments: words.collect(),
             environment: treatment.environment.iter().map(filled).collect(),
             working_directory: None,
-            end: EndRequest::default(),
+            counted: self.options.counted.clone(),
+            end: self.options.end,
         }
     }
 
@@ -153,6 +154,10 @@ impl Round for CommandRound {
                 vec![event(KnownEvent::Warning, text)]
             }
         })
+    }
+
+    fn load_cpu_seconds(&self) -> Option<f64> {
+        self.load.as_ref()?.errand.cpu_seconds()
     }
 
     fn is_over(&self) -> bool {

@@ -155,7 +155,7 @@ mod tests {
     fn a_group_is_the_number_and_another_its_unit() {
         assert_eq!(read(&["tps=tps = ([0-9.]+)"], "tps = 12.5 (x)"), [("tps".to_owned(), 12.5)]);
         let latency = ["less:latency_ms=Latency +([0-9.]+)(us|ms|s)"];
-        assert_eq!(read(&latency, "  Latency   70.5us"), [("less:latency_ms".to_owned(), 0.0705)]);
+        assert_eq!(read(&latency, "  Latency   250us"), [("less:latency_ms".to_owned(), 0.25)]);
         assert_eq!(read(&latency, "  Latency   2s"), [("less:latency_ms".to_owned(), 2000.0)]);
         let named = [r"requests=^(?P<name>\w+): ([0-9.,]+) requests"];
         assert_eq!(read(&named, "SET: 1,200.5 requests"), [("SET requests".to_owned(), 1200.5)]);

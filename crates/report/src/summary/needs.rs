@@ -1,6 +1,6 @@
 //! Who needs least and who most, over all arms that have any figure.
 
-use heaptrial_analysis::{AgeStanding, ArmPair, ArmPlace, Basis, MeasureResult};
+use heaptrial_analysis::{AgeStanding, ArmPair, ArmPlace, Basis, MeasureResult, WorkReason};
 
 use super::{names, number};
 use crate::chart::metric_name;
@@ -39,6 +39,9 @@ fn less(measure: &MeasureResult) -> Option<String> {
     if measure.standing != heaptrial_analysis::WorkStanding::ClearlyLess {
         return None;
     }
+    if measure.less_is_better {
+        return Some(format!("took {}", price(measure)?));
+    }
     let count = |value: f64| units::count(value.round() as u64);
     let control = measure.of_control?;
     Some(match (measure.tried, control.tried) {
@@ -72,6 +75,37 @@ fn less(measure: &MeasureResult) -> Option<String> {
             }
         }
     })
+}
+
+/// What the memory of each arm costs: `b: 0.40 times the memory at 1.02 times the latency_ms (0.98 to 1.06).`
+pub(crate) fn prices(report: &Report) -> Vec<String> {
+    let arms = report.extremes.order.iter().map(|place| &report.arms[place.arm]);
+    let margin = units::ratio(1.0 / report.analysis.work_margin);
+    arms.filter_map(|arm| {
+        let memory = arm.ratio_as_treated()?.estimate;
+        let measures = || arm.work.iter().flat_map(|work| &work.measures);
+        let prices: Vec<String> =
+            measures().filter(|measure| measure.tried.is_none()).filter_map(price).collect();
+        let unsure = measures().any(|measure| measure.reason == WorkReason::IntervalTooWide);
+        let unsure = match unsure {
+            true => format!("; whether that is within the margin of {margin} is not shown"),
+            false => String::new(),
+        };
+        (!prices.is_empty()).then(|| {
+            let (memory, prices) = (units::ratio(memory), names(&prices, prices.len()));
+            format!("{}: {memory} times the memory at {prices}{unsure}.", arm.name)
+        })
+    })
+    .collect()
+}
+
+/// `1.02 times the latency_ms (0.98 to 1.06)`.
+fn price(measure: &MeasureResult) -> Option<String> {
+    let ratio = measure.ratio.as_ref()?.estimate;
+    let interval = ratio.interval().map_or_else(String::new, |(low, high)| {
+        format!(" ({} to {})", units::ratio(low), units::ratio(high))
+    });
+    Some(format!("{} times the {}{interval}", units::ratio(ratio.value), measure.name))
 }
 
 /// Where not all arms have a level at an equal age: what stands in its place, and how sure that is.

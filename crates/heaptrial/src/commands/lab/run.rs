@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_lab::{CommandOptions, CommandWorkload, Ready, Work, WorkPreset};
+use heaptrial_host::ProcessPattern;
+use heaptrial_lab::{CommandOptions, CommandWorkload, EndRequest, EndSignal, Ready, Work, WorkPreset};
 use heaptrial_model::{HumanDuration, TrialPlan};
 
 use super::shell::quoted;
@@ -65,9 +66,18 @@ struct ServiceOptions {
     /// rank, such as 1.05 [default: 1.11]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     work_margin: Option<f64>,
+    /// Count only processes of the service whose command line, as ps shows it, has a match, such as '^postgres: '
+    #[arg(long, value_name = "REGEX")]
+    count: Option<ProcessPattern>,
     /// Leave readings below this age out of figures [default: a third of the duration]
     #[arg(long, value_name = "DURATION")]
     warm_up: Option<HumanDuration>,
+    /// The signal that ends a service, to every process of it: a name such as TERM, INT or QUIT, or a number
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM")]
+    end_signal: EndSignal,
+    /// How long a service gets to end before it is killed
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    grace: HumanDuration,
     /// Leave {dir} in its place after each service
     #[arg(long)]
     keep_dirs: bool,
@@ -141,6 +151,8 @@ impl ServiceOptions {
             load: self.load.clone(),
             conclude: self.conclude.clone(),
             work: self.works(),
+            counted: self.count.clone(),
+            end: EndRequest { signal: self.end_signal, grace: self.grace.0 },
             keep_dirs: self.keep_dirs,
             ends_with_load,
             warm_up: self.warm_up.map(|warm_up| warm_up.0),
@@ -163,8 +175,10 @@ impl ServiceOptions {
         words.extend(self.conclude.as_ref().map(|text| word("conclude", text)));
         words.extend(self.work_preset.iter().map(|preset| word("work-preset", preset)));
         words.extend(self.work.iter().map(|work| word("work", work)));
+        words.extend(self.count.as_ref().map(|pattern| word("count", pattern)));
         words.extend(self.work_margin.map(|margin| word("work-margin", &margin)));
         words.extend(self.warm_up.map(|warm_up| word("warm-up", &warm_up)));
+        words.extend([word("end-signal", &self.end_signal), word("grace", &self.grace)]);
         words.extend(self.keep_dirs.then(|| "--keep-dirs".to_owned()));
         words
     }
