@@ -335,7 +335,7 @@ fn less_of(name: &str, measure: &MeasureResult) -> String {
         None => ", though there are too few services for an interval".to_owned(),
     };
     if measure.less_is_better {
-        format!("{what} of services of {name} was {value}{interval} times that of the control")
+        format!("{what} of services of {name} was {value} times that of the control{interval}")
     } else if what == TRAFFIC {
         format!("services of {name} read and wrote {value}{interval} of what those of the control did")
     } else {

@@ -157,9 +157,9 @@ impl Sampling {
             1 => "the service had to wait for processors",
             _ => "services waited for each other, and figures of arms that need much CPU may be too low",
         };
-        let whose = self.whose.told().map_or_else(String::new, |told| format!("; {told}"));
+        let whose = self.whose.told().map_or_else(String::new, |told| format!("{told}; "));
         let text = format!(
-            "the processors were {:.0}% busy in the median and saturated in {:.0}% of the time: {effect}{whose}",
+            "the processors were {:.0}% busy in the median and saturated in {:.0}% of the time: {whose}{effect}",
             median * 100.0,
             over as f64 / shares.len() as f64 * 100.0
         );

@@ -4,7 +4,7 @@ use heaptrial_analysis::{AgeStanding, ArmPair, ArmPlace, Basis, MeasureResult, W
 
 use super::{names, number};
 use crate::chart::metric_name;
-use crate::document::{Arm, Report};
+use crate::document::{Arm, Kind, Report};
 use crate::table::level;
 use crate::table::work::BYTES;
 use crate::units;
@@ -27,7 +27,8 @@ pub(crate) fn doing_less(report: &Report) -> Vec<String> {
     let arms = report.extremes.order.iter().filter(|place| !place.ranked);
     arms.map(|place| {
         let arm = &report.arms[place.arm];
-        let did = arm.work.as_ref().and_then(|work| work.measures.iter().find_map(less));
+        let did =
+            arm.work.as_ref().and_then(|work| work.measures.iter().find_map(|measure| less(report, measure)));
         let did = did.unwrap_or_else(|| "did clearly less than the control's work".to_owned());
         format!("{} {did}: its {} of {metric} are no saving, and it has no rank.", arm.name, figure(place))
     })
@@ -35,12 +36,16 @@ pub(crate) fn doing_less(report: &Report) -> Vec<String> {
 }
 
 /// `did 0 documents where the control did 3,686`: the measure by which an arm does less.
-fn less(measure: &MeasureResult) -> Option<String> {
+fn less(report: &Report, measure: &MeasureResult) -> Option<String> {
     if measure.standing != heaptrial_analysis::WorkStanding::ClearlyLess {
         return None;
     }
     if measure.less_is_better {
         return Some(format!("took {}", price(measure)?));
+    }
+    // What a load tells is mostly a rate already: there is no count to tell.
+    if report.kind() == Kind::LabCommand && measure.tried.is_none() && measure.total > 0.0 {
+        return Some(format!("did {}", price(measure)?));
     }
     let count = |value: f64| units::count(value.round() as u64);
     let control = measure.of_control?;

@@ -11,6 +11,9 @@ use crate::units;
 /// The measure that is told in units of memory.
 pub(crate) const BYTES: &str = "bytes";
 
+/// Memory for a unit that shows as nothing in MiB.
+const TRIFLE_BYTES: f64 = 100_000.0;
+
 /// Every measure of every arm whose work is known; `None` where none is.
 pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
     let titles = match detail {
@@ -20,6 +23,7 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
     let all = || report.arms.iter().filter_map(|arm| arm.work.as_ref()).flat_map(|work| &work.measures);
     let cpu = all().any(|measure| measure.cpu_seconds_for_each.is_some());
     let faults = detail == Detail::Full && all().any(|measure| measure.page_faults_for_each.is_some());
+    let unit_of = |name: &str| unit(name, all().filter(|measure| measure.name == name));
     let further = cpu.then_some("CPU for each").into_iter().chain(faults.then_some("Page faults for each"));
     let titles = titles.into_iter().chain(further).map(figure);
     let columns = [text("Arm"), text("Work")].into_iter().chain(titles);
@@ -39,7 +43,7 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
                     idle => format!("{} ({idle} of {} idle)", amount(measure), measure.services),
                 },
                 ratio_cell,
-                memory_for_it(measure),
+                memory_for_it(measure, unit_of(&measure.name)),
                 memory_cell,
             ];
             cells.extend(cpu.then(|| optional(measure.cpu_seconds_for_each, seconds)));
@@ -58,9 +62,18 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
     Table::of(columns, rows)
 }
 
+/// The unit for which memory is told, so that some arm needs more than a trifle for it, and how many of the measure it is.
+fn unit<'m>(name: &str, arms: impl Iterator<Item = &'m MeasureResult>) -> (f64, &'static str) {
+    let most = arms.filter_map(|measure| measure.memory_for_each).fold(0.0, f64::max);
+    match name {
+        BYTES => (1e6, "1 MB/s"),
+        _ if most > 0.0 && most < TRIFLE_BYTES => (1e3, "1,000 a second"),
+        _ => (1.0, "1 a second"),
+    }
+}
+
 /// `4.12 MiB for 1 a second`: what an arm needs for a unit of the measure.
-fn memory_for_it(measure: &MeasureResult) -> String {
-    let (each, unit) = if measure.name == BYTES { (1e6, "1 MB/s") } else { (1.0, "1 a second") };
+fn memory_for_it(measure: &MeasureResult, (each, unit): (f64, &str)) -> String {
     let bytes = measure.memory_for_each.filter(|bytes| bytes.is_finite());
     optional(bytes, |bytes| format!("{} for {unit}", units::memory(each * bytes)))
 }
