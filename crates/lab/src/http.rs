@@ -17,8 +17,9 @@ pub(crate) fn get(url: &str, patience: Duration) -> Result<(u16, String), String
         .build()
         .into();
     let mut answer = agent.get(url).call().map_err(|error| error.to_string())?;
-    let body = answer.body_mut().with_config().limit(LARGEST_ANSWER).lossy_utf8(true).read_to_string();
-    Ok((answer.status().as_u16(), body.map_err(|error| error.to_string())?))
+    let body = answer.body_mut().with_config().limit(LARGEST_ANSWER).read_to_vec();
+    let body = body.map_err(|error| error.to_string())?;
+    Ok((answer.status().as_u16(), String::from_utf8_lossy(&body).into_owned()))
 }
 
 /// A URL as it is written after `http:`; the scheme need not be written twice.
