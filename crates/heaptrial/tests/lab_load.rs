@@ -23,6 +23,7 @@ listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 say("service started")
 while True:
     listener.accept()[0].close()
+    sum(range(20_000))
 "#;
 
 fn lab(folder: &Path, arms: &[&str], options: &[&str], command: &[&str]) -> Output {
@@ -80,6 +81,14 @@ fn the_load_is_apart_from_the_service_and_ends_first() {
     assert!(read("run/command.txt").contains("--load"), "{}", read("run/command.txt"));
 }
 
+/// Puts work on the server.
+const CLIENT: &str = r#"
+import socket, sys, time
+for _ in range(300):
+    socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
+time.sleep(0.2)
+"#;
+
 /// Two arms of one allocator, told apart by a variable; the load's numbers depend on it.
 const ARMS: &str = r#"
 name = "pools"
@@ -97,7 +106,8 @@ command = ["/usr/bin/python3", "-c", "import os, sys; assert os.environ['POOL'] 
 fn work_is_told_beside_memory_and_beyond_the_margin_takes_the_rank() {
     let folder = folder();
     std::fs::write(folder.path().join("arms.toml"), ARMS).unwrap();
-    let load = "sleep 0.4; case {arm} in small) echo latency 10.{repeat} ms, 100{repeat} tps;; \
+    std::fs::write(folder.path().join("client.py"), CLIENT).unwrap();
+    let load = "/usr/bin/python3 client.py {port}; case {arm} in small) echo latency 10.{repeat} ms, 100{repeat} tps;; \
                 *) echo latency 13.{repeat} ms, 99{repeat} tps;; esac";
     let options = [
         "--repeat",
@@ -247,7 +257,7 @@ fn what_is_no_program_is_told_apart() {
     for (program, why) in [
         ("./none", "was not found"),
         ("./server.py", "is not executable"),
-        (".", "is a folder"),
+        ("./", "is a folder"),
         ("no-such-program-anywhere", "was not found; check the name"),
     ] {
         let output = lab(folder.path(), &["-a", "glibc"], &[], &[program]);
@@ -267,7 +277,7 @@ fn the_command_that_repeats_a_run_keeps_every_byte() {
     let raw = std::ffi::OsStr::from_bytes(b"\xffname");
     let output = heaptrial(folder.path())
         .args(
-            "lab run --offline --source host -a glibc --seed 7 --duration 1s --dry-run -- sleep 5".split(' '),
+            "lab run --offline --source host -a glibc --seed 7 --duration 3s --dry-run -- sleep 5".split(' '),
         )
         .arg(raw)
         .output()

@@ -34,7 +34,7 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf, ProgramProblem> {
     if name.is_empty() {
         return Err(ProgramProblem::Missing);
     }
-    if path.components().count() > 1 || name.as_encoded_bytes().ends_with(b"/") {
+    if name.as_encoded_bytes().contains(&b'/') {
         check(path)?;
         return Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
     }

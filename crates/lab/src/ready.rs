@@ -173,11 +173,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let server = std::thread::spawn(move || {
-            for status in ["503 Busy", "204 No Content"] {
+            for status in ["503 Busy", "200 OK"] {
                 let (mut stream, _) = listener.accept().unwrap();
                 let _ = stream.read(&mut [0; 1024]);
-                write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-                    .unwrap();
+                // A picture is no UTF-8.
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+                stream.write_all(&[head.as_bytes(), b"\xff\xfe"].concat()).unwrap();
             }
         });
         let ready: Ready = url.parse().unwrap();
