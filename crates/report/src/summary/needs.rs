@@ -1,6 +1,6 @@
 //! Who needs least and who most, over all arms that have any figure.
 
-use heaptrial_analysis::{AgeStanding, ArmPair, ArmPlace, Basis, MeasureResult, WorkReason};
+use heaptrial_analysis::{AgeStanding, ArmPair, ArmPlace, Basis, MeasureResult, WorkStanding};
 
 use super::{names, number};
 use crate::chart::metric_name;
@@ -37,7 +37,7 @@ pub(crate) fn doing_less(report: &Report) -> Vec<String> {
 
 /// `did 0 documents where the control did 3,686`: the measure by which an arm does less.
 fn less(report: &Report, measure: &MeasureResult) -> Option<String> {
-    if measure.standing != heaptrial_analysis::WorkStanding::ClearlyLess {
+    if measure.standing != WorkStanding::ClearlyLess {
         return None;
     }
     if measure.less_is_better {
@@ -91,7 +91,10 @@ pub(crate) fn prices(report: &Report) -> Vec<String> {
         let measures = || arm.work.iter().flat_map(|work| &work.measures);
         let prices: Vec<String> =
             measures().filter(|measure| measure.tried.is_none()).filter_map(price).collect();
-        let unsure = measures().any(|measure| measure.reason == WorkReason::IntervalTooWide);
+        let unsure = measures().filter(|measure| measure.standing != WorkStanding::ClearlyLess).any(|measure| {
+            let least = measure.of_work().map(|work| work.low.unwrap_or(work.value));
+            least.is_some_and(|least| least < report.analysis.work_margin)
+        });
         let unsure = match unsure {
             true => format!("; whether that is within the margin of {margin} is not shown"),
             false => String::new(),
