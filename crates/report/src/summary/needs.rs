@@ -91,10 +91,11 @@ pub(crate) fn prices(report: &Report) -> Vec<String> {
         let measures = || arm.work.iter().flat_map(|work| &work.measures);
         let prices: Vec<String> =
             measures().filter(|measure| measure.tried.is_none()).filter_map(price).collect();
-        let unsure = measures().filter(|measure| measure.standing != WorkStanding::ClearlyLess).any(|measure| {
-            let least = measure.of_work().map(|work| work.low.unwrap_or(work.value));
-            least.is_some_and(|least| least < report.analysis.work_margin)
-        });
+        let unsure =
+            measures().filter(|measure| measure.standing != WorkStanding::ClearlyLess).any(|measure| {
+                let least = measure.of_work().map(|work| work.low.unwrap_or(work.value));
+                least.is_some_and(|least| least < report.analysis.work_margin)
+            });
         let unsure = match unsure {
             true => format!("; whether that is within the margin of {margin} is not shown"),
             false => String::new(),
