@@ -159,7 +159,7 @@ impl Workload for CommandWorkload {
             match treatment.command.first() {
                 Some(program) => checked(program.as_ref())?,
                 None if self.options.command.is_empty() => {
-                    return Err(problem(arm, "it has no `command`, and none comes after `--`"));
+                    return Err(problem(arm, "it has no `command`, and no CMD comes after `--`"));
                 }
                 None => {}
             }
@@ -206,7 +206,7 @@ mod tests {
     fn each_arm_needs_a_program() {
         let without = CommandWorkload::new(CommandOptions::of(Vec::new())).unwrap();
         let error = without.check(&arms("")).unwrap_err().to_string();
-        assert!(error.contains("none comes after `--`"), "{error}");
+        assert!(error.contains("no CMD comes after"), "{error}");
         without.check(&arms("command = [\"sleep\", \"9\"]")).unwrap();
         let missing = arms("command = [\"no-such-program-anywhere\"]");
         assert!(matches!(without.check(&missing), Err(LabError::Program { .. })));

@@ -90,6 +90,11 @@ fn factor(text: &str) -> Result<f64, ValueError> {
 /// Runs `lab run`.
 pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = options.lab.plan(&options.name(), None)?;
+    if options.command.is_empty() && plan.arms.iter().any(|arm| arm.treatment.command.is_empty()) {
+        return Err(Failure::usage(
+            "no CMD; name the program after `--`, or give every arm of --arms a `command` of its own",
+        ));
+    }
     let (duration, ends_with_load) = options.length(&plan);
     if let (Some(warm_up), Some(duration)) = (options.service.warm_up, duration) {
         if warm_up.0 >= duration.0 {
