@@ -38,4 +38,4 @@ pub use outlier::{Outlier, outliers};
 pub use power::{PowerRequest, PowerRow, PowerTable, power};
 pub use procedure::analyse;
 pub use server_sum::{BeforeAfter, ServerSum, sums_by_server};
-pub use work::{Counts, Flag, Measure, Work};
+pub use work::{Counts, Flag, Measure, Spent, Work};

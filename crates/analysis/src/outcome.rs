@@ -430,6 +430,15 @@ impl Estimate {
         Self { value, low: None, high: None }
     }
 
+    /// Of one over the value.
+    pub fn inverse(&self) -> Self {
+        Self {
+            value: 1.0 / self.value,
+            low: self.high.map(|high| 1.0 / high),
+            high: self.low.map(|low| 1.0 / low),
+        }
+    }
+
     /// Both ends, where there is an interval.
     pub fn interval(&self) -> Option<(f64, f64)> {
         self.low.zip(self.high)

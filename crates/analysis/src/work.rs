@@ -34,16 +34,28 @@ pub struct Work {
     pub oom_bytes: Vec<(f32, f64)>,
     /// Flags of its network.
     pub flags: Vec<Flag>,
+    /// What it took of the host for that, where it was read.
+    pub spent: Spent,
 }
 
-/// A measure of work: a counter since the start of a life, by age in seconds.
+/// What a life took of its host: counters since its start, by age in seconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Spent {
+    /// CPU time in seconds.
+    pub cpu_seconds: Vec<(f32, f64)>,
+    /// Page faults, minor and major.
+    pub page_faults: Vec<(f32, f64)>,
+}
+
+/// A measure of work: a counter since the start of a life, or readings, by age in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measure {
     /// What is counted, in the plural: `bytes`, `documents`, `requests`, `clients`.
     pub name: String,
     /// Whether more of it is more work done.
     pub counts: Counts,
-    /// The counter by age. What lies between two readings is taken as done evenly: two readings are enough.
+    /// The counter by age. What lies between two readings is taken as done evenly: two readings are enough. Of
+    /// [`Counts::Rate`] and [`Counts::Took`] the readings, each of which counts alike.
     pub counter: Vec<(f32, f64)>,
 }
 
@@ -57,6 +69,10 @@ pub enum Counts {
         /// The counter of what was tried, by age.
         tried: Vec<(f32, f64)>,
     },
+    /// Nothing: the readings are of what was done a second. Less of it than the control is less work.
+    Rate,
+    /// Nothing: the readings are of what it took, such as a latency. More of it than the control is less work.
+    Took,
 }
 
 /// A flag that a service may have, such as Tor's `Guard`.
@@ -77,6 +93,16 @@ impl Measure {
     /// Of what failed, of what was tried.
     pub fn failed(name: &str, failed: Vec<(f32, f64)>, tried: Vec<(f32, f64)>) -> Self {
         Self { name: name.to_owned(), counts: Counts::Failed { tried }, counter: failed }
+    }
+
+    /// Of readings of what was done a second.
+    pub fn rate(name: &str, readings: Vec<(f32, f64)>) -> Self {
+        Self { name: name.to_owned(), counts: Counts::Rate, counter: readings }
+    }
+
+    /// Of readings of what it took.
+    pub fn took(name: &str, readings: Vec<(f32, f64)>) -> Self {
+        Self { name: name.to_owned(), counts: Counts::Took, counter: readings }
     }
 
     /// Bytes read and written.
@@ -128,6 +154,8 @@ impl Work {
         }
         cut(&mut self.connections);
         cut(&mut self.oom_bytes);
+        cut(&mut self.spent.cpu_seconds);
+        cut(&mut self.spent.page_faults);
         for flag in &mut self.flags {
             flag.changes.truncate(flag.changes.partition_point(|change| change.0 <= age));
         }
@@ -260,7 +288,7 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
         .measures
         .iter()
         .filter_map(|measure| {
-            let estimate = measure.ratio.as_ref()?.estimate;
+            let estimate = measure.of_work()?;
             let shown =
                 measure.standing == WorkStanding::ClearlyLess || estimate.high.is_some_and(|high| high < 1.0);
             // Without an interval nothing is shown, but a reader must know where to look.
@@ -280,7 +308,13 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
             units::ratio(ratio.estimate.value)
         )
     });
-    let cause = if saves { "It saves memory by doing less work" } else { "It does less work" };
+    let slower = told.iter().all(|(measure, _)| measure.less_is_better);
+    let cause = match (slower, saves) {
+        (true, true) => "It saves memory and takes longer",
+        (true, false) => "It takes longer",
+        (false, true) => "It saves memory by doing less work",
+        (false, false) => "It does less work",
+    };
     let never = if work.standing == WorkStanding::ClearlyLess { " It is not ranked." } else { "" };
     (!told.is_empty()).then(|| Finding {
         kind: FindingKind::WorkBelowControl,
@@ -288,7 +322,10 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
         arms: vec![arm],
         services: Vec::new(),
         evidence: evidence + &for_each,
-        effect: format!("{cause}, at least in part: compare memory for each unit of work.{never}"),
+        effect: match slower {
+            true => format!("{cause}: that is what its memory costs.{never}"),
+            false => format!("{cause}, at least in part: compare memory for each unit of work.{never}"),
+        },
     })
 }
 
@@ -313,7 +350,9 @@ fn less_of(name: &str, measure: &MeasureResult) -> String {
         Some((low, high)) => format!(" ({} to {})", units::ratio(low), units::ratio(high)),
         None => ", though there are too few services for an interval".to_owned(),
     };
-    if what == TRAFFIC {
+    if measure.less_is_better {
+        format!("{what} of services of {name} was {value} times that of the control{interval}")
+    } else if what == TRAFFIC {
         format!("services of {name} read and wrote {value}{interval} of what those of the control did")
     } else {
         format!("services of {name} had {value}{interval} of the {what} that those of the control had")

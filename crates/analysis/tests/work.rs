@@ -185,3 +185,59 @@ fn a_measure_by_which_the_control_did_nothing_decides_nothing() {
     assert_eq!(work.measures[1].reason, WorkReason::ControlDidNothing);
     assert_eq!(work.standing, WorkStanding::DoesItsWork);
 }
+
+/// Readings of a rate or a latency in the first and the second half of 8 days.
+fn readings(value: f64) -> Vec<(f32, f64)> {
+    (1..16).map(|half| ((f64::from(half) * DAY / 2.0) as f32, value)).collect()
+}
+
+#[test]
+fn a_latency_above_the_margin_is_less_work() {
+    let mut fleet = fleet(&[(8, &|_| 4.0), (8, &|_| 1.0), (8, &|_| 2.0)]);
+    for (arm, took) in [(0, 2.0), (1, 3.0), (2, 1.9)] {
+        works(&mut fleet, arm, move |index| Measure::took("latency_ms", readings(took * own(index * 3 + 1))));
+    }
+    let analysis = run(&fleet);
+    is(&analysis, 1, WorkStanding::ClearlyLess, WorkReason::IntervalBelowMargin);
+    is(&analysis, 2, WorkStanding::DoesItsWork, WorkReason::AboveMargin);
+    // It is told as it is, and judged as work: half as long again is two thirds of the work.
+    let ratio = of(&analysis, 1).ratio.as_ref().unwrap().estimate;
+    let work = of(&analysis, 1).of_work().unwrap();
+    assert!((ratio.value - 1.5).abs() < 0.1 && ratio.low.unwrap() > 1.3, "{ratio:?}");
+    assert!((work.value - 2.0 / 3.0).abs() < 0.05 && work.high.unwrap() < 0.8, "{work:?}");
+    assert!(of(&analysis, 1).less_is_better && of(&analysis, 1).memory_for_each.is_none());
+    assert_eq!(analysis.extremes.least, Some(2));
+    let finding = find(&analysis, FindingKind::WorkBelowControl).unwrap();
+    assert!(finding.evidence.starts_with("latency_ms of services of arm 1 was 1.5"), "{}", finding.evidence);
+    assert!(finding.effect.starts_with("It saves memory and takes longer"), "{}", finding.effect);
+}
+
+#[test]
+fn a_rate_is_a_mean_and_has_a_cost() {
+    let mut fleet = fleet(&[(8, &|_| 4.0), (8, &|_| 1.0)]);
+    for arm in [0, 1] {
+        works(&mut fleet, arm, |_| Measure::rate("tps", readings(50.0)));
+    }
+    // Half a CPU and a quarter of one, all the time.
+    for service in &mut fleet.services {
+        let share = if service.arms == [0] { 0.5 } else { 0.25 };
+        service.lives.iter_mut().for_each(|life| life.work.spent.cpu_seconds = counted(share * 8.0 * DAY));
+    }
+    let analysis = run(&fleet);
+    let control = of(&analysis, 0);
+    assert!((control.amount.unwrap() - 50.0).abs() < 1e-9, "{control:?}");
+    assert!((control.cpu_seconds_for_each.unwrap() - 0.01).abs() < 1e-6, "{control:?}");
+    let ratio = of(&analysis, 1).cpu_ratio.as_ref().unwrap().estimate;
+    assert!((ratio.value - 0.5).abs() < 1e-6, "{ratio:?}");
+    assert_eq!(of(&analysis, 1).page_faults_for_each, None);
+}
+
+#[test]
+fn one_number_at_the_end_stands_for_the_whole_time() {
+    let mut fleet = fleet(&[(2, &|_| 4.0), (2, &|_| 1.0)]);
+    for (arm, at) in [(0, 9.0), (1, 0.5)] {
+        works(&mut fleet, arm, move |_| Measure::rate("tps", vec![((at * DAY) as f32, 40.0)]));
+    }
+    let analysis = run(&fleet);
+    assert_eq!((of(&analysis, 0).amount, of(&analysis, 1).amount), (Some(40.0), Some(40.0)));
+}

@@ -69,7 +69,7 @@ pub(crate) fn treatment(arm: &str, members: &[&RelayConfig]) -> Treatment {
         }
     }
     let allocator = allocator_in(arm).or_else(|| shared("allocator").and_then(allocator_in));
-    Treatment { allocator, torrc, restart_every }
+    Treatment { allocator, torrc, restart_every, ..Treatment::default() }
 }
 
 #[cfg(test)]

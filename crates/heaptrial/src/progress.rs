@@ -12,8 +12,8 @@ const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 const SPARK_WIDTH: usize = 32;
 /// Bytes of the unit of all figures, as in reports.
 const MIB: f64 = 1_048_576.0;
-/// Without a terminal a line is written this often.
-const PLAIN_EVERY: Duration = Duration::from_secs(30);
+/// Without a terminal a line of each arm is written this often.
+const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows a run on standard error.
 pub struct LiveProgress {
@@ -57,7 +57,7 @@ impl Progress for LiveProgress {
             self.overall = Some(bar);
         } else {
             eprintln!("{text}");
-            self.plain_at = None;
+            self.plain_at = Some(Instant::now());
         }
     }
 
@@ -81,7 +81,7 @@ impl Progress for LiveProgress {
         } else if self.plain_at.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) {
             self.plain_at = Some(Instant::now());
             eprintln!("{}", how_far(view));
-            view.services.iter().for_each(|service| eprintln!("  {}", line(service, width)));
+            view.services.iter().for_each(|service| eprintln!("  {}", figures(service, width)));
         }
     }
 
@@ -121,8 +121,13 @@ fn how_far(view: &RoundView<'_>) -> String {
     text
 }
 
-/// One arm: memory, age, consensus age, and its course.
+/// One arm: its figures and the course of its memory.
 fn line(service: &ServiceView, width: usize) -> String {
+    format!("{}  {}", figures(service, width), spark(&service.metric_bytes))
+}
+
+/// One arm: memory, age and consensus age.
+fn figures(service: &ServiceView, width: usize) -> String {
     let name = format!("{:width$}", service.arm);
     if let Some(ended) = &service.ended {
         return format!("{name}  {ended}");
@@ -131,11 +136,10 @@ fn line(service: &ServiceView, width: usize) -> String {
     let consensus =
         service.consensus_age_seconds.map_or(String::new(), |age| format!("  consensus {age:>3.0} s"));
     format!(
-        "{name}  {:>8.1} MiB  rss {:>8.1} MiB  age {:>5.0} s{consensus}  {}",
+        "{name}  {:>8.1} MiB  rss {:>8.1} MiB  age {:>5.0} s{consensus}",
         *bytes as f64 / MIB,
         service.rss_bytes as f64 / MIB,
         service.age_seconds,
-        spark(&service.metric_bytes)
     )
 }
 

@@ -30,6 +30,14 @@ pub enum HostError {
         /// Which process.
         pid: i32,
     },
+    /// Of a service no process counts.
+    #[error("no process of the service of process {pid} is like `{pattern}`")]
+    NoneCounts {
+        /// Its main process.
+        pid: i32,
+        /// The pattern.
+        pattern: String,
+    },
 }
 
 impl Classified for HostError {
@@ -52,7 +60,7 @@ impl HostError {
                 source.kind() == io::ErrorKind::NotFound
                     || source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
             }
-            Self::Parse { .. } => false,
+            Self::Parse { .. } | Self::NoneCounts { .. } => false,
         }
     }
 }

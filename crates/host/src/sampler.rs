@@ -4,7 +4,7 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use heaptrial_model::{Sample, SlowSample};
 
-use crate::{Cgroup, HostError, HostRoot, ProcessReader, ProcessTree};
+use crate::{Cgroup, HostError, HostRoot, Process, ProcessPattern, ProcessReader, ProcessTree};
 
 /// Reads all processes of one service, keeping their files open between ticks.
 #[derive(Debug)]
@@ -12,6 +12,9 @@ pub struct ServiceSampler {
     root: HostRoot,
     main_pid: i32,
     readers: Vec<ProcessReader>,
+    /// Of the other processes only those that count are read.
+    main_counts: bool,
+    counted: Option<ProcessPattern>,
     cgroup: Option<Cgroup>,
 }
 
@@ -45,7 +48,22 @@ impl ServiceSampler {
         let main = ProcessReader::open(root, main_pid)?;
         let own = Cgroup::of(root, std::process::id() as i32).ok().flatten();
         let cgroup = Cgroup::of(root, main_pid)?.filter(|cgroup| Some(cgroup) != own.as_ref());
-        Ok(Self { root: root.clone(), main_pid, readers: vec![main], cgroup })
+        Ok(Self {
+            root: root.clone(),
+            main_pid,
+            readers: vec![main],
+            main_counts: true,
+            counted: None,
+            cgroup,
+        })
+    }
+
+    /// From now on only processes of the family count that a pattern holds of. The cgroup is not sampled then: it has all.
+    pub fn count_only(&mut self, pattern: ProcessPattern) {
+        self.main_counts = pattern.holds(&Process::new(&self.root, self.main_pid));
+        self.counted = Some(pattern);
+        self.readers.retain(|reader| reader.pid() == self.main_pid);
+        self.cgroup = None;
     }
 
     /// Follows processes that came and went since the last call.
@@ -53,7 +71,13 @@ impl ServiceSampler {
         let family = tree.family(self.main_pid);
         self.readers.retain(|reader| family.contains(&reader.pid()));
         for pid in family {
-            if !self.readers.iter().any(|reader| reader.pid() == pid) {
+            // Titles change, and may be set a moment after the start.
+            let counts = |of: &ProcessPattern| of.holds(&Process::new(&self.root, pid));
+            let counts = self.counted.as_ref().is_none_or(counts);
+            if pid == self.main_pid {
+                self.main_counts = counts;
+            }
+            if counts && !self.readers.iter().any(|reader| reader.pid() == pid) {
                 // A child that ended since the scan is none of the family any more.
                 self.readers.extend(ProcessReader::open(&self.root, pid));
             }
@@ -64,10 +88,13 @@ impl ServiceSampler {
     pub fn read(&mut self) -> Result<Sample, HostError> {
         let mut total = Sample::default();
         let main_pid = self.main_pid;
+        let main_counts = self.main_counts;
         let mut main_error = None;
         self.readers.retain_mut(|reader| match reader.read() {
             Ok(reading) if !reading.zombie => {
-                total.add(&reading.sample);
+                if reader.pid() != main_pid || main_counts {
+                    total.add(&reading.sample);
+                }
                 true
             }
             Ok(_) if reader.pid() == main_pid => {
@@ -83,6 +110,9 @@ impl ServiceSampler {
         if let Some(error) = main_error {
             return Err(error);
         }
+        if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
+            return Err(HostError::NoneCounts { pid: main_pid, pattern: pattern.to_string() });
+        }
         if let Some(cgroup) = &self.cgroup {
             total.cgroup_current_bytes = cgroup.current_bytes();
             total.cgroup_peak_bytes = cgroup.peak_bytes();
@@ -94,7 +124,9 @@ impl ServiceSampler {
     pub fn read_slow(&mut self) -> Result<SlowSample, HostError> {
         let started = Stopwatch::now();
         let mut total = SlowSample::default();
-        for reader in &mut self.readers {
+        let main = self.main_pid;
+        let counted = self.readers.iter_mut().filter(|reader| reader.pid() != main || self.main_counts);
+        for reader in counted {
             match reader.read_slow() {
                 Ok(slow) => {
                     total.pss_bytes += slow.pss_bytes;
@@ -152,6 +184,40 @@ mod tests {
         budget.spent(Duration::from_secs(50), Duration::from_millis(1));
         assert!(!budget.allows(Duration::from_secs(59)));
         assert!(budget.allows(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn only_processes_that_count_are_summed() {
+        let root = HostRoot::default();
+        let script = "sleep 61 & sleep 62 & wait";
+        let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let pid = child.id() as i32;
+        let mut sampler = ServiceSampler::open(&root, pid).unwrap();
+        let deadline = Stopwatch::now() + Duration::from_secs(10);
+        while ProcessTree::scan(&root).unwrap().family(pid).len() < 3 {
+            assert!(Stopwatch::now() < deadline, "the shell never had two children");
+        }
+        let mut processes = |pattern: &str| {
+            sampler.count_only(pattern.parse().unwrap());
+            loop {
+                sampler.follow(&ProcessTree::scan(&root).unwrap());
+                // Before it is executed a child is called as the shell.
+                match sampler.read() {
+                    Err(HostError::NoneCounts { .. }) if Stopwatch::now() < deadline => {}
+                    read => return read.map(|sample| sample.processes),
+                }
+            }
+        };
+        assert_eq!(processes("^sleep 6[12]$").unwrap(), 2);
+        assert_eq!(processes("^sh -c").unwrap(), 1);
+        assert!(matches!("(".parse::<ProcessPattern>(), Err(_)));
+        for pid in ProcessTree::scan(&root).unwrap().family(pid).into_iter().rev() {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(pid).unwrap(),
+                rustix::process::Signal::KILL,
+            );
+        }
+        child.wait().unwrap();
     }
 
     #[test]

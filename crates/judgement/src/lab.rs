@@ -40,7 +40,9 @@ impl LabRun {
             let own = || rows.lives.iter().enumerate().filter(|(_, life)| life.service_id == service.id);
             let life = own().rfind(|(_, life)| life.counts()).or_else(|| own().next_back());
             let (series, work) = match life {
-                Some((_, life)) => (store.series(life, rows.trial.plan.metric)?, work::of_life(store, life)?),
+                Some((_, life)) => {
+                    (store.series(life, rows.trial.plan.metric)?, work::of_lab_life(store, life)?)
+                }
                 None => (Vec::new(), Work::default()),
             };
             let taken = match life.filter(|_| rows.kind == Kind::LabTor) {
@@ -112,6 +114,9 @@ impl LabRun {
             Ages::OfTheLab => Settings {
                 level_from_warm_up: true,
                 warm_up_seconds: Some(self.warm_up_seconds(rows, options)),
+                // As work in proportion: a latency of 1.25 times the control's is 0.8 of its work.
+                work_margin: given(rows, "work_margin")
+                    .map_or(options.settings.work_margin, |factor| 1.0 / factor),
                 ..options.settings
             },
         }
@@ -123,9 +128,11 @@ impl LabRun {
         let planned = rows.trial.plan.planned_us as f64 / 1e6;
         // A run that was cut short, or had no planned length, gets a warm-up in proportion to what there is of it.
         let length = if planned > 0.0 && oldest >= WHOLE_SHARE * planned { planned } else { oldest };
-        match options.warm_up {
-            Some(warm_up) => warm_up.as_secs_f64(),
-            None => (length * WARM_UP_SHARE * 1000.0).round() / 1000.0,
+        // What the run was given stands until a reader of its report chooses otherwise.
+        match (options.warm_up, given(rows, "warm_up_seconds")) {
+            (Some(warm_up), _) => warm_up.as_secs_f64(),
+            (None, Some(warm_up)) if warm_up < length => warm_up,
+            (None, _) => (length * WARM_UP_SHARE * 1000.0).round() / 1000.0,
         }
     }
 
@@ -219,6 +226,9 @@ fn reason(
             _ => failure.unwrap_or("its allocator was never proved").to_owned(),
         });
     }
+    if let Some(failure) = failure {
+        return Some(failure.to_owned());
+    }
     series.is_empty().then(|| format!("no reading of its {}", rows.trial.plan.metric.describe()))
 }
 
@@ -256,4 +266,9 @@ fn exclude_never_rested(services: &mut [LabService]) {
     for service in services.iter_mut().filter(|service| service.excluded.is_none() && !rested(service)) {
         service.excluded = Some("it never rested after a consensus: it took up none".to_owned());
     }
+}
+
+/// A number that the run was given.
+fn given(rows: &Rows, name: &str) -> Option<f64> {
+    rows.trial.plan.parameters.get(name)?.as_f64()
 }

@@ -1,8 +1,8 @@
 //! What services did beside using memory, from the observations of the agent.
 
-use heaptrial_analysis::{Flag, Measure, Work};
-use heaptrial_model::TorFlag;
-use heaptrial_store::{LifeRecord, Store, StoreError};
+use heaptrial_analysis::{Flag, Measure, Spent, Work};
+use heaptrial_model::{TorFlag, WorkKind, WorkMeasure};
+use heaptrial_store::{LifeRecord, SpentPoint, Store, StoreError};
 
 /// Counters of bytes since the start of a life; their sum is its work.
 const READ: &str = "tor_read_bytes";
@@ -33,7 +33,33 @@ pub(crate) fn of_life(store: &Store, life: &LifeRecord) -> Result<Work, StoreErr
         connections: sparse(&store.observations(life, CONNECTIONS)?),
         oom_bytes: changes(&store.observations(life, OOM)?, |value| value),
         flags,
+        spent: Spent::default(),
     })
+}
+
+/// Everything known of a life that a lab started: also what its load and itself told of its work, and what that took.
+pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, StoreError> {
+    let mut work = of_life(store, life)?;
+    for name in store.observed(life.id)? {
+        let Some(measure) = WorkMeasure::of_observation(&name) else { continue };
+        let readings = store.observations(life, &name)?;
+        let readings = readings.into_iter().filter(|(_, value)| value.is_finite());
+        let readings = readings.map(|(age, value)| (age as f32, value)).collect();
+        work.measures.push(match measure.kind {
+            WorkKind::Rate => Measure::rate(&measure.name, readings),
+            WorkKind::Less => Measure::took(&measure.name, readings),
+            WorkKind::Count => Measure::done(&measure.name, readings),
+        });
+    }
+    if !work.measures.is_empty() {
+        let points = store.spent(life)?;
+        let of = |value: fn(&SpentPoint) -> f64| {
+            points.iter().map(|point| (point.age_seconds as f32, value(point))).collect()
+        };
+        work.spent =
+            Spent { cpu_seconds: of(|point| point.cpu_seconds), page_faults: of(|point| point.page_faults) };
+    }
+    Ok(work)
 }
 
 /// What the lab's clients got of a relay: documents, requests that were answered, clients that were served.

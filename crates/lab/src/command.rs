@@ -1,34 +1,109 @@
-//! The workload that is any program.
+//! The workload that is any program, by itself or as a service under load.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
+mod round;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
+
+use heaptrial_host::ProcessPattern;
 use heaptrial_model::{Arm, TrialKind};
 use serde_json::{Value, json};
 
-use crate::LabError;
-use crate::program::find_program;
-use crate::workload::{Arrangement, Event, Launch, Round, RoundContext, SlotState, Workload};
+use self::round::CommandRound;
+use crate::placeholders::{free_port, has_any};
+use crate::program::{ProgramProblem, find_program};
+use crate::ready::Ready;
+use crate::work::Work;
+use crate::workload::{Arrangement, Round, RoundContext, Workload};
+use crate::{EndRequest, LabError};
+
+/// How a program is run as a service. `{port}`, `{dir}`, `{arm}` and `{repeat}` stand for a free port, a new folder, the
+/// arm's name and the number of the repeat in all commands, arguments, variables and sources.
+#[derive(Debug, Clone)]
+pub struct CommandOptions {
+    /// The program (looked for in `PATH`) and its arguments, of arms that have none of their own.
+    pub command: Vec<OsString>,
+    /// Shell command that is run before the service starts.
+    pub prepare: Option<String>,
+    /// What shows that the service can be used; it can at once where there is nothing.
+    pub ready: Option<Ready>,
+    /// How long that is waited for.
+    pub ready_patience: Duration,
+    /// Shell command that puts load on the service.
+    pub load: Option<String>,
+    /// Shell command that is run after the load and before the end of the service.
+    pub conclude: Option<String>,
+    /// What the service does for its users.
+    pub work: Vec<Work>,
+    /// Which processes of a service count; all where there is nothing.
+    pub counted: Option<ProcessPattern>,
+    /// How services are asked to end.
+    pub end: EndRequest,
+    /// Whether `{dir}` stays after the service.
+    pub keep_dirs: bool,
+    /// Time between samples, which is that between questions for work as well.
+    pub tick: Duration,
+    /// Whether the run of a service ends with its load.
+    pub ends_with_load: bool,
+    /// Warm-up that reports leave out; a share of the run where there is none.
+    pub warm_up: Option<Duration>,
+    /// An arm that does its work at more than this factor of the control's cost has no rank.
+    pub work_margin: Option<f64>,
+}
+
+impl CommandOptions {
+    /// A program by itself.
+    pub fn of(command: Vec<OsString>) -> Self {
+        Self {
+            command,
+            prepare: None,
+            ready: None,
+            ready_patience: Duration::from_secs(60),
+            load: None,
+            conclude: None,
+            work: Vec::new(),
+            counted: None,
+            end: EndRequest::default(),
+            keep_dirs: false,
+            tick: Duration::from_secs(1),
+            ends_with_load: false,
+            warm_up: None,
+            work_margin: None,
+        }
+    }
+}
 
 /// Runs a command once per arm and repeat, one after the other.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct CommandWorkload {
-    program: PathBuf,
-    arguments: Vec<OsString>,
+    options: CommandOptions,
+    ports: RefCell<BTreeSet<u16>>,
 }
 
 impl CommandWorkload {
-    /// A workload of `command`: the program (looked for in `PATH`) and its arguments.
-    pub fn new(command: &[OsString]) -> Result<Self, LabError> {
-        let missing = |program: String| LabError::ProgramMissing {
-            program,
-            hint: "; check the name, or give its path; the command comes after `--`",
-        };
-        let (program, arguments) = command.split_first().ok_or_else(|| missing(String::new()))?;
-        let found = find_program(program).ok_or_else(|| missing(program.to_string_lossy().into_owned()))?;
-        Ok(Self { program: found, arguments: arguments.to_vec() })
+    /// A workload of these options; the program must be there, unless its name has a placeholder.
+    pub fn new(options: CommandOptions) -> Result<Self, LabError> {
+        if let Some(program) = options.command.first() {
+            checked(program)?;
+        }
+        Ok(Self { options, ports: RefCell::default() })
     }
+}
+
+/// A program whose name has a placeholder is looked for when it is started.
+fn checked(program: &OsStr) -> Result<(), LabError> {
+    if has_any(program) {
+        return Ok(());
+    }
+    let hint = |problem| match problem {
+        ProgramProblem::Missing => "; check the name, or give its path; the command comes after `--`",
+        _ => "",
+    };
+    let told = program.to_string_lossy();
+    let error = |problem| LabError::Program { program: told.into_owned(), problem, hint: hint(problem) };
+    find_program(program).map(drop).map_err(error)
 }
 
 impl Workload for CommandWorkload {
@@ -37,8 +112,30 @@ impl Workload for CommandWorkload {
     }
 
     fn parameters(&self) -> Value {
-        let words: Vec<_> = self.arguments.iter().map(|word| word.to_string_lossy()).collect();
-        json!({ "program": self.program.to_string_lossy(), "arguments": words })
+        let options = &self.options;
+        let words: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
+        let (program, arguments) = match words.split_first() {
+            Some((program, arguments)) => (Some(program), arguments),
+            None => (None, [].as_slice()),
+        };
+        let work: Vec<String> = options.work.iter().map(ToString::to_string).collect();
+        let mut parameters = json!({ "program": program, "arguments": arguments });
+        let further = [
+            ("prepare", options.prepare.clone().map(Value::from)),
+            ("ready", options.ready.as_ref().map(|ready| ready.to_string().into())),
+            ("load", options.load.clone().map(Value::from)),
+            ("conclude", options.conclude.clone().map(Value::from)),
+            ("work", (!work.is_empty()).then(|| work.into())),
+            ("count", options.counted.as_ref().map(|pattern| pattern.to_string().into())),
+            ("warm_up_seconds", options.warm_up.map(|warm_up| warm_up.as_secs_f64().into())),
+            ("work_margin", options.work_margin.map(Value::from)),
+        ];
+        for (name, value) in further {
+            if let Some(value) = value {
+                parameters[name] = value;
+            }
+        }
+        parameters
     }
 
     fn arrangement(&self) -> Arrangement {
@@ -49,46 +146,30 @@ impl Workload for CommandWorkload {
         let problem =
             |arm: &Arm, problem: &str| LabError::Treatment { arm: arm.name.clone(), problem: problem.into() };
         for arm in arms {
-            if !arm.treatment.torrc.is_empty() {
+            let treatment = &arm.treatment;
+            if !treatment.torrc.is_empty() {
                 return Err(problem(arm, "torrc options apply to Tor relays only; use `heaptrial lab tor`"));
             }
-            if arm.treatment.restart_every.is_some() {
+            if treatment.restart_every.is_some() {
                 return Err(problem(
                     arm,
                     "restart_every is for trials on a fleet; a lab run does not restart services",
                 ));
             }
+            match treatment.command.first() {
+                Some(program) => checked(program.as_ref())?,
+                None if self.options.command.is_empty() => {
+                    return Err(problem(arm, "it has no `command`, and no CMD comes after `--`"));
+                }
+                None => {}
+            }
         }
         Ok(())
     }
 
-    fn begin(&self, _: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError> {
-        Ok(Box::new(CommandRound(self.clone())))
-    }
-}
-
-struct CommandRound(CommandWorkload);
-
-impl Round for CommandRound {
-    fn launch(&self, _: usize) -> Launch {
-        Launch {
-            program: self.0.program.clone(),
-            arguments: self.0.arguments.clone(),
-            environment: BTreeMap::new(),
-            working_directory: None,
-        }
-    }
-
-    fn tick(&mut self, _: &[SlotState]) -> Result<Vec<Event>, LabError> {
-        Ok(Vec::new())
-    }
-
-    fn observe(&self, _: usize) -> Vec<(&'static str, f64)> {
-        Vec::new()
-    }
-
-    fn finish(&mut self) -> Vec<Event> {
-        Vec::new()
+    fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError> {
+        let port = free_port(&mut self.ports.borrow_mut())?;
+        Ok(Box::new(CommandRound::new(self.options.clone(), context, port)?))
     }
 }
 
@@ -97,18 +178,37 @@ mod tests {
     use super::*;
     use heaptrial_model::TrialPlan;
 
+    fn workload(command: &[&str]) -> Result<CommandWorkload, LabError> {
+        CommandWorkload::new(CommandOptions::of(command.iter().map(OsString::from).collect()))
+    }
+
+    fn arms(keys: &str) -> Vec<Arm> {
+        let plan = format!("name = \"x\"\n[[arm]]\nname = \"a\"\ncontrol = true\n{keys}");
+        TrialPlan::from_toml(&plan).unwrap().arms
+    }
+
     #[test]
     fn a_program_is_found_in_the_path_or_refused() {
-        assert!(CommandWorkload::new(&["sleep".into(), "1".into()]).unwrap().program.is_absolute());
-        let error = CommandWorkload::new(&["no-such-program-anywhere".into()]).unwrap_err().to_string();
+        workload(&["sleep", "1"]).unwrap();
+        workload(&["{dir}/server"]).unwrap();
+        let error = workload(&["no-such-program-anywhere"]).unwrap_err().to_string();
         assert!(error.contains("no-such-program-anywhere"), "{error}");
     }
 
     #[test]
     fn treatments_of_relays_are_refused() {
-        let plan = "name = \"x\"\n[[arm]]\nname = \"a\"\ncontrol = true\ntorrc = { DirCache = \"0\" }";
-        let arms = TrialPlan::from_toml(plan).unwrap().arms;
-        let workload = CommandWorkload::new(&["sleep".into()]).unwrap();
+        let workload = workload(&["sleep"]).unwrap();
+        let arms = arms("torrc = { DirCache = \"0\" }");
         assert!(matches!(workload.check(&arms), Err(LabError::Treatment { .. })));
+    }
+
+    #[test]
+    fn each_arm_needs_a_program() {
+        let without = CommandWorkload::new(CommandOptions::of(Vec::new())).unwrap();
+        let error = without.check(&arms("")).unwrap_err().to_string();
+        assert!(error.contains("no CMD comes after"), "{error}");
+        without.check(&arms("command = [\"sleep\", \"9\"]")).unwrap();
+        let missing = arms("command = [\"no-such-program-anywhere\"]");
+        assert!(matches!(without.check(&missing), Err(LabError::Program { .. })));
     }
 }

@@ -6,6 +6,8 @@ use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_relay::TorError;
 use heaptrial_store::StoreError;
 
+use crate::program::ProgramProblem;
+
 /// Why a lab run could not start or go on. What was measured until then is kept.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -25,11 +27,13 @@ pub enum LabError {
         /// What went wrong.
         problem: String,
     },
-    /// A program that is to be run does not exist.
-    #[error("`{program}` was not found, or cannot be executed{hint}")]
-    ProgramMissing {
+    /// A program that is to be run is none.
+    #[error("`{program}` {problem}{hint}")]
+    Program {
         /// As given.
         program: String,
+        /// What is wrong with it.
+        problem: ProgramProblem,
         /// What to do.
         hint: &'static str,
     },
@@ -55,7 +59,7 @@ pub enum LabError {
 impl Classified for LabError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::ProgramMissing { .. } | Self::Treatment { .. } => ErrorClass::Refused,
+            Self::Program { .. } | Self::Treatment { .. } => ErrorClass::Refused,
             Self::File { .. } | Self::Supervisor { .. } | Self::Tor(_) | Self::Host(_) | Self::Store(_) => {
                 ErrorClass::Failed
             }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use heaptrial_allocator::ExchangedLibraries;
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, TickCost};
 use heaptrial_model::{Ending, KnownEvent, Metric};
-use heaptrial_store::{NewTrial, Store};
+use heaptrial_store::{NewTrial, Store, TickInput};
 
 use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::Sampling;
@@ -39,6 +39,8 @@ pub struct LabPlan {
     pub command: String,
     /// The run's folder, which exists.
     pub folder: PathBuf,
+    /// The run's database, which need not exist.
+    pub database: PathBuf,
     /// The program whose internal command [`crate::SUPERVISOR_COMMAND`] is the supervisor.
     pub supervisor: PathBuf,
     /// The userland that all of it runs in, where that is not the host's.
@@ -65,11 +67,6 @@ impl LabPlan {
         Schedule::draw(self.arms.len(), control, self.repeats, workload.arrangement(), self.seed)
     }
 
-    /// The run's database.
-    pub fn database(&self) -> PathBuf {
-        self.folder.join("heaptrial.db")
-    }
-
     /// What makes the dynamic loader prefer the exchanged libraries.
     fn library_path(&self) -> Option<(String, String)> {
         let folders: Vec<_> =
@@ -90,7 +87,7 @@ pub fn run(
     let root = HostRoot::default();
     let mut facts = HostFacts::read(&root)?;
     facts.userland = plan.userland.as_ref().map(ToString::to_string);
-    let mut store = Store::create(&plan.database())?;
+    let mut store = Store::create(&plan.database)?;
     let (trial_id, arm_ids) = store.begin_trial(&NewTrial {
         name: plan.name.clone(),
         kind: workload.kind().to_owned(),
@@ -173,10 +170,11 @@ impl Run<'_> {
             seed: self.plan.seed ^ u64::from(plan.repeat).wrapping_mul(0x9E37_79B9_7F4A_7C15),
             slots: &slots,
             folder: &self.plan.folder,
+            logs: &self.logs,
+            supervisor: &self.plan.supervisor,
             interrupt: self.interrupt,
         };
         let mut round = workload.begin(&context)?;
-        let started = Instant::now();
         let mut services = Vec::new();
         for (index, slot) in slots.iter().enumerate() {
             if self.interrupt.requested() {
@@ -187,15 +185,38 @@ impl Run<'_> {
                 slot,
                 self.arm_ids[plan.arms[index]],
                 plan.block,
-                round.as_ref(),
+                round.as_mut(),
             )?);
         }
-        let sampled = self.sample_until_the_end(&slots, &mut services, round.as_mut(), started);
+        let sampled = self.sample_until_the_end(&slots, &mut services, round.as_mut());
+        let events = round.finish();
+        let told = sampled.and_then(|()| self.take_last_work(&services, round.as_ref()));
         // Children are ended and entered in the ledger whether or not sampling failed.
         let ended = self.end(&slots, &mut services);
-        let events = round.finish();
-        sampled.and(ended)?;
+        told.and(ended)?;
         self.tell(&slots, &services, events)
+    }
+
+    /// Stores what was told of the services' work when their load ended.
+    fn take_last_work(&mut self, services: &[RunningService], round: &dyn Round) -> Result<(), LabError> {
+        let now = heaptrial_host::Instant::now();
+        let of = |service: &RunningService| {
+            let life = service.life_id;
+            round.work(service.slot).into_iter().map(move |(name, value)| (life, name, value))
+        };
+        let work: Vec<_> = services.iter().flat_map(of).collect();
+        if work.is_empty() {
+            return Ok(());
+        }
+        let tick = TickInput {
+            sequence: self.sequence,
+            wall_us: now.wall_us,
+            boottime_us: now.boottime_us,
+            work,
+            ..TickInput::default()
+        };
+        self.sequence += 1;
+        Ok(self.store.write_tick(self.trial_id, &tick)?)
     }
 
     fn slot(&self, arm: usize, round: &RoundPlan) -> Slot {
@@ -211,13 +232,20 @@ impl Run<'_> {
         slot: &Slot,
         arm_id: i64,
         block: u32,
-        round: &dyn Round,
+        round: &mut dyn Round,
     ) -> Result<Option<RunningService>, LabError> {
         let service_id =
             self.store.add_service(self.trial_id, arm_id, &slot.service, block, self.positions)?;
         self.positions += 1;
+        if let Err(why) = round.prepare(index) {
+            if !self.interrupt.requested() {
+                self.fail(service_id, slot, &why)?;
+            }
+            return Ok(None);
+        }
         let mut launch = round.launch(index);
         launch.environment.extend(self.plan.library_path());
+        let counted = launch.counted.clone();
         let command = kept_command(slot, launch, &self.logs);
         let started = heaptrial_host::Instant::now();
         let (supervisor, key) = match Supervisor::start(&self.plan.supervisor, &command) {
@@ -267,17 +295,31 @@ impl Run<'_> {
             }
             return Ok(None);
         }
-        Ok(Some(RunningService {
+        let mut sampler = sampler?;
+        counted.into_iter().for_each(|pattern| sampler.count_only(pattern));
+        let service = RunningService {
             slot: index,
             service_id,
             life_id,
             process,
             started,
-            sampler: sampler?,
+            sampler,
             supervisor: Some(supervisor),
             ending: None,
             stderr: command.stderr,
-        }))
+        };
+        if let Err(why) = round.ready(index, &|| service.is_alive()) {
+            let now = heaptrial_host::Instant::now();
+            let ending = service.ended(When::AtTheEnd).unwrap_or(Ending::Interrupted);
+            self.store.end_life(life_id, (now.wall_us, now.boottime_us), &ending)?;
+            if !self.interrupt.requested() {
+                let how =
+                    if ending == Ending::Interrupted { String::new() } else { format!("; it {ending}") };
+                self.fail(service_id, slot, &format!("{why}{how}{}", last_words(&service.stderr)))?;
+            }
+            return Ok(None);
+        }
+        Ok(Some(service))
     }
 
     fn fail(&mut self, service_id: i64, slot: &Slot, why: &str) -> Result<(), LabError> {
@@ -294,8 +336,8 @@ impl Run<'_> {
         slots: &[Slot],
         services: &mut [RunningService],
         round: &mut dyn Round,
-        started: Instant,
     ) -> Result<(), LabError> {
+        let started = Instant::now();
         let mut sampling = Sampling::new(&self.root, self.plan.metric, slots, started);
         let mut due = Instant::now();
         let end = self.plan.duration.map(|duration| started + duration);
@@ -313,6 +355,10 @@ impl Run<'_> {
             }
             let events = round.tick(&states)?;
             self.tell(slots, services, events)?;
+            // What is read after the work is of a service at rest.
+            if round.is_over() {
+                break;
+            }
             let tick = sampling.take(services, round, self.sequence);
             let (written, cost) = TickCost::measure(|| self.store.write_tick(self.trial_id, &tick));
             written?;
@@ -340,9 +386,11 @@ impl Run<'_> {
         }
         // The last reading is at the end, whatever the tick, and with PSS.
         self.notice_endings(slots, services, When::Now)?;
-        let last = sampling.take_last(services, round, self.sequence);
-        self.store.write_tick(self.trial_id, &last)?;
-        self.sequence += 1;
+        if !round.is_over() {
+            let last = sampling.take_last(services, round, self.sequence);
+            self.store.write_tick(self.trial_id, &last)?;
+            self.sequence += 1;
+        }
         self.outcome.interrupted |= self.interrupt.requested();
         let saturation = sampling.saturation(slots.len());
         self.tell(slots, services, saturation.into_iter().collect())
@@ -380,6 +428,11 @@ impl Run<'_> {
         events: Vec<Event>,
     ) -> Result<(), LabError> {
         for event in events {
+            if let (KnownEvent::ArmFailed, Some(slot)) = (event.kind, event.slot) {
+                let failed = services.iter().find(|service| service.slot == slot);
+                failed.map_or(Ok(()), |service| self.fail(service.service_id, &slots[slot], &event.text))?;
+                continue;
+            }
             let service = event.slot.and_then(|slot| services.iter().find(|service| service.slot == slot));
             let named = event.slot.map(|slot| format!("{}: ", slots[slot].arm.arm.name));
             self.progress.message(&format!("{}{}", named.unwrap_or_default(), event.text));

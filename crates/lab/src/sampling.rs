@@ -8,6 +8,7 @@ use heaptrial_store::TickInput;
 
 use crate::progress::ServiceView;
 use crate::service::RunningService;
+use crate::whose::Whose;
 use crate::workload::{Event, Round, Slot};
 
 /// `smaps_rollup` stalls the process that it reads: it may take this share of the time.
@@ -30,6 +31,7 @@ pub(crate) struct Sampling {
     slow_turn: usize,
     tree_read: Option<Instant>,
     usage: Option<CpuUsage>,
+    whose: Whose,
     busy_shares: Vec<f64>,
     previous_boottime_us: Option<i64>,
     /// Of writing the previous tick, which is entered with the next one.
@@ -49,6 +51,7 @@ impl Sampling {
             slow_turn: 0,
             tree_read: None,
             usage: CpuUsage::read(root).ok(),
+            whose: Whose::default(),
             busy_shares: Vec::new(),
             previous_boottime_us: None,
             write_cost: TickCost::default(),
@@ -113,7 +116,9 @@ impl Sampling {
             ..TickInput::default()
         };
         let ((), cost) = TickCost::measure(|| {
-            self.follow_trees(services);
+            if self.follow_trees(services) {
+                round.load_cpu_seconds().into_iter().for_each(|seconds| self.whose.load(seconds));
+            }
             self.read_samples(services, round, &mut tick, now);
             let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
             let spent = read_slow(&mut alive, &mut tick);
@@ -124,7 +129,9 @@ impl Sampling {
         tick.cost_wall_us = cost.wall_us + self.write_cost.wall_us;
         tick.cost_cpu_us = cost.cpu_us + self.write_cost.cpu_us;
         if let (Some(before), Ok(after)) = (self.usage, CpuUsage::read(&self.root)) {
-            self.busy_shares.extend(after.busy_share_since(&before));
+            let share = after.busy_share_since(&before);
+            share.into_iter().for_each(|share| self.whose.busy(share));
+            self.busy_shares.extend(share);
             self.usage = Some(after);
         }
         tick
@@ -150,17 +157,19 @@ impl Sampling {
             1 => "the service had to wait for processors",
             _ => "services waited for each other, and figures of arms that need much CPU may be too low",
         };
+        let whose = self.whose.told().map_or_else(String::new, |told| format!("{told}; "));
         let text = format!(
-            "the processors were {:.0}% busy in the median and saturated in {:.0}% of the time: {effect}",
+            "the processors were {:.0}% busy in the median and saturated in {:.0}% of the time: {whose}{effect}",
             median * 100.0,
             over as f64 / shares.len() as f64 * 100.0
         );
         (median >= SATURATED_SHARE).then_some(Event { slot: None, kind: KnownEvent::CpuSaturated, text })
     }
 
-    fn follow_trees(&mut self, services: &mut [RunningService]) {
+    /// Now and then; tells whether it was now.
+    fn follow_trees(&mut self, services: &mut [RunningService]) -> bool {
         if self.tree_read.is_some_and(|read| read.elapsed() < TREE_GAP) {
-            return;
+            return false;
         }
         // Without `/proc` the samples fail as well, and say so.
         if let Ok(tree) = ProcessTree::scan(&self.root) {
@@ -168,6 +177,7 @@ impl Sampling {
             alive.for_each(|service| service.sampler.follow(&tree));
         }
         self.tree_read = Some(Instant::now());
+        true
     }
 
     fn read_samples(
@@ -181,6 +191,7 @@ impl Sampling {
             // A service that ended since is noticed at the next tick.
             let Ok(sample) = service.sampler.read() else { continue };
             tick.samples.push((service.life_id, sample));
+            self.whose.service(service.slot, sample.cpu_us as f64 / 1e6);
             let view = &mut self.views[service.slot];
             view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
             view.rss_bytes = sample.rss_bytes;
@@ -189,6 +200,8 @@ impl Sampling {
                 Metric::Rss => sample.rss_bytes,
                 _ => sample.anon_bytes + sample.swap_bytes,
             });
+            let work = round.work(service.slot).into_iter();
+            tick.work.extend(work.map(|(name, value)| (service.life_id, name, value)));
             for (name, value) in round.observe(service.slot) {
                 if name == crate::tor::CONSENSUS_AGE {
                     view.consensus_age_seconds = Some(value);

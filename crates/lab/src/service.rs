@@ -45,12 +45,16 @@ pub(crate) enum When {
 }
 
 impl RunningService {
+    /// Whether its main process runs.
+    pub(crate) fn is_alive(&self) -> bool {
+        matches!(self.process.state(), Ok(state) if !matches!(state, 'Z' | 'X'))
+    }
+
     /// How it ended by itself, if it did.
     pub(crate) fn ended(&self, when: When) -> Option<Ending> {
         let supervisor = self.supervisor.as_ref()?;
-        let gone = || !matches!(self.process.state(), Ok(state) if !matches!(state, 'Z' | 'X'));
         let message = match supervisor.ended() {
-            None if when == When::AtTheEnd && gone() => supervisor.wait_for_end(),
+            None if when == When::AtTheEnd && !self.is_alive() => supervisor.wait_for_end(),
             message => message,
         };
         message.and_then(ending_of)
@@ -81,11 +85,12 @@ pub(crate) fn kept_command(slot: &Slot, launch: Launch, logs: &Path) -> KeptComm
         working_directory: launch.working_directory,
         stdout: logs.join(format!("{}.stdout", slot.service)),
         stderr: logs.join(format!("{}.stderr", slot.service)),
+        end: launch.end,
     }
 }
 
 /// Variables of the caller's environment that would change an allocator behind the treatment's back.
-fn inherited_allocator_settings<'a>(set: impl Iterator<Item = &'a String> + Clone) -> Vec<String> {
+pub(crate) fn inherited_allocator_settings<'a>(set: impl Iterator<Item = &'a String> + Clone) -> Vec<String> {
     let changes_allocator = |name: &str| {
         name == "LD_PRELOAD" || Catalog::builtin().families().any(|family| family.reads_variable(name))
     };

@@ -22,12 +22,13 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
+use crate::end::EndRequest;
 
 /// The internal command of the binary that runs [`run_supervisor`].
 pub const SUPERVISOR_COMMAND: &str = "lab-supervisor";
 
-/// How long ended services get to write their last words before they are killed.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long the lab waits to be told of an end that it can see already.
+const NEWS_PATIENCE: Duration = Duration::from_secs(5);
 /// A process that survives SIGKILL for this long belongs to another user or hangs in the kernel.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -46,6 +47,8 @@ pub(crate) struct KeptCommand {
     pub(crate) stdout: PathBuf,
     /// Where its standard error goes.
     pub(crate) stderr: PathBuf,
+    /// How it is asked to end.
+    pub(crate) end: EndRequest,
 }
 
 /// What the supervisor tells.
@@ -128,10 +131,10 @@ impl Supervisor {
 
     /// Waits a moment for a service that can no longer be read to be reported as ended.
     pub(crate) fn wait_for_end(&self) -> Option<SupervisorMessage> {
-        self.messages.recv_timeout(GRACE).ok()
+        self.messages.recv_timeout(NEWS_PATIENCE).ok()
     }
 
-    /// Asks the service to end (SIGTERM), without waiting.
+    /// Asks every process of the service to end, as its command says, without waiting.
     pub(crate) fn ask_to_end(&mut self) {
         if let Some(lifeline) = &mut self.lifeline {
             // A supervisor that is gone has ended its service.
@@ -177,7 +180,7 @@ pub fn run_supervisor() -> ExitCode {
             tell(&SupervisorMessage::NotStarted { why });
             ExitCode::FAILURE
         }
-        Ok((key, orders)) => {
+        Ok((key, end, orders)) => {
             let pid = key.pid;
             tell(&SupervisorMessage::Started { key });
             std::thread::spawn(move || {
@@ -185,13 +188,13 @@ pub fn run_supervisor() -> ExitCode {
                 tell(&SupervisorMessage::Ended { code, signal, left: left_after_a_moment() });
                 reap_all();
             });
-            follow_orders(orders, pid);
+            follow_orders(orders, end);
             if end_descendants() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
 }
 
-fn start_kept() -> Result<(LifeKey, BufReader<std::io::Stdin>), String> {
+fn start_kept() -> Result<(LifeKey, EndRequest, BufReader<std::io::Stdin>), String> {
     let mut orders = BufReader::new(std::io::stdin());
     let mut line = String::new();
     orders.read_line(&mut line).map_err(|error| error.to_string())?;
@@ -223,7 +226,7 @@ fn start_kept() -> Result<(LifeKey, BufReader<std::io::Stdin>), String> {
     let child = child.spawn().map_err(|error| format!("{}: {error}", Path::new(program).display()))?;
     // Even if it has ended already: nobody has collected it yet.
     let key = Process::new(&HostRoot::default(), child.id() as i32).life_key();
-    Ok((key.map_err(|error| error.to_string())?, orders))
+    Ok((key.map_err(|error| error.to_string())?, command.end, orders))
 }
 
 /// Collects children until the main process ends; tells its exit code or signal.
@@ -261,15 +264,12 @@ fn reap_all() {
     while rustix::process::wait(WaitOptions::empty()).is_ok() {}
 }
 
-fn follow_orders(orders: BufReader<std::io::Stdin>, main: i32) {
+fn follow_orders(orders: BufReader<std::io::Stdin>, end: EndRequest) {
     for order in orders.lines().map_while(Result::ok) {
         if order == "end" {
-            // An ended process may have been collected, and its id given to another.
-            if descendants().contains(&main) {
-                signal(main, Signal::TERM);
-            }
+            descendants().into_iter().for_each(|pid| signal(pid, end.signal.signal()));
             let started = Instant::now();
-            while started.elapsed() < GRACE && !descendants().is_empty() {
+            while started.elapsed() < end.grace && !descendants().is_empty() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }

@@ -17,11 +17,11 @@ use tokio::runtime::Runtime;
 
 use heaptrial_relay::TorError;
 
-use crate::LabError;
 use crate::clock::{Clock, GivenUp, Pace, Seen, Step};
 use crate::program::find_program;
 use crate::relay_watch::RelayWatch;
 use crate::workload::{Arrangement, Course, Event, Launch, Round, RoundContext, SlotState, Workload};
+use crate::{EndRequest, LabError};
 
 /// Observation of a relay: how long ago the consensus that it uses was published, in seconds.
 pub(crate) const CONSENSUS_AGE: &str = "consensus_age_seconds";
@@ -73,9 +73,12 @@ impl TorWorkload {
     /// A workload with the `tor` that is found in `PATH`.
     pub fn new(parameters: TorParameters) -> Result<Self, LabError> {
         let hint = "; it comes with the Debian package `tor`: apt-get install tor";
-        let missing = |name: &str| LabError::ProgramMissing { program: name.to_owned(), hint };
-        let tor = find_program(OsStr::new("tor")).ok_or_else(|| missing("tor"))?;
-        find_program(OsStr::new("tor-gencert")).ok_or_else(|| missing("tor-gencert"))?;
+        let find = |name: &str| {
+            let found = find_program(OsStr::new(name));
+            found.map_err(|problem| LabError::Program { program: name.to_owned(), problem, hint })
+        };
+        let tor = find("tor")?;
+        find("tor-gencert")?;
         let version = std::process::Command::new(&tor).arg("--version").output();
         let version =
             version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -340,6 +343,8 @@ impl Round for TorRound {
             arguments: self.relays[slot].arguments(),
             environment: BTreeMap::new(),
             working_directory: None,
+            counted: None,
+            end: EndRequest::default(),
         }
     }
 

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use heaptrial_host::ProcessPattern;
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use serde_json::Value;
 
-use crate::{Interrupt, LabError, PreparedArm};
+use crate::{EndRequest, Interrupt, LabError, PreparedArm};
 
 /// Whether the arms of a repeat live at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,10 @@ pub struct RoundContext<'a> {
     pub slots: &'a [Slot],
     /// The run's folder.
     pub folder: &'a Path,
+    /// Where services write to.
+    pub logs: &'a Path,
+    /// The program whose internal command [`crate::SUPERVISOR_COMMAND`] is the supervisor.
+    pub supervisor: &'a Path,
     /// Ends the run early.
     pub interrupt: &'a Interrupt,
 }
@@ -77,6 +82,10 @@ pub struct Launch {
     pub environment: BTreeMap<String, String>,
     /// Its working directory; the lab's own where there is none.
     pub working_directory: Option<PathBuf>,
+    /// Which of its processes count; all where there is nothing.
+    pub counted: Option<ProcessPattern>,
+    /// How it is asked to end.
+    pub end: EndRequest,
 }
 
 /// Something to be told in the report.
@@ -143,9 +152,34 @@ pub trait Round {
     fn course(&self) -> Option<Course> {
         None
     }
+    /// Called before the service in `slot` is started. An error tells why it cannot be.
+    fn prepare(&mut self, slot: usize) -> Result<(), String> {
+        let _ = slot;
+        Ok(())
+    }
+
+    /// Waits until the service in `slot` can be used, and puts load on it, where that does not happen by ticks. `alive`
+    /// tells whether it still runs. An error tells why it cannot be used.
+    fn ready(&mut self, slot: usize, alive: &dyn Fn() -> bool) -> Result<(), String> {
+        let _ = (slot, alive);
+        Ok(())
+    }
 
     /// What the workload knows of the service in `slot` beside its memory: names and values.
     fn observe(&self, slot: usize) -> Vec<(&'static str, f64)>;
+
+    /// What the service in `slot` did for its users, as told since this was called last: names of observations
+    /// ([`heaptrial_model::WorkMeasure::observation`]) and values.
+    fn work(&self, slot: usize) -> Vec<(String, f64)> {
+        let _ = slot;
+        Vec::new()
+    }
+
+    /// CPU time in seconds that the load took so far. Where nothing is said, it is a part of this process.
+    fn load_cpu_seconds(&self) -> Option<f64> {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+    }
 
     /// Called before the services are ended: stops the load and tells what is worth telling.
     fn finish(&mut self) -> Vec<Event>;

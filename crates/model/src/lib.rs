@@ -21,6 +21,7 @@ mod trial_kind;
 mod trial_name;
 pub mod units;
 mod word;
+mod work;
 
 pub use about::{About, AboutError};
 pub use duration::{DurationError, HumanDuration};
@@ -38,3 +39,4 @@ pub use trial::{Arm, ArmError, Pace, ServiceName, ServiceNameError, Treatment, T
 pub use trial_kind::TrialKind;
 pub use trial_name::{ServicePattern, ServicePatternError, TrialName, TrialNameError};
 pub use word::UnknownWord;
+pub use work::{WorkKind, WorkMeasure, WorkMeasureError};

@@ -94,6 +94,32 @@ pub struct Treatment {
     /// Restart the service this often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_every: Option<HumanDuration>,
+    /// Environment variables of a service that `lab run` starts, name to value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Program and arguments that `lab run` starts in place of the run's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+}
+
+impl Treatment {
+    /// What is applied beside the allocator, each in a few words: `DirCache 0`, `restart every 2d`, `POOL=4`.
+    pub fn options(&self) -> Vec<String> {
+        let torrc = self.torrc.iter().map(|(option, value)| format!("{option} {value}"));
+        let restart = self.restart_every.map(|every| format!("restart every {every}"));
+        let environment = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let command = Some(self.command.join(" ")).filter(|command| !command.is_empty());
+        torrc.chain(restart).chain(environment).chain(command).collect()
+    }
+
+    /// Of what only a service can be given that `lab run` starts itself: the keys in a plan.
+    pub fn of_lab_run_only(&self) -> Option<&'static str> {
+        match self {
+            Self { command, .. } if !command.is_empty() => Some("command"),
+            Self { environment, .. } if !environment.is_empty() => Some("environment"),
+            _ => None,
+        }
+    }
 }
 
 /// A named treatment in a trial.
@@ -230,6 +256,14 @@ pub enum TrialPlanError {
         /// The option's name.
         option: String,
     },
+    /// An environment variable or a command that no process can be given.
+    #[error("arm `{arm}`: {problem}")]
+    Launch {
+        /// The arm.
+        arm: String,
+        /// What is wrong with it.
+        problem: String,
+    },
 }
 
 #[derive(Deserialize)]
@@ -260,6 +294,10 @@ struct ArmTable {
     #[serde(default)]
     torrc: BTreeMap<String, String>,
     restart_every: Option<HumanDuration>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    #[serde(default)]
+    command: Vec<String>,
 }
 
 impl<'de> Deserialize<'de> for Arm {
@@ -272,6 +310,8 @@ impl<'de> Deserialize<'de> for Arm {
                 allocator: table.allocator,
                 torrc: table.torrc,
                 restart_every: table.restart_every,
+                environment: table.environment,
+                command: table.command,
             },
         })
     }
@@ -317,6 +357,28 @@ impl TrialPlan {
     pub fn control(&self) -> &Arm {
         // `check` has seen to it that there is one.
         self.arms.iter().find(|arm| arm.control).unwrap_or(&self.arms[0])
+    }
+
+    fn check_launch(treatment: &Treatment) -> Result<(), String> {
+        for (name, value) in &treatment.environment {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(format!(
+                    "`{name}` is not an environment variable: no `=` in its name, no NUL byte"
+                ));
+            }
+            if name == "LD_PRELOAD" {
+                return Err(
+                    "LD_PRELOAD is how an allocator comes to a service; name it with `allocator`".to_owned()
+                );
+            }
+        }
+        match treatment.command.first() {
+            Some(program) if program.is_empty() => Err("the first word of `command` is empty".to_owned()),
+            _ if treatment.command.iter().any(|word| word.contains('\0')) => {
+                Err("`command` has a NUL byte".to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_looks(&self) -> Result<(), TrialPlanError> {
@@ -371,6 +433,8 @@ impl TrialPlan {
                     return Err(TrialPlanError::Torrc { arm: arm.name.clone(), option: option.clone() });
                 }
             }
+            Self::check_launch(&arm.treatment)
+                .map_err(|problem| TrialPlanError::Launch { arm: arm.name.clone(), problem })?;
         }
         Ok(())
     }
@@ -397,6 +461,10 @@ mod tests {
         [[arm]]
         name = "restart-48h"
         restart_every = "48h"
+        [[arm]]
+        name = "pooled"
+        environment = { POOL = "{dir}/pool" }
+        command = ["server", "--port", "{port}"]
     "#;
 
     #[test]
@@ -407,6 +475,18 @@ mod tests {
         assert_eq!(plan.arms[2].treatment.torrc["DirCache"], "0");
         assert_eq!(plan.arms[3].treatment.restart_every.unwrap().to_string(), "2d");
         assert_eq!(plan.duration.unwrap().to_string(), "10d");
+        assert_eq!(plan.arms[4].treatment.environment["POOL"], "{dir}/pool");
+        assert_eq!(plan.arms[4].treatment.command, ["server", "--port", "{port}"]);
+        assert_eq!(plan.arms[4].treatment.of_lab_run_only(), Some("command"));
+        assert_eq!(plan.arms[3].treatment.of_lab_run_only(), None);
+    }
+
+    #[test]
+    fn what_no_process_can_be_given_is_refused() {
+        for (from, to) in [("POOL =", "\"PO=OL\" ="), ("POOL =", "LD_PRELOAD ="), ("\"server\"", "\"\"")] {
+            let found = TrialPlan::from_toml(&PLAN.replace(from, to));
+            assert!(matches!(found, Err(TrialPlanError::Launch { .. })), "{to}: {found:?}");
+        }
     }
 
     #[test]

@@ -242,6 +242,7 @@ impl Parts<'_> {
             ages_are_lower_bounds: Some(analysis.ages_are_lower_bounds).filter(|_| !self.lab),
             stable_margin_per_day: in_days(settings.stable_margin_per_day),
             horizon_days: in_days(settings.horizon_days),
+            work_margin: settings.work_margin,
             memory_limit: self.days.then(|| MemoryLimit {
                 service_bytes: bytes(fleet.limit.service_bytes),
                 host_bytes: bytes(fleet.limit.host_bytes),

@@ -6,8 +6,8 @@ use heaptrial_model::{Arm, LifeKey, LifeStart, Metric, SlowSample, Treatment, Tr
 use rusqlite::{Row, params};
 
 use crate::{
-    ArmRecord, EventRecord, LifeRecord, NewTrial, SeriesPoint, ServiceRecord, Store, StoreError, TickSummary,
-    TrialRecord,
+    ArmRecord, EventRecord, LifeRecord, NewTrial, SeriesPoint, ServiceRecord, SpentPoint, Store, StoreError,
+    TickSummary, TrialRecord,
 };
 
 impl Store {
@@ -216,6 +216,27 @@ impl Store {
         let start = life.started_boottime_us;
         self.rows("reading observations", sql, params![life.id, name], |row| {
             Ok(((row.get::<_, i64>(0)? - start) as f64 / 1e6, row.get(1)?))
+        })
+    }
+
+    /// The names of a life's observations, in order.
+    pub fn observed(&self, life_id: i64) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT DISTINCT name FROM observation WHERE life_id = ?1 ORDER BY name";
+        self.rows("reading the names of observations", sql, params![life_id], |row| row.get(0))
+    }
+
+    /// What a life took of the host, at each sample in order of age; samples of imports tell nothing of it.
+    pub fn spent(&self, life: &LifeRecord) -> Result<Vec<SpentPoint>, StoreError> {
+        let sql = "SELECT t.boottime_us, s.cpu_us, s.minor_faults + s.major_faults
+                   FROM sample s CROSS JOIN tick t ON t.id = s.tick_id
+                   WHERE s.life_id = ?1 AND s.cpu_us IS NOT NULL AND s.minor_faults IS NOT NULL ORDER BY s.tick_id";
+        let start = life.started_boottime_us;
+        self.rows("reading what a life took", sql, params![life.id], |row| {
+            Ok(SpentPoint {
+                age_seconds: (row.get::<_, i64>(0)? - start) as f64 / 1e6,
+                cpu_seconds: row.get::<_, i64>(1)? as f64 / 1e6,
+                page_faults: row.get::<_, Option<i64>>(2)?.unwrap_or(0) as f64,
+            })
         })
     }
 

@@ -137,6 +137,8 @@ pub struct TickInput {
     pub slow_samples: Vec<(i64, SlowSample)>,
     /// Observations of the workload: row id of the life, name, value.
     pub observations: Vec<(i64, &'static str, f64)>,
+    /// Work by row id of the life: what a load or a service told, under names of its own.
+    pub work: Vec<(i64, String, f64)>,
     /// Row id of the boot that `boottime_us` is of; `None` is that of the trial's start.
     pub host_id: Option<i64>,
     /// What the agent's process took.
@@ -263,6 +265,17 @@ pub struct LatestObservation {
     pub wall_us: i64,
     /// The value.
     pub value: f64,
+}
+
+/// What a life had taken of the host by an age.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SpentPoint {
+    /// Age in seconds.
+    pub age_seconds: f64,
+    /// CPU time since the start in seconds.
+    pub cpu_seconds: f64,
+    /// Minor and major page faults since the start.
+    pub page_faults: f64,
 }
 
 /// One point of a life's series.

@@ -176,7 +176,9 @@ impl Store {
                 }
                 let mut insert_observation =
                     transaction.prepare_cached("INSERT INTO observation VALUES (?1, ?2, ?3, ?4)")?;
-                for (life_id, name, value) in &tick.observations {
+                let observed = tick.observations.iter().map(|(life, name, value)| (life, *name, value));
+                let worked = tick.work.iter().map(|(life, name, value)| (life, name.as_str(), value));
+                for (life_id, name, value) in observed.chain(worked) {
                     insert_observation.execute(params![life_id, tick_id, name, value])?;
                 }
                 let mut insert_event = transaction.prepare_cached(

@@ -4,15 +4,24 @@ use heaptrial_model::TorFlag;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::RatioToControl;
+use super::{Estimate, RatioToControl};
 
 /// What is known of a service's work by one measure, over the time over which its memory is compared.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceWork {
     /// What is counted, such as `documents`.
     pub measure: String,
-    /// What it did a second; where failures are counted, the share that did not fail.
+    /// What it did a second; where failures are counted, the share that did not fail; where less is better, what it took.
     pub amount: f64,
+    /// Whether less of it is better.
+    #[serde(default)]
+    pub less_is_better: bool,
+    /// CPU seconds for each unit of what was done; not of failures and of what is better less.
+    #[serde(default)]
+    pub cpu_seconds_for_each: Option<f64>,
+    /// Page faults for each unit.
+    #[serde(default)]
+    pub page_faults_for_each: Option<f64>,
     /// What was counted: done, or failed.
     pub counted: f64,
     /// Where failures are counted: what was tried.
@@ -67,8 +76,23 @@ pub struct MeasureResult {
     pub tried: Option<f64>,
     /// The same of the control; `None` of the control itself.
     pub of_control: Option<ControlWork>,
-    /// `amount` over that of the control, with its interval.
+    /// `amount` over that of the control, with its interval. Where less is better, above 1 is worse.
     pub ratio: Option<RatioToControl>,
+    /// Whether less of it is better, as of a latency.
+    #[serde(default)]
+    pub less_is_better: bool,
+    /// CPU seconds for each unit of what was done: geometric mean over services. Not of failures and of what is better less.
+    #[serde(default)]
+    pub cpu_seconds_for_each: Option<f64>,
+    /// `cpu_seconds_for_each` over that of the control, with its interval.
+    #[serde(default)]
+    pub cpu_ratio: Option<RatioToControl>,
+    /// Page faults for each unit: geometric mean over services.
+    #[serde(default)]
+    pub page_faults_for_each: Option<f64>,
+    /// `page_faults_for_each` over that of the control, with its interval.
+    #[serde(default)]
+    pub page_faults_ratio: Option<RatioToControl>,
     /// Bytes of memory for each unit a second: geometric mean over services. Not of failures.
     pub memory_for_each: Option<f64>,
     /// `memory_for_each` over that of the control, with its interval.
@@ -77,6 +101,14 @@ pub struct MeasureResult {
     pub standing: WorkStanding,
     /// Why.
     pub reason: WorkReason,
+}
+
+impl MeasureResult {
+    /// The arm's work in proportion to the control's: below 1 is less work, or work that took longer.
+    pub fn of_work(&self) -> Option<Estimate> {
+        let estimate = self.ratio.as_ref()?.estimate;
+        Some(if self.less_is_better { estimate.inverse() } else { estimate })
+    }
 }
 
 /// What the control's services did together.

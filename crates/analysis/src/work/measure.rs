@@ -32,21 +32,24 @@ pub(crate) fn of_service(service: &FleetService, ages: &Ages, settings: &Setting
 }
 
 fn of_measure(service: &FleetService, name: &str, ages: &Ages, settings: &Settings) -> Option<ServiceWork> {
-    let spans: Vec<(&Measure, f64, f64)> = match ages.average_from {
+    let spans: Vec<Span<'_>> = match ages.average_from {
         Some(from) => service
             .lives
             .iter()
             .filter(|life| life.age_known())
-            .filter_map(|life| Some((measure(life, name)?, (from - life.started_at).max(0.0), f64::INFINITY)))
+            .filter_map(|life| Span::of(life, name, (from - life.started_at).max(0.0), f64::INFINITY))
             .collect(),
         None => {
             let life = service.current().filter(|life| ages.reached(life))?;
             let (from, to) = window(ages, settings)?;
-            vec![(measure(life, name)?, from, to)]
+            vec![Span::of(life, name, from, to)?]
         }
     };
+    if let Counts::Rate | Counts::Took = spans.first()?.measure.counts {
+        return of_readings(name, &spans);
+    }
     let (mut counted, mut tried, mut seconds) = (0.0, None, 0.0);
-    for (measure, from, to) in spans {
+    for Span { measure, from, to, .. } in spans.iter().copied() {
         let Some((risen, over)) = increase(&measure.counter, from, to) else { continue };
         // The first reading is seldom at the very beginning of the window.
         if to.is_finite() && over < COVERED_SHARE * (to - from) {
@@ -64,11 +67,77 @@ fn of_measure(service: &FleetService, name: &str, ages: &Ages, settings: &Settin
         Some(_) => None,
         None => (seconds > 0.0).then(|| counted / seconds),
     };
-    Some(ServiceWork { measure: name.to_owned(), amount: amount?, counted, tried, seconds })
+    let work = ServiceWork {
+        measure: name.to_owned(),
+        amount: amount?,
+        counted,
+        tried,
+        seconds,
+        ..ServiceWork::default()
+    };
+    Some(if tried.is_some() { work } else { with_cost(work, &spans) })
 }
 
-fn measure<'l>(life: &'l FleetLife, name: &str) -> Option<&'l Measure> {
-    life.work.measures.iter().find(|measure| measure.name == name)
+/// A stretch of a life over which a measure is taken.
+#[derive(Clone, Copy)]
+struct Span<'l> {
+    life: &'l FleetLife,
+    measure: &'l Measure,
+    /// Age in seconds.
+    from: f64,
+    to: f64,
+}
+
+impl<'l> Span<'l> {
+    fn of(life: &'l FleetLife, name: &str, from: f64, to: f64) -> Option<Self> {
+        let measure = life.work.measures.iter().find(|measure| measure.name == name)?;
+        Some(Self { life, measure, from, to })
+    }
+}
+
+/// The mean of readings in the window. Tools tell some numbers once, of all the time until then: where none lies in the
+/// window, the one that is nearest before it, or after it, stands for it.
+fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
+    let (mut values, mut seconds) = (Vec::new(), 0.0);
+    for Span { measure, from, to, .. } in spans {
+        let readings = &measure.counter;
+        let before = |age: f64| readings.partition_point(|point| f64::from(point.0) < age);
+        let inside = &readings[before(*from)..before(to.next_up())];
+        let nearest = || readings[..before(*from)].last().or(readings.get(before(*from)));
+        values.extend(inside.iter().map(|point| point.1));
+        if inside.is_empty() {
+            values.extend(nearest().map(|point| point.1));
+        }
+        seconds += readings.last().map_or(0.0, |last| (f64::from(last.0).min(*to) - from).max(0.0));
+    }
+    let less_is_better = spans.iter().any(|span| span.measure.counts == Counts::Took);
+    let amount = values.iter().sum::<f64>() / values.len() as f64;
+    // Nothing takes no time at all: such a number is too coarse to compare.
+    if values.is_empty() || (less_is_better && amount <= 0.0) {
+        return None;
+    }
+    let counted = if less_is_better { amount } else { amount * seconds };
+    let work = ServiceWork {
+        measure: name.to_owned(),
+        amount,
+        less_is_better,
+        counted,
+        seconds,
+        ..Default::default()
+    };
+    Some(if less_is_better { work } else { with_cost(work, spans) })
+}
+
+/// With what the host gave for each unit over the same time.
+fn with_cost(work: ServiceWork, spans: &[Span<'_>]) -> ServiceWork {
+    let for_each = |counter: fn(&FleetLife) -> &[(f32, f64)]| {
+        let risen = spans.iter().filter_map(|span| increase(counter(span.life), span.from, span.to));
+        let (risen, seconds) = risen.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+        (seconds > 0.0 && work.amount > 0.0).then(|| risen / seconds / work.amount)
+    };
+    let cpu_seconds_for_each = for_each(|life| &life.work.spent.cpu_seconds);
+    let page_faults_for_each = for_each(|life| &life.work.spent.page_faults);
+    ServiceWork { cpu_seconds_for_each, page_faults_for_each, ..work }
 }
 
 /// The ages over which a service's level is taken.
@@ -129,6 +198,11 @@ impl Compared<'_> {
 
     fn measure(&self, name: &str, arm: usize) -> MeasureResult {
         let own = self.known(arm, name);
+        let less_is_better = self
+            .members
+            .iter()
+            .flatten()
+            .any(|index| self.of(*index, name).is_some_and(|work| work.less_is_better));
         let amounts: Vec<f64> = own.iter().map(|work| work.amount).filter(|amount| *amount > 0.0).collect();
         let sum = |of: &[&ServiceWork], value: fn(&ServiceWork) -> f64| {
             of.iter().map(|work| value(work)).sum::<f64>()
@@ -151,10 +225,21 @@ impl Compared<'_> {
         let memory = figures::compared(self.ages, control.unwrap_or(arm), arm);
         // Work that failed costs memory as well: it is told for each unit of what was done only.
         let for_each = |index: usize| {
-            let work = self.of(index, name).filter(|work| work.tried.is_none() && work.amount > 0.0)?;
+            let counts =
+                |work: &&ServiceWork| work.tried.is_none() && !work.less_is_better && work.amount > 0.0;
+            let work = self.of(index, name).filter(counts)?;
             Some(memory(&self.services[index])? / work.amount)
         };
-        let own_for_each: Vec<f64> = self.members[arm].iter().filter_map(|index| for_each(*index)).collect();
+        let cpu = |index: usize| self.of(index, name)?.cpu_seconds_for_each;
+        let faults = |index: usize| self.of(index, name)?.page_faults_for_each;
+        let mean = |value: &dyn Fn(usize) -> Option<f64>| {
+            let values: Vec<f64> = self.members[arm]
+                .iter()
+                .filter_map(|index| value(*index))
+                .filter(|value| *value > 0.0)
+                .collect();
+            geometric_mean(&values)
+        };
         MeasureResult {
             name: name.to_owned(),
             services: own.len() as u32,
@@ -167,8 +252,13 @@ impl Compared<'_> {
                 .filter(|of| !of.is_empty())
                 .map(|of| ControlWork { total: sum(&of, |work| work.counted), tried: tried(&of) }),
             ratio,
-            memory_for_each: geometric_mean(&own_for_each),
+            memory_for_each: mean(&for_each),
             memory_ratio: other.and_then(|control| self.ratio(control, arm, &for_each)),
+            less_is_better,
+            cpu_seconds_for_each: mean(&cpu),
+            cpu_ratio: other.and_then(|control| self.ratio(control, arm, &cpu)),
+            page_faults_for_each: mean(&faults),
+            page_faults_ratio: other.and_then(|control| self.ratio(control, arm, &faults)),
             standing,
             reason,
         }
@@ -217,33 +307,36 @@ impl Compared<'_> {
         let Some(ratio) = ratio else { return (WorkStanding::Unknown, WorkReason::NotMeasured) };
         let (margin, half) = (self.settings.work_margin, self.settings.work_half);
         let permuted = ratio.method == heaptrial_stats::IntervalMethod::Permutation.as_str();
-        match ratio.estimate.interval() {
+        let less_is_better = self.known(arm, name).iter().any(|work| work.less_is_better);
+        let of_work = if less_is_better { ratio.estimate.inverse() } else { ratio.estimate };
+        match of_work.interval() {
             Some((_, high)) if high < margin => (WorkStanding::ClearlyLess, WorkReason::IntervalBelowMargin),
             _ if !permuted && self.all_below(name, control, arm, half) => {
                 (WorkStanding::ClearlyLess, WorkReason::AllFarBelow)
             }
-            Some((low, _)) if ratio.estimate.value >= margin && low >= half => {
+            Some((low, _)) if of_work.value >= margin && low >= half => {
                 (WorkStanding::DoesItsWork, WorkReason::AboveMargin)
             }
-            None if ratio.estimate.value >= margin => (WorkStanding::DoesItsWork, WorkReason::AboveMargin),
+            None if of_work.value >= margin => (WorkStanding::DoesItsWork, WorkReason::AboveMargin),
             _ => (WorkStanding::Unknown, WorkReason::IntervalTooWide),
         }
     }
 
     /// Whether each service of an arm did less than a share of what every service of the control in its block did.
     fn all_below(&self, name: &str, control: usize, arm: usize, share: f64) -> bool {
+        let done = |work: &ServiceWork| if work.less_is_better { 1.0 / work.amount } else { work.amount };
         let mut least: BTreeMap<u32, f64> = BTreeMap::new();
         for index in &self.members[control] {
             if let Some(work) = self.of(*index, name) {
                 let block = least.entry(self.fleet.services[*index].block).or_insert(f64::INFINITY);
-                *block = block.min(work.amount);
+                *block = block.min(done(work));
             }
         }
         let pairs: Vec<bool> = self.members[arm]
             .iter()
             .filter_map(|index| {
                 let control = least.get(&self.fleet.services[*index].block)?;
-                Some(self.of(*index, name)?.amount < share * control)
+                Some(done(self.of(*index, name)?) < share * control)
             })
             .collect();
         !pairs.is_empty() && pairs.iter().all(|below| *below)

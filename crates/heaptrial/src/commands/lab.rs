@@ -1,7 +1,9 @@
 //! `heaptrial lab`: the same workload under several allocators on this machine.
 
 mod factorial;
+mod run;
 mod score;
+mod shell;
 mod userland;
 
 use std::ffi::OsString;
@@ -13,20 +15,21 @@ use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
 use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_lab::{
-    CommandWorkload, Inside, Interrupt, LabPlan, Pace, PreparedArm, Schedule, TorParameters, TorWorkload,
-    Userland, Workload,
+    Inside, Interrupt, LabPlan, Pace, PreparedArm, Schedule, TorParameters, TorWorkload, Userland, Workload,
 };
-use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, HumanDuration, Metric, TrialPlan};
+use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialName, TrialPlan};
 use heaptrial_network::{LoadParameters, RelayParameters};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
 
 use self::factorial::FactorialOptions;
+pub use self::run::RunOptions;
 use self::score::ScoreOptions;
+use self::shell::quoted;
 use super::allocators::SourceOptions;
 use super::report::write_and_print;
 use super::value::{ValueError, number};
-use crate::exit::{Failure, code};
+use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::progress::LiveProgress;
 use crate::run_folder;
@@ -67,6 +70,9 @@ struct LabOptions {
     arms: Option<PathBuf>,
     #[command(flatten)]
     factorial: FactorialOptions,
+    /// The run's name [default: of the plan, or of the program]
+    #[arg(long, value_name = "NAME")]
+    name: Option<TrialName>,
     /// Repeats of each arm
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -96,19 +102,6 @@ struct LabOptions {
     dry_run: bool,
     #[command(flatten)]
     sources: SourceOptions,
-}
-
-/// Options of `lab run`.
-#[derive(Debug, Args)]
-pub struct RunOptions {
-    #[command(flatten)]
-    lab: LabOptions,
-    /// How long each run of the program is observed; it must not end before [default: the plan's, or 60s]
-    #[arg(long, value_name = "DURATION")]
-    duration: Option<HumanDuration>,
-    /// The program and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
-    command: Vec<OsString>,
 }
 
 /// Options of `lab tor`.
@@ -187,18 +180,15 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
         userland::enter(lab, global)?;
     }
     match command {
-        LabCommand::Run(options) => {
-            let plan = options.lab.plan(None)?;
-            let workload = CommandWorkload::new(&options.command).map_err(Failure::refused)?;
-            let duration = options.duration.or(plan.duration).unwrap_or(HumanDuration::from_secs(60));
-            let mut words = vec![format!("--duration {duration}")];
-            let program: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
-            words.push(format!("-- {}", shell_words::join(program)));
-            execute("run", &options.lab, &plan, &workload, Some(duration), &words, global)
-        }
+        LabCommand::Run(options) => run::run(&options, global),
         LabCommand::Score(options) => score::run(&options, global),
         LabCommand::Tor(options) => {
-            let plan = options.lab.plan(Some(DEFAULT_TOR_ARMS))?;
+            let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
+            if let Some((arm, key)) =
+                plan.arms.iter().find_map(|arm| Some((&arm.name, arm.treatment.of_lab_run_only()?)))
+            {
+                return Err(Failure::usage(format!("arm `{arm}` has `{key}`, which is for lab run alone")));
+            }
             let duration = options.duration.or(plan.duration);
             let parameters = options.parameters(&plan, duration)?;
             let words = options.words(duration, &parameters);
@@ -209,14 +199,23 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
 }
 
 impl LabOptions {
-    /// The arms: those of a factorial, those named, those of a file, or `usual`.
-    fn plan(&self, usual: Option<&str>) -> Result<TrialPlan, Failure> {
+    /// The arms: those of a factorial, those named, those of a file, or `usual`. The run is called as asked for, as its file
+    /// says, or by `name`.
+    fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
+        let mut plan = self.arms_of(name, usual)?;
+        if let Some(name) = &self.name {
+            plan.name = name.to_string();
+        }
+        Ok(plan)
+    }
+
+    fn arms_of(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
         if let Some(design) = self.factorial.design()? {
             factorial::describe(&design);
-            return TrialPlan::from_specs("factorial", &design.specs()).map_err(Failure::usage);
+            return TrialPlan::from_specs(name, &design.specs()).map_err(Failure::usage);
         }
         if !self.allocators.is_empty() {
-            return TrialPlan::from_specs("lab", &self.allocators).map_err(Failure::usage);
+            return TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage);
         }
         if let Some(path) = &self.arms {
             let text = std::fs::read_to_string(path).map_err(|error| {
@@ -238,14 +237,13 @@ impl LabOptions {
             words.push(format!("-a {}", shell_words::quote(&spec.to_string())));
         }
         if let Some(path) = &self.arms {
-            words.push(format!("--arms {}", shell_words::quote(&absolute(path).to_string_lossy())));
+            words.push(format!("--arms {}", quoted(absolute(path).as_os_str())));
         }
         words.extend(self.factorial.words());
         for (spec, path) in &self.from {
-            words.push(format!(
-                "--from {}",
-                shell_words::quote(&format!("{spec}={}", absolute(path).display()))
-            ));
+            let mut word = OsString::from(format!("{spec}="));
+            word.push(absolute(path));
+            words.push(format!("--from {}", quoted(&word)));
         }
         words.extend(self.sources.words());
         words.extend(
@@ -259,6 +257,7 @@ impl LabOptions {
                 .map(|package| format!("--userland-package {}", shell_words::quote(package))),
         );
         words.extend(self.exchange.iter().map(|(package, suite)| format!("--exchange {package}={suite}")));
+        words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
         words.extend([
             format!("--repeat {}", self.repeat),
             format!("--seed {seed}"),
@@ -353,8 +352,8 @@ fn execute(
     words: &[String],
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    let shortest = options.tick.0 * 2;
-    if options.tick.0 < Duration::from_millis(10) || duration.is_some_and(|duration| duration.0 < shortest) {
+    let short = duration.is_some_and(|duration| duration.0 < options.tick.0 * 2);
+    if options.tick.0 < Duration::from_millis(10) || short {
         return Err(Failure::usage("--tick must be at least 10ms and fit twice into the duration"));
     }
     workload.check(&plan.arms).map_err(Failure::refused)?;
@@ -389,6 +388,7 @@ fn execute(
         metric,
         seed,
         command,
+        database: global.db.clone().unwrap_or_else(|| folder.join("heaptrial.db")),
         folder: folder.clone(),
         supervisor: PathBuf::from(OWN_PROGRAM),
         userland: Inside::current(),
@@ -404,7 +404,7 @@ fn execute(
     }
     let outcome = heaptrial_lab::run(&lab, workload, &interrupt, &mut LiveProgress::new());
     // Whatever ended the run, what there is gets reported.
-    let reported = Store::open(&lab.database()).map_err(Failure::failed).and_then(|store| {
+    let reported = Store::open(&lab.database).map_err(Failure::failed).and_then(|store| {
         let trials = store.trials().map_err(Failure::failed)?;
         let trial =
             trials.last().ok_or_else(|| Failure::failed("the run ended before anything was written"))?;
@@ -412,8 +412,16 @@ fn execute(
     });
     let outcome = outcome?;
     reported?;
-    let good = !outcome.interrupted && outcome.failed_services == 0;
-    Ok(if good { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
+    if outcome.interrupted {
+        return Err(Failure::failed("the run was interrupted; the report is of what there was until then"));
+    }
+    match outcome.failed_services {
+        0 => Ok(ExitCode::SUCCESS),
+        1 => Err(Failure::failed("a service failed, and is in no figure; the report tells why")),
+        failed => Err(Failure::failed(format!(
+            "{failed} services failed, and are in no figure; the report tells why"
+        ))),
+    }
 }
 
 /// An arm with what the catalog knows of its allocator, and where the user wants it from.
@@ -481,7 +489,7 @@ fn describe(lab: &LabPlan, plan: &TrialPlan) -> Result<(), Failure> {
     let plan = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
     write("plan.json", format!("{plan}\n"))?;
     let folder = std::env::current_dir().unwrap_or_default();
-    write("command.txt", format!("cd {}\n{}\n", shell_words::quote(&folder.to_string_lossy()), lab.command))?;
+    write("command.txt", format!("cd {}\n{}\n", quoted(folder.as_os_str()), lab.command))?;
     let builds: Vec<_> = lab.arms.iter().map(|arm| &arm.obtained).collect();
     let builds = serde_json::to_string_pretty(&builds).map_err(Failure::failed)?;
     write("allocators.json", format!("{builds}\n"))
@@ -513,9 +521,13 @@ fn print_schedule(
         return;
     }
     println!("{command}");
-    let rounds = schedule.rounds.len() as u32;
-    let each = duration.map(|each| format!(" of {each}, {} in all", HumanDuration(each.0 * rounds)));
-    println!("{rounds} rounds{}; the control is {}", each.unwrap_or_default(), plan.control().name);
+    let length = match duration {
+        Some(duration) => {
+            format!(" of {duration}, {} in all", HumanDuration(duration.0 * schedule.rounds.len() as u32))
+        }
+        None => ", each as long as its work".to_owned(),
+    };
+    println!("{} rounds{length}; the control is {}", schedule.rounds.len(), plan.control().name);
     for (number, round) in schedule.rounds.iter().enumerate() {
         println!("round {}, repeat {}:", number + 1, round.repeat + 1);
         names(&round.arms).iter().for_each(|name| println!("  {name}"));

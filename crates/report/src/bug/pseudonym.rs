@@ -73,15 +73,15 @@ fn pseudonym(index: usize) -> String {
 /// What an arm does: names that somebody gave may tell who.
 fn label(treatment: &Treatment, earlier: bool) -> String {
     let allocator = treatment.allocator.as_ref().map_or_else(|| "as found".to_owned(), ToString::to_string);
-    let torrc = treatment.torrc.iter().map(|(option, value)| format!("{option} {value}"));
-    let restart = treatment.restart_every.map(|every| format!("restart every {every}"));
     let earlier = earlier.then(|| "earlier list".to_owned());
-    std::iter::once(allocator).chain(torrc).chain(restart).chain(earlier).collect::<Vec<_>>().join(", ")
+    std::iter::once(allocator).chain(treatment.options()).chain(earlier).collect::<Vec<_>>().join(", ")
 }
 
-/// Values of torrc options may be addresses and names; numbers with their units stay.
+/// Values of torrc options and of variables, and words of commands, may be addresses and names; numbers with their units
+/// stay.
 fn plain_treatment(treatment: &mut Treatment) {
-    for value in treatment.torrc.values_mut().filter(|value| !is_plain(value)) {
+    let values = treatment.torrc.values_mut().chain(treatment.environment.values_mut());
+    for value in values.chain(&mut treatment.command).filter(|value| !is_plain(value)) {
         *value = "…".to_owned();
     }
 }

@@ -1,10 +1,10 @@
 //! Who needs least and who most, over all arms that have any figure.
 
-use heaptrial_analysis::{AgeStanding, ArmPair, ArmPlace, Basis, MeasureResult};
+use heaptrial_analysis::{AgeStanding, ArmPair, ArmPlace, Basis, MeasureResult, WorkStanding};
 
 use super::{names, number};
 use crate::chart::metric_name;
-use crate::document::{Arm, Report};
+use crate::document::{Arm, Kind, Report};
 use crate::table::level;
 use crate::table::work::BYTES;
 use crate::units;
@@ -27,7 +27,8 @@ pub(crate) fn doing_less(report: &Report) -> Vec<String> {
     let arms = report.extremes.order.iter().filter(|place| !place.ranked);
     arms.map(|place| {
         let arm = &report.arms[place.arm];
-        let did = arm.work.as_ref().and_then(|work| work.measures.iter().find_map(less));
+        let did =
+            arm.work.as_ref().and_then(|work| work.measures.iter().find_map(|measure| less(report, measure)));
         let did = did.unwrap_or_else(|| "did clearly less than the control's work".to_owned());
         format!("{} {did}: its {} of {metric} are no saving, and it has no rank.", arm.name, figure(place))
     })
@@ -35,9 +36,16 @@ pub(crate) fn doing_less(report: &Report) -> Vec<String> {
 }
 
 /// `did 0 documents where the control did 3,686`: the measure by which an arm does less.
-fn less(measure: &MeasureResult) -> Option<String> {
-    if measure.standing != heaptrial_analysis::WorkStanding::ClearlyLess {
+fn less(report: &Report, measure: &MeasureResult) -> Option<String> {
+    if measure.standing != WorkStanding::ClearlyLess {
         return None;
+    }
+    if measure.less_is_better {
+        return Some(format!("took {}", price(measure)?));
+    }
+    // What a load tells is mostly a rate already: there is no count to tell.
+    if report.kind() == Kind::LabCommand && measure.tried.is_none() && measure.total > 0.0 {
+        return Some(format!("did {}", price(measure)?));
     }
     let count = |value: f64| units::count(value.round() as u64);
     let control = measure.of_control?;
@@ -72,6 +80,41 @@ fn less(measure: &MeasureResult) -> Option<String> {
             }
         }
     })
+}
+
+/// What the memory of each arm costs: `b: 0.40 times the memory at 1.02 times the latency_ms (0.98 to 1.06).`
+pub(crate) fn prices(report: &Report) -> Vec<String> {
+    let arms = report.extremes.order.iter().map(|place| &report.arms[place.arm]);
+    let margin = units::ratio(1.0 / report.analysis.work_margin);
+    arms.filter_map(|arm| {
+        let memory = arm.ratio_as_treated()?.estimate;
+        let measures = || arm.work.iter().flat_map(|work| &work.measures);
+        let prices: Vec<String> =
+            measures().filter(|measure| measure.tried.is_none()).filter_map(price).collect();
+        let unsure =
+            measures().filter(|measure| measure.standing != WorkStanding::ClearlyLess).any(|measure| {
+                let least = measure.of_work().map(|work| work.low.unwrap_or(work.value));
+                least.is_some_and(|least| least < report.analysis.work_margin)
+            });
+        let unsure = match unsure {
+            true => format!("; whether that is within the margin of {margin} is not shown"),
+            false => String::new(),
+        };
+        (!prices.is_empty()).then(|| {
+            let (memory, prices) = (units::ratio(memory), names(&prices, prices.len()));
+            format!("{}: {memory} times the memory at {prices}{unsure}.", arm.name)
+        })
+    })
+    .collect()
+}
+
+/// `1.02 times the latency_ms (0.98 to 1.06)`.
+fn price(measure: &MeasureResult) -> Option<String> {
+    let ratio = measure.ratio.as_ref()?.estimate;
+    let interval = ratio.interval().map_or_else(String::new, |(low, high)| {
+        format!(" ({} to {})", units::ratio(low), units::ratio(high))
+    });
+    Some(format!("{} times the {}{interval}", units::ratio(ratio.value), measure.name))
 }
 
 /// Where not all arms have a level at an equal age: what stands in its place, and how sure that is.

@@ -167,6 +167,10 @@ fn result(report: &Report) -> Vec<String> {
     }
     sentences.extend(needs::without_levels(report));
     sentences.extend(needs::doing_less(report));
+    // The users of a relay are counted, not timed: its table tells them.
+    if report.kind() == Kind::LabCommand {
+        sentences.extend(needs::prices(report));
+    }
     let ranked: Vec<&Arm> =
         report.extremes.order.iter().filter_map(|place| report.arms.get(place.arm)).collect();
     for word in ["bloating", "growing"] {

@@ -105,10 +105,8 @@ fn p_value(ratio: Option<&Ratio>) -> String {
 
 /// An arm's treatment in a line: `glibc, DirCache 0`.
 pub(crate) fn treatment(arm: &Arm) -> String {
-    let torrc = arm.treatment.torrc.iter().map(|(option, value)| format!("{option} {value}"));
-    let restart = arm.treatment.restart_every.map(|every| format!("restart every {every}"));
     let allocator = Some(arm.allocator.clone()).filter(|allocator| !allocator.is_empty());
-    let parts = allocator.into_iter().chain(torrc).chain(restart);
+    let parts = allocator.into_iter().chain(arm.treatment.options());
     parts.collect::<Vec<_>>().join(", ")
 }
 

@@ -104,6 +104,15 @@ fn arms_toml(report: &Report) -> String {
                 arm.treatment.torrc.iter().map(|(option, value)| format!("{option} = {}", string(value)));
             text.push_str(&format!("torrc = {{ {} }}\n", pairs.collect::<Vec<_>>().join(", ")));
         }
+        if !arm.treatment.environment.is_empty() {
+            let pairs = arm.treatment.environment.iter();
+            let pairs = pairs.map(|(name, value)| format!("{} = {}", string(name), string(value)));
+            text.push_str(&format!("environment = {{ {} }}\n", pairs.collect::<Vec<_>>().join(", ")));
+        }
+        if !arm.treatment.command.is_empty() {
+            let words: Vec<_> = arm.treatment.command.iter().map(|word| string(word)).collect();
+            text.push_str(&format!("command = [{}]\n", words.join(", ")));
+        }
         if let Some(every) = arm.treatment.restart_every {
             text.push_str(&format!("restart_every = {}\n", string(&every.to_string())));
         }

@@ -136,6 +136,15 @@ fn read(path: &Path) -> Result<(TrialPlan, Vec<ServicePattern>), Failure> {
     })?;
     let trial = TrialPlan::from_toml(&text).map_err(|error| usage(&error))?;
     trial.name.parse::<TrialName>().map_err(|error| usage(&error))?;
+    for arm in &trial.arms {
+        if let Some(key) = arm.treatment.of_lab_run_only() {
+            let text = format!(
+                "arm `{}` has `{key}`, which only `heaptrial lab run` can give: a trial leaves how services are started",
+                arm.name
+            );
+            return Err(usage(&text));
+        }
+    }
     let patterns = trial.service_patterns().map_err(|error| usage(&error))?;
     if patterns.is_empty() {
         return Err(usage(&"the trial names no services; add them, such as services = \"tor@*\""));

@@ -1,0 +1,190 @@
+//! `heaptrial lab run`: a program, by itself or as a service under load.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_host::ProcessPattern;
+use heaptrial_lab::{CommandOptions, CommandWorkload, EndRequest, EndSignal, Ready, Work, WorkPreset};
+use heaptrial_model::{HumanDuration, TrialPlan};
+
+use super::shell::quoted;
+use super::{LabOptions, execute};
+use crate::commands::value::{ValueError, number};
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+
+/// A service that has nothing to tell its end by is observed for so long.
+const DURATION: HumanDuration = HumanDuration::from_secs(60);
+
+/// Options of `lab run`.
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub(super) lab: LabOptions,
+    /// How long each run of the program is observed, from when it is ready; it must not end before [default: the plan's; as
+    /// long as its --load; 60s]
+    #[arg(long, value_name = "DURATION")]
+    duration: Option<HumanDuration>,
+    #[command(flatten)]
+    service: ServiceOptions,
+    /// The program and its arguments, of arms that have none of their own
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// What makes a program a service under load. {port}, {dir}, {arm} and {repeat} stand for a free port, a new folder, the
+/// arm's name and the number of the repeat, in all of these, in the program's arguments and in the arms' variables.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A service under load ({port}, {dir}, {arm} and {repeat} are filled in)")]
+struct ServiceOptions {
+    /// Shell command before each start of the service
+    #[arg(long, value_name = "CMD")]
+    prepare: Option<String>,
+    /// When the service can be used: tcp:PORT, http:URL, path:FILE, or log:REGEX of what it writes
+    #[arg(long, value_name = "CHECK")]
+    ready: Option<Ready>,
+    /// How long that is waited for
+    #[arg(long, value_name = "DURATION", default_value = "60s", requires = "ready")]
+    ready_timeout: HumanDuration,
+    /// Shell command that puts load on the service; it is not measured, runs without the arm's allocator, and ends first
+    #[arg(long, value_name = "CMD")]
+    load: Option<String>,
+    /// Shell command after the load, before the service ends
+    #[arg(long, value_name = "CMD")]
+    conclude: Option<String>,
+    /// What the service does for its users: NAME is a rate, less:NAME what is better less of, count:NAME a count since its
+    /// start; SOURCE is a REGEX over the load's output with the number in a group, json:FIELD of its lines,
+    /// http:URL#FIELD, prometheus:URL#METRIC{LABELS} or file:PATH#FIELD; repeat it
+    #[arg(long, value_name = "NAME=SOURCE")]
+    work: Vec<Work>,
+    /// The same of a known load generator: pgbench, wrk, wrk2, ab, hey or redis-benchmark (with -q or --csv)
+    #[arg(long, value_name = "TOOL")]
+    work_preset: Vec<WorkPreset>,
+    /// An arm whose work costs more than this factor of the control's (a latency of 1.05 times, a rate of 1/1.05) has no
+    /// rank, such as 1.05 [default: 1.11]
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    work_margin: Option<f64>,
+    /// Count only processes of the service whose command line, as ps shows it, has a match, such as '^postgres: '
+    #[arg(long, value_name = "REGEX")]
+    count: Option<ProcessPattern>,
+    /// Leave readings below this age out of figures [default: a third of the duration]
+    #[arg(long, value_name = "DURATION")]
+    warm_up: Option<HumanDuration>,
+    /// The signal that ends a service, to every process of it: a name such as TERM, INT or QUIT, or a number
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM")]
+    end_signal: EndSignal,
+    /// How long a service gets to end before it is killed
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    grace: HumanDuration,
+    /// Leave {dir} in its place after each service
+    #[arg(long)]
+    keep_dirs: bool,
+}
+
+fn factor(text: &str) -> Result<f64, ValueError> {
+    number(text, 1.0..=100.0, "a factor from 1 to 100, such as 1.05")
+}
+
+/// Runs `lab run`.
+pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let plan = options.lab.plan(&options.name(), None)?;
+    if options.command.is_empty() && plan.arms.iter().any(|arm| arm.treatment.command.is_empty()) {
+        return Err(Failure::usage(
+            "no CMD; name the program after `--`, or give every arm of --arms a `command` of its own",
+        ));
+    }
+    let (duration, ends_with_load) = options.length(&plan);
+    if let (Some(warm_up), Some(duration)) = (options.service.warm_up, duration) {
+        if warm_up.0 >= duration.0 {
+            return Err(Failure::usage(format!(
+                "--warm-up {warm_up} leaves nothing of --duration {duration}"
+            )));
+        }
+    }
+    if options.service.load.is_none() {
+        let of_load = |work: &&Work| work.source.is_of_load();
+        if let Some(work) = options.service.works().iter().find(of_load) {
+            return Err(Failure::usage(format!(
+                "--work {work} is read from what a --load writes, and there is none"
+            )));
+        }
+    }
+    let mut of_workload = options.service.options(options.command.clone(), ends_with_load);
+    of_workload.tick = options.lab.tick.0;
+    let workload = CommandWorkload::new(of_workload)?;
+    let mut words = options.service.words();
+    words.extend(duration.map(|duration| format!("--duration {duration}")));
+    if !options.command.is_empty() {
+        let program: Vec<String> = options.command.iter().map(|word| quoted(word)).collect();
+        words.push(format!("-- {}", program.join(" ")));
+    }
+    execute("run", &options.lab, &plan, &workload, duration, &words, global)
+}
+
+impl RunOptions {
+    /// What a run is called that nobody named: the program.
+    fn name(&self) -> String {
+        let program = self.command.first().map(OsString::as_os_str).unwrap_or(OsStr::new("lab"));
+        let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+        let plain =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' });
+        plain.take(60).collect::<String>().trim_start_matches(['-', '.']).to_owned()
+    }
+
+    /// How long services are observed at most, and whether they end with their load.
+    fn length(&self, plan: &TrialPlan) -> (Option<HumanDuration>, bool) {
+        match self.duration.or(plan.duration) {
+            Some(duration) => (Some(duration), false),
+            None if self.service.load.is_some() => (None, true),
+            None => (Some(DURATION), false),
+        }
+    }
+}
+
+impl ServiceOptions {
+    fn works(&self) -> Vec<Work> {
+        self.work_preset.iter().flat_map(|preset| preset.work()).chain(self.work.iter().cloned()).collect()
+    }
+
+    fn options(&self, command: Vec<OsString>, ends_with_load: bool) -> CommandOptions {
+        CommandOptions {
+            prepare: self.prepare.clone(),
+            ready: self.ready.clone(),
+            ready_patience: self.ready_timeout.0,
+            load: self.load.clone(),
+            conclude: self.conclude.clone(),
+            work: self.works(),
+            counted: self.count.clone(),
+            end: EndRequest { signal: self.end_signal, grace: self.grace.0 },
+            keep_dirs: self.keep_dirs,
+            ends_with_load,
+            warm_up: self.warm_up.map(|warm_up| warm_up.0),
+            work_margin: self.work_margin,
+            ..CommandOptions::of(command)
+        }
+    }
+
+    /// The options as words of a command line.
+    fn words(&self) -> Vec<String> {
+        let word = |name: &str, value: &dyn std::fmt::Display| {
+            format!("--{name} {}", quoted(OsStr::new(&value.to_string())))
+        };
+        let mut words = Vec::new();
+        words.extend(self.prepare.as_ref().map(|text| word("prepare", text)));
+        if let Some(ready) = &self.ready {
+            words.extend([word("ready", ready), word("ready-timeout", &self.ready_timeout)]);
+        }
+        words.extend(self.load.as_ref().map(|text| word("load", text)));
+        words.extend(self.conclude.as_ref().map(|text| word("conclude", text)));
+        words.extend(self.work_preset.iter().map(|preset| word("work-preset", preset)));
+        words.extend(self.work.iter().map(|work| word("work", work)));
+        words.extend(self.count.as_ref().map(|pattern| word("count", pattern)));
+        words.extend(self.work_margin.map(|margin| word("work-margin", &margin)));
+        words.extend(self.warm_up.map(|warm_up| word("warm-up", &warm_up)));
+        words.extend([word("end-signal", &self.end_signal), word("grace", &self.grace)]);
+        words.extend(self.keep_dirs.then(|| "--keep-dirs".to_owned()));
+        words
+    }
+}

@@ -1,0 +1,251 @@
+//! One service of a command, with what is run before, beside and after it.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use heaptrial_model::KnownEvent;
+use tempfile::TempDir;
+
+use super::CommandOptions;
+use crate::errand::{Errand, ErrandPlace};
+use crate::placeholders::Placeholders;
+use crate::program::find_program;
+use crate::work::{OutputReader, Polling, Tail, Told, Work};
+use crate::workload::{Event, Launch, Round, RoundContext, Slot, SlotState};
+use crate::{Interrupt, LabError};
+
+pub(super) struct CommandRound {
+    options: CommandOptions,
+    slot: Slot,
+    place: ErrandPlace,
+    interrupt: Interrupt,
+    /// What was started before the service, with what it left running.
+    prepared: Option<Errand>,
+    load: Option<Load>,
+    polling: Option<Polling>,
+    /// Numbers that were told and not asked for yet.
+    unread: RefCell<Vec<Told>>,
+    /// Removed at last.
+    folder: Option<TempDir>,
+}
+
+/// A load under way.
+struct Load {
+    errand: Errand,
+    started: Instant,
+    /// Whether its end was told.
+    over: bool,
+    written: RefCell<Written>,
+}
+
+/// What a load wrote.
+struct Written {
+    reader: OutputReader,
+    /// Of standard output and error.
+    tails: Vec<Tail>,
+    /// Positions of the measures of which something was told.
+    seen: BTreeSet<usize>,
+}
+
+impl CommandRound {
+    pub(super) fn new(
+        options: CommandOptions,
+        context: &RoundContext<'_>,
+        port: u16,
+    ) -> Result<Self, LabError> {
+        let slot = context.slots[0].clone();
+        let folder = tempfile::Builder::new().prefix("heaptrial-").tempdir();
+        let folder = folder.map_err(LabError::file(std::env::temp_dir()))?;
+        let place = ErrandPlace {
+            supervisor: context.supervisor.to_owned(),
+            logs: context.logs.to_owned(),
+            service: slot.service.clone(),
+            placeholders: Placeholders {
+                port,
+                dir: folder.path().to_owned(),
+                arm: slot.arm.arm.name.clone(),
+                repeat: context.repeat + 1,
+            },
+        };
+        Ok(Self {
+            options,
+            slot,
+            place,
+            folder: Some(folder),
+            unread: RefCell::default(),
+            interrupt: context.interrupt.clone(),
+            prepared: None,
+            load: None,
+            polling: None,
+        })
+    }
+
+    /// The files that the service writes to.
+    fn logs(&self) -> [PathBuf; 2] {
+        ["stdout", "stderr"].map(|stream| self.place.logs.join(format!("{}.{stream}", self.place.service)))
+    }
+}
+
+impl Round for CommandRound {
+    fn launch(&self, _: usize) -> Launch {
+        let treatment = &self.slot.arm.arm.treatment;
+        let words: Vec<OsString> = match treatment.command.as_slice() {
+            [] => self.options.command.clone(),
+            own => own.iter().map(OsString::from).collect(),
+        };
+        let mut words = words.iter().map(|word| self.place.placeholders.fill_os(word));
+        let program = words.next().unwrap_or_default();
+        let filled = |(name, value): (&String, &String)| (name.clone(), self.place.placeholders.fill(value));
+        Launch {
+            // One that is missing by now fails to start, and says so.
+            program: find_program(&program).unwrap_or_else(|_| program.into()),
+            arguments: words.collect(),
+            environment: treatment.environment.iter().map(filled).collect(),
+            working_directory: None,
+            counted: self.options.counted.clone(),
+            end: self.options.end,
+        }
+    }
+
+    fn prepare(&mut self, _: usize) -> Result<(), String> {
+        let Some(text) = &self.options.prepare else { return Ok(()) };
+        let mut errand = Errand::start(&self.place, "prepare", text)?;
+        let outcome = errand.wait(&|| !self.interrupt.requested());
+        self.prepared = Some(errand);
+        outcome
+    }
+
+    fn ready(&mut self, _: usize, alive: &dyn Fn() -> bool) -> Result<(), String> {
+        if let Some(ready) = &self.options.ready {
+            let goes_on = || alive() && !self.interrupt.requested();
+            ready.fill(&self.place.placeholders).wait(self.options.ready_patience, &self.logs(), &goes_on)?;
+        }
+        let work: Vec<Work> =
+            self.options.work.iter().map(|work| work.fill(&self.place.placeholders)).collect();
+        self.polling = Polling::start(&work, self.options.tick);
+        if let Some(text) = &self.options.load {
+            let errand = Errand::start(&self.place, "load", text)?;
+            let written = Written {
+                reader: OutputReader::of(&work),
+                tails: errand.outputs().map(|path| Tail::of(path.to_owned())).into(),
+                seen: BTreeSet::new(),
+            };
+            self.load =
+                Some(Load { errand, started: Instant::now(), over: false, written: RefCell::new(written) });
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, _: &[SlotState]) -> Result<Vec<Event>, LabError> {
+        let Some(load) = self.load.as_mut().filter(|load| !load.over) else { return Ok(Vec::new()) };
+        let Some(ended) = load.errand.ended() else { return Ok(Vec::new()) };
+        let ended = ended.clone();
+        load.over = true;
+        let after = load.started.elapsed().as_secs_f64();
+        Ok(match ended {
+            Err(why) => vec![event(KnownEvent::ArmFailed, why)],
+            Ok(()) if self.options.ends_with_load => Vec::new(),
+            Ok(()) => {
+                let text =
+                    format!("the load ended by itself after {after:.1} s; from then on the service was idle");
+                vec![event(KnownEvent::Warning, text)]
+            }
+        })
+    }
+
+    fn load_cpu_seconds(&self) -> Option<f64> {
+        self.load.as_ref()?.errand.cpu_seconds()
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(load) = self.load.as_ref().filter(|load| load.over) else { return false };
+        self.options.ends_with_load || load.errand.failed()
+    }
+
+    fn observe(&self, _: usize) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+
+    fn work(&self, _: usize) -> Vec<(String, f64)> {
+        let mut told = std::mem::take(&mut *self.unread.borrow_mut());
+        told.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().told()));
+        told.extend(self.polling.iter().flat_map(Polling::told));
+        told.into_iter().map(|(measure, value)| (measure.observation(), value)).collect()
+    }
+
+    fn finish(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        // The last numbers are of the time under load.
+        if let Some(polling) = self.polling.take() {
+            self.unread.borrow_mut().extend(polling.told());
+            for (measure, why) in polling.failures() {
+                events.push(event(KnownEvent::Warning, format!("no {measure} was read: {why}")));
+            }
+        }
+        if let Some(mut load) = self.load.take() {
+            load.errand.stop();
+            let written = load.written.get_mut();
+            self.unread.borrow_mut().extend(written.told_to_the_end());
+            if let Some(missing) = written.missing().filter(|_| !load.errand.failed()) {
+                let log = load.errand.outputs()[0].display().to_string();
+                let hint = if load.over {
+                    ""
+                } else {
+                    "; it was ended before its end: give it less time than --duration"
+                };
+                events.push(event(
+                    KnownEvent::Warning,
+                    format!("the load wrote no {missing}{hint}; see {log}"),
+                ));
+            }
+        }
+        if let Some(text) = self.options.conclude.as_ref().filter(|_| !self.interrupt.requested()) {
+            let concluded = Errand::start(&self.place, "conclude", text)
+                .and_then(|mut errand| errand.wait(&|| !self.interrupt.requested()));
+            events.extend(concluded.err().map(|why| event(KnownEvent::Warning, why)));
+        }
+        if let Some(folder) = self.folder.take_if(|_| self.options.keep_dirs) {
+            events.push(event(KnownEvent::Note, format!("its folder {} is kept", folder.keep().display())));
+        }
+        events
+    }
+}
+
+fn event(kind: KnownEvent, text: String) -> Event {
+    Event { slot: Some(0), kind, text }
+}
+
+impl Written {
+    fn told(&mut self) -> Vec<Told> {
+        let lines: Vec<String> = self.tails.iter_mut().flat_map(Tail::lines).collect();
+        self.read(&lines)
+    }
+
+    fn told_to_the_end(&mut self) -> Vec<Told> {
+        let mut lines: Vec<String> = self.tails.iter_mut().flat_map(Tail::lines).collect();
+        lines.extend(self.tails.iter_mut().filter_map(Tail::rest));
+        self.read(&lines)
+    }
+
+    fn read(&mut self, lines: &[String]) -> Vec<Told> {
+        let mut told = Vec::new();
+        for (index, number) in lines.iter().flat_map(|line| self.reader.read(line)) {
+            self.seen.insert(index);
+            told.push(number);
+        }
+        told
+    }
+
+    /// What was looked for and not told.
+    fn missing(&self) -> Option<String> {
+        let work = self.reader.work().iter().enumerate();
+        let missing = work
+            .filter(|(index, work)| !self.seen.contains(index) && (!work.optional || self.seen.is_empty()));
+        let mut names: Vec<String> = missing.map(|(_, work)| work.measure.to_string()).collect();
+        names.dedup();
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+}

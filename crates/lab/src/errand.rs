@@ -1,0 +1,130 @@
+//! Commands that are run beside a service: outside of what is measured, and without the arm's allocator.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
+use heaptrial_model::Ending;
+
+use crate::end::{EndRequest, EndSignal};
+use crate::placeholders::Placeholders;
+use crate::service::{ending_of, inherited_allocator_settings, last_words};
+use crate::supervisor::{KeptCommand, Supervisor};
+
+/// How often an errand is looked at while it is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Where errands of one service belong.
+#[derive(Debug, Clone)]
+pub(crate) struct ErrandPlace {
+    /// The program that is the supervisor.
+    pub(crate) supervisor: PathBuf,
+    /// Where their output goes.
+    pub(crate) logs: PathBuf,
+    /// The service's name.
+    pub(crate) service: String,
+    /// What stands for placeholders.
+    pub(crate) placeholders: Placeholders,
+}
+
+/// A command under way, run by `sh -c`. Dropping it ends it and all that it started.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    /// What it is for: `prepare`, `load`, `conclude`.
+    what: &'static str,
+    pid: i32,
+    supervisor: Option<Supervisor>,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    ended: Option<Result<(), String>>,
+}
+
+impl Errand {
+    /// Starts one.
+    pub(crate) fn start(place: &ErrandPlace, what: &'static str, text: &str) -> Result<Self, String> {
+        let log = |stream: &str| place.logs.join(format!("{}.{what}.{stream}", place.service));
+        let (stdout, stderr) = (log("stdout"), log("stderr"));
+        let command = KeptCommand {
+            words: ["/bin/sh".into(), "-c".into(), place.placeholders.fill(text).into()].into(),
+            environment: BTreeMap::new(),
+            removed: inherited_allocator_settings(std::iter::empty()),
+            working_directory: None,
+            stdout: stdout.clone(),
+            stderr: stderr.clone(),
+            // At an interrupt load generators write their summary.
+            end: EndRequest { signal: EndSignal::INTERRUPT, ..EndRequest::default() },
+        };
+        let (supervisor, key) = Supervisor::start(&place.supervisor, &command)
+            .map_err(|error| format!("its --{what} could not be started: {error}"))?;
+        Ok(Self { what, pid: key.pid, supervisor: Some(supervisor), stdout, stderr, ended: None })
+    }
+
+    /// What it writes to its standard output and error.
+    pub(crate) fn outputs(&self) -> [&Path; 2] {
+        [&self.stdout, &self.stderr]
+    }
+
+    /// How it ended by itself: `None` while it runs, and an error with its last words where it failed.
+    pub(crate) fn ended(&mut self) -> Option<&Result<(), String>> {
+        if self.ended.is_none() {
+            let ending = self.supervisor.as_ref()?.ended().and_then(ending_of)?;
+            self.ended = Some(self.judged(&ending));
+        }
+        self.ended.as_ref()
+    }
+
+    fn judged(&self, ending: &Ending) -> Result<(), String> {
+        match ending {
+            // What it left behind goes on until the errand is dropped.
+            Ending::Exited(0) | Ending::ForkedAway => Ok(()),
+            ending => {
+                let how = match ending {
+                    Ending::Exited(code) => format!("ended with code {code}"),
+                    other => other.to_string(),
+                };
+                let mut words = last_words(&self.stderr);
+                if words.is_empty() {
+                    words = last_words(&self.stdout);
+                }
+                Err(format!("its --{} {how}{words}", self.what))
+            }
+        }
+    }
+
+    /// Waits for its end, or until `goes_on` says that waiting is of no use.
+    pub(crate) fn wait(&mut self, goes_on: &dyn Fn() -> bool) -> Result<(), String> {
+        loop {
+            if let Some(ended) = self.ended() {
+                return ended.clone();
+            }
+            if !goes_on() {
+                return Err(format!("its --{} was interrupted", self.what));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// CPU time in seconds that it and all that it started took; `None` once it is gone.
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        self.supervisor.as_ref()?;
+        let root = HostRoot::default();
+        let mut sampler = ServiceSampler::open(&root, self.pid).ok()?;
+        sampler.follow(&ProcessTree::scan(&root).ok()?);
+        Some(sampler.read().ok()?.cpu_us as f64 / 1e6)
+    }
+
+    /// Whether it failed.
+    pub(crate) fn failed(&self) -> bool {
+        matches!(self.ended, Some(Err(_)))
+    }
+
+    /// Ends it with all that it started, and waits for that.
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut supervisor) = self.supervisor.take() {
+            supervisor.ask_to_end();
+            // One that cannot be ended is told of by the supervisor of the service as well.
+            let _ = supervisor.close();
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `{port}`, `{dir}`, `{arm}` and `{repeat}` in commands, arguments and settings.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::LabError;
+
+/// Ports are taken from here: below the ports of outgoing connections (`ip_local_port_range` begins at 32768), so that
+/// none takes a port between its choice and its use.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// What stands for the placeholders of one service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Placeholders {
+    pub(crate) port: u16,
+    pub(crate) dir: PathBuf,
+    pub(crate) arm: String,
+    /// Counted from 1.
+    pub(crate) repeat: u32,
+}
+
+impl Placeholders {
+    /// The text with what the placeholders stand for. `${port}` is the shell's own and stays; so do all other braces.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.fill_bytes(text.as_bytes())).into_owned()
+    }
+
+    /// The same for words that need not be UTF-8.
+    pub(crate) fn fill_os(&self, text: &OsStr) -> OsString {
+        OsString::from_vec(self.fill_bytes(text.as_bytes()))
+    }
+
+    fn fill_bytes(&self, text: &[u8]) -> Vec<u8> {
+        let values: [(&[u8], Vec<u8>); 4] = [
+            (b"{port}", self.port.to_string().into_bytes()),
+            (b"{dir}", self.dir.as_os_str().as_bytes().to_vec()),
+            (b"{arm}", self.arm.clone().into_bytes()),
+            (b"{repeat}", self.repeat.to_string().into_bytes()),
+        ];
+        let mut filled = Vec::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((first, after)) = rest.split_first() {
+            let known =
+                values.iter().find(|(name, _)| rest.starts_with(name) && filled.last() != Some(&b'$'));
+            match known {
+                Some((name, value)) => {
+                    filled.extend_from_slice(value);
+                    rest = &rest[name.len()..];
+                }
+                None => {
+                    filled.push(*first);
+                    rest = after;
+                }
+            }
+        }
+        filled
+    }
+}
+
+/// Whether a text has any placeholder.
+pub(crate) fn has_any(text: &OsStr) -> bool {
+    let names: [&[u8]; 4] = [b"{port}", b"{dir}", b"{arm}", b"{repeat}"];
+    names.iter().any(|name| text.as_bytes().windows(name.len()).any(|part| part == *name))
+}
+
+/// A port on which nothing listens, and that was not given before in this run.
+pub(crate) fn free_port(given: &mut BTreeSet<u16>) -> Result<u16, LabError> {
+    // Other runs on this machine begin elsewhere.
+    let begin = std::process::id() as usize % PORTS.len();
+    let mut last = std::io::ErrorKind::AddrInUse.into();
+    for port in PORTS.cycle().skip(begin).take(PORTS.len()) {
+        if given.contains(&port) {
+            continue;
+        }
+        // On all addresses, so that a service on any of them collides.
+        match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
+            Ok(_) => {
+                given.insert(port);
+                return Ok(port);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(LabError::file(Path::new("a free port for {port}"))(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placeholders() -> Placeholders {
+        Placeholders { port: 20_001, dir: "/tmp/x".into(), arm: "jemalloc@5.3.0".to_owned(), repeat: 2 }
+    }
+
+    #[test]
+    fn what_is_known_is_filled_in_and_the_rest_stays() {
+        let filled = |text: &str| placeholders().fill(text);
+        assert_eq!(filled("-p {port} -d {dir}/a{repeat}"), "-p 20001 -d /tmp/x/a2");
+        assert_eq!(filled("{arm}{arm}"), "jemalloc@5.3.0jemalloc@5.3.0");
+        assert_eq!(filled("awk '{print $1}' ${port} {ports} {"), "awk '{print $1}' ${port} {ports} {");
+        let raw = OsString::from_vec(b"\xff{port}".to_vec());
+        assert_eq!(placeholders().fill_os(&raw).into_vec(), b"\xff20001");
+        assert!(has_any(OsStr::new("a{dir}")) && !has_any(OsStr::new("a{dirs}")));
+    }
+
+    #[test]
+    fn ports_are_free_and_differ() {
+        let mut given = BTreeSet::new();
+        let ports: Vec<u16> = (0..20).map(|_| free_port(&mut given).unwrap()).collect();
+        assert_eq!(given.len(), ports.len());
+        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, ports[0])).unwrap();
+        assert!(TcpListener::bind((Ipv4Addr::UNSPECIFIED, ports[0])).is_err(), "{held:?}");
+    }
+}

@@ -1,0 +1,205 @@
+//! When a service can be used.
+
+use std::fmt;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use regex::bytes::Regex;
+
+use crate::http;
+use crate::placeholders::Placeholders;
+
+/// How often a service is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long one look may take.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What shows that a service can be used; placeholders are filled in for each service.
+#[derive(Debug, Clone)]
+pub enum Ready {
+    /// `tcp:PORT` or `tcp:HOST:PORT`: something accepts connections.
+    Tcp(String),
+    /// `http:URL`: it answers with a status from 200 to 399.
+    Http(String),
+    /// `path:FILE`: the file (or socket) is there.
+    Path(String),
+    /// `log:REGEX`: it wrote a line like that to its standard output or error.
+    Log(Regex),
+}
+
+/// Why a text is no ready check.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadyError {
+    /// None of the known kinds.
+    #[error("`{0}` is no ready check; expected tcp:PORT, http:URL, path:FILE or log:REGEX")]
+    Unknown(String),
+    /// A regular expression that cannot be read.
+    #[error("log: {0}")]
+    Regex(String),
+}
+
+impl FromStr for Ready {
+    type Err = ReadyError;
+
+    fn from_str(text: &str) -> Result<Self, ReadyError> {
+        let unknown = || ReadyError::Unknown(text.to_owned());
+        let (kind, what) = text.split_once(':').filter(|(_, what)| !what.is_empty()).ok_or_else(unknown)?;
+        match kind {
+            "tcp" => Ok(Self::Tcp(what.to_owned())),
+            "http" => Ok(Self::Http(http::url(what))),
+            "path" => Ok(Self::Path(what.to_owned())),
+            "log" => multi_line(what).map(Self::Log).map_err(ReadyError::Regex),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// `^` and `$` mean lines.
+fn multi_line(pattern: &str) -> Result<Regex, String> {
+    let built = regex::bytes::RegexBuilder::new(pattern).multi_line(true).unicode(false).build();
+    built.map_err(|error| error.to_string())
+}
+
+impl fmt::Display for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Http(url) => write!(f, "http:{url}"),
+            Self::Path(path) => write!(f, "path:{path}"),
+            Self::Log(pattern) => write!(f, "log:{pattern}"),
+        }
+    }
+}
+
+impl Ready {
+    /// The check of one service.
+    pub(crate) fn fill(&self, placeholders: &Placeholders) -> Self {
+        match self {
+            Self::Tcp(address) => Self::Tcp(placeholders.fill(address)),
+            Self::Http(url) => Self::Http(placeholders.fill(url)),
+            Self::Path(path) => Self::Path(placeholders.fill(path)),
+            Self::Log(pattern) => Self::Log(pattern.clone()),
+        }
+    }
+
+    /// Waits until the service is ready, or `patience` ends, or `goes_on` says that waiting is of no use. `logs` are the
+    /// files that it writes to. An error tells what was seen last.
+    pub(crate) fn wait(
+        &self,
+        patience: Duration,
+        logs: &[PathBuf],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        let started = Instant::now();
+        loop {
+            let Err(seen) = self.look(logs) else { return Ok(()) };
+            if !goes_on() {
+                return Err(format!("was not ready before it ended ({self}: {seen})"));
+            }
+            if started.elapsed() >= patience {
+                return Err(format!("was not ready within {:.0} s ({self}: {seen})", patience.as_secs_f64()));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn look(&self, logs: &[PathBuf]) -> Result<(), String> {
+        match self {
+            Self::Tcp(address) => connect(address),
+            Self::Http(url) => match http::get(url, LOOK_PATIENCE)? {
+                (200..=399, _) => Ok(()),
+                (status, _) => Err(format!("it answers with status {status}")),
+            },
+            Self::Path(path) if Path::new(path).exists() => Ok(()),
+            Self::Path(_) => Err("there is no such file".to_owned()),
+            Self::Log(pattern) => {
+                let told = |log: &PathBuf| std::fs::read(log).is_ok_and(|text| pattern.is_match(&text));
+                if logs.iter().any(told) { Ok(()) } else { Err("it wrote nothing like that".to_owned()) }
+            }
+        }
+    }
+}
+
+fn connect(address: &str) -> Result<(), String> {
+    let full = if address.contains(':') { address.to_owned() } else { format!("127.0.0.1:{address}") };
+    let found: Vec<SocketAddr> =
+        full.to_socket_addrs().map_err(|error| format!("{full}: {error}"))?.collect();
+    let mut last = "it has no address".to_owned();
+    for address in found {
+        match TcpStream::connect_timeout(&address, LOOK_PATIENCE) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error.to_string(),
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    fn wait(ready: &str, logs: &[PathBuf]) -> Result<(), String> {
+        ready.parse::<Ready>().unwrap().wait(Duration::from_millis(120), logs, &|| true)
+    }
+
+    #[test]
+    fn each_kind_is_seen_and_its_absence_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        wait(&format!("tcp:{port}"), &[]).unwrap();
+        drop(listener);
+        let error = wait(&format!("tcp:{port}"), &[]).unwrap_err();
+        assert!(error.starts_with("was not ready within 0 s (tcp:") && error.contains("refused"), "{error}");
+
+        let path = folder.path().join("socket");
+        let check = format!("path:{}", path.display());
+        assert!(wait(&check, &[]).unwrap_err().contains("no such file"));
+        std::fs::write(&path, "x").unwrap();
+        wait(&check, &[]).unwrap();
+
+        let log = folder.path().join("log");
+        std::fs::write(&log, b"\xff starting\nready in 3 s\n").unwrap();
+        wait("log:^ready in [0-9]+ s$", std::slice::from_ref(&log)).unwrap();
+        assert!(wait("log:^listening", &[log]).unwrap_err().contains("nothing like that"));
+    }
+
+    #[test]
+    fn an_http_answer_counts_by_its_status() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            for status in ["503 Busy", "200 OK"] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 1024]);
+                // A picture is no UTF-8.
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+                stream.write_all(&[head.as_bytes(), b"\xff\xfe"].concat()).unwrap();
+            }
+        });
+        let ready: Ready = url.parse().unwrap();
+        assert_eq!(ready.look(&[]), Err("it answers with status 503".to_owned()));
+        assert_eq!(ready.look(&[]), Ok(()));
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn waiting_ends_with_the_service() {
+        let ready: Ready = "path:/no/such/file".parse().unwrap();
+        let error = ready.wait(Duration::from_secs(3600), &[], &|| false).unwrap_err();
+        assert!(error.contains("before it ended"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_check_is_refused() {
+        for text in ["5432", "tcp:", "udp:1", "log:("] {
+            assert!(text.parse::<Ready>().is_err(), "{text}");
+        }
+        assert_eq!("http://a/b".parse::<Ready>().unwrap().to_string(), "http:http://a/b");
+        assert_eq!("http:http://a/b".parse::<Ready>().unwrap().to_string(), "http:http://a/b");
+    }
+}

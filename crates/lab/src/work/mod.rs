@@ -1,0 +1,54 @@
+//! What a service does for its users while it is under load: where the numbers come from, and their reading.
+
+mod output;
+mod polled;
+mod preset;
+mod source;
+
+pub(crate) use output::{OutputReader, Tail};
+pub(crate) use polled::Polling;
+pub use preset::{UnknownPreset, WorkPreset};
+pub use source::{WorkError, WorkSource};
+
+use std::fmt;
+use std::str::FromStr;
+
+use heaptrial_model::WorkMeasure;
+
+use crate::placeholders::Placeholders;
+
+/// A measure of work and where its numbers come from: `NAME=SOURCE`.
+#[derive(Debug, Clone)]
+pub struct Work {
+    /// What is measured.
+    pub measure: WorkMeasure,
+    /// Where its numbers come from.
+    pub source: WorkSource,
+    /// Whether it may be missing: a preset looks for what its tool writes with various options.
+    pub optional: bool,
+}
+
+/// A number that was told: the name of its measure, and the value.
+pub(crate) type Told = (WorkMeasure, f64);
+
+impl FromStr for Work {
+    type Err = WorkError;
+
+    fn from_str(text: &str) -> Result<Self, WorkError> {
+        let (measure, source) = text.split_once('=').ok_or_else(|| WorkError::Form(text.to_owned()))?;
+        Ok(Self { measure: measure.parse()?, source: source.parse()?, optional: false })
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.measure, self.source)
+    }
+}
+
+impl Work {
+    /// That of one service.
+    pub(crate) fn fill(&self, placeholders: &Placeholders) -> Self {
+        Self { source: self.source.fill(placeholders), ..self.clone() }
+    }
+}

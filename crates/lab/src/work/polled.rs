@@ -1,0 +1,251 @@
+//! Numbers that are asked for while the service runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use heaptrial_model::WorkMeasure;
+use serde_json::Value;
+
+use super::output::number_at;
+use super::{Told, Work, WorkSource};
+use crate::http;
+
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// How soon the asking ends when it is no more needed.
+const STEP: Duration = Duration::from_millis(20);
+
+/// A metric of a Prometheus endpoint with labels: `http_requests_total{code="200"}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Series {
+    metric: String,
+    labels: BTreeMap<String, String>,
+}
+
+impl Series {
+    /// Reads one; also a line of an endpoint up to its value.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (metric, labels) = match text.trim().split_once('{') {
+            Some((metric, labels)) => (metric, labels.trim_end().strip_suffix('}')?),
+            None => (text.trim(), ""),
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.');
+        if metric.is_empty() || !metric.chars().all(plain) {
+            return None;
+        }
+        Some(Self { metric: metric.to_owned(), labels: parse_labels(labels)? })
+    }
+
+    /// Whether a sample of an endpoint is one of these: it may have further labels.
+    fn holds(&self, sample: &Self) -> bool {
+        let has = |(name, value): (&String, &String)| sample.labels.get(name) == Some(value);
+        self.metric == sample.metric && self.labels.iter().all(has)
+    }
+
+    /// The sum over the samples of an endpoint's answer (the text form of Prometheus, version 0.0.4).
+    fn sum(&self, answer: &str) -> Option<f64> {
+        let mut sum = None;
+        for line in answer.lines().filter(|line| !line.starts_with('#')) {
+            let end = line.rfind('}').map_or_else(|| line.find(char::is_whitespace), |brace| Some(brace + 1));
+            let Some((name, rest)) = end.map(|end| line.split_at(end)) else { continue };
+            let Some(value) = rest.split_whitespace().next().and_then(|value| value.parse::<f64>().ok())
+            else {
+                continue;
+            };
+            if Self::parse(name).is_some_and(|sample| self.holds(&sample)) {
+                sum = Some(sum.unwrap_or(0.0) + value);
+            }
+        }
+        sum.filter(|sum: &f64| sum.is_finite())
+    }
+}
+
+fn parse_labels(text: &str) -> Option<BTreeMap<String, String>> {
+    let mut labels = BTreeMap::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (name, after) = rest.split_once("=\"")?;
+        let mut value = String::new();
+        let mut characters = after.chars();
+        loop {
+            match characters.next()? {
+                '"' => break,
+                '\\' => match characters.next()? {
+                    'n' => value.push('\n'),
+                    other => value.push(other),
+                },
+                other => value.push(other),
+            }
+        }
+        labels.insert(name.trim().to_owned(), value);
+        rest = characters.as_str().trim_start().trim_start_matches(',').trim_start();
+    }
+    Some(labels)
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.metric)?;
+        if !self.labels.is_empty() {
+            let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let labels = self.labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+            write!(f, "{{{}}}", labels.collect::<Vec<_>>().join(","))?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks for numbers at an interval, in a thread of its own: sampling must not wait for a slow answer.
+#[derive(Debug)]
+pub(crate) struct Polling {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    told: Mutex<Vec<Told>>,
+    /// What went wrong last with a measure that has told nothing yet.
+    failures: Mutex<BTreeMap<String, String>>,
+    stop: AtomicBool,
+}
+
+impl Polling {
+    /// Of those of `work` that are not in what the load writes; `None` where there are none.
+    pub(crate) fn start(work: &[Work], interval: Duration) -> Option<Self> {
+        let work: Vec<Work> = work.iter().filter(|work| !work.source.is_of_load()).cloned().collect();
+        if work.is_empty() {
+            return None;
+        }
+        let shared = Arc::new(Shared::default());
+        let failures = work.iter().map(|work| (work.measure.to_string(), "it was never asked".to_owned()));
+        *lock(&shared.failures) = failures.collect();
+        let own = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            while !own.stop.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                work.iter().for_each(|work| own.ask(work));
+                while begun.elapsed() < interval && !own.stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(STEP.min(interval));
+                }
+            }
+        });
+        Some(Self { shared, thread: Some(thread) })
+    }
+
+    /// What was told since this was asked last; of each measure the newest.
+    pub(crate) fn told(&self) -> Vec<Told> {
+        std::mem::take(&mut *lock(&self.shared.told))
+    }
+
+    /// Measures that have told nothing, with what went wrong last.
+    pub(crate) fn failures(&self) -> Vec<(String, String)> {
+        lock(&self.shared.failures).clone().into_iter().collect()
+    }
+}
+
+impl Shared {
+    fn ask(&self, work: &Work) {
+        match number(&work.source) {
+            Ok(value) => {
+                lock(&self.failures).remove(&work.measure.to_string());
+                let mut told = lock(&self.told);
+                told.retain(|(measure, _): &(WorkMeasure, f64)| *measure != work.measure);
+                told.push((work.measure.clone(), value));
+            }
+            Err(why) => {
+                if let Some(last) = lock(&self.failures).get_mut(&work.measure.to_string()) {
+                    *last = why;
+                }
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn number(source: &WorkSource) -> Result<f64, String> {
+    let answer = |url: &str| match http::get(url, ANSWER_PATIENCE)? {
+        (200..=299, body) => Ok(body),
+        (status, _) => Err(format!("{url} answers with status {status}")),
+    };
+    match source {
+        WorkSource::Http { url, field } => field_of(&answer(url)?, field),
+        WorkSource::Prometheus { url, series } => {
+            series.sum(&answer(url)?).ok_or_else(|| format!("{url} has no {series}"))
+        }
+        WorkSource::File { path, field } => {
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+            field_of(&text, field)
+        }
+        WorkSource::Line(_) | WorkSource::JsonLine(_) => Err("it is in what the load writes".to_owned()),
+    }
+}
+
+fn field_of(text: &str, field: &str) -> Result<f64, String> {
+    let document: Value = match field {
+        "" => Value::String(text.trim().to_owned()),
+        _ => serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?,
+    };
+    let what = if field.is_empty() { "a number" } else { field };
+    number_at(&document, field)
+        .ok_or_else(|| format!("{what} is not in `{}`", text.chars().take(80).collect::<String>()))
+}
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METRICS: &str = "# HELP requests_total Requests.\n# TYPE requests_total counter\n\
+        requests_total{code=\"200\",path=\"/a b}\"} 7 1700000000\nrequests_total{code=\"200\",path=\"/\"} 3\n\
+        requests_total{code=\"500\"} 1\nrequests_totals 99\nup 1e0\nbad NaN\n";
+
+    #[test]
+    fn samples_of_a_metric_are_summed_by_labels() {
+        let sum = |series: &str| Series::parse(series).unwrap().sum(METRICS);
+        assert_eq!(sum("requests_total"), Some(11.0));
+        assert_eq!(sum("requests_total{code=\"200\"}"), Some(10.0));
+        assert_eq!(sum("requests_total{code=\"200\", path=\"/a b}\"}"), Some(7.0));
+        assert_eq!((sum("up"), sum("bad"), sum("down")), (Some(1.0), None, None));
+        assert_eq!(Series::parse("a{b=c}"), None);
+        assert_eq!(Series::parse("a b"), None);
+    }
+
+    #[test]
+    fn a_file_is_read_again_and_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("count");
+        let work = [format!("count:lines=file:{}", path.display()).parse().unwrap()];
+        let polling = Polling::start(&work, Duration::from_millis(1)).unwrap();
+        while !polling.failures()[0].1.contains("count") {}
+        std::fs::write(&path, "12\n").unwrap();
+        let told = loop {
+            if let Some(told) = polling.told().pop() {
+                break told;
+            }
+        };
+        assert_eq!((told.0.to_string(), told.1), ("count:lines".to_owned(), 12.0));
+        assert!(polling.failures().is_empty());
+    }
+
+    #[test]
+    fn a_field_of_json_is_a_number() {
+        assert_eq!(field_of("{\"a\": {\"b\": 4}}", "a.b"), Ok(4.0));
+        assert_eq!(field_of(" 4.5\n", ""), Ok(4.5));
+        assert!(field_of("none", "").unwrap_err().contains("a number is not in `none`"));
+    }
+}

@@ -1,0 +1,178 @@
+//! Measures of well-known load generators.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Work;
+
+/// A load generator whose output is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkPreset(&'static Known);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Known {
+    name: &'static str,
+    work: &'static [&'static str],
+}
+
+/// What each one writes in its summary. Those without a summary of its latency percentiles (wrk without `--latency`) give
+/// what they have.
+const KNOWN: &[Known] = &[
+    Known {
+        name: "pgbench",
+        work: &[
+            r"tps=^tps = ([0-9.]+) \((?:without initial connection time|excluding connections establishing)\)",
+            r"less:latency_ms=^latency average = ([0-9.]+) ms",
+        ],
+    },
+    Known { name: "wrk", work: WRK },
+    Known { name: "wrk2", work: WRK },
+    Known {
+        name: "ab",
+        work: &[
+            r"requests=^Requests per second: +([0-9.]+) ",
+            r"less:latency_ms=^Time per request: +([0-9.]+) \[ms\] \(mean\)$",
+            r"less:p99_ms=^ +99% +([0-9]+)$",
+        ],
+    },
+    Known {
+        name: "hey",
+        work: &[
+            r"requests=^ +Requests/sec:\s+([0-9.]+)",
+            r"less:latency_ms=^ +Average:\s+([0-9.]+) (secs)",
+            r"less:p99_ms=^ +99%+ in ([0-9.]+) (secs)",
+        ],
+    },
+    // With -q or --csv; of each test one measure.
+    Known {
+        name: "redis-benchmark",
+        work: &[
+            r"requests=^(?P<name>[A-Z][A-Z0-9_ ()]*): ([0-9.]+) requests per second",
+            r"less:p50_ms=^(?P<name>[A-Z][A-Z0-9_ ()]*): [0-9.]+ requests per second, p50=([0-9.]+) msec",
+            r#"requests=^"(?P<name>[A-Z][^"]*)","([0-9.]+)","#,
+            r#"less:latency_ms=^"(?P<name>[A-Z][^"]*)","[0-9.]+","([0-9.]+)","#,
+            r#"less:p99_ms=^"(?P<name>[A-Z][^"]*)",(?:"[0-9.]+",){5}"([0-9.]+)","#,
+        ],
+    },
+];
+
+const WRK: &[&str] = &[
+    r"requests=^Requests/sec: +([0-9.]+)",
+    r"less:latency_ms=^ +Latency +([0-9.]+)(us|ms|s|m|h) ",
+    r"less:p99_ms=^ +99(?:\.000)?% +([0-9.]+)(us|ms|s|m|h)$",
+];
+
+/// A name that is no preset.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no preset; there are {all}", all = names())]
+pub struct UnknownPreset(String);
+
+fn names() -> String {
+    KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ")
+}
+
+impl FromStr for WorkPreset {
+    type Err = UnknownPreset;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPreset> {
+        let known = KNOWN.iter().find(|known| known.name == text);
+        known.map(Self).ok_or_else(|| UnknownPreset(text.to_owned()))
+    }
+}
+
+impl fmt::Display for WorkPreset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
+    }
+}
+
+impl WorkPreset {
+    /// Its measures.
+    pub fn work(self) -> Vec<Work> {
+        // A test reads each of them.
+        let work = self.0.work.iter().filter_map(|text| text.parse::<Work>().ok());
+        work.map(|work| Work { optional: true, ..work }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::OutputReader;
+    use super::*;
+
+    fn told(preset: &str, output: &str) -> Vec<(String, f64)> {
+        let reader = OutputReader::of(&preset.parse::<WorkPreset>().unwrap().work());
+        let lines = output.split(['\n', '\r']);
+        lines
+            .flat_map(|line| reader.read(line))
+            .map(|(_, (measure, value))| (measure.to_string(), value))
+            .collect()
+    }
+
+    fn assert_tells(preset: &str, output: &str, expected: &[(&str, f64)]) {
+        let expected: Vec<(String, f64)> = expected.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect();
+        assert_eq!(told(preset, output), expected);
+    }
+
+    #[test]
+    fn every_pattern_can_be_read() {
+        for known in KNOWN {
+            let preset: WorkPreset = known.name.parse().unwrap();
+            assert_eq!(preset.work().len(), known.work.len(), "{preset}");
+        }
+        assert!("siege".parse::<WorkPreset>().unwrap_err().to_string().contains("pgbench, wrk"));
+    }
+
+    // The outputs are of real runs of the tools in Debian 12.
+
+    #[test]
+    fn pgbench_tells_transactions_and_latency() {
+        let output = include_str!("outputs/pgbench.txt");
+        assert_tells("pgbench", output, &[("less:latency_ms", 2.403), ("tps", 1658.589144)]);
+    }
+
+    #[test]
+    fn wrk_tells_requests_and_latency() {
+        let output = include_str!("outputs/wrk.txt");
+        assert_tells("wrk", output, &[("less:latency_ms", 1.25), ("requests", 39211.59)]);
+        let output = include_str!("outputs/wrk-latency.txt");
+        let expected = [("less:latency_ms", 1.16), ("less:p99_ms", 10.93), ("requests", 46378.19)];
+        assert_tells("wrk", output, &expected);
+    }
+
+    #[test]
+    fn ab_tells_requests_and_latency() {
+        let output = include_str!("outputs/ab.txt");
+        let expected = [("requests", 5262.85), ("less:latency_ms", 1.52), ("less:p99_ms", 16.0)];
+        assert_tells("ab", output, &expected);
+    }
+
+    #[test]
+    fn hey_tells_requests_and_latency() {
+        let output = include_str!("outputs/hey.txt");
+        let expected = [("less:latency_ms", 0.4), ("requests", 22567.2133), ("less:p99_ms", 3.3)];
+        assert_tells("hey", output, &expected);
+    }
+
+    #[test]
+    fn redis_benchmark_tells_requests_of_each_test() {
+        let output = include_str!("outputs/redis-benchmark-quiet.txt");
+        let expected = [
+            ("SET requests", 26525.20),
+            ("less:SET p50_ms", 0.655),
+            ("GET requests", 26315.79),
+            ("less:GET p50_ms", 0.679),
+        ];
+        assert_tells("redis-benchmark", output, &expected);
+        let output = include_str!("outputs/redis-benchmark-csv.txt");
+        let expected = [
+            ("SET requests", 26990.55),
+            ("less:SET latency_ms", 1.288),
+            ("less:SET p99_ms", 6.031),
+            ("GET requests", 25673.94),
+            ("less:GET latency_ms", 1.276),
+            ("less:GET p99_ms", 6.079),
+        ];
+        assert_tells("redis-benchmark", output, &expected);
+    }
+}
