@@ -26,6 +26,7 @@ pub use keys::AuthorityKeys;
 use crate::directory::{
     Consensus, ConsensusSigner, Flavor, Population, SyntheticRelay, SyntheticRole, UploadedRelay, Validity,
 };
+use crate::link::NtorKey;
 use heaptrial_relay::TorError;
 
 /// Consensuses that clients may still ask diffs from.
@@ -55,7 +56,7 @@ pub struct AuthorityOptions {
     pub port: u16,
     /// Whether relays that upload a descriptor are listed, as guards beside the synthetic relays, which then carry
     /// no circuits. With four such relays each of them can build circuits, which is what Tor calls bootstrapped to
-    /// 100%. Otherwise uploads are thrown away, so that the relays never talk to each other.
+    /// 100%. Otherwise only their keys are kept, for the load, so that the relays never talk to each other.
     pub lists_uploads: bool,
 }
 
@@ -89,6 +90,8 @@ struct Directory {
     consensus: Option<[Encoded; 2]>,
     /// By identity; `None` if uploads are thrown away.
     uploaded: Option<BTreeMap<[u8; 20], UploadedRelay>>,
+    /// By the address of the ORPort, of all relays that uploaded a descriptor, listed or not.
+    ntor_keys: HashMap<SocketAddr, NtorKey>,
     descriptors: HashMap<String, (u64, Bytes)>,
     microdescriptors: HashMap<String, (u64, Bytes)>,
     history: VecDeque<Arc<Snapshot>>,
@@ -173,6 +176,12 @@ impl Authority {
     pub(crate) fn watch(&self) -> impl Fn() -> Vec<Arc<Snapshot>> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.read().map(|directory| directory.history.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Gives the key for CREATE2 of the relay with an ORPort, once it has uploaded its descriptor.
+    pub(crate) fn ntor_keys(&self) -> impl Fn(SocketAddr) -> Option<NtorKey> + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |address| shared.read().ok()?.ntor_keys.get(&address).copied()
     }
 
     /// The longest that making and signing a round took.
@@ -331,6 +340,9 @@ async fn receive(
     if let Ok(body) = Limited::new(request.into_body(), UPLOAD_BYTES).collect().await {
         let relay = UploadedRelay::parse(&String::from_utf8_lossy(&body.to_bytes()));
         if let (Some(relay), Ok(mut directory)) = (relay, shared.write()) {
+            if let Some(address) = relay.or_address() {
+                directory.ntor_keys.insert(address, relay.ntor_key());
+            }
             if let Some(uploaded) = &mut directory.uploaded {
                 uploaded.insert(relay.id(), relay);
             }

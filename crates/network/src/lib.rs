@@ -11,4 +11,6 @@ mod load;
 
 pub use authority::{Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, Snapshot};
 pub use instance::{RelayInstance, RelayParameters};
-pub use load::{LoadDriver, LoadParameters, LoadPlan, LoadTotals, Phase};
+pub use load::{
+    LoadDriver, LoadParameters, LoadPlan, LoadTotals, Phase, Traffic, TrafficParameters, TrafficTotals,
+};

@@ -18,7 +18,7 @@ use crate::link::{Channel, Circuit, LinkError, tls_connector};
 use heaptrial_relay::TorError;
 
 /// Connections to one relay at once; beyond that a client is turned away and counted.
-const CONNECTED_AT_MOST: u64 = 4_000;
+const CONNECTED_AT_MOST: u64 = 10_000;
 
 /// What the load did to one relay so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
