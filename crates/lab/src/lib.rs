@@ -9,6 +9,7 @@ mod error;
 mod interrupt;
 mod program;
 mod progress;
+mod relay_traffic;
 mod relay_watch;
 mod runner;
 mod sampling;

@@ -13,7 +13,7 @@ use heaptrial_lab::{
     CommandWorkload, Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload, Workload,
 };
 use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, HumanDuration, Metric, TrialPlan};
-use heaptrial_network::{DirectoryParameters, LoadParameters, RelayParameters};
+use heaptrial_network::{DirectoryParameters, LoadParameters, RelayParameters, TrafficParameters};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
 
@@ -108,6 +108,20 @@ pub struct TorOptions {
     /// Mean time that clients stay connected
     #[arg(long, default_value = "30s", value_name = "DURATION")]
     hold: HumanDuration,
+    /// Connections of clients that each relay holds all the time, beside directory clients; production relays have
+    /// thousands
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
+    connections: u32,
+    /// Circuits that clients make with each relay per second by CREATE2 (ntor), which its worker threads answer
+    #[arg(long, default_value_t = 0.0, value_name = "RATE", value_parser = rate)]
+    ntor_rate: f64,
+    /// Mean number of cells that a client sends over each of these circuits; each passes through the relay to a second
+    /// one and comes back
+    #[arg(long, default_value_t = 0.0, value_name = "N", value_parser = rate, requires = "ntor_rate")]
+    cells: f64,
+    /// Mean life of these circuits
+    #[arg(long, default_value = "60s", value_name = "DURATION")]
+    circuit_life: HumanDuration,
     /// torrc NumCPUs of the relays; many-core servers have 16 and more worker threads
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     num_cpus: u32,
@@ -129,6 +143,10 @@ fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
 
 fn positive(text: &str) -> Result<f64, ValueError> {
     number(text, f64::MIN_POSITIVE..=1000.0, "a number above 0 and up to 1000")
+}
+
+fn rate(text: &str) -> Result<f64, ValueError> {
+    number(text, 0.0..=10_000.0, "a number from 0 to 10000")
 }
 
 /// Runs a lab command.
@@ -230,6 +248,12 @@ impl TorOptions {
                 hold_seconds: self.hold.0.as_secs_f64(),
                 phases: LoadParameters::cycle(self.burst),
             },
+            traffic: TrafficParameters {
+                connections: self.connections,
+                ntor_per_second: self.ntor_rate,
+                cells_per_circuit: self.cells,
+                circuit_seconds: self.circuit_life.0.as_secs_f64(),
+            },
         })
     }
 
@@ -241,6 +265,10 @@ impl TorOptions {
             format!("--rate {}", self.rate),
             format!("--burst {}", self.burst),
             format!("--hold {}", self.hold),
+            format!("--connections {}", self.connections),
+            format!("--ntor-rate {}", self.ntor_rate),
+            format!("--cells {}", self.cells),
+            format!("--circuit-life {}", self.circuit_life),
             format!("--num-cpus {}", self.num_cpus),
             format!("--diff-age {}", self.diff_age),
         ]
