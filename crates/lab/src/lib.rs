@@ -7,6 +7,7 @@ mod arms;
 mod command;
 mod error;
 mod interrupt;
+mod processors;
 mod program;
 mod progress;
 mod relay_traffic;

@@ -62,6 +62,10 @@ struct LabOptions {
     /// Which reading is compared: rss, or anon (RssAnon + VmSwap) [default: the plan's, or anon]
     #[arg(long, value_name = "METRIC", value_parser = lab_metric)]
     metric: Option<Metric>,
+    /// Run the arms' allocators as on a machine with N processors, by their own settings (glibc makes 8 arenas for each,
+    /// jemalloc 4) [default: as on those of this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    processors: Option<u32>,
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
     #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
     from: Vec<(AllocatorSpec, PathBuf)>,
@@ -214,6 +218,7 @@ impl LabOptions {
             ));
         }
         words.extend(self.sources.words());
+        words.extend(self.processors.map(|number| format!("--processors {number}")));
         words.extend([
             format!("--repeat {}", self.repeat),
             format!("--seed {seed}"),
@@ -315,6 +320,7 @@ fn execute(
         tick: options.tick.0,
         metric,
         seed,
+        processors: options.processors,
         command,
         folder: folder.clone(),
         supervisor: PathBuf::from(OWN_PROGRAM),
@@ -358,9 +364,14 @@ fn resolve<'a>(plan: &'a TrialPlan, options: &'a LabOptions) -> Result<Vec<Resol
     for arm in &plan.arms {
         let spec = arm.allocator();
         let given = options.from.iter().find(|(from, _)| bare(from) == bare(&spec));
+        let catalog = Catalog::builtin();
+        let ran = match options.processors {
+            Some(processors) => catalog.as_on(&spec, processors).apply(&spec),
+            None => spec,
+        };
         let found = match given {
-            Some(_) => Catalog::builtin().resolve_local(&spec),
-            None => Catalog::builtin().resolve(&spec),
+            Some(_) => catalog.resolve_local(&ran),
+            None => catalog.resolve(&ran),
         };
         resolved.push((arm, given.map(|(_, path)| path.as_path()), found?));
     }
