@@ -34,24 +34,27 @@ pub(crate) struct NtorKey {
 /// and its multiplications take the same steps whatever point it was sent. Nothing secret goes through the lab.
 const LOAD_SECRET: [bool; 4] = [true, false, false, false];
 
-/// A handshake under way.
+/// How a client shakes hands with one relay, every time alike.
 #[derive(Debug, Clone)]
 pub(crate) struct Handshake {
     relay: NtorKey,
     /// From the highest bit on.
     secret: &'static [bool],
     public: MontgomeryPoint,
+    /// Of the client's secret and the relay's onion key.
+    shared_onion: MontgomeryPoint,
 }
 
 impl Handshake {
-    /// A handshake with a relay.
+    /// With a relay.
     pub(crate) fn new(relay: NtorKey) -> Self {
         Self::with_secret(relay, &LOAD_SECRET)
     }
 
     fn with_secret(relay: NtorKey, secret: &'static [bool]) -> Self {
-        let public = X25519_BASEPOINT.mul_bits_be(secret.iter().copied());
-        Self { relay, secret, public }
+        let times = |point: MontgomeryPoint| point.mul_bits_be(secret.iter().copied());
+        let (public, shared_onion) = (times(X25519_BASEPOINT), times(MontgomeryPoint(relay.onion)));
+        Self { relay, secret, public, shared_onion }
     }
 
     /// What the client sends.
@@ -67,10 +70,9 @@ impl Handshake {
     pub(crate) fn keys(&self, reply: &[u8]) -> Option<[u8; KEY_BYTES]> {
         let (theirs, authenticator) = reply.get(..REPLY_BYTES)?.split_at(32);
         let theirs = MontgomeryPoint(theirs.try_into().ok()?);
-        let times = |point: MontgomeryPoint| point.mul_bits_be(self.secret.iter().copied());
         let NtorKey { identity, onion } = &self.relay;
-        let shared = [times(theirs), times(MontgomeryPoint(*onion))];
-        let [shared_ephemeral, shared_onion] = shared.each_ref().map(MontgomeryPoint::as_bytes);
+        let shared_ephemeral = theirs.mul_bits_be(self.secret.iter().copied());
+        let (shared_ephemeral, shared_onion) = (shared_ephemeral.as_bytes(), self.shared_onion.as_bytes());
         let (ours, theirs) = (self.public.as_bytes(), theirs.as_bytes());
         let input: [&[u8]; 7] = [shared_ephemeral, shared_onion, identity, onion, ours, theirs, PROTOCOL];
         let verify = keyed_hash(VERIFY_TWEAK, &input);

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use super::traffic::{Present, Target, add};
 use crate::link::{
-    CREATE2, CREATED2, Channel, Circuit, DESTROY, Handshake, LinkError, NextHop, RELAY, RELAY_EARLY, create2,
+    CREATE2, CREATED2, Channel, Circuit, DESTROY, LinkError, NextHop, RELAY, RELAY_EARLY, create2,
 };
 
 /// A lost connection is opened again after this.
 const RETRY: Duration = Duration::from_secs(2);
 /// Cells that a client sends at once at most.
-const BURST_CELLS: u32 = 30;
+const BURST_CELLS: u32 = 100;
 /// A burst waits this long for its circuit.
 const NOT_YET: Duration = Duration::from_millis(250);
 /// Why a client tears its circuit down (tor-spec, "Tearing down circuits").
@@ -65,7 +65,6 @@ struct State {
 
 enum Progress {
     Asked {
-        handshake: Handshake,
         next_hop: Option<NextHop>,
     },
     /// Boxed: most circuits are past it.
@@ -167,16 +166,14 @@ impl<'a> Connection<'a> {
             cells -= burst;
             bursts.push((at + seconds(random.random_range(0.0..=life)), burst));
         }
-        let Some(key) = self.target.key() else {
+        let Some(handshake) = self.target.handshake() else {
             add(&self.target.counters.circuits_without_key, 1);
             return;
         };
         let circuit = self.channel.next_circuit();
-        let handshake = Handshake::new(key);
-        self.channel.queue(circuit, CREATE2, &create2(&handshake));
+        self.channel.queue(circuit, CREATE2, &create2(handshake));
         add(&self.target.counters.circuits_asked, 1);
-        self.circuits
-            .insert(circuit, State { progress: Progress::Asked { handshake, next_hop }, _present: None });
+        self.circuits.insert(circuit, State { progress: Progress::Asked { next_hop }, _present: None });
         for (at, cells) in bursts {
             self.plan(at, Step::Burst { circuit, cells });
         }
@@ -188,8 +185,9 @@ impl<'a> Connection<'a> {
         // Cells may still come on a circuit that was closed.
         let Some(state) = self.circuits.get_mut(&circuit) else { return };
         match (&mut state.progress, command) {
-            (Progress::Asked { handshake, next_hop }, CREATED2) => {
-                let Some(keys) = handshake.keys(&payload[2..]) else {
+            (Progress::Asked { next_hop }, CREATED2) => {
+                let handshake = self.target.handshake();
+                let Some(keys) = handshake.and_then(|handshake| handshake.keys(&payload[2..])) else {
                     return self.fail(circuit);
                 };
                 add(&counters.circuits_made, 1);

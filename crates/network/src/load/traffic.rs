@@ -4,17 +4,19 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::far_end::FarEnds;
 use super::held::hold;
 use crate::Authority;
-use crate::link::{NextHop, NtorKey, tls_connector};
+use crate::link::{Handshake, NextHop, NtorKey, tls_connector};
 use heaptrial_relay::TorError;
 
 /// Connections that carry circuits where none are asked for: a relay shares its circuits out over the relays before it.
@@ -73,14 +75,18 @@ pub struct TrafficTotals {
 }
 
 /// Running traffic. Dropping it ends all its connections.
+///
+/// It has one thread of its own: what happens on thousands of connections is then taken up in batches, which costs less
+/// than waking the threads of a larger runtime for each.
 #[derive(Debug)]
 pub struct Traffic {
     counters: Vec<Arc<Counters>>,
-    dispatcher: JoinHandle<()>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Traffic {
-    /// Starts the same traffic on all `relays`, drawn from `seed`. Must be called inside a tokio runtime.
+    /// Starts the same traffic on all `relays`, drawn from `seed`.
     pub fn start(
         parameters: &TrafficParameters,
         seed: u64,
@@ -88,9 +94,16 @@ impl Traffic {
         authority: &Authority,
     ) -> Result<Self, TorError> {
         let tls = tls_connector().map_err(|error| TorError::Keys(format!("setting up TLS: {error}")))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(TorError::file("the load generator's thread"))?;
         let hour = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 3600;
         let extended = parameters.ntor_per_second > 0.0 && parameters.cells_per_circuit > 0.0;
-        let far_ends = FarEnds::start(if extended { FAR_ENDS } else { 0 }, seed, hour as u32)?;
+        let far_ends = {
+            let _inside = runtime.enter();
+            FarEnds::start(if extended { FAR_ENDS } else { 0 }, seed, hour as u32)?
+        };
         let keys = Arc::new(authority.ntor_keys());
         let targets: Vec<Arc<Target>> = relays
             .iter()
@@ -104,29 +117,24 @@ impl Traffic {
                     seed,
                     counters: Arc::default(),
                     find_key: Box::new(move |address| keys(address)),
-                    key: OnceLock::new(),
+                    handshake: OnceLock::new(),
                 })
             })
             .collect();
         let counters = targets.iter().map(|target| Arc::clone(&target.counters)).collect();
         let held = parameters.held();
-        let dispatcher = tokio::spawn(async move {
-            let _far_ends = far_ends;
-            let started = Instant::now();
-            // Aborting this task drops the set, and with it all connections.
-            let mut connections = tokio::task::JoinSet::new();
-            for number in 0..held {
-                tokio::time::sleep_until(
-                    started + Duration::from_secs_f64(f64::from(number) / RAMP_PER_SECOND),
-                )
-                .await;
-                for target in &targets {
-                    connections.spawn(hold(Arc::clone(target), number));
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    // Told, or the other end is gone.
+                    _ = stopped => {}
+                    () = open_all(&targets, held) => {}
                 }
-            }
-            while connections.join_next().await.is_some() {}
+            });
+            drop(far_ends);
         });
-        Ok(Self { counters, dispatcher })
+        Ok(Self { counters, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Totals by relay, in the order given at the start.
@@ -137,8 +145,26 @@ impl Traffic {
 
 impl Drop for Traffic {
     fn drop(&mut self) {
-        self.dispatcher.abort();
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has already been reported by the panic hook.
+            let _ = thread.join();
+        }
     }
+}
+
+/// Opens the connections one after the other, all relays alike, and keeps them. Dropping it ends them all.
+async fn open_all(targets: &[Arc<Target>], held: u32) {
+    let started = Instant::now();
+    let mut connections = JoinSet::new();
+    for number in 0..held {
+        let due = started + Duration::from_secs_f64(f64::from(number) / RAMP_PER_SECOND);
+        tokio::time::sleep_until(due).await;
+        for target in targets {
+            connections.spawn(hold(Arc::clone(target), number));
+        }
+    }
+    while connections.join_next().await.is_some() {}
 }
 
 #[derive(Debug, Default)]
@@ -180,16 +206,16 @@ pub(super) struct Target {
     pub(super) seed: u64,
     pub(super) counters: Arc<Counters>,
     find_key: Box<dyn Fn(SocketAddr) -> Option<NtorKey> + Send + Sync>,
-    key: OnceLock<NtorKey>,
+    handshake: OnceLock<Handshake>,
 }
 
 impl Target {
-    /// The relay's key, once it is known; a relay keeps its onion key for weeks.
-    pub(super) fn key(&self) -> Option<NtorKey> {
-        if self.key.get().is_none() {
-            let _ = self.key.set((self.find_key)(self.address)?);
+    /// How to shake hands with the relay, once its key is known; a relay keeps its onion key for weeks.
+    pub(super) fn handshake(&self) -> Option<&Handshake> {
+        if self.handshake.get().is_none() {
+            let _ = self.handshake.set(Handshake::new((self.find_key)(self.address)?));
         }
-        self.key.get().copied()
+        self.handshake.get()
     }
 }
 
