@@ -7,6 +7,7 @@ use heaptrial_model::Version;
 use serde::{Deserialize, Serialize};
 
 use crate::mitigation::Mitigation;
+use crate::processors::ProcessorSizing;
 
 /// All families, in the order of `catalog.toml`.
 #[derive(Debug, Clone)]
@@ -48,6 +49,8 @@ pub struct Family {
     /// How settings reach the library.
     #[serde(default)]
     pub environment: Environment,
+    /// Whether and how it sizes itself by the number of processors; `None` is unknown.
+    pub processors: Option<ProcessorSizing>,
     /// How it is built from source.
     pub build: Option<Recipe>,
     /// Other builds of the same source.

@@ -23,6 +23,7 @@ mod obtain;
 mod obtained;
 mod probe;
 mod probe_process;
+mod processors;
 mod prove;
 mod provenance;
 mod resolve;
@@ -50,6 +51,7 @@ pub use obtain::{
 };
 pub use obtained::{Loader, Obtained};
 pub use probe::{PROBE_COMMAND, ProbeAnswer, run_probe};
+pub use processors::{AsOn, ProcessorSizing};
 pub use prove::{Expected, Mismatch, prove};
 pub use provenance::{Build, Provenance};
 pub use resolve::{ResolveError, Resolved};

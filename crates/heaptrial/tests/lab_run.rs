@@ -306,3 +306,88 @@ fn a_dry_run_shows_the_order_and_changes_nothing() {
     assert_eq!(json(&output)["rounds"].as_array().unwrap().len(), 2);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+/// Starts 20 threads more than any allocator makes arenas for on the processors that it sees, and tells how many arenas
+/// there are by the allocator's own account.
+const ARENAS: &str = r#"
+import ctypes, os, re, threading, time
+libc = ctypes.CDLL(None)
+threads = 8 * len(os.sched_getaffinity(0)) + 20
+ready = threading.Barrier(threads + 1)
+def hold():
+    libc.malloc(1000)
+    ready.wait()
+    time.sleep(600)
+for _ in range(threads):
+    threading.Thread(target=hold, daemon=True).start()
+ready.wait()
+def mallctl(name, kind):
+    value, size = kind(), ctypes.c_size_t(ctypes.sizeof(kind))
+    assert libc.mallctl(name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)) == 0, name
+    return value.value
+if hasattr(libc, "mallctl"):
+    made = sum(mallctl(f"arena.{number}.initialized", ctypes.c_bool) for number in range(mallctl("opt.narenas", ctypes.c_uint)))
+else:
+    libc.fopen.restype = ctypes.c_void_p
+    name = f"arenas-{os.getpid()}"
+    file = ctypes.c_void_p(libc.fopen(name.encode(), b"w"))
+    libc.malloc_info(0, file)
+    libc.fclose(file)
+    made = len(re.findall("<heap nr=", open(name).read()))
+print(made, flush=True)
+time.sleep(600)
+"#;
+
+/// The arenas of the arms glibc, jemalloc and `glibc?arena_max=3`, and the report.
+fn arenas(options: &str) -> ([u64; 3], Value) {
+    let folder = folder_with(ARENAS);
+    let options = format!(
+        "-a glibc -a jemalloc@5.3.0 -a glibc?arena_max=3 --duration 3s --tick 100ms --json {options}"
+    );
+    let output = lab(folder.path(), &options, &["/usr/bin/python3", "program.py"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let made = [1, 2, 3].map(|arm| {
+        let log = folder.path().join(format!("run/logs/arm{arm}-repeat1.stdout"));
+        std::fs::read_to_string(log).unwrap().trim().parse().unwrap()
+    });
+    (made, json(&output))
+}
+
+#[test]
+fn allocators_make_arenas_as_on_the_number_of_processors_asked_for() {
+    let (made, report) = arenas("");
+    let processors = &report["parameters"]["processors"];
+    let seen = processors["seen"].as_u64().unwrap();
+    assert_eq!(made, [8 * seen, 4 * seen, 3], "{report:#}");
+    assert_eq!(processors["as_on"], Value::Null);
+
+    let (made, report) = arenas("--processors 1");
+    assert_eq!(made, [8, 1, 3], "{report:#}");
+    let processors = &report["parameters"]["processors"];
+    assert_eq!(processors["as_on"], 1);
+    assert_eq!(processors["arms"]["glibc"], "as on 1 processors: arena_max=8");
+    assert_eq!(processors["arms"]["glibc?arena_max=3"], "its own setting: arena_max=3");
+    // Proved as any setting is.
+    let identity = &arm(&report, "jemalloc@5.3.0")["identity"];
+    assert_eq!(identity["settings"]["MALLOC_CONF"], "narenas:1", "{identity:#}");
+    assert!(report["command"].as_str().unwrap().contains("--processors 1"));
+
+    // One arena for each thread, and the main thread's.
+    let (made, report) = arenas("--processors 1000");
+    let threads = 8 * seen + 20;
+    assert_eq!(made[0], threads + 1, "{report:#}");
+    assert!(made[1] > threads && made[2] == 3, "{made:?}");
+}
+
+#[test]
+fn an_arm_that_cannot_be_run_as_on_other_processors_is_warned_of() {
+    let folder = folder_with(HOLDER);
+    let options =
+        "-a glibc -a jemalloc@5.3.0?percpu_arena=percpu --processors 64 --duration 2s --tick 100ms --json";
+    let output = lab(folder.path(), options, &["/usr/bin/python3", "program.py"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told = "could not be run as on 64 processors";
+    assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    let warnings = json(&output)["warnings"].to_string();
+    assert!(warnings.contains(told) && warnings.contains("percpu_arena"), "{warnings}");
+}

@@ -110,6 +110,7 @@ fn real_relays_are_compared_and_no_packet_leaves_loopback() {
             "run",
             "--json",
         ])
+        .args(["--connections", "20", "--ntor-rate", "5", "--cells", "20", "--circuit-life", "2s"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -141,16 +142,21 @@ fn real_relays_are_compared_and_no_packet_leaves_loopback() {
     let place = folder.path().to_string_lossy().into_owned();
     assert_eq!(processes_with(&place), Vec::<i32>::new());
 
-    let observed = consensus_ages(&folder.path().join("run/heaptrial.db"));
+    let database = folder.path().join("run/heaptrial.db");
+    for name in ["load_connections_held", "load_circuits_made", "load_cells_returned"] {
+        let most = observations(&database, name).into_iter().fold(0.0, f64::max);
+        assert!(most >= 20.0, "{name}: {most}");
+    }
+    let observed = observations(&database, "consensus_age_seconds");
     // However far a relay lags on a busy machine, its consensus is one of this run.
     let oldest = 120.0 + report["duration_seconds"].as_f64().unwrap();
     assert!(observed.len() > 20 && observed.iter().all(|age| (-1.0..oldest).contains(age)), "{observed:?}");
 }
 
-fn consensus_ages(database: &std::path::Path) -> Vec<f64> {
+fn observations(database: &std::path::Path, name: &str) -> Vec<f64> {
     let store = heaptrial_store::Store::open(database).unwrap();
     let trial = store.trials().unwrap().remove(0);
     let lives = store.lives(trial.id).unwrap();
-    let ages = lives.iter().flat_map(|life| store.observations(life, "consensus_age_seconds").unwrap());
-    ages.map(|(_, age)| age).collect()
+    let values = lives.iter().flat_map(|life| store.observations(life, name).unwrap());
+    values.map(|(_, value)| value).collect()
 }

@@ -45,6 +45,17 @@ pub enum LabError {
         /// What cannot be applied, and why.
         problem: String,
     },
+    /// The relays and the load need more open files than a process may have.
+    #[error(
+        "the load needs {needed} open files, and this process may have {allowed}; raise its limit (ulimit -n {needed}, \
+         or LimitNOFILE= of its unit; root can raise it up to fs.nr_open), or take fewer --connections"
+    )]
+    OpenFiles {
+        /// Files needed.
+        needed: u64,
+        /// Files allowed.
+        allowed: u64,
+    },
     /// The private network failed.
     #[error(transparent)]
     Tor(#[from] TorError),
@@ -59,7 +70,7 @@ pub enum LabError {
 impl Classified for LabError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Program { .. } | Self::Treatment { .. } => ErrorClass::Refused,
+            Self::Program { .. } | Self::Treatment { .. } | Self::OpenFiles { .. } => ErrorClass::Refused,
             Self::File { .. } | Self::Supervisor { .. } | Self::Tor(_) | Self::Host(_) | Self::Store(_) => {
                 ErrorClass::Failed
             }

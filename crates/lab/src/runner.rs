@@ -8,6 +8,7 @@ use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, TickCost};
 use heaptrial_model::{Ending, KnownEvent, Metric};
 use heaptrial_store::{NewTrial, Store, TickInput};
 
+use crate::processors::{not_as_on, with_processors};
 use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::Sampling;
 use crate::schedule::{RoundPlan, Schedule};
@@ -35,6 +36,9 @@ pub struct LabPlan {
     pub metric: Metric,
     /// Seed of everything random.
     pub seed: u64,
+    /// As on how many processors the arms' allocators run; `None` is as on those that are there. The arms were obtained
+    /// with what that needs ([`heaptrial_allocator::Catalog::as_on`]).
+    pub processors: Option<u32>,
     /// The command that repeats the run.
     pub command: String,
     /// The run's folder, which exists.
@@ -98,13 +102,23 @@ pub fn run(
         repeats: plan.repeats,
         planned_us: plan.duration.unwrap_or_default().as_micros() as i64,
         arms: plan.arms.iter().map(|prepared| prepared.arm.clone()).collect(),
-        parameters: workload.parameters(),
+        parameters: with_processors(workload.parameters(), plan),
         command: plan.command.clone(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         started_wall_us: heaptrial_host::Instant::now().wall_us,
     })?;
     for (arm_id, prepared) in arm_ids.iter().zip(&plan.arms) {
         store.set_obtained(*arm_id, &serde_json::to_value(&prepared.obtained).unwrap_or_default())?;
+    }
+    for text in not_as_on(plan) {
+        progress.message(&text);
+        store.add_event(
+            trial_id,
+            None,
+            heaptrial_host::Instant::now().wall_us,
+            KnownEvent::Warning,
+            &text,
+        )?;
     }
     let mut run = Run {
         plan,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use heaptrial_network::{
     Authority, AuthorityKeys, DirectoryParameters, Door, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
-    RelayParameters, Stamps,
+    RelayParameters, Stamps, TrafficParameters,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +19,7 @@ use heaptrial_relay::TorError;
 
 use crate::clock::{Clock, GivenUp, Pace, Seen, Step};
 use crate::program::find_program;
+use crate::relay_traffic::{RelayTraffic, make_room};
 use crate::relay_watch::RelayWatch;
 use crate::workload::{Arrangement, Course, Event, Launch, Round, RoundContext, SlotState, Workload};
 use crate::{EndRequest, LabError};
@@ -56,8 +57,11 @@ pub struct TorParameters {
     pub together: usize,
     /// The relays.
     pub relays: RelayParameters,
-    /// The load.
+    /// Directory clients.
     pub load: LoadParameters,
+    /// Held connections, circuits and cells.
+    #[serde(default)]
+    pub traffic: TrafficParameters,
 }
 
 /// Runs one real relay per arm, all at once, under the same load.
@@ -82,8 +86,6 @@ impl TorWorkload {
         let version = std::process::Command::new(&tor).arg("--version").output();
         let version =
             version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        // A relay serves thousands of connections, each with an end here.
-        raise_open_files_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(LOAD_THREADS)
             .enable_all()
@@ -110,6 +112,8 @@ impl Workload for TorWorkload {
     }
 
     fn check(&self, arms: &[Arm]) -> Result<(), LabError> {
+        // A relay serves thousands of connections, each with an end here.
+        make_room(arms.len(), &self.parameters.traffic)?;
         // A new folder of nobody else's, removed with its owner here.
         let folder = tempfile::tempdir().map_err(LabError::file(std::env::temp_dir()))?;
         arms.iter().enumerate().try_for_each(|(index, arm)| {
@@ -170,7 +174,9 @@ impl Workload for TorWorkload {
             consensus_ages: vec![Vec::new(); relays.len()],
             caches: context.slots.iter().map(|slot| is_cache(&slot.arm.arm)).collect(),
             first_document: None,
+            traffic_parameters: (self.parameters.traffic.clone(), context.seed),
             driver: None,
+            traffic: None,
             loaded: Vec::new(),
             started: Instant::now(),
             prepared_in: begun.elapsed(),
@@ -204,6 +210,9 @@ struct TorRound {
     relays: Vec<RelayInstance>,
     watches: Vec<RelayWatch>,
     driver: Option<LoadDriver>,
+    /// With its seed.
+    traffic_parameters: (TrafficParameters, u64),
+    traffic: Option<RelayTraffic>,
     /// Slots of the relays that get load, in the driver's order.
     loaded: Vec<usize>,
     consensus_ages: Vec<Vec<f64>>,
@@ -237,6 +246,11 @@ impl TorRound {
         let addresses: Vec<SocketAddr> =
             self.loaded.iter().filter_map(|slot| self.watches[*slot].address()).collect();
         self.driver = Some(LoadDriver::new(&addresses, &self.authority)?);
+        let (traffic, seed) = &self.traffic_parameters;
+        {
+            let _inside = self.runtime.enter();
+            self.traffic = RelayTraffic::start(traffic, *seed, &self.loaded, &addresses, &self.authority)?;
+        }
         self.begin_load();
         let mut events = vec![Event {
             slot: None,
@@ -424,6 +438,7 @@ impl Round for TorRound {
                 ("load_bytes", totals.bytes as f64),
             ]);
         }
+        observed.extend(self.traffic.iter().flat_map(|traffic| traffic.observe(slot)));
         observed
     }
 
@@ -469,6 +484,7 @@ impl Round for TorRound {
             let text = "no relay got any load: the run ended before the relays had the directory".to_owned();
             events.push(Event { slot: None, kind: KnownEvent::Warning, text });
         }
+        events.extend(self.traffic.take().into_iter().flat_map(RelayTraffic::finish));
         events.extend(self.pace_told());
         events
     }
@@ -512,13 +528,6 @@ fn lag_of(ages: &mut [f64], interval: f64) -> Option<String> {
 fn last_line(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&text).lines().last().unwrap_or("(empty)").to_owned()
-}
-
-fn raise_open_files_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where it cannot be raised, clients that find no descriptor are counted as failed.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 #[cfg(test)]

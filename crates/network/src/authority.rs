@@ -26,6 +26,7 @@ use self::stamps::Times;
 use crate::directory::{
     Consensus, ConsensusSigner, Flavor, Population, SyntheticRelay, SyntheticRole, UploadedRelay,
 };
+use crate::link::NtorKey;
 use heaptrial_relay::TorError;
 
 /// Consensuses that clients may still ask diffs from.
@@ -51,7 +52,7 @@ pub struct AuthorityOptions {
     pub port: u16,
     /// Whether relays that upload a descriptor are listed, as guards beside the synthetic relays, which then carry
     /// no circuits. With four such relays each of them can build circuits, which is what Tor calls bootstrapped to
-    /// 100%. Otherwise uploads are thrown away, so that the relays never talk to each other.
+    /// 100%. Otherwise only their keys are kept, for the load, so that the relays never talk to each other.
     pub lists_uploads: bool,
 }
 
@@ -103,6 +104,8 @@ struct Directory {
     consensus: Option<[Encoded; 2]>,
     /// By identity; `None` if uploads are thrown away.
     uploaded: Option<BTreeMap<[u8; 20], UploadedRelay>>,
+    /// By the address of the ORPort, of all relays that uploaded a descriptor, listed or not.
+    ntor_keys: HashMap<SocketAddr, NtorKey>,
     descriptors: HashMap<String, (u64, Bytes)>,
     microdescriptors: HashMap<String, (u64, Bytes)>,
     history: VecDeque<Arc<Snapshot>>,
@@ -222,6 +225,12 @@ impl Authority {
 
     pub(crate) fn watch(&self) -> History {
         History(Arc::clone(&self.shared))
+    }
+
+    /// Gives the key for CREATE2 of the relay with an ORPort, once it has uploaded its descriptor.
+    pub(crate) fn ntor_keys(&self) -> impl Fn(SocketAddr) -> Option<NtorKey> + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |address| shared.read(|directory| directory.ntor_keys.get(&address).copied())?
     }
 
     /// The longest that making and signing a consensus took.

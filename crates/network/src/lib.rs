@@ -13,4 +13,4 @@ pub use authority::{
     Authority, AuthorityKeys, AuthorityOptions, DirectoryParameters, Door, Snapshot, Stamps, Taken,
 };
 pub use instance::{RelayInstance, RelayParameters};
-pub use load::{LoadDriver, LoadParameters, LoadPlan, LoadTotals};
+pub use load::{LoadDriver, LoadParameters, LoadPlan, LoadTotals, Traffic, TrafficParameters, TrafficTotals};

@@ -1,14 +1,16 @@
 //! A real relay takes the synthetic directory, checks its signatures, and serves it to the load.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heaptrial_network::{
     Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
-    RelayParameters, Stamps,
+    RelayParameters, Stamps, Traffic, TrafficParameters, TrafficTotals,
 };
+use heaptrial_relay::Control;
 
 /// Ends the relay with the test, also when an assertion fails.
 struct Relay(Child);
@@ -31,54 +33,136 @@ fn wait_for<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Option<T>
     }
 }
 
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// An authority with one relay that has its directory.
+struct Network {
+    _running: Relay,
+    control: Control,
+    address: SocketAddr,
+    relay: RelayInstance,
+    authority: Authority,
+    _folder: tempfile::TempDir,
+}
+
+impl Network {
+    /// Must be called inside a tokio runtime.
+    fn start() -> Self {
+        let tor = Path::new("/usr/bin/tor");
+        assert!(tor.exists(), "this test needs the Debian package `tor`");
+        let folder = tempfile::tempdir().unwrap();
+        let keys = AuthorityKeys::generate(folder.path()).unwrap();
+        let directory = DirectoryParameters {
+            entries: 200,
+            stamps: Stamps::Stretched { consensuses: 4, retained: 2 },
+            seed: 5,
+        };
+        let authority = Authority::start(&directory, keys).unwrap();
+        let parameters = RelayParameters { num_cpus: 2 };
+        let relay = RelayInstance::create(
+            &folder.path().join("relay"),
+            "relay0",
+            &parameters,
+            &authority.torrc_line(),
+            &BTreeMap::new(),
+        )
+        .unwrap();
+        relay.verify(tor).unwrap();
+        let running = Relay(Command::new(tor).args(relay.arguments()).stderr(Stdio::null()).spawn().unwrap());
+        let mut control = wait_for("a control port", MINUTE, || relay.control(Duration::from_secs(5)).ok());
+        let address = wait_for("an ORPort", MINUTE, || control.or_address().ok());
+        wait_for("a consensus", MINUTE, || control.consensus_valid_after().unwrap());
+        Self { _running: running, control, address, relay, authority, _folder: folder }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.relay.log()).unwrap_or_default()
+    }
+
+    fn warnings(&self) -> usize {
+        self.log().matches("[warn]").count()
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
 #[test]
 #[ignore = "needs Tor"]
 fn a_real_relay_serves_the_synthetic_directory() {
-    let tor = Path::new("/usr/bin/tor");
-    assert!(tor.exists(), "this test needs the Debian package `tor`");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = runtime();
     let _inside = runtime.enter();
-    let dir = tempfile::tempdir().unwrap();
-    let keys = AuthorityKeys::generate(dir.path()).unwrap();
-    let directory = DirectoryParameters {
-        entries: 200,
-        stamps: Stamps::Stretched { consensuses: 4, retained: 2 },
-        seed: 5,
-    };
-    let authority = Authority::start(&directory, keys).unwrap();
-
-    let parameters = RelayParameters { num_cpus: 2 };
-    let relay = RelayInstance::create(
-        &dir.path().join("relay"),
-        "relay0",
-        &parameters,
-        &authority.torrc_line(),
-        &BTreeMap::new(),
-    )
-    .unwrap();
-    relay.verify(tor).unwrap();
-    let _running = Relay(Command::new(tor).args(relay.arguments()).stderr(Stdio::null()).spawn().unwrap());
-    let log = || std::fs::read_to_string(relay.log()).unwrap_or_default();
-    let minute = Duration::from_secs(60);
-    let mut control = wait_for("a control port", minute, || relay.control(Duration::from_secs(5)).ok());
-    let address = wait_for("an ORPort", minute, || control.or_address().ok());
-    let valid_after = wait_for("a consensus", minute, || control.consensus_valid_after().unwrap());
-    assert!(authority.history().iter().any(|snapshot| snapshot.valid_after == valid_after), "{}", log());
+    let mut network = Network::start();
+    let valid_after = network.control.consensus_valid_after().unwrap().unwrap();
+    let published = network.authority.history();
+    assert!(published.iter().any(|snapshot| snapshot.valid_after == valid_after), "{}", network.log());
 
     let load = LoadParameters { clients: 100, arrival_seconds: 5.0, stay_consensuses: 1.0 };
-    let mut driver = LoadDriver::new(&[address], &authority).unwrap();
+    let mut driver = LoadDriver::new(&[network.address], &network.authority).unwrap();
     driver.begin(1, LoadPlan::new(&load, 1, 1));
     let totals =
-        wait_for("100 documents", minute, || Some(driver.totals()[0]).filter(|t| t.documents >= 100));
-    assert!(totals.failed * 20 < totals.connected, "{totals:?}\n{}", log());
+        wait_for("100 documents", MINUTE, || Some(driver.totals()[0]).filter(|t| t.documents >= 100));
+    assert!(totals.failed * 20 < totals.connected, "{totals:?}\n{}", network.log());
     assert!(totals.bytes > 500_000, "{totals:?}");
 
     // The relay replaces its consensus as the authority publishes new ones.
-    authority.publish();
-    wait_for("a newer consensus", minute, || {
-        control.consensus_valid_after().unwrap().filter(|newer| *newer > valid_after)
+    network.authority.publish();
+    wait_for("a newer consensus", MINUTE, || {
+        network.control.consensus_valid_after().unwrap().filter(|newer| *newer > valid_after)
     });
-    assert_eq!(authority.failure(), None);
+    assert_eq!(network.authority.failure(), None);
+}
+
+#[test]
+#[ignore = "needs Tor"]
+fn a_real_relay_makes_ntor_circuits_and_passes_their_cells_on() {
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let network = Network::start();
+    let parameters = TrafficParameters {
+        connections: 40,
+        ntor_per_second: 50.0,
+        cells_per_circuit: 40.0,
+        circuit_seconds: 1.0,
+    };
+    let warned = network.warnings();
+    let traffic = Traffic::start(&parameters, 3, &[network.address], &network.authority).unwrap();
+    let totals = wait_for("circuits and cells", MINUTE, || {
+        let totals = traffic.totals()[0];
+        let enough =
+            totals.connections_now == 40 && totals.circuits_made >= 200 && totals.cells_received >= 4_000;
+        enough.then_some(totals)
+    });
+    let because = format!("{totals:?}\n{}", network.log());
+    assert_eq!((totals.connections_failed, totals.circuits_failed), (0, 0), "{because}");
+    assert!(totals.circuits_made <= totals.circuits_asked, "{because}");
+    // What has not come back is on its way, or its circuit was closed meanwhile.
+    assert!(totals.cells_received <= totals.cells_sent, "{because}");
+    assert!(totals.cells_received * 10 > totals.cells_sent * 9, "{because}");
+    assert_eq!(network.warnings(), warned, "{because}");
+}
+
+#[test]
+#[ignore = "needs Tor"]
+fn each_ingredient_of_traffic_can_be_left_out() {
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let network = Network::start();
+    let start = |parameters: &TrafficParameters| {
+        Traffic::start(parameters, 3, &[network.address], &network.authority).unwrap()
+    };
+    let nothing = start(&TrafficParameters::default());
+    let idle = start(&TrafficParameters { connections: 30, ..TrafficParameters::default() });
+    let one_hop = TrafficParameters { ntor_per_second: 50.0, circuit_seconds: 1.0, ..Default::default() };
+    let one_hop = start(&one_hop);
+    let totals = wait_for("100 circuits of one hop", MINUTE, || {
+        let ready = one_hop.totals()[0].circuits_made >= 100 && idle.totals()[0].connections_now == 30;
+        ready.then(|| one_hop.totals()[0])
+    });
+    assert_eq!((totals.circuits_failed, totals.cells_sent), (0, 0), "{totals:?}\n{}", network.log());
+    assert_eq!(idle.totals()[0], TrafficTotals { connections_now: 30, ..TrafficTotals::default() });
+    assert_eq!(nothing.totals()[0], TrafficTotals::default());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use heaptrial_lab::{
     Inside, Interrupt, LabPlan, Pace, PreparedArm, Schedule, TorParameters, TorWorkload, Userland, Workload,
 };
 use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialName, TrialPlan};
-use heaptrial_network::{LoadParameters, RelayParameters};
+use heaptrial_network::{LoadParameters, RelayParameters, TrafficParameters};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
 
@@ -85,6 +85,10 @@ struct LabOptions {
     /// Which reading is compared: rss, or anon (RssAnon + VmSwap) [default: the plan's, or anon]
     #[arg(long, value_name = "METRIC", value_parser = lab_metric)]
     metric: Option<Metric>,
+    /// Run the arms' allocators as on a machine with N processors, by their own settings (glibc makes 8 arenas for each,
+    /// jemalloc 4) [default: as on those of this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    processors: Option<u32>,
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
     #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
     from: Vec<(AllocatorSpec, PathBuf)>,
@@ -141,6 +145,20 @@ pub struct TorOptions {
     /// For how many consensuses more clients stay connected, in the mean
     #[arg(long, default_value_t = 2.0, value_name = "N", value_parser = stay)]
     stay: f64,
+    /// Connections of clients that each relay holds all the time, beside directory clients; production relays have
+    /// thousands
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20_000))]
+    connections: u32,
+    /// Circuits that clients make with each relay per second by CREATE2 (ntor), which its worker threads answer
+    #[arg(long, default_value_t = 0.0, value_name = "RATE", value_parser = rate)]
+    ntor_rate: f64,
+    /// Mean number of cells that a client sends over each of these circuits; each passes through the relay to a second
+    /// one and comes back
+    #[arg(long, default_value_t = 0.0, value_name = "N", value_parser = rate, requires = "ntor_rate")]
+    cells: f64,
+    /// Mean life of these circuits
+    #[arg(long, default_value = "60s", value_name = "DURATION")]
+    circuit_life: HumanDuration,
     /// torrc NumCPUs of the relays; many-core servers have 16 and more worker threads
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     num_cpus: u32,
@@ -172,6 +190,10 @@ fn package_and_suite(text: &str) -> Result<(String, String), ValueError> {
 
 fn stay(text: &str) -> Result<f64, ValueError> {
     number(text, 0.0..=1000.0, "a number from 0 to 1000")
+}
+
+fn rate(text: &str) -> Result<f64, ValueError> {
+    number(text, 0.0..=10_000.0, "a number from 0 to 10000")
 }
 
 /// Runs a lab command.
@@ -258,6 +280,7 @@ impl LabOptions {
         );
         words.extend(self.exchange.iter().map(|(package, suite)| format!("--exchange {package}={suite}")));
         words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
+        words.extend(self.processors.map(|number| format!("--processors {number}")));
         words.extend([
             format!("--repeat {}", self.repeat),
             format!("--seed {seed}"),
@@ -301,6 +324,12 @@ impl TorOptions {
                 arrival_seconds: self.arrivals.0.as_secs_f64(),
                 stay_consensuses: self.stay,
             },
+            traffic: TrafficParameters {
+                connections: self.connections,
+                ntor_per_second: self.ntor_rate,
+                cells_per_circuit: self.cells,
+                circuit_seconds: self.circuit_life.0.as_secs_f64(),
+            },
         })
     }
 
@@ -318,6 +347,10 @@ impl TorOptions {
             format!("--clients {}", self.clients),
             format!("--arrivals {}", self.arrivals),
             format!("--stay {}", self.stay),
+            format!("--connections {}", self.connections),
+            format!("--ntor-rate {}", self.ntor_rate),
+            format!("--cells {}", self.cells),
+            format!("--circuit-life {}", self.circuit_life),
             format!("--num-cpus {}", self.num_cpus),
         ];
         words.extend(parameters.consensuses.map(|consensuses| format!("--consensuses {consensuses}")));
@@ -387,6 +420,7 @@ fn execute(
         tick: options.tick.0,
         metric,
         seed,
+        processors: options.processors,
         command,
         database: global.db.clone().unwrap_or_else(|| folder.join("heaptrial.db")),
         folder: folder.clone(),
@@ -441,9 +475,14 @@ fn resolve<'a>(plan: &'a TrialPlan, options: &'a LabOptions) -> Result<Vec<Resol
     for arm in &plan.arms {
         let spec = arm.allocator();
         let given = options.from.iter().find(|(from, _)| bare(from) == bare(&spec));
+        let catalog = Catalog::builtin();
+        let ran = match options.processors {
+            Some(processors) => catalog.as_on(&spec, processors).apply(&spec),
+            None => spec,
+        };
         let found = match given {
-            Some(_) => Catalog::builtin().resolve_local(&spec),
-            None => Catalog::builtin().resolve(&spec),
+            Some(_) => catalog.resolve_local(&ran),
+            None => catalog.resolve(&ran),
         };
         resolved.push((arm, given.map(|(_, path)| path.as_path()), found?));
     }

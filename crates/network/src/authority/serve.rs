@@ -82,6 +82,9 @@ async fn receive(shared: &Shared, request: Request<Incoming>) -> Answer {
     if let Ok(body) = Limited::new(request.into_body(), UPLOAD_BYTES).collect().await {
         let relay = UploadedRelay::parse(&String::from_utf8_lossy(&body.to_bytes()));
         if let (Some(relay), Ok(mut directory)) = (relay, shared.directory.write()) {
+            if let Some(address) = relay.or_address() {
+                directory.ntor_keys.insert(address, relay.ntor_key());
+            }
             if let Some(uploaded) = &mut directory.uploaded {
                 uploaded.insert(relay.id(), relay);
             }

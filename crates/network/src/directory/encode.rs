@@ -8,6 +8,11 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD_NO_PAD.encode(bytes)
 }
 
+/// The bytes of base64 with or without padding, as relays write keys.
+pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
+    STANDARD_NO_PAD.decode(text.trim_end_matches('=')).ok()
+}
+
 /// An object between BEGIN and END lines (dir-spec section 1.2).
 pub(crate) fn object(tag: &str, bytes: &[u8]) -> String {
     let encoded = STANDARD.encode(bytes);

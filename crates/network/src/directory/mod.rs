@@ -10,8 +10,9 @@ mod population;
 mod relay;
 mod uploaded;
 
+pub(crate) use certificate::{CertifiedKey, ed25519_certificate};
 pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity, VoteParameters};
-pub use keys::RsaKey;
+pub use keys::{KeyPool, RsaKey};
 pub use population::Population;
 pub use relay::{SyntheticRelay, SyntheticRole};
 pub use uploaded::UploadedRelay;

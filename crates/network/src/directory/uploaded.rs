@@ -1,11 +1,14 @@
 //! A real relay as its own descriptor describes it.
 
+use std::net::SocketAddr;
+
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::Flavor;
-use super::encode::base64;
+use super::encode::{base64, unbase64};
 use super::relay::Published;
+use crate::link::NtorKey;
 
 /// What is listed for each, so that circuits go through real relays and not through synthetic ones.
 const BANDWIDTH: u32 = 1_000_000;
@@ -21,6 +24,7 @@ pub struct UploadedRelay {
     or_port: u16,
     version: String,
     protocols: String,
+    onion_key: [u8; 32],
     published: Published,
 }
 
@@ -43,7 +47,8 @@ impl UploadedRelay {
         let or_port = router.next()?.parse().ok()?;
         let id = hex::decode(value("fingerprint")?.replace(' ', "")).ok()?.try_into().ok()?;
         let platform = value("platform")?;
-        let mut microdescriptor = format!("onion-key\nntor-onion-key {}\n", value("ntor-onion-key")?);
+        let onion_key = value("ntor-onion-key")?;
+        let mut microdescriptor = format!("onion-key\nntor-onion-key {onion_key}\n");
         if let Some(family) = value("family") {
             microdescriptor.push_str(&format!("family {family}\n"));
         }
@@ -55,6 +60,7 @@ impl UploadedRelay {
             or_port,
             version: platform.split_once(" on").map_or(platform, |(version, _)| version).to_owned(),
             protocols: value("proto")?.to_owned(),
+            onion_key: unbase64(onion_key)?.try_into().ok()?,
             published: Published {
                 descriptor: descriptor.to_owned(),
                 descriptor_digest: Sha1::digest(body).into(),
@@ -67,6 +73,16 @@ impl UploadedRelay {
     /// SHA-1 of its identity key.
     pub fn id(&self) -> [u8; 20] {
         self.id
+    }
+
+    /// Where it listens for the OR protocol.
+    pub(crate) fn or_address(&self) -> Option<SocketAddr> {
+        Some(SocketAddr::new(self.address.parse().ok()?, self.or_port))
+    }
+
+    /// What clients need for CREATE2.
+    pub(crate) fn ntor_key(&self) -> NtorKey {
+        NtorKey { identity: self.id, onion: self.onion_key }
     }
 
     pub(crate) fn published(&self) -> &Published {
@@ -115,6 +131,11 @@ mod tests {
         assert_eq!(relay.published().descriptor_digest, published.descriptor_digest);
         assert!(relay.consensus_lines(Flavor::Ns).contains(&base64(&published.descriptor_digest)));
         assert!(relay.consensus_lines(Flavor::Microdesc).starts_with("r syn0"));
+        let key = relay.ntor_key();
+        assert_eq!(key.identity, id);
+        assert!(published.microdescriptor.contains(&format!("ntor-onion-key {}=\n", base64(&key.onion))));
+        let place = format!(" {} {} 0", relay.or_address().unwrap().ip(), relay.or_address().unwrap().port());
+        assert!(relay.consensus_lines(Flavor::Ns).contains(&place));
     }
 
     #[test]

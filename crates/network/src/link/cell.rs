@@ -1,4 +1,4 @@
-//! Cells on the wire (tor-spec section 3).
+//! Cells on the wire (tor-spec, "Cell format").
 
 /// Commands of cells.
 pub(crate) const PADDING: u8 = 0;
@@ -8,28 +8,90 @@ pub(crate) const CREATE_FAST: u8 = 5;
 pub(crate) const CREATED_FAST: u8 = 6;
 pub(crate) const VERSIONS: u8 = 7;
 pub(crate) const NETINFO: u8 = 8;
+pub(crate) const RELAY_EARLY: u8 = 9;
+pub(crate) const CREATE2: u8 = 10;
+pub(crate) const CREATED2: u8 = 11;
+pub(crate) const CERTS: u8 = 129;
 
 /// Length of a fixed cell's payload.
 pub(crate) const PAYLOAD_BYTES: usize = 509;
 
 /// A cell with its payload: [`PAYLOAD_BYTES`] of it for fixed cells, any length for variable ones.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) circuit: u32,
     pub(crate) command: u8,
     pub(crate) payload: Vec<u8>,
 }
 
+/// How cells name their circuit: by 2 bytes until both ends know that they speak link protocol 4 or 5, by 4 then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Naming {
+    Short,
+    Long,
+}
+
+/// The first cell of `bytes` and its length there; `None` while its end is missing.
+pub(crate) fn decode(bytes: &[u8], naming: Naming) -> Option<(Cell, usize)> {
+    let (circuit, rest) = match naming {
+        Naming::Short => (u32::from(u16::from_be_bytes(*bytes.first_chunk()?)), &bytes[2..]),
+        Naming::Long => (u32::from_be_bytes(*bytes.first_chunk()?), &bytes[4..]),
+    };
+    let (command, rest) = rest.split_first()?;
+    let (length, rest) = if is_variable(*command) {
+        (usize::from(u16::from_be_bytes(*rest.first_chunk()?)), &rest[2..])
+    } else {
+        (PAYLOAD_BYTES, rest)
+    };
+    let payload = rest.get(..length)?.to_vec();
+    let end = bytes.len() - rest.len() + length;
+    Some((Cell { circuit, command: *command, payload }, end))
+}
+
 /// Whether cells of this command carry their length.
-pub(crate) fn is_variable(command: u8) -> bool {
+fn is_variable(command: u8) -> bool {
     command == VERSIONS || command >= 128
 }
 
-/// A fixed cell in the format of link protocol 4 and 5, padded with zeros.
-pub(crate) fn encode_fixed(circuit: u32, command: u8, payload: &[u8]) -> [u8; 5 + PAYLOAD_BYTES] {
-    let mut bytes = [0; 5 + PAYLOAD_BYTES];
-    bytes[..4].copy_from_slice(&circuit.to_be_bytes());
-    bytes[4] = command;
-    bytes[5..5 + payload.len()].copy_from_slice(payload);
-    bytes
+/// Appends a fixed cell with a circuit of 4 bytes, padded with zeros.
+pub(crate) fn encode_fixed(into: &mut Vec<u8>, circuit: u32, command: u8, payload: &[u8]) {
+    into.extend(circuit.to_be_bytes());
+    into.push(command);
+    into.extend(payload);
+    into.resize(into.len() + PAYLOAD_BYTES - payload.len(), 0);
+}
+
+/// Appends a variable cell of no circuit, named by 4 bytes.
+pub(crate) fn encode_variable(into: &mut Vec<u8>, command: u8, payload: &[u8]) {
+    into.extend([0; 4]);
+    into.push(command);
+    into.extend((payload.len() as u16).to_be_bytes());
+    into.extend(payload);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELL_BYTES: usize = 5 + PAYLOAD_BYTES;
+
+    #[test]
+    fn cells_come_out_as_they_went_in_and_only_whole() {
+        let mut bytes = Vec::new();
+        encode_fixed(&mut bytes, 0x8000_0001, RELAY, b"abc");
+        encode_variable(&mut bytes, CERTS, &[7; 300]);
+        for cut in 0..CELL_BYTES {
+            assert_eq!(decode(&bytes[..cut], Naming::Long), None);
+        }
+        let (first, length) = decode(&bytes, Naming::Long).unwrap();
+        assert_eq!((first.circuit, first.command, length), (0x8000_0001, RELAY, CELL_BYTES));
+        assert!(first.payload.starts_with(b"abc\0") && first.payload.len() == PAYLOAD_BYTES);
+        for cut in 0..307 {
+            assert_eq!(decode(&bytes[CELL_BYTES..CELL_BYTES + cut], Naming::Long), None);
+        }
+        let (second, length) = decode(&bytes[CELL_BYTES..], Naming::Long).unwrap();
+        assert_eq!((second.command, second.payload, length), (CERTS, vec![7; 300], 307));
+        let versions = decode(&[0, 0, VERSIONS, 0, 2, 0, 5, 9], Naming::Short).unwrap();
+        assert_eq!(versions, (Cell { circuit: 0, command: VERSIONS, payload: vec![0, 5] }, 7));
+    }
 }

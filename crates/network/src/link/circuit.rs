@@ -1,5 +1,6 @@
-//! One-hop circuits and the directory streams on them.
+//! Circuits as their client sees them: one hop with directory streams, or the first of two hops.
 
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use aes::Aes128;
@@ -9,6 +10,7 @@ use sha1::{Digest, Sha1};
 
 use super::cell::{CREATE_FAST, CREATED_FAST, DESTROY, PAYLOAD_BYTES, RELAY};
 use super::channel::{Channel, LinkError};
+use super::ntor::{HANDSHAKE_TYPE, Handshake, KEY_BYTES, ONIONSKIN_BYTES};
 
 /// Commands of relay cells.
 const BEGIN_DIR: u8 = 13;
@@ -16,6 +18,8 @@ const DATA: u8 = 2;
 const END: u8 = 3;
 const SENDME: u8 = 5;
 const DROP: u8 = 10;
+const EXTEND2: u8 = 14;
+const EXTENDED2: u8 = 15;
 
 /// Data bytes in one relay cell.
 const DATA_BYTES: usize = PAYLOAD_BYTES - 11;
@@ -25,7 +29,7 @@ const STREAM_WINDOW: u32 = 50;
 /// How long a document may take; slow readers take their time.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// A circuit of one hop.
+/// The client's end of a circuit whose first hop has answered.
 pub(crate) struct Circuit {
     id: u32,
     stream: u16,
@@ -37,6 +41,16 @@ pub(crate) struct Circuit {
 struct Direction {
     cipher: Ctr128BE<Aes128>,
     digest: Sha1,
+}
+
+/// A relay to extend a circuit to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NextHop {
+    pub(crate) address: SocketAddrV4,
+    /// SHA-1 of its RSA identity key.
+    pub(crate) rsa_id: [u8; 20],
+    /// Its Ed25519 identity key.
+    pub(crate) ed25519_id: [u8; 32],
 }
 
 /// What a fetch brought.
@@ -72,6 +86,39 @@ impl Circuit {
                 _ => {}
             }
         }
+    }
+
+    /// A circuit that was made by CREATE2 with ntor, from the keys of the handshake.
+    pub(crate) fn from_ntor(id: u32, keys: &[u8; KEY_BYTES]) -> Self {
+        Self {
+            id,
+            stream: 0,
+            delivered: 0,
+            forward: Direction::new(&keys[..20], &keys[40..56]),
+            backward: Direction::new(&keys[20..40], &keys[56..]),
+        }
+    }
+
+    /// The payload of a RELAY_EARLY cell that asks the first hop to extend the circuit. The handshake in it is of the
+    /// right length and nothing else: the next hop is the lab's own.
+    pub(crate) fn extend(&mut self, to: &NextHop) -> [u8; PAYLOAD_BYTES] {
+        // Link specifiers by type and length (tor-spec, "EXTEND and EXTENDED cells"): IPv4, RSA and Ed25519 identity.
+        let mut data = vec![3, 0, 6];
+        data.extend(to.address.ip().octets());
+        data.extend(to.address.port().to_be_bytes());
+        data.extend([2, 20]);
+        data.extend(to.rsa_id);
+        data.extend([3, 32]);
+        data.extend(to.ed25519_id);
+        data.extend(handshake_header());
+        data.extend([0; ONIONSKIN_BYTES]);
+        self.seal(EXTEND2, 0, &data)
+    }
+
+    /// Whether the payload of the relay's next cell on this circuit says that it was extended.
+    pub(crate) fn is_extended(&mut self, mut payload: Vec<u8>) -> bool {
+        self.unseal(&mut payload);
+        payload[0] == EXTENDED2 && payload[1..3] == [0, 0]
     }
 
     /// Sends a cell that the relay throws away, as circuit padding does.
@@ -124,9 +171,7 @@ impl Circuit {
                 continue;
             }
             let mut payload = cell.payload;
-            self.backward.cipher.apply_keystream(&mut payload);
-            payload[5..9].fill(0);
-            self.backward.digest.update(&payload);
+            self.unseal(&mut payload);
             let from = u16::from_be_bytes([payload[3], payload[4]]);
             let length = usize::from(u16::from_be_bytes([payload[9], payload[10]])).min(DATA_BYTES);
             match payload[0] {
@@ -168,6 +213,12 @@ impl Circuit {
         stream: u16,
         data: &[u8],
     ) -> Result<(), LinkError> {
+        let payload = self.seal(command, stream, data);
+        channel.send(self.id, RELAY, &payload).await
+    }
+
+    /// A relay cell for the first hop.
+    fn seal(&mut self, command: u8, stream: u16, data: &[u8]) -> [u8; PAYLOAD_BYTES] {
         let mut payload = [0; PAYLOAD_BYTES];
         payload[0] = command;
         payload[3..5].copy_from_slice(&stream.to_be_bytes());
@@ -177,8 +228,26 @@ impl Circuit {
         let digest = self.forward.digest.clone().finalize();
         payload[5..9].copy_from_slice(&digest[..4]);
         self.forward.cipher.apply_keystream(&mut payload);
-        channel.send(self.id, RELAY, &payload).await
+        payload
     }
+
+    /// Decrypts a relay cell of the first hop.
+    fn unseal(&mut self, payload: &mut [u8]) {
+        self.backward.cipher.apply_keystream(payload);
+        payload[5..9].fill(0);
+        self.backward.digest.update(&*payload);
+    }
+}
+
+/// The payload of a CREATE2 cell.
+pub(crate) fn create2(handshake: &Handshake) -> Vec<u8> {
+    [&handshake_header()[..], &handshake.onionskin()].concat()
+}
+
+/// Type and length of an ntor handshake.
+fn handshake_header() -> [u8; 4] {
+    let (kind, length) = (HANDSHAKE_TYPE.to_be_bytes(), (ONIONSKIN_BYTES as u16).to_be_bytes());
+    [kind[0], kind[1], length[0], length[1]]
 }
 
 impl Direction {

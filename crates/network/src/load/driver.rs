@@ -20,7 +20,7 @@ use crate::{Authority, Snapshot};
 use heaptrial_relay::TorError;
 
 /// Connections to one relay at once; beyond that a client is turned away and counted.
-const CONNECTED_AT_MOST: u64 = 4_000;
+const CONNECTED_AT_MOST: u64 = 10_000;
 
 /// A client that still asks after this long reads slowly, and gives a relay hardly anything to do.
 const QUICK: Duration = Duration::from_secs(10);

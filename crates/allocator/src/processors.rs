@@ -1,0 +1,160 @@
+//! Allocators that size themselves by the number of processors, as on a host with another number of them.
+
+use std::fmt;
+
+use heaptrial_model::{AllocatorSpec, Setting};
+use serde::Deserialize;
+
+use crate::catalog::Catalog;
+
+/// Whether and how a family sizes itself by the number of processors; `[family.processors]` in `catalog.toml`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessorSizing {
+    /// The setting of what it sizes; `None` where it sizes nothing by processors.
+    pub setting: Option<String>,
+    /// Value of the setting for each processor, where it is not set.
+    #[serde(default)]
+    pub each: u32,
+    /// Value on a single processor, where that is another.
+    pub on_one: Option<u32>,
+    /// Settings under which it goes by the processors that are there, with the value that is no reason to.
+    #[serde(default)]
+    pub not_with: Vec<Setting>,
+    /// What is known of it.
+    pub about: String,
+    /// Where that is to be read.
+    pub source: String,
+}
+
+/// What makes an allocator run as on a number of processors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AsOn {
+    /// A setting that the spec did not have.
+    Set {
+        /// The number of processors.
+        processors: u32,
+        /// The setting.
+        setting: Setting,
+    },
+    /// Nothing: the spec sets it itself.
+    Own(Setting),
+    /// Nothing: the family does not go by processors. Holds what is known of it.
+    Unaffected(String),
+    /// Nothing: there is no way, for this reason. The allocator goes by the processors that are there.
+    Impossible(String),
+}
+
+impl fmt::Display for AsOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |setting: &Setting| format!("{}={}", setting.name, setting.value);
+        match self {
+            Self::Set { processors, setting } => {
+                write!(f, "as on {processors} processors: {}", word(setting))
+            }
+            Self::Own(setting) => write!(f, "its own setting: {}", word(setting)),
+            Self::Unaffected(about) => write!(f, "not sized by processors: {about}"),
+            Self::Impossible(why) => write!(f, "as on the processors that are there: {why}"),
+        }
+    }
+}
+
+impl AsOn {
+    /// The spec with what it needs.
+    #[must_use]
+    pub fn apply(&self, spec: &AllocatorSpec) -> AllocatorSpec {
+        let mut spec = spec.clone();
+        if let Self::Set { setting, .. } = self {
+            spec.settings.push(setting.clone());
+        }
+        spec
+    }
+}
+
+impl Catalog {
+    /// What makes the allocator of a spec run as on a number of processors.
+    pub fn as_on(&self, spec: &AllocatorSpec, processors: u32) -> AsOn {
+        let Some(sizing) = self.family(&spec.family).and_then(|family| family.processors.as_ref()) else {
+            return AsOn::Impossible(format!(
+                "it is not known whether {} sizes itself by the number of processors",
+                spec.family
+            ));
+        };
+        let Some(name) = &sizing.setting else { return AsOn::Unaffected(sizing.about.clone()) };
+        let set = |name: &str| spec.settings.iter().find(|setting| setting.name == name);
+        let in_the_way = |harmless: &&Setting| set(&harmless.name).is_some_and(|own| own != *harmless);
+        if let Some(other) = sizing.not_with.iter().find(in_the_way) {
+            return AsOn::Impossible(format!(
+                "its setting `{}` goes by them, whatever {name} is",
+                other.name
+            ));
+        }
+        if let Some(own) = set(name) {
+            return AsOn::Own(own.clone());
+        }
+        let value = match (processors, sizing.on_one) {
+            (1, Some(value)) => value,
+            _ => sizing.each.saturating_mul(processors),
+        };
+        AsOn::Set { processors, setting: Setting { name: name.clone(), value: value.to_string() } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn as_on(spec: &str, processors: u32) -> (String, String) {
+        let spec = spec.parse().unwrap();
+        let as_on = Catalog::builtin().as_on(&spec, processors);
+        (as_on.apply(&spec).to_string(), as_on.to_string())
+    }
+
+    #[test]
+    fn allocators_that_go_by_processors_are_given_what_they_would_find() {
+        let (spec, told) = as_on("glibc@2.36", 64);
+        assert_eq!(told, "as on 64 processors: arena_max=512");
+        assert_eq!(spec, "glibc@2.36?arena_max=512");
+        assert_eq!(
+            as_on("jemalloc@5.3.0?dirty_decay_ms=0", 64).0,
+            "jemalloc@5.3.0?dirty_decay_ms=0&narenas=256"
+        );
+        assert_eq!(as_on("glibc", 1).0, "glibc?arena_max=8");
+        assert_eq!(as_on("jemalloc@5.3.0", 1).0, "jemalloc@5.3.0?narenas=1");
+    }
+
+    #[test]
+    fn an_arm_keeps_its_own() {
+        let (spec, told) = as_on("glibc?arena_max=1", 64);
+        assert_eq!((spec.as_str(), told.as_str()), ("glibc?arena_max=1", "its own setting: arena_max=1"));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_told() {
+        let (spec, told) = as_on("jemalloc@5.3.0?percpu_arena=percpu", 64);
+        assert_eq!(spec, "jemalloc@5.3.0?percpu_arena=percpu");
+        assert!(
+            told.contains("as on the processors that are there") && told.contains("percpu_arena"),
+            "{told}"
+        );
+        assert_eq!(as_on("jemalloc@5.3.0?percpu_arena=disabled", 2).1, "as on 2 processors: narenas=8");
+        let (spec, told) = as_on("hardened_malloc", 64);
+        assert!(spec == "hardened_malloc" && told.contains("not known"), "{told}");
+    }
+
+    #[test]
+    fn the_catalog_says_of_every_allocator_that_can_run_whether_it_goes_by_processors() {
+        for family in Catalog::builtin().families().filter(|family| !family.identify_only) {
+            let sizing = family.processors.as_ref().unwrap_or_else(|| panic!("{}", family.name));
+            assert!(!sizing.source.is_empty() && !sizing.about.is_empty(), "{}", family.name);
+            let Some(name) = &sizing.setting else { continue };
+            let entry = family.setting(name).unwrap();
+            for release in &family.versions {
+                assert!(entry.range(&release.version).is_some(), "{} {}", family.name, release.version);
+            }
+            assert!(
+                sizing.each > 0 && sizing.not_with.iter().all(|other| family.setting(&other.name).is_some())
+            );
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! One held connection and the circuits on it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Exp1};
+use tokio::time::Instant;
+
+use super::traffic::{Present, Target, add};
+use crate::link::{
+    CREATE2, CREATED2, Channel, Circuit, DESTROY, LinkError, NextHop, RELAY, RELAY_EARLY, create2,
+};
+
+/// A lost connection is opened again after this.
+const RETRY: Duration = Duration::from_secs(2);
+/// Cells that a client sends at once at most.
+const BURST_CELLS: u32 = 100;
+/// A burst waits this long for its circuit.
+const NOT_YET: Duration = Duration::from_millis(250);
+/// Why a client tears its circuit down (tor-spec, "Tearing down circuits").
+const FINISHED: u8 = 9;
+/// Nothing under way looks further ahead.
+const FAR_AHEAD: Duration = Duration::from_secs(24 * 3600);
+
+/// Keeps connection `number` to a relay for good. What it does and when is decided by the seed alone, so that each relay
+/// gets the same.
+pub(super) async fn hold(target: Arc<Target>, number: u32) {
+    let mut random = ChaCha8Rng::seed_from_u64(target.seed);
+    random.set_stream(u64::from(number) + 1);
+    loop {
+        let Err(_) = Connection::run(&target, &mut random).await;
+        add(&target.counters.connections_failed, 1);
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+struct Connection<'a> {
+    target: &'a Target,
+    channel: Channel,
+    circuits: HashMap<u32, State>,
+    due: BinaryHeap<Reverse<(Instant, Step)>>,
+    /// Mean time between two circuits, where there are any.
+    circuit_gap: Option<f64>,
+    _connected: Present,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Ask,
+    Burst { circuit: u32, cells: u32 },
+    Close { circuit: u32 },
+}
+
+struct State {
+    progress: Progress,
+    _present: Option<Present>,
+}
+
+enum Progress {
+    Asked {
+        next_hop: Option<NextHop>,
+    },
+    /// Boxed: most circuits are past it.
+    Extending(Box<Circuit>),
+    Made,
+}
+
+impl<'a> Connection<'a> {
+    async fn run(target: &'a Target, random: &mut ChaCha8Rng) -> Result<Infallible, LinkError> {
+        let source = Ipv4Addr::new(
+            127,
+            random.random_range(70..100),
+            random.random_range(0..250),
+            random.random_range(1..251),
+        );
+        let channel = Channel::open(target.address, source, &target.tls).await?;
+        let parameters = &target.parameters;
+        let rate = parameters.ntor_per_second / f64::from(parameters.held().max(1));
+        let mut connection = Self {
+            target,
+            channel,
+            circuits: HashMap::new(),
+            due: BinaryHeap::new(),
+            circuit_gap: (rate > 0.0).then(|| 1.0 / rate),
+            _connected: Present::new(&target.counters, |counters| &counters.connections_now),
+        };
+        connection.plan_circuit(Instant::now(), random);
+        loop {
+            let now = Instant::now();
+            let next = connection.due.peek().map_or(now + FAR_AHEAD, |Reverse((at, _))| *at);
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(next) => {
+                    if let Some(Reverse((at, step))) = connection.due.pop() {
+                        connection.take(at, step, random);
+                    }
+                }
+                received = connection.channel.receive() => {
+                    let mut next = Some(received?);
+                    while let Some(cell) = next {
+                        connection.hear(cell.circuit, cell.command, cell.payload);
+                        next = connection.channel.received();
+                    }
+                }
+            }
+            connection.channel.flush().await?;
+        }
+    }
+
+    fn plan_circuit(&mut self, after: Instant, random: &mut ChaCha8Rng) {
+        if let Some(gap) = self.circuit_gap {
+            let wait: f64 = Exp1.sample(random);
+            self.plan(after + seconds(wait * gap), Step::Ask);
+        }
+    }
+
+    fn plan(&mut self, at: Instant, step: Step) {
+        self.due.push(Reverse((at, step)));
+    }
+
+    fn take(&mut self, at: Instant, step: Step, random: &mut ChaCha8Rng) {
+        match step {
+            Step::Ask => {
+                self.plan_circuit(at, random);
+                self.ask(at, random);
+            }
+            Step::Burst { circuit, cells } => {
+                match self.circuits.get(&circuit).map(|state| &state.progress) {
+                    Some(Progress::Made) => {
+                        // The relay decrypts what is no cell of its own to other bytes, and passes those on.
+                        (0..cells).for_each(|_| self.channel.queue(circuit, RELAY, &[]));
+                        add(&self.target.counters.cells_sent, u64::from(cells));
+                    }
+                    Some(_) => self.plan(Instant::now() + NOT_YET, Step::Burst { circuit, cells }),
+                    None => {}
+                }
+            }
+            Step::Close { circuit } => {
+                if self.circuits.remove(&circuit).is_some() {
+                    self.channel.queue(circuit, DESTROY, &[FINISHED]);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, at: Instant, random: &mut ChaCha8Rng) {
+        let parameters = &self.target.parameters;
+        let life: f64 = Exp1.sample(random);
+        let life = life * parameters.circuit_seconds;
+        let cells: f64 = Exp1.sample(random);
+        let mut cells = (cells * parameters.cells_per_circuit).round() as u32;
+        let next_hop = match self.target.hops.len() {
+            0 => None,
+            count => Some(self.target.hops[random.random_range(0..count)]),
+        };
+        let mut bursts = Vec::new();
+        while cells > 0 && next_hop.is_some() {
+            let burst = random.random_range(1..=BURST_CELLS).min(cells);
+            cells -= burst;
+            bursts.push((at + seconds(random.random_range(0.0..=life)), burst));
+        }
+        let Some(handshake) = self.target.handshake() else {
+            add(&self.target.counters.circuits_without_key, 1);
+            return;
+        };
+        let circuit = self.channel.next_circuit();
+        self.channel.queue(circuit, CREATE2, &create2(handshake));
+        add(&self.target.counters.circuits_asked, 1);
+        self.circuits.insert(circuit, State { progress: Progress::Asked { next_hop }, _present: None });
+        for (at, cells) in bursts {
+            self.plan(at, Step::Burst { circuit, cells });
+        }
+        self.plan(at + seconds(life), Step::Close { circuit });
+    }
+
+    fn hear(&mut self, circuit: u32, command: u8, payload: Vec<u8>) {
+        let counters = &self.target.counters;
+        // Cells may still come on a circuit that was closed.
+        let Some(state) = self.circuits.get_mut(&circuit) else { return };
+        match (&mut state.progress, command) {
+            (Progress::Asked { next_hop }, CREATED2) => {
+                let handshake = self.target.handshake();
+                let Some(keys) = handshake.and_then(|handshake| handshake.keys(&payload[2..])) else {
+                    return self.fail(circuit);
+                };
+                add(&counters.circuits_made, 1);
+                state._present = Some(Present::new(counters, |counters| &counters.circuits_now));
+                state.progress = match next_hop.take() {
+                    Some(next_hop) => {
+                        let mut hop = Circuit::from_ntor(circuit, &keys);
+                        self.channel.queue(circuit, RELAY_EARLY, &hop.extend(&next_hop));
+                        Progress::Extending(Box::new(hop))
+                    }
+                    None => Progress::Made,
+                };
+            }
+            (Progress::Extending(hop), RELAY) => {
+                if !hop.is_extended(payload) {
+                    return self.fail(circuit);
+                }
+                state.progress = Progress::Made;
+            }
+            (Progress::Made, RELAY) => add(&counters.cells_received, 1),
+            (_, DESTROY) => {
+                self.circuits.remove(&circuit);
+                add(&counters.circuits_failed, 1);
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, circuit: u32) {
+        self.circuits.remove(&circuit);
+        self.channel.queue(circuit, DESTROY, &[FINISHED]);
+        add(&self.target.counters.circuits_failed, 1);
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}

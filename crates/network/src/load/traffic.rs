@@ -1,0 +1,243 @@
+//! Connections that are held, circuits made by ntor, and cells passed: what a relay does all the time, whatever
+//! happens to its directory.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+
+use super::far_end::FarEnds;
+use super::held::hold;
+use crate::Authority;
+use crate::link::{Handshake, NextHop, NtorKey, tls_connector};
+use heaptrial_relay::TorError;
+
+/// Connections that carry circuits where none are asked for: a relay shares its circuits out over the relays before it.
+const CARRIERS: u32 = 20;
+/// Relays behind the relays under trial.
+const FAR_ENDS: usize = 8;
+/// New connections per second and relay until all are there; each costs both ends a TLS handshake.
+const RAMP_PER_SECOND: f64 = 100.0;
+
+/// What goes through each relay all the time. Each ingredient is left out by 0.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrafficParameters {
+    /// Connections of clients held to each relay, beside those of directory clients. A client that loses its connection
+    /// comes again. Opened at 100 a second.
+    pub connections: u32,
+    /// Circuits made by CREATE2 (ntor) per second and relay, over all held connections; over 20 of them where
+    /// `connections` is 0.
+    pub ntor_per_second: f64,
+    /// Mean number of cells that a client sends over such a circuit (exponential), in bursts at random moments of its
+    /// life. A circuit with cells is extended to a second relay, which is the load generator's and sends each cell
+    /// back: the relay under trial passes twice this number on. At 0 circuits have one hop and carry nothing.
+    pub cells_per_circuit: f64,
+    /// Mean life of such a circuit (exponential), in seconds.
+    pub circuit_seconds: f64,
+}
+
+impl TrafficParameters {
+    /// Connections that each relay gets.
+    pub fn held(&self) -> u32 {
+        if self.ntor_per_second > 0.0 && self.connections == 0 { CARRIERS } else { self.connections }
+    }
+}
+
+/// What went through one relay so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficTotals {
+    /// Held connections now.
+    pub connections_now: u64,
+    /// Held connections that could not be opened or were lost; each is tried again.
+    pub connections_failed: u64,
+    /// CREATE2 cells sent.
+    pub circuits_asked: u64,
+    /// Circuits whose handshake was right.
+    pub circuits_made: u64,
+    /// Circuits that the relay did not make, did not extend, or destroyed.
+    pub circuits_failed: u64,
+    /// Circuits that are there now.
+    pub circuits_now: u64,
+    /// Circuits that were not asked for because the relay has not uploaded a descriptor with its onion key.
+    pub circuits_without_key: u64,
+    /// Cells that clients sent over circuits of two hops.
+    pub cells_sent: u64,
+    /// Cells that came back from the second hop.
+    pub cells_received: u64,
+}
+
+/// Running traffic. Dropping it ends all its connections.
+///
+/// It has one thread of its own: what happens on thousands of connections is then taken up in batches, which costs less
+/// than waking the threads of a larger runtime for each.
+#[derive(Debug)]
+pub struct Traffic {
+    counters: Vec<Arc<Counters>>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Traffic {
+    /// Starts the same traffic on all `relays`, drawn from `seed`.
+    pub fn start(
+        parameters: &TrafficParameters,
+        seed: u64,
+        relays: &[SocketAddr],
+        authority: &Authority,
+    ) -> Result<Self, TorError> {
+        let tls = tls_connector().map_err(|error| TorError::Keys(format!("setting up TLS: {error}")))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(TorError::file("the load generator's thread"))?;
+        let hour = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 3600;
+        let extended = parameters.ntor_per_second > 0.0 && parameters.cells_per_circuit > 0.0;
+        let far_ends = {
+            let _inside = runtime.enter();
+            FarEnds::start(if extended { FAR_ENDS } else { 0 }, seed, hour as u32)?
+        };
+        let keys = Arc::new(authority.ntor_keys());
+        let targets: Vec<Arc<Target>> = relays
+            .iter()
+            .map(|address| {
+                let keys = Arc::clone(&keys);
+                Arc::new(Target {
+                    address: *address,
+                    tls: tls.clone(),
+                    hops: far_ends.hops().to_vec(),
+                    parameters: parameters.clone(),
+                    seed,
+                    counters: Arc::default(),
+                    find_key: Box::new(move |address| keys(address)),
+                    handshake: OnceLock::new(),
+                })
+            })
+            .collect();
+        let counters = targets.iter().map(|target| Arc::clone(&target.counters)).collect();
+        let held = parameters.held();
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    // Told, or the other end is gone.
+                    _ = stopped => {}
+                    () = open_all(&targets, held) => {}
+                }
+            });
+            drop(far_ends);
+        });
+        Ok(Self { counters, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Totals by relay, in the order given at the start.
+    pub fn totals(&self) -> Vec<TrafficTotals> {
+        self.counters.iter().map(|counters| counters.totals()).collect()
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has already been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Opens the connections one after the other, all relays alike, and keeps them. Dropping it ends them all.
+async fn open_all(targets: &[Arc<Target>], held: u32) {
+    let started = Instant::now();
+    let mut connections = JoinSet::new();
+    for number in 0..held {
+        let due = started + Duration::from_secs_f64(f64::from(number) / RAMP_PER_SECOND);
+        tokio::time::sleep_until(due).await;
+        for target in targets {
+            connections.spawn(hold(Arc::clone(target), number));
+        }
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) connections_now: AtomicU64,
+    pub(super) connections_failed: AtomicU64,
+    pub(super) circuits_asked: AtomicU64,
+    pub(super) circuits_made: AtomicU64,
+    pub(super) circuits_failed: AtomicU64,
+    pub(super) circuits_now: AtomicU64,
+    pub(super) circuits_without_key: AtomicU64,
+    pub(super) cells_sent: AtomicU64,
+    pub(super) cells_received: AtomicU64,
+}
+
+impl Counters {
+    fn totals(&self) -> TrafficTotals {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TrafficTotals {
+            connections_now: read(&self.connections_now),
+            connections_failed: read(&self.connections_failed),
+            circuits_asked: read(&self.circuits_asked),
+            circuits_made: read(&self.circuits_made),
+            circuits_failed: read(&self.circuits_failed),
+            circuits_now: read(&self.circuits_now),
+            circuits_without_key: read(&self.circuits_without_key),
+            cells_sent: read(&self.cells_sent),
+            cells_received: read(&self.cells_received),
+        }
+    }
+}
+
+/// One relay under trial, as its held connections know it.
+pub(super) struct Target {
+    pub(super) address: SocketAddr,
+    pub(super) tls: TlsConnector,
+    pub(super) hops: Vec<NextHop>,
+    pub(super) parameters: TrafficParameters,
+    pub(super) seed: u64,
+    pub(super) counters: Arc<Counters>,
+    find_key: Box<dyn Fn(SocketAddr) -> Option<NtorKey> + Send + Sync>,
+    handshake: OnceLock<Handshake>,
+}
+
+impl Target {
+    /// How to shake hands with the relay, once its key is known; a relay keeps its onion key for weeks.
+    pub(super) fn handshake(&self) -> Option<&Handshake> {
+        if self.handshake.get().is_none() {
+            let _ = self.handshake.set(Handshake::new((self.find_key)(self.address)?));
+        }
+        self.handshake.get()
+    }
+}
+
+pub(super) fn add(counter: &AtomicU64, number: u64) {
+    counter.fetch_add(number, Ordering::Relaxed);
+}
+
+/// Counts what is there for as long as it is there, however it ends.
+pub(super) struct Present {
+    counters: Arc<Counters>,
+    counter: fn(&Counters) -> &AtomicU64,
+}
+
+impl Present {
+    pub(super) fn new(counters: &Arc<Counters>, counter: fn(&Counters) -> &AtomicU64) -> Self {
+        add(counter(counters), 1);
+        Self { counters: Arc::clone(counters), counter }
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        (self.counter)(&self.counters).fetch_sub(1, Ordering::Relaxed);
+    }
+}
