@@ -368,8 +368,8 @@ impl Round for TorRound {
         if let Some(why) = self.authority.failure() {
             return Err(LabError::Tor(TorError::Keys(why)));
         }
-        for slot in 0..slots.len() {
-            if slots[slot].alive && self.started.elapsed() > STARTING {
+        for (slot, state) in slots.iter().enumerate() {
+            if state.alive && self.started.elapsed() > STARTING {
                 let age = self.consensus_age(slot);
                 self.consensus_ages[slot].extend(age);
             }

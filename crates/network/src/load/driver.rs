@@ -23,7 +23,7 @@ use heaptrial_relay::TorError;
 const CONNECTED_AT_MOST: u64 = 10_000;
 
 /// A client that still asks after this long reads slowly, and gives a relay hardly anything to do.
-const QUICK: Duration = Duration::from_secs(10);
+const QUICK: Duration = Duration::from_secs(4);
 
 /// What the load did to one relay so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
