@@ -35,7 +35,7 @@ const DEFAULT_TOR_ARMS: &str = include_str!("../../../../docs/examples/tor-six-a
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Run a program once per allocator and repeat, in a drawn order, and compare its memory
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Run real Tor relays on a private network on loopback, all arms at once, under the same load
     Tor(TorOptions),
 }
