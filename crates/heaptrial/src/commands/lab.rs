@@ -37,7 +37,7 @@ pub enum LabCommand {
     /// Run a program once per allocator and repeat, in a drawn order, and compare its memory
     Run(Box<RunOptions>),
     /// Run real Tor relays on a private network on loopback, all arms at once, under the same load
-    Tor(TorOptions),
+    Tor(Box<TorOptions>),
 }
 
 /// Options of every lab run.
