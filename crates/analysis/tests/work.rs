@@ -208,7 +208,11 @@ fn a_latency_above_the_margin_is_less_work() {
     assert!(of(&analysis, 1).less_is_better && of(&analysis, 1).memory_for_each.is_none());
     assert_eq!(analysis.extremes.least, Some(2));
     let finding = find(&analysis, FindingKind::WorkBelowControl).unwrap();
-    assert!(finding.evidence.starts_with("latency_ms of services of arm 1 was 1.5"), "{}", finding.evidence);
+    assert!(
+        finding.evidence.starts_with("latency_ms of services of arm 1 was 1.49 times that of the control ("),
+        "{}",
+        finding.evidence
+    );
     assert!(finding.effect.starts_with("It saves memory and takes longer"), "{}", finding.effect);
 }
 

@@ -102,7 +102,8 @@ fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
     for Span { measure, from, to, .. } in spans {
         let readings = &measure.counter;
         let before = |age: f64| readings.partition_point(|point| f64::from(point.0) < age);
-        let inside = &readings[before(*from)..before(to.next_up())];
+        let end = readings.partition_point(|point| f64::from(point.0) <= *to);
+        let inside = &readings[before(*from)..end];
         let nearest = || readings[..before(*from)].last().or(readings.get(before(*from)));
         values.extend(inside.iter().map(|point| point.1));
         if inside.is_empty() {

@@ -51,9 +51,9 @@ const LEAST_REST: Duration = Duration::from_secs(12);
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Run a program once per allocator and repeat, in a drawn order, and compare its memory
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Run real Tor relays on a private network on loopback, all arms at once, under the same load
-    Tor(TorOptions),
+    Tor(Box<TorOptions>),
     /// Tell how well lab runs of relays told what an import or a field trial showed
     Score(ScoreOptions),
 }
@@ -198,8 +198,10 @@ fn rate(text: &str) -> Result<f64, ValueError> {
 
 /// Runs a lab command.
 pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    if let LabCommand::Run(RunOptions { lab, .. }) | LabCommand::Tor(TorOptions { lab, .. }) = &command {
-        userland::enter(lab, global)?;
+    match &command {
+        LabCommand::Run(options) => userland::enter(&options.lab, global)?,
+        LabCommand::Tor(options) => userland::enter(&options.lab, global)?,
+        LabCommand::Score(_) => {}
     }
     match command {
         LabCommand::Run(options) => run::run(&options, global),

@@ -207,6 +207,7 @@ impl FieldTrial {
                     .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                     .collect(),
                 restart_every: arm.restart_hours.map(|hours| format!("{hours}h").parse().unwrap()),
+                ..Treatment::default()
             },
         };
         let arms: Vec<Arm> = self.arms.iter().enumerate().map(arm).collect();
