@@ -43,8 +43,19 @@ impl Status {
         }
         println!();
         self.print_arms();
+        if let Some(why) = &self.untrusted {
+            println!("not to be trusted: {why}");
+        }
         for (service, how) in &self.down {
             println!("does not run: {service} is {how}");
+        }
+        for (service, path) in &self.changed {
+            println!(
+                "changed by somebody else: {service}: {} is not as it was written; `heaptrial trial resume {}` writes \
+                 again what is gone, and tells how the rest differs",
+                path.display(),
+                self.prepared.plan.name
+            );
         }
         let given_up: Vec<&ServiceName> = self.state.given_up().collect();
         for service in &self.state.dropped {
