@@ -212,7 +212,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
             let halt = || on_host::interrupted(&interrupt);
             let outcome = trial.revert(pace, &options.without, &mut teller, &halt)?;
             if !global.json {
-                on_host::tell_stuck(&format!("heaptrial rollout rollback {name}"), &outcome);
+                on_host::tell_stuck(&format!("heaptrial rollout rollback {name}"), &outcome, global);
             }
             (outcome.done, outcome.stuck, outcome.remaining)
         }

@@ -395,17 +395,18 @@ pub fn check_without(prepared: &Prepared, without: &[ServiceName]) -> Result<(),
 }
 
 /// Tells which services were given up, and how those are that could not be put back.
-pub fn tell_stuck(command: &str, outcome: &Outcome) {
+pub fn tell_stuck(command: &str, outcome: &Outcome, global: &GlobalOptions) {
     for (service, why) in &outcome.given_up {
         println!(
             "{service} was given up ({why}); what runs of it may still have the treatment, and a library that its files name is left"
         );
     }
     if let [(service, _), ..] = outcome.stuck.as_slice() {
-        println!(
+        let text = format!(
             "once what is told above is put right the same command goes on; `{command} --without {service}` gives a service up \
              and leaves it as it is"
         );
+        println!("{}", global.told(&text));
     }
 }
 

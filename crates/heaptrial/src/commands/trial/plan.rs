@@ -101,11 +101,11 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         println!("{:#}", shown.json(written));
         return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", shown.text());
+    print!("{}", global.told(&shown.text()));
     match written {
         Some(file) => {
             println!("\nThe plan is in {}. Nothing on this host was changed.", file.display());
-            eprintln!("`heaptrial trial start {}` starts it", as_word(file));
+            eprintln!("{}", global.told(&format!("`heaptrial trial start {}` starts it", as_word(file))));
         }
         None => println!("\nNothing was written; without --dry-run the plan goes to {}.", file.display()),
     }

@@ -151,7 +151,7 @@ fn carry_out(
     if global.json {
         println!("{:#}", on_host::outcome_json(&name, action, &outcome));
     } else if outcome.is_complete() {
-        println!(
+        let text = format!(
             "trial {name}: {} run what their arms want{}; `heaptrial trial status {name}` tells how it goes",
             units::counted(outcome.done - outcome.down.len(), "service"),
             match outcome.down.len() {
@@ -162,6 +162,7 @@ fn carry_out(
                 ),
             }
         );
+        println!("{}", global.told(&text));
     } else {
         println!("trial {name}: {} of {count} services run what their arms want", outcome.done);
         if !outcome.drifted.is_empty() {
@@ -170,9 +171,10 @@ fn carry_out(
         if let Some(why) = &outcome.stopped {
             println!("stopped: {why}");
         }
-        println!(
+        let text = format!(
             "`heaptrial trial resume {name}` goes on; `heaptrial trial stop {name} --revert` puts everything back"
         );
+        println!("{}", global.told(&text));
     }
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }

@@ -53,7 +53,7 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
     if global.json {
         println!("{}", serde_json::to_string_pretty(&status.json()).map_err(Failure::failed)?);
     } else {
-        status.print();
+        print!("{}", global.told(&status.to_string()));
     }
     Ok(match &status.unread {
         Some(error) => code(error.class()),
@@ -77,7 +77,7 @@ fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
         }
     }
     let unfound = Unfound::all(paths, global)?;
-    unfound.iter().for_each(|found| eprintln!("{found}"));
+    unfound.iter().for_each(|found| eprintln!("{}", global.told(&found.to_string())));
     damaged |= !unfound.is_empty();
     if global.json {
         let list: Vec<_> = rows
@@ -86,7 +86,8 @@ fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
             .collect();
         println!("{:#}", json!({ "schema_version": 1, "trials": list, "without_folder": unfound }));
     } else if rows.is_empty() && unfound.is_empty() {
-        println!("no trial on this host; `heaptrial trial new NAME --services PATTERN` begins one");
+        let begin = "no trial on this host; `heaptrial trial new NAME --services PATTERN` begins one";
+        println!("{}", global.told(begin));
     }
     for (name, state, services) in rows.iter().filter(|_| !global.json) {
         println!("{name}: {}, {}", stage_words(state), units::counted(*services, "service"));

@@ -98,9 +98,10 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     if !options.revert {
         trial.end()?;
         on_host::end_in_database(&database, name);
-        println!(
+        let text = format!(
             "trial {name} has ended; `heaptrial report {name}` writes its report, `heaptrial trial stop {name} --revert` puts everything back"
         );
+        println!("{}", global.told(&text));
         return Ok(ExitCode::SUCCESS);
     }
     let planned = trial.prepared().plan.pace;
@@ -135,7 +136,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         );
     }
     if !global.json {
-        on_host::tell_stuck(&format!("heaptrial trial stop {name} --revert"), &outcome);
+        on_host::tell_stuck(&format!("heaptrial trial stop {name} --revert"), &outcome, global);
     }
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
