@@ -70,13 +70,15 @@ fn free(subject: &Subject<'_>, path: &Path, findings: &mut Findings) {
     if fs::symlink_metadata(subject.root.path(path)).is_err() {
         return;
     }
-    let mark = fs::read(subject.root.path(path)).ok().and_then(|bytes| Mark::of(&bytes));
-    let (whose, fix) = match mark {
+    let bytes = fs::read(subject.root.path(path)).unwrap_or_default();
+    let begins =
+        String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().chars().take(120).collect();
+    let (whose, fix) = match Mark::of(&bytes) {
         Some(Mark { name, .. }) => (
             format!(", written for `{name}`"),
             format!("`heaptrial trial stop {name} --revert` puts that back"),
         ),
-        None => (String::new(), "move it away".to_owned()),
+        None => (begins_with(begins), "move it away".to_owned()),
     };
     findings.refuse(
         Check::UnitFiles,
@@ -84,4 +86,8 @@ fn free(subject: &Subject<'_>, path: &Path, findings: &mut Findings) {
         "a trial writes there, and does not replace what others wrote",
         fix,
     );
+}
+
+fn begins_with(line: String) -> String {
+    if line.is_empty() { line } else { format!(", and begins with `{line}`") }
 }

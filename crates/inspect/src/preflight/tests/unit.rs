@@ -109,6 +109,8 @@ fn files_that_others_can_change_or_have_written_are_refused() {
     let mut fixture = planned();
     fixture.file(DROP_IN, "# Written by Heaptrial for trial old (0123), arm x.\n");
     fixture.refuses(Check::UnitFiles, "zz-heaptrial.conf is there already, written for `old`");
+    fixture.file(DROP_IN, "# mine\n");
+    fixture.refuses(Check::UnitFiles, "is there already, and begins with `# mine`");
     fixture.planned.replaces = true;
     fixture.is_fine();
 }
