@@ -116,7 +116,7 @@ impl Alice {
         assert!(UNITS.iter().all(|unit| samples.contains(unit)), "{samples}");
         let peek = stdout(&self.succeeds("--user trial look own --peek"));
         assert!(peek.contains("jemalloc"), "{peek}");
-        Self::refuses(&self.heaptrial("--user trial look own"), "due");
+        Self::refuses(&self.heaptrial("--user trial look own"), "is planned in");
 
         // Outside of what is compared later.
         let socket = format!("unix:{HOME}/page");
