@@ -243,6 +243,18 @@ impl Files {
         found.synced = found.bytes.clone();
     }
 
+    /// Somebody removes a service's drop-in, for good; gives whether it was there.
+    pub fn remove_drop_in(&mut self, service: &ServiceName) -> bool {
+        let folder = format!("{UNITS}/{service}.d");
+        let path = format!("{folder}/zz-heaptrial.conf");
+        let is_there = self.has(Path::new(&path));
+        if is_there {
+            self.name(&folder, vec![(path, None)]);
+            self.sync_names(&folder);
+        }
+        is_there
+    }
+
     /// Whoever wrote into files takes that back, as far as it stands there still.
     pub fn mend(&mut self) {
         for (path, bytes) in std::mem::take(&mut self.drifted).into_iter().rev() {
