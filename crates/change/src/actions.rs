@@ -28,9 +28,12 @@ impl Trial<'_> {
                 return Ok(outcome);
             }
         }
-        let queue = self.kept(self.unless(Stage::Committed));
+        let (lost, drifted) = self.lost(witness);
+        let mut queue = self.kept(self.unless(Stage::Committed));
+        queue.extend(lost);
         let pace = self.prepared.plan.pace;
-        let outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
+        let mut outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
+        outcome.drifted = drifted;
         if let Some(why) = why_not_all(&outcome) {
             self.note_done(Event::Interrupted { why }, witness);
         } else {
@@ -255,6 +258,27 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// Services that have their treatment and lost a file of it, which is to be written again; and those of which somebody
+    /// changed a file, with the difference.
+    fn lost(&self, witness: &mut dyn Witness) -> (Vec<ServiceName>, Vec<(ServiceName, String)>) {
+        let (mut lost, mut drifted) = (Vec::new(), Vec::new());
+        let committed = self.state.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
+        for (service, _) in committed {
+            match self.is_written(service) {
+                Ok(true) => {}
+                Ok(false) => {
+                    witness.warning(&format!("a file of {service} is gone; it is written again"));
+                    lost.push(service.clone());
+                }
+                Err(why) => {
+                    witness.warning(&format!("{service}: {why}"));
+                    drifted.push((service.clone(), why.to_string()));
+                }
+            }
+        }
+        (lost, drifted)
+    }
+
     /// Those of some services that nobody took out.
     fn kept(&self, services: VecDeque<ServiceName>) -> VecDeque<ServiceName> {
         services.into_iter().filter(|service| !self.state.dropped.contains(service)).collect()
@@ -296,9 +320,12 @@ fn why_not_all(outcome: &Outcome) -> Option<String> {
     if outcome.is_complete() {
         return None;
     }
-    Some(outcome.stopped.clone().unwrap_or_else(|| {
-        let names: Vec<&str> =
-            outcome.failed.iter().chain(&outcome.stuck).map(|(service, _)| service.as_str()).collect();
-        format!("{} failed", names.join(", "))
+    let names = |list: &[(ServiceName, String)]| -> String {
+        list.iter().map(|(service, _)| service.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let failed = [outcome.failed.as_slice(), &outcome.stuck].concat();
+    Some(outcome.stopped.clone().unwrap_or_else(|| match failed.as_slice() {
+        [] => format!("somebody changed files of {}", names(&outcome.drifted)),
+        failed => format!("{} failed", names(failed)),
     }))
 }

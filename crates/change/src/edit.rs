@@ -176,6 +176,11 @@ pub(crate) fn undo(change: &Change, journal: &Journal<'_>) -> Result<(), EditErr
     Ok(files::remove_empty_folders(journal.disk, &change.made_folders)?)
 }
 
+/// Whether a change is made.
+pub(crate) fn is_made(change: &Change, journal: &Journal<'_>) -> Result<bool, EditError> {
+    Ok(files::read(journal.disk, &change.path)?.0.is_same(&change.after))
+}
+
 /// Whether a change can be undone: the file is as it was before or after.
 pub(crate) fn check_undo(change: &Change, journal: &Journal<'_>) -> Result<(), EditError> {
     let (present, bytes) = files::read(journal.disk, &change.path)?;
@@ -185,7 +190,8 @@ pub(crate) fn check_undo(change: &Change, journal: &Journal<'_>) -> Result<(), E
     Err(drift(change, &present, &bytes, &change.after, journal))
 }
 
-fn foreign(path: &Path, state: &FileState, bytes: &[u8]) -> EditError {
+/// That a file is somebody else's.
+pub(crate) fn foreign(path: &Path, state: &FileState, bytes: &[u8]) -> EditError {
     match state {
         FileState::File { .. } => {
             let text = String::from_utf8_lossy(bytes);
@@ -196,7 +202,8 @@ fn foreign(path: &Path, state: &FileState, bytes: &[u8]) -> EditError {
     }
 }
 
-fn drift(
+/// That a file of a change is not as it is known.
+pub(crate) fn drift(
     change: &Change,
     present: &FileState,
     bytes: &[u8],
@@ -204,14 +211,18 @@ fn drift(
     journal: &Journal<'_>,
 ) -> EditError {
     let known_bytes = match known {
-        FileState::File { sha256, .. } => journal.original(sha256).unwrap_or_default(),
-        _ => Vec::new(),
+        FileState::File { sha256, .. } => journal.original(sha256).ok(),
+        _ => Some(Vec::new()),
     };
-    let mut difference = match (std::str::from_utf8(&known_bytes), std::str::from_utf8(bytes)) {
-        (Ok(old), Ok(new)) if old.len().max(new.len()) <= LARGEST_DIFF => {
+    let text = known_bytes.as_deref().and_then(|old| std::str::from_utf8(old).ok());
+    let mut difference = match (text, std::str::from_utf8(bytes)) {
+        (Some(old), Ok(new)) if old.len().max(new.len()) <= LARGEST_DIFF => {
             TextDiff::from_lines(old, new).unified_diff().context_radius(2).to_string()
         }
-        _ => format!("+({} other bytes)\n", bytes.len()),
+        _ => [("-", known), ("+", present)]
+            .iter()
+            .filter_map(|(sign, state)| digest_line(sign, state))
+            .collect(),
     };
     if let (
         FileState::File { mode, uid, gid, .. },
@@ -228,6 +239,12 @@ fn drift(
         difference += &format!("+(it is {} now)\n", kind(present));
     }
     EditError::Drift { path: change.path.clone(), difference }
+}
+
+/// A file whose bytes cannot be shown.
+fn digest_line(sign: &str, state: &FileState) -> Option<String> {
+    let FileState::File { sha256, .. } = state else { return None };
+    Some(format!("{sign}(a file with SHA-256 {sha256})\n"))
 }
 
 fn kind(state: &FileState) -> &'static str {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use heaptrial_allocator::{IdentifyError, Mismatch};
 use heaptrial_host::systemd::{JobResult, SystemdError};
+use heaptrial_host::trusted::Untrusted;
 use heaptrial_model::{Classified, ErrorClass, HumanDuration, ServiceName};
 
 use crate::edges::RelayError;
@@ -14,6 +15,7 @@ use crate::journal::{Action, JournalError};
 use crate::lock::LockError;
 use crate::prepare::PrepareError;
 use crate::state::TrialStage;
+use crate::stray::Stray;
 
 /// Why a transaction cannot be begun, continued or undone.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +82,18 @@ pub enum ChangeError {
         /// The files.
         files: Vec<PathBuf>,
     },
+    /// Services have files of treatments of which there is no trial or rollout any more.
+    #[error(
+        "files of treatments are left on this host of which it has no trial or rollout in {trials}: {}. Put the folders of those \
+         back there and revert them, or take the files out by hand. Nothing was changed",
+        stray_words(.strays)
+    )]
+    Strays {
+        /// Where trials and rollouts are.
+        trials: PathBuf,
+        /// The files.
+        strays: Vec<Stray>,
+    },
     /// A service cannot be taken over from one that has not ended.
     #[error("{service} takes part in `{by}`, which has not ended; end that first")]
     Taken {
@@ -93,6 +107,17 @@ pub enum ChangeError {
     Claimed {
         /// Which services, and whom they belong to.
         taken: Vec<(ServiceName, crate::claims::Claim)>,
+    },
+    /// Others can change what decides what is written to the host.
+    #[error(
+        "{source}; what lies in {folder} decides what is written to this host. Look whether it still tells what was done, and \
+         give it back with `chown` and `chmod go-w`. Nothing was changed"
+    )]
+    Untrusted {
+        /// The transaction's folder.
+        folder: PathBuf,
+        /// Which file of it.
+        source: Untrusted,
     },
     /// A file of its folder cannot be used.
     #[error("{doing} {path}: {source}")]
@@ -161,6 +186,14 @@ fn some_paths(paths: &[PathBuf]) -> String {
     let shown: Vec<String> = paths.iter().take(3).map(|path| path.display().to_string()).collect();
     let more = paths.len().saturating_sub(shown.len());
     if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+}
+
+fn stray_words(strays: &[Stray]) -> String {
+    const SHOWN: usize = 8;
+    let shown = strays.iter().take(SHOWN).map(|stray| format!("{} (`{}`)", stray.path.display(), stray.name));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = strays.len().saturating_sub(SHOWN);
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
 fn stage_words(stage: &TrialStage) -> &'static str {
@@ -328,6 +361,8 @@ impl Classified for ChangeError {
             | Self::NotOne { .. }
             | Self::Taken { .. }
             | Self::Claimed { .. }
+            | Self::Untrusted { .. }
+            | Self::Strays { .. }
             | Self::Library { .. }
             | Self::OtherLibrary { .. } => ErrorClass::Refused,
             // Somebody else may read it.

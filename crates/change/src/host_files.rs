@@ -8,7 +8,7 @@ use heaptrial_host::Paths;
 use heaptrial_model::ServiceName;
 
 use crate::edges::{Disk, ThisDisk};
-use crate::edit::{self, EditError};
+use crate::edit;
 use crate::error::ChangeError;
 use crate::files::{self, FileState};
 use crate::journal::{self, Change, Event};
@@ -19,8 +19,10 @@ use crate::trial::{Trial, Witness, names, state_of};
 /// first time this long after it.
 const RECOVERY_SECONDS: u32 = 120;
 /// Stems of its units, before the transaction's name: today's, and the one of version 0.1.0, which may be armed still.
-const RECOVERY_STEMS: [&str; 2] = ["heaptrial-recovery-", "heaptrial-dead-man-"];
+pub(crate) const RECOVERY_STEMS: [&str; 2] = ["heaptrial-recovery-", "heaptrial-dead-man-"];
 const UNIT_PATIENCE: Duration = Duration::from_secs(30);
+/// Files up to this size are kept, so that it can be told what somebody changed in them.
+const LARGEST_KEPT: usize = 16_384;
 
 /// A file to install.
 struct Installed {
@@ -198,14 +200,15 @@ impl Trial<'_> {
             .rev()
             .filter(|change| !is_recovery(change))
             .partition(|change| change.path == program);
-        self.put_host_files_back(&first)?;
+        self.put_host_files_back(&first, witness)?;
         self.disarm()?;
-        self.put_host_files_back(&last)?;
+        self.put_host_files_back(&last, witness)?;
         // Folders of several files are empty only after the last of them.
         for change in changes.iter().rev() {
             files::remove_empty_folders(disk, &change.made_folders)?;
         }
-        if let Err(error) = files::remove_empty_folders(disk, &self.unit_folders_made()) {
+        let folders = made_by_all(disk, &self.paths);
+        if let Err(error) = files::remove_empty_folders(disk, &folders) {
             witness.warning(&error.to_string());
         }
         self.host.manager.reload()?;
@@ -218,36 +221,28 @@ impl Trial<'_> {
         let _ = self.host.manager.reset_failed(unit);
     }
 
-    fn put_host_files_back(&self, changes: &[&Change]) -> Result<(), ChangeError> {
+    fn put_host_files_back(&self, changes: &[&Change], witness: &mut dyn Witness) -> Result<(), ChangeError> {
         let disk = self.host.disk;
         for change in changes {
-            if change.before == FileState::Absent && self.paths.owns(&change.path) {
-                // A newer version of the program may have replaced it since.
-                files::remove_leftover(disk, &change.path)?;
-                files::put(disk, &change.path, &FileState::Absent, b"")?;
-            } else {
+            if change.before != FileState::Absent || !self.paths.owns(&change.path) {
                 edit::undo(change, &self.journal)?;
+                continue;
             }
+            let present = files::read(disk, &change.path)?.0;
+            // A newer version of the program may have replaced itself since.
+            let is_own = change.path == self.paths.program() || present.is_same(&change.after);
+            if !is_own && present != FileState::Absent {
+                let path = change.path.display();
+                witness.warning(&format!(
+                    "{path} is not the file that was installed there: somebody replaced or changed it, and it is left; remove \
+                     it if nobody needs it"
+                ));
+                continue;
+            }
+            files::remove_leftover(disk, &change.path)?;
+            files::put(disk, &change.path, &FileState::Absent, b"")?;
         }
         Ok(())
-    }
-
-    /// Folders of unit files that this or another transaction of this host made: one may be empty only now.
-    fn unit_folders_made(&self) -> Vec<PathBuf> {
-        let of =
-            |name: String| journal::records(self.host.disk, &self.paths.trial(&name)).unwrap_or_default();
-        let changes =
-            names(self.host.disk, &self.paths).unwrap_or_default().into_iter().flat_map(of).flat_map(
-                |record| match record.event {
-                    Event::HostIntent { changes } | Event::Intent { changes, .. } => changes,
-                    _ => Vec::new(),
-                },
-            );
-        let mut folders: Vec<PathBuf> = changes.flat_map(|change| change.made_folders).collect();
-        folders.retain(|folder| folder.starts_with(&self.paths.units) && *folder != self.paths.units);
-        folders.sort();
-        folders.dedup();
-        folders
     }
 
     fn put_host_files(&mut self, files: Vec<Installed>) -> Result<(), ChangeError> {
@@ -266,16 +261,23 @@ impl Trial<'_> {
                 }
                 continue;
             }
-            let known = self.state.host_changes.iter().find(|known| known.path == file.path);
-            if before != FileState::Absent && !known.is_some_and(|known| known.after.is_same(&before)) {
-                let own_program = file.path == self.paths.program();
-                if !own_program {
-                    let begins = "another text".to_owned();
-                    return Err(EditError::Foreign { path: file.path.clone(), begins }.into());
+            let own = self.state.host_changes.iter().find(|known| known.path == file.path);
+            let known = own.cloned().or_else(|| brought_by(disk, &self.paths, &file.path));
+            let is_free = before == FileState::Absent || file.path == self.paths.program();
+            match known {
+                _ if is_free => {}
+                Some(known) if known.after.is_same(&before) => {}
+                Some(known) => {
+                    let drift = edit::drift(&known, &before, &present, &known.after, &self.journal);
+                    return Err(drift.into());
                 }
+                None => return Err(edit::foreign(&file.path, &before, &present).into()),
             }
             if let FileState::File { .. } = before {
                 self.journal.save_original(&present)?;
+            }
+            if matches!(file.state, FileState::File { .. }) && file.bytes.len() <= LARGEST_KEPT {
+                self.journal.save_original(&file.bytes)?;
             }
             let made_folders = files::missing_folders(disk, &file.path);
             changes.push(Change { path: file.path.clone(), before, after: file.state.clone(), made_folders });
@@ -333,6 +335,26 @@ fn brought_by(disk: &dyn Disk, paths: &Paths, path: &Path) -> Option<Change> {
         let state = state_of(disk, &paths.trial(&name)).ok()?;
         state.host_changes.into_iter().find(|change| change.path == path)
     })
+}
+
+/// Folders of unit files and libraries that transactions of this host made: one may be empty only now, outermost first.
+pub fn made_folders(paths: &Paths) -> Vec<PathBuf> {
+    made_by_all(&ThisDisk, paths)
+}
+
+fn made_by_all(disk: &dyn Disk, paths: &Paths) -> Vec<PathBuf> {
+    let of = |name: String| journal::records(disk, &paths.trial(&name)).unwrap_or_default();
+    let records = names(disk, paths).unwrap_or_default().into_iter().flat_map(of);
+    let changes = records.flat_map(|record| match record.event {
+        Event::HostIntent { changes } | Event::Intent { changes, .. } => changes,
+        _ => Vec::new(),
+    });
+    let mut folders: Vec<PathBuf> = changes.flat_map(|change| change.made_folders).collect();
+    let is_unit_folder = |folder: &Path| folder.starts_with(&paths.units) && folder != paths.units;
+    folders.retain(|folder| is_unit_folder(folder) || folder.starts_with(&paths.libraries));
+    folders.sort();
+    folders.dedup();
+    folders
 }
 
 /// Whether a file is the service or the timer of a stem, or the link that enables the timer.

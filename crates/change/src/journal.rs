@@ -104,6 +104,11 @@ pub enum Event {
         /// Which service.
         service: ServiceName,
     },
+    /// A service was stopped by somebody and stays so, though a service that is about to be restarted wants it.
+    Resting {
+        /// Which service.
+        service: ServiceName,
+    },
     /// A service is about to be restarted.
     Restarting {
         /// Which service.
@@ -148,6 +153,9 @@ pub enum Event {
     Reverted {
         /// Which service.
         service: ServiceName,
+        /// Whether it did not run at that moment, since somebody had stopped it or it was through with its work.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stopped: bool,
     },
     /// A service could not be put back.
     RevertFailed {
@@ -198,13 +206,14 @@ impl Event {
             Self::Intent { service, .. }
             | Self::Written { service }
             | Self::Effective { service }
+            | Self::Resting { service }
             | Self::Restarting { service }
             | Self::Healthy { service, .. }
             | Self::Committed { service, .. }
             | Self::Failed { service, .. }
             | Self::Reverting { service }
             | Self::Undone { service, .. }
-            | Self::Reverted { service }
+            | Self::Reverted { service, .. }
             | Self::RevertFailed { service, .. }
             | Self::Dropping { service }
             | Self::Dropped { service, .. } => Some(service),

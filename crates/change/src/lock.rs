@@ -95,6 +95,14 @@ impl Lock {
         flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
+    /// Who holds the lock of a folder of this host now, where it says so.
+    pub fn holder(folder: &Path) -> Option<Holder> {
+        if !Self::is_held(folder) {
+            return None;
+        }
+        serde_json::from_slice(&std::fs::read(folder.join(LOCK)).ok()?).ok()
+    }
+
     /// Takes the lock in a folder, which is made if it is missing.
     pub(crate) fn take(disk: &dyn Disk, folder: &Path, holder: &Holder) -> Result<Self, LockError> {
         let path = folder.join(LOCK);
@@ -124,6 +132,7 @@ mod tests {
             Holder { pid: 7, action: Action::Start, kind: "trial".to_owned(), name: "five-way".to_owned() };
         let held = Lock::take(&ThisDisk, folder.path(), &holder).unwrap();
         assert!(Lock::is_held(folder.path()));
+        assert_eq!(Lock::holder(folder.path()), Some(holder.clone()));
         let other = Holder { pid: 8, action: Action::Stop, ..holder.clone() };
         let error = Lock::take(&ThisDisk, folder.path(), &other).unwrap_err();
         assert!(error.to_string().contains("process 7 (start of trial `five-way`)"), "{error}");

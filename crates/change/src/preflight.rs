@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use heaptrial_allocator::{Examiner, Obtained};
-use heaptrial_host::HostRoot;
+use heaptrial_host::{HostRoot, Paths};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::{
     Finding, Need, PlannedPreload, PlannedTreatment, Severity, check, head_room,
@@ -18,6 +18,7 @@ const WORST_FACTOR: f64 = 2.0;
 /// Everything that speaks against the treatments of a plan, by service in the order of the plan.
 pub fn preflight(
     root: &HostRoot,
+    paths: &Paths,
     prepared: &Prepared,
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
@@ -28,7 +29,11 @@ pub fn preflight(
         let Some(service) = services.iter().find(|service| *service.name() == treatment.service) else {
             continue;
         };
-        let planned = planned(treatment, obtained.get(&treatment.arm));
+        let planned = PlannedTreatment {
+            unit_files: treatment.unit_files(paths),
+            replaces: prepared.owner.takes_over,
+            ..planned(treatment, obtained.get(&treatment.arm))
+        };
         findings.extend(check(root, service, &planned, &examiner));
     }
     findings.extend(memory(root, prepared, services));
@@ -53,5 +58,6 @@ fn planned(treatment: &ServiceTreatment, obtained: Option<&Obtained>) -> Planned
         unset: treatment.unset.clone(),
         ..PlannedPreload::of(obtained, treatment.expected.object.clone())
     });
-    PlannedTreatment { preload, torrc: treatment.torrc.clone(), restart_every: treatment.restart_every }
+    let (torrc, restart_every) = (treatment.torrc.clone(), treatment.restart_every);
+    PlannedTreatment { preload, torrc, restart_every, ..PlannedTreatment::default() }
 }

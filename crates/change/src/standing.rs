@@ -1,5 +1,7 @@
 //! How services that were given a treatment are now: what a rollout's gate goes by. Nothing is restarted.
 
+use std::path::PathBuf;
+
 use heaptrial_allocator::prove;
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::UnitStatus;
@@ -8,9 +10,10 @@ use heaptrial_model::{LifeKey, ServiceName};
 
 use crate::edges::{in_force, is_program_begun};
 use crate::error::ChangeError;
+use crate::files::FileState;
 use crate::health::{self, Health};
 use crate::journal::Event;
-use crate::state::Stage;
+use crate::state::{ServiceState, Stage, TrialState};
 use crate::treatment::ServiceTreatment;
 use crate::trial::{Trial, Witness};
 
@@ -103,6 +106,18 @@ impl Trial<'_> {
         }
         Ok(Standing::Well { life })
     }
+}
+
+/// Files of services that have their treatment by the journal, and that are not as they were written.
+pub fn changed_files(state: &TrialState) -> Vec<(ServiceName, PathBuf)> {
+    let committed = state.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
+    let changed = |(service, found): (&ServiceName, &ServiceState)| {
+        let other = found.changes.iter().find(|change| {
+            FileState::read(&change.path).is_ok_and(|present| !present.is_same(&change.after))
+        })?;
+        Some((service.clone(), other.path.clone()))
+    };
+    committed.filter_map(changed).collect()
 }
 
 /// Whether a service is already as a treatment wants it, now and after its next restart.

@@ -101,6 +101,16 @@ impl ServiceTreatment {
         files
     }
 
+    /// Unit files and drop-ins that it needs for itself, those by earlier names as well.
+    pub(crate) fn unit_files(&self, paths: &Paths) -> Vec<PathBuf> {
+        let files = self.files(paths, Mark { trial: "", id: "" }).into_iter().map(|file| file.path);
+        let own: Vec<PathBuf> = files.filter(|path| path.starts_with(&paths.units)).collect();
+        let has_drop_in = own.contains(&paths.drop_in(&self.service));
+        let earlier = paths.drop_ins(&self.service).into_iter().filter(|_| has_drop_in);
+        let earlier: Vec<PathBuf> = earlier.filter(|path| !own.contains(path)).collect();
+        [own, earlier].concat()
+    }
+
     /// The drop-in, where the environment is changed.
     pub fn drop_in_text(&self, trial: &str, id: &str) -> Option<String> {
         self.drop_in(Mark { trial, id })
@@ -205,9 +215,9 @@ impl ServiceTreatment {
         let plain = |text: &str| text.replace(|c: char| c.is_control() || c == '\\', "/");
         let (trial, id, arm) = (plain(mark.trial), plain(mark.id), plain(&self.arm));
         format!(
-            "# Written by Heaptrial for trial {trial} ({id}), arm {arm}.\n\
-             # Do not edit: putting {trial} back restores what was here before.\n\
+            "{line}# Do not edit: putting {trial} back restores what was here before.\n\
              # SHA-256 of the lines below: {sha256}\n{body}",
+            line = heaptrial_host::Mark::line(&trial, &id, &arm),
             sha256 = digest(body.as_bytes()),
         )
     }

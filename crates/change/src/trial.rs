@@ -22,6 +22,8 @@ use crate::treatment::{Mark, ServiceTreatment};
 
 /// Name of the frozen plan in a transaction's folder.
 const PREPARED: &str = "prepared.json";
+/// The same once more, should that be lost.
+const COPY: &str = "originals/prepared.json";
 
 /// Told what happens to services.
 pub trait Witness {
@@ -51,22 +53,19 @@ impl<'a> Trial<'a> {
     pub fn create(host: Host<'a>, paths: &Paths, prepared: Prepared) -> Result<Self, ChangeError> {
         let lock = Lock::take(host.disk, &paths.state, &holder(&prepared, Action::Start))?;
         let folder = paths.trial(&prepared.plan.name);
-        let path = folder.join(PREPARED);
-        if host.disk.exists(&path) {
+        if is_begun(host.disk, &folder) {
             return Err(ChangeError::Exists { name: prepared.plan.name.clone(), folder });
         }
         // Two operators may have planned with the same services.
         let services = prepared.services.iter().map(|treatment| &treatment.service);
         check_free(host.disk, paths, &prepared.plan.name, services)?;
-        files::make_folders(host.disk, &path)?;
-        let text = serde_json::to_vec_pretty(&prepared)
-            .map_err(|source| ChangeError::Prepared { path: path.clone(), source })?;
-        files::put(host.disk, &path, &FileState::own(&text), &text)?;
+        freeze(host.disk, &folder, &prepared)?;
         Self::of(host, paths, prepared, lock)
     }
 
     /// Opens one that was created before.
     pub fn open(host: Host<'a>, paths: &Paths, name: &str, action: Action) -> Result<Self, ChangeError> {
+        trusted(host.disk, paths, name)?;
         let prepared = prepared_of(host.disk, paths, name)?;
         let holder = holder(&prepared, action);
         let lock = match action {
@@ -74,6 +73,11 @@ impl<'a> Trial<'a> {
             Action::Recover => Lock::take(host.disk, &paths.state, &holder)?,
             _ => Lock::take_after_recovery(host, &paths.state, &holder)?,
         };
+        let folder = paths.trial(name);
+        if frozen(host.disk, &folder.join(PREPARED)).is_err() {
+            // It was lost, and is read from its copy; what is to be put back does not wait for a full disk.
+            let _ = freeze(host.disk, &folder, &prepared);
+        }
         Self::of(host, paths, prepared, lock)
     }
 
@@ -179,6 +183,38 @@ fn holder(prepared: &Prepared, action: Action) -> Holder {
     }
 }
 
+/// Writes what is frozen, and its copy first: one that is cut short in between has not begun.
+fn freeze(disk: &dyn Disk, folder: &Path, prepared: &Prepared) -> Result<(), ChangeError> {
+    let text = serde_json::to_vec_pretty(prepared)
+        .map_err(|source| ChangeError::Prepared { path: folder.join(PREPARED), source })?;
+    for path in [folder.join(COPY), folder.join(PREPARED)] {
+        files::make_folders(disk, &path)?;
+        files::put(disk, &path, &FileState::own(&text), &text)?;
+    }
+    Ok(())
+}
+
+fn frozen(disk: &dyn Disk, path: &Path) -> Result<Prepared, ChangeError> {
+    let text = disk.read(path);
+    let text =
+        text.map_err(|source| ChangeError::Folder { doing: "reading", path: path.to_owned(), source })?;
+    serde_json::from_slice(&text).map_err(|source| ChangeError::Prepared { path: path.to_owned(), source })
+}
+
+/// Refuses one whose files others than root, or than the user whose services it is about, can change.
+pub fn check_trusted(paths: &Paths, name: &str) -> Result<(), ChangeError> {
+    trusted(&ThisDisk, paths, name)
+}
+
+fn trusted(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<(), ChangeError> {
+    let folder = paths.trial(name);
+    for file in [JOURNAL, PREPARED, COPY] {
+        disk.check_trusted(&folder.join(file), paths.scope)
+            .map_err(|source| ChangeError::Untrusted { folder: folder.clone(), source })?;
+    }
+    Ok(())
+}
+
 /// What was frozen when one of this host began.
 pub fn read_prepared(paths: &Paths, name: &str) -> Result<Prepared, ChangeError> {
     prepared_of(&ThisDisk, paths, name)
@@ -187,17 +223,10 @@ pub fn read_prepared(paths: &Paths, name: &str) -> Result<Prepared, ChangeError>
 pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<Prepared, ChangeError> {
     let folder = paths.trial(name);
     let path = folder.join(PREPARED);
-    let text = match disk.read(&path) {
-        // One with a journal had begun, and lost what it needs.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !disk.exists(&folder.join(JOURNAL)) => {
-            return Err(unknown(disk, paths, name, folder));
-        }
-        read => {
-            read.map_err(|source| ChangeError::Folder { doing: "reading", path: path.clone(), source })?
-        }
-    };
-    let prepared: Prepared = serde_json::from_slice(&text)
-        .map_err(|source| ChangeError::Prepared { path: path.clone(), source })?;
+    if !is_begun(disk, &folder) {
+        return Err(unknown(disk, paths, name, folder));
+    }
+    let prepared = frozen(disk, &path).or_else(|why| frozen(disk, &folder.join(COPY)).map_err(|_| why))?;
     if prepared.plan.name != name {
         let source = io::Error::other(format!("it is of `{}`: the folder is a copy", prepared.plan.name));
         return Err(ChangeError::Folder { doing: "reading", path, source });
@@ -212,7 +241,7 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
 /// [`ChangeError::JournalLost`] where files of it are on the host that its journal knows nothing of.
 pub fn read_state(paths: &Paths, name: &str) -> Result<TrialState, ChangeError> {
     let folder = paths.trial(name);
-    if !folder.join(JOURNAL).exists() && !folder.join(PREPARED).exists() {
+    if !is_begun(&ThisDisk, &folder) {
         return Err(unknown(&ThisDisk, paths, name, folder));
     }
     let state = state_of(&ThisDisk, &folder)?;
@@ -269,14 +298,18 @@ pub fn trials(paths: &Paths) -> Result<Vec<String>, ChangeError> {
 }
 
 pub(crate) fn names(disk: &dyn Disk, paths: &Paths) -> Result<Vec<String>, ChangeError> {
-    let folder = paths.state.join("trials");
+    let folder = paths.trials();
     let names = match disk.names(&folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         names => names.map_err(|source| ChangeError::Folder { doing: "reading", path: folder, source })?,
     };
-    let begun =
-        |name: &String| [PREPARED, JOURNAL].iter().any(|file| disk.exists(&paths.trial(name).join(file)));
-    let mut names: Vec<String> = names.into_iter().filter(begun).collect();
+    let mut names: Vec<String> =
+        names.into_iter().filter(|name| is_begun(disk, &paths.trial(name))).collect();
     names.sort();
     Ok(names)
+}
+
+/// Whether the folder is that of one that was begun.
+fn is_begun(disk: &dyn Disk, folder: &Path) -> bool {
+    [PREPARED, JOURNAL].iter().any(|file| disk.exists(&folder.join(file)))
 }

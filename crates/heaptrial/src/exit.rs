@@ -86,12 +86,12 @@ impl Failure {
         texts
     }
 
-    /// Tells it on standard error, and gives the exit code.
-    pub fn tell(&self, as_json: bool, colored: bool) -> ExitCode {
+    /// Tells it on standard error, with commands as `told` gives them, and gives the exit code.
+    pub fn tell(&self, as_json: bool, colored: bool, told: &dyn Fn(&str) -> String) -> ExitCode {
         if as_json {
-            eprintln!("{}", self.json());
+            eprintln!("{}", told(&self.json().to_string()));
         } else {
-            eprint!("{}", self.text(colored));
+            eprint!("{}", told(&self.text(colored)));
         }
         code(self.class)
     }

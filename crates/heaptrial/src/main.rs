@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let global = cli.global;
     match commands::run(cli.command, &global) {
         Ok(code) => code,
-        Err(failure) => failure.tell(global.json, global.colored_stderr()),
+        Err(failure) => failure.tell(global.json, global.colored_stderr(), &|text| global.told(text)),
     }
 }
 
@@ -62,7 +62,7 @@ fn not_understood(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && own.any(|word| word == "--json") {
         let text = error.render().to_string();
         let told = text.trim_end().trim_start_matches("error: ").to_owned();
-        return Failure::usage(told).tell(true, false);
+        return Failure::usage(told).tell(true, false, &str::to_owned);
     }
     // A message that nobody can see is no failure of its own.
     let _ = error.print();

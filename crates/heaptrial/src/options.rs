@@ -9,6 +9,9 @@ use heaptrial_host::{Paths, Scope};
 
 use crate::exit::Failure;
 
+/// Commands that heed --user.
+const OF_USERS: [&str; 7] = ["services", "preflight", "trial", "agent", "report", "export", "serve"];
+
 /// Options that every command takes.
 #[derive(Debug, Clone, Args)]
 pub struct GlobalOptions {
@@ -59,6 +62,21 @@ impl GlobalOptions {
         Ok(Systemd::connect(self.scope())?)
     }
 
+    /// A text that is to be told: commands in it, which stand between backticks, are about the same services as this one.
+    pub fn told(&self, text: &str) -> String {
+        if !self.user {
+            return text.to_owned();
+        }
+        let mut parts = text.split("`heaptrial ");
+        let mut told = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let word: String = part.chars().take_while(char::is_ascii_lowercase).collect();
+            let own = if OF_USERS.contains(&word.as_str()) { "--user " } else { "" };
+            told += &format!("`heaptrial {own}{part}");
+        }
+        told
+    }
+
     /// Whether what is written to standard output is coloured.
     pub fn colored_stdout(&self) -> bool {
         self.colored(std::io::stdout().is_terminal())
@@ -75,5 +93,22 @@ impl GlobalOptions {
     /// Whether what is written to standard error is coloured.
     pub fn colored_stderr(&self) -> bool {
         self.colored(std::io::stderr().is_terminal())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_that_are_told_are_about_the_same_services() {
+        let global =
+            |user| GlobalOptions { db: None, json: false, user, out: None, verbose: 0, color: Color::Never };
+        let text = "`heaptrial trial resume a` goes on, `heaptrial rollout status`; see `a`";
+        assert_eq!(global(false).told(text), text);
+        assert_eq!(
+            global(true).told(text),
+            "`heaptrial --user trial resume a` goes on, `heaptrial rollout status`; see `a`"
+        );
     }
 }

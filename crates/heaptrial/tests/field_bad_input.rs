@@ -195,8 +195,8 @@ fn a_plan_that_does_not_fit_the_host_is_refused() {
     let path = format!("/etc/systemd/system/{}.d/zz-heaptrial.conf", first_with_jemalloc(&bed, "fit"));
     bed.container.write(&path, "# somebody's\n", 0o644).unwrap();
     let output = bed.heaptrial("trial start fit --yes --no-agent");
-    assert!(!output.status.success());
-    assert!(stderr(&output).contains("somebody's"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("begins with `# somebody's`"), "{}", stderr(&output));
     bed.assert_active(&units);
     assert_eq!(bed.container.read_text(&path).unwrap(), "# somebody's\n");
 

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -103,6 +105,42 @@ impl Alice {
         self.ok(&["cat", &format!("/proc/{}/maps", pid.trim())])
     }
 
+    /// Report, export, look and dashboard read the user's own database.
+    fn reads_what_was_sampled(&self) {
+        let report = self.json(&format!("--user report own --json --out {HOME}/report"));
+        let arms: Vec<&str> =
+            report["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
+        assert_eq!(arms, ["glibc", "jemalloc"], "{report:#}");
+        assert!(self.ok(&["ls", &format!("{HOME}/report")]).contains("report.html"));
+        let samples = stdout(&self.succeeds("--user export own --format openmetrics"));
+        assert!(UNITS.iter().all(|unit| samples.contains(unit)), "{samples}");
+        let peek = stdout(&self.succeeds("--user trial look own --peek"));
+        assert!(peek.contains("jemalloc"), "{peek}");
+        Self::refuses(&self.heaptrial("--user trial look own"), "is planned in");
+
+        // Outside of what is compared later.
+        let socket = format!("unix:{HOME}/page");
+        let words = ["/ht/heaptrial", "--user", "serve", "--listen", &socket];
+        let mut server = self.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let path = self.bed.container.root().join("home/alice/page");
+        let mut stream =
+            wait_for("the dashboard listens", Duration::from_secs(60), || UnixStream::connect(&path).ok());
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(">own<"), "{answer}");
+        let pids = self.ok(&["sh", "-c", "grep -l serve /proc/[0-9]*/cmdline 2>/dev/null; true"]);
+        for pid in pids.lines().filter_map(|line| line.split('/').nth(2)) {
+            if stdout(&self.command(&["cat", &format!("/proc/{pid}/comm")]).output().unwrap()).trim()
+                == "heaptrial"
+            {
+                self.ok(&["kill", "-TERM", pid]);
+            }
+        }
+        assert!(server.wait().unwrap().success());
+    }
+
     fn own_files(&self) -> Snapshot {
         Snapshot::of(&self.bed.container, &[&format!("{HOME}/.config"), &format!("{HOME}/.local/lib")])
             .unwrap()
@@ -162,6 +200,11 @@ fn services_of_a_user_are_in_a_trial_of_that_user() {
     let started = alice.succeeds(start);
     assert!(stdout(&started).contains("4 services run what their arms want"), "{}", stdout(&started));
 
+    // What is to be done next is told for the same services.
+    assert!(stdout(&started).contains("`heaptrial --user trial status own`"), "{}", stdout(&started));
+    let again = alice.heaptrial(start);
+    assert!(stderr(&again).contains("`heaptrial --user trial status own`"), "{}", stderr(&again));
+
     let status = alice.json("--user trial status own --json");
     assert_eq!(status["stage"], "running");
     let mut treated = Vec::new();
@@ -180,6 +223,7 @@ fn services_of_a_user_are_in_a_trial_of_that_user() {
         let arms = status["arms"].as_array()?.clone();
         arms.iter().all(|arm| arm["without_reading"] == 0).then_some(())
     });
+    alice.reads_what_was_sampled();
     // The system's own trials know nothing of it.
     let listed = alice.bed.json("trial status --json");
     assert_eq!(listed["trials"], Value::Array(Vec::new()));

@@ -195,6 +195,55 @@ fn what_a_watch_advises_can_be_followed_and_mends() {
     assert_eq!(told(&bed), [pair("raised", "rollout:two-way-rollout-2")]);
 }
 
+#[test]
+#[ignore = "needs root and a container"]
+fn a_stopped_service_and_a_timer_that_does_not_run_are_told_as_such_and_nothing_stays_behind() {
+    let Some((bed, services)) = watched(4) else { return };
+    let service = &services[0];
+    bed.container.ok(&["systemctl", "stop", service]);
+    let (code, document) = check(&bed);
+    let alert = &document["alerts"][0]["alert"];
+    assert_eq!((code, alert["kind"].as_str()), (5, Some("stopped")), "{document:#}");
+    assert!(alert["text"].as_str().unwrap().contains("does not run: it is inactive (dead)"), "{document:#}");
+    assert_eq!(told(&bed), [pair("raised", &format!("stopped:{service}"))]);
+    bed.container.ok(&["systemctl", "start", service]);
+    wait_for("the watch is quiet", READINGS, || (check(&bed).0 == 0).then_some(()));
+
+    // While the trial runs, it is the trial that writes its files again.
+    bed.container.ok(&["rm", &drop_in(service)]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    assert_eq!(check(&bed).0, 5);
+    let fix = stdout(&bed.succeeds("watch fix two-way"));
+    assert!(
+        fix.lines().any(|line| line == "heaptrial trial resume two-way") && !fix.contains("rollout"),
+        "{fix}"
+    );
+    bed.succeeds("trial resume two-way");
+    assert_eq!(check(&bed).0, 0);
+
+    let timer = "/etc/systemd/system/heaptrial-watch-two-way.timer";
+    bed.container.ok(&["mv", timer, "/root/timer"]);
+    bed.container.ok(&["ln", "-s", "/dev/null", timer]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "stop", "heaptrial-watch-two-way.timer"]);
+    let status = bed.heaptrial("watch status");
+    let said = stdout(&status);
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("the unit is masked") && said.contains("heaptrial-watch-two-way.timer is "),
+        "{said}"
+    );
+    bed.container.ok(&["mv", "/root/timer", timer]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "start", "heaptrial-watch-two-way.timer"]);
+    bed.succeeds("watch status");
+
+    // The trial finds the watch's program in its folder, and the watch one that it did not make.
+    bed.succeeds("trial stop two-way --revert --yes");
+    bed.succeeds("watch stop two-way --yes");
+    assert!(!bed.container.root().join("usr/lib/heaptrial").exists());
+}
+
 const AGENT: &str = "heaptrial-agent.service";
 
 #[test]

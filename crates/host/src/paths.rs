@@ -103,9 +103,14 @@ impl Paths {
         }
     }
 
+    /// The folder of trials and rollouts.
+    pub fn trials(&self) -> PathBuf {
+        self.state.join("trials")
+    }
+
     /// The folder of a trial.
     pub fn trial(&self, name: &str) -> PathBuf {
-        self.state.join("trials").join(name)
+        self.trials().join(name)
     }
 
     /// The drop-in of a service.

@@ -167,7 +167,10 @@ mod tests {
         assert!(text.starts_with("process 13, which began its resumption"), "{text}");
         assert!(text.ends_with(": b.service (wave 2) was being restarted"), "{text}");
         // The recovery timer is another process.
-        events.extend([opened(Action::Recover, 14), Event::Reverted { service: service.clone() }]);
+        events.extend([
+            opened(Action::Recover, 14),
+            Event::Reverted { service: service.clone(), stopped: false },
+        ]);
         events.push(Event::Interrupted { why: "the process that started the trial ended".into() });
         let text = told(events);
         assert!(

@@ -42,6 +42,8 @@ pub enum AlertKind {
     NewService,
     /// More crashes or kills than in the trial.
     Failures,
+    /// A service does not run.
+    Stopped,
     /// Nothing is known.
     NoData,
     /// A trial or rollout of this host changed or put back what is watched.
@@ -67,7 +69,7 @@ impl Alert {
 
 impl AlertKind {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Level,
         Self::Growth,
         Self::Memory,
@@ -76,6 +78,7 @@ impl AlertKind {
         Self::DropIn,
         Self::NewService,
         Self::Failures,
+        Self::Stopped,
         Self::NoData,
         Self::Transaction,
     ];
@@ -91,6 +94,7 @@ impl AlertKind {
             Self::DropIn => "drop_in",
             Self::NewService => "new_service",
             Self::Failures => "failures",
+            Self::Stopped => "stopped",
             Self::NoData => "no_data",
             Self::Transaction => "transaction",
         }
@@ -99,9 +103,13 @@ impl AlertKind {
     /// How urgent it is.
     pub fn severity(self) -> Severity {
         match self {
-            Self::Level | Self::Growth | Self::Memory | Self::Identity | Self::DropIn | Self::Failures => {
-                Severity::Error
-            }
+            Self::Level
+            | Self::Growth
+            | Self::Memory
+            | Self::Identity
+            | Self::DropIn
+            | Self::Failures
+            | Self::Stopped => Severity::Error,
             Self::File | Self::NewService | Self::NoData | Self::Transaction => Severity::Warning,
         }
     }

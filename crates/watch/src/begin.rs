@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::error::WatchError;
 use crate::folder::{Folder, SCHEMA_VERSION, names};
-use crate::install::{HostFile, announced, host_files, install, remove};
+use crate::install::{HostFile, announced, faults, host_files, install, remove};
 use crate::observe::code;
 use crate::plan::{Channels, Limits, WatchPlan};
 use crate::source::{Source, failures_before};
@@ -150,11 +150,16 @@ pub fn begin(
     Ok(plan)
 }
 
+/// Why no check of a watch comes by itself; nothing where its timer runs.
+pub fn timer_faults(plan: &WatchPlan, systemd: &Systemd) -> Result<Vec<String>, WatchError> {
+    faults(systemd, &plan.installed, &plan.name)
+}
+
 /// Ends a watch and removes all that it brought. Its readings stay in the database. Can be repeated.
 pub fn end(name: &str, store: &mut Store, systemd: &Systemd, paths: &Paths) -> Result<WatchPlan, WatchError> {
     let folder = Folder::open(&paths.state, name)?;
     let plan = folder.plan()?;
-    remove(systemd, &plan.installed, &plan.made_folders, name)?;
+    remove(systemd, paths, &plan.installed, &plan.made_folders, name)?;
     if let Some(path) = &plan.channels.metrics {
         // What it says is not so any more.
         match std::fs::remove_file(path) {

@@ -17,7 +17,7 @@ const PLAN: &str = "watch.json";
 const STATE: &str = "state.json";
 const LOCK: &str = "lock";
 /// Version of the layout of both; a further one is read by a version of Heaptrial that knows it.
-pub(crate) const SCHEMA_VERSION: u32 = 2;
+pub(crate) const SCHEMA_VERSION: u32 = 3;
 /// Only root reads what is about its services.
 const MODE: u32 = 0o600;
 

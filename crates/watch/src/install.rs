@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use heaptrial_change::made_folders;
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Systemd, SystemdError};
 use heaptrial_model::ServiceName;
@@ -161,9 +162,40 @@ fn unit_name(name: &str) -> Result<ServiceName, WatchError> {
     name.parse().map_err(|error| WatchError::Refused(format!("{name}: {error}")))
 }
 
-/// Stops the timer and removes the files that are still the watch's own, and the folders that it made, if empty.
+/// Why no check comes by itself: files that are gone or others than a watch brought (a unit that is masked is a link), and
+/// a timer that does not run.
+pub(crate) fn faults(
+    systemd: &Systemd,
+    installed: &[Installed],
+    name: &str,
+) -> Result<Vec<String>, WatchError> {
+    let mut faults = Vec::new();
+    for file in installed {
+        let path = file.path.display();
+        match fs::symlink_metadata(&file.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => faults.push(format!("{path} is gone")),
+            Ok(found) if found.is_symlink() && !file.link => {
+                let target = fs::read_link(&file.path).unwrap_or_default();
+                let masked = if target == Path::new("/dev/null") { ": the unit is masked" } else { "" };
+                faults.push(format!("{path} is a link to {}{masked}", target.display()));
+            }
+            _ if !is_gone_or_own(file)? => faults.push(format!("{path} is not what the watch brought")),
+            _ => {}
+        }
+    }
+    let timer = unit_name(&timer_name(name))?;
+    let status = systemd.status(&timer)?;
+    if status.active_state != "active" {
+        faults.push(format!("{timer} is {} ({})", status.active_state, status.sub_state));
+    }
+    Ok(faults)
+}
+
+/// Stops the timer and removes the files that are still the watch's own, and folders that it or trials of this host made, if
+/// they are empty.
 pub(crate) fn remove(
     systemd: &Systemd,
+    paths: &Paths,
     installed: &[Installed],
     folders: &[PathBuf],
     name: &str,
@@ -187,7 +219,7 @@ pub(crate) fn remove(
             _ => {}
         }
     }
-    for folder in folders.iter().rev() {
+    for folder in folders.iter().rev().chain(made_folders(paths).iter().rev()) {
         // Somebody else's file may be in it by now.
         let _ = fs::remove_dir(folder);
     }

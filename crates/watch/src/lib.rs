@@ -21,7 +21,7 @@ mod tell;
 mod transactions;
 
 pub use alert::{Alert, AlertKind, Severity};
-pub use begin::{Proposal, Request, begin, end, propose};
+pub use begin::{Proposal, Request, begin, end, propose, timer_faults};
 pub use claims::claims;
 pub use error::WatchError;
 pub use folder::{Folder, names};

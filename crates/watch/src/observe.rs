@@ -149,10 +149,19 @@ fn service(
     ServiceSeen {
         service: planned.service.to_string(),
         limit_bytes: unit.and_then(|unit| unit.memory_max_bytes).map(|bytes| bytes as f64),
+        stopped: units.and_then(|_| stopped(unit)),
         runs: runs.map(|(runs, _)| runs),
         drop_in,
         ..ServiceSeen::default()
     }
+}
+
+/// How a service is that does not run, and that nothing is about to start.
+fn stopped(unit: Option<&Unit>) -> Option<String> {
+    let Some(unit) = unit else { return Some("not known to systemd any more".to_owned()) };
+    let status = &unit.status;
+    let is_down = matches!(status.active_state.as_str(), "inactive" | "failed");
+    is_down.then(|| format!("{} ({})", status.active_state, status.sub_state))
 }
 
 /// Variables of the treatment that have another value for systemd.

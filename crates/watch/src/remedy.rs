@@ -8,7 +8,8 @@ use crate::judge::{CHANGED, GONE, NOT_IN_FORCE};
 use crate::plan::WatchPlan;
 
 /// The commands for an alert, one a line of a shell; what cannot be told is a comment.
-pub fn remedies(plan: &WatchPlan, alert: &Alert) -> Vec<String> {
+/// `running` tells whether the trial after which it watches has not ended: until then that one brings treatments.
+pub fn remedies(plan: &WatchPlan, alert: &Alert, running: bool) -> Vec<String> {
     let services = match alert.about().next() {
         Some(_) => alert.about().map(|service| quoted(service)).collect::<Vec<_>>().join(" "),
         None => "SERVICE".to_owned(),
@@ -26,8 +27,16 @@ pub fn remedies(plan: &WatchPlan, alert: &Alert) -> Vec<String> {
         AlertKind::File => {
             vec!["dpkg --verify".to_owned(), "# put the file back before a service is restarted".to_owned()]
         }
-        AlertKind::DropIn => drop_in(plan, alert, &services),
+        AlertKind::DropIn => drop_in(plan, alert, &services, running),
+        AlertKind::NewService if running => {
+            vec![format!("# once {} has ended:", plan.name), bring(plan, &services)]
+        }
         AlertKind::NewService => vec![bring(plan, &services)],
+        AlertKind::Stopped => vec![
+            format!("systemctl status {services}"),
+            "# if it is meant to run:".to_owned(),
+            format!("systemctl start {services}"),
+        ],
         AlertKind::Failures => vec![format!("journalctl -p warning -u {services}")],
         AlertKind::NoData => {
             vec![
@@ -45,9 +54,13 @@ pub fn remedies(plan: &WatchPlan, alert: &Alert) -> Vec<String> {
 }
 
 /// The commands for drop-ins, by what is wrong with them.
-fn drop_in(plan: &WatchPlan, alert: &Alert, services: &str) -> Vec<String> {
+fn drop_in(plan: &WatchPlan, alert: &Alert, services: &str, running: bool) -> Vec<String> {
     let has = |state: &str| alert.state.contains(state);
     let reload = || "systemctl daemon-reload".to_owned();
+    let (by, again) = match running {
+        true => ("the trial, which has not ended,", format!("heaptrial trial resume {}", quoted(&plan.name))),
+        false => ("a rollout", bring(plan, services)),
+    };
     let mut lines = vec![format!("systemctl cat {services}")];
     if has(CHANGED) {
         let paths = Paths::default();
@@ -56,13 +69,13 @@ fn drop_in(plan: &WatchPlan, alert: &Alert, services: &str) -> Vec<String> {
             names.map(|name: ServiceName| quoted(&paths.drop_in(&name).display().to_string())).collect();
         let keep = quoted(&plan.name);
         lines.push(format!(
-            "# a change that is meant to stay: end this watch (heaptrial watch stop {keep}) and start another. Else a rollout \
+            "# a change that is meant to stay: end this watch (heaptrial watch stop {keep}) and start another. Else {by} \
              writes it anew:"
         ));
-        lines.extend([format!("rm {}", files.join(" ")), reload(), bring(plan, services)]);
+        lines.extend([format!("rm {}", files.join(" ")), reload(), again]);
     } else if has(GONE) {
-        lines.push("# a rollout writes it anew:".to_owned());
-        lines.extend([reload(), bring(plan, services)]);
+        lines.push(format!("# {by} writes it anew:"));
+        lines.extend([reload(), again]);
     } else {
         if !has(NOT_IN_FORCE) {
             lines.push("# take the other value away, then:".to_owned());

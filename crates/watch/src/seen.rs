@@ -70,6 +70,8 @@ pub struct ServiceSeen {
     pub bytes: Option<f64>,
     /// MemoryMax in bytes.
     pub limit_bytes: Option<f64>,
+    /// How it is, where it does not run and nothing is about to start it.
+    pub stopped: Option<String>,
     /// What its process runs; `None` where that cannot be told now.
     pub runs: Option<Fingerprint>,
     /// Why the ledger says that it does not run its treatment.

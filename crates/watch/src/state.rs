@@ -175,7 +175,8 @@ fn is_hidden(seen: &Seen, alert: &Alert) -> bool {
     };
     match alert.kind {
         AlertKind::Identity => any(|service| service.runs.is_none()),
-        AlertKind::DropIn => any(|service| service.drop_in.is_none()),
+        // Both are from systemd.
+        AlertKind::DropIn | AlertKind::Stopped => any(|service| service.drop_in.is_none()),
         AlertKind::Transaction => any(|service| service.runs.is_none() || service.drop_in.is_none()),
         AlertKind::Memory => any(|service| service.bytes.is_none()),
         AlertKind::NewService | AlertKind::Failures => !seen.unreadable.is_empty(),

@@ -1,11 +1,10 @@
 //! What the journals of this host's trials and rollouts tell of watched services.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use heaptrial_change::journal::{self, Event, Record};
 use heaptrial_change::{
-    ChangeError, FileState, Holder, Lock, ServiceState, Stage, TrialStage, TrialState, read_prepared, trials,
+    ChangeError, FileState, Lock, ServiceState, Stage, TrialStage, TrialState, read_prepared, trials,
 };
 use heaptrial_host::Paths;
 use heaptrial_model::{Identity, ServiceName};
@@ -45,11 +44,7 @@ fn read(paths: &Paths, name: &str) -> Result<(String, Vec<Record>), ChangeError>
 
 /// Whose process changes services now.
 fn at_work(paths: &Paths) -> Option<String> {
-    if !Lock::is_held(&paths.state) {
-        return None;
-    }
-    let holder: Holder = serde_json::from_slice(&fs::read(paths.state.join("lock")).ok()?).ok()?;
-    Some(holder.name)
+    Some(Lock::holder(&paths.state)?.name)
 }
 
 /// When it last did something to a service or took files of the host away, if that was after a time.
@@ -169,7 +164,7 @@ mod tests {
         let records = [
             record(1, intent),
             record(20, Event::Reverting { service: service.clone() }),
-            record(21, Event::Reverted { service }),
+            record(21, Event::Reverted { service, stopped: false }),
         ];
         let in_flight = |at: f64| {
             let seen = Seen { at, ..Seen::default() };

@@ -59,10 +59,10 @@ fn what_version_1_wrote_is_read_and_written_as_it_was() {
 #[test]
 fn what_a_newer_version_wrote_is_refused_and_left_alone() {
     let state = tempfile::tempdir().unwrap();
-    let left = of_version(STATE_V1, 3);
-    let folder = folder(state.path(), &of_version(PLAN_V1, 3), &left);
+    let left = of_version(STATE_V1, 4);
+    let folder = folder(state.path(), &of_version(PLAN_V1, 4), &left);
     for error in [folder.plan().unwrap_err(), folder.state().unwrap_err()] {
-        assert!(matches!(error, WatchError::Newer { found: 3, known: 2, .. }), "{error:?}");
+        assert!(matches!(error, WatchError::Newer { found: 4, known: 3, .. }), "{error:?}");
         assert_eq!(error.class(), ErrorClass::Refused);
     }
     assert_eq!(fs::read_to_string(path(state.path()).join("state.json")).unwrap(), left);

@@ -3,11 +3,15 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::Path;
 
+use heaptrial_host::trusted::{Untrusted, path_is_trustworthy};
+use heaptrial_host::{HostRoot, Scope};
 use rustix::fs::{FlockOperation, OFlags, Timespec, Timestamps, XattrFlags, flock, futimens};
 
 use super::{Disk, HeldLock, Stamp};
 use crate::files::{FileState, digest, hex, unhex};
 
+/// What lies in a transaction's folder decides what is written to the host: nobody else is to change it.
+const MODE: u32 = 0o644;
 /// A link in place of a file of ours leads to a file of somebody else's.
 const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits() as i32;
 
@@ -65,6 +69,10 @@ impl Disk for ThisDisk {
         Ok((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
     }
 
+    fn check_trusted(&self, path: &Path, scope: Scope) -> Result<(), Untrusted> {
+        path_is_trustworthy(&HostRoot::default(), path, scope)
+    }
+
     fn create(&self, path: &Path, state: &FileState, bytes: &[u8]) -> io::Result<()> {
         let (mode, uid, gid, modified_ns, attributes) = match state {
             FileState::File { mode, uid, gid, modified_ns, attributes, .. } => {
@@ -92,12 +100,13 @@ impl Disk for ThisDisk {
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        OpenOptions::new().append(true).create(true).custom_flags(NO_FOLLOW).open(path)?.write_all(bytes)
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(MODE).custom_flags(NO_FOLLOW).open(path)?.write_all(bytes)
     }
 
     fn cut(&self, path: &Path, length: u64) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).custom_flags(NO_FOLLOW);
+        options.write(true).create(true).mode(MODE).truncate(false).custom_flags(NO_FOLLOW);
         options.open(path)?.set_len(length)
     }
 

@@ -14,7 +14,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptrial_allocator::IdentifyError;
-use heaptrial_host::systemd::{Activity, Job, JobResult, Systemd, SystemdError, UnitEnvironment, UnitStatus};
+use heaptrial_host::Scope;
+use heaptrial_host::systemd::{
+    Activity, Job, JobResult, StartedWith, Systemd, SystemdError, UnitEnvironment, UnitStatus,
+};
+use heaptrial_host::trusted::Untrusted;
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 use heaptrial_relay::Relay;
 
@@ -35,6 +39,8 @@ pub trait Disk {
     fn exists(&self, path: &Path) -> bool;
     /// What tells a change of a file without reading it: device, inode, size, and time in seconds and nanoseconds.
     fn stamp(&self, path: &Path) -> io::Result<Stamp>;
+    /// Whether nobody but root, and who runs services of this scope, can change what a path leads to.
+    fn check_trusted(&self, path: &Path, scope: Scope) -> Result<(), Untrusted>;
     /// Makes a file or a link where nothing is, with all that `state` says.
     fn create(&self, path: &Path, state: &FileState, bytes: &[u8]) -> io::Result<()>;
     /// Adds bytes at the end of a file, which is made if it is missing.
@@ -83,6 +89,8 @@ pub trait Manager {
     fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>>;
     /// What services' processes would get from their units and drop-ins as loaded, in the order of the names.
     fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError>;
+    /// What is started together with a service.
+    fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError>;
     /// Reads all unit files anew.
     fn reload(&self) -> Result<(), SystemdError>;
     /// Queues a restart.
@@ -91,6 +99,8 @@ pub trait Manager {
     fn start(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     /// Queues a stop.
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError>;
+    /// Queues a stop of this unit alone: what needs it goes on.
+    fn stop_alone(&self, name: &ServiceName) -> Result<Job, SystemdError>;
     /// How a job ended; `None` while it is queued or runs.
     fn job_result(&self, job: &Job) -> Result<Option<JobResult>, SystemdError>;
     /// Waits for a job, as long as `limit`.

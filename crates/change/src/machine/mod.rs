@@ -42,6 +42,8 @@ use crate::treatment::ServiceTreatment;
 
 use restart::RestartStep;
 
+pub(crate) use steps::stays_stopped;
+
 /// What is done with services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -225,6 +227,8 @@ pub struct Outcome {
     pub stuck: Vec<(ServiceName, String)>,
     /// Services that have their treatment and were stopped by somebody else.
     pub down: Vec<ServiceName>,
+    /// Services that had their treatment and of which somebody changed a file since, with the difference.
+    pub drifted: Vec<(ServiceName, String)>,
     /// Services that were not reached.
     pub remaining: usize,
     /// Why the run stopped before its end.
@@ -234,7 +238,8 @@ pub struct Outcome {
 impl Outcome {
     /// Whether everything is as it was wanted.
     pub fn is_complete(&self) -> bool {
-        self.failed.is_empty() && self.stuck.is_empty() && self.remaining == 0 && self.stopped.is_none()
+        let all = self.failed.is_empty() && self.stuck.is_empty() && self.drifted.is_empty();
+        all && self.remaining == 0 && self.stopped.is_none()
     }
 }
 

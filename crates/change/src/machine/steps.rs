@@ -159,7 +159,7 @@ impl Machine {
                 "{service} does not run: somebody stopped it, or it was through with its work. It stays so; its files are as before"
             );
             self.todo.push_back(Step::Tell(Notification::Warning(text)));
-            return self.reverted(service);
+            return self.reverted(service, true);
         }
         let life = running.life();
         let restart = needs_restart(state, &service, life.as_ref());
@@ -169,7 +169,7 @@ impl Machine {
             let undone = Event::Undone { service: service.clone(), life: life.filter(|_| restart) };
             self.todo.push_back(Step::Record(undone, Weight::None));
         }
-        if restart { self.restart(service, Purpose::Revert) } else { self.reverted(service) }
+        if restart { self.restart(service, Purpose::Revert) } else { self.reverted(service, false) }
     }
 
     fn committed(&mut self, service: ServiceName) {
@@ -234,7 +234,7 @@ impl Machine {
                 self.restarts.remove(at);
                 match purpose {
                     Purpose::Apply => self.todo.push_back(Step::Prove(service.clone(), life)),
-                    Purpose::Revert => self.reverted(service.clone()),
+                    Purpose::Revert => self.reverted(service.clone(), false),
                 }
             }
             Progress::Failed(why) => {
@@ -277,9 +277,10 @@ impl Machine {
         self.todo.push_back(Step::Reload);
     }
 
-    fn reverted(&mut self, service: ServiceName) {
+    fn reverted(&mut self, service: ServiceName, stopped: bool) {
         self.todo.push_back(Step::StartTimersAgain(service.clone()));
-        self.todo.push_back(Step::Record(Event::Reverted { service: service.clone() }, Weight::None));
+        let reverted = Event::Reverted { service: service.clone(), stopped };
+        self.todo.push_back(Step::Record(reverted, Weight::None));
         self.todo.push_back(Step::Tell(Notification::Reverted(service)));
     }
 
@@ -293,13 +294,14 @@ impl Machine {
 }
 
 /// Whether a service is stopped by no doing of this transaction: it ran as it should when it was last touched, or nothing but
-/// what ran before it was touched has run since, or it ended by the signal with which services are stopped.
-fn stays_stopped(state: &TrialState, service: &ServiceName, running: &Running) -> bool {
+/// what ran before it was touched has run since, it ended by the signal with which services are stopped, or it was found
+/// stopped when another one was restarted that wants it.
+pub(crate) fn stays_stopped(state: &TrialState, service: &ServiceName, running: &Running) -> bool {
     let Running::Stopped(stopped) = running else { return false };
     let Some(found) = state.services.get(service) else { return true };
     let ran_before = found.life_before.as_ref().is_some_and(|life| {
         let is_last = stopped.last_pid.map_or(!found.restarted, |pid| pid == life.pid);
         is_last && stopped.boot_id.as_ref() == Some(&life.boot_id)
     });
-    found.settled || stopped.by_signal || ran_before
+    found.settled || stopped.by_signal || ran_before || state.resting.contains(service)
 }

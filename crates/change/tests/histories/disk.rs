@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 use heaptrial_change::FileState;
 use heaptrial_change::edges::{Disk, HeldLock, Stamp};
+use heaptrial_host::Scope;
+use heaptrial_host::trusted::Untrusted;
 use heaptrial_model::ServiceName;
 use sha2::{Digest, Sha256};
 
@@ -241,6 +243,18 @@ impl Files {
         found.synced = found.bytes.clone();
     }
 
+    /// Somebody removes a service's drop-in, for good; gives whether it was there.
+    pub fn remove_drop_in(&mut self, service: &ServiceName) -> bool {
+        let folder = format!("{UNITS}/{service}.d");
+        let path = format!("{folder}/zz-heaptrial.conf");
+        let is_there = self.has(Path::new(&path));
+        if is_there {
+            self.name(&folder, vec![(path, None)]);
+            self.sync_names(&folder);
+        }
+        is_there
+    }
+
     /// Whoever wrote into files takes that back, as far as it stands there still.
     pub fn mend(&mut self) {
         for (path, bytes) in std::mem::take(&mut self.drifted).into_iter().rev() {
@@ -315,6 +329,10 @@ impl Disk for World {
         let files = self.files.borrow();
         let inode = files.inode(path)?;
         Ok((1, inode as u64, files.inodes[inode].bytes.len() as u64, files.inodes[inode].modified_ns, 0))
+    }
+
+    fn check_trusted(&self, _path: &Path, _scope: Scope) -> Result<(), Untrusted> {
+        Ok(())
     }
 
     fn create(&self, path: &Path, state: &FileState, bytes: &[u8]) -> io::Result<()> {

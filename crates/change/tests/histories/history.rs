@@ -252,6 +252,11 @@ impl History {
             }
             Err(panic) => resume_unwind(panic),
             Ok(Ok(ended)) => {
+                // A resume writes again what was gone when it began, and a revert needs none of it.
+                let later = script.iter().any(|(at, what)| *at > 0 && matches!(what, Happening::Removed(_)));
+                if ended.outcome.is_complete() && command == Command::Resume && !later {
+                    world.missing.set(false);
+                }
                 // Who is restarted by somebody while it is put back is stuck until that is repeated.
                 let restarted =
                     script.iter().any(|(_, what)| matches!(what, Happening::Restart(_) | Happening::Stop(_)));
@@ -427,7 +432,7 @@ impl History {
         let files = world.files.borrow();
         let treated = services.treated().contains(service);
         assert!(!services.down().contains(service), "{service} is left stopped (treated: {treated})");
-        if services.is_stopped(service) || services.gone().contains(service) {
+        if services.is_stopped(service) || services.gone().contains(service) || world.missing.get() {
             return;
         }
         if let Some(committed) = committed {

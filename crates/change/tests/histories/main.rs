@@ -149,7 +149,7 @@ fn happenings(random: &mut Random, fleet: &Faults) -> Vec<(u64, Happening)> {
         let victim = service(random.pick(fleet).0);
         list.push((
             at,
-            match random.below(16) {
+            match random.below(17) {
                 0 | 1 => Happening::Kill,
                 2 | 3 => Happening::PowerCut(random.next()),
                 4 => Happening::Restart(victim),
@@ -162,6 +162,7 @@ fn happenings(random: &mut Random, fleet: &Faults) -> Vec<(u64, Happening)> {
                 12 => Happening::Gone(victim),
                 13 => Happening::Back(victim),
                 14 => Happening::Operator,
+                15 => Happening::Removed(victim),
                 _ => Happening::Timer,
             },
         ));

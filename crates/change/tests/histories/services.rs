@@ -8,14 +8,18 @@ use std::time::Duration;
 use heaptrial_allocator::IdentifyError;
 use heaptrial_change::FileState;
 use heaptrial_change::edges::{Manager, Programs, RelayError};
-use heaptrial_host::systemd::{Activity, Job, JobResult, SystemdError, UnitEnvironment, UnitStatus};
+use heaptrial_host::systemd::{
+    Activity, Job, JobResult, StartedWith, SystemdError, UnitEnvironment, UnitStatus,
+};
 use heaptrial_model::{Identity, LifeKey, Linkage, ServiceName};
 use heaptrial_relay::Relay;
 
 use crate::disk::{Files, digest};
-use crate::fleet::{PROGRAM, UNITS, torrc_of};
+use crate::fleet::{PROGRAM, UNITS, service, torrc_of};
 use crate::world::{Loss, World};
 
+/// Which service wants which: whoever is restarted first starts the other one.
+const WANTS: [(usize, usize); 2] = [(0, 1), (2, 0)];
 const START_TAKES: Duration = Duration::from_millis(4);
 const LIVES_FOR: Duration = Duration::from_millis(6);
 const RESTARTS_AFTER: Duration = Duration::from_millis(2);
@@ -98,6 +102,11 @@ pub struct Services {
     jobs: BTreeMap<u32, Option<&'static str>>,
     next_pid: i32,
     boots: u32,
+}
+
+/// The services that one wants (systemd.unit(5)).
+fn wanted_by(name: &ServiceName) -> Vec<ServiceName> {
+    WANTS.iter().filter(|(one, _)| service(*one) == *name).map(|(_, other)| service(*other)).collect()
 }
 
 fn quoted_words(line: &str) -> Option<(String, String)> {
@@ -208,6 +217,19 @@ impl Services {
             service.restarts = 0;
         }
         self.begin(name, now, files, None);
+        self.begin_wanted(name, now, files);
+    }
+
+    /// What a service wants is started with it.
+    fn begin_wanted(&mut self, name: &ServiceName, now: Duration, files: &Files) {
+        for other in wanted_by(name) {
+            let rests = |service: &Service| {
+                !service.gone && matches!(service.state, State::Failed | State::Ended | State::Stopped)
+            };
+            if self.services.get(&other).is_some_and(rests) {
+                self.begin(&other, now, files, None);
+            }
+        }
     }
 
     /// As a person does it.
@@ -434,6 +456,11 @@ impl Manager for World {
         Ok(names.iter().map(environment).collect())
     }
 
+    fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError> {
+        self.call(&format!("reading what {name} wants"))?;
+        Ok(StartedWith { wanted: wanted_by(name), needed: Vec::new() })
+    }
+
     fn reload(&self) -> Result<(), SystemdError> {
         self.call("reading all unit files anew")?;
         self.services.borrow_mut().reload(&self.files.borrow());
@@ -455,6 +482,7 @@ impl Manager for World {
         let mut services = self.services.borrow_mut();
         services.services.get_mut(name).unwrap().restarts = 0;
         services.begin(name, self.time(), &self.files.borrow(), Some(number));
+        services.begin_wanted(name, self.time(), &self.files.borrow());
         drop(services);
         if lost.is_some() { Err(self.lost(&doing)) } else { Ok(job) }
     }
@@ -471,6 +499,12 @@ impl Manager for World {
     fn stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
         self.call(&format!("stopping {name}"))?;
         self.services.borrow_mut().timers.remove(name);
+        Ok(self.queue(name, Some("done")))
+    }
+
+    fn stop_alone(&self, name: &ServiceName) -> Result<Job, SystemdError> {
+        self.call(&format!("stopping {name} alone"))?;
+        self.services.borrow_mut().stop(name);
         Ok(self.queue(name, Some("done")))
     }
 

@@ -33,6 +33,8 @@ pub enum Happening {
     Restart(ServiceName),
     /// Somebody writes into a file that the transaction changes, if it is there.
     Drift(ServiceName),
+    /// Somebody removes the drop-in of a service.
+    Removed(ServiceName),
     /// The disk is full for so many operations.
     Full(u64),
     /// One call to the service manager fails.
@@ -79,6 +81,8 @@ pub struct World {
     pub steps: Cell<u64>,
     /// Whether a full disk or a failed call may have left what no complete run has put right since.
     pub hindered: Cell<bool>,
+    /// Whether somebody removed files that no complete run has written again since.
+    pub missing: Cell<bool>,
     /// Whether something of the script is happening.
     busy: Cell<bool>,
 }
@@ -98,6 +102,7 @@ impl World {
             connection: Cell::new(0),
             steps: Cell::new(0),
             hindered: Cell::new(false),
+            missing: Cell::new(false),
             busy: Cell::new(false),
         }
     }
@@ -171,6 +176,11 @@ impl World {
                 self.services.borrow_mut().restart(&service, self.now.get(), &self.files.borrow());
             }
             Happening::Drift(service) => self.files.borrow_mut().drift(&service),
+            Happening::Removed(service) => {
+                if self.files.borrow_mut().remove_drop_in(&service) {
+                    self.missing.set(true);
+                }
+            }
             Happening::Full(operations) => self.full_until.set(at + operations),
             Happening::Refusal => self.refuse.set(true),
             Happening::BusLost(loss) => {

@@ -59,8 +59,9 @@ pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<ExitCod
     let paths = global.paths()?;
     let library = obtained.library.as_ref().map(|_| obtained.installed_below(&paths.allocators()));
     let examiner = Examiner::default();
-    let of =
-        |service: &Service| check(&root, service, &planned(&obtained, library.clone(), service), &examiner);
+    let of = |service: &Service| {
+        check(&root, service, &planned(&obtained, library.clone(), &paths, service), &examiner)
+    };
     let mut findings: Vec<Finding> = services.iter().flat_map(of).collect();
     findings.extend(memory_of_host(&root, &services));
     let refused = findings.iter().any(Finding::refuses);
@@ -132,14 +133,21 @@ fn sees_all(paths: &Paths) -> bool {
 }
 
 /// What `trial start` would apply to the service.
-fn planned(obtained: &Obtained, library: Option<PathBuf>, service: &Service) -> PlannedTreatment {
+fn planned(
+    obtained: &Obtained,
+    library: Option<PathBuf>,
+    paths: &Paths,
+    service: &Service,
+) -> PlannedTreatment {
     let mut preload = PlannedPreload::of(obtained, library);
     preload.unset = to_unset(service, &preload.environment());
     // Only root can own what is installed; another user's cache is not what `trial start` takes it from.
     if service.unit.scope.is_system() && !rustix::process::geteuid().is_root() {
         preload.source = None;
     }
-    PlannedTreatment { preload: Some(preload), ..PlannedTreatment::default() }
+    let has_drop_in = !preload.environment().is_empty() || !preload.unset.is_empty();
+    let unit_files = paths.drop_ins(service.name()).into_iter().filter(|_| has_drop_in).collect();
+    PlannedTreatment { preload: Some(preload), unit_files, replaces: true, ..PlannedTreatment::default() }
 }
 
 /// The factor is a guess, so that it can warn and not refuse.

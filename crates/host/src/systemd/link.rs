@@ -9,7 +9,7 @@ use zbus::zvariant::{DynamicType, ObjectPath, Value};
 use super::bus::{self, Bus};
 use super::jobs::{JobWatch, NoResult};
 use super::properties::Properties;
-use super::{Activity, Job, JobResult, SystemdError, Unit, UnitEnvironment, UnitStatus, name};
+use super::{Activity, Job, JobResult, StartedWith, SystemdError, Unit, UnitEnvironment, UnitStatus, name};
 use crate::Scope;
 
 /// A connection, and what is heard over it.
@@ -178,6 +178,14 @@ impl Link {
             .collect()
     }
 
+    /// What systemd starts together with a service.
+    pub(super) fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError> {
+        let wanted = |_: &ServiceName| of(UNIT, &["Wants", "Requires", "BindsTo"]);
+        let read = |properties: &Properties<'_>, _: &ServiceName| properties.started_with();
+        let mut found = self.some_properties(std::slice::from_ref(name), wanted, read);
+        found.pop().unwrap_or_else(|| Ok(StartedWith::default()))
+    }
+
     /// Some properties of each unit, as (interface, name).
     fn some_properties<T>(
         &self,
@@ -216,11 +224,17 @@ impl Link {
         self.bus.manager("reading all unit files anew", "Reload", &()).map(drop)
     }
 
-    /// Queues a job (mode `replace`).
-    pub(super) fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
+    /// Queues a job.
+    pub(super) fn queue(
+        &self,
+        method: &str,
+        doing: &str,
+        name: &ServiceName,
+        mode: &str,
+    ) -> Result<Job, SystemdError> {
         self.jobs()?;
         let doing = format!("{doing} {name}");
-        let reply = self.bus.manager(&doing, method, &(name.as_str(), "replace"))?;
+        let reply = self.bus.manager(&doing, method, &(name.as_str(), mode))?;
         let body = reply.body();
         let path: ObjectPath<'_> = body.deserialize().map_err(|error| self.bus.told(&doing, error))?;
         Ok(Job { path: path.as_str().to_owned(), unit: name.clone(), connection: self.number })

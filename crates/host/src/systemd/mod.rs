@@ -19,7 +19,7 @@ use link::Link;
 
 pub use essential::why_essential;
 pub use name::{escape, template_and_instance, unescape};
-pub use unit::{Activity, AppArmorProfile, Sandbox, Unit, UnitEnvironment, UnitStatus};
+pub use unit::{Activity, AppArmorProfile, Sandbox, StartedWith, Unit, UnitEnvironment, UnitStatus};
 
 /// Why something could not be asked of systemd, or done by it.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +122,9 @@ pub struct Systemd {
 
 /// How long systemd may be away from the bus. It is back within a second, or much later on a host in need.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How a job stands to those that are queued (systemctl(1), --job-mode).
+const REPLACE: &str = "replace";
+const ALONE: &str = "ignore-dependencies";
 /// Between two attempts to reach it.
 const RETRY_GAP: Duration = Duration::from_millis(100);
 
@@ -261,6 +264,11 @@ impl Systemd {
         self.ask(|link| link.environments(names))
     }
 
+    /// What systemd starts together with a service.
+    pub fn started_with(&self, name: &ServiceName) -> Result<StartedWith, SystemdError> {
+        self.ask(|link| link.started_with(name))
+    }
+
     /// Reads all unit files anew (`systemctl daemon-reload`).
     pub fn reload(&self) -> Result<(), SystemdError> {
         self.ask(Link::reload)
@@ -281,29 +289,34 @@ impl Systemd {
         self.ask(|link| link.disable(name))
     }
 
-    /// Queues a restart (job mode `replace`).
+    /// Queues a restart.
     pub fn queue_restart(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.queue("RestartUnit", "restarting", name)
+        self.queue("RestartUnit", "restarting", name, REPLACE)
     }
 
     /// Queues a start.
     pub fn queue_start(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.queue("StartUnit", "starting", name)
+        self.queue("StartUnit", "starting", name, REPLACE)
     }
 
     /// Queues a stop.
     pub fn queue_stop(&self, name: &ServiceName) -> Result<Job, SystemdError> {
-        self.queue("StopUnit", "stopping", name)
+        self.queue("StopUnit", "stopping", name, REPLACE)
     }
 
-    fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
+    /// Queues a stop of this unit alone: what needs it goes on.
+    pub fn queue_stop_alone(&self, name: &ServiceName) -> Result<Job, SystemdError> {
+        self.queue("StopUnit", "stopping", name, ALONE)
+    }
+
+    fn queue(&self, method: &str, doing: &str, name: &ServiceName, mode: &str) -> Result<Job, SystemdError> {
         let link = self.link();
         if link.is_deaf() {
             self.renew(&link);
         }
         // Before anything is queued this can be asked again.
         self.ask(Link::listen)?;
-        self.link().queue(method, doing, name)
+        self.link().queue(method, doing, name, mode)
     }
 
     /// How a job ended; `None` while it is queued or runs. [`SystemdError::Lost`] if that can no longer be heard.

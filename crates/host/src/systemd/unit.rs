@@ -106,6 +106,15 @@ impl Activity {
     }
 }
 
+/// The services that systemd starts together with one (systemd.unit(5)).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StartedWith {
+    /// Without these it does its work as well (Wants).
+    pub wanted: Vec<ServiceName>,
+    /// Without these it is not started (Requires, BindsTo).
+    pub needed: Vec<ServiceName>,
+}
+
 /// What the processes of a service get from its unit and drop-ins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitEnvironment {

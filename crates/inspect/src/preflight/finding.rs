@@ -51,6 +51,8 @@ pub enum Check {
     HeadRoom,
     /// torrc options.
     Torrc,
+    /// Whether unit files and drop-ins can be written: whose their folders are, and whether they are there already.
+    UnitFiles,
 }
 
 impl Check {
@@ -78,6 +80,7 @@ impl Check {
             Self::MemoryLimit => "memory_limit",
             Self::HeadRoom => "head_room",
             Self::Torrc => "torrc",
+            Self::UnitFiles => "unit_files",
         }
     }
 }
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn words_are_the_same_in_tables_and_in_json() {
-        for check in [Check::UnitState, Check::MemoryDenyWriteExecute, Check::Apparmor, Check::Torrc] {
+        for check in [Check::UnitState, Check::MemoryDenyWriteExecute, Check::Apparmor, Check::UnitFiles] {
             assert_eq!(format!("{check:?}").to_lowercase(), check.as_str().replace('_', ""));
         }
         assert!(Severity::Refuse < Severity::Warn);

@@ -21,6 +21,7 @@ mod secure_execution;
 mod state;
 mod subject;
 mod system_calls;
+mod unit_files;
 mod unit_text;
 mod visibility;
 
@@ -51,6 +52,7 @@ pub fn check(
     let subject = Subject::new(root, service, planned, examiner);
     let mut findings = Findings::new(service.name().clone());
     if state::check(&subject, &mut findings) {
+        unit_files::check(&subject, &mut findings);
         relay::check(&subject, &mut findings);
         if let Some(preload) = &planned.preload {
             environment::check(&subject, preload, &mut findings);

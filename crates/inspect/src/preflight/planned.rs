@@ -15,6 +15,10 @@ pub struct PlannedTreatment {
     pub torrc: BTreeMap<String, String>,
     /// Restart the service this often.
     pub restart_every: Option<HumanDuration>,
+    /// Unit files and drop-ins that will be written.
+    pub unit_files: Vec<PathBuf>,
+    /// Whether they take the place of what an ended trial left.
+    pub replaces: bool,
 }
 
 /// An allocator that is to be applied.

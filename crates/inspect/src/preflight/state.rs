@@ -1,6 +1,8 @@
 //! Whether the unit is one that can be restarted and observed.
 
-use heaptrial_host::is_drop_in;
+use std::fs;
+
+use heaptrial_host::{Mark, is_drop_in};
 
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::subject::Subject;
@@ -135,12 +137,17 @@ fn restartable(subject: &Subject<'_>, findings: &mut Findings) {
             format!("run `systemctl daemon-reload`, restart {} and look at it first", unit.name),
         );
     }
-    if let Some(own) = unit.drop_ins.iter().find(|file| is_drop_in(file)) {
+    // Where it is in the way, it is refused by its path.
+    let is_told =
+        |file: &&std::path::PathBuf| !subject.planned.replaces && subject.planned.unit_files.contains(file);
+    if let Some(own) = unit.drop_ins.iter().find(|file| is_drop_in(file) && !is_told(file)) {
+        let mark = fs::read(subject.root.path(own)).ok().and_then(|bytes| Mark::of(&bytes));
+        let name = mark.map_or("NAME".to_owned(), |mark| mark.name);
         findings.warn(
             Check::UnitState,
             format!("a treatment of Heaptrial is in force already ({})", own.display()),
             "a service can be in one trial at a time, and a rollout takes the place of what an ended trial left",
-            "before another trial, put this one back with `heaptrial trial stop NAME --revert`",
+            format!("before another trial, put this one back with `heaptrial trial stop {name} --revert`"),
         );
     }
 }

@@ -85,6 +85,9 @@ fn advice(plan: &WatchPlan, kind: AlertKind, services: &[String]) -> String {
             "`heaptrial rollout start {name} --arm {} --services {words}` brings it, or leave it as it is",
             quoted(&plan.arm)
         ),
+        AlertKind::Stopped => format!(
+            "`systemctl status {words}` tells how it ended; if it is meant to stay so, a watch that is started anew leaves it out"
+        ),
         _ => "`systemctl status heaptrial-agent.service` and that of the service tell why".to_owned(),
     }
 }

@@ -13,6 +13,7 @@ pub fn facts(plan: &WatchPlan, seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Ve
     let mut findings = identity::processes(plan, seen);
     findings.extend(identity::drop_ins(plan, seen));
     findings.extend(newcomers(plan, seen));
+    findings.extend(stopped(seen));
     findings.extend(no_data(plan, seen));
     let mut files = identity::files(plan, seen);
     let mut alerts = transaction::explained(plan, seen, &mut findings, &mut files);
@@ -38,7 +39,22 @@ fn newcomers(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
     seen.newcomers.iter().map(finding).collect()
 }
 
-/// What is not known is told: it never passes as good.
+fn stopped(seen: &Seen) -> Vec<Finding> {
+    let finding = |service: &ServiceSeen| {
+        let how = service.stopped.clone()?;
+        Some(Finding {
+            kind: AlertKind::Stopped,
+            service: service.service.clone(),
+            cause: how.clone(),
+            key: service.service.clone(),
+            text: ("", format!(" does not run: it is {how}")),
+            state: how,
+        })
+    };
+    seen.services.iter().filter_map(finding).collect()
+}
+
+/// What is not known is told: it never passes as good. Of what does not run nothing more is to be known.
 fn no_data(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
     let limit = plan.limits.no_data_seconds;
     let since = |service: &ServiceSeen| seen.at - service.last_reading_at.unwrap_or(plan.started_at);
@@ -50,8 +66,9 @@ fn no_data(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
         state: cause.to_owned(),
         text,
     };
+    let runs = |service: &&ServiceSeen| service.stopped.is_none();
     let mut silent: Vec<&ServiceSeen> =
-        seen.services.iter().filter(|service| since(service) > limit).collect();
+        seen.services.iter().filter(runs).filter(|service| since(service) > limit).collect();
     // Of several the newest reading is told.
     silent.sort_by(|a, b| since(a).total_cmp(&since(b)));
     let silent = silent.into_iter().map(|service| {
@@ -62,7 +79,7 @@ fn no_data(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
         finding(service, SILENT, service.service.clone(), ("no data: of ", told))
     });
     let nameless = |service: &&ServiceSeen| service.runs.is_none() && since(service) <= limit;
-    let nameless = seen.services.iter().filter(nameless).map(|service| {
+    let nameless = seen.services.iter().filter(runs).filter(nameless).map(|service| {
         let key = format!("identity:{}", service.service);
         finding(service, "unknown", key, ("no data: what ", " runs cannot be told".to_owned()))
     });

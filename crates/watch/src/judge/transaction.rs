@@ -35,7 +35,8 @@ pub(super) fn explained(
 fn explains(transaction: &TransactionSeen, finding: &Finding) -> bool {
     match finding.kind {
         AlertKind::NoData if finding.cause == SILENT => transaction.takes_agent(),
-        AlertKind::NoData => transaction.in_flight.contains(&finding.service),
+        // Whoever stopped it, a transaction that is through with it has left it running, or said so.
+        AlertKind::NoData | AlertKind::Stopped => transaction.in_flight.contains(&finding.service),
         _ => transaction.services.contains(&finding.service),
     }
 }

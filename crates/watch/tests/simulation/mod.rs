@@ -243,6 +243,7 @@ impl Month {
                     Some((Event::Full(_, times), _)) => Some(times * fleet::LEVEL_BYTES),
                     _ => Some(4.0 * fleet::LEVEL_BYTES),
                 },
+                stopped: None,
                 runs: Some(runs),
                 contamination: None,
                 drop_in: Some(DropInSeen {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{Lock, Stage, Trial, TrialStage, read_prepared, read_state};
+use heaptrial_change::{Stage, Trial, TrialStage, changed_files, read_prepared, read_state};
 use heaptrial_host::Paths;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
 use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
@@ -15,7 +15,6 @@ use serde_json::json;
 use super::carry_out::carry_out;
 use super::observe::Watcher;
 use super::start::record;
-use super::status::lost;
 use crate::commands::trial::in_database::refuse_lost;
 use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
 use crate::exit::{Failure, code};
@@ -79,7 +78,7 @@ pub fn pause(options: &NameOptions, global: &GlobalOptions) -> Result<ExitCode, 
         return Err(Failure::refused(format!("rollout `{name}` is over; there is nothing to pause")));
     }
     mark(&paths, name, true).map_err(Failure::failed)?;
-    let at_work = Lock::is_held(&paths.state);
+    let at_work = on_host::is_at_work(&paths, name);
     if global.json {
         println!(
             "{:#}",
@@ -128,12 +127,13 @@ fn nothing_to_do(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<Option
     if state.stage != TrialStage::Stopped || !passed || !all {
         return Ok(None);
     }
-    let lost = lost(&state);
+    let lost = changed_files(&state);
     if lost.is_empty() {
         println!("rollout {name}: complete, and every file is as it wrote it; nothing to do");
         return Ok(Some(ExitCode::SUCCESS));
     }
-    let files: Vec<String> = lost.iter().map(|(service, path)| format!("{service} ({path})")).collect();
+    let files: Vec<String> =
+        lost.iter().map(|(service, path)| format!("{service} ({})", path.display())).collect();
     Err(Failure::refused(format!(
         "rollout `{name}` is complete, and somebody changed its files since: {}. Put them back, or start a new rollout, which brings the treatment to services that do not run it: `heaptrial rollout start {} --arm {}`",
         files.join(", "),
@@ -212,7 +212,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
             let halt = || on_host::interrupted(&interrupt);
             let outcome = trial.revert(pace, &options.without, &mut teller, &halt)?;
             if !global.json {
-                on_host::tell_stuck(&format!("heaptrial rollout rollback {name}"), &outcome);
+                on_host::tell_stuck(&format!("heaptrial rollout rollback {name}"), &outcome, global);
             }
             (outcome.done, outcome.stuck, outcome.remaining)
         }

@@ -10,7 +10,7 @@ use heaptrial_allocator::{Catalog, Obtained};
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::{
     Prepared, ServiceTreatment, Trial, TrialStage, check_takeover, is_as_wanted, prepare, read_prepared,
-    read_state,
+    read_state, refuse_strays,
 };
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
@@ -159,8 +159,9 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let names: Vec<ServiceName> = plan.waves.concat();
     let watched = target.trial.as_ref().map_or(name.as_str(), |trial| trial.plan.name.as_str());
     on_host::refuse_claimed(&paths, name.as_str(), watched, names.iter().chain(&plan.already))?;
+    refuse_strays(&paths, names.iter().chain(&plan.already))?;
     check_takeover(&paths, name.as_str(), &names)?;
-    preflight(&prepared, &services, &obtained, &Warned::default())?;
+    preflight(&paths, &prepared, &services, &obtained, &Warned::default())?;
     tell(options, &target, &plan, &services);
     if options.dry_run {
         return dry_run(&prepared, global);

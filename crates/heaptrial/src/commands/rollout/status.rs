@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::Args;
 use heaptrial_change::journal;
 use heaptrial_change::{
-    FileState, Lock, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
+    Holder, Lock, Prepared, Stage, TrialStage, TrialState, changed_files, check_trusted, read_prepared,
+    read_state, trials,
 };
 use heaptrial_host::{HostFacts, HostRoot, Paths};
 use heaptrial_model::{ErrorClass, ServiceName, TrialName, units};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::start::forecast_lines;
 use crate::commands::trial::on_host;
+use crate::commands::trial::unfound::Unfound;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
@@ -38,6 +40,11 @@ struct Status {
     progress: Progress,
     paused: bool,
     at_work: bool,
+    /// Another trial or rollout for which services are being changed now.
+    other: Option<Holder>,
+    /// Services that do not run, and how they are.
+    down: Vec<(ServiceName, String)>,
+    untrusted: Option<String>,
     /// What the journal knows of the end of the last process that worked on it.
     ended: Option<String>,
 }
@@ -55,18 +62,21 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
     };
     let mut found = Vec::new();
     for name in &names {
-        found.push(Status::read(&paths, name)?);
+        let status = Status::read(&paths, name);
+        found.push(status.map_err(|failure| on_host::unless_unfound(failure, name, &paths, global))?);
     }
+    let unfound = if options.rollout.is_none() { Unfound::all(&paths, global)? } else { Vec::new() };
+    unfound.iter().for_each(|found| eprintln!("{found}"));
     if global.json {
         let list: Vec<Value> = found.iter().map(Status::json).collect();
-        println!("{:#}", json!({ "schema_version": 1, "rollouts": list }));
-    } else if found.is_empty() {
+        println!("{:#}", json!({ "schema_version": 1, "rollouts": list, "without_folder": unfound }));
+    } else if found.is_empty() && unfound.is_empty() {
         println!("no rollout on this host; `heaptrial rollout start TRIAL --arm ARM` begins one");
     }
     for status in found.iter().filter(|_| !global.json) {
         print!("{}", status.text());
     }
-    let well = found.iter().all(Status::is_well);
+    let well = found.iter().all(Status::is_well) && unfound.is_empty();
     Ok(if well { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
@@ -79,7 +89,10 @@ impl Status {
         Ok(Self {
             progress: Progress::of(&state, plan.waves.len())?,
             paused: paused(paths, name),
-            at_work: Lock::is_held(&paths.state),
+            at_work: on_host::is_at_work(paths, name),
+            other: Lock::holder(&paths.state).filter(|holder| holder.name != name),
+            down: on_host::not_running(&state, paths.scope),
+            untrusted: check_trusted(paths, name).err().map(|error| error.to_string()),
             ended: cut_short(&journal::read(&paths.trial(name))?, &plan.waves, boot_id.as_deref()),
             prepared,
             state,
@@ -89,7 +102,8 @@ impl Status {
 
     fn is_well(&self) -> bool {
         let troubled = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
-        troubled == 0 && lost(&self.state).is_empty() && !matches!(self.word(), "stopped" | CUT_SHORT)
+        let is_known = self.untrusted.is_none() && changed_files(&self.state).is_empty();
+        troubled == 0 && is_known && !matches!(self.word(), "stopped" | CUT_SHORT)
     }
 
     fn word(&self) -> &'static str {
@@ -113,7 +127,7 @@ impl Status {
 
     fn wave_counts(&self, wave: usize) -> (usize, usize) {
         let services = &self.plan.waves[wave];
-        let lost = lost(&self.state);
+        let lost = changed_files(&self.state);
         let committed = services.iter().filter(|service| {
             let found = self.state.services.get(*service);
             found.is_some_and(|found| found.stage == Stage::Committed)
@@ -154,7 +168,10 @@ impl Status {
             "strata": strata,
             "restarts": self.state.restarts,
             "restart_budget": self.plan.limits.restarts,
-            "lost": lost(&self.state).into_iter().map(|(service, path)| json!({ "service": service, "file": path })).collect::<Vec<_>>(),
+            "not_running": self.down.iter().map(|(service, how)| json!({ "service": service, "how": how })).collect::<Vec<_>>(),
+            "other_process": self.other,
+            "untrusted": self.untrusted,
+            "lost": changed_files(&self.state).into_iter().map(|(service, path)| json!({ "service": service, "file": path })).collect::<Vec<_>>(),
             "reasons": self.progress.reasons,
             "interrupted": self.state.interrupted,
             "cut_short": self.cut_short(),
@@ -209,8 +226,17 @@ impl Status {
         for reason in &self.progress.reasons {
             text += &format!("  {reason}\n");
         }
-        for (service, path) in lost(&self.state) {
-            text += &format!("  {service}: {path} is not what the rollout wrote\n");
+        for (service, path) in changed_files(&self.state) {
+            text += &format!("  {service}: {} is not what the rollout wrote\n", path.display());
+        }
+        for (service, how) in &self.down {
+            text += &format!("  {service} does not run: it is {how}\n");
+        }
+        if let Some(why) = &self.untrusted {
+            text += &format!("  not to be trusted: {why}\n");
+        }
+        if let Some(other) = &self.other {
+            text += &format!("  {other} is changing services of this host now\n");
         }
         text += &format!(
             "  restarts since it was started or resumed last: {} of at most {}\n",
@@ -239,18 +265,6 @@ fn stratum_json(stratum: &Stratum) -> Value {
         "forecast": forecast,
         "why_not": stratum.why_not,
     })
-}
-
-/// Services that have their treatment by the journal, and of which a file is not what was written.
-pub fn lost(state: &TrialState) -> Vec<(ServiceName, String)> {
-    let committed = state.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
-    let changed = |(service, found): (&ServiceName, &ServiceState)| {
-        let other = found.changes.iter().find(|change| {
-            FileState::read(&change.path).is_ok_and(|present| !present.is_same(&change.after))
-        })?;
-        Some((service.clone(), other.path.display().to_string()))
-    };
-    committed.filter_map(changed).collect()
 }
 
 fn stage_word(stage: WaveStage) -> &'static str {

@@ -11,6 +11,7 @@ mod power;
 pub(super) mod start;
 mod status;
 mod stop;
+pub(super) mod unfound;
 
 use std::process::ExitCode;
 

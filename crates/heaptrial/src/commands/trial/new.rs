@@ -44,6 +44,7 @@ pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<ExitCode, Fai
         return Err(Failure::usage("--duration must be more than 0s"));
     }
     let text = description(&options.name, &options.services, &allocators, options.duration);
+    let text = global.told(&text);
     TrialPlan::from_toml(&text).map_err(Failure::usage)?;
     let folder = global.out.as_deref().unwrap_or(Path::new(""));
     let path = folder.join(format!("{}.toml", options.name));
@@ -52,7 +53,9 @@ pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<ExitCode, Fai
         println!("{:#}", serde_json::json!({ "schema_version": 1, "file": path }));
     } else {
         println!("{}", path.display());
-        eprintln!("edit it, then draw the assignment with `heaptrial trial plan {}`", as_word(&path));
+        let next =
+            format!("edit it, then draw the assignment with `heaptrial trial plan {}`", as_word(&path));
+        eprintln!("{}", global.told(&next));
     }
     Ok(ExitCode::SUCCESS)
 }

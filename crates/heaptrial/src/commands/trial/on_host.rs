@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use heaptrial_change::{
-    Claim, Notification, Outcome, Prepared, Stage, TrialState, Witness, claims, free, taken_over_by,
+    Claim, Lock, Notification, Outcome, Prepared, ServiceState, Stage, TrialStage, TrialState, Witness,
+    claims, free, taken_over_by,
 };
 use heaptrial_host::Instant as Moment;
-use heaptrial_host::systemd::Systemd;
+use heaptrial_host::systemd::{Activity, Systemd, SystemdError};
 use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths, Scope};
 use heaptrial_model::{KnownEvent, ServiceName};
@@ -19,6 +20,7 @@ use heaptrial_rollout::is_rollout;
 use heaptrial_store::{EventRecord, Place, Store, StoreError};
 use serde_json::{Value, json};
 
+use super::unfound::Unfound;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -140,6 +142,43 @@ pub fn refuse_claimed<'s>(
         claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name });
     }
     Ok(free(&claims, services)?)
+}
+
+/// Whether some process is changing services for this trial or rollout. One that does not say whose it is may be.
+pub fn is_at_work(paths: &Paths, name: &str) -> bool {
+    Lock::is_held(&paths.state) && Lock::holder(&paths.state).is_none_or(|holder| holder.name == name)
+}
+
+/// Services of a trial or rollout that do not run, and how they are: those with their treatment while it has not ended,
+/// and those that were left stopped when they were put back. None where systemd cannot be asked.
+pub fn not_running(state: &TrialState, scope: Scope) -> Vec<(ServiceName, String)> {
+    let is_over = matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted);
+    let is_told = |found: &ServiceState| match found.stage {
+        Stage::Committed => !is_over,
+        Stage::Reverted => found.left_stopped,
+        _ => false,
+    };
+    let told = state.services.iter().filter(|(_, found)| is_told(found));
+    let names: Vec<ServiceName> = told.map(|(name, _)| name.clone()).collect();
+    let Ok(systemd) = Systemd::connect_with_limit(scope, Duration::from_secs(5)) else { return Vec::new() };
+    let activities = systemd.activities(&names);
+    let down = |(name, activity): (ServiceName, Result<Activity, SystemdError>)| {
+        let activity = activity.ok().filter(|activity| activity.active_state != "active")?;
+        let by_whom = match activity.active_state.as_str() {
+            "inactive" => ": somebody stopped it, or it was through with its work",
+            _ => "",
+        };
+        Some((name, format!("{} ({}){by_whom}", activity.active_state, activity.sub_state)))
+    };
+    names.into_iter().zip(activities).filter_map(down).collect()
+}
+
+/// In place of the failure that there is no such trial or rollout, that its folder is gone.
+pub fn unless_unfound(failure: Failure, name: &str, paths: &Paths, global: &GlobalOptions) -> Failure {
+    match Unfound::named(name, paths, global) {
+        Ok(Some(found)) => Failure::failed(found.to_string()),
+        _ => failure,
+    }
 }
 
 /// Tells that nothing samples the services.
@@ -356,17 +395,18 @@ pub fn check_without(prepared: &Prepared, without: &[ServiceName]) -> Result<(),
 }
 
 /// Tells which services were given up, and how those are that could not be put back.
-pub fn tell_stuck(command: &str, outcome: &Outcome) {
+pub fn tell_stuck(command: &str, outcome: &Outcome, global: &GlobalOptions) {
     for (service, why) in &outcome.given_up {
         println!(
             "{service} was given up ({why}); what runs of it may still have the treatment, and a library that its files name is left"
         );
     }
     if let [(service, _), ..] = outcome.stuck.as_slice() {
-        println!(
+        let text = format!(
             "once what is told above is put right the same command goes on; `{command} --without {service}` gives a service up \
              and leaves it as it is"
         );
+        println!("{}", global.told(&text));
     }
 }
 
@@ -381,6 +421,7 @@ pub fn outcome_json(trial: &str, action: &str, outcome: &Outcome) -> Value {
         "action": action,
         "done": outcome.done,
         "down": outcome.down,
+        "changed_by_others": pairs(&outcome.drifted),
         "failed": pairs(&outcome.failed),
         "given_up": pairs(&outcome.given_up),
         "not_put_back": pairs(&outcome.stuck),

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use heaptrial_change::refuse_strays;
 use heaptrial_host::Paths;
 use heaptrial_model::{ServicePattern, TrialName, TrialPlan};
 use heaptrial_plan::{Build, DrawRequest, DrawnPlan, MAX_SEED, balance, draw, restart_cost};
@@ -67,7 +68,8 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     match on_host::require_readable(&paths, global) {
         Ok(()) => {
             let services = fleet.candidates.iter().map(|candidate| &candidate.service);
-            on_host::refuse_claimed(&paths, &trial.name, &trial.name, services)?;
+            on_host::refuse_claimed(&paths, &trial.name, &trial.name, services.clone())?;
+            refuse_strays(&paths, services)?;
         }
         Err(failure) => {
             eprintln!("warning: {failure}; whether services are in another trial is checked at the start")
@@ -99,11 +101,11 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         println!("{:#}", shown.json(written));
         return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", shown.text());
+    print!("{}", global.told(&shown.text()));
     match written {
         Some(file) => {
             println!("\nThe plan is in {}. Nothing on this host was changed.", file.display());
-            eprintln!("`heaptrial trial start {}` starts it", as_word(file));
+            eprintln!("{}", global.told(&format!("`heaptrial trial start {}` starts it", as_word(file))));
         }
         None => println!("\nNothing was written; without --dry-run the plan goes to {}.", file.display()),
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use heaptrial_allocator::{Catalog, Obtained};
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{HostUnit, Prepared, Trial, TrialStage, prepare, read_state};
+use heaptrial_change::{HostUnit, Prepared, Trial, TrialStage, prepare, read_state, refuse_strays};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant, host_name};
@@ -76,12 +76,13 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let services = discover(&systemd, &plan, &host)?;
     on_host::refuse_claimed(&paths, &plan.name, &plan.name, services.iter().map(Service::name))?;
+    refuse_strays(&paths, services.iter().map(Service::name))?;
     let obtained = obtain(&plan, &options.sources)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let prepared = prepare(&plan, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
     // A dry run shows them all.
     let warned = if options.dry_run { Warned::default() } else { warned };
-    preflight(&prepared, &services, &obtained, &warned)?;
+    preflight(&paths, &prepared, &services, &obtained, &warned)?;
     if options.dry_run {
         return dry_run(&prepared, global);
     }
@@ -150,7 +151,7 @@ fn carry_out(
     if global.json {
         println!("{:#}", on_host::outcome_json(&name, action, &outcome));
     } else if outcome.is_complete() {
-        println!(
+        let text = format!(
             "trial {name}: {} run what their arms want{}; `heaptrial trial status {name}` tells how it goes",
             units::counted(outcome.done - outcome.down.len(), "service"),
             match outcome.down.len() {
@@ -161,14 +162,19 @@ fn carry_out(
                 ),
             }
         );
+        println!("{}", global.told(&text));
     } else {
         println!("trial {name}: {} of {count} services run what their arms want", outcome.done);
+        if !outcome.drifted.is_empty() {
+            println!("somebody changed files of {}", units::counted(outcome.drifted.len(), "service"));
+        }
         if let Some(why) = &outcome.stopped {
             println!("stopped: {why}");
         }
-        println!(
+        let text = format!(
             "`heaptrial trial resume {name}` goes on; `heaptrial trial stop {name} --revert` puts everything back"
         );
+        println!("{}", global.told(&text));
     }
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
@@ -248,12 +254,13 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
 
 /// Tells what speaks against the treatments and was not told yet, and refuses what would not take hold.
 pub fn preflight(
+    paths: &Paths,
     prepared: &Prepared,
     services: &[Service],
     obtained: &BTreeMap<String, Obtained>,
     warned: &Warned,
 ) -> Result<(), Failure> {
-    let mut findings = heaptrial_change::preflight(&HostRoot::default(), prepared, services, obtained);
+    let mut findings = heaptrial_change::preflight(&HostRoot::default(), paths, prepared, services, obtained);
     let all = findings.len();
     findings.retain(|finding| !warned.has(finding));
     if findings.len() < all {

@@ -3,17 +3,16 @@
 mod print;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use heaptrial_change::{
-    Lock, Prepared, ServiceState, Stage, TrialStage, TrialState, read_prepared, read_state, trials,
+    Prepared, ServiceState, Stage, TrialStage, TrialState, changed_files, check_trusted, read_prepared,
+    read_state, trials,
 };
 use heaptrial_host::Instant;
-use heaptrial_host::systemd::{Activity, Systemd, SystemdError};
-use heaptrial_host::{Paths, Scope};
+use heaptrial_host::Paths;
 use heaptrial_judgement::middle;
 use heaptrial_model::{Classified, ErrorClass, KnownEvent, Metric, ServiceName, TrialName, units};
 use heaptrial_rollout::is_rollout;
@@ -23,6 +22,7 @@ use serde_json::json;
 
 use super::in_database::{self, InDatabase, Lost};
 use super::on_host;
+use super::unfound::Unfound;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
@@ -46,11 +46,14 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
     let paths = global.paths()?;
     on_host::require_readable(&paths, global)?;
     let Some(name) = &options.trial else { return list(&paths, global) };
-    let status = Status::read(&paths, name.as_str(), global)?;
+    let status = match Status::read(&paths, name.as_str(), global) {
+        Err(failure) => return Err(on_host::unless_unfound(failure, name.as_str(), &paths, global)),
+        status => status?,
+    };
     if global.json {
         println!("{}", serde_json::to_string_pretty(&status.json()).map_err(Failure::failed)?);
     } else {
-        status.print();
+        print!("{}", global.told(&status.to_string()));
     }
     Ok(match &status.unread {
         Some(error) => code(error.class()),
@@ -73,14 +76,18 @@ fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
             }
         }
     }
+    let unfound = Unfound::all(paths, global)?;
+    unfound.iter().for_each(|found| eprintln!("{}", global.told(&found.to_string())));
+    damaged |= !unfound.is_empty();
     if global.json {
         let list: Vec<_> = rows
             .iter()
             .map(|(name, state, services)| json!({ "name": name, "stage": state.stage, "services": services, "committed": state.count(Stage::Committed) }))
             .collect();
-        println!("{:#}", json!({ "schema_version": 1, "trials": list }));
-    } else if rows.is_empty() {
-        println!("no trial on this host; `heaptrial trial new NAME --services PATTERN` begins one");
+        println!("{:#}", json!({ "schema_version": 1, "trials": list, "without_folder": unfound }));
+    } else if rows.is_empty() && unfound.is_empty() {
+        let begin = "no trial on this host; `heaptrial trial new NAME --services PATTERN` begins one";
+        println!("{}", global.told(begin));
     }
     for (name, state, services) in rows.iter().filter(|_| !global.json) {
         println!("{name}: {}, {}", stage_words(state), units::counted(*services, "service"));
@@ -98,10 +105,14 @@ struct Status {
     /// How often each service failed since the start.
     failures: BTreeMap<String, Failures>,
     now_us: i64,
-    /// Whether some process is changing services of this host.
+    /// Whether some process is changing its services.
     at_work: bool,
-    /// Committed services that do not run now, and how they are.
+    /// Services that do not run now, and how they are.
     down: Vec<(ServiceName, String)>,
+    /// Services that have their treatment, and a file of each that is not as it was written.
+    changed: Vec<(ServiceName, PathBuf)>,
+    /// Why what its folder tells may be somebody else's word.
+    untrusted: Option<String>,
     /// Why the database could not be read.
     unread: Option<StoreError>,
     /// That the database has nothing of it any more.
@@ -143,12 +154,17 @@ impl Status {
             looks: Vec::new(),
             failures: BTreeMap::new(),
             now_us: Instant::now().wall_us,
-            at_work: Lock::is_held(&paths.state),
+            at_work: on_host::is_at_work(paths, name),
             down: Vec::new(),
+            changed: Vec::new(),
+            untrusted: check_trusted(paths, name).err().map(|error| error.to_string()),
             unread: None,
             lost: None,
         };
-        status.down = status.not_running(paths.scope);
+        status.down = on_host::not_running(&status.state, paths.scope);
+        if !status.is_over() {
+            status.changed = changed_files(&status.state);
+        }
         if let Err(error) = status.read_database(&on_host::database(paths, global)) {
             eprintln!("warning: {error}; showing what the journal tells");
             status.unread = Some(error);
@@ -156,26 +172,11 @@ impl Status {
         Ok(status)
     }
 
-    /// Adds what the database has of it.
-    /// Committed services that systemd says do not run; none where it cannot be asked, or where the trial is over.
-    fn not_running(&self, scope: Scope) -> Vec<(ServiceName, String)> {
-        if matches!(self.state.stage, TrialStage::Stopped | TrialStage::Reverted) {
-            return Vec::new();
-        }
-        let committed = self.state.services.iter().filter(|(_, found)| found.stage == Stage::Committed);
-        let names: Vec<ServiceName> = committed.map(|(name, _)| name.clone()).collect();
-        let Ok(systemd) = Systemd::connect_with_limit(scope, Duration::from_secs(5)) else {
-            return Vec::new();
-        };
-        let activities = systemd.activities(&names);
-        let down = |(name, activity): (ServiceName, Result<Activity, SystemdError>)| {
-            let activity = activity.ok()?;
-            let how = format!("{} ({})", activity.active_state, activity.sub_state);
-            (activity.active_state != "active").then_some((name, how))
-        };
-        names.into_iter().zip(activities).filter_map(down).collect()
+    fn is_over(&self) -> bool {
+        matches!(self.state.stage, TrialStage::Stopped | TrialStage::Reverted)
     }
 
+    /// Adds what the database has of it.
     fn read_database(&mut self, database: &Path) -> Result<(), StoreError> {
         match in_database::find(database, &self.prepared, &self.state)? {
             InDatabase::Recorded(row) => self.row = Some(*row),
@@ -218,6 +219,8 @@ impl Status {
         self.state.interrupted.is_none()
             && !stuck
             && !self.is_cut_short()
+            && self.changed.is_empty()
+            && self.untrusted.is_none()
             && self.lost.as_ref().is_none_or(Lost::is_over)
     }
 
@@ -377,6 +380,8 @@ impl Status {
             "cut_short": self.is_cut_short(),
             "dropped": self.state.dropped,
             "not_running": self.down.iter().map(|(service, how)| json!({ "service": service, "how": how })).collect::<Vec<_>>(),
+            "changed_files": self.changed.iter().map(|(service, path)| json!({ "service": service, "file": path })).collect::<Vec<_>>(),
+            "untrusted": self.untrusted,
             "database_error": self.unread.as_ref().map(ToString::to_string),
             "lost": self.lost.as_ref().map(ToString::to_string),
             "elapsed_seconds": self.elapsed_seconds(),

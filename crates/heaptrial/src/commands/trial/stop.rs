@@ -8,10 +8,12 @@ use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
 use heaptrial_change::{ChangeError, LockError, Stage, Trial, TrialStage, read_prepared, read_state};
+use heaptrial_host::Paths;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
 use serde_json::json;
 
 use super::on_host::{self, Teller};
+use super::unfound::Unfound;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
@@ -53,7 +55,10 @@ pub struct RecoverOptions {
 pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = global.paths()?;
     let name = options.trial.as_str();
-    let state = read_state(&paths, name)?;
+    let state = match read_state(&paths, name) {
+        Err(error @ ChangeError::Unknown { .. }) => return without_folder(error, options, &paths, global),
+        state => state?,
+    };
     let doing = if options.revert { "rollback" } else { "pause" };
     on_host::refuse_rollout(&read_prepared(&paths, name)?, doing)?;
     if state.stage == TrialStage::Reverted {
@@ -93,9 +98,10 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     if !options.revert {
         trial.end()?;
         on_host::end_in_database(&database, name);
-        println!(
+        let text = format!(
             "trial {name} has ended; `heaptrial report {name}` writes its report, `heaptrial trial stop {name} --revert` puts everything back"
         );
+        println!("{}", global.told(&text));
         return Ok(ExitCode::SUCCESS);
     }
     let planned = trial.prepared().plan.pace;
@@ -130,9 +136,37 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         );
     }
     if !global.json {
-        on_host::tell_stuck(&format!("heaptrial trial stop {name} --revert"), &outcome);
+        on_host::tell_stuck(&format!("heaptrial trial stop {name} --revert"), &outcome, global);
     }
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
+}
+
+/// One whose folder is gone is ended in the database, where nothing of it is in force.
+fn without_folder(
+    error: ChangeError,
+    options: &StopOptions,
+    paths: &Paths,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    let name = options.trial.as_str();
+    let found = Unfound::named(name, paths, global)?;
+    if !found.as_ref().is_some_and(Unfound::is_only_recorded) {
+        return Err(found.map_or(error.into(), |found| Failure::failed(found.to_string())));
+    }
+    if options.dry_run {
+        println!("would end trial {name} in the database; nothing was changed");
+        return Ok(ExitCode::SUCCESS);
+    }
+    on_host::require_owner("trial stop", paths)?;
+    on_host::confirm(
+        &format!(
+            "The folder of trial `{name}` is gone and no file of it is in force; this ends it in the database."
+        ),
+        options.yes,
+    )?;
+    on_host::end_in_database(&on_host::database(paths, global), name);
+    println!("trial {name} has ended; its folder is gone, and no file of it is in force on this host");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Puts right what a process that is gone left.

@@ -40,8 +40,8 @@ pub struct StartOptions {
     /// Write alerts that stand as OpenMetrics text, as into the folder of node_exporter's textfile collector (*.prom)
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
-    /// Services that belong to the trial, to find new ones; repeat for more [default: the templates of its services]
-    #[arg(long = "services", value_name = "PATTERN")]
+    /// Services that belong to the trial, to find new ones [default: the templates of its services]
+    #[arg(long = "services", value_name = "PATTERN", num_args = 1..)]
     patterns: Vec<ServicePattern>,
     /// Time between checks: 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30 or 60 minutes
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = every)]

@@ -1,20 +1,22 @@
 //! `heaptrial watch status`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use heaptrial_host::Instant;
-use heaptrial_host::Paths;
-use heaptrial_model::{TrialName, units};
-use heaptrial_watch::{Folder, WatchPlan, WatchState, look_days, names};
+use heaptrial_host::systemd::Systemd;
+use heaptrial_host::{Instant, Paths, Scope};
+use heaptrial_model::{ErrorClass, TrialName, units};
+use heaptrial_watch::{Folder, WatchPlan, WatchState, look_days, names, timer_faults};
 use serde_json::json;
 
 use super::check::{document, summary};
 use crate::commands::trial::on_host;
-use crate::exit::Failure;
+use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
 const DAY: f64 = 86_400.0;
+const SYSTEMD_LIMIT: Duration = Duration::from_secs(5);
 
 /// Which watch.
 #[derive(Debug, Args)]
@@ -33,15 +35,23 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
         None => names(&paths.state),
     };
     let mut documents = Vec::new();
+    let mut well = true;
     for name in &wanted {
         let folder = Folder::open(&paths.state, name)?;
         let (plan, state) = (folder.plan()?, folder.state()?);
+        let faults = unattended(&plan);
+        well &= faults.is_empty();
         if global.json {
-            documents.push(document(&plan, &state, &[]));
+            let mut document = document(&plan, &state, &[]);
+            document["timer_faults"] = json!(faults);
+            documents.push(document);
         } else if options.name.is_none() {
             println!("{}", summary(&plan, &state));
         } else {
             print(&plan, &state);
+        }
+        for fault in faults.iter().filter(|_| !global.json) {
+            println!("{name}: no check comes by itself: {fault}");
         }
     }
     if global.json {
@@ -52,7 +62,15 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
     } else if wanted.is_empty() {
         println!("no watch on this host; `heaptrial watch start NAME` begins one after a trial");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if well { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
+}
+
+/// Why no check of a watch comes by itself; nothing where that is over, or where systemd cannot be asked.
+fn unattended(plan: &WatchPlan) -> Vec<String> {
+    let is_over = Instant::now().wall_us as f64 / 1e6 >= plan.ends_at();
+    let systemd = Systemd::connect_with_limit(Scope::System, SYSTEMD_LIMIT);
+    let Some(systemd) = systemd.ok().filter(|_| !is_over) else { return Vec::new() };
+    timer_faults(plan, &systemd).unwrap_or_else(|error| vec![error.to_string()])
 }
 
 fn print(plan: &WatchPlan, state: &WatchState) {

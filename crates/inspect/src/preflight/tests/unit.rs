@@ -90,3 +90,40 @@ fn torrc_options_need_a_tor_instance_whose_torrc_can_be_replaced() {
     fixture.unit().exec_start[0].extend(["--dircache".to_owned(), "1".to_owned()]);
     fixture.refuses(Check::Torrc, "ExecStart sets DirCache");
 }
+
+#[test]
+fn files_that_others_can_change_or_have_written_are_refused() {
+    const DROP_IN: &str = "/etc/systemd/system/thing.service.d/zz-heaptrial.conf";
+    let planned = || {
+        let mut fixture = Fixture::new();
+        fixture.planned.unit_files = vec![DROP_IN.into()];
+        fixture
+    };
+    let mut fixture = planned();
+    fixture.is_fine();
+    fixture.drop_in("own.conf", "Type=simple");
+    fixture.is_fine();
+    fixture.mode("/etc/systemd/system/thing.service.d", 0o775);
+    fixture.refuses(Check::UnitFiles, "/etc/systemd/system/thing.service.d can be written by its group");
+
+    let mut fixture = planned();
+    fixture.file(DROP_IN, "# Written by Heaptrial for trial old (0123), arm x.\n");
+    fixture.refuses(Check::UnitFiles, "zz-heaptrial.conf is there already, written for `old`");
+    fixture.file(DROP_IN, "# mine\n");
+    fixture.refuses(Check::UnitFiles, "is there already, and begins with `# mine`");
+    fixture.planned.replaces = true;
+    fixture.is_fine();
+}
+
+#[test]
+fn a_folder_of_drop_ins_that_is_a_link_is_refused_with_the_units_that_share_it() {
+    let mut fixture = Fixture::new();
+    let folder = "/etc/systemd/system/thing.service.d";
+    fixture.planned.unit_files = vec![format!("{folder}/zz-heaptrial.conf").into()];
+    fixture.file("/etc/shared/a.conf", "[Service]\n");
+    std::os::unix::fs::symlink("/etc/shared", fixture.root.path(folder)).unwrap();
+    fixture.refuses(Check::UnitFiles, "is a link to /etc/shared");
+    let other = "/etc/systemd/system/other.service.d";
+    std::os::unix::fs::symlink("../../shared", fixture.root.path(other)).unwrap();
+    fixture.refuses(Check::UnitFiles, &format!("{folder} is a link to /etc/shared, and so is {other}"));
+}

@@ -23,7 +23,7 @@ pub fn sections(
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let prepared =
         prepare(plan, &host, services, &allocators.obtained, paths, None).map_err(Failure::refused)?;
-    let findings = preflight(&HostRoot::default(), &prepared, services, &allocators.obtained);
+    let findings = preflight(&HostRoot::default(), paths, &prepared, services, &allocators.obtained);
     let mut text = String::new();
     for (heading, severity) in [("refused", Severity::Refuse), ("warning", Severity::Warn)] {
         for finding in told(&findings, severity) {

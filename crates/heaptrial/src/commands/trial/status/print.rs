@@ -1,84 +1,104 @@
 //! A trial's status for a person.
 
+use std::fmt;
+
 use heaptrial_change::{TrialStage, TrialState};
 use heaptrial_model::{Metric, ServiceName, units};
 
 use super::Status;
 
-impl Status {
-    pub(super) fn print(&self) {
-        println!("trial {}: {}", self.prepared.plan.name, stage_words(&self.state));
+impl fmt::Display for Status {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(to, "trial {}: {}", self.prepared.plan.name, stage_words(&self.state))?;
         if let Some(why) = &self.state.interrupted {
-            println!("  {why}: {}", self.advice());
+            writeln!(to, "  {why}: {}", self.advice())?;
         } else if self.is_cut_short() {
-            println!("  the process that did that is gone: {}", self.advice());
+            writeln!(to, "  the process that did that is gone: {}", self.advice())?;
         }
         if let Some(lost) = &self.lost {
-            println!("  {lost}: {}", lost.advice());
+            writeln!(to, "  {lost}: {}", lost.advice())?;
         }
         if let Some(elapsed) = self.elapsed_seconds() {
             let planned = self.prepared.plan.duration;
-            println!("  {} of {planned}", units::duration(elapsed));
+            writeln!(to, "  {} of {planned}", units::duration(elapsed))?;
         }
         match self.next_look() {
             Some((number, seconds)) if seconds > 0.0 => {
-                println!(
+                writeln!(
+                    to,
                     "  look {number} of {} in {}",
                     self.prepared.plan.looks.len(),
                     units::duration(seconds)
-                );
+                )?;
             }
             Some((number, _)) => {
-                println!(
+                writeln!(
+                    to,
                     "  look {number} of {} is due: `heaptrial trial look {}`",
                     self.prepared.plan.looks.len(),
                     self.prepared.plan.name
-                );
+                )?;
             }
-            None if !self.looks.is_empty() => println!("  all looks were taken"),
+            None if !self.looks.is_empty() => writeln!(to, "  all looks were taken")?,
             None => {}
         }
         if let Some(words) = self.reading_words() {
-            println!("  {words}");
+            writeln!(to, "  {words}")?;
         }
-        println!();
-        self.print_arms();
+        writeln!(to)?;
+        self.write_arms(to)?;
+        if let Some(why) = &self.untrusted {
+            writeln!(to, "not to be trusted: {why}")?;
+        }
         for (service, how) in &self.down {
-            println!("does not run: {service} is {how}");
+            writeln!(to, "does not run: {service} is {how}")?;
+        }
+        for (service, path) in &self.changed {
+            writeln!(
+                to,
+                "changed by somebody else: {service}: {} is not as it was written; `heaptrial trial resume {}` writes \
+                 again what is gone, and tells how the rest differs",
+                path.display(),
+                self.prepared.plan.name
+            )?;
         }
         let given_up: Vec<&ServiceName> = self.state.given_up().collect();
         for service in &self.state.dropped {
             let how = if given_up.contains(&service) { "given up" } else { "taken out" };
-            println!("{how}: {service}");
+            writeln!(to, "{how}: {service}")?;
         }
         for (service, why) in self.contaminated() {
-            println!("contaminated: {service}: {why}");
+            writeln!(to, "contaminated: {service}: {why}")?;
         }
         for (service, failures) in &self.failures {
             let how = [(failures.crashes, "by a crash"), (failures.oom_kills, "for want of memory")];
             let how = how.into_iter().filter(|(count, _)| *count > 0);
             let how = how.map(|(count, how)| format!("{} {how}", units::counted(count as usize, "time")));
-            println!("failed since the start: {service}: {}", how.collect::<Vec<_>>().join(", "));
+            writeln!(to, "failed since the start: {service}: {}", how.collect::<Vec<_>>().join(", "))?;
         }
         for (service, why) in self.put_back() {
-            println!("put back: {service} runs what it ran before the trial: {why}");
+            writeln!(to, "put back: {service} runs what it ran before the trial: {why}")?;
         }
         for (service, what, why) in self.troubled() {
-            println!("{service} {what}{}{why}", if why.is_empty() { "" } else { ": " });
+            writeln!(to, "{service} {what}{}{why}", if why.is_empty() { "" } else { ": " })?;
         }
+        Ok(())
     }
+}
 
-    fn print_arms(&self) {
+impl Status {
+    fn write_arms(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arms = self.arms();
         let width =
             arms.iter().map(|arm| arm.arm.chars().count() + usize::from(arm.control) * 10).max().unwrap_or(3);
         // PSS is read too rarely for a status.
         let metric =
             Some(self.prepared.plan.metric).filter(|metric| *metric != Metric::Pss).unwrap_or_default();
-        println!(
+        writeln!(
+            to,
             "{:width$}  services  in force  contaminated  crashes  OOM kills  {metric} median (range)",
             "arm"
-        );
+        )?;
         for arm in arms {
             let name = if arm.control { format!("{} (control)", arm.arm) } else { arm.arm.to_owned() };
             let memory = match (arm.median_bytes, arm.lowest_bytes, arm.highest_bytes) {
@@ -90,11 +110,13 @@ impl Status {
                 ),
                 _ => "no reading".to_owned(),
             };
-            println!(
+            writeln!(
+                to,
                 "{name:width$}  {:>8}  {:>8}  {:>12}  {:>7}  {:>9}  {memory}",
                 arm.services, arm.committed, arm.contaminated, arm.failures.crashes, arm.failures.oom_kills
-            );
+            )?;
         }
+        Ok(())
     }
 }
 

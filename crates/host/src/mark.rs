@@ -1,0 +1,41 @@
+//! The line by which a file tells which trial or rollout wrote it.
+
+const BEGINS: &str = "# Written by Heaptrial for trial ";
+
+/// Who wrote a file of a treatment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Name of the trial or rollout.
+    pub name: String,
+    /// Id of its drawing.
+    pub id: String,
+}
+
+impl Mark {
+    /// The line, for an arm. None of the texts may hold a line break.
+    pub fn line(name: &str, id: &str, arm: &str) -> String {
+        format!("{BEGINS}{name} ({id}), arm {arm}.\n")
+    }
+
+    /// Of the bytes of a file that begins with such a line.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let line = bytes.split(|byte| *byte == b'\n').next()?;
+        let rest = std::str::from_utf8(line).ok()?.strip_prefix(BEGINS)?;
+        let (name, rest) = rest.split_once(" (")?;
+        let (id, _) = rest.split_once("), arm ")?;
+        Some(Self { name: name.to_owned(), id: id.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wrote_a_file_is_read_from_its_first_line() {
+        let line = Mark::line("five-way", "0123", "jemalloc (secure)");
+        let mark = Mark { name: "five-way".to_owned(), id: "0123".to_owned() };
+        assert_eq!(Mark::of(format!("{line}[Service]\n").as_bytes()), Some(mark));
+        assert_eq!(Mark::of(format!("[Service]\n{line}").as_bytes()), None);
+    }
+}

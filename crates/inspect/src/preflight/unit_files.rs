@@ -1,0 +1,93 @@
+//! Whether the files that a treatment writes may be written where they belong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use heaptrial_host::Mark;
+use heaptrial_host::trusted::{path_is_trustworthy, resolve};
+
+use crate::preflight::finding::{Check, Findings};
+use crate::preflight::subject::Subject;
+
+pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) {
+    for path in &subject.planned.unit_files {
+        trusted(subject, path, findings);
+        if let Some(folder) = path.parent() {
+            linked(subject, folder, findings);
+        }
+        if !subject.planned.replaces {
+            free(subject, path, findings);
+        }
+    }
+}
+
+fn trusted(subject: &Subject<'_>, path: &Path, findings: &mut Findings) {
+    let scope = subject.unit().scope;
+    let Err(why) = path_is_trustworthy(subject.root, path, scope) else { return };
+    let owner = if scope.is_system() { "root" } else { "you or root" };
+    findings.refuse(
+        Check::UnitFiles,
+        why.to_string(),
+        "whoever can write there decides what the service runs, and with which rights",
+        format!("let {owner} own it, and take the right to write from group and others"),
+    );
+}
+
+/// A folder of drop-ins that is a link: systemd names what is in it by where it leads to, and units may share it.
+fn linked(subject: &Subject<'_>, folder: &Path, findings: &mut Findings) {
+    let Some(units) = folder.parent().filter(|_| is_drop_in_folder(folder)) else { return };
+    let follow = |path: &Path| resolve(subject.root, path);
+    let own = follow(units).zip(folder.file_name()).map(|(units, name)| units.join(name));
+    let Some(target) = follow(folder).filter(|target| own.as_ref() != Some(target)) else { return };
+    let entries = fs::read_dir(subject.root.path(units)).into_iter().flatten().flatten();
+    let others = entries.map(|entry| units.join(entry.file_name())).filter(|other| other != folder);
+    let same = |other: &PathBuf| is_drop_in_folder(other) && follow(other).as_ref() == Some(&target);
+    let mut names: Vec<String> = others.filter(same).map(|other| other.display().to_string()).collect();
+    names.sort();
+    let (shared, why) = match names.is_empty() {
+        true => (
+            String::new(),
+            "systemd names a drop-in there by the path that the link leads to, so that it cannot be told whether it is in force",
+        ),
+        false => (
+            format!(", and so is {}", names.join(", ")),
+            "a drop-in that is written there would be in force for all of these units, whatever their arms",
+        ),
+    };
+    findings.refuse(
+        Check::UnitFiles,
+        format!("{} is a link to {}{shared}", folder.display(), target.display()),
+        why,
+        "give the service a folder of its own",
+    );
+}
+
+fn is_drop_in_folder(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "d")
+}
+
+fn free(subject: &Subject<'_>, path: &Path, findings: &mut Findings) {
+    if fs::symlink_metadata(subject.root.path(path)).is_err() {
+        return;
+    }
+    let bytes = fs::read(subject.root.path(path)).unwrap_or_default();
+    let begins =
+        String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().chars().take(120).collect();
+    let (whose, fix) = match Mark::of(&bytes) {
+        Some(Mark { name, .. }) => (
+            format!(", written for `{name}`"),
+            format!("`heaptrial trial stop {name} --revert` puts that back"),
+        ),
+        None => (begins_with(begins), "move it away".to_owned()),
+    };
+    findings.refuse(
+        Check::UnitFiles,
+        format!("{} is there already{whose}", path.display()),
+        "a trial writes there, and does not replace what others wrote",
+        fix,
+    );
+}
+
+fn begins_with(line: String) -> String {
+    if line.is_empty() { line } else { format!(", and begins with `{line}`") }
+}
