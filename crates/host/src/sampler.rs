@@ -4,7 +4,7 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use heaptrial_model::{Sample, SlowSample};
 
-use crate::{Cgroup, HostError, HostRoot, ProcessReader, ProcessTree};
+use crate::{AnonymousMemory, Cgroup, HostError, HostRoot, ProcessReader, ProcessTree};
 
 /// Reads all processes of one service, keeping their files open between ticks.
 #[derive(Debug)]
@@ -86,6 +86,28 @@ impl ServiceSampler {
         if let Some(cgroup) = &self.cgroup {
             total.cgroup_current_bytes = cgroup.current_bytes();
             total.cgroup_peak_bytes = cgroup.peak_bytes();
+        }
+        Ok(total)
+    }
+
+    /// The control group that is sampled, if there is one.
+    pub fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
+    }
+
+    /// Anonymous memory of the family, each page once, from `Pss_Anon` and `SwapPss` of `smaps_rollup`; costs as much
+    /// as [`ServiceSampler::read_slow`]. Pages that the family shares with others count in part.
+    pub fn read_anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
+        let mut total = AnonymousMemory::default();
+        for reader in &mut self.readers {
+            match reader.read_anonymous() {
+                Ok(own) => {
+                    total.resident_bytes += own.resident_bytes;
+                    total.swap_bytes += own.swap_bytes;
+                }
+                Err(error) if error.is_gone() && reader.pid() != self.main_pid => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(total)
     }

@@ -3,9 +3,12 @@
 //! A [`Workload`] says what is started and what load is put on it; [`run`] owns everything else:
 //! order, seeds, repeats, children, identities, samples and the ledger.
 
+mod accounting;
 mod arms;
 mod command;
 mod end;
+mod end_watch;
+mod ends;
 mod error;
 mod interrupt;
 mod program;
@@ -15,10 +18,12 @@ mod runner;
 mod sampling;
 mod schedule;
 mod service;
+mod sharing;
 mod supervisor;
 mod tor;
 mod workload;
 
+pub use accounting::Accounting;
 pub use arms::PreparedArm;
 pub use command::CommandWorkload;
 pub use end::{EndRequest, EndSignal};

@@ -8,6 +8,7 @@ use heaptrial_store::TickInput;
 
 use crate::progress::ServiceView;
 use crate::service::RunningService;
+use crate::sharing::{SUM_OVER_PROCESSES, read_each_page_once};
 use crate::workload::{Event, Round, Slot};
 
 /// `smaps_rollup` stalls the process that it reads: it may take this share of the time.
@@ -179,15 +180,18 @@ impl Sampling {
     ) {
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
             // A service that ended since is noticed at the next tick.
-            let Ok(sample) = service.sampler.read() else { continue };
+            let read = read_each_page_once(service, &self.root, self.started.elapsed());
+            let Ok(Some((sample, sum))) = read else { continue };
             tick.samples.push((service.life_id, sample));
             let view = &mut self.views[service.slot];
             view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
             view.rss_bytes = sample.rss_bytes;
             view.metric_bytes.push(match self.metric {
                 Metric::Rss => sample.rss_bytes,
+                Metric::Cgroup => sample.cgroup_current_bytes.unwrap_or_default(),
                 _ => sample.anon_bytes + sample.swap_bytes,
             });
+            tick.observations.push((service.life_id, SUM_OVER_PROCESSES, sum as f64));
             for (name, value) in round.observe(service.slot) {
                 if name == crate::tor::CONSENSUS_AGE {
                     view.consensus_age_seconds = Some(value);

@@ -10,7 +10,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
 use heaptrial_lab::{
-    CommandWorkload, Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload, Workload,
+    Accounting, CommandWorkload, Interrupt, LabPlan, PreparedArm, Schedule, TorParameters, TorWorkload,
+    Workload,
 };
 use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, HumanDuration, Metric, TrialPlan};
 use heaptrial_network::{DirectoryParameters, LoadParameters, RelayParameters};
@@ -20,7 +21,7 @@ use heaptrial_store::Store;
 use self::factorial::FactorialOptions;
 use super::allocators::SourceOptions;
 use super::report::write_and_print;
-use super::value::{ValueError, number};
+use super::value::{ValueError, number, size};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::progress::LiveProgress;
@@ -59,9 +60,14 @@ struct LabOptions {
     /// Time between samples
     #[arg(long, default_value = "1s", value_name = "DURATION")]
     tick: HumanDuration,
-    /// Which reading is compared: rss, or anon (RssAnon + VmSwap) [default: the plan's, or anon]
+    /// Which reading is compared: anon (anonymous memory and swap of all processes, each page once), rss (sum over the
+    /// processes), or cgroup (with page cache) [default: the plan's, or anon]
     #[arg(long, value_name = "METRIC", value_parser = lab_metric)]
     metric: Option<Metric>,
+    /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control
+    /// groups
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory_limit: Option<u64>,
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
     #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
     from: Vec<(AllocatorSpec, PathBuf)>,
@@ -116,9 +122,9 @@ pub struct TorOptions {
     diff_age: HumanDuration,
 }
 
-/// The two that a lab run can compare, and those that it explains why not.
+/// Those that a lab run can compare, and those that it explains why not.
 fn lab_metric(text: &str) -> Result<Metric, ValueError> {
-    text.parse().map_err(|_| ValueError::Expected("a metric of a lab run: anon or rss"))
+    text.parse().map_err(|_| ValueError::Expected("a metric of a lab run: anon, rss or cgroup"))
 }
 
 /// Splits at the last `=`, since settings hold some as well.
@@ -196,6 +202,7 @@ impl LabOptions {
             ));
         }
         words.extend(self.sources.words());
+        words.extend(self.memory_limit.map(|bytes| format!("--memory-limit {bytes}")));
         words.extend([
             format!("--repeat {}", self.repeat),
             format!("--seed {seed}"),
@@ -262,11 +269,11 @@ fn execute(
     workload.check(&plan.arms).map_err(Failure::refused)?;
     let seed = options.seed.unwrap_or_else(rand::random);
     let metric = options.metric.or(plan.metric).unwrap_or(Metric::Anon);
-    if !matches!(metric, Metric::Rss | Metric::Anon) {
-        return Err(Failure::usage(format!(
-            "a lab run cannot compare {metric}: its services have no cgroup of their own, and PSS is read too rarely \
-             (reading it stalls the service); use --metric anon or --metric rss, PSS of each service is in the report"
-        )));
+    if metric == Metric::Pss {
+        return Err(Failure::usage(
+            "a lab run cannot compare pss: PSS is read too rarely (reading it stalls the service); use --metric anon, \
+             which has each page once, PSS of each service is in the report",
+        ));
     }
     let allocators = resolve(plan, options)?;
     run_folder::check(global.out.as_deref())?;
@@ -275,6 +282,18 @@ fn execute(
         let schedule = Schedule::draw(plan.arms.len(), options.repeat, workload.arrangement(), seed);
         print_schedule(plan, &schedule, duration, &command, global.json);
         return Ok(ExitCode::SUCCESS);
+    }
+    let accounting = Accounting::find();
+    let needs_cgroup = match (metric, options.memory_limit) {
+        (_, Some(_)) => Some("--memory-limit"),
+        (Metric::Cgroup, None) => Some("--metric cgroup"),
+        _ => None,
+    };
+    if let (Some(option), Some(why)) = (needs_cgroup, accounting.why_none()) {
+        return Err(Failure::refused(format!(
+            "{option} needs control groups, and none can be made here: {why}; run it as root, or in a session of a \
+             user's systemd under cgroup version 2"
+        )));
     }
     let arms = prepare(allocators, options, global)?;
     let folder = run_folder::create(global.out.as_deref(), kind)?;
@@ -286,6 +305,8 @@ fn execute(
         duration: duration.0,
         tick: options.tick.0,
         metric,
+        accounting,
+        memory_limit_bytes: options.memory_limit,
         seed,
         command,
         folder: folder.clone(),
