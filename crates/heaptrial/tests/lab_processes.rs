@@ -130,7 +130,6 @@ fn settings_of_a_program_that_sets_its_title_are_proved() {
     let report = json(&output);
     let identity = &arm(&report, "glibc?arena_max=1")["identity"];
     assert_eq!(identity["settings"]["MALLOC_ARENA_MAX"], "1", "{identity:#}");
-    assert!(identity["evidence"].to_string().contains("overwritten"), "{identity:#}");
 }
 
 #[test]

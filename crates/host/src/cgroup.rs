@@ -1,11 +1,15 @@
 //! The memory figures of a service's control group, versions 1 and 2.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{HostError, HostRoot};
+
+/// `memory.stat` has some 2 KiB in version 2.
+const BUFFER_BYTES: usize = 16 << 10;
 
 /// Which control group interface accounts for memory on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,23 +111,7 @@ impl Cgroup {
 
     /// Anonymous memory and swap of it and all groups below it.
     pub fn anonymous(&self) -> Result<AnonymousMemory, HostError> {
-        let path = self.dir.join("memory.stat");
-        let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;
-        let field = |name: &str| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-            value.trim().parse::<u64>().ok()
-        };
-        let (resident, swap) = match self.version {
-            CgroupVersion::V1 => (field("total_rss"), field("total_swap")),
-            _ => (field("anon"), self.number("memory.swap.current")),
-        };
-        let expected = match self.version {
-            CgroupVersion::V1 => "a line `total_rss N`",
-            _ => "a line `anon N`",
-        };
-        let resident_bytes =
-            resident.ok_or_else(|| HostError::Parse { path, expected, found: first_line(&text) })?;
-        Ok(AnonymousMemory { resident_bytes, swap_bytes: swap.unwrap_or(0) })
+        CgroupReader::open(self)?.anonymous()
     }
 
     /// Memory charged now, in bytes.
@@ -166,6 +154,68 @@ impl Cgroup {
     fn number(&self, file: &str) -> Option<u64> {
         fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
     }
+}
+
+/// Reads the figures of a group again and again, through files kept open.
+#[derive(Debug)]
+pub struct CgroupReader {
+    version: CgroupVersion,
+    dir: PathBuf,
+    stat: File,
+    swap: Option<File>,
+    current: Option<File>,
+    peak: Option<File>,
+    buffer: Vec<u8>,
+}
+
+impl CgroupReader {
+    /// Opens the files of a group.
+    pub fn open(cgroup: &Cgroup) -> Result<Self, HostError> {
+        let path = cgroup.dir.join("memory.stat");
+        let open = |name: &str| File::open(cgroup.dir.join(name)).ok();
+        let (swap, current, peak) = match cgroup.version {
+            // Swap is in `memory.stat`.
+            CgroupVersion::V1 => (None, open("memory.usage_in_bytes"), open("memory.max_usage_in_bytes")),
+            _ => (open("memory.swap.current"), open("memory.current"), open("memory.peak")),
+        };
+        let stat = File::open(&path).map_err(HostError::read(path))?;
+        let (version, dir, buffer) = (cgroup.version, cgroup.dir.clone(), vec![0; BUFFER_BYTES]);
+        Ok(Self { version, dir, stat, swap, current, peak, buffer })
+    }
+
+    /// Anonymous memory and swap of the group and all groups below it.
+    pub fn anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
+        let path = self.dir.join("memory.stat");
+        let length = self.stat.read_at(&mut self.buffer, 0).map_err(HostError::read(&path))?;
+        let text = String::from_utf8_lossy(&self.buffer[..length]);
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            value.trim().parse::<u64>().ok()
+        };
+        let (resident, swap, expected) = match self.version {
+            CgroupVersion::V1 => (field("total_rss"), field("total_swap"), "a line `total_rss N`"),
+            _ => (field("anon"), self.swap.as_ref().and_then(number_in), "a line `anon N`"),
+        };
+        let resident_bytes =
+            resident.ok_or_else(|| HostError::Parse { path, expected, found: first_line(&text) })?;
+        Ok(AnonymousMemory { resident_bytes, swap_bytes: swap.unwrap_or(0) })
+    }
+
+    /// As [`Cgroup::current_bytes`].
+    pub fn current_bytes(&self) -> Option<u64> {
+        self.current.as_ref().and_then(number_in)
+    }
+
+    /// As [`Cgroup::peak_bytes`].
+    pub fn peak_bytes(&self) -> Option<u64> {
+        self.peak.as_ref().and_then(number_in)
+    }
+}
+
+fn number_in(file: &File) -> Option<u64> {
+    let mut buffer = [0; 32];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()?.trim().parse().ok()
 }
 
 fn first_line(text: &str) -> String {

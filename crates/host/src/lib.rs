@@ -20,7 +20,7 @@ pub mod systemd;
 mod tree;
 pub mod trusted;
 
-pub use cgroup::{AnonymousMemory, Cgroup, CgroupVersion};
+pub use cgroup::{AnonymousMemory, Cgroup, CgroupReader, CgroupVersion};
 pub use clock::Instant;
 pub use cpu::CpuUsage;
 pub use error::HostError;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use heaptrial_model::{Sample, SlowSample};
 
-use crate::{AnonymousMemory, Cgroup, HostError, HostRoot, ProcessReader, ProcessTree};
+use crate::{AnonymousMemory, Cgroup, CgroupReader, HostError, HostRoot, ProcessReader, ProcessTree};
 
 /// Reads all processes of one service, keeping their files open between ticks.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub struct ServiceSampler {
     root: HostRoot,
     main_pid: i32,
     readers: Vec<ProcessReader>,
-    cgroup: Option<Cgroup>,
+    cgroup: Option<(Cgroup, CgroupReader)>,
 }
 
 /// What taking one tick's samples cost the sampler itself.
@@ -45,6 +45,8 @@ impl ServiceSampler {
         let main = ProcessReader::open(root, main_pid)?;
         let own = Cgroup::of(root, std::process::id() as i32).ok().flatten();
         let cgroup = Cgroup::of(root, main_pid)?.filter(|cgroup| Some(cgroup) != own.as_ref());
+        let cgroup =
+            cgroup.and_then(|cgroup| CgroupReader::open(&cgroup).ok().map(|reader| (cgroup, reader)));
         Ok(Self { root: root.clone(), main_pid, readers: vec![main], cgroup })
     }
 
@@ -83,7 +85,7 @@ impl ServiceSampler {
         if let Some(error) = main_error {
             return Err(error);
         }
-        if let Some(cgroup) = &self.cgroup {
+        if let Some((_, cgroup)) = &self.cgroup {
             total.cgroup_current_bytes = cgroup.current_bytes();
             total.cgroup_peak_bytes = cgroup.peak_bytes();
         }
@@ -92,7 +94,12 @@ impl ServiceSampler {
 
     /// The control group that is sampled, if there is one.
     pub fn cgroup(&self) -> Option<&Cgroup> {
-        self.cgroup.as_ref()
+        self.cgroup.as_ref().map(|(cgroup, _)| cgroup)
+    }
+
+    /// Anonymous memory of everything in the control group that is sampled; `None` without one.
+    pub fn anonymous_of_cgroup(&mut self) -> Option<Result<AnonymousMemory, HostError>> {
+        self.cgroup.as_mut().map(|(_, reader)| reader.anonymous())
     }
 
     /// Anonymous memory of the family, each page once, from `Pss_Anon` and `SwapPss` of `smaps_rollup`; costs as much

@@ -76,7 +76,7 @@ pub(crate) fn read_each_page_once(
     let sum = sample.anon_bytes + sample.swap_bytes;
     service.sharing.several |= sample.processes > 1;
     let once = match &service.cgroup {
-        Some(cgroup) => Some(cgroup.anonymous()?),
+        Some(_) => service.sampler.anonymous_of_cgroup().transpose()?,
         None if sample.processes <= 1 => None,
         None if !service.sharing_budget.allows(elapsed) => {
             service.sharing.left_out += 1;
