@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use heaptrial_model::{AllocatorSpec, Identity, Linkage, Version};
 use serde::{Deserialize, Serialize};
 
+use crate::identify::OVERWRITTEN;
 use crate::obtained::Obtained;
 
 /// What a process must run to be proved: an obtained allocator as far as a running process can show it.
@@ -122,7 +123,13 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
             Some(set) => {
                 return Err(mismatch(format!("{name} is `{set}` in its environment and not `{value}`")));
             }
-            None => return Err(mismatch(format!("{name} is not in its environment"))),
+            None => {
+                let unreadable = found.evidence.iter().find(|line| line.starts_with(OVERWRITTEN));
+                return Err(mismatch(match unreadable {
+                    Some(why) => format!("{name} can be neither found nor ruled out: {why}"),
+                    None => format!("{name} is not in its environment"),
+                }));
+            }
         }
     }
     Ok(())
@@ -174,11 +181,14 @@ mod tests {
         foreign.settings.insert("MIMALLOC_VERBOSE".to_owned(), "1".to_owned());
         let why = prove(&expected(), &foreign).unwrap_err().why;
         assert!(why.contains("MIMALLOC_VERBOSE=1") && why.contains("no part of the treatment"), "{why}");
+        let overwritten =
+            Identity { settings: BTreeMap::new(), evidence: vec![format!("{OVERWRITTEN}: so")], ..found() };
         let no_setting = Identity { settings: BTreeMap::new(), ..found() };
         for (identity, why) in [
             (libc, "was not loaded"),
             (other_version, "version is 3.1.5"),
             (other_file, "not the file that was verified"),
+            (overwritten, "neither found nor ruled out"),
             (no_setting, "MIMALLOC_PURGE_DELAY is not in its environment"),
         ] {
             let message = prove(&expected(), &identity).unwrap_err().to_string();

@@ -30,7 +30,7 @@ fn specs_are_refused_with_position_and_near_misses() {
     refuse("lab run -- sleep 60", &["no arms", "-a SPEC"]);
     refuse("lab run -a glibc", &["CMD"]);
     refuse("lab run -a glibc --duration 5x -- sleep 60", &["duration"]);
-    refuse("lab run -a glibc --metric cgroup -- sleep 60", &["no cgroup of their own"]);
+    refuse("lab run -a glibc --metric pss -- sleep 60", &["PSS is read too rarely", "--metric anon"]);
     refuse("lab run -a mimaloc --dry-run -- sleep 60", &["mimalloc"]);
     refuse("lab tor --interval 5s", &["10s to 1h"]);
     refuse("lab tor --interval 10s --rest 20s", &["--interval", "--rest"]);

@@ -1,4 +1,5 @@
-//! Cost of one sample: `sample_cost PID COUNT` prints nanoseconds per sample.
+//! Cost of one sample: `sample_cost PID COUNT` prints nanoseconds per sample, and per sample with the anonymous memory
+//! of its control group.
 
 use std::time::Instant;
 
@@ -14,6 +15,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for _ in 0..count {
         bytes += sampler.read()?.rss_bytes;
     }
-    println!("{}", start.elapsed().as_nanos() / u128::from(count));
+    let plain = start.elapsed().as_nanos() / u128::from(count);
+    let start = Instant::now();
+    for _ in 0..count {
+        bytes += sampler.read()?.rss_bytes;
+        bytes += sampler.anonymous_of_cgroup().transpose()?.map_or(0, |anonymous| anonymous.resident_bytes);
+    }
+    println!("{plain} {}", start.elapsed().as_nanos() / u128::from(count));
     if bytes == 0 { Err("the process has no memory".into()) } else { Ok(()) }
 }

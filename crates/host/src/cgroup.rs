@@ -1,11 +1,15 @@
 //! The memory figures of a service's control group, versions 1 and 2.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{HostError, HostRoot};
+
+/// `memory.stat` has some 2 KiB in version 2.
+const BUFFER_BYTES: usize = 16 << 10;
 
 /// Which control group interface accounts for memory on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +35,14 @@ impl CgroupVersion {
         }
     }
 
+    /// Where its hierarchy is mounted.
+    pub(crate) fn mount(self) -> &'static str {
+        match self {
+            Self::V1 => "/sys/fs/cgroup/memory",
+            _ => "/sys/fs/cgroup",
+        }
+    }
+
     /// The word used in reports.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,6 +58,19 @@ impl CgroupVersion {
 pub struct Cgroup {
     version: CgroupVersion,
     dir: PathBuf,
+}
+
+/// Anonymous memory of everything in a control group, each page once, in bytes. The kernel charges a page to the group
+/// of the process that touched it first, also when that process has ended and another still maps the page.
+///
+/// It keeps these counts per processor and brings them together when they have moved by 64 pages for each processor,
+/// and every 2 s: they may lag by that much.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AnonymousMemory {
+    /// Resident.
+    pub resident_bytes: u64,
+    /// In swap; 0 where the kernel does not account for swap.
+    pub swap_bytes: u64,
 }
 
 impl Cgroup {
@@ -65,11 +90,28 @@ impl Cgroup {
             };
             wanted.then_some(path)
         });
-        let mount = match version {
-            CgroupVersion::V1 => "/sys/fs/cgroup/memory",
-            _ => "/sys/fs/cgroup",
-        };
-        Ok(own.map(|own| Self { version, dir: root.path(mount).join(own.trim_start_matches('/')) }))
+        let mount = root.path(version.mount());
+        Ok(own.map(|own| Self { version, dir: mount.join(own.trim_start_matches('/')) }))
+    }
+
+    /// The one whose files are in `dir`.
+    pub(crate) fn at(version: CgroupVersion, dir: PathBuf) -> Self {
+        Self { version, dir }
+    }
+
+    /// Which interface it is of.
+    pub fn version(&self) -> CgroupVersion {
+        self.version
+    }
+
+    /// The folder of its files.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Anonymous memory and swap of it and all groups below it.
+    pub fn anonymous(&self) -> Result<AnonymousMemory, HostError> {
+        CgroupReader::open(self)?.anonymous()
     }
 
     /// Memory charged now, in bytes.
@@ -98,9 +140,86 @@ impl Cgroup {
         text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
     }
 
+    /// How often it was at its limit, since it was made.
+    pub fn times_at_limit(&self) -> Option<u64> {
+        match self.version {
+            CgroupVersion::V1 => self.number("memory.failcnt"),
+            _ => {
+                let text = fs::read_to_string(self.dir.join("memory.events")).ok()?;
+                text.lines().find_map(|line| line.strip_prefix("max "))?.trim().parse().ok()
+            }
+        }
+    }
+
     fn number(&self, file: &str) -> Option<u64> {
         fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
     }
+}
+
+/// Reads the figures of a group again and again, through files kept open.
+#[derive(Debug)]
+pub struct CgroupReader {
+    version: CgroupVersion,
+    dir: PathBuf,
+    stat: File,
+    swap: Option<File>,
+    current: Option<File>,
+    peak: Option<File>,
+    buffer: Vec<u8>,
+}
+
+impl CgroupReader {
+    /// Opens the files of a group.
+    pub fn open(cgroup: &Cgroup) -> Result<Self, HostError> {
+        let path = cgroup.dir.join("memory.stat");
+        let open = |name: &str| File::open(cgroup.dir.join(name)).ok();
+        let (swap, current, peak) = match cgroup.version {
+            // Swap is in `memory.stat`.
+            CgroupVersion::V1 => (None, open("memory.usage_in_bytes"), open("memory.max_usage_in_bytes")),
+            _ => (open("memory.swap.current"), open("memory.current"), open("memory.peak")),
+        };
+        let stat = File::open(&path).map_err(HostError::read(path))?;
+        let (version, dir, buffer) = (cgroup.version, cgroup.dir.clone(), vec![0; BUFFER_BYTES]);
+        Ok(Self { version, dir, stat, swap, current, peak, buffer })
+    }
+
+    /// Anonymous memory and swap of the group and all groups below it.
+    pub fn anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
+        let path = self.dir.join("memory.stat");
+        let length = self.stat.read_at(&mut self.buffer, 0).map_err(HostError::read(&path))?;
+        let text = String::from_utf8_lossy(&self.buffer[..length]);
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            value.trim().parse::<u64>().ok()
+        };
+        let (resident, swap, expected) = match self.version {
+            CgroupVersion::V1 => (field("total_rss"), field("total_swap"), "a line `total_rss N`"),
+            _ => (field("anon"), self.swap.as_ref().and_then(number_in), "a line `anon N`"),
+        };
+        let resident_bytes =
+            resident.ok_or_else(|| HostError::Parse { path, expected, found: first_line(&text) })?;
+        Ok(AnonymousMemory { resident_bytes, swap_bytes: swap.unwrap_or(0) })
+    }
+
+    /// As [`Cgroup::current_bytes`].
+    pub fn current_bytes(&self) -> Option<u64> {
+        self.current.as_ref().and_then(number_in)
+    }
+
+    /// As [`Cgroup::peak_bytes`].
+    pub fn peak_bytes(&self) -> Option<u64> {
+        self.peak.as_ref().and_then(number_in)
+    }
+}
+
+fn number_in(file: &File) -> Option<u64> {
+    let mut buffer = [0; 32];
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()?.trim().parse().ok()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -127,12 +246,16 @@ mod tests {
             ("sys/fs/cgroup/system.slice/tor@a.service/memory.peak", "8192\n"),
             (
                 "sys/fs/cgroup/system.slice/tor@a.service/memory.events",
-                "oom 3\noom_kill 2\noom_group_kill 0\n",
+                "max 9\noom 3\noom_kill 2\noom_group_kill 0\n",
             ),
+            ("sys/fs/cgroup/system.slice/tor@a.service/memory.stat", "anon 1000\nfile 7\nanon_thp 3\n"),
+            ("sys/fs/cgroup/system.slice/tor@a.service/memory.swap.current", "24\n"),
         ]);
         let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
         assert_eq!((cgroup.current_bytes(), cgroup.peak_bytes()), (Some(4096), Some(8192)));
-        assert_eq!(cgroup.oom_kills(), Some(2));
+        assert_eq!((cgroup.oom_kills(), cgroup.times_at_limit()), (Some(2), Some(9)));
+        let anonymous = AnonymousMemory { resident_bytes: 1000, swap_bytes: 24 };
+        assert_eq!(cgroup.anonymous().unwrap(), anonymous);
     }
 
     #[test]
@@ -145,10 +268,28 @@ mod tests {
                 "sys/fs/cgroup/memory/system.slice/x.service/memory.oom_control",
                 "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
             ),
+            (
+                "sys/fs/cgroup/memory/system.slice/x.service/memory.stat",
+                "cache 5\nrss 1\nswap 1\ntotal_cache 6\ntotal_rss 500\ntotal_rss_huge 2\ntotal_swap 12\n",
+            ),
+            ("sys/fs/cgroup/memory/system.slice/x.service/memory.failcnt", "4\n"),
         ]);
         let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
         assert_eq!((cgroup.current_bytes(), cgroup.peak_bytes()), (Some(4096), None));
-        assert_eq!(cgroup.oom_kills(), Some(1));
+        assert_eq!((cgroup.oom_kills(), cgroup.times_at_limit()), (Some(1), Some(4)));
+        let anonymous = AnonymousMemory { resident_bytes: 500, swap_bytes: 12 };
+        assert_eq!(cgroup.anonymous().unwrap(), anonymous);
+    }
+
+    #[test]
+    fn a_figure_that_is_not_there_is_an_error_and_never_0() {
+        let (_dir, root) = fixture(&[
+            ("proc/7/cgroup", "0::/x\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/x/memory.stat", "anonymous 1\n"),
+        ]);
+        let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
+        assert!(cgroup.anonymous().unwrap_err().to_string().contains("anon N"));
     }
 
     #[test]

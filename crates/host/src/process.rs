@@ -141,6 +141,12 @@ impl Process {
             .collect())
     }
 
+    /// Whether the program wrote something else, such as its title (setproctitle(3)), where its environment was. What it
+    /// was started with can then not be read any more. Needs the same user or root.
+    pub fn environ_is_overwritten(&self) -> Result<bool, HostError> {
+        Ok(is_overwritten(&self.read_bytes("environ")?))
+    }
+
     /// All mappings, in address order. Needs the same user or root.
     pub fn mappings(&self) -> Result<Vec<Mapping>, HostError> {
         let path = self.dir.join("maps");
@@ -212,6 +218,12 @@ fn split_nul(bytes: Vec<u8>) -> Vec<OsString> {
         .collect()
 }
 
+/// The kernel writes `NAME=VALUE` and a NUL each; titles are padded with NULs or spaces.
+fn is_overwritten(environ: &[u8]) -> bool {
+    let Some(entries) = environ.strip_suffix(b"\0") else { return !environ.is_empty() };
+    entries.split(|b| *b == 0).any(|entry| !matches!(entry.iter().position(|b| *b == b'='), Some(1..)))
+}
+
 fn parse_mapping(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
@@ -250,6 +262,16 @@ mod tests {
         let anonymous = parse_mapping("00400000-00401000 rw-p 00000000 00:00 0 ").unwrap();
         assert_eq!(anonymous.name, "");
         assert!(parse_mapping("nonsense").is_none());
+    }
+
+    #[test]
+    fn a_title_in_the_place_of_the_environment_is_noticed() {
+        for intact in [&b""[..], b"A=1\0", b"A=1\0B=\0C=x=y\0"] {
+            assert!(!is_overwritten(intact), "{intact:?}");
+        }
+        for title in [&b"\0\0\0\0"[..], b"cess\0\0\0\0", b"master process    ", b"ess\0\0\0B=2\0", b"=2\0"] {
+            assert!(is_overwritten(title), "{title:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use heaptrial_model::{Sample, SlowSample};
 
-use crate::{HostError, HostRoot};
+use crate::{AnonymousMemory, HostError, HostRoot};
 
 /// What one process told in one tick.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,24 +75,42 @@ impl ProcessReader {
     /// Reads `smaps_rollup`: about 20 ms per GB of the process, which is stalled meanwhile. Needs the
     /// same user or CAP_SYS_PTRACE. `cost_us` is left 0; the caller knows it.
     pub fn read_slow(&mut self) -> Result<SlowSample, HostError> {
-        let path = self.dir.join("smaps_rollup");
-        if self.smaps_rollup.is_none() {
-            self.smaps_rollup = Some(File::open(&path).map_err(HostError::read(&path))?);
-        }
         let mut slow = SlowSample::default();
-        if let Some(file) = &self.smaps_rollup {
-            let length = fill(file, &mut self.buffer).map_err(HostError::read(&path))?;
-            for (name, value) in size_lines(&self.buffer[..length]) {
-                match name {
-                    b"Pss" => slow.pss_bytes = value,
-                    b"Private_Dirty" => slow.private_dirty_bytes = value,
-                    b"LazyFree" => slow.lazyfree_bytes = value,
-                    b"AnonHugePages" => slow.anon_huge_bytes = value,
-                    _ => {}
-                }
+        for (name, value) in size_lines(self.fill_smaps_rollup()?) {
+            match name {
+                b"Pss" => slow.pss_bytes = value,
+                b"Private_Dirty" => slow.private_dirty_bytes = value,
+                b"LazyFree" => slow.lazyfree_bytes = value,
+                b"AnonHugePages" => slow.anon_huge_bytes = value,
+                _ => {}
             }
         }
         Ok(slow)
+    }
+
+    /// Its part of the anonymous memory that it shares with others, from `smaps_rollup` (Linux 5.4).
+    pub(crate) fn read_anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
+        let (mut resident, mut swap_bytes) = (None, 0);
+        for (name, value) in size_lines(self.fill_smaps_rollup()?) {
+            match name {
+                b"Pss_Anon" => resident = Some(value),
+                b"SwapPss" => swap_bytes = value,
+                _ => {}
+            }
+        }
+        let resident_bytes = resident.ok_or_else(|| self.bad("smaps_rollup", "a line `Pss_Anon`", 0))?;
+        Ok(AnonymousMemory { resident_bytes, swap_bytes })
+    }
+
+    fn fill_smaps_rollup(&mut self) -> Result<&[u8], HostError> {
+        let path = self.dir.join("smaps_rollup");
+        let file = match self.smaps_rollup.take() {
+            Some(file) => file,
+            None => File::open(&path).map_err(HostError::read(&path))?,
+        };
+        let length = fill(&file, &mut self.buffer).map_err(HostError::read(&path));
+        self.smaps_rollup = Some(file);
+        Ok(&self.buffer[..length?])
     }
 
     fn bad(&self, name: &str, expected: &'static str, length: usize) -> HostError {

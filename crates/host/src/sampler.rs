@@ -4,7 +4,10 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use heaptrial_model::{Sample, SlowSample};
 
-use crate::{Cgroup, HostError, HostRoot, Process, ProcessPattern, ProcessReader, ProcessTree};
+use crate::{
+    AnonymousMemory, Cgroup, CgroupReader, HostError, HostRoot, Process, ProcessPattern, ProcessReader,
+    ProcessTree,
+};
 
 /// Reads all processes of one service, keeping their files open between ticks.
 #[derive(Debug)]
@@ -15,7 +18,7 @@ pub struct ServiceSampler {
     /// Of the other processes only those that count are read.
     main_counts: bool,
     counted: Option<ProcessPattern>,
-    cgroup: Option<Cgroup>,
+    cgroup: Option<(Cgroup, CgroupReader)>,
 }
 
 /// What taking one tick's samples cost the sampler itself.
@@ -48,6 +51,8 @@ impl ServiceSampler {
         let main = ProcessReader::open(root, main_pid)?;
         let own = Cgroup::of(root, std::process::id() as i32).ok().flatten();
         let cgroup = Cgroup::of(root, main_pid)?.filter(|cgroup| Some(cgroup) != own.as_ref());
+        let cgroup =
+            cgroup.and_then(|cgroup| CgroupReader::open(&cgroup).ok().map(|reader| (cgroup, reader)));
         Ok(Self {
             root: root.clone(),
             main_pid,
@@ -113,9 +118,37 @@ impl ServiceSampler {
         if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
             return Err(HostError::NoneCounts { pid: main_pid, pattern: pattern.to_string() });
         }
-        if let Some(cgroup) = &self.cgroup {
+        if let Some((_, cgroup)) = &self.cgroup {
             total.cgroup_current_bytes = cgroup.current_bytes();
             total.cgroup_peak_bytes = cgroup.peak_bytes();
+        }
+        Ok(total)
+    }
+
+    /// The control group that is sampled, if there is one.
+    pub fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref().map(|(cgroup, _)| cgroup)
+    }
+
+    /// Anonymous memory of everything in the control group that is sampled; `None` without one.
+    pub fn anonymous_of_cgroup(&mut self) -> Option<Result<AnonymousMemory, HostError>> {
+        self.cgroup.as_mut().map(|(_, reader)| reader.anonymous())
+    }
+
+    /// Anonymous memory of the family, each page once, from `Pss_Anon` and `SwapPss` of `smaps_rollup`; costs as much
+    /// as [`ServiceSampler::read_slow`]. Pages that the family shares with others count in part.
+    pub fn read_anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
+        let mut total = AnonymousMemory::default();
+        let main = self.main_pid;
+        for reader in self.readers.iter_mut().filter(|reader| reader.pid() != main || self.main_counts) {
+            match reader.read_anonymous() {
+                Ok(own) => {
+                    total.resident_bytes += own.resident_bytes;
+                    total.swap_bytes += own.swap_bytes;
+                }
+                Err(error) if error.is_gone() && reader.pid() != self.main_pid => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(total)
     }

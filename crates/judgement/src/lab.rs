@@ -235,7 +235,8 @@ fn reason(
 /// Why the lab gave the service up, without the names that it starts with.
 fn failure<'r>(service: &ServiceRecord, rows: &'r Rows) -> Option<&'r str> {
     let about_it = |event: &&heaptrial_store::EventRecord| {
-        event.service_id == Some(service.id) && event.kind == KnownEvent::ArmFailed
+        event.service_id == Some(service.id)
+            && matches!(event.kind.known(), Some(KnownEvent::ArmFailed | KnownEvent::OomKill))
     };
     let text = rows.events.iter().rev().find(about_it)?.text.as_str();
     let arm = rows.arms.iter().find(|arm| arm.id == service.arm_id);

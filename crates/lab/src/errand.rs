@@ -7,6 +7,7 @@ use std::time::Duration;
 use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
 use heaptrial_model::Ending;
 
+use crate::Accounting;
 use crate::end::{EndRequest, EndSignal};
 use crate::placeholders::Placeholders;
 use crate::service::{ending_of, inherited_allocator_settings, last_words};
@@ -54,8 +55,9 @@ impl Errand {
             stderr: stderr.clone(),
             // At an interrupt load generators write their summary.
             end: EndRequest { signal: EndSignal::INTERRUPT, ..EndRequest::default() },
+            cgroup: None,
         };
-        let (supervisor, key) = Supervisor::start(&place.supervisor, &command)
+        let (supervisor, key) = Supervisor::start(&place.supervisor, &Accounting::not_measured(), &command)
             .map_err(|error| format!("its --{what} could not be started: {error}"))?;
         Ok(Self { what, pid: key.pid, supervisor: Some(supervisor), stdout, stderr, ended: None })
     }

@@ -3,10 +3,13 @@
 //! A [`Workload`] says what is started and what load is put on it; [`run`] owns everything else:
 //! order, seeds, repeats, children, identities, samples and the ledger.
 
+mod accounting;
 mod arms;
 mod clock;
 mod command;
 mod end;
+mod end_watch;
+mod ends;
 mod errand;
 mod error;
 mod http;
@@ -22,6 +25,7 @@ mod runner;
 mod sampling;
 mod schedule;
 mod service;
+mod sharing;
 mod supervisor;
 mod tor;
 mod userland;
@@ -29,6 +33,7 @@ mod whose;
 mod work;
 mod workload;
 
+pub use accounting::Accounting;
 pub use arms::PreparedArm;
 pub use clock::Pace;
 pub use command::{CommandOptions, CommandWorkload};

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heaptrial_allocator::ExchangedLibraries;
-use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, TickCost};
-use heaptrial_model::{Ending, KnownEvent, Metric};
+use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, SlowBudget, TickCost};
+use heaptrial_model::{Ending, KnownEvent, Metric, units};
 use heaptrial_store::{NewTrial, Store, TickInput};
+use serde_json::json;
 
+use crate::ends::Ends;
 use crate::processors::{not_as_on, with_processors};
 use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::Sampling;
@@ -15,9 +17,10 @@ use crate::schedule::{RoundPlan, Schedule};
 use crate::service::{
     RunningService, When, contamination_at_the_end, ending_of, kept_command, last_words, prove_identity,
 };
-use crate::supervisor::Supervisor;
+use crate::sharing::{SHARE_OF_TIME, Sharing};
+use crate::supervisor::{KeptCgroup, Supervisor};
 use crate::workload::{Event, Round, RoundContext, Slot, SlotState, Workload};
-use crate::{Inside, Interrupt, LabError, PreparedArm};
+use crate::{Accounting, Inside, Interrupt, LabError, PreparedArm};
 
 /// A lab run that is ready to start.
 #[derive(Debug)]
@@ -34,6 +37,10 @@ pub struct LabPlan {
     pub tick: Duration,
     /// Which reading is compared.
     pub metric: Metric,
+    /// Where the figures of anonymous memory come from.
+    pub accounting: Accounting,
+    /// Memory and swap that each service may have at most, in bytes. Needs control groups.
+    pub memory_limit_bytes: Option<u64>,
     /// Seed of everything random.
     pub seed: u64,
     /// As on how many processors the arms' allocators run; `None` is as on those that are there. The arms were obtained
@@ -77,6 +84,16 @@ impl LabPlan {
             self.exchanged.iter().map(|libraries| libraries.folder.to_string_lossy()).collect();
         (!folders.is_empty()).then(|| ("LD_LIBRARY_PATH".to_owned(), folders.join(":")))
     }
+
+    /// The control group that each service gets.
+    fn cgroup(&self) -> Option<KeptCgroup> {
+        let place = match &self.accounting {
+            Accounting::Cgroup(place) => Some(place.clone()),
+            Accounting::Scope => None,
+            Accounting::Processes { .. } => return None,
+        };
+        Some(KeptCgroup { place, limit_bytes: self.memory_limit_bytes })
+    }
 }
 
 /// Carries out a lab run: every round in turn. Ends all children before it returns, also on an error.
@@ -91,6 +108,11 @@ pub fn run(
     let root = HostRoot::default();
     let mut facts = HostFacts::read(&root)?;
     facts.userland = plan.userland.as_ref().map(ToString::to_string);
+    let mut parameters = with_processors(workload.parameters(), plan);
+    parameters["memory_accounting"] = plan.accounting.describe();
+    if let Some(bytes) = plan.memory_limit_bytes {
+        parameters["memory_limit_bytes"] = bytes.into();
+    }
     let mut store = Store::create(&plan.database)?;
     let (trial_id, arm_ids) = store.begin_trial(&NewTrial {
         name: plan.name.clone(),
@@ -102,7 +124,7 @@ pub fn run(
         repeats: plan.repeats,
         planned_us: plan.duration.unwrap_or_default().as_micros() as i64,
         arms: plan.arms.iter().map(|prepared| prepared.arm.clone()).collect(),
-        parameters: with_processors(workload.parameters(), plan),
+        parameters,
         command: plan.command.clone(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         started_wall_us: heaptrial_host::Instant::now().wall_us,
@@ -251,6 +273,9 @@ impl Run<'_> {
         let service_id =
             self.store.add_service(self.trial_id, arm_id, &slot.service, block, self.positions)?;
         self.positions += 1;
+        if let Some(bytes) = self.plan.memory_limit_bytes {
+            self.store.set_attributes(service_id, &json!({ "memory_max_bytes": bytes }))?;
+        }
         if let Err(why) = round.prepare(index) {
             if !self.interrupt.requested() {
                 self.fail(service_id, slot, &why)?;
@@ -260,19 +285,20 @@ impl Run<'_> {
         let mut launch = round.launch(index);
         launch.environment.extend(self.plan.library_path());
         let counted = launch.counted.clone();
-        let command = kept_command(slot, launch, &self.logs);
+        let command = kept_command(slot, launch, &self.logs, self.plan.cgroup());
         let started = heaptrial_host::Instant::now();
-        let (supervisor, key) = match Supervisor::start(&self.plan.supervisor, &command) {
-            Ok(kept) => kept,
-            Err(LabError::Supervisor { problem, .. }) => {
-                self.fail(service_id, slot, &format!("could not be started: {problem}"))?;
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
-        };
+        let (supervisor, key) =
+            match Supervisor::start(&self.plan.supervisor, &self.plan.accounting, &command) {
+                Ok(kept) => kept,
+                Err(LabError::Supervisor { problem, .. }) => {
+                    self.fail(service_id, slot, &format!("could not be started: {problem}"))?;
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
         let process = Process::new(&self.root, key.pid);
         let at = (started.wall_us, started.boottime_us);
-        let proof = prove_identity(&process, &supervisor, slot, &command.stderr, self.interrupt);
+        let proof = prove_identity(&process, &supervisor, slot, &command, self.interrupt);
         let life_id = self.store.add_life(
             service_id,
             &key,
@@ -310,6 +336,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let mut sampler = sampler?;
+        let cgroup = sampler.cgroup().filter(|_| self.plan.accounting.why_none().is_none()).cloned();
         counted.into_iter().for_each(|pattern| sampler.count_only(pattern));
         let service = RunningService {
             slot: index,
@@ -318,9 +345,14 @@ impl Run<'_> {
             process,
             started,
             sampler,
+            cgroup,
+            ends: Ends::default(),
+            sharing: Sharing::default(),
+            sharing_budget: SlowBudget::new(SHARE_OF_TIME, Duration::ZERO),
             supervisor: Some(supervisor),
             ending: None,
             stderr: command.stderr,
+            passed: command.environment.into_iter().collect(),
         };
         if let Err(why) = round.ready(index, &|| service.is_alive()) {
             let now = heaptrial_host::Instant::now();
@@ -342,6 +374,55 @@ impl Run<'_> {
         self.progress.message(&text);
         let now = heaptrial_host::Instant::now().wall_us;
         Ok(self.store.add_event(self.trial_id, Some(service_id), now, KnownEvent::ArmFailed, &text)?)
+    }
+
+    /// Tells of a service that its memory limit ended.
+    fn outlived(&mut self, service_id: i64, slot: &Slot, why: &str) -> Result<(), LabError> {
+        let text = format!("{} ({}) {why}", slot.arm.arm.name, slot.service);
+        self.progress.message(&text);
+        let now = heaptrial_host::Instant::now().wall_us;
+        Ok(self.store.add_event(self.trial_id, Some(service_id), now, KnownEvent::OomKill, &text)?)
+    }
+
+    /// Enters what is known of a service's processes at its end: crashes, sharing, its memory limit.
+    fn account_for_processes(
+        &mut self,
+        slot: &Slot,
+        service: &mut RunningService,
+    ) -> Result<Vec<Event>, LabError> {
+        let mut events = service.follow_ends(self.plan.tick);
+        let at = Some(service.slot);
+        let warning = |text| Event { slot: at, kind: KnownEvent::Warning, text };
+        if let Some(why) = service.ends.crash() {
+            self.fail(service.service_id, slot, &why)?;
+            self.store.contaminate(service.life_id, &why)?;
+        }
+        let why_no_cgroup = self.plan.accounting.why_none();
+        events
+            .extend(service.ends.warnings(why_no_cgroup.is_none(), self.plan.tick).into_iter().map(warning));
+        let ends_seen = service.supervisor.as_ref().is_none_or(Supervisor::ends_seen);
+        if service.sharing.several && !ends_seen {
+            let text = "the kernel does not tell here of every end of its processes (that needs the right to administer \
+                        the host's own network, as root has it): crashes that a parent of theirs collects are not seen";
+            events.push(warning(text.to_owned()));
+        }
+        events.extend(service.sharing.events(service.slot, self.plan.metric, why_no_cgroup));
+        if let (Some(limit), Some(cgroup)) = (self.plan.memory_limit_bytes, &service.cgroup) {
+            let limit = units::memory(limit as f64);
+            let kills = service.oom_kills();
+            if kills > 0 {
+                let why = format!(
+                    "does not live under {limit}: {kills} of its processes were killed for want of memory"
+                );
+                self.outlived(service.service_id, slot, &why)?;
+                self.store.contaminate(service.life_id, &why)?;
+            } else {
+                let times = cgroup.times_at_limit().unwrap_or(0);
+                let text = format!("lives under {limit}, which it reached {times} times");
+                events.push(Event { slot: at, kind: KnownEvent::Note, text });
+            }
+        }
+        Ok(events)
     }
 
     /// Samples until the planned end, an interrupt, or the end of the last service.
@@ -367,7 +448,9 @@ impl Run<'_> {
             if !states.iter().any(|state| state.alive) {
                 break;
             }
-            let events = round.tick(&states)?;
+            let mut events = round.tick(&states)?;
+            let alive = services.iter_mut().filter(|service| service.ending.is_none());
+            events.extend(alive.flat_map(|service| service.follow_ends(self.plan.tick)));
             self.tell(slots, services, events)?;
             // What is read after the work is of a service at rest.
             if round.is_over() {
@@ -424,9 +507,20 @@ impl Run<'_> {
             self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending)?;
             let age = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
             let planned = self.plan.duration.map(|planned| format!(" of {}", planned.as_secs_f64()));
-            let planned = planned.unwrap_or_default();
-            let text = format!("{ending} after {age:.1}{planned} s{}", last_words(&service.stderr));
-            self.fail(service.service_id, &slots[service.slot], &text)?;
+            let after = format!("after {age:.1}{} s", planned.unwrap_or_default());
+            let slot = &slots[service.slot];
+            match (self.plan.memory_limit_bytes, service.oom_kills()) {
+                // That it does not live under the limit is a result.
+                (Some(limit), 1..) => {
+                    let limit = units::memory(limit as f64);
+                    let text = format!("does not live under {limit}: killed for want of memory {after}");
+                    self.outlived(service.service_id, slot, &text)?;
+                }
+                _ => {
+                    let text = format!("{ending} {after}{}", last_words(&service.stderr));
+                    self.fail(service.service_id, slot, &text)?;
+                }
+            }
             service.ending = Some(ending);
             // Ends what the service left behind.
             service.supervisor.take();
@@ -460,21 +554,36 @@ impl Run<'_> {
     /// Ends what still lives, after a last look at its identity.
     fn end(&mut self, slots: &[Slot], services: &mut [RunningService]) -> Result<(), LabError> {
         let mut first_error = self.notice_endings(slots, services, When::AtTheEnd).err();
+        let mut events = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
             let obtained = &slots[service.slot].arm.obtained;
-            if let Some(why) = contamination_at_the_end(&self.root, &service.process, obtained) {
+            if let Some(why) =
+                contamination_at_the_end(&self.root, &service.process, obtained, &service.passed)
+            {
                 self.outcome.failed_services += 1;
                 self.progress.message(&format!("{} {why}", slots[service.slot].service));
                 if let Err(error) = self.store.contaminate(service.life_id, &why) {
                     first_error.get_or_insert(error.into());
                 }
+            } else if let Some(identity) = service.identity_now() {
+                // At its start it had not mapped all of its libraries.
+                if let Err(error) = self.store.set_identity(service.life_id, Some(&identity), None) {
+                    first_error.get_or_insert(error.into());
+                }
+            }
+            match self.account_for_processes(&slots[service.slot], service) {
+                Ok(found) => events.extend(found),
+                Err(error) => drop(first_error.get_or_insert(error)),
             }
             if let Some(supervisor) = &mut service.supervisor {
                 supervisor.ask_to_end();
             }
         }
+        if let Err(error) = self.tell(slots, services, events) {
+            first_error.get_or_insert(error);
+        }
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let closed = service.supervisor.take().map_or(Ok(()), Supervisor::close);
+            let closed = service.supervisor.take().map_or(Ok(()), |supervisor| supervisor.close().map(drop));
             let ending = if self.interrupt.requested() { Ending::Interrupted } else { Ending::Planned };
             let now = heaptrial_host::Instant::now();
             let entered = self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending);

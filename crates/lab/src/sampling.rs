@@ -8,6 +8,7 @@ use heaptrial_store::TickInput;
 
 use crate::progress::ServiceView;
 use crate::service::RunningService;
+use crate::sharing::{SUM_OVER_PROCESSES, read_each_page_once};
 use crate::whose::Whose;
 use crate::workload::{Event, Round, Slot};
 
@@ -189,7 +190,8 @@ impl Sampling {
     ) {
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
             // A service that ended since is noticed at the next tick.
-            let Ok(sample) = service.sampler.read() else { continue };
+            let read = read_each_page_once(service, &self.root, self.started.elapsed());
+            let Ok(Some((sample, sum))) = read else { continue };
             tick.samples.push((service.life_id, sample));
             self.whose.service(service.slot, sample.cpu_us as f64 / 1e6);
             let view = &mut self.views[service.slot];
@@ -198,10 +200,12 @@ impl Sampling {
             view.cpu = Some(Duration::from_micros(sample.cpu_us));
             view.metric_bytes.push(match self.metric {
                 Metric::Rss => sample.rss_bytes,
+                Metric::Cgroup => sample.cgroup_current_bytes.unwrap_or_default(),
                 _ => sample.anon_bytes + sample.swap_bytes,
             });
             let work = round.work(service.slot).into_iter();
             tick.work.extend(work.map(|(name, value)| (service.life_id, name, value)));
+            tick.observations.push((service.life_id, SUM_OVER_PROCESSES, sum as f64));
             for (name, value) in round.observe(service.slot) {
                 if name == crate::tor::CONSENSUS_AGE {
                     view.consensus_age_seconds = Some(value);

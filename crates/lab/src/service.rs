@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{Catalog, Obtained, identify, prove};
-use heaptrial_host::{HostRoot, Process, ProcessReader, ProcessTree, ServiceSampler};
+use heaptrial_allocator::{Catalog, Obtained, identify_started_with, prove};
+use heaptrial_host::{Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceSampler, SlowBudget};
 use heaptrial_model::{Ending, Identity};
 
 use crate::Interrupt;
-use crate::supervisor::{KeptCommand, Supervisor, SupervisorMessage};
-use crate::workload::{Launch, Slot};
+use crate::ends::Ends;
+use crate::sharing::Sharing;
+use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor, SupervisorMessage};
+use crate::workload::{Event, Launch, Slot};
 
 /// A process maps its libraries within milliseconds; on a saturated machine it may take seconds.
 const PROOF_PATIENCE: Duration = Duration::from_secs(10);
@@ -33,6 +35,13 @@ pub(crate) struct RunningService {
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) ending: Option<Ending>,
     pub(crate) stderr: PathBuf,
+    /// The environment variables that were set at its start.
+    pub(crate) passed: Vec<(String, String)>,
+    /// Its own control group, where it has one.
+    pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) ends: Ends,
+    pub(crate) sharing: Sharing,
+    pub(crate) sharing_budget: SlowBudget,
 }
 
 /// How patiently an ending is looked for.
@@ -48,6 +57,41 @@ impl RunningService {
     /// Whether its main process runs.
     pub(crate) fn is_alive(&self) -> bool {
         matches!(self.process.state(), Ok(state) if !matches!(state, 'Z' | 'X'))
+    }
+
+    /// What its main process runs, as read anew.
+    pub(crate) fn identity_now(&self) -> Option<Identity> {
+        identify_started_with(&self.process, &self.passed).ok()
+    }
+
+    /// Takes note of processes of it that ended; gives what is to be told at once.
+    pub(crate) fn follow_ends(&mut self, tick: Duration) -> Vec<Event> {
+        let told = self.supervisor.as_ref().map(Supervisor::process_ends).unwrap_or_default();
+        self.take_ends(told, tick)
+    }
+
+    pub(crate) fn take_ends(&mut self, told: Vec<SupervisorMessage>, tick: Duration) -> Vec<Event> {
+        let age = (heaptrial_host::Instant::now().boottime_us - self.started.boottime_us) as f64 / 1e6;
+        let mut events = Vec::new();
+        for message in told {
+            match message {
+                // How the main process ended is told by its supervisor.
+                SupervisorMessage::ProcessEnded(end) if end.pid != self.process.pid() => {
+                    let oom_kills = self.oom_kills();
+                    let oom = end.signal.is_some() && oom_kills > self.ends.out_of_memory();
+                    let told = self.ends.take(end, age, tick, oom);
+                    events.extend(told.map(|(kind, text)| Event { slot: Some(self.slot), kind, text }));
+                }
+                SupervisorMessage::EndsMissed => self.ends.missed(),
+                _ => {}
+            }
+        }
+        events
+    }
+
+    /// How many of its processes the kernel killed for want of memory.
+    pub(crate) fn oom_kills(&self) -> u64 {
+        self.cgroup.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0)
     }
 
     /// How it ended by itself, if it did.
@@ -72,7 +116,12 @@ pub(crate) struct Proof {
 }
 
 /// Puts the arm's allocator before a launch.
-pub(crate) fn kept_command(slot: &Slot, launch: Launch, logs: &Path) -> KeptCommand {
+pub(crate) fn kept_command(
+    slot: &Slot,
+    launch: Launch,
+    logs: &Path,
+    cgroup: Option<KeptCgroup>,
+) -> KeptCommand {
     let application = slot.arm.application();
     let mut environment = launch.environment;
     environment.extend(application.env.iter().cloned());
@@ -86,6 +135,7 @@ pub(crate) fn kept_command(slot: &Slot, launch: Launch, logs: &Path) -> KeptComm
         stdout: logs.join(format!("{}.stdout", slot.service)),
         stderr: logs.join(format!("{}.stderr", slot.service)),
         end: launch.end,
+        cgroup,
     }
 }
 
@@ -105,19 +155,20 @@ pub(crate) fn prove_identity(
     process: &Process,
     supervisor: &Supervisor,
     slot: &Slot,
-    stderr: &Path,
+    command: &KeptCommand,
     interrupt: &Interrupt,
 ) -> Proof {
     let started = Instant::now();
     let mut pause = Duration::from_millis(5);
+    let passed: Vec<(String, String)> = command.environment.clone().into_iter().collect();
     loop {
         if let Some(ending) = supervisor.ended().and_then(ending_of) {
             return Proof { identity: None, contamination: None, ended: Some(ending) };
         }
-        let found = identify(process);
+        let found = identify_started_with(process, &passed);
         let outcome = match &found {
             Ok(identity) => prove(&slot.arm.obtained.expected(), identity)
-                .map_err(|mismatch| mismatch.with_stderr(&read_lossy(stderr)).to_string()),
+                .map_err(|mismatch| mismatch.with_stderr(&read_lossy(&command.stderr)).to_string()),
             Err(error) => Err(format!("its allocator could not be identified: {error}")),
         };
         let patience = if found.is_ok() { MISMATCH_PATIENCE } else { PROOF_PATIENCE };
@@ -142,6 +193,7 @@ pub(crate) fn contamination_at_the_end(
     root: &HostRoot,
     main: &Process,
     obtained: &Obtained,
+    passed: &[(String, String)],
 ) -> Option<String> {
     let tree = ProcessTree::scan(root).ok()?;
     let members: Vec<(i32, u64)> = tree
@@ -156,7 +208,7 @@ pub(crate) fn contamination_at_the_end(
             return None;
         }
         // One that ends meanwhile cannot be told.
-        let mismatch = prove(&obtained.expected(), &identify(&process).ok()?).err()?;
+        let mismatch = prove(&obtained.expected(), &identify_started_with(&process, passed).ok()?).err()?;
         let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
         Some(format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}"))
     })
@@ -170,7 +222,10 @@ pub(crate) fn ending_of(message: SupervisorMessage) -> Option<Ending> {
         SupervisorMessage::Ended { code, .. } => Some(Ending::Exited(code.unwrap_or(-1))),
         // The service got SIGKILL as its parent-death signal.
         SupervisorMessage::Lost => Some(Ending::Signaled(9)),
-        SupervisorMessage::Started { .. } | SupervisorMessage::NotStarted { .. } => None,
+        SupervisorMessage::Started { .. }
+        | SupervisorMessage::NotStarted { .. }
+        | SupervisorMessage::ProcessEnded(_)
+        | SupervisorMessage::EndsMissed => None,
     }
 }
 

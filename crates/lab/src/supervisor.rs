@@ -14,15 +14,17 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use heaptrial_host::{HostRoot, Process, ProcessTree};
+use heaptrial_host::{CgroupPlace, HostRoot, OwnCgroup, Process, ProcessTree};
 use heaptrial_model::LifeKey;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::LabError;
 use crate::end::EndRequest;
+use crate::end_watch::{EndWatch, ProcessEnd, Seen};
+use crate::{Accounting, LabError};
 
 /// The internal command of the binary that runs [`run_supervisor`].
 pub const SUPERVISOR_COMMAND: &str = "lab-supervisor";
@@ -49,6 +51,17 @@ pub(crate) struct KeptCommand {
     pub(crate) stderr: PathBuf,
     /// How it is asked to end.
     pub(crate) end: EndRequest,
+    /// The control group that it gets, if one can be had.
+    pub(crate) cgroup: Option<KeptCgroup>,
+}
+
+/// A control group for a service.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct KeptCgroup {
+    /// Where it is made; the supervisor's own group where systemd made one for it.
+    pub(crate) place: Option<CgroupPlace>,
+    /// How much memory and swap the service may have.
+    pub(crate) limit_bytes: Option<u64>,
 }
 
 /// What the supervisor tells.
@@ -58,7 +71,13 @@ pub(crate) enum SupervisorMessage {
     Started {
         /// Which process it is.
         key: LifeKey,
+        /// Whether the kernel tells of every end of its processes.
+        ends_seen: bool,
     },
+    /// A process that it started, or one of those, has ended by itself.
+    ProcessEnded(ProcessEnd),
+    /// Ends of processes may have been missed.
+    EndsMissed,
     /// The service could not be started.
     NotStarted {
         /// Why.
@@ -84,13 +103,21 @@ pub(crate) struct Supervisor {
     child: Child,
     lifeline: Option<ChildStdin>,
     messages: Receiver<SupervisorMessage>,
+    process_ends: Receiver<SupervisorMessage>,
+    reader: Option<JoinHandle<()>>,
+    ends_seen: bool,
 }
 
 impl Supervisor {
     /// Starts a service; gives its supervisor and which process it is.
-    pub(crate) fn start(program: &Path, command: &KeptCommand) -> Result<(Self, LifeKey), LabError> {
+    pub(crate) fn start(
+        program: &Path,
+        accounting: &Accounting,
+        command: &KeptCommand,
+    ) -> Result<(Self, LifeKey), LabError> {
         let fail = |problem: String| LabError::Supervisor { program: program.to_owned(), problem };
-        let mut child = Command::new(program)
+        let mut child = accounting
+            .command(program)
             .arg(SUPERVISOR_COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -104,17 +131,33 @@ impl Supervisor {
         line.push('\n');
         lifeline.write_all(line.as_bytes()).map_err(|error| fail(error.to_string()))?;
         let (sender, messages) = channel();
-        std::thread::spawn(move || {
+        let (ends_sender, process_ends) = channel();
+        let reader = std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let Ok(message) = serde_json::from_str(&line) else { break };
-                if sender.send(message).is_err() {
+                let to = match message {
+                    SupervisorMessage::ProcessEnded(_) | SupervisorMessage::EndsMissed => &ends_sender,
+                    _ => &sender,
+                };
+                if to.send(message).is_err() {
                     break;
                 }
             }
         });
-        let supervisor = Self { program: program.to_owned(), child, lifeline: Some(lifeline), messages };
+        let mut supervisor = Self {
+            program: program.to_owned(),
+            child,
+            lifeline: Some(lifeline),
+            messages,
+            process_ends,
+            reader: Some(reader),
+            ends_seen: false,
+        };
         match supervisor.messages.recv() {
-            Ok(SupervisorMessage::Started { key }) => Ok((supervisor, key)),
+            Ok(SupervisorMessage::Started { key, ends_seen }) => {
+                supervisor.ends_seen = ends_seen;
+                Ok((supervisor, key))
+            }
             Ok(SupervisorMessage::NotStarted { why }) => Err(fail(why)),
             _ => Err(fail("it ended at once".to_owned())),
         }
@@ -127,6 +170,17 @@ impl Supervisor {
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(SupervisorMessage::Lost),
         }
+    }
+
+    /// Whether the kernel tells of every end of the service's processes; otherwise only of those whose parents ended
+    /// before them.
+    pub(crate) fn ends_seen(&self) -> bool {
+        self.ends_seen
+    }
+
+    /// What was told of ends of its processes since the last call.
+    pub(crate) fn process_ends(&self) -> Vec<SupervisorMessage> {
+        self.process_ends.try_iter().collect()
     }
 
     /// Waits a moment for a service that can no longer be read to be reported as ended.
@@ -142,12 +196,15 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the service and all it started are gone.
-    pub(crate) fn close(mut self) -> Result<(), LabError> {
+    /// Waits until the service and all it started are gone; gives what was told of ends of its processes meanwhile.
+    pub(crate) fn close(mut self) -> Result<Vec<SupervisorMessage>, LabError> {
         self.lifeline = None;
         let status = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
         match status {
-            Ok(status) if status.success() => Ok(()),
+            Ok(status) if status.success() => Ok(self.process_ends()),
             Ok(status) => Err(LabError::Supervisor {
                 program: self.program.clone(),
                 problem: format!("it ended with {status}"),
@@ -175,26 +232,56 @@ pub fn run_supervisor() -> ExitCode {
         // Without a lab to tell, standard input closes as well.
         let _ = writeln!(std::io::stdout(), "{line}");
     };
+    let told = move |seen| {
+        tell(&match seen {
+            Seen::End(end) => SupervisorMessage::ProcessEnded(end),
+            Seen::Lost => SupervisorMessage::EndsMissed,
+        });
+    };
+    // From before the start, so that nothing is missed.
+    let watch = EndWatch::start(told);
     match start_kept() {
         Err(why) => {
             tell(&SupervisorMessage::NotStarted { why });
             ExitCode::FAILURE
         }
-        Ok((key, end, orders)) => {
+        Ok(Kept { key, end, orders, cgroup }) => {
             let pid = key.pid;
-            tell(&SupervisorMessage::Started { key });
+            let ends_seen = watch.is_some();
+            tell(&SupervisorMessage::Started { key, ends_seen });
             std::thread::spawn(move || {
-                let (code, signal) = reap_until_ended(pid);
+                // Where the kernel tells, all is told already.
+                let orphan = |end| {
+                    if !ends_seen {
+                        tell(&SupervisorMessage::ProcessEnded(end))
+                    }
+                };
+                let (code, signal) = reap_until_ended(pid, orphan);
                 tell(&SupervisorMessage::Ended { code, signal, left: left_after_a_moment() });
                 reap_all();
             });
-            follow_orders(orders, end);
-            if end_descendants() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            let silence = || watch.as_ref().map_or((), EndWatch::silence);
+            follow_orders(orders, end, silence);
+            silence();
+            let ended = end_descendants();
+            if let Some(watch) = watch {
+                watch.close();
+            }
+            drop(cgroup);
+            if ended { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }
 }
 
-fn start_kept() -> Result<(LifeKey, EndRequest, BufReader<std::io::Stdin>), String> {
+/// What was started.
+struct Kept {
+    key: LifeKey,
+    end: EndRequest,
+    orders: BufReader<std::io::Stdin>,
+    cgroup: Option<OwnCgroup>,
+}
+
+fn start_kept() -> Result<Kept, String> {
     let mut orders = BufReader::new(std::io::stdin());
     let mut line = String::new();
     orders.read_line(&mut line).map_err(|error| error.to_string())?;
@@ -223,21 +310,39 @@ fn start_kept() -> Result<(LifeKey, EndRequest, BufReader<std::io::Stdin>), Stri
     };
     // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
     unsafe { child.pre_exec(die_with_parent) };
+    let cgroup = command.cgroup.as_ref().map(make_cgroup).transpose()?;
+    if let Some(cgroup) = &cgroup {
+        cgroup.enter_before_exec(&mut child)?;
+    }
     let child = child.spawn().map_err(|error| format!("{}: {error}", Path::new(program).display()))?;
     // Even if it has ended already: nobody has collected it yet.
     let key = Process::new(&HostRoot::default(), child.id() as i32).life_key();
-    Ok((key.map_err(|error| error.to_string())?, command.end, orders))
+    Ok(Kept { key: key.map_err(|error| error.to_string())?, end: command.end, orders, cgroup })
 }
 
-/// Collects children until the main process ends; tells its exit code or signal.
-fn reap_until_ended(main: i32) -> (Option<i32>, Option<i32>) {
+fn make_cgroup(wanted: &KeptCgroup) -> Result<OwnCgroup, String> {
+    let root = HostRoot::default();
+    let place = match &wanted.place {
+        Some(place) => place.clone(),
+        None => CgroupPlace::delegated(&root)?,
+    };
+    OwnCgroup::create(&root, &place, wanted.limit_bytes)
+}
+
+/// Collects children until the main process ends; gives its exit code or signal, and tells of the others.
+fn reap_until_ended(main: i32, tell_orphan: impl Fn(ProcessEnd)) -> (Option<i32>, Option<i32>) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == main => {
+            Ok(Some((pid, status))) => {
+                let pid = pid.as_raw_nonzero().get();
                 let status = std::process::ExitStatus::from_raw(status.as_raw());
-                return (status.code(), status.signal());
+                let (code, signal) = (status.code(), status.signal());
+                if pid == main {
+                    return (code, signal);
+                }
+                tell_orphan(ProcessEnd { pid, program: String::new(), code, signal, lived: None });
             }
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return (None, None),
         }
     }
@@ -264,9 +369,10 @@ fn reap_all() {
     while rustix::process::wait(WaitOptions::empty()).is_ok() {}
 }
 
-fn follow_orders(orders: BufReader<std::io::Stdin>, end: EndRequest) {
+fn follow_orders(orders: BufReader<std::io::Stdin>, end: EndRequest, silence: impl Fn()) {
     for order in orders.lines().map_while(Result::ok) {
         if order == "end" {
+            silence();
             descendants().into_iter().for_each(|pid| signal(pid, end.signal.signal()));
             let started = Instant::now();
             while started.elapsed() < end.grace && !descendants().is_empty() {

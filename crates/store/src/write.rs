@@ -26,6 +26,13 @@ impl Store {
         self.execute("recording a service", sql, params![trial_id, arm_id, name, block, position])
     }
 
+    /// Records what else is known of a service.
+    pub fn set_attributes(&mut self, service_id: i64, attributes: &Value) -> Result<(), StoreError> {
+        let sql = "UPDATE service SET attributes_json = ?2 WHERE id = ?1";
+        self.execute("recording what is known of a service", sql, params![service_id, attributes.to_string()])
+            .map(drop)
+    }
+
     /// Records a life: what was proved of it, and what is wrong with that.
     pub fn add_life(
         &mut self,

@@ -74,9 +74,21 @@ struct Findings {
     evidence: Vec<String>,
 }
 
+/// What the evidence begins with where a program overwrote the memory of its environment.
+pub(crate) const OVERWRITTEN: &str = "the memory of its environment is overwritten";
+
 /// Finds out which allocator a process uses.
 pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
     Identifier::default().identify(process)
+}
+
+/// The same of a process whose service was started with `passed` among its environment: that counts where the program
+/// overwrote the memory of its environment, as programs do that set their title. The evidence then says so.
+pub fn identify_started_with(
+    process: &Process,
+    passed: &[(String, String)],
+) -> Result<Identity, IdentifyError> {
+    identify_with(process, &Files::default(), Some(passed))
 }
 
 /// Identifies one process after the other, and reads a file that several of them map only once. It keeps what it read.
@@ -94,16 +106,24 @@ impl fmt::Debug for Identifier {
 impl Identifier {
     /// Finds out which allocator a process uses.
     pub fn identify(&self, process: &Process) -> Result<Identity, IdentifyError> {
-        identify_with(process, &self.files)
+        identify_with(process, &self.files, None)
     }
 }
 
-fn identify_with(process: &Process, files: &Files) -> Result<Identity, IdentifyError> {
+fn identify_with(
+    process: &Process,
+    files: &Files,
+    passed: Option<&[(String, String)]>,
+) -> Result<Identity, IdentifyError> {
     let pid = process.pid();
     let host = |source| IdentifyError::Host { pid, source };
     let mappings = process.mappings().map_err(host)?;
     // The environment tells how the allocator came in and its settings, not which it is.
-    let environ = process.environ().unwrap_or_default();
+    let overwritten = process.environ_is_overwritten().unwrap_or(false);
+    let environ = match passed {
+        Some(passed) if overwritten => passed.to_vec(),
+        _ => process.environ().unwrap_or_default(),
+    };
     let objects = MappedObjects::open(process, &mappings, files)
         .map_err(|source| IdentifyError::Program { pid, source })?;
     let parsed = objects.parse();
@@ -111,6 +131,13 @@ fn identify_with(process: &Process, files: &Files) -> Result<Identity, IdentifyE
         return Err(IdentifyError::NoProgram { pid });
     };
     let mut findings = Findings::new();
+    if overwritten {
+        let settings = match passed {
+            Some(_) => "its settings are those that it was started with",
+            None => "its settings cannot be proved from it",
+        };
+        findings.evidence.push(format!("{OVERWRITTEN}: {settings}"));
+    }
     findings
         .evidence
         .extend(objects.unreadable().map(|name| format!("{name} is mapped but could not be read")));

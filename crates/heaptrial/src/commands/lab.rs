@@ -15,7 +15,8 @@ use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
 use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_lab::{
-    Inside, Interrupt, LabPlan, Pace, PreparedArm, Schedule, TorParameters, TorWorkload, Userland, Workload,
+    Accounting, Inside, Interrupt, LabPlan, Pace, PreparedArm, Schedule, TorParameters, TorWorkload,
+    Userland, Workload,
 };
 use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialName, TrialPlan};
 use heaptrial_network::{LoadParameters, RelayParameters, TrafficParameters};
@@ -28,7 +29,7 @@ use self::score::ScoreOptions;
 use self::shell::quoted;
 use super::allocators::SourceOptions;
 use super::report::write_and_print;
-use super::value::{ValueError, number};
+use super::value::{ValueError, number, size};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::progress::LiveProgress;
@@ -82,13 +83,18 @@ struct LabOptions {
     /// Time between samples
     #[arg(long, default_value = "1s", value_name = "DURATION")]
     tick: HumanDuration,
-    /// Which reading is compared: rss, or anon (RssAnon + VmSwap) [default: the plan's, or anon]
+    /// Which reading is compared: anon (anonymous memory and swap of all processes, each page once), rss (sum over the
+    /// processes), or cgroup (with page cache) [default: the plan's, or anon]
     #[arg(long, value_name = "METRIC", value_parser = lab_metric)]
     metric: Option<Metric>,
     /// Run the arms' allocators as on a machine with N processors, by their own settings (glibc makes 8 arenas for each,
     /// jemalloc 4) [default: as on those of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     processors: Option<u32>,
+    /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control
+    /// groups
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory_limit: Option<u64>,
     /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
     #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
     from: Vec<(AllocatorSpec, PathBuf)>,
@@ -164,9 +170,9 @@ pub struct TorOptions {
     num_cpus: u32,
 }
 
-/// The two that a lab run can compare, and those that it explains why not.
+/// Those that a lab run can compare, and those that it explains why not.
 fn lab_metric(text: &str) -> Result<Metric, ValueError> {
-    text.parse().map_err(|_| ValueError::Expected("a metric of a lab run: anon or rss"))
+    text.parse().map_err(|_| ValueError::Expected("a metric of a lab run: anon, rss or cgroup"))
 }
 
 /// Splits at the last `=`, since settings hold some as well.
@@ -283,6 +289,7 @@ impl LabOptions {
         words.extend(self.exchange.iter().map(|(package, suite)| format!("--exchange {package}={suite}")));
         words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
         words.extend(self.processors.map(|number| format!("--processors {number}")));
+        words.extend(self.memory_limit.map(|bytes| format!("--memory-limit {bytes}")));
         words.extend([
             format!("--repeat {}", self.repeat),
             format!("--seed {seed}"),
@@ -394,11 +401,11 @@ fn execute(
     workload.check(&plan.arms).map_err(Failure::refused)?;
     let seed = options.seed.unwrap_or_else(rand::random);
     let metric = options.metric.or(plan.metric).unwrap_or(Metric::Anon);
-    if !matches!(metric, Metric::Rss | Metric::Anon) {
-        return Err(Failure::usage(format!(
-            "a lab run cannot compare {metric}: its services have no cgroup of their own, and PSS is read too rarely \
-             (reading it stalls the service); use --metric anon or --metric rss, PSS of each service is in the report"
-        )));
+    if metric == Metric::Pss {
+        return Err(Failure::usage(
+            "a lab run cannot compare pss: PSS is read too rarely (reading it stalls the service); use --metric anon, \
+             which has each page once, PSS of each service is in the report",
+        ));
     }
     let allocators = resolve(plan, options)?;
     run_folder::check(global.out.as_deref())?;
@@ -409,6 +416,18 @@ fn execute(
         let schedule = Schedule::draw(arms, control, options.repeat, workload.arrangement(), seed);
         print_schedule(plan, &schedule, duration, &command, global.json);
         return Ok(ExitCode::SUCCESS);
+    }
+    let accounting = Accounting::find();
+    let needs_cgroup = match (metric, options.memory_limit) {
+        (_, Some(_)) => Some("--memory-limit"),
+        (Metric::Cgroup, None) => Some("--metric cgroup"),
+        _ => None,
+    };
+    if let (Some(option), Some(why)) = (needs_cgroup, accounting.why_none()) {
+        return Err(Failure::refused(format!(
+            "{option} needs control groups, and none can be made here: {why}; run it as root, or in a session of a \
+             user's systemd under cgroup version 2"
+        )));
     }
     let arms = prepare(allocators, options, global)?;
     let exchanged = userland::exchanged(options, &arms)?;
@@ -421,6 +440,8 @@ fn execute(
         duration: duration.map(|duration| duration.0),
         tick: options.tick.0,
         metric,
+        accounting,
+        memory_limit_bytes: options.memory_limit,
         seed,
         processors: options.processors,
         command,

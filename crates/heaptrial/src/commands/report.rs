@@ -15,7 +15,7 @@ use heaptrial_model::{AllocatorSpec, HumanDuration};
 use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
 use heaptrial_store::Store;
 
-use super::value::{ValueError, number};
+use super::value::{ValueError, number, size};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
@@ -115,12 +115,6 @@ fn compare_trials(options: &ReportOptions, global: &GlobalOptions) -> Result<Exi
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A size as systemd writes it: K, M, G and T are powers of 1024.
-fn size(text: &str) -> Result<u64, ValueError> {
-    let bytes = parse_size::Config::new().with_binary().parse_size(text);
-    bytes.ok().filter(|bytes| *bytes > 0).ok_or(ValueError::Expected("a size above 0, such as 8G"))
 }
 
 fn percent(text: &str) -> Result<f64, ValueError> {

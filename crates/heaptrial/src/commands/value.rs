@@ -23,3 +23,9 @@ pub fn number(text: &str, range: impl RangeBounds<f64>, expected: &'static str) 
     let number = text.parse().ok().filter(|number| range.contains(number));
     number.ok_or(ValueError::Expected(expected))
 }
+
+/// A size as systemd writes it: K, M, G and T are powers of 1024.
+pub fn size(text: &str) -> Result<u64, ValueError> {
+    let bytes = parse_size::Config::new().with_binary().parse_size(text);
+    bytes.ok().filter(|bytes| *bytes > 0).ok_or(ValueError::Expected("a size above 0, such as 8G"))
+}

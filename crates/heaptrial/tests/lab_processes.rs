@@ -1,0 +1,157 @@
+//! `lab run` of services of several processes whose memory is known by construction.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{arm, heaptrial, json, stderr};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/shapes.c");
+const MIB: f64 = 1024.0 * 1024.0;
+/// What the C library and the stack of a small program hold, in MiB for each process.
+const BARE_MIB: f64 = 0.15;
+
+/// A folder with the program.
+fn shapes() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let compiled = Command::new("cc")
+        .args(["-O1", "-o", "shapes", SOURCE])
+        .current_dir(folder.path())
+        .status()
+        .expect("cc, from the package gcc");
+    assert!(compiled.success());
+    folder
+}
+
+/// Runs a shape, behind `wrapper`, a command that changes where the whole run lives.
+fn lab_behind(wrapper: &[&str], folder: &Path, options: &str, shape: &[&str]) -> Output {
+    let own = heaptrial(folder);
+    let mut command = match wrapper.split_first() {
+        Some((program, words)) => {
+            let mut command = Command::new(program);
+            command.args(words).arg(own.get_program()).current_dir(folder);
+            command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command
+        }
+        None => own,
+    };
+    command
+        .args("lab run --offline --source host --out run --seed 7 --tick 250ms --json".split(' '))
+        .args(options.split_whitespace())
+        .arg("--")
+        .arg("./shapes")
+        .args(shape)
+        .output()
+        .unwrap()
+}
+
+fn lab(options: &str, shape: &[&str]) -> Output {
+    lab_behind(&[], shapes().path(), options, shape)
+}
+
+#[track_caller]
+fn assert_anon(report: &Value, truth_mib: f64) {
+    let bytes = arm(report, "glibc")["anon_bytes_final"].as_f64().unwrap_or_else(|| panic!("{report:#}"));
+    let off = (bytes / MIB - truth_mib).abs() / truth_mib;
+    assert!(off < 0.02, "{} MiB where {truth_mib} are true: {report:#}", bytes / MIB);
+}
+
+/// Files of cgroups that cannot be written, and no process connector: what a container has.
+const CONFINED: [&str; 6] =
+    ["unshare", "--mount", "--net", "sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$0\" \"$@\""];
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn pages_that_workers_share_count_once() {
+    let output = lab("-a glibc --duration 4s", &["prefork", "64", "8", "6"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert_anon(&report, 64.0 + 6.0 * 8.0 + 7.0 * BARE_MIB);
+    // Six workers and their parent each map the 64 MiB.
+    assert!(report.to_string().contains("its processes share memory"), "{report:#}");
+}
+
+#[test]
+#[ignore = "needs root: it hides the cgroups"]
+fn without_a_cgroup_pages_that_workers_share_count_once() {
+    let output =
+        lab_behind(&CONFINED, shapes().path(), "-a glibc --duration 4s", &["prefork", "64", "8", "6"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert_anon(&report, 64.0 + 6.0 * 8.0 + 7.0 * BARE_MIB);
+    assert!(report.to_string().contains("does not tell here of every end"), "{report:#}");
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn processes_of_less_than_a_tick_are_in_the_figures() {
+    let output = lab("-a glibc --duration 6s", &["storm", "15"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let bytes = arm(&json(&output), "glibc")["anon_bytes_final"].as_f64().unwrap() / MIB;
+    // At a moment between two of them there is none.
+    assert!((14.0..16.0).contains(&bytes), "{bytes} MiB");
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn one_process_has_what_it_tells_itself() {
+    let output = lab("-a glibc --duration 3s", &["hold", "80"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_anon(&json(&output), 80.0 + BARE_MIB);
+}
+
+#[test]
+#[ignore = "needs root: it follows ends of processes"]
+fn an_arm_whose_workers_crash_is_not_ranked() {
+    let output = lab("-a glibc --duration 3s", &["crash-loop", "8"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+    let told = stderr(&output);
+    assert!(told.contains("SIGABRT") && told.contains("(shapes)") && told.contains("times"), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: it follows ends of processes"]
+fn a_helper_that_fails_is_told_and_counts() {
+    let output = lab("-a glibc --duration 3s", &["fail", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!(arm(&report, "glibc")["services"], 1);
+    assert!(report.to_string().contains("ended with exit code 3 once"), "{report:#}");
+}
+
+#[test]
+fn settings_of_a_program_that_sets_its_title_are_proved() {
+    let output = lab("-a glibc?arena_max=1 --duration 2s", &["title", "8"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    let identity = &arm(&report, "glibc?arena_max=1")["identity"];
+    assert_eq!(identity["settings"]["MALLOC_ARENA_MAX"], "1", "{identity:#}");
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn a_memory_limit_shows_who_lives_under_it() {
+    let lives = lab("-a glibc --duration 2s --memory-limit 64M", &["hold", "40"]);
+    assert_eq!(lives.status.code(), Some(0), "{}", stderr(&lives));
+    assert!(json(&lives).to_string().contains("lives under"), "{}", stderr(&lives));
+    for shape in ["hold", "grow"] {
+        let dies = lab("-a glibc --duration 3s --memory-limit 64M", &[shape, "100"]);
+        assert_eq!(dies.status.code(), Some(0), "{shape}: {}", stderr(&dies));
+        let report = json(&dies);
+        assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+        assert!(report.to_string().contains("does not live under"), "{shape}: {report:#}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: it hides the cgroups"]
+fn a_memory_limit_without_cgroups_is_refused() {
+    let options = "-a glibc --duration 2s --memory-limit 64M";
+    let output = lab_behind(&CONFINED, shapes().path(), options, &["hold", "8"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--memory-limit needs control groups"), "{}", stderr(&output));
+}

@@ -1,0 +1,216 @@
+//! Control groups that Heaptrial makes for what it starts.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
+
+use crate::{Cgroup, CgroupVersion, HostRoot, Process};
+
+/// Names of groups begin with this; the process id namespace, process id and start time of who made it follow.
+const PREFIX: &str = "heaptrial-lab";
+/// How long a group whose processes were killed may take to be empty.
+const EMPTY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A group below which this process may make others and move processes into them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupPlace {
+    version: CgroupVersion,
+    dir: PathBuf,
+}
+
+impl CgroupPlace {
+    /// Looks for a place: this process' own group, and then those above it. What processes that are gone left in it is
+    /// removed. The error says in words why there is none.
+    pub fn find(root: &HostRoot) -> Result<Self, String> {
+        let version = CgroupVersion::of(root);
+        if version == CgroupVersion::None {
+            return Err("no memory controller of cgroups is mounted in /sys/fs/cgroup".to_owned());
+        }
+        let own = Cgroup::of(root, std::process::id() as i32).map_err(|error| error.to_string())?;
+        let own = own.ok_or("this process is in no memory cgroup")?;
+        let mount = root.path(version.mount());
+        let mut first_problem = None;
+        for dir in own.dir().ancestors().take_while(|dir| dir.starts_with(&mount)) {
+            let place = Self { version, dir: dir.to_owned() };
+            match place.check(root) {
+                Ok(()) => {
+                    place.tidy(root);
+                    return Ok(place);
+                }
+                Err(problem) => {
+                    first_problem.get_or_insert(problem);
+                }
+            }
+        }
+        Err(first_problem
+            .unwrap_or_else(|| format!("{} is not below {}", own.dir().display(), mount.display())))
+    }
+
+    /// Which interface it is of.
+    pub fn version(&self) -> CgroupVersion {
+        self.version
+    }
+
+    /// The group that this process is alone in, such as a scope that systemd made for it. The process moves into a group
+    /// below it, since groups of version 2 hold processes or other groups.
+    pub fn delegated(root: &HostRoot) -> Result<Self, String> {
+        let own = Cgroup::of(root, std::process::id() as i32).map_err(|error| error.to_string())?;
+        let own = own.ok_or("this process is in no memory cgroup")?;
+        let place = Self { version: own.version(), dir: own.dir().to_owned() };
+        if place.version == CgroupVersion::V2 {
+            let words = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+            let leaf = place.dir.join("supervisor");
+            fs::create_dir(&leaf).map_err(|error| words(&leaf, error))?;
+            let procs = leaf.join("cgroup.procs");
+            fs::write(&procs, "0").map_err(|error| words(&procs, error))?;
+            let control = place.dir.join("cgroup.subtree_control");
+            fs::write(&control, "+memory").map_err(|error| words(&control, error))?;
+        }
+        Ok(place)
+    }
+
+    /// Tries it: a group is made, a process moved into it, its memory read.
+    fn check(&self, root: &HostRoot) -> Result<(), String> {
+        let group = OwnCgroup::create(root, self, None)?;
+        let mut child = Command::new("true");
+        child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        group.enter_before_exec(&mut child)?;
+        let moved = child.status().map_err(|error| format!("{}: {error}", group.cgroup.dir().display()))?;
+        if !moved.success() {
+            return Err(format!("{}: a process in it {moved}", group.cgroup.dir().display()));
+        }
+        group.cgroup.anonymous().map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Ends and removes what a process that is gone left behind.
+    fn tidy(&self, root: &HostRoot) {
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            // Of a maker in another namespace it cannot be told here whether it lives.
+            let maker = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(&names_of_namespace(root).ok()?)?.split_once('-'));
+            let Some((pid, start_ticks)) = maker else { continue };
+            let (Ok(pid), Ok(start_ticks)) = (pid.parse::<i32>(), start_ticks.parse::<u64>()) else {
+                continue;
+            };
+            let alive = Process::new(root, pid).life_key().is_ok_and(|key| key.start_ticks == start_ticks);
+            if !alive {
+                remove(&entry.path());
+            }
+        }
+    }
+}
+
+/// A group that this process made; it and whatever runs in it end with the value.
+#[derive(Debug)]
+pub struct OwnCgroup {
+    cgroup: Cgroup,
+}
+
+impl OwnCgroup {
+    /// Makes one; `limit_bytes` is for memory and swap together. The error says in words why not.
+    pub fn create(root: &HostRoot, place: &CgroupPlace, limit_bytes: Option<u64>) -> Result<Self, String> {
+        let key =
+            Process::new(root, std::process::id() as i32).life_key().map_err(|error| error.to_string())?;
+        let dir = place.dir.join(format!("{}{}-{}", names_of_namespace(root)?, key.pid, key.start_ticks));
+        fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let group = Self { cgroup: Cgroup::at(place.version, dir) };
+        if let Some(bytes) = limit_bytes {
+            group.limit(bytes)?;
+        }
+        Ok(group)
+    }
+
+    fn limit(&self, bytes: u64) -> Result<(), String> {
+        let set = |file: &str, value: String| {
+            let path = self.cgroup.dir().join(file);
+            fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let swap = |file: &str, value: String| match self.cgroup.dir().join(file).exists() {
+            true => set(file, value),
+            // The kernel does not account for swap; without any there is nothing to limit.
+            false if no_swap() => Ok(()),
+            false => Err(format!(
+                "the kernel does not limit swap here ({file} is missing) and this host has swap: switch it off (swapoff -a), or boot with swapaccount=1"
+            )),
+        };
+        match self.cgroup.version() {
+            CgroupVersion::V1 => {
+                set("memory.limit_in_bytes", bytes.to_string())?;
+                swap("memory.memsw.limit_in_bytes", bytes.to_string())
+            }
+            _ => {
+                set("memory.max", bytes.to_string())?;
+                swap("memory.swap.max", "0".to_owned())
+            }
+        }
+    }
+
+    /// Its figures.
+    pub fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
+    }
+
+    /// Has a child be in it before its program starts.
+    pub fn enter_before_exec(&self, child: &mut Command) -> Result<(), String> {
+        let path = self.cgroup.dir().join("cgroup.procs");
+        let procs: File = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        // "0" is the process that writes.
+        let enter = move || (&procs).write_all(b"0");
+        // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+        unsafe { child.pre_exec(enter) };
+        Ok(())
+    }
+}
+
+impl Drop for OwnCgroup {
+    fn drop(&mut self) {
+        remove(self.cgroup.dir());
+    }
+}
+
+/// What the names of groups begin with that processes of this one's process id namespace make.
+fn names_of_namespace(root: &HostRoot) -> Result<String, String> {
+    let path = root.path("/proc/self/ns/pid");
+    let link = fs::read_link(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let inode: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    Ok(format!("{PREFIX}-{inode}-"))
+}
+
+/// Whether nothing can be swapped out.
+fn no_swap() -> bool {
+    // The first line is a heading.
+    fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() <= 1)
+}
+
+/// Kills what is in a group and below it, and removes them.
+fn remove(dir: &Path) {
+    let deadline = Instant::now() + EMPTY_PATIENCE;
+    loop {
+        for below in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if below.file_type().is_ok_and(|kind| kind.is_dir()) {
+                remove(&below.path());
+            }
+        }
+        let members = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        for pid in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+        match fs::remove_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            _ => return,
+        }
+    }
+}

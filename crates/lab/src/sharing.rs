@@ -1,0 +1,100 @@
+//! Anonymous memory of a service, each page once, beside the sum over its processes.
+
+use heaptrial_host::{HostError, HostRoot, ProcessTree};
+use heaptrial_model::{KnownEvent, Metric, Sample, units};
+
+use crate::service::RunningService;
+use crate::workload::Event;
+
+/// Observation of a service: `RssAnon` and `VmSwap` of its processes in sum, in bytes. What they share counts in it
+/// once for each process; the sample's own figures have each page once.
+pub(crate) const SUM_OVER_PROCESSES: &str = "anon_sum_bytes";
+
+/// Proportional figures stall the processes that they are read of: they may take this share of the time.
+pub(crate) const SHARE_OF_TIME: f64 = 0.01;
+/// Differences below this share are kernel accounting, not sharing.
+const WORTH_TELLING: f64 = 0.05;
+
+/// How far the sum over the processes was from each page once.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sharing {
+    /// Where they differed most: the sum, and each page once, in bytes.
+    widest: (u64, u64),
+    /// Whether it ever had several processes.
+    pub(crate) several: bool,
+    /// Ticks without a sample, because proportional figures would have cost too much.
+    left_out: u64,
+}
+
+impl Sharing {
+    fn take(&mut self, sum: u64, once: u64) {
+        if sum.saturating_sub(once) > self.widest.0.saturating_sub(self.widest.1) {
+            self.widest = (sum, once);
+        }
+    }
+
+    /// What to say of it.
+    pub(crate) fn events(&self, slot: usize, metric: Metric, why_no_cgroup: Option<&str>) -> Vec<Event> {
+        let event = |kind, text| Event { slot: Some(slot), kind, text };
+        let mut events = Vec::new();
+        let (sum, once) = self.widest;
+        if (sum - once) as f64 > WORTH_TELLING * sum as f64 {
+            let (sum, once) = (units::memory(sum as f64), units::memory(once as f64));
+            let shared = format!(
+                "its processes share memory: RssAnon over all of them was {sum} where each page once is {once}"
+            );
+            events.push(match metric {
+                Metric::Rss => event(
+                    KnownEvent::Warning,
+                    format!("{shared}; RSS counts what they share once for each: compare with --metric anon"),
+                ),
+                _ => event(KnownEvent::Note, shared),
+            });
+        }
+        if let (Some(why), 1..) = (why_no_cgroup, self.left_out) {
+            events.push(event(
+                KnownEvent::Warning,
+                format!(
+                    "it has several processes and no control group of its own ({why}): proportional figures could be \
+                     read at some ticks only, {} were left out",
+                    self.left_out
+                ),
+            ));
+        }
+        events
+    }
+}
+
+/// A sample with its anonymous memory each page once, and the sum over the processes. `None` where that cannot be told
+/// at this tick at a bearable cost.
+pub(crate) fn read_each_page_once(
+    service: &mut RunningService,
+    root: &HostRoot,
+    elapsed: std::time::Duration,
+) -> Result<Option<(Sample, u64)>, HostError> {
+    let mut sample = service.sampler.read()?;
+    let sum = sample.anon_bytes + sample.swap_bytes;
+    service.sharing.several |= sample.processes > 1;
+    let once = match service.sampler.cgroup().filter(|_| service.cgroup.is_some()) {
+        Some(_) => service.sampler.anonymous_of_cgroup().transpose()?,
+        None if sample.processes <= 1 => None,
+        None if !service.sharing_budget.allows(elapsed) => {
+            service.sharing.left_out += 1;
+            return Ok(None);
+        }
+        None => {
+            let started = std::time::Instant::now();
+            // A process of it that is not known would make the others' part of shared pages too small.
+            service.sampler.follow(&ProcessTree::scan(root)?);
+            let once = service.sampler.read_anonymous()?;
+            service.sharing_budget.spent(elapsed, started.elapsed());
+            Some(once)
+        }
+    };
+    if let Some(once) = once {
+        sample.anon_bytes = once.resident_bytes;
+        sample.swap_bytes = once.swap_bytes;
+        service.sharing.take(sum, once.resident_bytes + once.swap_bytes);
+    }
+    Ok(Some((sample, sum)))
+}
