@@ -1,6 +1,6 @@
 //! Simulation: how often the interval of the ratio holds the true ratio.
 
-use heaptrial_stats::{Block, IntervalMethod, TwoByTwo, factorial, ratio_to_control};
+use heaptrial_stats::{Block, IntervalMethod, TwoByTwo, factorial, ratio_to_control, student_interval};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal, Normal, StudentT};
@@ -167,5 +167,28 @@ fn intervals_of_a_factorial_hold_the_truth() {
             let high = if tails || place == 4 { 1.0 } else { 0.95 + 4.0 * error };
             assert!(share >= 0.95 - 4.0 * error && share <= high, "{share}");
         }
+    }
+}
+
+/// How often Student's interval of `count` slopes holds the true one.
+fn slopes_held(count: usize, slope: impl Fn(&mut ChaCha8Rng) -> f64) -> f64 {
+    let mut random = ChaCha8Rng::seed_from_u64(11);
+    let mut held = |_: &u32| {
+        let slopes: Vec<f64> = (0..count).map(|_| slope(&mut random)).collect();
+        let (low, high) = student_interval(&slopes, 0.95).unwrap();
+        low <= 0.0 && 0.0 <= high
+    };
+    (0..TRIALS).filter(|trial| held(trial)).count() as f64 / f64::from(TRIALS)
+}
+
+#[test]
+fn slopes_of_few_services_are_covered_by_student() {
+    let (normal, heavy) = (Normal::new(0.0, 1.0).unwrap(), StudentT::new(3.0).unwrap());
+    for count in 3..=5 {
+        let share = slopes_held(count, |random| normal.sample(random));
+        assert!((0.930..=0.970).contains(&share), "{count}: {share}");
+        // Heavy tails make it wider than asked for.
+        let share = slopes_held(count, |random| heavy.sample(random));
+        assert!(share >= 0.930, "{count}, heavy tails: {share}");
     }
 }
