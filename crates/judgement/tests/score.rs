@@ -70,6 +70,7 @@ fn identity(spec: &str) -> Identity {
         linkage: Linkage::Preloaded,
         settings: Default::default(),
         evidence: Vec::new(),
+        libraries: Vec::new(),
     }
 }
 
