@@ -5,12 +5,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use heaptrial_network::{
     Authority, AuthorityKeys, DirectoryParameters, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
-    RelayParameters, Traffic, TrafficParameters,
+    RelayParameters, Stamps, Traffic, TrafficParameters,
 };
+
+/// Time between consensuses, for each of which directory clients come.
+const CONSENSUS_EVERY: Duration = Duration::from_secs(30);
 
 struct Relay(Child);
 
@@ -48,9 +51,13 @@ fn main() {
     let folder = std::env::temp_dir().join(format!("load-cost-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let keys = AuthorityKeys::generate(&folder).expect("keys");
-    let directory = DirectoryParameters { entries: entries as usize, interval_seconds: 30, seed: 5 };
+    let directory = DirectoryParameters {
+        entries: entries as usize,
+        stamps: Stamps::Regular { interval_seconds: CONSENSUS_EVERY.as_secs() as u32 },
+        seed: 5,
+    };
     let authority = Authority::start(&directory, keys).expect("an authority");
-    let parameters = RelayParameters { num_cpus: 16, max_consensus_age_for_diffs_seconds: 50 };
+    let parameters = RelayParameters { num_cpus: 16 };
     let mut running = Vec::new();
     let mut addresses = Vec::new();
     for number in 0..relays as usize {
@@ -88,20 +95,24 @@ fn main() {
         circuit_seconds: 60.0,
     };
     let duration = Duration::from_secs_f64(seconds);
-    let load = LoadParameters {
-        connections_per_second: 5.0,
-        hold_seconds: 30.0,
-        phases: LoadParameters::cycle(3.0),
-    };
+    let load = LoadParameters { clients: 100, arrival_seconds: 10.0, stay_consensuses: 1.0 };
     let directory_load = std::env::var_os("NO_DIRECTORY_CLIENTS").is_none();
-    let plan = LoadPlan::new(&load, duration * 2, 1);
-    let driver = directory_load.then(|| LoadDriver::start(plan, &addresses, &authority).expect("a load"));
+    let mut driver = directory_load.then(|| LoadDriver::new(&addresses, &authority).expect("a load"));
     let traffic = Traffic::start(&parameters, 1, &addresses, &authority).expect("traffic");
     let opening = Duration::from_secs_f64(connections / 100.0 + 5.0);
+    let mut consensus = 0;
+    let mut go_on = |time: Duration| {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            consensus += 1;
+            driver.iter_mut().for_each(|driver| driver.begin(consensus, LoadPlan::new(&load, consensus, 1)));
+            std::thread::sleep(CONSENSUS_EVERY.min(end.saturating_duration_since(Instant::now())));
+        }
+    };
     let begun = all();
-    std::thread::sleep(opening);
+    go_on(opening);
     let opened = all();
-    std::thread::sleep(duration);
+    go_on(duration);
     let ended = all();
     for (name, from, to) in [("opening", &begun, &opened), ("steady", &opened, &ended)] {
         let generator = to.0.0 - from.0.0;
