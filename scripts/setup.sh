@@ -11,6 +11,8 @@ DEB_PACKAGES="$RUN_PACKAGES dpkg-dev"
 TEST_PACKAGES="$DEB_PACKAGES chromium python3 python3-venv iproute2 libjemalloc2 systemd-container mmdebstrap strace"
 # Services of `docs/lab-services.md` with their loads.
 TEST_PACKAGES="$TEST_PACKAGES postgresql postgresql-contrib nginx-light redis-server redis-tools wrk memcached libmemcached-tools gunicorn apache2-utils"
+command -v node >/dev/null || TEST_PACKAGES="$TEST_PACKAGES nodejs"
+command -v javac >/dev/null || TEST_PACKAGES="$TEST_PACKAGES default-jdk-headless"
 
 cd "$(dirname "$0")/.."
 case "${1:-run}" in

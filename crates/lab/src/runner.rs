@@ -331,7 +331,8 @@ impl Run<'_> {
                 _ => "",
             };
             if ending != Ending::Interrupted {
-                self.fail(service_id, slot, &format!("{ending}{hint}{}", last_words(&command.stderr)))?;
+                let otherwise = format!("{ending}{hint}{}", last_words(&command.stderr));
+                self.enter_end(service_id, slot, supervisor.oom_kills(), "as it started", &otherwise)?;
             }
             return Ok(None);
         }
@@ -377,6 +378,25 @@ impl Run<'_> {
     }
 
     /// Tells of a service that its memory limit ended.
+    /// Enters that a service ended by itself. That it does not live under its memory limit is a result, anything else a failure.
+    fn enter_end(
+        &mut self,
+        service_id: i64,
+        slot: &Slot,
+        oom_kills: u64,
+        when: &str,
+        otherwise: &str,
+    ) -> Result<(), LabError> {
+        match (self.plan.memory_limit_bytes, oom_kills) {
+            (Some(limit), 1..) => {
+                let limit = units::memory(limit as f64);
+                let text = format!("does not live under {limit}: killed for want of memory {when}");
+                self.outlived(service_id, slot, &text)
+            }
+            _ => self.fail(service_id, slot, otherwise),
+        }
+    }
+
     fn outlived(&mut self, service_id: i64, slot: &Slot, why: &str) -> Result<(), LabError> {
         let text = format!("{} ({}) {why}", slot.arm.arm.name, slot.service);
         self.progress.message(&text);
@@ -509,18 +529,8 @@ impl Run<'_> {
             let planned = self.plan.duration.map(|planned| format!(" of {}", planned.as_secs_f64()));
             let after = format!("after {age:.1}{} s", planned.unwrap_or_default());
             let slot = &slots[service.slot];
-            match (self.plan.memory_limit_bytes, service.oom_kills()) {
-                // That it does not live under the limit is a result.
-                (Some(limit), 1..) => {
-                    let limit = units::memory(limit as f64);
-                    let text = format!("does not live under {limit}: killed for want of memory {after}");
-                    self.outlived(service.service_id, slot, &text)?;
-                }
-                _ => {
-                    let text = format!("{ending} {after}{}", last_words(&service.stderr));
-                    self.fail(service.service_id, slot, &text)?;
-                }
-            }
+            let otherwise = format!("{ending} {after}{}", last_words(&service.stderr));
+            self.enter_end(service.service_id, slot, service.oom_kills(), &after, &otherwise)?;
             service.ending = Some(ending);
             // Ends what the service left behind.
             service.supervisor.take();

@@ -6,6 +6,7 @@
 //! inherits those whose parents have ended, so that none can escape by forking. Should the supervisor
 //! itself be killed, the service gets SIGKILL as its parent-death signal.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,7 +18,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use heaptrial_host::{CgroupPlace, HostRoot, OwnCgroup, Process, ProcessTree};
+use heaptrial_host::{Cgroup, CgroupPlace, HostRoot, OwnCgroup, Process, ProcessTree};
 use heaptrial_model::LifeKey;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,9 @@ pub(crate) enum SupervisorMessage {
         signal: Option<i32>,
         /// Processes that it started and that still ran a moment later.
         left: usize,
+        /// How many of its processes the kernel killed for want of memory, where it has a control group.
+        #[serde(default)]
+        oom_kills: u64,
     },
     /// The supervisor itself is gone, and with it the service.
     Lost,
@@ -106,6 +110,7 @@ pub(crate) struct Supervisor {
     process_ends: Receiver<SupervisorMessage>,
     reader: Option<JoinHandle<()>>,
     ends_seen: bool,
+    oom_kills: Cell<u64>,
 }
 
 impl Supervisor {
@@ -152,6 +157,7 @@ impl Supervisor {
             process_ends,
             reader: Some(reader),
             ends_seen: false,
+            oom_kills: Cell::new(0),
         };
         match supervisor.messages.recv() {
             Ok(SupervisorMessage::Started { key, ends_seen }) => {
@@ -166,7 +172,7 @@ impl Supervisor {
     /// Whether and how the service has ended by itself.
     pub(crate) fn ended(&self) -> Option<SupervisorMessage> {
         match self.messages.try_recv() {
-            Ok(message) => Some(message),
+            Ok(message) => Some(self.noted(message)),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(SupervisorMessage::Lost),
         }
@@ -185,7 +191,19 @@ impl Supervisor {
 
     /// Waits a moment for a service that can no longer be read to be reported as ended.
     pub(crate) fn wait_for_end(&self) -> Option<SupervisorMessage> {
-        self.messages.recv_timeout(NEWS_PATIENCE).ok()
+        self.messages.recv_timeout(NEWS_PATIENCE).ok().map(|message| self.noted(message))
+    }
+
+    fn noted(&self, message: SupervisorMessage) -> SupervisorMessage {
+        if let SupervisorMessage::Ended { oom_kills, .. } = message {
+            self.oom_kills.set(oom_kills);
+        }
+        message
+    }
+
+    /// How many processes of a service that has ended the kernel killed for want of memory.
+    pub(crate) fn oom_kills(&self) -> u64 {
+        self.oom_kills.get()
     }
 
     /// Asks every process of the service to end, as its command says, without waiting.
@@ -248,6 +266,7 @@ pub fn run_supervisor() -> ExitCode {
         Ok(Kept { key, end, orders, cgroup }) => {
             let pid = key.pid;
             let ends_seen = watch.is_some();
+            let group = cgroup.as_ref().map(|own| own.cgroup().clone());
             tell(&SupervisorMessage::Started { key, ends_seen });
             std::thread::spawn(move || {
                 // Where the kernel tells, all is told already.
@@ -257,7 +276,9 @@ pub fn run_supervisor() -> ExitCode {
                     }
                 };
                 let (code, signal) = reap_until_ended(pid, orphan);
-                tell(&SupervisorMessage::Ended { code, signal, left: left_after_a_moment() });
+                let left = left_after_a_moment();
+                let oom_kills = group.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0);
+                tell(&SupervisorMessage::Ended { code, signal, left, oom_kills });
                 reap_all();
             });
             let silence = || watch.as_ref().map_or((), EndWatch::silence);
