@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::age::{Ages, in_sawtooth};
 use crate::common_load;
-use crate::fleet::{Fleet, bytes};
+use crate::fleet::{Clock, Fleet, bytes};
 use crate::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
     Shape, Verdict,
@@ -20,7 +20,8 @@ use crate::service::{after_warm_up, growth_points, logs};
 const SHAPE_ALPHA: f64 = 0.05;
 /// A host that lasts longer is not told.
 const HOST_DAYS: f64 = 60.0;
-/// Services that are too few for an interval between order statistics have one by Student's t from so many on.
+/// Relays of a lab, one for each seed, that are too few for an interval between order statistics have one by Student's t from
+/// so many on. Services of a host have none: a forecast by so wide an interval would let a watch miss everything.
 const STUDENT_SERVICES: usize = 3;
 /// Of fewer readings a straight line and a curve cannot be told apart.
 const SHAPE_READINGS: f64 = 10.0;
@@ -74,8 +75,8 @@ pub(crate) fn of_arm(
     };
     let warm_up: Vec<f64> = members.iter().filter_map(first_age).collect();
     let shared = common_load::half_width(fleet, settings, ages, services, members);
-    let share_per_day = estimate(&shares, settings.confidence_level)?;
-    let bytes_per_day = estimate(&bytes, settings.confidence_level)?;
+    let share_per_day = estimate(&shares, settings.confidence_level, fleet.clock)?;
+    let bytes_per_day = estimate(&bytes, settings.confidence_level, fleet.clock)?;
     let last = median(&slopes(|service| service.final_bytes)).unwrap_or(0.0);
     Some(Growth {
         services: shares.len() as u32,
@@ -95,9 +96,12 @@ pub(crate) fn of_arm(
     })
 }
 
-fn estimate(values: &[f64], level: f64) -> Option<Estimate> {
+fn estimate(values: &[f64], level: f64, clock: Clock) -> Option<Estimate> {
     let found = median_interval(values, level)?;
-    let few = || student_interval(values, level).filter(|_| values.len() >= STUDENT_SERVICES);
+    let few = || {
+        student_interval(values, level)
+            .filter(|_| clock == Clock::Hastened && values.len() >= STUDENT_SERVICES)
+    };
     let interval = found.interval.or_else(few);
     Some(Estimate {
         value: found.median,

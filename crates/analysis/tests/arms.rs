@@ -146,7 +146,7 @@ fn blocks_take_out_what_their_services_share() {
 
 #[test]
 fn verdicts_say_why_they_are_missing() {
-    let analysis = run(&fleet(&[(2, &|_| 1.0), (6, &|_| 1.0)]));
+    let analysis = run(&fleet(&[(3, &|_| 1.0), (6, &|_| 1.0)]));
     let Some(Verdict::Inconclusive { why, .. }) = &analysis.arms[0].verdict else { panic!("{analysis:?}") };
-    assert!(why.contains("2 services are too few"), "{why}");
+    assert!(why.contains("3 services are too few"), "{why}");
 }

@@ -81,7 +81,13 @@ pub(crate) fn remove_leftovers(testbed: &Path) -> Result<(), TestbedError> {
     };
     for entry in entries {
         let folder = entry.map_err(TestbedError::file("cannot list", &run))?.path();
-        let Some(_lock) = Lock::attempt(&folder.join("owner.lock"))? else { continue };
+        let _lock = match Lock::attempt(&folder.join("owner.lock")) {
+            Ok(Some(lock)) => lock,
+            Ok(None) => continue,
+            // Its owner removed it since the folder was listed, which takes no lock of the testbed.
+            Err(_) if !folder.exists() => continue,
+            Err(error) => return Err(error),
+        };
         match State::read(&folder) {
             Ok(state) if state.kept => {}
             Ok(state) => state.remove(&folder)?,

@@ -50,7 +50,11 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
          hours. CPU time is the lab's own."
             .to_owned()
     });
-    let few = report.arms.iter().filter_map(|arm| arm.growth.as_ref()).any(|growth| growth.services < 6);
+    let few = report
+        .arms
+        .iter()
+        .filter_map(|arm| arm.growth.as_ref())
+        .any(|growth| growth.services < 6 && growth.share_per_day.low.is_some());
     let few = few.then(|| {
         "Growth of three to five services: its interval is Student's t on their slopes, which takes them as normal.".to_owned()
     });
