@@ -84,7 +84,9 @@ pub(crate) fn all(report: &Report) -> Vec<MappedLibrary> {
 /// Where libraries of one name are of different builds: what each side had. A side that did not map a library at all is not
 /// told: programs load some only when they need them.
 pub(crate) fn differences(sides: &[(&str, Vec<&MappedLibrary>)]) -> Option<String> {
-    let mut builds: BTreeMap<&str, BTreeMap<(Option<&str>, String), Vec<&str>>> = BTreeMap::new();
+    /// Which sides had a build, by build id and version.
+    type Sides<'a> = BTreeMap<(Option<&'a str>, String), Vec<&'a str>>;
+    let mut builds: BTreeMap<&str, Sides<'_>> = BTreeMap::new();
     for (side, libraries) in sides {
         for library in libraries {
             let build = (library.build_id.as_deref(), library.build());

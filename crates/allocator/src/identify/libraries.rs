@@ -17,8 +17,11 @@ use crate::obtain::ExchangedLibraries;
 /// a host map much the same libraries.
 #[derive(Default)]
 pub(super) struct Packages {
-    known: RefCell<HashMap<(Option<FileKey>, PathBuf), Option<Package>>>,
+    known: RefCell<HashMap<Asked, Option<Package>>>,
 }
+
+/// The state of the packages, and a file.
+type Asked = (Option<FileKey>, PathBuf);
 
 impl Packages {
     fn of(&self, process: &Process, paths: &[&Path]) -> Vec<Option<Package>> {
