@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use heaptrial_model::LifeKey;
 
@@ -78,6 +79,18 @@ impl Process {
     /// The state letter: `R`, `S`, `D`, `Z`, ...
     pub fn state(&self) -> Result<char, HostError> {
         self.stat_field(3, "the state as field 3")
+    }
+
+    /// How long its threads that live were ready to run and had no processor, since each of them began; `None` where the
+    /// kernel does not tell (proc_pid_schedstat(5)).
+    pub fn waited_for_processors(&self) -> Option<Duration> {
+        let threads = fs::read_dir(self.dir.join("task")).ok()?;
+        let waited = |thread: fs::DirEntry| -> Option<u64> {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            text.split_ascii_whitespace().nth(1)?.parse().ok()
+        };
+        let waited: Vec<u64> = threads.flatten().filter_map(waited).collect();
+        (!waited.is_empty()).then(|| Duration::from_nanos(waited.iter().sum()))
     }
 
     fn stat_field<T: std::str::FromStr>(
@@ -251,6 +264,39 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_that_share_a_processor_wait_for_it() {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        use rustix::time::{ClockId, clock_gettime};
+        let spent = Duration::from_millis(100);
+        let allowed = sched_getaffinity(None).unwrap();
+        let processor = (0..CpuSet::MAX_CPU).find(|number| allowed.is_set(*number)).unwrap();
+        let barrier = std::sync::Barrier::new(3);
+        let own = Process::new(&HostRoot::default(), std::process::id() as i32);
+        let before = own.waited_for_processors().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut one = CpuSet::new();
+                    one.set(processor);
+                    sched_setaffinity(None, &one).unwrap();
+                    barrier.wait();
+                    let cpu = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+                    let begin = cpu();
+                    while cpu() - begin < spent {}
+                    barrier.wait();
+                    barrier.wait();
+                });
+            }
+            barrier.wait();
+            barrier.wait();
+            // While one of them runs the other waits, whatever else the machine does.
+            let waited = own.waited_for_processors().unwrap() - before;
+            barrier.wait();
+            assert!(waited > spent / 2, "{waited:?}");
+        });
+    }
 
     #[test]
     fn mappings_are_taken_apart() {

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Relays accept no shorter interval.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
-/// A relay with less than this share of one processor rests: some hundred connections take 0.01, and now and then 0.1.
+/// A relay that wants less than this share of one processor rests: some hundred connections take 0.01, and now and then
+/// 0.1.
 const IDLE_SHARE: f64 = 0.15;
 /// CPU time is told in hundredths of a second: shares of shorter times mean nothing.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -37,8 +38,9 @@ pub(crate) struct Seen {
     pub(crate) alive: bool,
     /// The number of the last consensus that it took; 0 for none.
     pub(crate) taken: u64,
-    /// CPU time since its start, where it is known.
-    pub(crate) cpu: Option<Duration>,
+    /// CPU time since its start, where it is known, and the time for which its threads had no processor though they were
+    /// ready to run: one that works on a crowded machine gets little of a processor and wants more.
+    pub(crate) wanted: Option<Duration>,
 }
 
 /// What to do now.
@@ -170,15 +172,15 @@ impl Clock {
 
 impl Relay {
     fn follow(&mut self, at: Duration, seen: &Seen) {
-        let Some(cpu) = seen.cpu else { return };
+        let Some(wanted) = seen.wanted else { return };
         match self.mark {
             Some((before, _)) if at - before < WINDOW => {}
-            Some((before, spent)) => {
-                let share = cpu.saturating_sub(spent).as_secs_f64() / (at - before).as_secs_f64();
+            Some((before, so_far)) => {
+                let share = wanted.saturating_sub(so_far).as_secs_f64() / (at - before).as_secs_f64();
                 self.idle = share < IDLE_SHARE;
-                self.mark = Some((at, cpu));
+                self.mark = Some((at, wanted));
             }
-            None => self.mark = Some((at, cpu)),
+            None => self.mark = Some((at, wanted)),
         }
         // While it is busy, it is busy with the last one.
         let done = if self.idle { seen.taken } else { seen.taken.saturating_sub(1) };
@@ -198,7 +200,7 @@ mod tests {
     struct Simulation {
         clock: Clock,
         at: Duration,
-        cpu: Vec<Duration>,
+        wanted: Vec<Duration>,
     }
 
     /// Alive, the consensus that it has, and its share of a processor.
@@ -208,16 +210,16 @@ mod tests {
 
     impl Simulation {
         fn new(pace: Pace, relays: usize) -> Self {
-            Self { clock: Clock::new(pace, relays), at: Duration::ZERO, cpu: vec![Duration::ZERO; relays] }
+            Self { clock: Clock::new(pace, relays), at: Duration::ZERO, wanted: vec![Duration::ZERO; relays] }
         }
 
         fn second(&mut self, relays: &[Now], load_done: bool) -> (Step, Vec<(usize, GivenUp)>) {
             self.at += SECOND;
-            let seen = |(cpu, (alive, taken, share)): (&mut Duration, &Now)| {
-                *cpu += SECOND.mul_f64(*share);
-                Seen { alive: *alive, taken: *taken, cpu: Some(*cpu) }
+            let seen = |(wanted, (alive, taken, share)): (&mut Duration, &Now)| {
+                *wanted += SECOND.mul_f64(*share);
+                Seen { alive: *alive, taken: *taken, wanted: Some(*wanted) }
             };
-            let seen: Vec<Seen> = self.cpu.iter_mut().zip(relays).map(seen).collect();
+            let seen: Vec<Seen> = self.wanted.iter_mut().zip(relays).map(seen).collect();
             self.clock.look(self.at, &seen, load_done)
         }
 

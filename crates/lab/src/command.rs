@@ -3,7 +3,6 @@
 mod round;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use heaptrial_model::{Arm, TrialKind};
 use serde_json::{Value, json};
 
 use self::round::CommandRound;
-use crate::placeholders::{free_port, has_any};
+use crate::placeholders::{Ports, has_any};
 use crate::program::{ProgramProblem, find_program};
 use crate::ready::Ready;
 use crate::work::Work;
@@ -79,7 +78,7 @@ impl CommandOptions {
 #[derive(Debug)]
 pub struct CommandWorkload {
     options: CommandOptions,
-    ports: RefCell<BTreeSet<u16>>,
+    ports: RefCell<Ports>,
 }
 
 impl CommandWorkload {
@@ -168,7 +167,7 @@ impl Workload for CommandWorkload {
     }
 
     fn begin(&self, context: &RoundContext<'_>) -> Result<Box<dyn Round>, LabError> {
-        let port = free_port(&mut self.ports.borrow_mut())?;
+        let port = self.ports.borrow_mut().give()?;
         Ok(Box::new(CommandRound::new(self.options.clone(), context, port)?))
     }
 }

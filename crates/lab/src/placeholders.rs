@@ -1,9 +1,11 @@
 //! `{port}`, `{dir}`, `{arm}` and `{repeat}` in commands, arguments and settings.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 
 use crate::LabError;
@@ -66,25 +68,34 @@ pub(crate) fn has_any(text: &OsStr) -> bool {
     names.iter().any(|name| text.as_bytes().windows(name.len()).any(|part| part == *name))
 }
 
-/// A port on which nothing listens, and that was not given before in this run.
-pub(crate) fn free_port(given: &mut BTreeSet<u16>) -> Result<u16, LabError> {
-    // Other runs on this machine begin elsewhere.
-    let begin = std::process::id() as usize % PORTS.len();
-    let mut last = std::io::ErrorKind::AddrInUse.into();
-    for port in PORTS.cycle().skip(begin).take(PORTS.len()) {
-        if given.contains(&port) {
-            continue;
-        }
-        // On all addresses, so that a service on any of them collides.
-        match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
-            Ok(_) => {
-                given.insert(port);
-                return Ok(port);
+/// Ports that were given to services of this run. As long as this lives no other run on this machine gives them.
+#[derive(Debug, Default)]
+pub(crate) struct Ports(BTreeMap<u16, UnixDatagram>);
+
+impl Ports {
+    /// A port on which nothing listens, and that neither this run nor another gave before.
+    pub(crate) fn give(&mut self) -> Result<u16, LabError> {
+        // Other runs on this machine begin elsewhere.
+        let begin = std::process::id() as usize % PORTS.len();
+        let mut last = std::io::ErrorKind::AddrInUse.into();
+        for port in PORTS.cycle().skip(begin).take(PORTS.len()) {
+            // A service listens some time after it was given its port. Until then nothing but a name in the abstract
+            // namespace, which belongs to the same network namespace as the port, tells other runs that it is taken.
+            let name = SocketAddr::from_abstract_name(format!("heaptrial-port-{port}"));
+            // On all addresses, so that a service on any of them collides.
+            let free = name
+                .and_then(|name| UnixDatagram::bind_addr(&name))
+                .and_then(|held| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).map(|_| held));
+            match free {
+                Ok(held) => {
+                    self.0.insert(port, held);
+                    return Ok(port);
+                }
+                Err(error) => last = error,
             }
-            Err(error) => last = error,
         }
+        Err(LabError::file(Path::new("a free port for {port}"))(last))
     }
-    Err(LabError::file(Path::new("a free port for {port}"))(last))
 }
 
 #[cfg(test)]
@@ -107,10 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_free_and_differ() {
-        let mut given = BTreeSet::new();
-        let ports: Vec<u16> = (0..20).map(|_| free_port(&mut given).unwrap()).collect();
-        assert_eq!(given.len(), ports.len());
+    fn ports_are_free_and_differ_between_runs_too() {
+        let (mut one, mut other) = (Ports::default(), Ports::default());
+        let ports: Vec<u16> = (0..20).flat_map(|_| [one.give().unwrap(), other.give().unwrap()]).collect();
+        assert_eq!(ports.iter().collect::<std::collections::BTreeSet<_>>().len(), ports.len());
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, ports[0])).unwrap();
         assert!(TcpListener::bind((Ipv4Addr::UNSPECIFIED, ports[0])).is_err(), "{held:?}");
     }

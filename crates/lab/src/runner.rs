@@ -461,11 +461,13 @@ impl Run<'_> {
             for slot in self.notice_endings(slots, services, When::Now)? {
                 sampling.ended(slot, services);
             }
-            let is_alive = |slot| services.iter().any(|at| at.slot == slot && at.ending.is_none());
+            let process = |slot| {
+                services.iter().find(|at| at.slot == slot && at.ending.is_none()).map(|at| &at.process)
+            };
             let state =
-                |(slot, view): (usize, &ServiceView)| SlotState { alive: is_alive(slot), cpu: view.cpu };
+                |(slot, view): (usize, &ServiceView)| SlotState { process: process(slot), cpu: view.cpu };
             let states: Vec<SlotState> = sampling.views().iter().enumerate().map(state).collect();
-            if !states.iter().any(|state| state.alive) {
+            if !states.iter().any(|state| state.process.is_some()) {
                 break;
             }
             let mut events = round.tick(&states)?;

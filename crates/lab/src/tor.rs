@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use heaptrial_host::Process;
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use heaptrial_network::{
     Authority, AuthorityKeys, DirectoryParameters, Door, LoadDriver, LoadParameters, LoadPlan, RelayInstance,
@@ -234,9 +235,9 @@ impl TorRound {
     }
 
     /// Starts the load once every living relay has the directory, or patience ends.
-    fn start_load(&mut self, slots: &[SlotState]) -> Result<Vec<Event>, LabError> {
+    fn start_load(&mut self, slots: &[SlotState<'_>]) -> Result<Vec<Event>, LabError> {
         let ready = |slot: usize| self.watches[slot].address().is_some() && self.taken(slot) > 0;
-        let living = || (0..slots.len()).filter(|slot| slots[*slot].alive);
+        let living = || (0..slots.len()).filter(|slot| slots[*slot].process.is_some());
         let waiting: Vec<usize> = living().filter(|slot| !ready(*slot)).collect();
         let waited = self.started.elapsed();
         if !waiting.is_empty() && waited < READY_PATIENCE {
@@ -286,7 +287,7 @@ impl TorRound {
     }
 
     /// Follows the publication that was ordered, and decides about the next one.
-    fn follow_clock(&mut self, slots: &[SlotState]) -> Vec<Event> {
+    fn follow_clock(&mut self, slots: &[SlotState<'_>]) -> Vec<Event> {
         let at = self.started.elapsed();
         if self.authority.published() > self.clock.consensus() {
             self.clock.published(at);
@@ -296,9 +297,11 @@ impl TorRound {
             self.begin_load();
         }
         let seen = |(slot, state): (usize, &SlotState)| Seen {
-            alive: state.alive,
+            alive: state.process.is_some(),
             taken: self.taken(slot),
-            cpu: state.cpu,
+            wanted: state
+                .cpu
+                .map(|cpu| cpu + state.process.and_then(Process::waited_for_processors).unwrap_or_default()),
         };
         let seen: Vec<Seen> = slots.iter().enumerate().map(seen).collect();
         let load_done = self.driver.as_ref().is_some_and(LoadDriver::is_done);
@@ -362,14 +365,14 @@ impl Round for TorRound {
         }
     }
 
-    fn tick(&mut self, slots: &[SlotState]) -> Result<Vec<Event>, LabError> {
+    fn tick(&mut self, slots: &[SlotState<'_>]) -> Result<Vec<Event>, LabError> {
         let mut events = if self.driver.is_none() { self.start_load(slots)? } else { Vec::new() };
         events.extend(self.follow_clock(slots));
         if let Some(why) = self.authority.failure() {
             return Err(LabError::Tor(TorError::Keys(why)));
         }
         for (slot, state) in slots.iter().enumerate() {
-            if state.alive && self.started.elapsed() > STARTING {
+            if state.process.is_some() && self.started.elapsed() > STARTING {
                 let age = self.consensus_age(slot);
                 self.consensus_ages[slot].extend(age);
             }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_host::ProcessPattern;
+use heaptrial_host::{Process, ProcessPattern};
 use heaptrial_model::{Arm, KnownEvent, TrialKind};
 use serde_json::Value;
 
@@ -100,10 +100,10 @@ pub struct Event {
 }
 
 /// A service at a tick.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlotState {
-    /// Whether it lives.
-    pub alive: bool,
+#[derive(Debug, Clone, Copy)]
+pub struct SlotState<'a> {
+    /// Its main process, while it lives.
+    pub process: Option<&'a Process>,
     /// Its CPU time since its start, as of the last sample.
     pub cpu: Option<Duration>,
 }
@@ -138,7 +138,7 @@ pub trait Round {
     fn launch(&self, slot: usize) -> Launch;
 
     /// Called before the samples of each tick, after all services were started: gives load, and tells what happened.
-    fn tick(&mut self, slots: &[SlotState]) -> Result<Vec<Event>, LabError>;
+    fn tick(&mut self, slots: &[SlotState<'_>]) -> Result<Vec<Event>, LabError>;
 
     /// Called when the samples of a tick are taken and stored.
     fn sampled(&mut self) {}

@@ -70,6 +70,19 @@ pub struct AtConsensuses {
     pub unlike: Vec<UnlikePair>,
     /// One for each arm of [`Score::arms`] that both sides have at this age.
     pub arms: Vec<ArmScore>,
+    /// The others, by the side that has no level of them.
+    pub without: Vec<WithoutLevel>,
+}
+
+/// An arm that one side has no level of at an age.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WithoutLevel {
+    /// Position in [`Score::arms`].
+    pub arm: usize,
+    /// Whether the side is the lab; the field otherwise.
+    pub in_lab: bool,
+    /// Ages in hours between which that side has readings of the arm's services; `None` where it has none.
+    pub hours: Option<(f64, f64)>,
 }
 
 /// Two arms that lab and field order otherwise.
@@ -230,16 +243,22 @@ impl Compared<'_> {
             .filter_map(|arm| Some((arm, lab.arm(self.places[arm].0)?, field.arm(self.places[arm].1)?)))
             .collect();
         let (of_lab, of_field) = self.places[0];
-        let missing = |side: &str, oldest: Option<f64>| {
-            let oldest = oldest.map_or(0.0, |age| (age / HOUR).floor());
+        let missing = |side: &str, hours: Option<(f64, f64)>| {
+            let oldest = hours.map_or(0.0, |(_, last)| last.floor());
             format!("the control of the {side} has no level there (its oldest relay reached {oldest:.0} h)")
         };
         if lab.arm(of_lab).is_none() {
-            return Err(missing("lab", oldest(self.lab, of_lab)));
+            return Err(missing("lab", hours_read(self.lab, of_lab)));
         }
         if field.arm(of_field).is_none() {
-            return Err(missing("field", oldest(self.field, of_field)));
+            return Err(missing("field", hours_read(self.field, of_field)));
         }
+        let without = self.places.iter().enumerate().filter_map(|(arm, (l, f))| {
+            let in_lab = lab.arm(*l).is_none();
+            let hours = if in_lab { hours_read(self.lab, *l) } else { hours_read(self.field, *f) };
+            (in_lab || field.arm(*f).is_none()).then_some(WithoutLevel { arm, in_lab, hours })
+        });
+        let without = without.collect();
         if both.len() < 2 {
             return Err("no arm beside the control has a level there on both sides".to_owned());
         }
@@ -267,6 +286,7 @@ impl Compared<'_> {
             pairs_alike: order.map_or(0, |order| order.concordant as u32),
             unlike: self.unlike(&both, &lab, &field),
             arms: arms.collect(),
+            without,
         })
     }
 
@@ -324,10 +344,15 @@ impl Figure {
     }
 }
 
-fn oldest(side: &Side, arm: usize) -> Option<f64> {
+/// Ages in hours from the first reading of any of an arm's services to the last.
+fn hours_read(side: &Side, arm: usize) -> Option<(f64, f64)> {
     let members = side.analysis.members(arm);
-    let ages = members.iter().filter_map(|index| side.fleet.services[*index].current()?.last_age());
-    ages.max_by(f64::total_cmp)
+    let lives = members.iter().filter_map(|index| side.fleet.services[*index].current());
+    let ages = lives.flat_map(|life| &life.readings).map(|reading| reading.age_seconds / HOUR);
+    ages.fold(None, |range, age| {
+        let (first, last) = range.unwrap_or((age, age));
+        Some((f64::min(first, age), f64::max(last, age)))
+    })
 }
 
 fn figure(at: &ArmAt, ratio: Option<Estimate>) -> Figure {

@@ -139,7 +139,7 @@ impl Round for CommandRound {
         Ok(())
     }
 
-    fn tick(&mut self, _: &[SlotState]) -> Result<Vec<Event>, LabError> {
+    fn tick(&mut self, _: &[SlotState<'_>]) -> Result<Vec<Event>, LabError> {
         let Some(load) = self.load.as_mut().filter(|load| !load.over) else { return Ok(Vec::new()) };
         let Some(ended) = load.errand.ended() else { return Ok(Vec::new()) };
         let ended = ended.clone();

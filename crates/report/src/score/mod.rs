@@ -74,6 +74,18 @@ fn notes(score: &Score) -> Vec<String> {
         notes.push(format!("Not compared at {:.0} consensuses: {}.", age.consensuses, age.why));
     }
     for at in &score.ages {
+        for without in &at.without {
+            let side = if without.in_lab { "lab" } else { "field" };
+            let hours = without.hours.map_or_else(
+                || "has no reading of it".to_owned(),
+                |(first, last)| format!("has readings of it at ages of {first:.0} to {last:.0} h only"),
+            );
+            let arm = &score.arms[without.arm].lab;
+            notes.push(format!(
+                "{arm} is not compared at {:.0} consensuses: the {side} {hours}.",
+                at.consensuses
+            ));
+        }
         let few = |side: &'static str, of: fn(&heaptrial_judgement::score::ArmScore) -> &Figure| {
             let told = at.arms.iter().filter(|arm| of(arm).is_of_few()).map(|arm| {
                 let Figure { services, of, .. } = of(arm);
