@@ -216,6 +216,8 @@ fn reason(
     };
     if !life.counts() {
         return Some(match (&life.contamination, &life.ending) {
+            // A crash or a limit is told by its own words, not as another allocator's memory.
+            (Some(contamination), _) if failure == Some(contamination.as_str()) => contamination.clone(),
             (Some(contamination), _) => format!("contaminated: {contamination}"),
             // What the lab wrote down then says more than the bare ending.
             (None, Some(ending)) if !ending.is_complete() => match failure {

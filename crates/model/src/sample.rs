@@ -114,7 +114,7 @@ impl Metric {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Rss => "resident memory (RSS)",
-            Self::Anon => "anonymous memory (RssAnon + VmSwap)",
+            Self::Anon => "anonymous memory and swap",
             Self::Pss => "proportional memory (PSS)",
             Self::Cgroup => "cgroup memory",
         }

@@ -348,7 +348,7 @@ impl Figure {
 fn hours_read(side: &Side, arm: usize) -> Option<(f64, f64)> {
     let members = side.analysis.members(arm);
     let lives = members.iter().filter_map(|index| side.fleet.services[*index].current());
-    let ages = lives.flat_map(|life| &life.readings).map(|reading| reading.age_seconds / HOUR);
+    let ages = lives.flat_map(|life| &life.readings).map(|reading| f64::from(reading.age_seconds) / HOUR);
     ages.fold(None, |range, age| {
         let (first, last) = range.unwrap_or((age, age));
         Some((f64::min(first, age), f64::max(last, age)))

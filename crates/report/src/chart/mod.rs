@@ -276,7 +276,7 @@ impl Canvas<'_> {
 pub(crate) fn metric_name(metric: Metric) -> &'static str {
     match metric {
         Metric::Rss => "RSS",
-        Metric::Anon => "RssAnon + VmSwap",
+        Metric::Anon => "anonymous memory",
         Metric::Pss => "PSS",
         Metric::Cgroup => "cgroup memory",
     }
