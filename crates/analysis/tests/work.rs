@@ -217,6 +217,20 @@ fn a_latency_above_the_margin_is_less_work() {
 }
 
 #[test]
+fn a_number_of_all_the_time_until_then_is_the_one_after_the_window() {
+    let mut fleet = fleet(&[(8, &|_| 4.0), (8, &|_| 1.0)]);
+    for (arm, took) in [(0, 2.0), (1, 3.0)] {
+        // The load before it warms up takes as long under all.
+        works(&mut fleet, arm, move |index| {
+            let whole = took * own(index * 3 + 1);
+            Measure::took("latency_ms", vec![((DAY / 2.0) as f32, 9.0), ((9.0 * DAY) as f32, whole)])
+        });
+    }
+    let ratio = of(&run(&fleet), 1).ratio.as_ref().unwrap().estimate;
+    assert!((ratio.value - 1.5).abs() < 0.1, "{ratio:?}");
+}
+
+#[test]
 fn a_rate_is_a_mean_and_has_a_cost() {
     let mut fleet = fleet(&[(8, &|_| 4.0), (8, &|_| 1.0)]);
     for arm in [0, 1] {

@@ -161,6 +161,34 @@ fn a_load_that_fails_fails_its_repeat_with_its_last_words() {
 }
 
 #[test]
+fn an_arm_whose_load_is_done_much_sooner_counts() {
+    let folder = folder();
+    let arms = ["-a", "glibc", "-a", "glibc?arena_max=1"];
+    let load = ["--ready", "tcp:{port}", "--load", "case {arm} in glibc) sleep 1;; *) sleep 4;; esac"];
+    let output = lab(folder.path(), &arms, &load, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    for arm in report["arms"].as_array().unwrap() {
+        assert_eq!(arm["services"], 1, "{report:#}");
+    }
+}
+
+#[test]
+fn ages_count_from_when_a_service_is_ready() {
+    let folder = folder();
+    let options = ["--ready", "path:{dir}/ready", "--load", "sleep 1"];
+    let service = ["sh", "-c", "sleep 3; touch {dir}/ready; exec sleep 60"];
+    let started = std::time::Instant::now();
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &service);
+    let whole = started.elapsed().as_secs_f64();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    assert!(report["notes"].to_string().contains("it was ready after"), "{report:#}");
+    let age = report["services"][0]["age_seconds"].as_f64().unwrap();
+    assert!(age < whole - 3.0, "{age} of {whole}: {report:#}");
+}
+
+#[test]
 fn a_load_that_ends_early_is_told_and_one_that_is_cut_off_too() {
     let folder = folder();
     let options = ["--duration", "1s", "--load", "sleep 0.2", "--work", "tps=([0-9]+) tps"];

@@ -115,6 +115,45 @@ fn an_arm_whose_workers_crash_is_not_ranked() {
 }
 
 #[test]
+#[ignore = "needs root: it makes cgroups"]
+fn a_process_that_leaves_the_cgroup_fails_its_arm() {
+    let folder = shapes();
+    // Where the own group of the service is, one beside it is made.
+    let script = "own=/sys/fs/cgroup$(grep -E '^[0-9]+:(memory)?:' /proc/self/cgroup | head -1 | cut -d: -f3); \
+                  test -e /sys/fs/cgroup/cgroup.controllers || own=/sys/fs/cgroup/memory${own#/sys/fs/cgroup}; \
+                  beside=$(dirname \"$own\")/heaptrial-test-$$; mkdir \"$beside\" && echo \"$beside\" > beside; \
+                  sh -c 'echo $$ > \"$0\"/cgroup.procs; exec ./shapes hold 40' \"$beside\" & wait";
+    std::fs::write(folder.path().join("leaves"), script).unwrap();
+    let output = heaptrial(folder.path())
+        .args("lab run --offline --source host --out run --tick 250ms --json -a glibc --duration 4s -- sh leaves".split(' '))
+        .output()
+        .unwrap();
+    let beside = std::fs::read_to_string(folder.path().join("beside")).unwrap();
+    std::fs::remove_dir(beside.trim()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+    assert!(stderr(&output).contains("was in another control group"), "{}", stderr(&output));
+}
+
+#[test]
+fn many_small_processes_without_the_treatment_fail_an_arm_together() {
+    let folder = shapes();
+    // Each of them has a small part of the memory.
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do \
+                  env -i ./shapes hold 1 & done; wait";
+    std::fs::write(folder.path().join("workers"), script).unwrap();
+    let output = heaptrial(folder.path())
+        .args("lab run --offline --source host --out run --tick 250ms --json".split(' '))
+        .args("-a glibc?arena_max=1 --duration 3s -- sh workers".split(' '))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(arm(&json(&output), "glibc?arena_max=1")["services"], 0);
+    assert!(stderr(&output).contains("more of its processes"), "{}", stderr(&output));
+}
+
+#[test]
 #[ignore = "needs root: it follows ends of processes"]
 fn a_helper_that_fails_is_told_and_counts() {
     let output = lab("-a glibc --duration 3s", &["fail", "3"]);

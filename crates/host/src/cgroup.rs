@@ -94,6 +94,11 @@ impl Cgroup {
         Ok(own.map(|own| Self { version, dir: mount.join(own.trim_start_matches('/')) }))
     }
 
+    /// Whether it is `other`, or below it: what is in it is accounted for in `other` as well.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.version == other.version && self.dir.starts_with(&other.dir)
+    }
+
     /// The one whose files are in `dir`.
     pub(crate) fn at(version: CgroupVersion, dir: PathBuf) -> Self {
         Self { version, dir }

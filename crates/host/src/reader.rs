@@ -143,9 +143,10 @@ fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
         match number {
             3 => reading.zombie = matches!(field, b"Z" | b"X"),
             4 => reading.parent = digits(field)? as i32,
-            10 => reading.sample.minor_faults = digits(field)?,
-            12 => reading.sample.major_faults = digits(field)?,
-            // utime, stime, and those of the children it waited for.
+            // Of itself, and of the children it waited for.
+            10 | 11 => reading.sample.minor_faults += digits(field)?,
+            12 | 13 => reading.sample.major_faults += digits(field)?,
+            // utime, stime, and again those of the children.
             14..=17 => cpu_ticks += digits(field)?,
             20 => reading.sample.threads = digits(field)? as u32,
             22 => reading.start_ticks = digits(field)?,
@@ -202,11 +203,11 @@ mod tests {
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
-        let stat = b"42 (a) b (c) S 7 42 42 0 -1 4194560 11 0 3 0 5 6 7 8 20 0 9 0 12345 1 2";
+        let stat = b"42 (a) b (c) S 7 42 42 0 -1 4194560 11 2 3 1 5 6 7 8 20 0 9 0 12345 1 2";
         let mut reading = ProcessReading::default();
         parse_stat(stat, &mut reading).unwrap();
         assert_eq!((reading.parent, reading.start_ticks, reading.zombie), (7, 12345, false));
-        assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (11, 3));
+        assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (13, 4));
         assert_eq!(reading.sample.threads, 9);
         assert_eq!(reading.sample.cpu_us, 26 * 1_000_000 / rustix::param::clock_ticks_per_second());
     }

@@ -19,6 +19,8 @@ pub struct ServiceSampler {
     main_counts: bool,
     counted: Option<ProcessPattern>,
     cgroup: Option<(Cgroup, CgroupReader)>,
+    family: usize,
+    outside: Option<(i32, String)>,
 }
 
 /// What taking one tick's samples cost the sampler itself.
@@ -60,6 +62,8 @@ impl ServiceSampler {
             main_counts: true,
             counted: None,
             cgroup,
+            family: 1,
+            outside: None,
         })
     }
 
@@ -74,19 +78,48 @@ impl ServiceSampler {
     /// Follows processes that came and went since the last call.
     pub fn follow(&mut self, tree: &ProcessTree) {
         let family = tree.family(self.main_pid);
-        self.readers.retain(|reader| family.contains(&reader.pid()));
-        for pid in family {
-            // Titles change, and may be set a moment after the start.
-            let counts = |of: &ProcessPattern| of.holds(&Process::new(&self.root, pid));
-            let counts = self.counted.as_ref().is_none_or(counts);
-            if pid == self.main_pid {
-                self.main_counts = counts;
+        self.family = family.len();
+        // Titles change, and may be set a moment after the start.
+        let counted: Vec<i32> = match &self.counted {
+            Some(of) => {
+                family.iter().copied().filter(|pid| of.holds(&Process::new(&self.root, *pid))).collect()
             }
-            if counts && !self.readers.iter().any(|reader| reader.pid() == pid) {
-                // A child that ended since the scan is none of the family any more.
-                self.readers.extend(ProcessReader::open(&self.root, pid));
+            None => family,
+        };
+        let main_pid = self.main_pid;
+        self.main_counts = counted.contains(&main_pid);
+        self.readers.retain(|reader| reader.pid() == main_pid || counted.contains(&reader.pid()));
+        for pid in counted {
+            if self.readers.iter().any(|reader| reader.pid() == pid) {
+                continue;
             }
+            // A child that ended since the scan is none of the family any more.
+            self.readers.extend(ProcessReader::open(&self.root, pid));
+            self.outside = self.outside.take().or_else(|| self.outside_of_the_group(pid));
         }
+    }
+
+    /// A process of the family that is not in its main process's control group, and the group it is in.
+    fn outside_of_the_group(&self, pid: i32) -> Option<(i32, String)> {
+        let (own, _) = self.cgroup.as_ref()?;
+        let its = Cgroup::of(&self.root, pid).ok().flatten()?;
+        (!its.is_within(own)).then(|| (pid, its.dir().display().to_string()))
+    }
+
+    /// What tells which processes count, where not all do.
+    pub fn counted(&self) -> Option<&ProcessPattern> {
+        self.counted.as_ref()
+    }
+
+    /// Processes of the family as of the last look at it, whether they count or not.
+    pub fn family(&self) -> usize {
+        self.family
+    }
+
+    /// A process of the family that was seen in another control group than the one that is sampled, which has nothing of it;
+    /// with the group that it was in.
+    pub fn outside(&self) -> Option<&(i32, String)> {
+        self.outside.as_ref()
     }
 
     /// One sample: the sum over the family. An error when the main process itself has ended.
@@ -244,6 +277,37 @@ mod tests {
         assert_eq!(processes("^sleep 6[12]$").unwrap(), 2);
         assert_eq!(processes("^sh -c").unwrap(), 1);
         assert!("(".parse::<ProcessPattern>().is_err());
+        for pid in ProcessTree::scan(&root).unwrap().family(pid).into_iter().rev() {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(pid).unwrap(),
+                rustix::process::Signal::KILL,
+            );
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_whose_title_changes_counts_no_more() {
+        let root = HostRoot::default();
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let script = "sh -c 'read line < \"$0\"; exec sleep 64' \"$0\" & wait";
+        let mut child = std::process::Command::new("sh").args(["-c", script]).arg(&fifo).spawn().unwrap();
+        let pid = child.id() as i32;
+        let mut sampler = ServiceSampler::open(&root, pid).unwrap();
+        sampler.count_only("^sh -c read".parse().unwrap());
+        let deadline = Stopwatch::now() + Duration::from_secs(10);
+        let mut until = |counts: bool| loop {
+            sampler.follow(&ProcessTree::scan(&root).unwrap());
+            if sampler.read().is_ok() == counts {
+                break;
+            }
+            assert!(Stopwatch::now() < deadline, "counts: {}", !counts);
+        };
+        until(true);
+        std::fs::write(&fifo, "go\n").unwrap();
+        until(false);
         for pid in ProcessTree::scan(&root).unwrap().family(pid).into_iter().rev() {
             let _ = rustix::process::kill_process(
                 rustix::process::Pid::from_raw(pid).unwrap(),

@@ -1,8 +1,8 @@
 //! A lab run as a fleet: which life stands for a service, and whether it counts.
 
 use heaptrial_analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Work};
-use heaptrial_model::{KnownEvent, LifeStart, Reading, units};
-use heaptrial_store::{LifeRecord, SeriesPoint, ServiceRecord, Store};
+use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, units};
+use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
 
 use crate::consensuses::{ConsensusClock, HOUR, Taken};
 use crate::{JudgementError, Kind, Options, Rows, work};
@@ -29,6 +29,8 @@ pub(crate) struct LabService {
     /// Of a relay, its consensuses.
     pub(crate) taken: Option<Taken>,
     work: Work,
+    /// Its age in seconds when it was ready, from which all ages here count.
+    ready: f64,
     /// Why it does not count; `None` where it does.
     pub(crate) excluded: Option<String>,
 }
@@ -39,20 +41,32 @@ impl LabRun {
         for service in &rows.services {
             let own = || rows.lives.iter().enumerate().filter(|(_, life)| life.service_id == service.id);
             let life = own().rfind(|(_, life)| life.counts()).or_else(|| own().next_back());
-            let (series, work) = match life {
+            let (mut series, mut work) = match life {
                 Some((_, life)) => {
                     (store.series(life, rows.trial.plan.metric)?, work::of_lab_life(store, life)?)
                 }
                 None => (Vec::new(), Work::default()),
             };
+            let ready = ready_seconds(service);
+            if ready > 0.0 {
+                series.iter_mut().for_each(|point| point.age_seconds -= ready);
+                work.by_age(|age| Some(age - ready as f32));
+            }
             let taken = match life.filter(|_| rows.kind == Kind::LabTor) {
                 Some((_, life)) => Taken::read(store, life, &series)?,
                 None => None,
             };
             let excluded = reason(service, rows, life.map(|(_, life)| life), &series);
-            services.push(LabService { life: life.map(|(index, _)| index), series, taken, work, excluded });
+            services.push(LabService {
+                life: life.map(|(index, _)| index),
+                series,
+                taken,
+                work,
+                ready,
+                excluded,
+            });
         }
-        exclude_too_young(&mut services);
+        exclude_too_young(&mut services, rows);
         exclude_never_rested(&mut services);
         Ok(Self { services })
     }
@@ -156,7 +170,7 @@ impl LabService {
         let (started_at, readings, work) = match ages {
             Ages::OfTheLab => {
                 let readings = self.series.iter().map(|point| reading(point.age_seconds, point.metric_bytes));
-                (life.started_wall_us as f64 / 1e6, readings.collect(), self.work.clone())
+                (life.started_wall_us as f64 / 1e6 + self.ready, readings.collect(), self.work.clone())
             }
             // What happens at one consensus happens to all relays at once.
             Ages::OfRelays => {
@@ -198,6 +212,11 @@ enum Ages {
     OfTheLab,
     /// Seconds of a relay's life, which gets a consensus each hour.
     OfRelays,
+}
+
+fn ready_seconds(service: &ServiceRecord) -> f64 {
+    let told = service.attributes.as_ref().and_then(|attributes| attributes.get(READY_SECONDS)?.as_f64());
+    told.unwrap_or(0.0)
 }
 
 fn reading(age_seconds: f64, bytes: u64) -> Reading {
@@ -246,13 +265,18 @@ fn failure<'r>(service: &ServiceRecord, rows: &'r Rows) -> Option<&'r str> {
     Some(text.strip_prefix(&names).unwrap_or(text))
 }
 
-/// Services are compared at equal age: one that was cut off early says nothing about the others' age.
-fn exclude_too_young(services: &mut [LabService]) {
+/// Services are compared at equal age: one that was cut off early says nothing about the others' age. Where each runs as
+/// long as its load takes, a short life is one whose load was done soon.
+fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
+    let as_its_load = |service: &LabService| {
+        let life = service.life.and_then(|life| rows.lives.get(life));
+        rows.trial.plan.planned_us == 0 && life.is_some_and(|life| life.ending == Some(Ending::Planned))
+    };
     let counted = services.iter().filter(|service| service.excluded.is_none());
     let oldest = counted.filter_map(LabService::last_age).fold(0.0, f64::max);
     for service in services {
         let Some(age) = service.last_age() else { continue };
-        if service.excluded.is_none() && age < COMPARABLE_AGE_SHARE * oldest {
+        if service.excluded.is_none() && age < COMPARABLE_AGE_SHARE * oldest && !as_its_load(service) {
             let (age, oldest) = (units::duration(age), units::duration(oldest));
             service.excluded =
                 Some(format!("too young to compare: it was cut off at {age}, others reached {oldest}"));

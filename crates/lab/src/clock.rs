@@ -103,6 +103,12 @@ impl Clock {
         self.relays[relay].worked_off
     }
 
+    /// Whether a relay has taken the last consensus, worked it off, and rests.
+    pub(crate) fn is_at_rest(&self, relay: usize) -> bool {
+        let relay = &self.relays[relay];
+        relay.idle && relay.worked_off >= self.published
+    }
+
     /// The next consensus was published.
     pub(crate) fn published(&mut self, at: Duration) {
         self.published += 1;
@@ -143,6 +149,8 @@ impl Clock {
     fn give_up(&mut self, since: Duration, seen: &[Seen]) -> Vec<(usize, GivenUp)> {
         let mut given_up = Vec::new();
         for (index, (relay, seen)) in self.relays.iter_mut().zip(seen).enumerate() {
+            // One that is done with the last one is waited for again.
+            relay.given_up &= !(relay.idle && seen.taken >= self.published);
             let why = match seen.taken < self.published {
                 true if since >= TAKING_PATIENCE => GivenUp::NotTaken,
                 false if since >= WORKING_PATIENCE && !relay.idle => GivenUp::NeverIdle,
@@ -291,8 +299,16 @@ mod tests {
         let (seconds, given_up) = run.until_due(&[(true, 1, IDLE), (true, 0, IDLE)], true);
         assert_eq!(given_up, [(1, GivenUp::NotTaken)]);
         assert_eq!(seconds, TAKING_PATIENCE.as_secs() + 12);
+        assert!(run.clock.is_at_rest(0) && !run.clock.is_at_rest(1));
         run.clock.published(run.at);
         assert_eq!(run.until_due(&[(true, 2, IDLE), (true, 0, IDLE)], true), (13, Vec::new()));
+        // When it has come to the last one, it is one of them again.
+        run.clock.published(run.at);
+        run.works(1, &[(true, 3, IDLE), (true, 3, 0.9)], true);
+        assert!(run.until_due(&[(true, 3, IDLE), (true, 3, IDLE)], true).1.is_empty());
+        assert!(run.clock.is_at_rest(1));
+        run.clock.published(run.at);
+        run.works(100, &[(true, 4, IDLE), (true, 3, IDLE)], true);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The run: order, children, identities, samples and the ledger.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heaptrial_allocator::ExchangedLibraries;
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, SlowBudget, TickCost};
 use heaptrial_model::{Ending, KnownEvent, Metric, units};
-use heaptrial_store::{NewTrial, Store, TickInput};
-use serde_json::json;
+use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 
 use crate::ends::Ends;
 use crate::processors::{not_as_on, with_processors};
@@ -15,12 +15,15 @@ use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::Sampling;
 use crate::schedule::{RoundPlan, Schedule};
 use crate::service::{
-    RunningService, When, contamination_at_the_end, ending_of, kept_command, last_words, prove_identity,
+    RunningService, When, ending_of, kept_command, last_words, prove_at_the_end, prove_identity,
 };
 use crate::sharing::{SHARE_OF_TIME, Sharing};
 use crate::supervisor::{KeptCgroup, Supervisor};
 use crate::workload::{Event, Round, RoundContext, Slot, SlotState, Workload};
 use crate::{Accounting, Inside, Interrupt, LabError, PreparedArm};
+
+/// Where the dynamic loader looks for libraries first.
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// A lab run that is ready to start.
 #[derive(Debug)]
@@ -78,11 +81,15 @@ impl LabPlan {
         Schedule::draw(self.arms.len(), control, self.repeats, workload.arrangement(), self.seed)
     }
 
-    /// What makes the dynamic loader prefer the exchanged libraries.
-    fn library_path(&self) -> Option<(String, String)> {
-        let folders: Vec<_> =
-            self.exchanged.iter().map(|libraries| libraries.folder.to_string_lossy()).collect();
-        (!folders.is_empty()).then(|| ("LD_LIBRARY_PATH".to_owned(), folders.join(":")))
+    /// Makes the dynamic loader prefer the exchanged libraries to all that it would take otherwise.
+    fn exchange_libraries(&self, environment: &mut BTreeMap<String, String>) {
+        if self.exchanged.is_empty() {
+            return;
+        }
+        let own = environment.remove(LIBRARY_PATH).or_else(|| std::env::var(LIBRARY_PATH).ok());
+        let folders = self.exchanged.iter().map(|libraries| libraries.folder.to_string_lossy().into_owned());
+        let folders: Vec<String> = folders.chain(own.filter(|own| !own.is_empty())).collect();
+        environment.insert(LIBRARY_PATH.to_owned(), folders.join(":"));
     }
 
     /// The control group that each service gets.
@@ -109,7 +116,12 @@ pub fn run(
     let mut facts = HostFacts::read(&root)?;
     facts.userland = plan.userland.as_ref().map(ToString::to_string);
     let mut parameters = with_processors(workload.parameters(), plan);
-    parameters["memory_accounting"] = plan.accounting.describe();
+    // The group of a service has all of its processes.
+    let counted = parameters.get("count").map(|pattern| format!("only processes like {pattern} count"));
+    parameters["memory_accounting"] = match counted {
+        Some(why) if plan.accounting.why_none().is_none() => Accounting::Processes { why }.describe(),
+        _ => plan.accounting.describe(),
+    };
     if let Some(bytes) = plan.memory_limit_bytes {
         parameters["memory_limit_bytes"] = bytes.into();
     }
@@ -273,8 +285,10 @@ impl Run<'_> {
         let service_id =
             self.store.add_service(self.trial_id, arm_id, &slot.service, block, self.positions)?;
         self.positions += 1;
+        let mut attributes = serde_json::Map::new();
         if let Some(bytes) = self.plan.memory_limit_bytes {
-            self.store.set_attributes(service_id, &json!({ "memory_max_bytes": bytes }))?;
+            attributes.insert("memory_max_bytes".to_owned(), bytes.into());
+            self.store.set_attributes(service_id, &attributes.clone().into())?;
         }
         if let Err(why) = round.prepare(index) {
             if !self.interrupt.requested() {
@@ -283,7 +297,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let mut launch = round.launch(index);
-        launch.environment.extend(self.plan.library_path());
+        self.plan.exchange_libraries(&mut launch.environment);
         let counted = launch.counted.clone();
         let command = kept_command(slot, launch, &self.logs, self.plan.cgroup());
         let started = heaptrial_host::Instant::now();
@@ -354,19 +368,41 @@ impl Run<'_> {
             ending: None,
             stderr: command.stderr,
             passed: command.environment.into_iter().collect(),
+            unread: (0, None),
         };
-        if let Err(why) = round.ready(index, &|| service.is_alive()) {
-            let now = heaptrial_host::Instant::now();
-            let ending = service.ended(When::AtTheEnd).unwrap_or(Ending::Interrupted);
-            self.store.end_life(life_id, (now.wall_us, now.boottime_us), &ending)?;
-            if !self.interrupt.requested() {
-                let how =
-                    if ending == Ending::Interrupted { String::new() } else { format!("; it {ending}") };
-                self.fail(service_id, slot, &format!("{why}{how}{}", last_words(&service.stderr)))?;
+        match round.ready(index, &|| service.is_alive()) {
+            Ok(ages_count_now) => {
+                if ages_count_now {
+                    let now = heaptrial_host::Instant::now();
+                    let seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
+                    attributes.insert(READY_SECONDS.to_owned(), seconds.into());
+                    self.store.set_attributes(service_id, &attributes.into())?;
+                    let text = format!("it was ready after {seconds:.1} s; its age counts from then");
+                    self.store.add_event(
+                        self.trial_id,
+                        Some(service_id),
+                        now.wall_us,
+                        KnownEvent::Note,
+                        &text,
+                    )?;
+                }
+                Ok(Some(service))
             }
-            return Ok(None);
+            Err(why) => {
+                let now = heaptrial_host::Instant::now();
+                let ending = service.ended(When::AtTheEnd).unwrap_or(Ending::Interrupted);
+                self.store.end_life(life_id, (now.wall_us, now.boottime_us), &ending)?;
+                if !self.interrupt.requested() {
+                    let how = match ending {
+                        Ending::Interrupted => String::new(),
+                        ending => format!("; it {ending}"),
+                    };
+                    let otherwise = format!("{why}{how}{}", last_words(&service.stderr));
+                    self.enter_end(service_id, slot, service.oom_kills(), "before it was ready", &otherwise)?;
+                }
+                Ok(None)
+            }
         }
-        Ok(Some(service))
     }
 
     fn fail(&mut self, service_id: i64, slot: &Slot, why: &str) -> Result<(), LabError> {
@@ -377,7 +413,6 @@ impl Run<'_> {
         Ok(self.store.add_event(self.trial_id, Some(service_id), now, KnownEvent::ArmFailed, &text)?)
     }
 
-    /// Tells of a service that its memory limit ended.
     /// Enters that a service ended by itself. That it does not live under its memory limit is a result, anything else a failure.
     fn enter_end(
         &mut self,
@@ -417,9 +452,22 @@ impl Run<'_> {
             self.fail(service.service_id, slot, &why)?;
             self.store.contaminate(service.life_id, &why)?;
         }
-        let why_no_cgroup = self.plan.accounting.why_none();
+        let counted = service.sampler.counted().map(|pattern| format!("only processes like {pattern} count"));
+        let why_no_cgroup = self.plan.accounting.why_none().or(counted.as_deref());
         events
             .extend(service.ends.warnings(why_no_cgroup.is_none(), self.plan.tick).into_iter().map(warning));
+        if let (times @ 1.., Some(why)) = &service.unread {
+            events.push(warning(format!(
+                "it could not be read at {times} ticks, at the first because of: {why}"
+            )));
+        }
+        if let Some((pid, group)) = service.sampler.outside() {
+            let why = format!(
+                "its process {pid} was in another control group ({group}): what it used is in none of its figures"
+            );
+            self.fail(service.service_id, slot, &why)?;
+            self.store.contaminate(service.life_id, &why)?;
+        }
         let ends_seen = service.supervisor.as_ref().is_none_or(Supervisor::ends_seen);
         if service.sharing.several && !ends_seen {
             let text = "the kernel does not tell here of every end of its processes (that needs the right to administer \
@@ -503,13 +551,14 @@ impl Run<'_> {
                  report (heaptrial report makes one later)",
             );
         }
-        // The last reading is at the end, whatever the tick, and with PSS.
+        // The last reading is at the end, whatever the tick, and with PSS. When the work is over, so are the samples.
         self.notice_endings(slots, services, When::Now)?;
-        if !round.is_over() {
-            let last = sampling.take_last(services, round, self.sequence);
-            self.store.write_tick(self.trial_id, &last)?;
-            self.sequence += 1;
-        }
+        let last = match round.is_over() {
+            true => sampling.take_slow(services, self.sequence),
+            false => sampling.take_last(services, round, self.sequence),
+        };
+        self.store.write_tick(self.trial_id, &last)?;
+        self.sequence += 1;
         self.outcome.interrupted |= self.interrupt.requested();
         let saturation = sampling.saturation(slots.len());
         self.tell(slots, services, saturation.into_iter().collect())
@@ -531,7 +580,10 @@ impl Run<'_> {
             let planned = self.plan.duration.map(|planned| format!(" of {}", planned.as_secs_f64()));
             let after = format!("after {age:.1}{} s", planned.unwrap_or_default());
             let slot = &slots[service.slot];
-            let otherwise = format!("{ending} {after}{}", last_words(&service.stderr));
+            // What a process of it died of may be why it ended.
+            service.follow_ends(self.plan.tick);
+            let crash = service.ends.crash().map_or_else(String::new, |crash| format!("; {crash}"));
+            let otherwise = format!("{ending} {after}{crash}{}", last_words(&service.stderr));
             self.enter_end(service.service_id, slot, service.oom_kills(), &after, &otherwise)?;
             service.ending = Some(ending);
             // Ends what the service left behind.
@@ -549,8 +601,10 @@ impl Run<'_> {
     ) -> Result<(), LabError> {
         for event in events {
             if let (KnownEvent::ArmFailed, Some(slot)) = (event.kind, event.slot) {
-                let failed = services.iter().find(|service| service.slot == slot);
-                failed.map_or(Ok(()), |service| self.fail(service.service_id, &slots[slot], &event.text))?;
+                if let Some(failed) = services.iter().find(|service| service.slot == slot) {
+                    let (id, oom_kills) = (failed.service_id, failed.oom_kills());
+                    self.enter_end(id, &slots[slot], oom_kills, "under its load", &event.text)?;
+                }
                 continue;
             }
             let service = event.slot.and_then(|slot| services.iter().find(|service| service.slot == slot));
@@ -568,20 +622,19 @@ impl Run<'_> {
         let mut first_error = self.notice_endings(slots, services, When::AtTheEnd).err();
         let mut events = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let obtained = &slots[service.slot].arm.obtained;
-            if let Some(why) =
-                contamination_at_the_end(&self.root, &service.process, obtained, &service.passed)
-            {
-                self.outcome.failed_services += 1;
-                self.progress.message(&format!("{} {why}", slots[service.slot].service));
-                if let Err(error) = self.store.contaminate(service.life_id, &why) {
-                    first_error.get_or_insert(error.into());
-                }
-            } else if let Some(identity) = service.identity_now() {
-                // At its start it had not mapped all of its libraries.
-                if let Err(error) = self.store.set_identity(service.life_id, Some(&identity), None) {
-                    first_error.get_or_insert(error.into());
-                }
+            let (obtained, exchanged) = (&slots[service.slot].arm.obtained, &self.plan.exchanged);
+            let entered =
+                match prove_at_the_end(&self.root, &service.process, obtained, &service.passed, exchanged) {
+                    Ok(Some(identity)) => self.store.set_identity(service.life_id, Some(&identity), None),
+                    Ok(None) => Ok(()),
+                    Err(why) => {
+                        self.outcome.failed_services += 1;
+                        self.progress.message(&format!("{} {why}", slots[service.slot].service));
+                        self.store.contaminate(service.life_id, &why)
+                    }
+                };
+            if let Err(error) = entered {
+                first_error.get_or_insert(error.into());
             }
             match self.account_for_processes(&slots[service.slot], service) {
                 Ok(found) => events.extend(found),
@@ -595,6 +648,7 @@ impl Run<'_> {
             first_error.get_or_insert(error);
         }
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
+            // Processes that are killed when the service is asked to end died of that.
             let closed = service.supervisor.take().map_or(Ok(()), |supervisor| supervisor.close().map(drop));
             let ending = if self.interrupt.requested() { Ending::Interrupted } else { Ending::Planned };
             let now = heaptrial_host::Instant::now();

@@ -81,7 +81,8 @@ impl Sampling {
         let allowed = self.slow_budget.allows(self.started.elapsed());
         self.slow_turn += usize::from(allowed);
         let turn = self.slow_turn;
-        self.take_with(services, round, sequence, |alive, tick| {
+        let elapsed = Some(self.started.elapsed());
+        self.take_with(services, round, sequence, elapsed, |alive, tick| {
             let index = turn % alive.len().max(1);
             alive
                 .get_mut(index)
@@ -97,9 +98,24 @@ impl Sampling {
         round: &dyn Round,
         sequence: i64,
     ) -> TickInput {
-        self.take_with(services, round, sequence, |alive, tick| {
+        self.take_with(services, round, sequence, None, |alive, tick| {
             alive.iter_mut().map(|service| read_slow(service, tick)).sum()
         })
+    }
+
+    /// The expensive reading of every service alone: its samples of the time that counts are taken.
+    pub(crate) fn take_slow(&self, services: &mut [RunningService], sequence: i64) -> TickInput {
+        let now = heaptrial_host::Instant::now();
+        let mut tick = TickInput {
+            sequence,
+            wall_us: now.wall_us,
+            boottime_us: now.boottime_us,
+            ..TickInput::default()
+        };
+        for service in services.iter_mut().filter(|service| service.ending.is_none()) {
+            read_slow(service, &mut tick);
+        }
+        tick
     }
 
     fn take_with(
@@ -107,6 +123,7 @@ impl Sampling {
         services: &mut [RunningService],
         round: &dyn Round,
         sequence: i64,
+        elapsed: Option<Duration>,
         read_slow: impl FnOnce(&mut [&mut RunningService], &mut TickInput) -> Duration,
     ) -> TickInput {
         let now = heaptrial_host::Instant::now();
@@ -120,7 +137,7 @@ impl Sampling {
             if self.follow_trees(services) {
                 round.load_cpu_seconds().into_iter().for_each(|seconds| self.whose.load(seconds));
             }
-            self.read_samples(services, round, &mut tick, now);
+            self.read_samples(services, round, &mut tick, now, elapsed);
             let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
             let spent = read_slow(&mut alive, &mut tick);
             if !spent.is_zero() {
@@ -187,11 +204,20 @@ impl Sampling {
         round: &dyn Round,
         tick: &mut TickInput,
         now: heaptrial_host::Instant,
+        elapsed: Option<Duration>,
     ) {
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            // A service that ended since is noticed at the next tick.
-            let read = read_each_page_once(service, &self.root, self.started.elapsed());
-            let Ok(Some((sample, sum))) = read else { continue };
+            let (sample, sum) = match read_each_page_once(service, &self.root, elapsed) {
+                Ok(Some(read)) => read,
+                Ok(None) => continue,
+                // A service that ended since is noticed at the next tick.
+                Err(error) if error.is_gone() => continue,
+                Err(error) => {
+                    service.unread.0 += 1;
+                    service.unread.1.get_or_insert(error.to_string());
+                    continue;
+                }
+            };
             tick.samples.push((service.life_id, sample));
             self.whose.service(service.slot, sample.cpu_us as f64 / 1e6);
             let view = &mut self.views[service.slot];

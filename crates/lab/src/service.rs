@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{Catalog, Obtained, identify_started_with, prove};
+use heaptrial_allocator::{Catalog, ExchangedLibraries, Obtained, identify_started_with, prove};
 use heaptrial_host::{Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceSampler, SlowBudget};
 use heaptrial_model::{Ending, Identity};
 
@@ -19,8 +19,8 @@ const PROOF_PATIENCE: Duration = Duration::from_secs(10);
 /// loader maps the program before its libraries.
 const MISMATCH_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A process of a tree with less than this share of the tree's RSS, such as a shell that waits for the
-/// program, may run what it likes.
+/// Processes of a tree with less than this share of the tree's RSS together, such as a shell that waits for the program,
+/// may run what they like.
 const NEGLIGIBLE_SHARE: f64 = 0.05;
 
 /// A service that was started.
@@ -42,6 +42,8 @@ pub(crate) struct RunningService {
     pub(crate) ends: Ends,
     pub(crate) sharing: Sharing,
     pub(crate) sharing_budget: SlowBudget,
+    /// Ticks at which it could not be read, and why at the first of them.
+    pub(crate) unread: (u64, Option<String>),
 }
 
 /// How patiently an ending is looked for.
@@ -59,18 +61,9 @@ impl RunningService {
         matches!(self.process.state(), Ok(state) if !matches!(state, 'Z' | 'X'))
     }
 
-    /// What its main process runs, as read anew.
-    pub(crate) fn identity_now(&self) -> Option<Identity> {
-        identify_started_with(&self.process, &self.passed).ok()
-    }
-
     /// Takes note of processes of it that ended; gives what is to be told at once.
     pub(crate) fn follow_ends(&mut self, tick: Duration) -> Vec<Event> {
         let told = self.supervisor.as_ref().map(Supervisor::process_ends).unwrap_or_default();
-        self.take_ends(told, tick)
-    }
-
-    pub(crate) fn take_ends(&mut self, told: Vec<SupervisorMessage>, tick: Duration) -> Vec<Event> {
         let age = (heaptrial_host::Instant::now().boottime_us - self.started.boottime_us) as f64 / 1e6;
         let mut events = Vec::new();
         for message in told {
@@ -187,31 +180,62 @@ pub(crate) fn prove_identity(
     }
 }
 
-/// Why a life does not count, seen at its end: its main process, or a process of its tree that holds a
-/// good part of its memory, runs something else than the arm's treatment.
-pub(crate) fn contamination_at_the_end(
+/// What a service's main process runs at the end of its life, which has mapped all of its libraries by then; `None` where it
+/// cannot be told any more. An error tells why the life does not count: the main process, or others of its tree that
+/// together hold a good part of its memory, run something else than the arm's treatment, or an exchanged library is not mapped.
+pub(crate) fn prove_at_the_end(
     root: &HostRoot,
     main: &Process,
     obtained: &Obtained,
     passed: &[(String, String)],
-) -> Option<String> {
-    let tree = ProcessTree::scan(root).ok()?;
+    exchanged: &[ExchangedLibraries],
+) -> Result<Option<Identity>, String> {
+    let Ok(tree) = ProcessTree::scan(root) else { return Ok(None) };
     let members: Vec<(i32, u64)> = tree
         .family(main.pid())
         .into_iter()
         .filter_map(|pid| Some((pid, ProcessReader::open(root, pid).ok()?.read().ok()?.sample.rss_bytes)))
         .collect();
     let whole: u64 = members.iter().map(|(_, rss_bytes)| rss_bytes).sum();
-    members.into_iter().find_map(|(pid, rss_bytes)| {
+    let mut of_main = None;
+    let mut others: Vec<(u64, String)> = Vec::new();
+    for (pid, rss_bytes) in members {
         let process = Process::new(root, pid);
-        if pid != main.pid() && (rss_bytes as f64) < NEGLIGIBLE_SHARE * whole as f64 {
-            return None;
-        }
         // One that ends meanwhile cannot be told.
-        let mismatch = prove(&obtained.expected(), &identify_started_with(&process, passed).ok()?).err()?;
-        let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
-        Some(format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}"))
-    })
+        let Ok(identity) = identify_started_with(&process, passed) else { continue };
+        let mismatch = prove(&obtained.expected(), &identity).err();
+        let why = mismatch.map(|mismatch| {
+            let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
+            format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}")
+        });
+        match why {
+            Some(why) if pid == main.pid() => return Err(why),
+            Some(why) => others.push((rss_bytes, why)),
+            None if pid == main.pid() => of_main = Some(identity),
+            None => {}
+        }
+    }
+    let elsewhere: u64 = others.iter().map(|(rss_bytes, _)| rss_bytes).sum();
+    if elsewhere as f64 >= NEGLIGIBLE_SHARE * whole as f64 {
+        if let Some((_, why)) = others.iter().max_by_key(|(rss_bytes, _)| rss_bytes) {
+            let further = match others.len() - 1 {
+                0 => String::new(),
+                further => format!("; nor did {further} more of its processes"),
+            };
+            return Err(format!("{why}{further}"));
+        }
+    }
+    let mapped = |libraries: &ExchangedLibraries| {
+        let mapped = of_main.iter().flat_map(|identity| &identity.libraries);
+        mapped.into_iter().any(|library| library.path.starts_with(&libraries.folder))
+    };
+    match exchanged.iter().find(|libraries| of_main.is_some() && !mapped(libraries)) {
+        Some(libraries) => Err(format!(
+            "it mapped none of the exchanged libraries of {} {}: it does not use them, or does not heed LD_LIBRARY_PATH",
+            libraries.package, libraries.version
+        )),
+        None => Ok(of_main),
+    }
 }
 
 /// What a supervisor's message means for the ledger.

@@ -55,8 +55,8 @@ impl Sharing {
             events.push(event(
                 KnownEvent::Warning,
                 format!(
-                    "it has several processes and no control group of its own ({why}): proportional figures could be \
-                     read at some ticks only, {} were left out",
+                    "it has several processes, and its figures are not those of a control group ({why}): proportional \
+                     ones could be read at some ticks only, {} were left out",
                     self.left_out
                 ),
             ));
@@ -66,19 +66,20 @@ impl Sharing {
 }
 
 /// A sample with its anonymous memory each page once, and the sum over the processes. `None` where that cannot be told
-/// at this tick at a bearable cost.
+/// at this tick, so long after the start of the round, at a bearable cost; the last one, of no such time, may cost what it
+/// will.
 pub(crate) fn read_each_page_once(
     service: &mut RunningService,
     root: &HostRoot,
-    elapsed: std::time::Duration,
+    elapsed: Option<std::time::Duration>,
 ) -> Result<Option<(Sample, u64)>, HostError> {
     let mut sample = service.sampler.read()?;
     let sum = sample.anon_bytes + sample.swap_bytes;
-    service.sharing.several |= sample.processes > 1;
+    service.sharing.several |= sample.processes > 1 || service.sampler.family() > 1;
     let once = match service.sampler.cgroup().filter(|_| service.cgroup.is_some()) {
         Some(_) => service.sampler.anonymous_of_cgroup().transpose()?,
         None if sample.processes <= 1 => None,
-        None if !service.sharing_budget.allows(elapsed) => {
+        None if elapsed.is_some_and(|elapsed| !service.sharing_budget.allows(elapsed)) => {
             service.sharing.left_out += 1;
             return Ok(None);
         }
@@ -87,14 +88,19 @@ pub(crate) fn read_each_page_once(
             // A process of it that is not known would make the others' part of shared pages too small.
             service.sampler.follow(&ProcessTree::scan(root)?);
             let once = service.sampler.read_anonymous()?;
-            service.sharing_budget.spent(elapsed, started.elapsed());
+            if let Some(elapsed) = elapsed {
+                service.sharing_budget.spent(elapsed, started.elapsed());
+            }
             Some(once)
         }
     };
     if let Some(once) = once {
         sample.anon_bytes = once.resident_bytes;
         sample.swap_bytes = once.swap_bytes;
-        service.sharing.take(sum, once.resident_bytes + once.swap_bytes);
+        // Of one process a difference is how far behind the kernel's counts of its group are.
+        if sample.processes > 1 {
+            service.sharing.take(sum, once.resident_bytes + once.swap_bytes);
+        }
     }
     Ok(Some((sample, sum)))
 }

@@ -175,7 +175,6 @@ impl Workload for TorWorkload {
             consensus_ages: vec![Vec::new(); relays.len()],
             caches: context.slots.iter().map(|slot| is_cache(&slot.arm.arm)).collect(),
             first_document: None,
-            traffic_parameters: (self.parameters.traffic.clone(), context.seed),
             driver: None,
             traffic: None,
             loaded: Vec::new(),
@@ -212,7 +211,6 @@ struct TorRound {
     watches: Vec<RelayWatch>,
     driver: Option<LoadDriver>,
     /// With its seed.
-    traffic_parameters: (TrafficParameters, u64),
     traffic: Option<RelayTraffic>,
     /// Slots of the relays that get load, in the driver's order.
     loaded: Vec<usize>,
@@ -247,10 +245,11 @@ impl TorRound {
         let addresses: Vec<SocketAddr> =
             self.loaded.iter().filter_map(|slot| self.watches[*slot].address()).collect();
         self.driver = Some(LoadDriver::new(&addresses, &self.authority)?);
-        let (traffic, seed) = &self.traffic_parameters;
         {
             let _inside = self.runtime.enter();
-            self.traffic = RelayTraffic::start(traffic, *seed, &self.loaded, &addresses, &self.authority)?;
+            let traffic = &self.parameters.traffic;
+            self.traffic =
+                RelayTraffic::start(traffic, self.seed, &self.loaded, &addresses, &self.authority)?;
         }
         self.begin_load();
         let mut events = vec![Event {
@@ -425,7 +424,8 @@ impl Round for TorRound {
         observed.extend(self.consensus_age(slot).map(|age| (CONSENSUS_AGE, age)));
         let consensuses = self.clock.worked_off(slot) as f64;
         observed.push((CONSENSUSES, consensuses));
-        if self.rested && matches!(self.parameters.clock, Pace::Waits { .. }) {
+        let waits = matches!(self.parameters.clock, Pace::Waits { .. });
+        if waits && self.rested && self.clock.is_at_rest(slot) {
             observed.push((RESTED_CONSENSUSES, consensuses));
         }
         let position = self.loaded.iter().position(|loaded| *loaded == slot);

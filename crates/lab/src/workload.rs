@@ -152,6 +152,7 @@ pub trait Round {
     fn course(&self) -> Option<Course> {
         None
     }
+
     /// Called before the service in `slot` is started. An error tells why it cannot be.
     fn prepare(&mut self, slot: usize) -> Result<(), String> {
         let _ = slot;
@@ -159,10 +160,11 @@ pub trait Round {
     }
 
     /// Waits until the service in `slot` can be used, and puts load on it, where that does not happen by ticks. `alive`
-    /// tells whether it still runs. An error tells why it cannot be used.
-    fn ready(&mut self, slot: usize, alive: &dyn Fn() -> bool) -> Result<(), String> {
+    /// tells whether it still runs. Gives whether ages count from then on, and not from the start of the service. An error
+    /// tells why it cannot be used.
+    fn ready(&mut self, slot: usize, alive: &dyn Fn() -> bool) -> Result<bool, String> {
         let _ = (slot, alive);
-        Ok(())
+        Ok(false)
     }
 
     /// What the workload knows of the service in `slot` beside its memory: names and values.

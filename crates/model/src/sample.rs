@@ -26,9 +26,9 @@ pub struct Sample {
     pub vsize_bytes: u64,
     /// Peak resident set size (`VmHWM`), summed over the tree.
     pub hwm_bytes: u64,
-    /// Minor page faults since start.
+    /// Minor page faults since start, with waited-for children.
     pub minor_faults: u64,
-    /// Major page faults since start.
+    /// Major page faults since start, with waited-for children.
     pub major_faults: u64,
     /// User and system CPU time since start, in microseconds, with waited-for children.
     pub cpu_us: u64,

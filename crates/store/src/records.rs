@@ -83,6 +83,9 @@ pub struct ServiceRecord {
     pub attributes: Option<Value>,
 }
 
+/// Attribute of a service: at which age in seconds it was ready, where its figures are by the time since then.
+pub const READY_SECONDS: &str = "ready_seconds";
+
 /// A row of the ledger.
 #[derive(Debug, Clone)]
 pub struct LifeRecord {

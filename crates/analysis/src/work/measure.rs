@@ -96,7 +96,7 @@ impl<'l> Span<'l> {
 }
 
 /// The mean of readings in the window. Tools tell some numbers once, of all the time until then: where none lies in the
-/// window, the one that is nearest before it, or after it, stands for it.
+/// window, the first after it stands for it, which the window is a part of, or else the last before it.
 fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
     let (mut values, mut seconds) = (Vec::new(), 0.0);
     for Span { measure, from, to, .. } in spans {
@@ -104,10 +104,9 @@ fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
         let before = |age: f64| readings.partition_point(|point| f64::from(point.0) < age);
         let end = readings.partition_point(|point| f64::from(point.0) <= *to);
         let inside = &readings[before(*from)..end];
-        let nearest = || readings[..before(*from)].last().or(readings.get(before(*from)));
         values.extend(inside.iter().map(|point| point.1));
         if inside.is_empty() {
-            values.extend(nearest().map(|point| point.1));
+            values.extend(readings.get(end).or(readings[..before(*from)].last()).map(|point| point.1));
         }
         seconds += readings.last().map_or(0.0, |last| (f64::from(last.0).min(*to) - from).max(0.0));
     }

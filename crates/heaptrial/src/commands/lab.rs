@@ -407,6 +407,11 @@ fn execute(
              which has each page once, PSS of each service is in the report",
         ));
     }
+    if metric == Metric::Cgroup && workload.parameters().get("count").is_some() {
+        return Err(Failure::usage(
+            "--metric cgroup is of all processes in a service's control group, and --count of some; use --metric anon",
+        ));
+    }
     let allocators = resolve(plan, options)?;
     run_folder::check(global.out.as_deref())?;
     let command = repeat_command(kind, &options.words(seed, metric), words);

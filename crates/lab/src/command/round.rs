@@ -24,6 +24,8 @@ pub(super) struct CommandRound {
     interrupt: Interrupt,
     /// What was started before the service, with what it left running.
     prepared: Option<Errand>,
+    /// When the service could be used.
+    ready_at: Option<Instant>,
     load: Option<Load>,
     polling: Option<Polling>,
     /// Numbers that were told and not asked for yet.
@@ -78,6 +80,7 @@ impl CommandRound {
             unread: RefCell::default(),
             interrupt: context.interrupt.clone(),
             prepared: None,
+            ready_at: None,
             load: None,
             polling: None,
         })
@@ -118,7 +121,7 @@ impl Round for CommandRound {
         outcome
     }
 
-    fn ready(&mut self, _: usize, alive: &dyn Fn() -> bool) -> Result<(), String> {
+    fn ready(&mut self, _: usize, alive: &dyn Fn() -> bool) -> Result<bool, String> {
         if let Some(ready) = &self.options.ready {
             let goes_on = || alive() && !self.interrupt.requested();
             ready.fill(&self.place.placeholders).wait(self.options.ready_patience, &self.logs(), &goes_on)?;
@@ -136,7 +139,8 @@ impl Round for CommandRound {
             self.load =
                 Some(Load { errand, started: Instant::now(), over: false, written: RefCell::new(written) });
         }
-        Ok(())
+        self.ready_at = Some(Instant::now());
+        Ok(self.options.ready.is_some() || self.options.load.is_some())
     }
 
     fn tick(&mut self, _: &[SlotState<'_>]) -> Result<Vec<Event>, LabError> {
@@ -178,6 +182,15 @@ impl Round for CommandRound {
 
     fn finish(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
+        let lived = self.ready_at.map(|ready_at| ready_at.elapsed());
+        if let (Some(warm_up), Some(lived)) = (self.options.warm_up, lived) {
+            if warm_up >= lived && !self.interrupt.requested() {
+                let (warm_up, lived) = (warm_up.as_secs_f64(), lived.as_secs_f64());
+                let text =
+                    format!("it ran for {lived:.1} s, not longer than the warm-up of {warm_up} s asked for");
+                events.push(event(KnownEvent::Warning, text));
+            }
+        }
         // The last numbers are of the time under load.
         if let Some(polling) = self.polling.take() {
             self.unread.borrow_mut().extend(polling.told());
