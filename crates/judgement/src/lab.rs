@@ -124,7 +124,10 @@ impl LabRun {
     /// warm-up counts.
     pub(crate) fn settings(&self, rows: &Rows, options: &Options) -> Settings {
         match self.ages() {
-            Ages::OfRelays => options.settings,
+            Ages::OfRelays => Settings {
+                warm_up_seconds: options.warm_up.map(|warm_up| warm_up.as_secs_f64()),
+                ..options.settings
+            },
             Ages::OfTheLab => Settings {
                 level_from_warm_up: true,
                 warm_up_seconds: Some(self.warm_up_seconds(rows, options)),

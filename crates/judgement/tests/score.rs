@@ -1,9 +1,10 @@
 //! Lab runs of known order, level and growth against a trial in the field of known ones.
 
 use std::path::Path;
+use std::time::Duration;
 
 use heaptrial_analysis::Verdict;
-use heaptrial_judgement::score::{MatchedBy, Score, ScoreError, Side};
+use heaptrial_judgement::score::{MatchedBy, Score, ScoreError, Side, WithoutLevel};
 use heaptrial_judgement::{Judgement, Options};
 use heaptrial_model::{Arm, Ending, Identity, LifeKey, Linkage, Metric, Sample, Treatment, TrialKind};
 use heaptrial_stats::kendall;
@@ -165,13 +166,25 @@ fn lab(arms: &[Known], consensuses: i64, seed: u64, spread: f64, tells: Tells) -
 
 /// Relays in the field, read once an hour.
 fn field(arms: &[Known], hours: i64, services: usize, seed: u64) -> Written {
+    field_read(arms, hours, services, seed, |_, _| true)
+}
+
+/// The same, where `reads` tells of an arm's position and an hour whether its relays were read then.
+fn field_read(
+    arms: &[Known],
+    hours: i64,
+    services: usize,
+    seed: u64,
+    reads: impl Fn(usize, i64) -> bool,
+) -> Written {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heaptrial.db");
     let (mut store, trial, ids) = begin(&path, TrialKind::ImportTorutils, Metric::Rss, arms, seed);
     let lives = lives(&mut store, trial, arms, &ids, services);
     for hour in 0..=hours {
         let mut tick = tick(hour, hour * 3600);
-        for (place, life) in lives.iter().enumerate() {
+        let read = |(place, _): &(usize, &i64)| reads(place % arms.len(), hour);
+        for (place, life) in lives.iter().enumerate().filter(read) {
             let own = 1.0 + 0.03 * noise(seed, place as u64, 3);
             let rough = 1.0 + 0.005 * noise(seed, place as u64, hour as u64 + 50);
             tick.samples.push((*life, sample(arms[place % arms.len()].at(hour as f64) * own * rough)));
@@ -233,6 +246,12 @@ fn relay_hours_are_judged_as_a_field_trial() {
     assert!(judgement.arms[0].peak_bytes.unwrap() > 2.9 * 600.0 * MIB);
     let level = judgement.analysis.arms[0].as_assigned.level_bytes.unwrap();
     assert!((level / MIB / 600.0 - 1.0).abs() < 0.02, "{level}");
+    // Warm-up is in hours of a relay's life too.
+    assert_eq!(growth.warm_up_seconds, 12.0 * 3600.0);
+    let longer = Options { warm_up: Some(Duration::from_secs(20 * 3600)), ..Options::default() };
+    let judgement = Judgement::of(&run.store, run.trial, &longer).unwrap();
+    let growth = judgement.analysis.arms[3].growth.as_ref().unwrap();
+    assert_eq!(growth.warm_up_seconds, 20.0 * 3600.0);
 }
 
 #[test]
@@ -259,6 +278,7 @@ fn three_seeds_have_intervals_and_verdicts() {
     let trial = field(&in_field, 130, 8, 9);
     let lab = of_lab(&runs.iter().collect::<Vec<_>>()).unwrap();
     let score = Score::of(&lab, &of_field(&trial), &[], &[]).unwrap();
+    assert!(score.ages.iter().all(|at| at.without.is_empty()), "{:?}", score.ages);
     assert_eq!(score.ages.iter().map(|at| at.consensuses).collect::<Vec<_>>(), [24.0, 72.0]);
     assert_eq!(score.left_out.len(), 1);
     assert!(score.left_out[0].why.contains("reached 72 h"), "{:?}", score.left_out);
@@ -272,6 +292,18 @@ fn three_seeds_have_intervals_and_verdicts() {
     let ratio = score.ages[1].arms[1].lab.ratio.unwrap();
     assert!((ratio.value * 600.0 / 250.0 - 1.0).abs() < 0.04, "{ratio:?}");
     assert!(ratio.low.unwrap() < ratio.value && ratio.value < ratio.high.unwrap(), "{ratio:?}");
+}
+
+#[test]
+fn an_arm_that_one_side_has_no_level_of_is_named() {
+    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
+    let lab = lab(&arms, 30, 1, 0.0, Tells::Rests);
+    let trial = field_read(&arms, 60, 3, 9, |arm, hour| arm != 2 || hour > 12);
+    let score = Score::of(&of_lab(&[&lab]).unwrap(), &of_field(&trial), &[12.0, 28.0], &[]).unwrap();
+    let [early, late] = score.ages.as_slice() else { panic!("{:?}", score.ages) };
+    assert_eq!(early.without, [WithoutLevel { arm: 2, in_lab: false, hours: Some((13.0, 60.0)) }]);
+    assert_eq!((early.pairs, early.arms.len()), (3, 3));
+    assert_eq!((late.without.len(), late.pairs), (0, 6));
 }
 
 #[test]

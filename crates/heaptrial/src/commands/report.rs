@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use clap::Args;
 use heaptrial_judgement::Judgement;
-use heaptrial_model::{AllocatorSpec, HumanDuration};
+use heaptrial_model::{AllocatorSpec, HumanDuration, TrialKind};
 use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
-use heaptrial_store::Store;
+use heaptrial_store::{Store, TrialRecord};
 
 use super::value::{ValueError, number, size};
 use crate::exit::Failure;
@@ -28,7 +28,8 @@ pub struct ReportOptions {
     /// Several are compared
     #[arg(value_name = "RUN|TRIAL")]
     trials: Vec<String>,
-    /// In a lab run: leave readings below this age out of medians and slopes [default: a third of the duration]
+    /// In a lab run: leave readings below this age out of medians and slopes; of relays that rested, out of growth, where
+    /// 12h are 12 consensuses [default: a third of the time]
     #[arg(long, value_name = "DURATION")]
     warm_up: Option<HumanDuration>,
     /// In a field trial: compare the median of this last stretch before the matched age
@@ -74,11 +75,16 @@ pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, 
 
 /// The options as the report takes them.
 fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
-    let planned = Duration::from_micros(target.trial.plan.planned_us.max(0) as u64);
-    if let Some(warm_up) = options.warm_up.filter(|warm_up| warm_up.0 >= planned) {
+    let TrialRecord { plan, ended_wall_us, .. } = &target.trial;
+    let whole = ended_wall_us.map_or(0, |ended| ended - plan.started_wall_us);
+    let observed = if plan.planned_us > 0 { plan.planned_us } else { whole };
+    let observed = Duration::from_micros(observed.max(0) as u64);
+    // Ages of relays are hours of their lives, of which a run of minutes has many.
+    let too_long = |warm_up: &HumanDuration| warm_up.0 >= observed && !observed.is_zero();
+    if let Some(warm_up) = options.warm_up.filter(|long| plan.kind != TrialKind::LabTor && too_long(long)) {
         return Err(Failure::usage(format!(
             "--warm-up {warm_up} leaves no readings: each service was observed for {}",
-            HumanDuration(planned)
+            HumanDuration(observed)
         )));
     }
     if options.window.0.is_zero() {
