@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use heaptrial_allocator::identify;
+use heaptrial_allocator::Identifier;
 use heaptrial_host::{HostRoot, Process};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
@@ -21,6 +21,8 @@ pub(crate) struct Request {
     pub(crate) key: LifeKey,
     /// What it had mapped when it was examined last; nothing more is done while that is the same.
     pub(crate) known: Option<Signature>,
+    /// What systemd starts its service with, where it was asked.
+    pub(crate) passed: Option<Vec<(String, String)>>,
 }
 
 /// What was found.
@@ -107,7 +109,8 @@ fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
     if request.known.as_ref() == Some(&signature) {
         return (Found::Same, replaced);
     }
-    let found = match identify(&process) {
+    let passed = || request.passed.clone();
+    let found = match Identifier::default().identify_started_with(&process, &passed) {
         _ if !same_life() => Found::Gone,
         Ok(identity) => Found::Identity(Box::new(identity), signature),
         Err(error) => Found::Unknown(error.to_string()),

@@ -41,6 +41,7 @@ impl Session {
     /// Has examined what is due.
     pub(crate) fn examine_due(&mut self) {
         let now_us = self.clock.now().boottime_us;
+        let mut requests = Vec::new();
         for watched in self.watched.values_mut() {
             if watched.examine_at_us().is_none_or(|at_us| at_us > now_us) {
                 continue;
@@ -50,12 +51,29 @@ impl Session {
                 main.proof = Proof::Asked { since_us };
             }
             main.next_check_us = now_us + CHECK_EVERY_US;
-            self.examiner.ask(Request {
+            requests.push(Request {
                 name: watched.name.clone(),
                 key: main.key.clone(),
                 known: main.signature.clone(),
+                passed: main.passed.clone(),
             });
         }
+        // When a life is new, systemd has loaded what it was started with.
+        let new = requests.iter().filter(|request| request.passed.is_none());
+        let new: Vec<ServiceName> = new.map(|request| request.name.clone()).collect();
+        let told = match new.as_slice() {
+            [] => None,
+            names => self.ask(|systemd| systemd.environments(names)),
+        };
+        for environment in told.iter().flatten() {
+            let of_it = |request: &&mut Request| request.name == environment.name;
+            if let Some(request) = requests.iter_mut().find(of_it) {
+                request.passed = Some(environment.variables());
+                let main = self.watched.get_mut(&request.name).and_then(|watched| watched.main.as_mut());
+                main.into_iter().for_each(|main| main.passed.clone_from(&request.passed));
+            }
+        }
+        requests.into_iter().for_each(|request| self.examiner.ask(request));
     }
 
     /// Takes note of what was examined.

@@ -71,6 +71,8 @@ pub(crate) struct Main {
     oom_suspected: bool,
     pub(crate) proof: Proof,
     pub(crate) signature: Option<Signature>,
+    /// Variables that systemd started it with, where it could be asked.
+    pub(crate) passed: Option<Vec<(String, String)>>,
     /// What was found while it may still be starting, until it is found again.
     pub(crate) tentative: Option<Identity>,
     pub(crate) next_check_us: i64,
@@ -152,6 +154,7 @@ impl Main {
             oom_suspected: false,
             proof: Proof::Due { at_us: now.boottime_us, since_us: now.boottime_us },
             signature: None,
+            passed: None,
             tentative: None,
             next_check_us: i64::MAX,
             told_replaced: false,

@@ -42,7 +42,7 @@ pub use elf::{
 };
 pub use factorial::{Crossed, DefaultDifference, FactorialError};
 pub use heaptrial_model::{Identity, Linkage};
-pub use identify::{Identifier, IdentifyError, identify, identify_started_with};
+pub use identify::{Identifier, IdentifyError, PassedVariables, identify, identify_started_with};
 pub use licence::LicenceText;
 pub use manifest::{CachedFile, Manifest};
 pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};

@@ -143,8 +143,13 @@ pub(crate) fn proof(
     treatment: &ServiceTreatment,
 ) -> Result<Identity, ProofError> {
     let began = host.clock.now();
+    // It was restarted after its drop-in was loaded: what systemd has loaded is what it was started with.
+    let passed = || {
+        let mut found = host.manager.environments(std::slice::from_ref(&treatment.service)).ok()?;
+        Some(found.pop()?.variables())
+    };
     loop {
-        let found = host.programs.identify(life.pid).map_err(ProofError::from);
+        let found = host.programs.identify(life.pid, &passed).map_err(ProofError::from);
         let proved = found.and_then(|identity| {
             prove(&treatment.expected, &identity)?;
             Ok(identity)

@@ -266,6 +266,51 @@ fn by_hand_search() -> &'static str {
     text.lines().find(|line| line.starts_with("grep -l /usr/lib/heaptrial/")).unwrap()
 }
 
+const TITLED: &str = "\
+[Service]
+ExecStart=/usr/local/bin/shapes title 8
+";
+
+#[test]
+#[ignore = "needs root and a container"]
+fn settings_of_services_that_overwrite_their_environment_are_proved() {
+    let Some((bed, units)) = Bed::with_churn(2) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/shapes.c");
+    let program = folder.path().join("shapes");
+    let compiled = std::process::Command::new("cc").args(["-O1", "-o"]).arg(&program).arg(source).status();
+    assert!(compiled.unwrap().success());
+    bed.container.install_program(&program).unwrap();
+    let titled = ["titled-1.service", "titled-2.service"];
+    for name in titled {
+        bed.container.write(format!("/etc/systemd/system/{name}"), TITLED, 0o644).unwrap();
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    titled.iter().for_each(|name| drop(bed.container.ok(&["systemctl", "start", name])));
+    let arms = ARMS
+        .replace("name = \"jemalloc\"", "name = \"one arena\"")
+        .replace("\"jemalloc@5.3.0\"", "\"glibc?arena_max=1\"");
+    let plan = format!(
+        "name = \"titles\"\nservices = '{}'\nduration = \"2d\"\n[pace]\npause = \"0s\"\nsettle = \"0s\"\n{arms}",
+        titled.join(" ")
+    );
+    bed.write_trial("titles", &plan);
+    bed.succeeds("trial plan titles.toml --seed 1");
+    bed.succeeds("trial start titles --yes");
+    let treated = of_arm(&bed, "titles", "one arena")[0].clone();
+    let identity = wait_for("the agent proves it", Duration::from_secs(60), || {
+        let mut lives = lives(&bed, "titles", &treated)?;
+        lives.retain(|life| !life.contamination.as_ref().is_some_and(|why| why.contains("before the trial")));
+        let life = lives.pop()?;
+        assert_eq!(life.contamination, None);
+        life.identity
+    });
+    assert_eq!(identity.settings.get("MALLOC_ARENA_MAX").map(String::as_str), Some("1"), "{identity:?}");
+    assert!(identity.evidence.iter().any(|line| line.contains("started with")), "{identity:?}");
+    bed.succeeds("trial stop titles --revert --yes");
+    bed.assert_active(&units);
+}
+
 #[test]
 #[ignore = "needs root and a container"]
 fn a_service_that_was_put_back_is_not_blamed_and_no_folder_stays() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptrial_allocator::{IdentifyError, identify};
+use heaptrial_allocator::{IdentifyError, identify_started_with};
 use heaptrial_change::{FileState, PRELOAD};
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostError, HostRoot, Paths, Process};
@@ -46,11 +46,12 @@ pub(crate) enum UnseenError {
 /// What a process runs, with the whole identity.
 pub(crate) fn fingerprint(
     root: &HostRoot,
+    unit: &Unit,
     pid: i32,
     digests: &mut Digests,
 ) -> Result<(Fingerprint, Identity), UnseenError> {
     let process = Process::new(root, pid);
-    let identity = identify(&process)?;
+    let identity = identify_started_with(&process, &unit.variables())?;
     let libc = process.mappings()?.into_iter().find_map(|mapping| {
         let path = PathBuf::from(&mapping.name);
         let name = path.file_name()?.to_str()?;
@@ -138,7 +139,7 @@ fn service(
 ) -> ServiceSeen {
     let unit = units.and_then(|units| units.get(&planned.service));
     let runs = unit.and_then(|unit| unit.status.main_pid);
-    let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), pid, digests).ok());
+    let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), unit?, pid, digests).ok());
     let own = paths.drop_ins(&planned.service);
     let drop_in = units.map(|_| DropInSeen {
         sha256: drop_in(paths, &planned.service),

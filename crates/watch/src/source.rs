@@ -160,7 +160,7 @@ fn proved(
 ) -> Result<crate::plan::Fingerprint, NotProved> {
     let unit = unit.ok_or(NotProved::NoUnit)?;
     let pid = unit.status.main_pid.ok_or_else(|| NotProved::NotRunning(unit.status.active_state.clone()))?;
-    let (runs, identity) = fingerprint(&HostRoot::default(), pid, digests)?;
+    let (runs, identity) = fingerprint(&HostRoot::default(), unit, pid, digests)?;
     expected.map_or(Ok(()), |expected| prove(expected, &identity))?;
     Ok(runs)
 }

@@ -88,8 +88,11 @@ pub fn identify_started_with(
     process: &Process,
     passed: &[(String, String)],
 ) -> Result<Identity, IdentifyError> {
-    identify_with(process, &Files::default(), Some(passed))
+    identify_with(process, &Files::default(), &|| Some(passed.to_vec()))
 }
+
+/// Variables that a service was started with; `None` where nothing is known of them.
+pub type PassedVariables<'a> = &'a dyn Fn() -> Option<Vec<(String, String)>>;
 
 /// Identifies one process after the other, and reads a file that several of them map only once. It keeps what it read.
 #[derive(Default)]
@@ -106,24 +109,33 @@ impl fmt::Debug for Identifier {
 impl Identifier {
     /// Finds out which allocator a process uses.
     pub fn identify(&self, process: &Process) -> Result<Identity, IdentifyError> {
-        identify_with(process, &self.files, None)
+        self.identify_started_with(process, &|| None)
+    }
+
+    /// The same of a process of a service; `passed` tells what that was started with, and is asked only where the program
+    /// overwrote the memory of its environment.
+    pub fn identify_started_with(
+        &self,
+        process: &Process,
+        passed: PassedVariables<'_>,
+    ) -> Result<Identity, IdentifyError> {
+        identify_with(process, &self.files, passed)
     }
 }
 
 fn identify_with(
     process: &Process,
     files: &Files,
-    passed: Option<&[(String, String)]>,
+    passed: PassedVariables<'_>,
 ) -> Result<Identity, IdentifyError> {
     let pid = process.pid();
     let host = |source| IdentifyError::Host { pid, source };
     let mappings = process.mappings().map_err(host)?;
     // The environment tells how the allocator came in and its settings, not which it is.
     let overwritten = process.environ_is_overwritten().unwrap_or(false);
-    let environ = match passed {
-        Some(passed) if overwritten => passed.to_vec(),
-        _ => process.environ().unwrap_or_default(),
-    };
+    let passed = if overwritten { passed() } else { None };
+    let known = passed.is_some();
+    let environ = passed.unwrap_or_else(|| process.environ().unwrap_or_default());
     let objects = MappedObjects::open(process, &mappings, files)
         .map_err(|source| IdentifyError::Program { pid, source })?;
     let parsed = objects.parse();
@@ -132,9 +144,9 @@ fn identify_with(
     };
     let mut findings = Findings::new();
     if overwritten {
-        let settings = match passed {
-            Some(_) => "its settings are those that it was started with",
-            None => "its settings cannot be proved from it",
+        let settings = match known {
+            true => "its settings are those that it was started with",
+            false => "its settings cannot be proved from it",
         };
         findings.evidence.push(format!("{OVERWRITTEN}: {settings}"));
     }

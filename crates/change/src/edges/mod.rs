@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_allocator::IdentifyError;
+use heaptrial_allocator::{IdentifyError, PassedVariables};
 use heaptrial_host::Scope;
 use heaptrial_host::systemd::{
     Activity, Job, JobResult, StartedWith, Systemd, SystemdError, UnitEnvironment, UnitStatus,
@@ -117,8 +117,9 @@ pub trait Programs {
     fn boot_id(&self) -> Option<String>;
     /// The life that a process id stands for now.
     fn life(&self, pid: i32) -> Option<LifeKey>;
-    /// Which allocator a process uses.
-    fn identify(&self, pid: i32) -> Result<Identity, IdentifyError>;
+    /// Which allocator a process uses; `passed` tells what its service was started with, where that cannot be read from the
+    /// process.
+    fn identify(&self, pid: i32, passed: PassedVariables<'_>) -> Result<Identity, IdentifyError>;
     /// Whether a process runs its service's program, and not the service manager's own code before that.
     fn is_begun(&self, pid: i32) -> bool;
     /// How far a relay has come with its start, in percent; `None` while it does not answer.

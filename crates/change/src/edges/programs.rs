@@ -4,7 +4,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_allocator::{Identifier, IdentifyError};
+use heaptrial_allocator::{Identifier, IdentifyError, PassedVariables};
 use heaptrial_host::{HostRoot, Process, Scope, package_of};
 use heaptrial_model::{Identity, LifeKey};
 use heaptrial_relay::{Relay, RelayControl, TorError};
@@ -80,8 +80,8 @@ impl Programs for ThisHostsPrograms {
         process(pid).life_key().ok()
     }
 
-    fn identify(&self, pid: i32) -> Result<Identity, IdentifyError> {
-        self.identifier.identify(&process(pid))
+    fn identify(&self, pid: i32, passed: PassedVariables<'_>) -> Result<Identity, IdentifyError> {
+        self.identifier.identify_started_with(&process(pid), passed)
     }
 
     fn is_begun(&self, pid: i32) -> bool {

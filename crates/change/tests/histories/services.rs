@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_allocator::IdentifyError;
+use heaptrial_allocator::{IdentifyError, PassedVariables};
 use heaptrial_change::FileState;
 use heaptrial_change::edges::{Manager, Programs, RelayError};
 use heaptrial_host::systemd::{
@@ -547,7 +547,7 @@ impl Programs for World {
         self.services.borrow().running(pid).map(|(_, life, _)| life.clone())
     }
 
-    fn identify(&self, pid: i32) -> Result<Identity, IdentifyError> {
+    fn identify(&self, pid: i32, _: PassedVariables<'_>) -> Result<Identity, IdentifyError> {
         self.operate();
         let services = self.services.borrow();
         let (_, _, process) = services.running(pid).ok_or(IdentifyError::NoProgram { pid })?;

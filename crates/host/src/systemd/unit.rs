@@ -1,5 +1,6 @@
 //! What systemd tells of one of its units.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use heaptrial_model::ServiceName;
@@ -78,6 +79,11 @@ impl UnitStatus {
 }
 
 impl Unit {
+    /// The variables of its Environment=, each once; those of its EnvironmentFile and systemd's own are not among them.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        variables(&self.environment, &self.unset_environment)
+    }
+
     /// The value that a variable has by Environment=, where the last one counts.
     pub fn environment_value(&self, name: &str) -> Option<&str> {
         value_of(name, &self.environment, &self.unset_environment)
@@ -129,10 +135,21 @@ pub struct UnitEnvironment {
 }
 
 impl UnitEnvironment {
+    /// The variables, each once; those of the unit's EnvironmentFile and systemd's own are not among them.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        variables(&self.set, &self.unset)
+    }
+
     /// The value that a variable has, where the last one counts.
     pub fn value(&self, name: &str) -> Option<&str> {
         value_of(name, &self.set, &self.unset)
     }
+}
+
+fn variables(set: &[(String, String)], unset: &[String]) -> Vec<(String, String)> {
+    let names: BTreeSet<&str> = set.iter().map(|(name, _)| name.as_str()).collect();
+    let value = |name: &str| Some((name.to_owned(), value_of(name, set, unset)?.to_owned()));
+    names.into_iter().filter_map(value).collect()
 }
 
 fn value_of<'a>(name: &str, set: &'a [(String, String)], unset: &[String]) -> Option<&'a str> {
