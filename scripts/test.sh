@@ -6,6 +6,8 @@ set -u
 HEAPTRIAL_SKIPPED=$(mktemp)
 export HEAPTRIAL_SKIPPED
 trap 'rm -f "$HEAPTRIAL_SKIPPED"' EXIT
+# As many threads as processors and one more: many tests wait.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) + 1))}"
 "${CARGO:-cargo}" test --locked --no-fail-fast "$@" -- --include-ignored
 code=$?
 sort -u -o "$HEAPTRIAL_SKIPPED" "$HEAPTRIAL_SKIPPED"

@@ -78,6 +78,18 @@ pub(crate) fn of_arms(
     }
 }
 
+impl Extremes {
+    /// Takes an arm's rank: it is neither least nor most, whatever its figure.
+    pub fn leave_out(&mut self, arm: usize) {
+        for place in self.order.iter_mut().filter(|place| place.arm == arm) {
+            place.ranked = false;
+        }
+        let mut ranked = self.order.iter().filter(|place| place.ranked).map(|place| place.arm);
+        (self.least, self.most) = (ranked.next(), ranked.next_back());
+        self.least = self.least.filter(|_| self.most.is_some());
+    }
+}
+
 impl Arms<'_> {
     /// The figure by which arms that all have it are compared.
     fn one_age(&self, arms: &[usize]) -> Basis {

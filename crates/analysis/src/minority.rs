@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::age::{Ages, in_sawtooth};
 use crate::common_load::error_of_slope;
-use crate::fleet::Fleet;
+use crate::fleet::{Clock, Fleet};
 use crate::growth::until_full;
 use crate::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceGrowth, ServiceResult,
@@ -50,6 +50,10 @@ pub(crate) fn of_arm(
     let read: Vec<usize> =
         members.iter().copied().filter(|index| services[*index].final_bytes.is_some()).collect();
     if read.is_empty() || read.iter().any(|index| in_sawtooth(&fleet.services[*index], ages)) {
+        return None;
+    }
+    // Of one or two relays of a lab nothing tells what is their own and what is their treatment's.
+    if fleet.clock == Clock::Hastened && read.len() < FEWEST_FOR_MEDIAN {
         return None;
     }
     let together = Together::of(fleet, settings, ages, &read);

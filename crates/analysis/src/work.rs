@@ -125,6 +125,8 @@ impl Work {
         }
         turn(&mut self.connections, &other);
         turn(&mut self.oom_bytes, &other);
+        turn(&mut self.spent.cpu_seconds, &other);
+        turn(&mut self.spent.page_faults, &other);
         self.flags.iter_mut().for_each(|flag| turn(&mut flag.changes, &other));
     }
 

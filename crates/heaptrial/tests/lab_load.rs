@@ -171,6 +171,27 @@ fn an_arm_whose_load_is_done_much_sooner_counts() {
     for arm in report["arms"].as_array().unwrap() {
         assert_eq!(arm["services"], 1, "{report:#}");
     }
+    // A warm-up that the shorter one does not reach leaves a report all the same.
+    let out = folder.path().join("run");
+    let output = heaptrial(folder.path()).args(["report", "--warm-up", "3s"]).arg(&out).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn an_arm_that_fails_in_a_repeat_has_no_rank() {
+    let folder = folder();
+    let arms = ["-a", "glibc", "-a", "glibc?arena_max=1", "--repeat", "3"];
+    // Of the second arm one repeat comes up, with less memory than the control's.
+    let service = "case {arm}{repeat} in glibc[123]|*1) ;; *) exit 4;; esac; exec python3 server.py {port}";
+    let output =
+        lab(folder.path(), &arms, &["--ready", "tcp:{port}", "--duration", "1s"], &["sh", "-c", service]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("glibc?arena_max=1 has no rank: 2 of its 3 services failed"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(!stdout(&output).contains("arena_max=1 needs"), "{}", stdout(&output));
 }
 
 #[test]

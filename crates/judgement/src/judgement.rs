@@ -86,14 +86,27 @@ impl Judgement {
         let run = LabRun::read(store, &rows)?;
         let fleet = run.fleet(&rows, options);
         let settings = run.settings(&rows, options);
-        let analysis = analyse(&fleet, &settings);
+        let mut analysis = analyse(&fleet, &settings);
+        // What is left of an arm that failed now and then is what lived: that says nothing for it.
+        for (record, _) in rows.services.iter().zip(&run.services).filter(|(_, service)| service.failed) {
+            let arm = rows.arms.iter().position(|arm| arm.id == record.arm_id);
+            arm.into_iter().for_each(|arm| analysis.extremes.leave_out(arm));
+        }
         let settled = run.warm_up_seconds(&rows, options);
+        // A warm-up in hours of a relay's life is none of the lab's seconds.
+        let usual = match fleet.clock.has_days() {
+            true => run.warm_up_seconds(&rows, &Options { warm_up: None, ..*options }),
+            false => settled,
+        };
         let mut services = Vec::with_capacity(run.services.len());
         let mut set_aside = HashMap::new();
         for (index, service) in run.services.iter().enumerate() {
-            let last = service.series.last();
+            // Of relays that rest, at the end of their last one.
+            let rested = service.taken.as_ref().and_then(|taken| taken.rests.last());
+            let until = rested.map_or(f64::INFINITY, |rest| rest.age_seconds);
+            let last = service.series.iter().rfind(|point| point.age_seconds <= until);
             let consensus = match service.life {
-                Some(life) => consensus_age(store, &rows, index, life, settled)?,
+                Some(life) => consensus_age(store, &rows, index, life, usual)?,
                 None => None,
             };
             services.push(ServiceFacts {

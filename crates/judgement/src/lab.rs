@@ -1,6 +1,6 @@
 //! A lab run as a fleet: which life stands for a service, and whether it counts.
 
-use heaptrial_analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Work};
+use heaptrial_analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
 use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, units};
 use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
 
@@ -33,6 +33,8 @@ pub(crate) struct LabService {
     ready: f64,
     /// Why it does not count; `None` where it does.
     pub(crate) excluded: Option<String>,
+    /// Whether it failed: it did not come up, crashed, died, or was killed for want of memory.
+    pub(crate) failed: bool,
 }
 
 impl LabRun {
@@ -56,6 +58,7 @@ impl LabRun {
                 Some((_, life)) => Taken::read(store, life, &series)?,
                 None => None,
             };
+            let failed = failure(service, rows).is_some();
             let excluded = reason(service, rows, life.map(|(_, life)| life), &series);
             services.push(LabService {
                 life: life.map(|(index, _)| index),
@@ -64,6 +67,7 @@ impl LabRun {
                 work,
                 ready,
                 excluded,
+                failed,
             });
         }
         exclude_too_young(&mut services, rows);
@@ -141,10 +145,16 @@ impl LabRun {
 
     /// Age in seconds of the lab until which services settle.
     pub(crate) fn warm_up_seconds(&self, rows: &Rows, options: &Options) -> f64 {
-        let oldest = self.counted().filter_map(LabService::last_age).fold(0.0, f64::max);
+        let ages = || self.counted().filter_map(LabService::last_age);
+        let oldest = ages().fold(0.0, f64::max);
         let planned = rows.trial.plan.planned_us as f64 / 1e6;
-        // A run that was cut short, or had no planned length, gets a warm-up in proportion to what there is of it.
-        let length = if planned > 0.0 && oldest >= WHOLE_SHARE * planned { planned } else { oldest };
+        let length = match planned > 0.0 {
+            true if oldest >= WHOLE_SHARE * planned => planned,
+            // A run that was cut short gets a warm-up in proportion to what there is of it.
+            true => oldest,
+            // Each runs as long as its load takes: warm-up is within what all of them have.
+            false => ages().min_by(f64::total_cmp).unwrap_or(0.0),
+        };
         // What the run was given stands until a reader of its report chooses otherwise.
         match (options.warm_up, given(rows, "warm_up_seconds")) {
             (Some(warm_up), _) => warm_up.as_secs_f64(),
@@ -180,6 +190,8 @@ impl LabService {
                 let taken = self.taken.as_ref()?;
                 let mut work = self.work.clone();
                 work.by_age(|age| Some((taken.hours_at(f64::from(age))? * HOUR) as f32));
+                // What a second of the lab took says nothing of a second of a relay's life.
+                work.spent = Spent::default();
                 (0.0, self.readings_of(taken), work)
             }
         };
@@ -276,6 +288,19 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
         rows.trial.plan.planned_us == 0 && life.is_some_and(|life| life.ending == Some(Ending::Planned))
     };
     let counted = services.iter().filter(|service| service.excluded.is_none());
+    // Relays that rest are as old as the consensuses that they took, however long a group had to wait.
+    let rested = |service: &LabService| service.taken.as_ref().is_some_and(Taken::is_rested);
+    if counted.clone().any(rested) {
+        let most = counted.filter_map(|service| service.taken.as_ref()).map(Taken::last).max().unwrap_or(0);
+        for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
+            let Some(own) = service.taken.as_ref().map(Taken::last) else { continue };
+            if f64::from(own) < COMPARABLE_AGE_SHARE * f64::from(most) {
+                service.excluded =
+                    Some(format!("too young to compare: it took {own} consensuses, others {most}"));
+            }
+        }
+        return;
+    }
     let oldest = counted.filter_map(LabService::last_age).fold(0.0, f64::max);
     for service in services {
         let Some(age) = service.last_age() else { continue };
@@ -294,7 +319,12 @@ fn exclude_never_rested(services: &mut [LabService]) {
         return;
     }
     for service in services.iter_mut().filter(|service| service.excluded.is_none() && !rested(service)) {
-        service.excluded = Some("it never rested after a consensus: it took up none".to_owned());
+        let what = match service.taken.as_ref().map_or(0, Taken::last) {
+            0 => "it took up none".to_owned(),
+            1 => "it took one, and was busy from then on".to_owned(),
+            took => format!("it took {took}, and was busy all the time"),
+        };
+        service.excluded = Some(format!("it never rested after a consensus: {what}"));
     }
 }
 

@@ -233,12 +233,8 @@ fn relay_hours_are_judged_as_a_field_trial() {
     let growing = &judgement.analysis.arms[3];
     let growth = growing.growth.as_ref().unwrap();
     assert!((growth.bytes_per_day.value / 24.0 / MIB / 20.0 - 1.0).abs() < 0.1, "{growth:?}");
-    // One relay has no interval, and so no verdict on its arm, but one of its own.
-    assert!(
-        matches!(growing.verdict, Some(Verdict::SomeBloat { services: 1, of: 1, .. })),
-        "{:?}",
-        growing.verdict
-    );
+    // One relay has no interval, and so no verdict.
+    assert!(matches!(growing.verdict, Some(Verdict::Inconclusive { .. })), "{:?}", growing.verdict);
     // Peaks are of the work, which no level has.
     let rest = judgement.services[0].rests[10];
     assert_eq!(rest.consensuses, 11);
@@ -292,6 +288,14 @@ fn three_seeds_have_intervals_and_verdicts() {
     let ratio = score.ages[1].arms[1].lab.ratio.unwrap();
     assert!((ratio.value * 600.0 / 250.0 - 1.0).abs() < 0.04, "{ratio:?}");
     assert!(ratio.low.unwrap() < ratio.value && ratio.value < ratio.high.unwrap(), "{ratio:?}");
+}
+
+#[test]
+fn a_run_repeats_nothing_of_itself() {
+    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
+    let run = lab(&arms, 30, 1, 0.0, Tells::Rests);
+    let error = of_lab(&[&run, &run]).unwrap_err();
+    assert!(error.to_string().contains("same run"), "{error}");
 }
 
 #[test]

@@ -304,7 +304,6 @@ mod tests {
         assert_eq!(run.until_due(&[(true, 2, IDLE), (true, 0, IDLE)], true), (13, Vec::new()));
         // When it has come to the last one, it is one of them again.
         run.clock.published(run.at);
-        run.works(1, &[(true, 3, IDLE), (true, 3, 0.9)], true);
         assert!(run.until_due(&[(true, 3, IDLE), (true, 3, IDLE)], true).1.is_empty());
         assert!(run.clock.is_at_rest(1));
         run.clock.published(run.at);

@@ -99,7 +99,8 @@ impl<'l> Span<'l> {
 /// window, the first after it stands for it, which the window is a part of, or else the last before it.
 fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
     let (mut values, mut seconds) = (Vec::new(), 0.0);
-    for Span { measure, from, to, .. } in spans {
+    // Where warm-up is longer than what all arms have in common, nothing is left of it.
+    for Span { measure, from, to, .. } in spans.iter().filter(|span| span.from <= span.to) {
         let readings = &measure.counter;
         let before = |age: f64| readings.partition_point(|point| f64::from(point.0) < age);
         let end = readings.partition_point(|point| f64::from(point.0) <= *to);

@@ -40,6 +40,8 @@ pub struct Score {
     pub field_alone: Vec<String>,
     /// One for each age that both reached, ascending.
     pub ages: Vec<AtConsensuses>,
+    /// Whether most starts in some arm of the field are unknown, so that ages there count from first readings.
+    pub field_ages_are_lower_bounds: bool,
     /// Ages that were asked for and are not compared, with the reason.
     pub left_out: Vec<LeftOut>,
     /// One for each of `arms`.
@@ -176,6 +178,7 @@ impl Score {
             lab: lab.trials.clone(),
             field: field.trials[0].clone(),
             ages,
+            field_ages_are_lower_bounds: field.analysis.ages_are_lower_bounds,
             left_out,
         })
     }
@@ -276,8 +279,8 @@ impl Compared<'_> {
                 field,
             }
         });
-        let levels = |of: fn(&(usize, ArmAt, ArmAt)) -> f64| both.iter().map(of).collect::<Vec<f64>>();
-        let (in_lab, in_field) = (levels(|both| both.1.level_bytes), levels(|both| both.2.level_bytes));
+        let in_lab: Vec<f64> = both.iter().map(|arm| self.in_the_labs_order(&lab, arm)).collect();
+        let in_field: Vec<f64> = both.iter().map(|arm| arm.2.level_bytes).collect();
         let order = kendall(&in_lab, &in_field);
         Ok(AtConsensuses {
             consensuses,
@@ -290,6 +293,17 @@ impl Compared<'_> {
         })
     }
 
+    /// By what an arm of the lab is ordered: its ratio to the control of its own blocks, as arms need not be in the same ones.
+    fn in_the_labs_order(&self, lab: &LevelsAt<'_>, (arm, in_lab, _): &(usize, ArmAt, ArmAt)) -> f64 {
+        let (own, control) = (self.places[*arm].0, self.places[0].0);
+        if own == control {
+            return 1.0;
+        }
+        let ratio = lab.ratio(own, control).map(|ratio| ratio.estimate.value);
+        let of_all = || in_lab.level_bytes / lab.arm(control).map_or(f64::NAN, |control| control.level_bytes);
+        ratio.unwrap_or_else(of_all)
+    }
+
     fn unlike(
         &self,
         both: &[(usize, ArmAt, ArmAt)],
@@ -300,7 +314,8 @@ impl Compared<'_> {
         for (place, a) in both.iter().enumerate() {
             for b in &both[..place] {
                 let (less, more) = if a.2.level_bytes <= b.2.level_bytes { (a, b) } else { (b, a) };
-                if less.2.level_bytes < more.2.level_bytes && less.1.level_bytes < more.1.level_bytes {
+                let in_lab = |arm| self.in_the_labs_order(lab, arm);
+                if less.2.level_bytes < more.2.level_bytes && in_lab(less) < in_lab(more) {
                     continue;
                 }
                 let (under, over) = (self.places[less.0], self.places[more.0]);

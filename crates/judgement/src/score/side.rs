@@ -1,11 +1,12 @@
 //! One side of a score: the lab, or the field.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_analysis::{Analysis, Fleet, FleetArm, analyse};
 use heaptrial_model::{Arm, Metric};
 use heaptrial_store::Store;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::ScoreError;
 use crate::consensuses::ConsensusClock;
@@ -42,6 +43,8 @@ pub struct Scored {
 pub struct Side {
     pub(super) trials: Vec<Scored>,
     pub(super) metric: Metric,
+    /// What a lab's runs have in common.
+    conditions: BTreeMap<String, Value>,
     /// In the order of the fleet's.
     pub(super) arms: Vec<Arm>,
     pub(super) fleet: Fleet,
@@ -57,10 +60,17 @@ impl Side {
         options: &Options,
     ) -> Result<Self, ScoreError> {
         let mut joined: Option<Self> = None;
-        for (store, trial_id) in runs {
+        let place =
+            |store: &Store| std::fs::canonicalize(store.path()).unwrap_or_else(|_| store.path().to_owned());
+        for (index, (store, trial_id)) in runs.iter().enumerate() {
             let mut rows = Rows::read(store, *trial_id)?;
             rows.trial.plan.metric = metric.unwrap_or(rows.trial.plan.metric);
             let name = rows.trial.plan.name.clone();
+            let same = |(other, id): &(&Store, i64)| id == trial_id && place(other) == place(store);
+            if runs[..index].iter().any(same) {
+                let why = "they are the same run, which repeats nothing".to_owned();
+                return Err(ScoreError::Apart { first: name.clone(), second: name, why });
+            }
             if rows.kind != Kind::LabTor {
                 return Err(ScoreError::NotALab { name, kind: rows.kind.describe() });
             }
@@ -69,9 +79,13 @@ impl Side {
             let fleet = run.fleet_by_consensuses(&rows, options).zip(clock);
             let Some((fleet, clock)) = fleet else { return Err(ScoreError::NoConsensuses { name }) };
             let scored = scored(&rows, Some(&clock));
+            let conditions = conditions(&rows);
             match &mut joined {
-                Some(side) => side.join(scored, fleet, &arms(&rows))?,
-                None => joined = Some(Self::judged(scored, fleet, arms(&rows), options)),
+                Some(side) => side.join(scored, fleet, &arms(&rows), &conditions)?,
+                None => {
+                    let side = Self::judged(scored, fleet, arms(&rows), options);
+                    joined = Some(Self { conditions, ..side });
+                }
             }
         }
         let Some(mut side) = joined else {
@@ -96,11 +110,18 @@ impl Side {
 
     fn judged(scored: Scored, fleet: Fleet, arms: Vec<Arm>, options: &Options) -> Self {
         let analysis = analyse(&fleet, &options.settings);
-        Self { metric: scored.metric, trials: vec![scored], arms, fleet, analysis }
+        let conditions = BTreeMap::new();
+        Self { metric: scored.metric, trials: vec![scored], conditions, arms, fleet, analysis }
     }
 
     /// Adds the services of one more run.
-    fn join(&mut self, scored: Scored, fleet: Fleet, arms: &[Arm]) -> Result<(), ScoreError> {
+    fn join(
+        &mut self,
+        scored: Scored,
+        fleet: Fleet,
+        arms: &[Arm],
+        conditions: &BTreeMap<String, Value>,
+    ) -> Result<(), ScoreError> {
         let apart = |why: String| {
             let first = self.trials.first().map_or_else(String::new, |trial| trial.name.clone());
             ScoreError::Apart { first, second: scored.name.clone(), why }
@@ -113,6 +134,15 @@ impl Side {
             return Err(apart(
                 "the relays of one rested after each consensus, those of the other did not".to_owned(),
             ));
+        }
+        let names: BTreeSet<&String> = self.conditions.keys().chain(conditions.keys()).collect();
+        if let Some(name) = names.into_iter().find(|name| self.conditions.get(*name) != conditions.get(*name))
+        {
+            let told = |conditions: &BTreeMap<String, Value>| {
+                conditions.get(name).map_or_else(|| "not told".to_owned(), Value::to_string)
+            };
+            let (one, other) = (told(&self.conditions), told(conditions));
+            return Err(apart(format!("their `{name}` differs: {one} and {other}; score each by itself")));
         }
         let control = |arms: &[Arm]| arms.iter().find(|arm| arm.control).map(|arm| arm.treatment.clone());
         if control(&self.arms) != control(arms) {
@@ -138,6 +168,23 @@ impl Side {
         self.trials.push(scored);
         Ok(())
     }
+}
+
+/// Parameters of a run that change what a relay needs.
+fn conditions(rows: &Rows) -> BTreeMap<String, Value> {
+    /// How long it was, in which groups, and how memory was read.
+    const OTHERS: [&str; 3] = ["consensuses", "together", "memory_accounting"];
+    let plan = &rows.trial.plan;
+    let parameters = plan.parameters.as_object().into_iter().flatten();
+    let mut conditions: BTreeMap<String, Value> = parameters
+        .filter(|(name, _)| !OTHERS.contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    for name in ["userland", "os"] {
+        let told = plan.host_facts.get(name).filter(|value| !value.is_null());
+        conditions.extend(told.map(|value| (name.to_owned(), value.clone())));
+    }
+    conditions
 }
 
 fn arms(rows: &Rows) -> Vec<Arm> {

@@ -194,9 +194,7 @@ impl Round for CommandRound {
         // The last numbers are of the time under load.
         if let Some(polling) = self.polling.take() {
             self.unread.borrow_mut().extend(polling.told());
-            for (measure, why) in polling.failures() {
-                events.push(event(KnownEvent::Warning, format!("no {measure} was read: {why}")));
-            }
+            events.extend(polling.failures().into_iter().map(|told| event(KnownEvent::Warning, told)));
         }
         if let Some(mut load) = self.load.take() {
             load.errand.stop();

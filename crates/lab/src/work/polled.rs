@@ -108,8 +108,8 @@ pub(crate) struct Polling {
 #[derive(Debug, Default)]
 struct Shared {
     told: Mutex<Vec<Told>>,
-    /// What went wrong last with a measure that has told nothing yet.
-    failures: Mutex<BTreeMap<String, String>>,
+    /// How often each measure was told, how often not since it was first, and why not at last.
+    failures: Mutex<BTreeMap<String, (u64, u64, String)>>,
     stop: AtomicBool,
 }
 
@@ -121,7 +121,8 @@ impl Polling {
             return None;
         }
         let shared = Arc::new(Shared::default());
-        let failures = work.iter().map(|work| (work.measure.to_string(), "it was never asked".to_owned()));
+        let failures =
+            work.iter().map(|work| (work.measure.to_string(), (0, 0, "it was never asked".to_owned())));
         *lock(&shared.failures) = failures.collect();
         let own = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
@@ -141,26 +142,42 @@ impl Polling {
         std::mem::take(&mut *lock(&self.shared.told))
     }
 
-    /// Measures that have told nothing, with what went wrong last.
-    pub(crate) fn failures(&self) -> Vec<(String, String)> {
-        lock(&self.shared.failures).clone().into_iter().collect()
+    /// What to say of measures that were not told each time.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let failures = lock(&self.shared.failures).clone().into_iter();
+        let told = failures.filter_map(|(name, (read, failed, why))| match (read, failed) {
+            (0, _) => Some(format!("no {name} was read: {why}")),
+            (_, 0) => None,
+            (read, failed) => {
+                let of = read + failed;
+                Some(format!(
+                    "{name} could not be read {failed} of {of} times after it first was, at last: {why}"
+                ))
+            }
+        });
+        told.collect()
     }
 }
 
 impl Shared {
     fn ask(&self, work: &Work) {
-        match number(&work.source) {
+        let answer = number(&work.source);
+        if let Some((read, failed, last)) = lock(&self.failures).get_mut(&work.measure.to_string()) {
+            match &answer {
+                Ok(_) => *read += 1,
+                Err(why) => {
+                    *failed += u64::from(*read > 0);
+                    last.clone_from(why);
+                }
+            }
+        }
+        match answer {
             Ok(value) => {
-                lock(&self.failures).remove(&work.measure.to_string());
                 let mut told = lock(&self.told);
                 told.retain(|(measure, _): &(WorkMeasure, f64)| *measure != work.measure);
                 told.push((work.measure.clone(), value));
             }
-            Err(why) => {
-                if let Some(last) = lock(&self.failures).get_mut(&work.measure.to_string()) {
-                    *last = why;
-                }
-            }
+            Err(_) => {}
         }
     }
 }
@@ -231,7 +248,7 @@ mod tests {
         let path = folder.path().join("count");
         let work = [format!("count:lines=file:{}", path.display()).parse().unwrap()];
         let polling = Polling::start(&work, Duration::from_millis(1)).unwrap();
-        while !polling.failures()[0].1.contains("count") {}
+        while !polling.failures().first().is_some_and(|told| told.contains("count")) {}
         std::fs::write(&path, "12\n").unwrap();
         let told = loop {
             if let Some(told) = polling.told().pop() {
@@ -240,6 +257,8 @@ mod tests {
         };
         assert_eq!((told.0.to_string(), told.1), ("count:lines".to_owned(), 12.0));
         assert!(polling.failures().is_empty());
+        std::fs::remove_file(&path).unwrap();
+        while !polling.failures().first().is_some_and(|told| told.contains("after it first was")) {}
     }
 
     #[test]

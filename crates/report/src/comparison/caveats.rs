@@ -1,5 +1,7 @@
 //! What to mind when trials are put side by side.
 
+use std::collections::BTreeSet;
+
 use super::{ComparedTreatment, ComparedTrial};
 use crate::chart::metric_name;
 use crate::document::Severity;
@@ -36,6 +38,8 @@ pub(super) fn of(trials: &[ComparedTrial], treatments: &[ComparedTreatment]) -> 
     told("The assignment differs", &|trial| {
         Some(trial.assignment.clone().unwrap_or_else(|| "drawn within repeats".to_owned()))
     });
+    told("The number of processors differs", &|trial| trial.host.cpu_count.map(|count| count.to_string()));
+    caveats_of_load(trials, &mut told);
     told("The memory of the host differs", &|trial| {
         trial.host.ram_bytes.map(|bytes| units::memory(bytes as f64))
     });
@@ -55,6 +59,20 @@ pub(super) fn of(trials: &[ComparedTrial], treatments: &[ComparedTreatment]) -> 
         ));
     }
     caveats
+}
+
+/// What lab runs of one kind did to their services.
+fn caveats_of_load(
+    trials: &[ComparedTrial],
+    told: &mut impl FnMut(&str, &dyn Fn(&ComparedTrial) -> Option<String>),
+) {
+    let one_kind = trials.windows(2).all(|pair| pair[0].kind == pair[1].kind);
+    let names = trials.iter().flat_map(|trial| trial.parameters.keys());
+    let names: BTreeSet<&String> = names.filter(|_| one_kind).collect();
+    for name in names {
+        let value = |trial: &ComparedTrial| trial.parameters.get(name).map(ToString::to_string);
+        told(&format!("The option `{name}` of the lab differs"), &value);
+    }
 }
 
 /// Libraries ask the allocator: services of trials that ran with others are not quite the same services.

@@ -3,7 +3,10 @@
 mod caveats;
 mod forms;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::ReportError;
 use crate::document::{Arm, Estimate, Host, Kind, Ratio, Report};
@@ -58,6 +61,9 @@ pub struct ComparedTrial {
     /// The shared libraries that its services mapped, without the allocators; empty where that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<MappedLibrary>,
+    /// How a lab's services were run and loaded: options and their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, Value>,
 }
 
 /// A treatment with its result in each trial.
@@ -205,5 +211,11 @@ fn trial(report: &Report) -> ComparedTrial {
         host: report.host.clone(),
         tool_version: report.tool_version.clone(),
         libraries: libraries::all(report),
+        parameters: report
+            .parameters
+            .as_object()
+            .filter(|_| report.kind().is_lab())
+            .map(|parameters| parameters.clone().into_iter().collect())
+            .unwrap_or_default(),
     }
 }

@@ -139,17 +139,18 @@ impl ScoreReport {
         let columns =
             [figure("Consensuses"), figure("Pairs alike"), figure("Tau-b"), text("Order in the lab")];
         let rows = self.ages.iter().map(|at| {
-            let order = |level: fn(&heaptrial_judgement::score::ArmScore) -> u64| {
+            let order = |level: fn(&heaptrial_judgement::score::ArmScore) -> f64| {
                 let mut arms: Vec<_> = at.arms.iter().collect();
-                arms.sort_by_key(|arm| level(arm));
+                arms.sort_by(|a, b| level(a).total_cmp(&level(b)));
                 arms.iter().map(|arm| self.arms[arm.arm].lab.clone()).collect::<Vec<_>>().join(" < ")
             };
             row(vec![
                 format!("{:.0}", at.consensuses),
                 format!("{} of {}", at.pairs_alike, at.pairs),
                 optional(at.tau_b, |tau| format!("{tau:.2}")),
-                order(|arm| arm.lab.level_bytes),
-                order(|arm| arm.field.level_bytes),
+                // By the control of their own blocks, as arms need not be in the same ones.
+                order(|arm| arm.lab.ratio.map_or(1.0, |ratio| ratio.value)),
+                order(|arm| arm.field.level_bytes as f64),
             ])
         });
         Table {
@@ -216,8 +217,8 @@ impl ScoreReport {
             };
             let cells = vec![
                 self.arms[growth.arm].lab.clone(),
-                rate(growth.lab_bytes_per_hour),
-                rate(growth.field_bytes_per_hour),
+                over(growth.lab_bytes_per_hour, growth.lab_hours),
+                over(growth.field_bytes_per_hour, growth.field_hours),
                 ratio(growth.factor),
                 verdict(&growth.lab_verdict),
                 verdict(&growth.field_verdict),
@@ -287,6 +288,13 @@ fn ratio(estimate: Option<Estimate>) -> String {
         }
         None => units::ratio(estimate.value),
     })
+}
+
+/// `+40.2 MiB (+39.0 MiB to +42.2 MiB) over 118`.
+fn over(estimate: Option<Estimate>, hours: Option<f64>) -> String {
+    let over =
+        hours.filter(|_| estimate.is_some()).map_or_else(String::new, |hours| format!(" over {hours:.0}"));
+    format!("{}{over}", rate(estimate))
 }
 
 fn rate(estimate: Option<Estimate>) -> String {

@@ -56,6 +56,13 @@ fn notes(score: &Score) -> Vec<String> {
             score.field.metric.describe()
         ));
     }
+    if score.field_ages_are_lower_bounds {
+        notes.push(
+            "In some arm of the field most starts are unknown: ages there count from the first reading, and its services are \
+             older than the lab's relays that they stand beside."
+                .to_owned(),
+        );
+    }
     if score.lab.iter().any(|run| run.rested == Some(false)) {
         notes.push(
             "The lab's consensuses came at an interval, whether relays had rested or not: what an allocator gives back in idle \

@@ -27,6 +27,15 @@ pub(crate) fn doing_less(report: &Report) -> Vec<String> {
     let arms = report.extremes.order.iter().filter(|place| !place.ranked);
     arms.map(|place| {
         let arm = &report.arms[place.arm];
+        if place.work != Some(WorkStanding::ClearlyLess) {
+            let own = || report.services.iter().filter(|service| service.arm == arm.name);
+            let failed = own().filter(|service| service.excluded.is_some()).count();
+            let (of, figure) = (own().count(), figure(place));
+            return format!(
+                "{} has no rank: {failed} of its {of} services failed, and the {figure} of {metric} are of those that lived.",
+                arm.name
+            );
+        }
         let did =
             arm.work.as_ref().and_then(|work| work.measures.iter().find_map(|measure| less(report, measure)));
         let did = did.unwrap_or_else(|| "did clearly less than the control's work".to_owned());

@@ -89,7 +89,7 @@ pub(crate) fn pairs(report: &Report) -> Vec<(String, String)> {
         ("Span of data", Some(units::duration(report.duration_seconds))),
         (if lab { "Length of each service's life" } else { "Planned length" }, planned(report)),
         ("State", Some(report.outcome_word().to_owned()).filter(|_| !report.kind().is_import())),
-        ("Consensuses", report.consensuses().map(consensuses)),
+        ("Consensuses", report.consensuses().map(|taken| consensuses(report, taken))),
         ("Seed", lab.then(|| report.seed.to_string())),
         ("Repeats", lab.then(|| report.repeats().to_string())),
         ("Readings", Some(units::count(report.samples))),
@@ -127,8 +127,10 @@ pub(crate) fn paced(consensuses: &Consensuses) -> String {
     format!("{} {consensuses} ({life} of a relay's life{pace})", units::count(taken))
 }
 
-fn consensuses(consensuses: &Consensuses) -> String {
+fn consensuses(report: &Report, consensuses: &Consensuses) -> String {
+    let waited = report.parameters["clock"]["kind"] == "waits";
     let clock = match consensuses.rested {
+        false if waited => "no relay ever rested after one; ages are those of the lab",
         true => {
             "each came when all relays had worked off and rested from the last; ages are hours of a relay's life"
         }
