@@ -1,7 +1,7 @@
 # The whole project: `make setup | demo | check | test | lint | bench | docs`.
 
 CARGO ?= cargo
-DEMO_DURATION ?= 5m
+DEMO_DURATION ?= 8m
 DEMO_OPTIONS ?=
 DEMO_FIELD_INSTANCES ?= 10
 
@@ -32,7 +32,7 @@ deb: build
 	scripts/deb.sh target/release/heaptrial target/debian
 
 demo: build
-	target/release/heaptrial lab tor --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
+	target/release/heaptrial lab tor --processors 64 --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
 
 demo-field: setup-test build
 	$(CARGO) build --locked --release -p heaptrial --examples
