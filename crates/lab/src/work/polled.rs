@@ -171,13 +171,10 @@ impl Shared {
                 }
             }
         }
-        match answer {
-            Ok(value) => {
-                let mut told = lock(&self.told);
-                told.retain(|(measure, _): &(WorkMeasure, f64)| *measure != work.measure);
-                told.push((work.measure.clone(), value));
-            }
-            Err(_) => {}
+        if let Ok(value) = answer {
+            let mut told = lock(&self.told);
+            told.retain(|(measure, _): &(WorkMeasure, f64)| *measure != work.measure);
+            told.push((work.measure.clone(), value));
         }
     }
 }
