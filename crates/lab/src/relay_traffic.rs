@@ -73,6 +73,10 @@ fn shortfall(parameters: &TrafficParameters, totals: &TrafficTotals) -> Option<S
             totals.circuits_failed, totals.circuits_without_key
         ));
     }
+    let (sent, came) = (totals.cells_sent, totals.cells_received);
+    if came < sent - sent / 10 {
+        said.push(format!("of {sent} cells {came} came back"));
+    }
     let held = u64::from(parameters.held());
     if totals.connections_now < held - held / 20 {
         said.push(format!(

@@ -24,6 +24,8 @@ const CONNECTED_AT_MOST: u64 = 10_000;
 
 /// A client that still asks after this long reads slowly, and gives a relay hardly anything to do.
 const QUICK: Duration = Duration::from_secs(4);
+/// A relay that has not made a circuit after this long does not serve the client, and must not seem to.
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// What the load did to one relay so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -266,10 +268,15 @@ async fn ask<'a>(target: &'a Target, visit: &Visit) -> Result<(Channel, Connecte
     let mut channel = Channel::open(target.address, source, &target.tls).await?;
     let connected = Connected::new(&target.counters);
     for (circuit, requests) in visit.client.circuits.iter().zip(&visit.requests) {
-        let mut hop = Circuit::create(&mut channel, random.random()).await?;
-        for _ in 0..circuit.padding_cells {
-            hop.pad(&mut channel).await?;
-        }
+        let secret = random.random();
+        let made = async {
+            let mut hop = Circuit::create(&mut channel, secret).await?;
+            for _ in 0..circuit.padding_cells {
+                hop.pad(&mut channel).await?;
+            }
+            Ok::<_, LinkError>(hop)
+        };
+        let mut hop = tokio::time::timeout(ANSWER, made).await.map_err(|_| LinkError::Timeout)??;
         for (request, pause) in requests {
             let fetched = hop.fetch(&mut channel, request, *pause).await?;
             let answered = if fetched.ok { &target.counters.documents } else { &target.counters.refused };

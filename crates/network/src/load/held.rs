@@ -23,6 +23,8 @@ const RETRY: Duration = Duration::from_secs(2);
 const BURST_CELLS: u32 = 100;
 /// A burst waits this long for its circuit.
 const NOT_YET: Duration = Duration::from_millis(250);
+/// A circuit that is not made after this long failed, however short its life was to be.
+const OVERDUE: Duration = Duration::from_secs(5);
 /// Why a client tears its circuit down (tor-spec, "Tearing down circuits").
 const FINISHED: u8 = 9;
 /// Nothing under way looks further ahead.
@@ -59,6 +61,7 @@ enum Step {
 }
 
 struct State {
+    asked: Instant,
     progress: Progress,
     _present: Option<Present>,
 }
@@ -70,6 +73,13 @@ enum Progress {
     /// Boxed: most circuits are past it.
     Extending(Box<Circuit>),
     Made,
+}
+
+impl State {
+    /// Whether it should have been made long since.
+    fn is_overdue(&self) -> bool {
+        !matches!(self.progress, Progress::Made) && self.asked.elapsed() > OVERDUE
+    }
 }
 
 impl<'a> Connection<'a> {
@@ -92,25 +102,32 @@ impl<'a> Connection<'a> {
             _connected: Present::new(&target.counters, |counters| &counters.connections_now),
         };
         connection.plan_circuit(Instant::now(), random);
+        let Err(lost) = connection.go_on(random).await;
+        let unmade = connection.circuits.values().filter(|state| !matches!(state.progress, Progress::Made));
+        add(&target.counters.circuits_failed, unmade.count() as u64);
+        Err(lost)
+    }
+
+    async fn go_on(&mut self, random: &mut ChaCha8Rng) -> Result<Infallible, LinkError> {
         loop {
             let now = Instant::now();
-            let next = connection.due.peek().map_or(now + FAR_AHEAD, |Reverse((at, _))| *at);
+            let next = self.due.peek().map_or(now + FAR_AHEAD, |Reverse((at, _))| *at);
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(next) => {
-                    if let Some(Reverse((at, step))) = connection.due.pop() {
-                        connection.take(at, step, random);
+                    if let Some(Reverse((at, step))) = self.due.pop() {
+                        self.take(at, step, random);
                     }
                 }
-                received = connection.channel.receive() => {
+                received = self.channel.receive() => {
                     let mut next = Some(received?);
                     while let Some(cell) = next {
-                        connection.hear(cell.circuit, cell.command, cell.payload);
-                        next = connection.channel.received();
+                        self.hear(cell.circuit, cell.command, cell.payload);
+                        next = self.channel.received();
                     }
                 }
             }
-            connection.channel.flush().await?;
+            self.channel.flush().await?;
         }
     }
 
@@ -143,7 +160,10 @@ impl<'a> Connection<'a> {
                 }
             }
             Step::Close { circuit } => {
-                if self.circuits.remove(&circuit).is_some() {
+                if let Some(state) = self.circuits.remove(&circuit) {
+                    if state.is_overdue() {
+                        add(&self.target.counters.circuits_failed, 1);
+                    }
                     self.channel.queue(circuit, DESTROY, &[FINISHED]);
                 }
             }
@@ -173,7 +193,8 @@ impl<'a> Connection<'a> {
         let circuit = self.channel.next_circuit();
         self.channel.queue(circuit, CREATE2, &create2(handshake));
         add(&self.target.counters.circuits_asked, 1);
-        self.circuits.insert(circuit, State { progress: Progress::Asked { next_hop }, _present: None });
+        let progress = Progress::Asked { next_hop };
+        self.circuits.insert(circuit, State { asked: Instant::now(), progress, _present: None });
         for (at, cells) in bursts {
             self.plan(at, Step::Burst { circuit, cells });
         }
