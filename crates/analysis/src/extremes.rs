@@ -64,8 +64,7 @@ pub(crate) fn of_arms(
         })
         .collect();
     order.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
-    let mut ranked = order.iter().filter(|place| place.ranked).map(|place| place.arm);
-    let (least, most) = (ranked.next(), ranked.next_back());
+    let (least, most) = ends(&order);
     Extremes {
         against_control: arms.against_control(&read),
         separations: arms.separations(&read),
@@ -73,7 +72,7 @@ pub(crate) fn of_arms(
         without_level,
         without_reading,
         order,
-        least: least.filter(|_| most.is_some()),
+        least,
         most,
     }
 }
@@ -84,10 +83,15 @@ impl Extremes {
         for place in self.order.iter_mut().filter(|place| place.arm == arm) {
             place.ranked = false;
         }
-        let mut ranked = self.order.iter().filter(|place| place.ranked).map(|place| place.arm);
-        (self.least, self.most) = (ranked.next(), ranked.next_back());
-        self.least = self.least.filter(|_| self.most.is_some());
+        (self.least, self.most) = ends(&self.order);
     }
+}
+
+/// The arms with a rank that need least and most; neither where fewer than two have one.
+fn ends(order: &[ArmPlace]) -> (Option<usize>, Option<usize>) {
+    let mut ranked = order.iter().filter(|place| place.ranked).map(|place| place.arm);
+    let (least, most) = (ranked.next(), ranked.next_back());
+    (least.filter(|_| most.is_some()), most)
 }
 
 impl Arms<'_> {

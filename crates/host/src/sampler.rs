@@ -252,11 +252,22 @@ mod tests {
         assert!(budget.allows(Duration::from_secs(60)));
     }
 
+    /// Ends a program and what it started.
+    fn end(mut child: std::process::Child, root: &HostRoot) {
+        for pid in ProcessTree::scan(root).unwrap().family(child.id() as i32).into_iter().rev() {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(pid).unwrap(),
+                rustix::process::Signal::KILL,
+            );
+        }
+        child.wait().unwrap();
+    }
+
     #[test]
     fn only_processes_that_count_are_summed() {
         let root = HostRoot::default();
         let script = "sleep 61 & sleep 62 & wait";
-        let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
         let pid = child.id() as i32;
         let mut sampler = ServiceSampler::open(&root, pid).unwrap();
         let deadline = Stopwatch::now() + Duration::from_secs(10);
@@ -277,13 +288,7 @@ mod tests {
         assert_eq!(processes("^sleep 6[12]$").unwrap(), 2);
         assert_eq!(processes("^sh -c").unwrap(), 1);
         assert!("(".parse::<ProcessPattern>().is_err());
-        for pid in ProcessTree::scan(&root).unwrap().family(pid).into_iter().rev() {
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_raw(pid).unwrap(),
-                rustix::process::Signal::KILL,
-            );
-        }
-        child.wait().unwrap();
+        end(child, &root);
     }
 
     #[test]
@@ -293,7 +298,7 @@ mod tests {
         let fifo = folder.path().join("fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let script = "sh -c 'read line < \"$0\"; exec sleep 64' \"$0\" & wait";
-        let mut child = std::process::Command::new("sh").args(["-c", script]).arg(&fifo).spawn().unwrap();
+        let child = std::process::Command::new("sh").args(["-c", script]).arg(&fifo).spawn().unwrap();
         let pid = child.id() as i32;
         let mut sampler = ServiceSampler::open(&root, pid).unwrap();
         sampler.count_only("^sh -c read".parse().unwrap());
@@ -308,13 +313,7 @@ mod tests {
         until(true);
         std::fs::write(&fifo, "go\n").unwrap();
         until(false);
-        for pid in ProcessTree::scan(&root).unwrap().family(pid).into_iter().rev() {
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_raw(pid).unwrap(),
-                rustix::process::Signal::KILL,
-            );
-        }
-        child.wait().unwrap();
+        end(child, &root);
     }
 
     #[test]

@@ -83,8 +83,7 @@ impl LabRun {
 
     /// What its ages are.
     fn ages(&self) -> Ages {
-        let rested = |service: &LabService| service.taken.as_ref().is_some_and(Taken::is_rested);
-        if self.counted().any(rested) { Ages::OfRelays } else { Ages::OfTheLab }
+        if self.counted().any(LabService::is_rested) { Ages::OfRelays } else { Ages::OfTheLab }
     }
 
     /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life where relays
@@ -169,6 +168,11 @@ impl LabRun {
 }
 
 impl LabService {
+    /// Whether it is a relay that rested after a consensus.
+    fn is_rested(&self) -> bool {
+        self.taken.as_ref().is_some_and(Taken::is_rested)
+    }
+
     pub(crate) fn last_age(&self) -> Option<f64> {
         self.series.last().map(|point| point.age_seconds)
     }
@@ -289,8 +293,7 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
     };
     let counted = services.iter().filter(|service| service.excluded.is_none());
     // Relays that rest are as old as the consensuses that they took, however long a group had to wait.
-    let rested = |service: &LabService| service.taken.as_ref().is_some_and(Taken::is_rested);
-    if counted.clone().any(rested) {
+    if counted.clone().any(LabService::is_rested) {
         let most = counted.filter_map(|service| service.taken.as_ref()).map(Taken::last).max().unwrap_or(0);
         for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
             let Some(own) = service.taken.as_ref().map(Taken::last) else { continue };
@@ -314,11 +317,10 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
 
 /// Where relays rest after each consensus, one that took none has no reading to compare.
 fn exclude_never_rested(services: &mut [LabService]) {
-    let rested = |service: &LabService| service.taken.as_ref().is_some_and(Taken::is_rested);
-    if !services.iter().any(|service| service.excluded.is_none() && rested(service)) {
+    if !services.iter().any(|service| service.excluded.is_none() && service.is_rested()) {
         return;
     }
-    for service in services.iter_mut().filter(|service| service.excluded.is_none() && !rested(service)) {
+    for service in services.iter_mut().filter(|service| service.excluded.is_none() && !service.is_rested()) {
         let what = match service.taken.as_ref().map_or(0, Taken::last) {
             0 => "it took up none".to_owned(),
             1 => "it took one, and was busy from then on".to_owned(),

@@ -12,7 +12,7 @@ use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 use crate::ends::Ends;
 use crate::processors::{not_as_on, with_processors};
 use crate::progress::{Progress, RoundView, ServiceView};
-use crate::sampling::Sampling;
+use crate::sampling::{Sampling, empty_tick};
 use crate::schedule::{RoundPlan, Schedule};
 use crate::service::{
     RunningService, When, ending_of, kept_command, last_words, prove_at_the_end, prove_identity,
@@ -256,13 +256,7 @@ impl Run<'_> {
         if work.is_empty() {
             return Ok(());
         }
-        let tick = TickInput {
-            sequence: self.sequence,
-            wall_us: now.wall_us,
-            boottime_us: now.boottime_us,
-            work,
-            ..TickInput::default()
-        };
+        let tick = TickInput { work, ..empty_tick(self.sequence, now) };
         self.sequence += 1;
         Ok(self.store.write_tick(self.trial_id, &tick)?)
     }

@@ -105,13 +105,7 @@ impl Sampling {
 
     /// The expensive reading of every service alone: its samples of the time that counts are taken.
     pub(crate) fn take_slow(&self, services: &mut [RunningService], sequence: i64) -> TickInput {
-        let now = heaptrial_host::Instant::now();
-        let mut tick = TickInput {
-            sequence,
-            wall_us: now.wall_us,
-            boottime_us: now.boottime_us,
-            ..TickInput::default()
-        };
+        let mut tick = empty_tick(sequence, heaptrial_host::Instant::now());
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
             read_slow(service, &mut tick);
         }
@@ -127,12 +121,7 @@ impl Sampling {
         read_slow: impl FnOnce(&mut [&mut RunningService], &mut TickInput) -> Duration,
     ) -> TickInput {
         let now = heaptrial_host::Instant::now();
-        let mut tick = TickInput {
-            sequence,
-            wall_us: now.wall_us,
-            boottime_us: now.boottime_us,
-            ..TickInput::default()
-        };
+        let mut tick = empty_tick(sequence, now);
         let ((), cost) = TickCost::measure(|| {
             if self.follow_trees(services) {
                 round.load_cpu_seconds().into_iter().for_each(|seconds| self.whose.load(seconds));
@@ -240,6 +229,11 @@ impl Sampling {
             }
         }
     }
+}
+
+/// A tick with nothing in it yet.
+pub(crate) fn empty_tick(sequence: i64, now: heaptrial_host::Instant) -> TickInput {
+    TickInput { sequence, wall_us: now.wall_us, boottime_us: now.boottime_us, ..TickInput::default() }
 }
 
 /// Takes the expensive reading of a service; gives what it cost.
