@@ -84,7 +84,9 @@ impl RunningService {
 
     /// How many of its processes the kernel killed for want of memory.
     pub(crate) fn oom_kills(&self) -> u64 {
-        self.cgroup.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0)
+        // The group is gone soon after the service; the supervisor looked before that.
+        let told = self.supervisor.as_ref().map_or(0, Supervisor::oom_kills);
+        self.cgroup.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0).max(told)
     }
 
     /// How it ended by itself, if it did.
