@@ -23,7 +23,7 @@ type Key = Vec<String>;
 /// Journal of Chronic Diseases 27 (1974); W. F. Rosenberger and J. M. Lachin, "Randomization in Clinical Trials", 2nd
 /// edition 2016, chapters 3 and 7): a block holds every arm `rounds` times, in random order. What a stratum
 /// has beyond whole blocks goes, drawn at random, up to the stratum that it is a part of: age is given up first, then
-/// tercile, role, host. Within a stratum neighbours by size share a block (R. Greevy et al., "Optimal multivariate
+/// tercile, role, host; of several hosts each keeps blocks of fewer rounds, so that it has every arm. Within a stratum neighbours by size share a block (R. Greevy et al., "Optimal multivariate
 /// matching before randomization", Biostatistics 5 (2004)). What remains at the very end joins the block that is most
 /// like it, since a block without both the control and an arm tells nothing about that arm.
 ///
@@ -41,6 +41,9 @@ pub(crate) fn deal(
     for (index, stratum) in strata.iter().enumerate() {
         groups.entry(stratum.to_vec()).or_default().push(index);
     }
+    let several_hosts = candidates.iter().any(|candidate| candidate.host != candidates[0].host);
+    // The smallest strata that blocks of fewer rounds are taken from.
+    let last = usize::from(several_hosts);
     let mut blocks: Vec<(Key, Vec<usize>)> = Vec::new();
     let mut rest = Vec::new();
     for level in (0..=LEVELS).rev() {
@@ -48,8 +51,8 @@ pub(crate) fn deal(
         for (key, mut members) in std::mem::take(&mut groups) {
             members.shuffle(random);
             let whole = members.len() / (arms * rounds) * arms * rounds;
-            // At the top a block of fewer rounds is better than none.
-            let whole = if level == 0 { members.len() / arms * arms } else { whole };
+            // At the top a block of fewer rounds is better than none; and a host has every arm, as far as its services go.
+            let whole = if level <= last { members.len() / arms * arms } else { whole };
             let left = members.split_off(whole);
             members.sort_by(|a, b| by_size(&size, *a, *b));
             blocks.extend(members.chunks(arms * rounds).map(|block| (key.clone(), block.to_vec())));

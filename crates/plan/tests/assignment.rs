@@ -56,6 +56,17 @@ proptest! {
             let (least, most) = sizes(&plan, own.map(|assigned| assigned.arm.as_str()));
             prop_assert!(least >= 1 && most - least <= 1, "block {}: {} to {}", block, least, most);
         }
+        // Each host has every arm as often as its services allow, but for one whose block took in the rest of others.
+        let hosts: BTreeSet<&str> = candidates.iter().map(|candidate| candidate.host.as_str()).collect();
+        for host in hosts.iter().filter(|_| hosts.len() > 1) {
+            let own: Vec<_> = plan.services.iter().filter(|assigned| assigned.host == *host).collect();
+            let of_two = |block: u32| plan.services.iter().any(|other| other.block == block && other.host != *host);
+            if own.iter().filter(|assigned| of_two(assigned.block)).count() >= arms {
+                continue;
+            }
+            let (least, _) = sizes(&plan, own.iter().map(|assigned| assigned.arm.as_str()));
+            prop_assert!(least >= own.len() / arms, "{}: {} of {}", host, least, own.len());
+        }
         for restarted in 1..plan.services.len() {
             let (least, most) = sizes(&plan, plan.services[..restarted].iter().map(|assigned| assigned.arm.as_str()));
             prop_assert!(most - least <= 1, "after {} restarts: {} to {}", restarted, least, most);
