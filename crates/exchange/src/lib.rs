@@ -3,6 +3,7 @@
 mod claimed;
 mod error;
 mod export;
+mod gather;
 mod import;
 pub mod lives;
 mod measured;
@@ -11,6 +12,7 @@ pub mod torutils;
 
 pub use error::{ExportError, ImportError};
 pub use export::{ExportFormat, export};
+pub use gather::{GatherError, GatheredPart, gather, host_of, trial_of};
 pub use import::{
     ArmSummary, ImportSummary, KeptApart, Relabelled, TimezoneSource, TorUtilsImport, import_torutils,
 };

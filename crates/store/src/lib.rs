@@ -10,6 +10,7 @@ mod export;
 mod file;
 mod import;
 mod migrate;
+mod part;
 mod read;
 mod readings;
 mod recent;
@@ -25,6 +26,7 @@ pub use import::{
     AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
     ImportedTrial,
 };
+pub use part::{GATHERED, Gathered, PartOf, PartRecord, PartTick, is_gathered, own_host, planned_hosts};
 pub use readings::Readings;
 pub use recent::TickRecord;
 pub use records::{
@@ -40,7 +42,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 /// The schema this version of Heaptrial writes, kept in SQLite's `user_version`.
-pub const SCHEMA_VERSION: i64 = 3;
+pub const SCHEMA_VERSION: i64 = 4;
 
 /// Another writer is waited for so long.
 const BUSY: Duration = Duration::from_secs(5);

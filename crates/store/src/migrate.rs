@@ -8,7 +8,11 @@ use rusqlite::backup::Backup;
 use crate::{Access, OpenFile, SCHEMA_VERSION, Store, StoreError};
 
 /// Steps from each version to the next; the first is from version 1.
-const STEPS: [&str; 2] = [include_str!("migrate_1_to_2.sql"), include_str!("migrate_2_to_3.sql")];
+const STEPS: [&str; 3] = [
+    include_str!("migrate_1_to_2.sql"),
+    include_str!("migrate_2_to_3.sql"),
+    include_str!("migrate_3_to_4.sql"),
+];
 
 impl Store {
     /// Brings the database from version `found` to [`SCHEMA_VERSION`]; 0 is an empty one. All or nothing.

@@ -242,7 +242,8 @@ impl Store {
 
     /// Events of a trial in order.
     pub fn events(&self, trial_id: i64) -> Result<Vec<EventRecord>, StoreError> {
-        let sql = "SELECT service_id, wall_us, kind, text, arm_id FROM event WHERE trial_id = ?1 ORDER BY id";
+        let sql =
+            "SELECT service_id, wall_us, kind, text, arm_id, host FROM event WHERE trial_id = ?1 ORDER BY id";
         self.rows("reading events", sql, params![trial_id], crate::running::event)
     }
 
@@ -256,11 +257,12 @@ impl Store {
     /// What sampling a trial cost.
     pub fn tick_summary(&self, trial_id: i64) -> Result<TickSummary, StoreError> {
         let doing = "reading the cost of sampling";
-        let mut costs: Vec<(i64, i64, i64)> = self.rows(
+        let mut costs: Vec<(i64, i64, i64, i64)> = self.rows(
             doing,
-            "SELECT cost_wall_us, cost_cpu_us, boottime_us FROM tick WHERE trial_id = ?1 ORDER BY sequence",
+            "SELECT cost_wall_us, cost_cpu_us, boottime_us, coalesce(host_id, 0) FROM tick WHERE trial_id = ?1
+             ORDER BY coalesce(host_id, 0), sequence",
             params![trial_id],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )?;
         let samples = self.rows(
             doing,
@@ -271,8 +273,9 @@ impl Store {
         )?;
         // Between the rounds of a run nothing lives and nothing is sampled.
         let starts: Vec<i64> = self.lives(trial_id)?.iter().map(|life| life.started_boottime_us).collect();
-        let within_a_round =
-            |pair: &&[(i64, i64, i64)]| !starts.iter().any(|start| (pair[0].2..pair[1].2).contains(start));
+        let within_a_round = |pair: &&[(i64, i64, i64, i64)]| {
+            pair[0].3 == pair[1].3 && !starts.iter().any(|start| (pair[0].2..pair[1].2).contains(start))
+        };
         let longest_gap =
             costs.windows(2).filter(within_a_round).map(|pair| pair[1].2 - pair[0].2).max().unwrap_or(0);
         let sums = costs.iter().fold((0, 0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));

@@ -34,7 +34,7 @@ impl Store {
 
     /// The last events of a trial, newest first.
     pub fn recent_events(&self, trial_id: i64, count: u32) -> Result<Vec<EventRecord>, StoreError> {
-        let sql = "SELECT service_id, wall_us, kind, text, arm_id FROM event WHERE trial_id = ?1
+        let sql = "SELECT service_id, wall_us, kind, text, arm_id, host FROM event WHERE trial_id = ?1
                    ORDER BY id DESC LIMIT ?2";
         self.rows("reading the last events", sql, params![trial_id, count], crate::running::event)
     }

@@ -83,6 +83,16 @@ pub struct ServiceRecord {
     pub attributes: Option<Value>,
 }
 
+impl ServiceRecord {
+    /// Its host, of an import or a gathered trial that tells it.
+    pub fn host(&self) -> Option<&str> {
+        self.attributes.as_ref()?.get(SERVER)?.as_str()
+    }
+}
+
+/// Attribute of a service: the host that it runs on, where a trial is of several.
+pub(crate) const SERVER: &str = "server";
+
 /// Attribute of a service: at which age in seconds it was ready, where its figures are by the time since then.
 pub const READY_SECONDS: &str = "ready_seconds";
 
@@ -313,6 +323,19 @@ pub struct TickSummary {
     pub longest_gap_us: u64,
 }
 
+impl TickSummary {
+    /// That of one host, on average, where several were sampled each by itself.
+    pub fn of_one(self, hosts: usize) -> Self {
+        let share = |of_all: u64| of_all / hosts.max(1) as u64;
+        Self {
+            ticks: share(self.ticks),
+            cost_wall_us: share(self.cost_wall_us),
+            cost_cpu_us: share(self.cost_cpu_us),
+            ..self
+        }
+    }
+}
+
 /// An event as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRecord {
@@ -326,4 +349,6 @@ pub struct EventRecord {
     pub kind: EventKind,
     /// What happened.
     pub text: String,
+    /// Of a gathered trial the host that told it.
+    pub host: Option<String>,
 }

@@ -104,9 +104,9 @@ impl Store {
 
     /// Events of a trial with row ids above `id`, in order, each with its row id.
     pub fn events_since(&self, trial_id: i64, id: i64) -> Result<Vec<(i64, EventRecord)>, StoreError> {
-        let sql = "SELECT service_id, wall_us, kind, text, arm_id, id FROM event
+        let sql = "SELECT service_id, wall_us, kind, text, arm_id, host, id FROM event
                    WHERE trial_id = ?1 AND id > ?2 ORDER BY id";
-        self.rows("reading events", sql, params![trial_id, id], |row| Ok((row.get(5)?, event(row)?)))
+        self.rows("reading events", sql, params![trial_id, id], |row| Ok((row.get(6)?, event(row)?)))
     }
 
     /// The last tick of a trial.
@@ -211,7 +211,7 @@ fn last_tick(row: &Row<'_>) -> rusqlite::Result<LastTick> {
     })
 }
 
-/// The columns service, time, kind, text, arm.
+/// The columns service, time, kind, text, arm, host.
 pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
     Ok(EventRecord {
         service_id: row.get(0)?,
@@ -219,6 +219,7 @@ pub(crate) fn event(row: &Row<'_>) -> rusqlite::Result<EventRecord> {
         kind: EventKind::from(row.get_ref(2)?.as_str()?),
         text: row.get(3)?,
         arm_id: row.get(4)?,
+        host: row.get(5)?,
     })
 }
 

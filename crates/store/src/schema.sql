@@ -137,7 +137,8 @@ CREATE TABLE event (
     arm_id     INTEGER REFERENCES arm (id),
     wall_us    INTEGER NOT NULL,
     kind       TEXT    NOT NULL,                -- a KnownEvent, or an operators' own word
-    text       TEXT    NOT NULL
+    text       TEXT    NOT NULL,
+    host       TEXT                             -- of a gathered trial: the host that told it
 ) STRICT;
 
 CREATE INDEX event_of_trial ON event (trial_id);
@@ -195,3 +196,16 @@ CREATE TABLE agent (
     cpu_us     INTEGER NOT NULL,
     rss_bytes  INTEGER NOT NULL
 ) STRICT;
+
+-- What was gathered of the hosts of a trial that runs on several.
+CREATE TABLE part (
+    trial_id         INTEGER NOT NULL REFERENCES trial (id),
+    host             TEXT    NOT NULL,          -- as the plan names it
+    facts_json       TEXT    NOT NULL,
+    started_wall_us  INTEGER NOT NULL,
+    ended_wall_us    INTEGER,                   -- NULL while it ran there
+    sequence         INTEGER,                   -- the last tick that is here, by its number and time there
+    tick_wall_us     INTEGER,
+    gathered_wall_us INTEGER NOT NULL,
+    PRIMARY KEY (trial_id, host)
+) STRICT, WITHOUT ROWID;

@@ -49,8 +49,29 @@ fn version_2(path: &std::path::Path) {
         .unwrap();
 }
 
+/// The same as version 3 wrote it.
+fn version_3(path: &std::path::Path) {
+    let connection = Connection::open(path).unwrap();
+    connection.execute_batch(include_str!("schema_v3.sql")).unwrap();
+    connection
+        .execute_batch(
+            r#"INSERT INTO host VALUES (1, 'boot', '{}');
+               INSERT INTO trial VALUES (1, 'old', 'lab_command', 1, 'anon', 7, 1, 60000000, '[]', '{}', 'heaptrial lab run',
+                                         '0.1.0', 1000, 2000, 'completed', NULL);
+               INSERT INTO arm VALUES (1, 1, 0, 'glibc', 1, '{}', NULL, NULL, NULL);
+               INSERT INTO service VALUES (1, 1, 1, 'glibc-1', 0, 0, NULL);
+               INSERT INTO life VALUES (1, 1, 'boot', 42, 77, '"observed"', 1000, 5000000, NULL, NULL, 2000, 6000000, '"planned"');
+               INSERT INTO tick VALUES (1, 1, 0, 1500, 5500000, 10, 8, NULL);
+               INSERT INTO sample VALUES (1, 1, 4096, 2048, 0, 0, 1024, 9999, 4096, 1, 0, 5, 1, 1, NULL, NULL);
+               INSERT INTO slow_sample VALUES (1, 1, 3000, 2000, 0, 0, 9);
+               INSERT INTO event VALUES (1, 1, 1, NULL, 1600, 'note', 'something');
+               PRAGMA user_version = 3;"#,
+        )
+        .unwrap();
+}
+
 /// Writers of all older versions.
-const OLD: [fn(&std::path::Path); 2] = [version_1, version_2];
+const OLD: [fn(&std::path::Path); 3] = [version_1, version_2, version_3];
 
 fn check_old_run(store: &Store) {
     let life = &store.lives(1).unwrap()[0];

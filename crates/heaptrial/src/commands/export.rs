@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use heaptrial_exchange::{ExportError, ExportFormat, export};
+use heaptrial_exchange::{ExportError, ExportFormat, export, host_of};
+use heaptrial_host::Instant;
+use heaptrial_model::units;
+use heaptrial_store::PartTick;
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -23,6 +26,10 @@ pub struct ExportOptions {
     /// Into this file in place of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Only what came after this tick, NUMBER@TIME as `heaptrial import heaptrial` tells it; everything, where this
+    /// database does not have that tick
+    #[arg(long, value_name = "TICK", value_parser = tick)]
+    since: Option<PartTick>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -33,6 +40,8 @@ enum Format {
     Parquet,
     /// OpenMetrics text with time stamps
     Openmetrics,
+    /// A database of its own, for `heaptrial import heaptrial`: a host's part of a trial over several hosts
+    Heaptrial,
 }
 
 /// Writes the samples.
@@ -42,7 +51,11 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
         Format::Torutils => ExportFormat::TorUtils,
         Format::Parquet => ExportFormat::Parquet,
         Format::Openmetrics => ExportFormat::OpenMetrics,
+        Format::Heaptrial => return part(options, &target, global),
     };
+    if options.since.is_some() {
+        return Err(Failure::usage("--since goes with --format heaptrial"));
+    }
     if global.json && options.output.is_none() {
         return Err(Failure::usage("--json tells what was written; name the file with --output"));
     }
@@ -70,6 +83,50 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
         println!("{json:#}");
     } else {
         eprintln!("{}: {samples} samples", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A number and microseconds since 1970.
+fn tick(text: &str) -> Result<PartTick, String> {
+    let parse = || {
+        let (sequence, wall_us) = text.split_once('@')?;
+        Some(PartTick { sequence: sequence.parse().ok()?, wall_us: wall_us.parse().ok()? })
+    };
+    parse().ok_or_else(|| "wanted is NUMBER@TIME, such as 4711@1767225600000000".to_owned())
+}
+
+/// Writes a host's part.
+fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let Some(path) = &options.output else {
+        return Err(Failure::usage("a database is no stream; name a file with --output"));
+    };
+    let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
+    let host = host_of(&target.store, &target.trial).map_err(Failure::from)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside = tempfile::Builder::new().prefix(".heaptrial").tempdir_in(folder).map_err(failed)?;
+    let file = beside.path().join("part.db");
+    let now_us = Instant::now().wall_us;
+    let known = target.store.write_part(target.trial.id, &host, options.since, &file, now_us)?;
+    if !known {
+        eprintln!("this database does not have that tick (it may be a new one): everything is written");
+    }
+    std::fs::File::open(&file).and_then(|written| written.sync_all()).map_err(failed)?;
+    std::fs::rename(&file, path).map_err(failed)?;
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if global.json {
+        let json = serde_json::json!({
+            "schema_version": 1, "file": path, "trial": target.trial.plan.name, "host": host, "bytes": bytes,
+            "since_known": known,
+        });
+        println!("{json:#}");
+    } else {
+        eprintln!(
+            "{}: trial {} of {host}, {}",
+            path.display(),
+            target.trial.plan.name,
+            units::memory(bytes as f64)
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

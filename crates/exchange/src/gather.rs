@@ -1,0 +1,198 @@
+//! The parts of a trial over several hosts, taken into one database.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use heaptrial_model::{Classified, ErrorClass, KnownEvent, TrialKind};
+use heaptrial_store::{
+    GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord, is_gathered, own_host,
+    planned_hosts,
+};
+use serde_json::json;
+
+/// A host's clock this far ahead is told.
+const AHEAD_US: i64 = 60_000_000;
+
+/// What was taken in of a host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GatheredPart {
+    /// The trial.
+    pub trial: String,
+    /// The host, as the plan names it.
+    pub host: String,
+    /// What is new.
+    pub new: Gathered,
+    /// Its last tick that is here: what comes after it is what the next export has to bring.
+    pub last: Option<PartTick>,
+    /// Hosts of the plan of which nothing is here yet.
+    pub missing: Vec<String>,
+    /// By how many seconds what the host wrote last is later than now.
+    pub ahead_seconds: Option<f64>,
+}
+
+/// Why a host's part was not taken in. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum GatherError {
+    /// A database could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no trial, or there are several.
+    #[error("{}: {}", path.display(), which(known, named.as_deref()))]
+    WhichTrial {
+        /// Which file.
+        path: PathBuf,
+        /// The name that was asked for.
+        named: Option<String>,
+        /// Names of its trials.
+        known: Vec<String>,
+    },
+    /// A trial without a plan over hosts.
+    #[error("{}: trial `{trial}` has no plan with hosts; only such trials can be gathered", path.display())]
+    NoPlan {
+        /// Which file.
+        path: PathBuf,
+        /// The trial.
+        trial: String,
+    },
+    /// It cannot be told whose part it is.
+    #[error(
+        "{}: which host of trial `{trial}` this is cannot be told: services of {} have the same names; write it with `heaptrial \
+         export --format heaptrial` of this version on that host",
+        path.display(),
+        hosts.join(" and ")
+    )]
+    WhichHost {
+        /// Which file.
+        path: PathBuf,
+        /// The trial.
+        trial: String,
+        /// The plan's hosts.
+        hosts: Vec<String>,
+    },
+    /// It is no host's part.
+    #[error("{}: trial `{trial}` was gathered itself; name what its hosts wrote", path.display())]
+    IsGathered {
+        /// Which file.
+        path: PathBuf,
+        /// The trial.
+        trial: String,
+    },
+    /// The database is a host's own.
+    #[error(
+        "{}: trial `{trial}` runs on this host itself, and its database samples only services of this host; name another one \
+         with --db",
+        path.display()
+    )]
+    IsHost {
+        /// The database.
+        path: PathBuf,
+        /// The trial.
+        trial: String,
+    },
+}
+
+impl Classified for GatherError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Store(error) => error.class(),
+            _ => ErrorClass::Refused,
+        }
+    }
+}
+
+fn which(known: &[String], named: Option<&str>) -> String {
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    match named {
+        Some(named) => format!("there is no trial `{named}`; its trials are {known}"),
+        None => format!("one trial is wanted, and its trials are {known}; name one with --trial"),
+    }
+}
+
+/// The trial of a file.
+pub fn trial_of(from: &Store, named: Option<&str>) -> Result<TrialRecord, GatherError> {
+    let mut trials = from.trials()?;
+    trials.retain(|trial| trial.plan.kind == TrialKind::Field);
+    let names: BTreeSet<String> = trials.iter().map(|trial| trial.plan.name.clone()).collect();
+    let wanted = |trial: &TrialRecord| named.is_none_or(|named| trial.plan.name == named);
+    // Of several that had one name the last.
+    match trials.iter().rposition(wanted).filter(|_| named.is_some() || names.len() == 1) {
+        Some(index) => Ok(trials.swap_remove(index)),
+        None => Err(GatherError::WhichTrial {
+            path: from.path().to_owned(),
+            named: named.map(str::to_owned),
+            known: names.into_iter().collect(),
+        }),
+    }
+}
+
+/// Whose part of a trial a host's database is.
+pub fn host_of(from: &Store, trial: &TrialRecord) -> Result<String, GatherError> {
+    let (path, name) = (from.path().to_owned(), trial.plan.name.clone());
+    let parameters = &trial.plan.parameters;
+    if is_gathered(parameters) {
+        return Err(GatherError::IsGathered { path, trial: name });
+    }
+    // A file that `write_part` wrote says it.
+    if let [part] = from.parts(trial.id)?.as_slice() {
+        return Ok(part.host.clone());
+    }
+    let services = from.services(trial.id)?;
+    let names: BTreeSet<&str> = services.iter().map(|service| service.name.as_str()).collect();
+    match own_host(parameters, &names) {
+        Some(host) => Ok(host.to_owned()),
+        None if planned_hosts(parameters).is_empty() => Err(GatherError::NoPlan { path, trial: name }),
+        None => {
+            let hosts = planned_hosts(parameters).into_keys().map(str::to_owned).collect();
+            Err(GatherError::WhichHost { path, trial: name, hosts })
+        }
+    }
+}
+
+/// Takes what is new in a host's file, or a copy of its database, into `store`. `now_us` is in microseconds since 1970.
+pub fn gather(
+    store: &mut Store,
+    from: &Path,
+    named: Option<&str>,
+    now_us: i64,
+) -> Result<GatheredPart, GatherError> {
+    let file = Store::open(from)?;
+    let trial = trial_of(&file, named)?;
+    let host = host_of(&file, &trial)?;
+    let written = file.parts(trial.id)?.first().map(|part| part.gathered_wall_us);
+    let last_us = file.last_tick(trial.id)?.map(|tick| tick.wall_us);
+    drop(file);
+    let parameters = &trial.plan.parameters;
+    let id = &parameters["plan"]["id"];
+    let known = store.trials()?.into_iter().find(|known| known.plan.parameters["plan"]["id"] == *id);
+    if let Some(known) = known.filter(|known| !is_gathered(&known.plan.parameters)) {
+        return Err(GatherError::IsHost { path: store.path().to_owned(), trial: known.plan.name });
+    }
+    let hosts = planned_hosts(parameters);
+    let services = parameters["plan"]["services"].as_array().map_or(&[][..], Vec::as_slice);
+    let positions: HashMap<String, u32> = (0..)
+        .zip(services)
+        .filter(|(_, assignment)| assignment["host"] == host.as_str())
+        .filter_map(|(position, assignment)| Some((assignment["service"].as_str()?.to_owned(), position)))
+        .collect();
+    let part = PartOf {
+        host: &host,
+        trial_id: trial.id,
+        positions: &positions,
+        parameters: &json!({ "plan": parameters["plan"], GATHERED: true }),
+        hosts: hosts.len(),
+        now_us,
+    };
+    let new = store.gather(from, &part)?;
+    if new.anew {
+        let text =
+            format!("{host} has recorded the trial anew: its database was lost, or it was installed again");
+        store.add_event(new.trial_id, None, now_us, KnownEvent::DatabaseLost, &text)?;
+    }
+    let parts = store.parts(new.trial_id)?;
+    let is_here = |host: &str| parts.iter().any(|part| part.host == host);
+    let last = parts.iter().find(|part| part.host == host).and_then(|part| part.last);
+    let missing = hosts.into_keys().filter(|host| !is_here(host)).map(str::to_owned).collect();
+    let ahead = written.into_iter().chain(last_us).max().map(|wrote| wrote - now_us);
+    let ahead_seconds = ahead.filter(|ahead| *ahead > AHEAD_US).map(|ahead| ahead as f64 / 1e6);
+    Ok(GatheredPart { trial: trial.plan.name, host, new, last, missing, ahead_seconds })
+}

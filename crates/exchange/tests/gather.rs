@@ -1,0 +1,383 @@
+//! Parts of a trial over several hosts, gathered in one database: what comes out is what every host wrote, however often and
+//! in whatever order it was gathered.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use heaptrial_exchange::{GatherError, GatheredPart, gather, host_of, trial_of};
+use heaptrial_model::{Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, TrialKind, TrialPlan};
+use heaptrial_store::{
+    NewService, NewTrial, PartTick, Readings, RollupHorizon, Store, StoreError, TickInput,
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+const START_US: i64 = 1_800_000_000_000_000;
+const MINUTE_US: i64 = 60_000_000;
+
+/// A host with services of names that other hosts have too, and its clock.
+struct Host {
+    name: String,
+    database: PathBuf,
+    services: Vec<String>,
+    /// Row ids of the present lives.
+    lives: Vec<i64>,
+    boot: u32,
+    /// How often its services began.
+    begun: u64,
+    /// Ticks of the trial, and of the present boot.
+    ticks: i64,
+    of_boot: i64,
+    /// Every reading that was written: by service its times since the start and RSS.
+    truth: BTreeMap<String, Vec<(i64, u64)>>,
+}
+
+fn plan(hosts: &[(&str, usize)]) -> serde_json::Value {
+    let services = hosts.iter().flat_map(|(host, count)| {
+        (0..*count).map(move |index| {
+            json!({ "service": format!("tor@{index}.service"), "host": host, "arm": arm(index), "block": index / 2,
+                    "stratum": "relay" })
+        })
+    });
+    json!({ "id": "0123456789abcdef", "services": services.collect::<Vec<_>>() })
+}
+
+fn arm(index: usize) -> &'static str {
+    if index % 2 == 0 { "glibc" } else { "mimalloc@2.0.9" }
+}
+
+fn identity() -> Identity {
+    Identity {
+        family: "glibc".to_owned(),
+        version: None,
+        version_range: None,
+        path: None,
+        build_id: None,
+        sha256: None,
+        linkage: Linkage::Libc,
+        settings: BTreeMap::new(),
+        evidence: Vec::new(),
+        libraries: Vec::new(),
+    }
+}
+
+impl Host {
+    fn new(folder: &Path, plan: &serde_json::Value, name: &str, count: usize) -> Self {
+        let specs = ["glibc".parse().unwrap(), "mimalloc@2.0.9".parse().unwrap()];
+        let host = Self {
+            name: name.to_owned(),
+            database: folder.join(format!("{name}.db")),
+            services: (0..count).map(|index| format!("tor@{index}.service")).collect(),
+            lives: Vec::new(),
+            boot: 0,
+            begun: 0,
+            ticks: 0,
+            of_boot: 0,
+            truth: BTreeMap::new(),
+        };
+        let trial = NewTrial {
+            name: "fleet".into(),
+            kind: TrialKind::Field,
+            boot_id: host.boot_id(),
+            host_facts: json!({ "kernel": "6.1", "ram_bytes": 8_u64 << 30 }),
+            metric: Metric::Rss,
+            seed: 7,
+            repeats: 1,
+            planned_us: 86_400_000_000,
+            arms: TrialPlan::from_specs("fleet", &specs).unwrap().arms,
+            parameters: json!({ "plan": plan, "host": name, "started_boottime_us": 0 }),
+            command: "heaptrial trial start fleet".into(),
+            tool_version: String::new(),
+            started_wall_us: START_US,
+        };
+        let services: Vec<NewService> = (0..count)
+            .map(|index| NewService {
+                name: host.services[index].clone(),
+                arm: index % 2,
+                block: (index / 2) as u32,
+                position: index as u32,
+                attributes: json!({ "stratum": "relay" }),
+            })
+            .collect();
+        let mut store = Store::create(&host.database).unwrap();
+        store.begin_field_trial(&trial, &[None, None], &services).unwrap();
+        host
+    }
+
+    fn boot_id(&self) -> String {
+        format!("{}-{}", self.name, self.boot)
+    }
+
+    fn trial(&self) -> i64 {
+        trial_of(&Store::open(&self.database).unwrap(), None).unwrap().id
+    }
+
+    /// New lives, in a new boot or in this one.
+    fn restart(&mut self, reboot: bool) {
+        let mut store = Store::create(&self.database).unwrap();
+        let trial = self.trial();
+        if reboot {
+            (self.boot, self.of_boot) = (self.boot + 1, 0);
+            store.add_event(trial, None, self.now_us(), KnownEvent::Reboot, "it booted").unwrap();
+        }
+        self.lives.clear();
+        self.begun += 1;
+        for service in store.services(trial).unwrap() {
+            let key = LifeKey { boot_id: self.boot_id(), pid: service.id as i32, start_ticks: self.begun };
+            let boottime_us = self.of_boot * MINUTE_US;
+            let life =
+                store.add_life(service.id, &key, (self.now_us(), boottime_us), Some(&identity()), None);
+            self.lives.push(life.unwrap());
+        }
+    }
+
+    fn now_us(&self) -> i64 {
+        START_US + self.ticks * MINUTE_US
+    }
+
+    fn tick(&mut self, ticks: i64) {
+        if self.lives.is_empty() {
+            self.restart(false);
+        }
+        let mut store = Store::create(&self.database).unwrap();
+        let trial = self.trial();
+        let host =
+            store.add_host(&self.boot_id(), &json!({ "kernel": "6.1", "ram_bytes": 8_u64 << 30 })).unwrap();
+        for _ in 0..ticks {
+            (self.ticks, self.of_boot) = (self.ticks + 1, self.of_boot + 1);
+            let sample = |(index, life): (usize, &i64)| {
+                let rss_bytes =
+                    ((self.ticks as u64) << 20) + (index as u64) * 4096 + self.name.len() as u64 * 40_960;
+                (*life, Sample { rss_bytes, ..Sample::default() })
+            };
+            let samples: Vec<(i64, Sample)> = self.lives.iter().enumerate().map(sample).collect();
+            for (service, (_, sample)) in self.services.iter().zip(&samples) {
+                let name = format!("{}/{service}", self.name);
+                let now_us = self.now_us();
+                self.truth.entry(name).or_default().push((now_us, sample.rss_bytes));
+            }
+            let tick = TickInput {
+                sequence: self.ticks - 1,
+                wall_us: self.now_us(),
+                boottime_us: self.of_boot * MINUTE_US,
+                samples,
+                host_id: Some(host),
+                ..TickInput::default()
+            };
+            store.write_tick(trial, &tick).unwrap();
+        }
+    }
+
+    /// Written there, and taken in.
+    fn gather_into(&self, store: &mut Store, since: Option<PartTick>) -> GatheredPart {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("part.db");
+        let own = Store::open(&self.database).unwrap();
+        let host = host_of(&own, &trial_of(&own, None).unwrap()).unwrap();
+        assert_eq!(host, self.name);
+        own.write_part(self.trial(), &host, since, &file, self.now_us()).unwrap();
+        gather(store, &file, None, self.now_us()).unwrap()
+    }
+}
+
+/// Every reading of a gathered trial, by service.
+fn gathered(store: &Store) -> BTreeMap<String, Vec<(i64, u64)>> {
+    let trial = store.trials().unwrap()[0].id;
+    let readings = Readings::of_trial(store, trial, Metric::Rss).unwrap();
+    let lives = store.lives(trial).unwrap();
+    let mut all = BTreeMap::new();
+    for service in store.services(trial).unwrap() {
+        let mut own: Vec<(i64, u64)> = Vec::new();
+        for life in lives.iter().filter(|life| life.service_id == service.id) {
+            for reading in readings.of_life(store, life.id, life.started_boottime_us).unwrap() {
+                let age_us = (f64::from(reading.age_seconds) * 1e6).round() as i64;
+                own.push((life.started_wall_us + age_us, u64::from(reading.kib) * 1024));
+            }
+        }
+        if !own.is_empty() {
+            all.insert(service.name, own);
+        }
+    }
+    all
+}
+
+fn truth(hosts: &[Host]) -> BTreeMap<String, Vec<(i64, u64)>> {
+    hosts.iter().flat_map(|host| host.truth.clone()).collect()
+}
+
+fn events(store: &Store) -> usize {
+    store.events(store.trials().unwrap()[0].id).unwrap().len()
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Tick(usize, i64),
+    Restart(usize, bool),
+    /// From where the last one ended, or all of it.
+    Gather(usize, bool),
+    /// The host's old samples become medians.
+    RollUp(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let host = 0_usize..3;
+    prop_oneof![
+        (host.clone(), 1_i64..20).prop_map(|(host, ticks)| Step::Tick(host, ticks)),
+        (host.clone(), any::<bool>()).prop_map(|(host, reboot)| Step::Restart(host, reboot)),
+        (host.clone(), any::<bool>()).prop_map(|(host, since)| Step::Gather(host, since)),
+        host.prop_map(Step::RollUp),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_gathered_is_what_the_hosts_wrote(steps in prop::collection::vec(step(), 1..25)) {
+        let folder = tempfile::tempdir().unwrap();
+        let counts = [("a", 4), ("bb", 4), ("c", 2)];
+        let plan = plan(&counts);
+        let mut hosts: Vec<Host> =
+            counts.iter().map(|(name, count)| Host::new(folder.path(), &plan, name, *count)).collect();
+        let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+        let mut last: [Option<PartTick>; 3] = [None; 3];
+        for step in steps {
+            match step {
+                Step::Tick(host, ticks) => hosts[host].tick(ticks),
+                Step::Restart(host, reboot) => hosts[host].restart(reboot),
+                Step::Gather(host, since) => {
+                    let part = hosts[host].gather_into(&mut store, last[host].filter(|_| since));
+                    last[host] = part.last;
+                    // The same once more brings nothing.
+                    let again = hosts[host].gather_into(&mut store, None);
+                    prop_assert_eq!((again.new.samples, again.new.lives, again.new.events), (0, 0, 0));
+                }
+                Step::RollUp(host) => {
+                    // What was gathered before stays in full; so that the truth is known, all is gathered first.
+                    hosts[host].gather_into(&mut store, None);
+                    let mut own = Store::create(&hosts[host].database).unwrap();
+                    let host_id = own.add_host(&hosts[host].boot_id(), &json!({})).unwrap();
+                    let horizon = RollupHorizon { wall_us: i64::MAX, host_id, boottime_us: i64::MAX };
+                    while own.roll_up(hosts[host].trial(), &horizon, 1000).unwrap().more {}
+                }
+            }
+        }
+        for host in &hosts {
+            host.gather_into(&mut store, None);
+        }
+        prop_assert_eq!(gathered(&store), truth(&hosts));
+        let trial = store.trials().unwrap().remove(0);
+        prop_assert_eq!((trial.plan.started_wall_us, trial.ended_wall_us), (START_US, None));
+        let parts = store.parts(trial.id).unwrap();
+        let names: Vec<&str> = parts.iter().map(|part| part.host.as_str()).collect();
+        prop_assert_eq!(names, ["a", "bb", "c"]);
+    }
+}
+
+#[test]
+fn only_what_is_new_travels_and_a_new_database_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 4)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 4);
+    host.tick(500);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let first = host.gather_into(&mut store, None);
+    assert_eq!((first.new.samples, first.missing.as_slice()), (2000, ["b".to_owned()].as_slice()));
+    host.tick(10);
+    let own = Store::open(&host.database).unwrap();
+    let written = |since| {
+        let file = folder.path().join("size.db");
+        own.write_part(host.trial(), "a", since, &file, 0).unwrap();
+        let samples: i64 = rusqlite_count(&file);
+        std::fs::remove_file(&file).unwrap();
+        samples
+    };
+    assert_eq!((written(first.last), written(None)), (40, 2040));
+    let second = host.gather_into(&mut store, first.last);
+    assert_eq!((second.new.samples, second.new.anew), (40, false));
+
+    // The host was installed again, and its trial is recorded anew: what was gathered stays.
+    let truth = host.truth.clone();
+    std::fs::rename(&host.database, folder.path().join("lost.db")).unwrap();
+    let mut again = Host::new(folder.path(), &plan, "a", 4);
+    (again.boot, again.ticks) = (5, 510);
+    let path = again.database.clone();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute("UPDATE trial SET started_wall_us = ?1", [again.now_us()]).unwrap();
+    drop(connection);
+    again.tick(3);
+    let third = again.gather_into(&mut store, second.last);
+    assert!(third.new.anew && third.new.samples == 12, "{third:?}");
+    let gathered = gathered(&store);
+    for (service, readings) in truth {
+        assert_eq!(gathered[&service].len(), readings.len() + 3, "{service}");
+        assert_eq!(gathered[&service][..readings.len()], readings[..]);
+    }
+    let trial = &store.trials().unwrap()[0];
+    assert_eq!(trial.plan.started_wall_us, START_US);
+    let lost = store.events(trial.id).unwrap();
+    assert_eq!(lost.iter().filter(|event| event.kind == KnownEvent::DatabaseLost).count(), 1);
+}
+
+fn rusqlite_count(file: &Path) -> i64 {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection.query_row("SELECT count(*) FROM sample", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn what_a_host_read_after_its_end_is_left_out_and_the_whole_ends_with_its_last_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut hosts = [Host::new(folder.path(), &plan, "a", 2), Host::new(folder.path(), &plan, "b", 2)];
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let mut ends = Vec::new();
+    for (host, ticks) in hosts.iter_mut().zip([20, 30]) {
+        host.tick(ticks);
+        ends.push(host.now_us());
+        let mut own = Store::create(&host.database).unwrap();
+        own.end_trial(host.trial(), host.now_us(), "completed").unwrap();
+        host.tick(5);
+        let part = host.gather_into(&mut store, None);
+        assert_eq!(part.new.samples, 2 * ticks as u64);
+        let trial = store.trials().unwrap().remove(0);
+        let expected = (ends.len() == 2).then_some(ends[ends.len() - 1]);
+        assert_eq!(trial.ended_wall_us, expected);
+    }
+    assert_eq!(events(&store), 0);
+}
+
+#[test]
+fn what_is_no_part_is_refused_and_nothing_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 2);
+    host.tick(3);
+    let all = folder.path().join("all.db");
+    let mut store = Store::create(&all).unwrap();
+    gather(&mut store, &host.database, None, host.now_us()).unwrap();
+    let mut other = Store::create(&folder.path().join("other.db")).unwrap();
+    let refused = |store: &mut Store, from: &Path, named| gather(store, from, named, 0).unwrap_err();
+    assert!(matches!(refused(&mut other, &all, None), GatherError::IsGathered { .. }));
+    assert!(matches!(refused(&mut other, &host.database, Some("x")), GatherError::WhichTrial { .. }));
+    let nothing = folder.path().join("nothing.db");
+    assert!(matches!(refused(&mut other, &nothing, None), GatherError::Store(StoreError::Missing { .. })));
+    std::fs::write(&nothing, "no database").unwrap();
+    assert!(matches!(refused(&mut other, &nothing, None), GatherError::Store(_)));
+    assert!(other.trials().unwrap().is_empty());
+    // A host's own database is no place for the parts of others.
+    let mut second = Host::new(folder.path(), &plan, "b", 2);
+    second.tick(1);
+    let mut own = Store::create(&host.database).unwrap();
+    assert!(matches!(refused(&mut own, &second.database, None), GatherError::IsHost { .. }));
+    // Of an older version, which did not record its host, it cannot be told where hosts are alike.
+    let connection = rusqlite::Connection::open(&second.database).unwrap();
+    connection
+        .execute("UPDATE trial SET parameters_json = json_remove(parameters_json, '$.host')", [])
+        .unwrap();
+    drop(connection);
+    assert!(matches!(refused(&mut other, &second.database, None), GatherError::WhichHost { .. }));
+    // A clock that is ahead is told, one that is not is not.
+    let ahead = gather(&mut store, &host.database, None, host.now_us() - 3_600_000_000).unwrap();
+    assert_eq!(ahead.ahead_seconds, Some(3600.0));
+    assert_eq!(gather(&mut store, &host.database, None, host.now_us()).unwrap().ahead_seconds, None);
+}
