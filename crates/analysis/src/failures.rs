@@ -90,7 +90,7 @@ pub(crate) fn of_arms(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<ArmEvents> {
             services_failed: members.iter().filter(|index| failed(fleet, **index)).count() as u32,
             ..ArmEvents::default()
         };
-        for event in fleet.events.iter().filter(|event| about(event, arm, members)) {
+        for event in fleet.events.iter().filter(|event| about(fleet, event, arm, members)) {
             if let Some(counter) = event.kind.known().and_then(|kind| counts.counter(kind)) {
                 *counter += 1;
             }
@@ -100,12 +100,13 @@ pub(crate) fn of_arms(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<ArmEvents> {
     members.iter().enumerate().map(count).collect()
 }
 
-fn about(event: &FleetEvent, arm: usize, members: &[usize]) -> bool {
+fn about(fleet: &Fleet, event: &FleetEvent, arm: usize, members: &[usize]) -> bool {
+    let on_host = |index: &usize| event.host.is_none() || fleet.services[*index].host == event.host;
     match event.service {
         Some(service) => members.contains(&service),
         None => match event.arm {
             Some(of) => of == arm,
-            None => event.kind.known().is_some_and(KnownEvent::is_of_the_host),
+            None => event.kind.known().is_some_and(KnownEvent::is_of_the_host) && members.iter().any(on_host),
         },
     }
 }

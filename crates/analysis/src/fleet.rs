@@ -78,6 +78,8 @@ pub struct FleetService {
     pub arms: Vec<usize>,
     /// The block within which it was assigned.
     pub block: u32,
+    /// Its host, where the fleet has several.
+    pub host: Option<String>,
     /// Memory that it may use at most (MemoryMax), in bytes.
     pub limit_bytes: Option<f64>,
     /// Its lives, in order of time.
@@ -110,6 +112,8 @@ pub struct FleetEvent {
     pub arm: Option<usize>,
     /// Position of the service that it is about.
     pub service: Option<usize>,
+    /// The host that told it, where the fleet has several.
+    pub host: Option<String>,
     /// What kind of thing happened.
     pub kind: EventKind,
     /// Whether it changes what services run, so that a life that spans it is of two treatments.

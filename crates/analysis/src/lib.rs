@@ -12,6 +12,7 @@ mod figures;
 mod fleet;
 mod forecast;
 mod growth;
+mod hosts;
 mod level_change;
 mod levels_at;
 mod look;
@@ -31,6 +32,7 @@ pub use fleet::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, Mem
 pub use forecast::{Expectation, Forecast, ForecastError, LogLevel};
 /// Assignments that a permutation test looks at.
 pub use heaptrial_stats::ENUMERATED_AT_MOST;
+pub use hosts::{ByHost, OnHost, by_host, differing_hosts};
 pub use levels_at::{ArmAt, LevelsAt};
 pub use look::{Decision, Look, LookArm, LookStanding, look};
 pub use outcome::*;

@@ -73,6 +73,7 @@ prop_compose! {
                 .map(|(index, (of, block, mut lives))| {
                     lives.sort_by(|a, b| a.started_at.total_cmp(&b.started_at));
                     FleetService {
+ host: None,
                         name: format!("s{index}"),
                         arms: of.into_iter().map(|arm| arm % arms).collect(),
                         block,
@@ -84,6 +85,7 @@ prop_compose! {
             events: events
                 .into_iter()
                 .map(|(at, arm)| FleetEvent {
+ host: None,
                     service: None,
                     kind: KnownEvent::Experiment.into(),
                     at: BEGIN + at,

@@ -105,6 +105,7 @@ fn before_and_after_are_of_the_same_services() {
     assert_eq!(sums[0].compared.as_ref().map(gib), Some((3, 0, 18.0, 3.0)));
     // An event tells that it was the second that changed what runs.
     fleet.events = vec![FleetEvent {
+        host: None,
         at: BEGIN + 9.5 * DAY,
         arm: Some(1),
         service: None,

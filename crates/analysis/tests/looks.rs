@@ -15,6 +15,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 fn event(service: usize, days: f64, kind: &str) -> FleetEvent {
     FleetEvent {
+        host: None,
         at: BEGIN + days * DAY,
         arm: None,
         service: Some(service),

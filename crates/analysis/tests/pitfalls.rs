@@ -95,6 +95,7 @@ fn the_moments_of_few_readings_do_not_decide_the_age_of_a_level() {
 fn an_event_about_one_service_is_told_of_no_other() {
     let mut fleet = fleet(&[(6, &settling(6.0)), (6, &settling(2.0))]);
     fleet.events.push(FleetEvent {
+        host: None,
         at: BEGIN + 3.0 * DAY,
         arm: None,
         service: Some(8),
@@ -114,6 +115,7 @@ fn what_happened_to_the_host_is_counted_for_all_its_services() {
     {
         let (at, text) = (BEGIN + 3.0 * DAY, kind.to_owned());
         fleet.events.push(FleetEvent {
+            host: None,
             at,
             arm: None,
             service,
@@ -167,6 +169,7 @@ fn a_service_that_a_person_took_out_counts_until_then_and_is_told() {
             }
         }
         fleet.events.push(FleetEvent {
+            host: None,
             at: BEGIN + 3.0 * DAY,
             arm: None,
             service: Some(8),

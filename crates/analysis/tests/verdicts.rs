@@ -108,6 +108,7 @@ fn a_life_spans_a_change_unless_it_began_with_it() {
     fleet.services[9].lives[0] = life(9, 3.0, 8.0, |_| 1.0);
     let text = "experiment: another allocator".to_owned();
     fleet.events.push(FleetEvent {
+        host: None,
         service: None,
         kind: KnownEvent::Experiment.into(),
         at: BEGIN + 3.0 * DAY + 600.0,

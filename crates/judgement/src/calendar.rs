@@ -348,6 +348,7 @@ mod tests {
             .collect();
         let (mut fleet, shown) = fleet(services);
         let event = |hour: f64, kind: &str| FleetEvent {
+            host: None,
             at: BEGIN + hour * HOUR,
             arm: None,
             service: None,

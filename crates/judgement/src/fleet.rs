@@ -69,7 +69,10 @@ impl Rows {
                 work,
             });
         }
-        let fact = |name: &str| trial.plan.host_facts.get(name)?.as_f64().filter(|bytes| *bytes > 0.0);
+        // Of several hosts none is the one whose memory all services share.
+        let one_host = self.parts.is_empty();
+        let fact =
+            |name: &str| trial.plan.host_facts.get(name)?.as_f64().filter(|bytes| one_host && *bytes > 0.0);
         let mut fleet = Fleet {
             arms: self.arms.iter().map(|record| self.arm(record)).collect(),
             services,
@@ -125,6 +128,7 @@ impl Rows {
     pub(crate) fn service(&self, record: &ServiceRecord) -> FleetService {
         let arms = std::iter::once(&record.arm_id).chain(&record.also_in);
         FleetService {
+            host: record.host().map(str::to_owned).filter(|_| !self.parts.is_empty()),
             name: record.name.clone(),
             arms: arms.filter_map(|id| self.arm_position(*id)).collect(),
             block: record.block,
@@ -137,6 +141,7 @@ impl Rows {
         let about_nobody = record.kind == KnownEvent::Unattributed;
         let service = |id: &i64| self.services.iter().position(|service| service.id == *id);
         FleetEvent {
+            host: record.host.clone(),
             at: record.wall_us as f64 / 1e6,
             arm: record.arm_id.filter(|_| !about_nobody).and_then(|id| self.arm_position(id)),
             service: record.service_id.filter(|_| !about_nobody).as_ref().and_then(service),

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use heaptrial_analysis::{Analysis, Fleet, FleetLife, RatioToControl, Settings, analyse, ratio_of_arms};
+use heaptrial_analysis::{
+    Analysis, ByHost, FindingKind, Fleet, FleetLife, RatioToControl, Settings, analyse, by_host,
+    differing_hosts, ratio_of_arms,
+};
 use heaptrial_model::Metric;
 use heaptrial_stats::median;
 use heaptrial_store::{Store, TickSummary};
@@ -62,6 +65,8 @@ pub struct Judgement {
     pub consensuses: Option<ConsensusClock>,
     /// The looks that the plan fixed in advance.
     pub looks: Vec<PlannedLook>,
+    /// Of a trial over several hosts, what each arm does on each.
+    pub by_host: Vec<ByHost>,
     /// Lives of lab services that are in no figure, by position of the service: charts show them.
     set_aside: HashMap<usize, FleetLife>,
 }
@@ -156,6 +161,7 @@ impl Judgement {
             duration_seconds,
             sampling_interval_seconds: None,
             looks: Vec::new(),
+            by_host: Vec::new(),
             set_aside,
             rows,
         })
@@ -166,8 +172,14 @@ impl Judgement {
         store: &Store,
         rows: Rows,
         fleet: Fleet,
-        analysis: Analysis,
+        mut analysis: Analysis,
     ) -> Result<Self, JudgementError> {
+        let by_host = by_host(&fleet, &analysis);
+        analysis.findings.extend(differing_hosts(&fleet, &by_host));
+        analysis.findings.extend(rows.hosts_missing());
+        analysis
+            .findings
+            .sort_by_key(|finding| (finding.severity, finding.kind != FindingKind::HostsMissing));
         let imported = rows.kind.is_import();
         let anon = if imported { HashMap::new() } else { last_anon(store, &rows)? };
         let services: Vec<ServiceFacts> = rows
@@ -183,7 +195,12 @@ impl Judgement {
             database: store.path().to_owned(),
             arms: arms::of(&rows, &analysis, &fleet, &services),
             samples: lives(&fleet).map(|life| life.readings.len() as u64).sum(),
-            ticks: if imported { None } else { Some(store.tick_summary(rows.trial.id)?) },
+            ticks: if imported {
+                None
+            } else {
+                Some(store.tick_summary(rows.trial.id)?.of_one(rows.parts.len()))
+            },
+            by_host,
             duration_seconds: duration_seconds(&fleet),
             sampling_interval_seconds: sampling_interval(&fleet),
             looks: planned(store, &rows.trial)?,

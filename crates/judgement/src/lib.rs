@@ -15,6 +15,7 @@ mod factorial;
 mod facts;
 mod fleet;
 mod gate;
+mod hosts;
 mod judgement;
 mod kind;
 mod lab;

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use heaptrial_analysis::Fleet;
-use heaptrial_store::{ArmRecord, EventRecord, ImportSource, LifeRecord, ServiceRecord, Store, TrialRecord};
+use heaptrial_store::{
+    ArmRecord, EventRecord, ImportSource, LifeRecord, PartRecord, ServiceRecord, Store, TrialRecord,
+};
 use jiff::Timestamp;
 
 use crate::{JudgementError, Kind, Options};
@@ -26,6 +28,8 @@ pub struct Rows {
     pub events: Vec<EventRecord>,
     /// The files that an import read.
     pub sources: Vec<ImportSource>,
+    /// Of a trial that was gathered from several hosts: what is here of each.
+    pub parts: Vec<PartRecord>,
     /// Nothing that came after is of the trial, in microseconds since 1970.
     pub until_us: i64,
 }
@@ -45,6 +49,7 @@ impl Rows {
             lives,
             events: store.events(trial.id)?,
             sources: store.import_sources(trial.id)?,
+            parts: store.parts(trial.id)?,
             until_us: ended.unwrap_or(i64::MAX),
             kind,
             trial,

@@ -5,12 +5,14 @@ use heaptrial_analysis::{
 };
 use heaptrial_judgement::{Judgement, JudgementError, Trajectories};
 use heaptrial_model::{About, Identity, Metric};
-use heaptrial_store::{ArmRecord, ServiceRecord, Store, TickSummary, TrialRecord};
+use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
+use serde_json::Value;
 
 use crate::document::{
     Analysis, Arm, AsFound, AsTreated, ConsensusAge, Consensuses, Estimate, Event, ExcludedService, Finding,
     Growth, Host, Imported, Kind, LabRun, LevelChange, Memory, MemoryLimit, Outcome, Outlier, PlannedLook,
-    Ratio, ReachedHour, Report, ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial, Work,
+    Ratio, ReachedHour, Report, ReportOf, SCHEMA_VERSION, Sampler, ServerSum, Service, Source, Trial,
+    TrialHost, Work,
 };
 use crate::verdict::{self, RunsOut};
 use crate::{Options, ReportError, findings};
@@ -58,7 +60,10 @@ impl Parts<'_> {
     fn report(&self, arms: Vec<Arm>, services: Vec<Service>) -> Result<Report, ReportError> {
         let Judgement { rows, analysis, .. } = self.judgement;
         let (trial, plan) = (&rows.trial, &rows.trial.plan);
-        let host = host(trial);
+        let host = match rows.parts.as_slice() {
+            [] => host(&trial.plan.host_facts),
+            parts => alike(parts),
+        };
         let cpu_share = cpu_share(&services, self.judgement.duration_seconds, host.cpu_count);
         let findings = analysis.findings.iter().map(|finding| Finding {
             kind: finding.kind,
@@ -90,6 +95,8 @@ impl Parts<'_> {
             findings: findings.collect(),
             outliers: self.outliers(),
             server_sums: self.server_sums(),
+            hosts: self.hosts()?,
+            by_host: self.judgement.by_host.clone(),
             warnings: Vec::new(),
             unmeasured: Vec::new(),
             notes: Vec::new(),
@@ -161,8 +168,7 @@ impl Parts<'_> {
             return Vec::new();
         }
         let Judgement { rows, fleet, analysis, .. } = self.judgement;
-        let label =
-            |service: &ServiceRecord| service.attributes.as_ref()?.get("server")?.as_str().map(str::to_owned);
+        let label = |service: &ServiceRecord| service.host().map(str::to_owned);
         let labels: Vec<Option<String>> = rows.services.iter().map(label).collect();
         let mut sums = sums_by_server(fleet, &analysis.services, &labels);
         // What is restarted at intervals anyway has no before.
@@ -181,6 +187,27 @@ impl Parts<'_> {
             compared: sum.compared,
         };
         sums.into_iter().map(named).collect()
+    }
+
+    fn hosts(&self) -> Result<Vec<TrialHost>, ReportError> {
+        let rows = &self.judgement.rows;
+        let time = |what, at: Option<i64>| at.map(|at| self.time(what, at)).transpose();
+        let parts = rows.parts.iter().map(|part| {
+            let facts = host(&part.facts);
+            let own = |service: &&ServiceRecord| service.host() == Some(part.host.as_str());
+            Ok(TrialHost {
+                name: part.host.clone(),
+                services: rows.services.iter().filter(own).count() as u32,
+                os: facts.os,
+                kernel: facts.kernel,
+                cpu_count: facts.cpu_count,
+                ram_bytes: facts.ram_bytes,
+                started_at: self.time("start on a host", part.started_wall_us)?,
+                ended_at: time("end on a host", part.ended_wall_us)?,
+                last_at: time("last reading of a host", part.last.map(|tick| tick.wall_us))?,
+            })
+        });
+        parts.collect()
     }
 
     fn time(&self, what: &'static str, microseconds: i64) -> Result<String, JudgementError> {
@@ -497,8 +524,15 @@ fn outcome(text: Option<&str>) -> Outcome {
     }
 }
 
-fn host(trial: &TrialRecord) -> Host {
-    let fact = |name: &str| trial.plan.host_facts.get(name);
+/// What hosts have in common.
+fn alike(parts: &[PartRecord]) -> Host {
+    let mut facts = parts[0].facts.as_object().cloned().unwrap_or_default();
+    facts.retain(|name, value| parts.iter().all(|part| part.facts.get(name) == Some(value)));
+    host(&facts.into())
+}
+
+fn host(facts: &Value) -> Host {
+    let fact = |name: &str| facts.get(name);
     let text = |name: &str| fact(name)?.as_str().filter(|text| *text != "unknown").map(str::to_owned);
     let number = |name: &str| fact(name)?.as_u64().filter(|number| *number > 0);
     Host {

@@ -36,6 +36,10 @@ pub enum Severity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
+    /// Hosts of the plan that are not in the data.
+    HostsMissing,
+    /// An arm does not do the same on every host.
+    DiffersByHost,
     /// A life whose proved identity is not its arm's treatment.
     Contaminated,
     /// A service in two arms.
@@ -98,6 +102,8 @@ impl FindingKind {
     /// What it is, as a heading.
     pub fn describe(self) -> &'static str {
         match self {
+            Self::HostsMissing => "Hosts are missing",
+            Self::DiffersByHost => "Differs between hosts",
             Self::Contaminated => "Ran something else",
             Self::InTwoArms => "In two arms",
             Self::SeparateClusters => "Separate clusters in one arm",

@@ -52,6 +52,7 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
                 start: start(scenario, arms[index], in_arm[index], &mut random),
             };
             FleetService {
+                host: None,
                 name: format!("s{index:03}"),
                 arms: vec![arms[index]],
                 block: blocks[index],

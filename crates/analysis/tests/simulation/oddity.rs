@@ -62,6 +62,7 @@ impl Oddity {
         if let Self::Spanned { day } = self {
             let text = "experiment: another allocator".to_owned();
             fleet.events.push(FleetEvent {
+                host: None,
                 service: None,
                 kind: KnownEvent::Experiment.into(),
                 at: begin + day * DAY,

@@ -231,6 +231,7 @@ fn arm_of(arm: usize, kind: &Kind) -> FleetArm {
 
 fn change(random: &mut ChaCha8Rng, arms: usize, days: f64) -> FleetEvent {
     FleetEvent {
+        host: None,
         at: BEGIN + DAY * random.random_range(0.0..days),
         arm: Some(random.random_range(0..arms)),
         service: None,
@@ -288,6 +289,7 @@ fn service(
     }
     finish(random, &mut lives, kind, reads);
     FleetService {
+        host: None,
         name: format!("s{index:03}"),
         arms: vec![arm],
         block: place as u32 % reads.blocks,

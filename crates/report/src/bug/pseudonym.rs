@@ -3,7 +3,7 @@
 
 use heaptrial_judgement::Rows;
 use heaptrial_model::{KnownEvent, Treatment};
-use heaptrial_store::{EventRecord, ServiceRecord};
+use heaptrial_store::{EventRecord, ServiceRecord, planned_hosts};
 use serde_json::Value;
 
 use super::scrub::Scrub;
@@ -21,6 +21,7 @@ const NAMING: [&str; 4] = ["nickname", "fingerprint", "server", "hostname"];
 /// Renames everything. Services are called by the order of starting.
 pub fn rename(rows: &mut Rows) {
     let scrub = names(&rows.services);
+    rename_hosts(rows);
     for (index, service) in rows.services.iter_mut().enumerate() {
         service.name = pseudonym(index);
     }
@@ -47,6 +48,41 @@ pub fn rename(rows: &mut Rows) {
         event.text = if own { scrub.own(&event.text) } else { LEFT_OUT.to_owned() };
     }
     rows.sources.clear();
+}
+
+/// Hosts are called by the order of their names.
+fn rename_hosts(rows: &mut Rows) {
+    let mut hosts: Vec<String> = rows.parts.iter().map(|part| part.host.clone()).collect();
+    let parameters = &mut rows.trial.plan.parameters;
+    hosts.extend(planned_hosts(parameters).into_keys().map(str::to_owned));
+    hosts.sort();
+    hosts.dedup();
+    let named = |host: &str| {
+        let place = hosts.iter().position(|known| known == host);
+        place.map(|place| format!("host-{}", place + 1))
+    };
+    let rename = |value: &mut Value| {
+        if let Some(name) = value.as_str().and_then(named) {
+            *value = name.into();
+        }
+    };
+    for assignment in parameters["plan"]["services"].as_array_mut().into_iter().flatten() {
+        rename(&mut assignment["host"]);
+    }
+    if let Some(host) = parameters.get_mut("host") {
+        rename(host);
+    }
+    for part in &mut rows.parts {
+        part.host = named(&part.host).unwrap_or_default();
+    }
+    for service in &mut rows.services {
+        if let Some(server) = service.attributes.as_mut().and_then(|known| known.get_mut("server")) {
+            rename(server);
+        }
+    }
+    for event in &mut rows.events {
+        event.host = event.host.as_deref().and_then(named);
+    }
 }
 
 /// The names of services, and what their attributes call them.

@@ -4,13 +4,13 @@ mod kind;
 mod parts;
 
 pub use heaptrial_analysis::{
-    ArmEvents, ArmPair, ArmPlace, Basis, BeforeAfter, DayLevel, Estimate, Extremes, FindingKind, FlagCount,
-    Growth, LimitKind, MeasureResult, Sawtooth, SelfCheck, ServiceVerdicts, Severity, Shape, WeekLevel,
-    WorkReason, WorkStanding,
+    ArmEvents, ArmPair, ArmPlace, Basis, BeforeAfter, ByHost, DayLevel, Estimate, Extremes, FindingKind,
+    FlagCount, Growth, LimitKind, MeasureResult, OnHost, Sawtooth, SelfCheck, ServiceVerdicts, Severity,
+    Shape, WeekLevel, WorkReason, WorkStanding,
 };
 pub use kind::{AsFound, Consensuses, Imported, LabRun, ReachedHour, ReportOf, Trial};
 pub use parts::{
-    AsTreated, Finding, LevelChange, MemoryLimit, Outlier, PlannedLook, ServerSum, Source, Work,
+    AsTreated, Finding, LevelChange, MemoryLimit, Outlier, PlannedLook, ServerSum, Source, TrialHost, Work,
 };
 
 pub use heaptrial_judgement::{Kind, Rest};
@@ -74,6 +74,12 @@ pub struct Report {
     /// Memory by server and arm, of trials over several servers or with readings of before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server_sums: Vec<ServerSum>,
+    /// Of a trial over several hosts: the hosts that are here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<TrialHost>,
+    /// What each arm does on each of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_host: Vec<ByHost>,
     /// What may have distorted the result.
     pub warnings: Vec<String>,
     /// What could not be measured.

@@ -150,3 +150,26 @@ pub struct ServerSum {
     /// The same services before and after their treatment changed; `None` where none was read before.
     pub compared: Option<BeforeAfter>,
 }
+
+/// A host of a trial over several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialHost {
+    /// Its name in the plan.
+    pub name: String,
+    /// Services of the trial.
+    pub services: u32,
+    /// Operating system and its release.
+    pub os: Option<String>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Online processors.
+    pub cpu_count: Option<u32>,
+    /// Memory.
+    pub ram_bytes: Option<u64>,
+    /// When the trial was started there, RFC 3339 in UTC.
+    pub started_at: String,
+    /// When it ended there; `None` where it ran when it was gathered.
+    pub ended_at: Option<String>,
+    /// Its last reading that is here; `None` where there is none.
+    pub last_at: Option<String>,
+}

@@ -6,7 +6,7 @@ use crate::libraries;
 use crate::summary::odd::{self, Told};
 use crate::summary::words::words;
 use crate::summary::{self, method, setup};
-use crate::table::{Detail, Table, arms, data, over_time, services, work};
+use crate::table::{Detail, Table, arms, data, hosts, over_time, services, work};
 use crate::units;
 
 /// Tables of services longer than this are folded.
@@ -26,6 +26,7 @@ pub(crate) fn sections(report: &Report, detail: Detail) -> Vec<Section> {
     let mut sections = vec![
         section("result", if full { "Summary" } else { "" }, result(report, full)),
         section("metrics", "Final metrics", metrics(report, detail)),
+        section("hosts", "Hosts", on_hosts(report, full)),
         section("over-time", if full { "Over time" } else { "" }, memory_over_time(report, full)),
         section("findings", "Findings about the data", findings(report, full)),
         section("identities", "What ran", what_ran(report, detail)),
@@ -90,6 +91,22 @@ fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
     }
     blocks.extend(titled("Work", work::measures(report, detail)));
     blocks.extend(titled("Connections, flags and memory freed in distress", work::standing(report, detail)));
+    blocks
+}
+
+fn on_hosts(report: &Report, full: bool) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if let Some(table) = hosts::by_host(report) {
+        blocks.push(Block::Legend(
+            "Memory at the matched age, geometric mean over services; the ratio is to the control's services of the same \
+             host and blocks. The last column tests one ratio on all hosts."
+                .to_owned(),
+        ));
+        blocks.push(Block::Table("Arms by host".to_owned(), table));
+    }
+    if full {
+        blocks.extend(titled("The hosts", hosts::hosts(report)));
+    }
     blocks
 }
 

@@ -227,6 +227,9 @@ fn prohibitive<'a>(report: &'a Report, arm: &Arm) -> Option<&'a Finding> {
 /// What such a finding says of an arm, and what to do about it.
 fn in_words(kind: FindingKind) -> Option<(&'static str, &'static str)> {
     match kind {
+        FindingKind::HostsMissing => {
+            Some(("is not measured on every host of the plan", "gather the hosts that are missing"))
+        }
         FindingKind::NeverConcurrent => {
             Some(("never ran at the same time as another arm", "observe the arms over the same days"))
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod arms;
 pub(crate) mod data;
+pub(crate) mod hosts;
 pub(crate) mod over_time;
 pub(crate) mod services;
 pub(crate) mod work;
