@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Args;
 use heaptrial_analysis::Decision;
 use heaptrial_host::Instant;
-use heaptrial_judgement::Options;
 use heaptrial_judgement::look::{self, Gaps, LookState};
+use heaptrial_judgement::{Options, Rows};
 use heaptrial_model::{ErrorClass, TrialKind, TrialName, units};
 use heaptrial_report::LookReport;
 use heaptrial_store::{Store, TrialRecord};
@@ -56,6 +56,7 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         print(&LookReport::of_peek(&peek, now_us).map_err(Failure::failed)?, global)?;
         return Ok(ExitCode::SUCCESS);
     }
+    refuse_missing(&store, trial.id, options)?;
     let gaps = if options.accept_gap { Gaps::Accepted } else { Gaps::Refused };
     match look::state(&store, trial.id, now_us, gaps).map_err(Failure::failed)? {
         LookState::NoLooks => Err(Failure::refused(format!(
@@ -108,6 +109,22 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
             Ok(code)
         }
     }
+}
+
+/// A look on a part of the hosts spends the error of one on all.
+fn refuse_missing(store: &Store, trial_id: i64, options: &LookOptions) -> Result<(), Failure> {
+    let missing = Rows::read(store, trial_id).map_err(Failure::failed)?.missing_hosts();
+    if missing.is_empty() || options.accept_gap {
+        return Ok(());
+    }
+    let hosts: Vec<&str> = missing.iter().map(|(host, _)| host.as_str()).collect();
+    Err(Failure::refused(format!(
+        "{} has nothing of {}, which are hosts of trial `{}`: a look is taken once, over all of them. Gather them with \
+         `heaptrial export --format heaptrial` there and `heaptrial import heaptrial` here, or take it without them with --accept-gap",
+        store.path().display(),
+        hosts.join(", "),
+        options.trial
+    )))
 }
 
 /// Takes a look and records what it shows.

@@ -11,6 +11,7 @@ mod power;
 pub(super) mod start;
 mod status;
 mod stop;
+mod survey;
 pub(super) mod unfound;
 
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ use crate::options::GlobalOptions;
 pub enum TrialCommand {
     /// Write a trial's description, to be edited and then planned
     New(new::NewOptions),
+    /// Tell what this host can give to a trial over several hosts, as a file for `trial plan --survey`
+    Survey(survey::SurveyOptions),
     /// Draw who gets what and show it, its balance and its cost; nothing on the host is changed
     Plan(plan::PlanOptions),
     /// Give every service of a plan its treatment: files, restarts at the plan's pace, proof of what runs then
@@ -50,6 +53,7 @@ pub enum TrialCommand {
 pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     match command {
         TrialCommand::New(options) => new::run(&options, global),
+        TrialCommand::Survey(options) => survey::run(&options, global),
         TrialCommand::Plan(options) => plan::run(&options, global),
         TrialCommand::Start(options) => start::start(&options, global),
         TrialCommand::Resume(options) => start::resume(&options, global),

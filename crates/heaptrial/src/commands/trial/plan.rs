@@ -1,8 +1,8 @@
 //! `heaptrial trial plan`: draws who gets what, shows it, and writes it to a file. Nothing on the host is changed.
 
-mod arms;
+pub(super) mod arms;
 pub mod family;
-mod fleet;
+pub(super) mod fleet;
 mod print;
 mod treatments;
 
@@ -19,13 +19,13 @@ use heaptrial_plan::{Build, DrawRequest, DrawnPlan, MAX_SEED, balance, draw, res
 
 use super::findings::Warned;
 use super::new::as_word;
-use super::on_host;
+use super::{on_host, survey};
 use crate::commands::allocators::SourceOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::file_beside;
 
-use arms::Allocators;
+pub(super) use arms::Allocators;
 use fleet::Fleet;
 use print::{Section, Shown};
 
@@ -38,6 +38,9 @@ pub struct PlanOptions {
     /// Seed of everything random [default: drawn, and kept in the plan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     seed: Option<u64>,
+    /// Draw over several hosts, from what `trial survey` wrote on each: files, or a folder of them
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    survey: Vec<PathBuf>,
     /// Show a plan without obtaining allocators, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -56,7 +59,11 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         return Err(exists(&file));
     }
     let resolved = arms::resolve(&trial.arms)?;
-    let fleet = Fleet::discover(&patterns, global)?;
+    let surveys = survey::read_all(&options.survey, &trial)?;
+    let fleet = match surveys.as_slice() {
+        [] => Fleet::discover(&patterns, global)?,
+        surveys => survey::fleet(surveys),
+    };
     arms::check_identities(&trial.arms, &fleet.services)?;
     arms::check_torrc(&trial.arms, &fleet.services)?;
     let seed = options.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
@@ -66,6 +73,8 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     };
     let paths = global.paths()?;
     match on_host::require_readable(&paths, global) {
+        // Each host told of its own.
+        _ if !surveys.is_empty() => {}
         Ok(()) => {
             let services = fleet.candidates.iter().map(|candidate| &candidate.service);
             on_host::refuse_claimed(&paths, &trial.name, &trial.name, services.clone())?;
@@ -77,13 +86,18 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     }
     // Obtaining may take minutes: what cannot be drawn is refused before.
     let undecided = draw_with(&BTreeMap::new())?;
-    let (plan, allocators) = if options.dry_run {
+    let (plan, allocators) = if !surveys.is_empty() {
+        (draw_with(&survey::builds(&surveys))?, Allocators::default())
+    } else if options.dry_run {
         (undecided, Allocators::default())
     } else {
         let allocators = arms::obtain(resolved, &options.sources, global)?;
         (draw_with(&allocators.builds)?, allocators)
     };
-    let (further, warned) = further(&plan, &fleet, &allocators, &paths, options.dry_run)?;
+    let (further, warned) = match surveys.as_slice() {
+        [] => further(&plan, &fleet, &allocators, &paths, options.dry_run)?,
+        surveys => (treatments::of_surveys(surveys, &plan), Warned::default()),
+    };
     let shown = Shown {
         plan: &plan,
         balance: balance(&plan, &fleet.candidates),
@@ -105,7 +119,9 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     match written {
         Some(file) => {
             println!("\nThe plan is in {}. Nothing on this host was changed.", file.display());
-            eprintln!("{}", global.told(&format!("`heaptrial trial start {}` starts it", as_word(file))));
+            let where_to =
+                if surveys.is_empty() { "starts it" } else { "on each of its hosts starts that host's part" };
+            eprintln!("{}", global.told(&format!("`heaptrial trial start {}` {where_to}", as_word(file))));
         }
         None => println!("\nNothing was written; without --dry-run the plan goes to {}.", file.display()),
     }
@@ -128,7 +144,8 @@ fn further(
     }
 }
 
-fn read(path: &Path) -> Result<(TrialPlan, Vec<ServicePattern>), Failure> {
+/// Reads a description, and its patterns of services.
+pub(super) fn read(path: &Path) -> Result<(TrialPlan, Vec<ServicePattern>), Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::usage(format!(

@@ -333,6 +333,7 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
         }
         return Ok(record.id);
     }
+    let host = own_host(prepared)?;
     let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
     let now = Instant::now();
     // What the boot clock told at a start that is only in the journal is not known.
@@ -347,7 +348,7 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
         repeats: 1,
         planned_us: plan.duration.0.as_micros() as i64,
         arms: plan.arms.clone(),
-        parameters: json!({ "plan": plan, "started_boottime_us": boottime_us }),
+        parameters: json!({ "plan": plan, "started_boottime_us": boottime_us, "host": host }),
         command: command.to_owned(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         started_wall_us: lost_since.unwrap_or(now.wall_us),
@@ -364,7 +365,9 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
         .iter()
         .enumerate()
         .map(|(position, treatment)| {
-            let assignment = plan.services.iter().find(|found| found.service == treatment.service);
+            // Another host of the plan may have a service of that name.
+            let assignment =
+                plan.services.iter().find(|found| found.service == treatment.service && found.host == host);
             let service = services.iter().find(|service| *service.name() == treatment.service);
             NewService {
                 name: treatment.service.to_string(),
@@ -383,6 +386,13 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
         store.add_event(id, None, now.wall_us, KnownEvent::DatabaseLost, text).map_err(Failure::failed)?;
     }
     Ok(id)
+}
+
+/// What the plan calls this host, which may have another name since.
+fn own_host(prepared: &Prepared) -> Result<String, Failure> {
+    let services = prepared.services.iter().map(|treatment| treatment.service.as_str()).collect();
+    let own = heaptrial_store::own_host(&json!({ "plan": prepared.plan }), &services).map(str::to_owned);
+    own.map_or_else(|| host_name(&HostRoot::default()).map_err(Failure::failed), Ok)
 }
 
 fn attributes(stratum: Option<&str>, service: Option<&Service>) -> Value {

@@ -57,6 +57,19 @@ impl Fleet {
         Ok(fleet)
     }
 
+    /// The services of several hosts, in the order of `candidates`; which relays are of one family is told by all of them.
+    pub fn over_hosts(
+        services: Vec<Service>,
+        mut candidates: Vec<Candidate>,
+        left_out: Vec<(ServiceName, String)>,
+    ) -> Self {
+        let relays: Vec<_> = services.iter().map(|service| service.relay.as_ref()).collect();
+        for (candidate, family) in candidates.iter_mut().zip(families(&relays)) {
+            candidate.family = family;
+        }
+        Self { services, candidates, left_out }
+    }
+
     fn of(found: Vec<Service>, host: &str, past: &BTreeMap<String, u64>) -> Self {
         let (mut services, mut left_out) = (Vec::new(), Vec::new());
         for service in found {

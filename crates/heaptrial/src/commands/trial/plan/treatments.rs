@@ -4,13 +4,14 @@ use heaptrial_change::{Prepared, preflight, prepare};
 use heaptrial_host::Paths;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_inspect::Service;
-use heaptrial_inspect::preflight::Severity;
+use heaptrial_inspect::preflight::{Finding, Severity};
 use heaptrial_plan::DrawnPlan;
 use serde_json::json;
 
 use super::arms::Allocators;
 use super::print::Section;
 use crate::commands::trial::findings::{Warned, told};
+use crate::commands::trial::survey::{self, Survey};
 use crate::exit::Failure;
 
 /// The files that the arms change, by an example of each, and the preflight of all services; with what it warned of.
@@ -41,6 +42,39 @@ pub fn sections(
         Section { title: "PREFLIGHT".to_owned(), text, key: "preflight", json: json!(findings) },
     ];
     Ok((sections, warned))
+}
+
+/// The hosts, and what their preflights told of the treatments that they are to get.
+pub fn of_surveys(surveys: &[Survey], plan: &DrawnPlan) -> Vec<Section> {
+    let findings = survey::findings_of(surveys, plan);
+    let mut text = String::new();
+    for survey in surveys {
+        let own = findings.iter().filter(|(host, _)| *host == survey.host);
+        let own: Vec<Finding> = own.map(|(_, finding)| finding.clone()).collect();
+        for (heading, severity) in [("refused", Severity::Refuse), ("warning", Severity::Warn)] {
+            for finding in told(&own, severity) {
+                text += &format!("{} {heading}: {finding}\n", survey.host);
+            }
+        }
+    }
+    if text.is_empty() {
+        text = "Nothing speaks against the treatments.\n".to_owned();
+    } else if findings.iter().any(|(_, finding)| finding.refuses()) {
+        text += "`trial start` refuses the part of such a host until that is mended.\n";
+    }
+    let list: Vec<_> =
+        findings.iter().map(|(host, finding)| json!({ "host": host, "finding": finding })).collect();
+    let hosts: Vec<_> =
+        surveys.iter().map(|survey| json!({ "host": survey.host, "facts": survey.facts })).collect();
+    vec![
+        Section {
+            title: "HOSTS".to_owned(),
+            text: survey::table_of_hosts(surveys, plan),
+            key: "hosts",
+            json: json!(hosts),
+        },
+        Section { title: "PREFLIGHT".to_owned(), text, key: "preflight", json: json!(list) },
+    ]
 }
 
 fn changes(plan: &DrawnPlan, prepared: &Prepared, paths: &Paths) -> Section {
