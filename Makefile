@@ -53,6 +53,7 @@ lint: setup-test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-dependencies.sh
+	scripts/lint-ansible.sh
 
 bench: setup-test build
 	scripts/bench.sh

@@ -2,8 +2,9 @@
 
 mod support;
 
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use heaptrial_store::Store;
@@ -213,4 +214,271 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
         assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
         bed.assert_active(units);
     }
+}
+
+/// Ansible on the machine that controls hosts, which it reaches through a real sshd in each.
+struct Control {
+    folder: tempfile::TempDir,
+}
+
+impl Control {
+    fn new(hosts: &[(&str, &Bed)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let collections = path.join("collections/ansible_collections/heaptrial");
+        std::fs::create_dir_all(&collections).unwrap();
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ansible").canonicalize().unwrap();
+        std::os::unix::fs::symlink(own, collections.join("fleet")).unwrap();
+        let key = path.join("key");
+        let made =
+            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
+        assert!(made.unwrap().success());
+        let public = std::fs::read_to_string(path.join("key.pub")).unwrap();
+        let mut inventory = String::new();
+        for (name, bed) in hosts {
+            bed.container.ok(&["mkdir", "-p", "-m", "755", "/run/sshd"]);
+            bed.container.ok(&["mkdir", "-p", "-m", "700", "/root/.ssh"]);
+            bed.container.write("/root/.ssh/authorized_keys", &public, 0o600).unwrap();
+            // A container has no network: sshd speaks through a pipe.
+            let pid = bed.container.leader().unwrap();
+            let enter = format!("nsenter -t {pid} -m -u -i -n -p -- /usr/sbin/sshd -i");
+            let options = format!(
+                "-o ProxyCommand='{enter}' -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ControlMaster=no"
+            );
+            inventory += &format!(
+                "{name} ansible_user=root ansible_ssh_private_key_file={} ansible_ssh_common_args=\"{options}\" \
+                 ansible_python_interpreter=/usr/bin/python3\n",
+                key.display()
+            );
+        }
+        std::fs::write(path.join("hosts"), inventory).unwrap();
+        std::fs::write(path.join("fleet.toml"), TRIAL).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs a playbook; gives what it said.
+    fn play(&self, playbook: &str, further: &[&str]) -> Output {
+        self.command(playbook, further).output().unwrap()
+    }
+
+    fn command(&self, playbook: &str, further: &[&str]) -> Command {
+        let mut command = Command::new("ansible-playbook");
+        let path = self.path();
+        command
+            .current_dir(path)
+            .env("HOME", path)
+            .env("ANSIBLE_NOCOLOR", "1")
+            .env("ANSIBLE_RETRY_FILES_ENABLED", "0");
+        command.env("ANSIBLE_COLLECTIONS_PATH", path.join("collections"));
+        command.args(["-i", "hosts", &format!("heaptrial.fleet.{playbook}"), "-e", "heaptrial_trial=fleet"]);
+        command.args([
+            "-e",
+            &format!("heaptrial_local={}", path.display()),
+            "-e",
+            "heaptrial_program=/ht/heaptrial",
+        ]);
+        command.args(["-e", &format!("heaptrial_local_program={}", env!("CARGO_BIN_EXE_heaptrial"))]);
+        command.args(further);
+        command
+    }
+
+    /// Runs it, expects that no host failed, and gives how many tasks changed something on each host.
+    #[track_caller]
+    fn plays(&self, playbook: &str, further: &[&str]) -> Vec<u32> {
+        let output = self.play(playbook, further);
+        let said = stdout(&output);
+        assert!(output.status.success(), "{playbook}\n{said}\n{}", stderr(&output));
+        recap(&said, "changed=")
+    }
+}
+
+/// A number of the recap, by host.
+fn recap(said: &str, key: &str) -> Vec<u32> {
+    let lines = said.lines().skip_while(|line| !line.starts_with("PLAY RECAP"));
+    let numbers = lines.filter_map(|line| line.split_once(key)?.1.split_whitespace().next()?.parse().ok());
+    numbers.collect()
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn ansible_takes_two_hosts_from_survey_to_revert() {
+    let Some((alpha, alpha_units)) = host("alpha") else { return };
+    let Some((beta, beta_units)) = host("beta") else { return };
+    let control = Control::new(&[("alpha", &alpha), ("beta", &beta)]);
+    for bed in [&alpha, &beta] {
+        bed.install_agent();
+    }
+    // What the login itself leaves is there before.
+    control.plays("survey", &[]);
+    let before = [alpha.snapshot(), beta.snapshot()];
+    succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
+
+    // What would be done is told, and nothing is.
+    let told = control.play("start", &["--check", "--diff"]);
+    assert!(told.status.success(), "{}\n{}", stdout(&told), stderr(&told));
+    assert!(stdout(&told).contains("zz-heaptrial.conf"), "{}", stdout(&told));
+    assert_eq!(before[0].difference(&alpha.snapshot()), Vec::<String>::new());
+
+    // A host that fails keeps the one after it from being begun.
+    alpha.container.ok(&["systemctl", "stop", &alpha_units[0]]);
+    let failed = control.play("start", &[]);
+    assert!(!failed.status.success());
+    assert!(stdout(&failed).contains("is not running"), "{}", stdout(&failed));
+    assert!(beta_units.iter().all(|unit| !beta.maps(unit).contains("libjemalloc")));
+    alpha.container.ok(&["systemctl", "start", &alpha_units[0]]);
+
+    assert!(control.plays("start", &[]).iter().all(|changed| *changed > 0));
+    for (bed, units) in [(&alpha, &alpha_units), (&beta, &beta_units)] {
+        assert_eq!(units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count(), 2);
+    }
+    assert_eq!(control.plays("start", &[]), [0, 0]);
+    sampled(&alpha, 2);
+    sampled(&beta, 2);
+    control.plays("status", &[]);
+
+    assert_eq!(control.plays("gather", &[]).iter().filter(|changed| **changed > 0).count(), 2);
+    let report = json(&succeeds(control.path(), "report --db heaptrial.db --out r --json"));
+    assert_eq!(names(&report["hosts"], "name"), ["alpha", "beta"]);
+    assert_eq!(report["services"].as_array().unwrap().len(), 8);
+
+    assert!(control.plays("stop", &["-e", "heaptrial_state=reverted"]).iter().all(|changed| *changed > 0));
+    assert_eq!(control.plays("stop", &["-e", "heaptrial_state=reverted"]), [0, 0]);
+    // What ran until the end is still to be had; then there is nothing new.
+    control.plays("gather", &[]);
+    assert_eq!(control.plays("gather", &[]), [0, 0]);
+    for ((bed, units), before) in [(&alpha, &alpha_units), (&beta, &beta_units)].into_iter().zip(before) {
+        assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+        bed.assert_active(units);
+    }
+}
+
+/// Ends a command with all that it started here, at once.
+fn kill(child: &mut Child) {
+    let group = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    child.wait().unwrap();
+}
+
+/// What `trial status` tells of the trial; nothing while there is none.
+fn stage(bed: &Bed) -> Option<String> {
+    let trials = bed.json_of("trial status --json");
+    let own = trials["trials"].as_array()?.iter().find(|trial| trial["name"] == "fleet")?;
+    Some(own["stage"].as_str()?.to_owned())
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
+    let Some((alpha, alpha_units)) = host("alpha") else { return };
+    let Some((beta, beta_units)) = host("beta") else { return };
+    let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];
+    let control = Control::new(&[("alpha", &alpha), ("beta", &beta)]);
+    // Slow enough to be met in the middle.
+    let slow = TRIAL.replace("settle = \"0s\"", "settle = \"2s\"");
+    std::fs::write(control.path().join("fleet.toml"), slow).unwrap();
+    hosts.iter().for_each(|(bed, _)| bed.install_agent());
+    // In the middle of a survey: nothing is changed, and the next one does it.
+    let mut survey = control.command("survey", &[]).process_group(0).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    kill(&mut survey);
+    control.plays("survey", &[]);
+    let before = [alpha.snapshot(), beta.snapshot()];
+    succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
+
+    // The control machine dies while the first host starts; then the connection goes while the second one does.
+    let half = |bed: &Bed| {
+        let drop_ins =
+            bed.container.run(&["sh", "-c", "ls -d /etc/systemd/system/churn@*.service.d/zz-heaptrial.conf"]);
+        (stage(bed).as_deref() == Some("starting") && !drop_ins.stdout.is_empty()).then_some(())
+    };
+    let mut start = control.command("start", &[]).process_group(0).spawn().unwrap();
+    wait_for("a start", PATIENCE, || half(&alpha));
+    kill(&mut start);
+    assert_eq!(stage(&beta), None);
+    // What runs on the host ends its work, or is put back; either is gone on with.
+    let at_rest = |bed: &Bed| {
+        let holders = bed.container.run(&["sh", "-c", "pidof heaptrial | wc -w"]);
+        (String::from_utf8_lossy(&holders.stdout).trim() == "1").then_some(())
+    };
+    wait_for("the end of what runs on the host", PATIENCE, || at_rest(&alpha));
+    let start = control.command("start", &[]).process_group(0).stdout(Stdio::null()).spawn().unwrap();
+    wait_for("a start", PATIENCE, || half(&beta));
+    beta.container.ok(&["sh", "-c", "kill -9 $(pidof sshd)"]);
+    let code = start.wait_with_output().unwrap().status;
+    assert!(!code.success(), "a host that is lost is told");
+    assert_eq!(stage(&alpha).as_deref(), Some("running"));
+    wait_for("the end of what runs on the host", PATIENCE, || at_rest(&beta));
+    control.plays("start", &[]);
+    for (bed, units) in hosts {
+        assert_eq!(stage(bed).as_deref(), Some("running"));
+        assert_eq!(units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count(), 2);
+    }
+
+    // Gatherings that are cut short, twice, lose nothing.
+    sampled(&alpha, 3);
+    for seconds in [2, 4] {
+        let mut gather =
+            control.command("gather", &[]).process_group(0).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(seconds));
+        kill(&mut gather);
+    }
+    // And so does a revert that is.
+    let mut stop =
+        control.command("stop", &["-e", "heaptrial_state=reverted"]).process_group(0).spawn().unwrap();
+    wait_for("a revert", PATIENCE, || (stage(&alpha).as_deref() != Some("running")).then_some(()));
+    kill(&mut stop);
+    wait_for("the end of what runs on the host", PATIENCE, || at_rest(&alpha));
+    control.plays("stop", &["-e", "heaptrial_state=reverted"]);
+    control.plays("gather", &[]);
+    let store = Store::open(&control.path().join("heaptrial.db")).unwrap();
+    let trial = store.trials().unwrap().remove(0);
+    for (bed, units) in hosts {
+        let name = if std::ptr::eq(bed, &alpha) { "alpha/" } else { "beta/" };
+        let own = Store::open(&bed.database()).unwrap();
+        let there = own.trials().unwrap().into_iter().rfind(|trial| trial.plan.name == "fleet").unwrap();
+        let ended = there.ended_wall_us.unwrap();
+        let mut samples = [0, 0];
+        for (count, (store, id)) in samples.iter_mut().zip([(&own, there.id), (&store, trial.id)]) {
+            let services = store.services(id).unwrap();
+            let mine =
+                services.iter().filter(|service| std::ptr::eq(store, &own) || service.name.starts_with(name));
+            let mine: Vec<i64> = mine.map(|service| service.id).collect();
+            for life in store.lives(id).unwrap().iter().filter(|life| mine.contains(&life.service_id)) {
+                store
+                    .each_sample_of_life::<heaptrial_store::StoreError>(life, |sample| {
+                        *count += u32::from(sample.wall_us <= ended);
+                        Ok(())
+                    })
+                    .unwrap();
+            }
+        }
+        assert!(samples[0] == samples[1] && samples[0] > 0, "{name}: {samples:?}");
+        bed.assert_active(units);
+    }
+    for ((bed, _), before) in hosts.into_iter().zip(before) {
+        assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    }
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn a_key_without_root_is_told_and_changes_nothing() {
+    let Some((alpha, alpha_units)) = host("alpha") else { return };
+    let control = Control::new(&[("alpha", &alpha)]);
+    control.plays("survey", &[]);
+    succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
+    let before = alpha.snapshot();
+    alpha.container.ok(&["useradd", "-m", "-p", "*", "op"]);
+    alpha.container.ok(&["sh", "-c", "cp -r /root/.ssh /home/op/.ssh && chown -R op /home/op/.ssh"]);
+    let users = alpha.snapshot();
+    let folder = ["-e", "ansible_user=op", "-e", "heaptrial_folder=/home/op/fleet"];
+    let output = control.play("start", &folder);
+    assert!(!output.status.success() && stdout(&output).contains("root"), "{}", stdout(&output));
+    assert_eq!(users.difference(&alpha.snapshot()), Vec::<String>::new());
+    assert!(!before.difference(&users).is_empty());
+    assert!(alpha_units.iter().all(|unit| !alpha.maps(unit).contains("libjemalloc")));
 }

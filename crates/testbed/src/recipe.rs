@@ -9,14 +9,17 @@ use sha2::{Digest, Sha256};
 use crate::Unavailable;
 
 /// Packages besides those that are essential.
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 13] = [
     "adduser",
     "apparmor",
     "dbus",
     "iproute2",
     "libcap2-bin",
     "libjemalloc2",
+    // Ansible logs in and runs its modules.
+    "openssh-server",
     "procps",
+    "python3",
     "systemd",
     "systemd-sysv",
     "tor",
@@ -50,8 +53,9 @@ const FILES: [(&str, &str, u32); 5] = [
 
 /// Units that would wake up by themselves or start a Tor that nobody asked for, and how this host reaches its
 /// package mirror.
-const REMOVED: [&str; 3] = [
+const REMOVED: [&str; 4] = [
     "etc/systemd/system/timers.target.wants",
+    "etc/systemd/system/multi-user.target.wants/ssh.service",
     "etc/systemd/system/multi-user.target.wants/tor.service",
     "etc/apt/apt.conf.d/99mmdebstrap",
 ];

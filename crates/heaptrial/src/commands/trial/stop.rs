@@ -98,6 +98,13 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     if !options.revert {
         trial.end()?;
         on_host::end_in_database(&database, name);
+        if global.json {
+            println!(
+                "{:#}",
+                json!({ "schema_version": 1, "trial": name, "action": "stop", "complete": true })
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
         let text = format!(
             "trial {name} has ended; `heaptrial report {name}` writes its report, `heaptrial trial stop {name} --revert` puts everything back"
         );
