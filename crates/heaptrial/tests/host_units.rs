@@ -11,6 +11,9 @@ use heaptrial_testbed::ChurnService;
 use support::bed::{Bed, example};
 use support::{stderr, stdout, wait_for};
 
+/// The agent of a trial reads once a minute: what it sees may be that old, and a busy machine takes longer.
+const AGENT_PATIENCE: Duration = Duration::from_secs(180);
+
 const ARMS: &str = r#"
 [[arm]]
 name = "glibc"
@@ -210,11 +213,11 @@ fn a_host_with_services_of_its_own_is_taken_as_it_is() {
     assert_eq!(found, treated, "the search by hand finds services and nothing else");
 
     let victim = units[1].clone();
-    wait_for("the agent knows it", Duration::from_secs(60), || {
+    wait_for("the agent knows it", AGENT_PATIENCE, || {
         lives(&bed, "all", &victim)?.into_iter().find(|life| life.identity.is_some() && life.ending.is_none())
     });
     bed.container.ok(&["systemctl", "kill", "--signal=KILL", "--kill-who=main", &victim]);
-    let status = wait_for("the crash is told", Duration::from_secs(60), || {
+    let status = wait_for("the crash is told", AGENT_PATIENCE, || {
         let status = bed.json("trial status all --json");
         (status["failures"][&victim]["crashes"] == 1).then_some(status)
     });
@@ -298,7 +301,7 @@ fn settings_of_services_that_overwrite_their_environment_are_proved() {
     bed.succeeds("trial plan titles.toml --seed 1");
     bed.succeeds("trial start titles --yes");
     let treated = of_arm(&bed, "titles", "one arena")[0].clone();
-    let identity = wait_for("the agent proves it", Duration::from_secs(60), || {
+    let identity = wait_for("the agent proves it", AGENT_PATIENCE, || {
         let mut lives = lives(&bed, "titles", &treated)?;
         lives.retain(|life| !life.contamination.as_ref().is_some_and(|why| why.contains("before the trial")));
         let life = lives.pop()?;
@@ -349,7 +352,7 @@ fn a_service_that_was_put_back_is_not_blamed_and_no_folder_stays() {
     begun.wait().unwrap();
     // What the recovery timer runs.
     bed.succeeds(&format!("trial recover {cut}"));
-    let contamination = wait_for("the agent looks at it", Duration::from_secs(60), || {
+    let contamination = wait_for("the agent looks at it", AGENT_PATIENCE, || {
         let mut found = lives(&bed, &cut, &victim)?.into_iter().filter_map(|life| life.contamination);
         found.find(|why| !why.contains("before the trial began"))
     });
