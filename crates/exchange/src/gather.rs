@@ -77,6 +77,34 @@ pub enum GatherError {
         /// The trial.
         trial: String,
     },
+    /// Ticks between what is here and what the file has are in neither.
+    #[error(
+        "{}: it begins after tick {first} of {host}, and {}; write all of it there with `heaptrial export --format heaptrial` \
+         without --since",
+        path.display(),
+        here.map_or("there is nothing of that host here".to_owned(), |here| format!("here is {here} as the last one"))
+    )]
+    Misses {
+        /// Which file.
+        path: PathBuf,
+        /// The host.
+        host: String,
+        /// The tick before the first one of the file.
+        first: i64,
+        /// The last one that is here.
+        here: Option<i64>,
+    },
+    /// Another trial of this name runs.
+    #[error(
+        "{}: it has another trial called `{trial}`, of another drawing; name another database with --db",
+        path.display()
+    )]
+    OtherDrawing {
+        /// The database.
+        path: PathBuf,
+        /// The trial.
+        trial: String,
+    },
     /// The database is a host's own.
     #[error(
         "{}: trial `{trial}` runs on this host itself, and its database samples only services of this host; name another one \
@@ -160,12 +188,26 @@ pub fn gather(
     let host = host_of(&file, &trial)?;
     let written = file.parts(trial.id)?.first().map(|part| part.gathered_wall_us);
     let last_us = file.last_tick(trial.id)?.map(|tick| tick.wall_us);
+    let first = file.first_of_part(trial.id)?;
     drop(file);
     let parameters = &trial.plan.parameters;
     let id = &parameters["plan"]["id"];
-    let known = store.trials()?.into_iter().find(|known| known.plan.parameters["plan"]["id"] == *id);
+    let trials = store.trials()?;
+    let known = trials.iter().find(|known| known.plan.parameters["plan"]["id"] == *id);
     if let Some(known) = known.filter(|known| !is_gathered(&known.plan.parameters)) {
-        return Err(GatherError::IsHost { path: store.path().to_owned(), trial: known.plan.name });
+        let (path, trial) = (store.path().to_owned(), known.plan.name.clone());
+        return Err(GatherError::IsHost { path, trial });
+    }
+    let of_name = |other: &TrialRecord| other.plan.name == trial.plan.name && other.ended_wall_us.is_none();
+    if known.is_none() && trials.iter().any(of_name) {
+        return Err(GatherError::OtherDrawing { path: store.path().to_owned(), trial: trial.plan.name });
+    }
+    let parts = known.map(|known| store.parts(known.id)).transpose()?.unwrap_or_default();
+    let here = parts.iter().find(|part| part.host == host).and_then(|part| part.last);
+    let next = here.map_or(0, |tick| tick.sequence + 1);
+    if let Some(first) = first.filter(|first| *first > next) {
+        let here = here.map(|tick| tick.sequence);
+        return Err(GatherError::Misses { path: from.to_owned(), host, first: first - 1, here });
     }
     let hosts = planned_hosts(parameters);
     let services = parameters["plan"]["services"].as_array().map_or(&[][..], Vec::as_slice);

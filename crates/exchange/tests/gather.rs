@@ -381,3 +381,59 @@ fn what_is_no_part_is_refused_and_nothing_is_changed() {
     assert_eq!(ahead.ahead_seconds, Some(3600.0));
     assert_eq!(gather(&mut store, &host.database, None, host.now_us()).unwrap().ahead_seconds, None);
 }
+
+#[test]
+fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 2);
+    let write = |host: &Host, name: &str, since| {
+        let path = folder.path().join(name);
+        Store::open(&host.database)
+            .unwrap()
+            .write_part(host.trial(), "a", since, &path, host.now_us())
+            .unwrap();
+        path
+    };
+    host.tick(5);
+    let early = write(&host, "early.db", None);
+    host.tick(5);
+    let middle = Store::open(&host.database).unwrap().last_tick(host.trial()).unwrap().unwrap();
+    let middle = PartTick { sequence: middle.sequence, wall_us: middle.wall_us };
+    host.tick(5);
+    let mut own = Store::create(&host.database).unwrap();
+    let life = own.lives(host.trial()).unwrap()[0].id;
+    own.contaminate(life, "it ran something else").unwrap();
+    own.end_trial(host.trial(), host.now_us(), "completed").unwrap();
+    let late = write(&host, "late.db", Some(middle));
+    let whole = write(&host, "whole.db", None);
+    let empty = {
+        let last = own.last_tick(host.trial()).unwrap().unwrap();
+        write(&host, "empty.db", Some(PartTick { sequence: last.sequence, wall_us: last.wall_us }))
+    };
+
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let now_us = host.now_us();
+    let take = |store: &mut Store, file: &Path| gather(store, file, None, now_us);
+    for file in [&late, &empty] {
+        assert!(matches!(take(&mut store, file), Err(GatherError::Misses { here: None, .. })));
+    }
+    take(&mut store, &early).unwrap();
+    for file in [&late, &empty] {
+        assert!(matches!(take(&mut store, file), Err(GatherError::Misses { here: Some(4), .. })));
+    }
+    take(&mut store, &whole).unwrap();
+    assert_eq!(take(&mut store, &late).unwrap().new.samples, 0);
+    let told = |store: &Store| {
+        let trial = store.trials().unwrap()[0].id;
+        let contaminated =
+            store.lives(trial).unwrap().iter().filter(|life| life.contamination.is_some()).count();
+        (contaminated, store.parts(trial).unwrap())
+    };
+    let before = told(&store);
+    assert_eq!((before.0, before.1[0].ended_wall_us), (1, Some(now_us)));
+    let part = take(&mut store, &early).unwrap();
+    assert_eq!((part.new.samples, part.new.anew), (0, false));
+    assert_eq!(told(&store), before);
+    assert_eq!(gathered(&store), truth(&[host]));
+}

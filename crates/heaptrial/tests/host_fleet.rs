@@ -243,7 +243,7 @@ impl Control {
             let pid = bed.container.leader().unwrap();
             let enter = format!("nsenter -t {pid} -m -u -i -n -p -- /usr/sbin/sshd -i");
             let options = format!(
-                "-o ProxyCommand='{enter}' -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ControlMaster=no"
+                "-o ProxyCommand='{enter}' -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
             );
             inventory += &format!(
                 "{name} ansible_user=root ansible_ssh_private_key_file={} ansible_ssh_common_args=\"{options}\" \
@@ -273,6 +273,8 @@ impl Control {
             .env("HOME", path)
             .env("ANSIBLE_NOCOLOR", "1")
             .env("ANSIBLE_RETRY_FILES_ENABLED", "0");
+        // No connection outlives its playbook.
+        command.env("ANSIBLE_SSH_ARGS", "-o ControlMaster=no");
         command.env("ANSIBLE_COLLECTIONS_PATH", path.join("collections"));
         command.args(["-i", "hosts", &format!("heaptrial.fleet.{playbook}"), "-e", "heaptrial_trial=fleet"]);
         command.args([
@@ -432,6 +434,12 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
     wait_for("a revert", PATIENCE, || (stage(&alpha).as_deref() != Some("running")).then_some(()));
     kill(&mut stop);
     wait_for("the end of what runs on the host", PATIENCE, || at_rest(&alpha));
+    // A host that cannot be reached does not keep the others from being put back.
+    alpha.container.ok(&["chmod", "-x", "/usr/sbin/sshd"]);
+    let lost = control.play("stop", &["-e", "heaptrial_state=reverted"]);
+    assert!(!lost.status.success() && stdout(&lost).contains("unreachable=1"), "{}", stdout(&lost));
+    assert_eq!(stage(&beta).as_deref(), Some("reverted"));
+    alpha.container.ok(&["chmod", "+x", "/usr/sbin/sshd"]);
     control.plays("stop", &["-e", "heaptrial_state=reverted"]);
     control.plays("gather", &[]);
     let store = Store::open(&control.path().join("heaptrial.db")).unwrap();

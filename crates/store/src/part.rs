@@ -189,6 +189,15 @@ impl Store {
         Ok(known)
     }
 
+    /// The number of the first tick that a file of [`Store::write_part`] has, or would have if there were one; `None` for
+    /// a host's own database, which has all.
+    pub fn first_of_part(&self, trial_id: i64) -> Result<Option<i64>, StoreError> {
+        let sql = "SELECT coalesce((SELECT min(sequence) FROM tick WHERE trial_id = ?1), p.sequence + 1, 0)
+                   FROM part p WHERE p.trial_id = ?1";
+        let found = self.rows("reading a part", sql, params![trial_id], |row| row.get(0))?;
+        Ok(found.into_iter().next())
+    }
+
     /// Takes in what a host's database, or a file of [`Store::write_part`], has of its part and is not here yet. All or
     /// nothing; the same once more changes nothing.
     pub fn gather(&mut self, from: &Path, part: &PartOf<'_>) -> Result<Gathered, StoreError> {
@@ -243,6 +252,7 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
     )?;
     hosts(transaction)?;
     let trial_id = trial(transaction, part)?;
+    let is_newest = is_newest(transaction, part, trial_id)?;
     let arms = arms(transaction, part, trial_id)?;
     let services = services(transaction, part, trial_id, &arms)?;
     let before: i64 = count(transaction, "life")?;
@@ -253,7 +263,7 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
     )?;
     // Services go on after a trial, and the agent may read them for a while.
     let until_us = ended_us.unwrap_or(i64::MAX);
-    lives(transaction, &services, until_us)?;
+    lives(transaction, &services, until_us, is_newest)?;
     let lives = count(transaction, "life")? - before;
     ticks(transaction, part, trial_id, until_us)?;
     let before = count(transaction, "sample")?;
@@ -281,8 +291,10 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
             |row| row.get(0),
         )
         .optional()?;
-    let anew = earlier.is_some_and(|earlier| earlier != started_us);
-    record(transaction, part, trial_id, (earlier.unwrap_or(started_us).min(started_us), ended_us))?;
+    let anew = is_newest && earlier.is_some_and(|earlier| earlier < started_us);
+    if is_newest {
+        record(transaction, part, trial_id, (earlier.unwrap_or(started_us).min(started_us), ended_us))?;
+    }
     Ok(Gathered { trial_id, samples: samples as u64, events, lives: lives as u64, anew })
 }
 
@@ -380,16 +392,41 @@ fn services(
     Ok(services)
 }
 
-fn lives(transaction: &Transaction<'_>, services: &HashMap<i64, i64>, until_us: i64) -> rusqlite::Result<()> {
+/// Whether the file is not older than what is here of the host: an older one brings what is missing, and changes nothing.
+fn is_newest(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64) -> rusqlite::Result<bool> {
+    let sql =
+        "SELECT max(started_wall_us, coalesce(ended_wall_us, 0), coalesce(tick_wall_us, 0)) FROM main.part
+               WHERE trial_id = ?1 AND host = ?2";
+    let here: Option<i64> =
+        transaction.query_row(sql, params![trial_id, part.host], |row| row.get(0)).optional()?;
+    let sql = "SELECT max(t.started_wall_us, coalesce(t.ended_wall_us, 0),
+                          coalesce((SELECT max(tick_wall_us) FROM there.part WHERE trial_id = t.id), 0),
+                          coalesce((SELECT max(wall_us) FROM there.tick WHERE trial_id = t.id), 0))
+               FROM there.trial t WHERE t.id = ?1";
+    let there: i64 = transaction.query_row(sql, params![part.trial_id], |row| row.get(0))?;
+    Ok(here.is_none_or(|here| there >= here))
+}
+
+fn lives(
+    transaction: &Transaction<'_>,
+    services: &HashMap<i64, i64>,
+    until_us: i64,
+    is_newest: bool,
+) -> rusqlite::Result<()> {
+    let known = match is_newest {
+        true => {
+            "UPDATE SET identity_json = excluded.identity_json, contamination = excluded.contamination,
+               ended_wall_us = excluded.ended_wall_us, ended_boottime_us = excluded.ended_boottime_us,
+               ending_json = excluded.ending_json"
+        }
+        false => "NOTHING",
+    };
     let columns = "boot_id, pid, start_ticks, start_json, started_wall_us, started_boottime_us, identity_json, \
                    contamination, ended_wall_us, ended_boottime_us, ending_json";
     let mut insert = transaction.prepare(&format!(
         "INSERT INTO main.life (service_id, {columns})
          SELECT ?2, {columns} FROM there.life WHERE service_id = ?1 AND started_wall_us <= ?3 ORDER BY id
-         ON CONFLICT (service_id, boot_id, pid, start_ticks) DO UPDATE SET
-           identity_json = excluded.identity_json, contamination = excluded.contamination,
-           ended_wall_us = excluded.ended_wall_us, ended_boottime_us = excluded.ended_boottime_us,
-           ending_json = excluded.ending_json"
+         ON CONFLICT (service_id, boot_id, pid, start_ticks) DO {known}"
     ))?;
     let mut map = transaction.prepare(
         "INSERT INTO temp.life_there SELECT t.id, l.id FROM there.life t
