@@ -91,7 +91,7 @@ pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<ExitCode, 
         arms: trial.arms,
         builds: allocators.builds,
         candidates: fleet.candidates,
-        services: fleet.services,
+        services: fleet.services.into_iter().map(without_secrets).collect(),
         left_out: fleet.left_out,
         findings,
     };
@@ -109,6 +109,13 @@ pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<ExitCode, 
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A survey leaves the host: what a unit passes to its processes may be a password, and no plan needs it.
+fn without_secrets(mut service: Service) -> Service {
+    service.unit.environment.clear();
+    service.unit.exec_start.clear();
+    service
 }
 
 /// Which service gets which arm is not drawn yet: all of them with each.
