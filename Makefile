@@ -54,6 +54,7 @@ lint: setup-test
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-dependencies.sh
 	scripts/lint-ansible.sh
+	scripts/lint-monitoring.sh
 
 bench: setup-test build
 	scripts/bench.sh

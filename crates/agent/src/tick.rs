@@ -181,7 +181,7 @@ impl Session {
                     arm: seat.arm.clone(),
                     trial: seat.trial.clone(),
                     contaminated: main.map(|_| seat.contamination.is_some()),
-                    age_seconds: main.map(|main| (now.boottime_us - main.started.boottime_us) as f64 / 1e6),
+                    started_wall_us: main.map(|main| main.started.wall_us),
                     sample: main.and_then(|main| main.last_sample),
                 });
             }

@@ -70,7 +70,8 @@ pub(crate) struct ServiceLine {
     pub(crate) arm: String,
     pub(crate) trial: String,
     pub(crate) contaminated: Option<bool>,
-    pub(crate) age_seconds: Option<f64>,
+    /// Start of the main process, in microseconds since 1970.
+    pub(crate) started_wall_us: Option<i64>,
     pub(crate) sample: Option<Sample>,
 }
 

@@ -1,10 +1,10 @@
-//! A snapshot as OpenMetrics. Names and labels are those of `heaptrial export`.
+//! A snapshot as OpenMetrics, or in the older text form of Prometheus. Names and labels are those of `heaptrial export`.
 
 use std::fmt;
 
 use heaptrial_model::Sample;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -65,11 +65,11 @@ const FAMILIES: [Family; 7] = [
         name: "up",
         unit: None,
         help: "1 where the service has a main process.",
-        value: |line| Some(line.age_seconds.is_some().into()),
+        value: |line| Some(line.started_wall_us.is_some().into()),
     },
 ];
 
-/// The whole exposition.
+/// The whole exposition in OpenMetrics.
 pub(super) fn render(snapshot: Snapshot) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(snapshot));
@@ -78,14 +78,43 @@ pub(super) fn render(snapshot: Snapshot) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
+/// What [`render`] gives in the older text form of Prometheus (version 0.0.4), which `promtool` and others read that know
+/// no OpenMetrics: there a counter's family has the whole name of its samples.
+pub(super) fn classic(openmetrics: &str) -> String {
+    let counters: Vec<&str> = openmetrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut text = String::with_capacity(openmetrics.len());
+    for line in openmetrics.lines() {
+        if line.starts_with("# UNIT ") || line == "# EOF" {
+            continue;
+        }
+        let described = ["# HELP ", "# TYPE "].iter().find_map(|what| {
+            let (name, rest) = line.strip_prefix(what)?.split_once(' ')?;
+            counters.contains(&name).then(|| format!("{what}{name}_total {rest}"))
+        });
+        text.push_str(described.as_deref().unwrap_or(line));
+        text.push('\n');
+    }
+    text
+}
+
 impl Collector for Snapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for family in &FAMILIES {
-            self.of_services(&mut to, family.name, family.unit.as_ref(), family.help, family.value)?;
+            let unit = family.unit.as_ref();
+            self.of_services(&mut to, family.name, unit, family.help, MetricType::Gauge, family.value)?;
         }
         let seconds = Some(&Unit::Seconds);
-        self.of_services(&mut to, "age", seconds, "Time since the start of the main process.", |line| {
-            line.age_seconds
+        let help = "When the main process was started, since 1970.";
+        self.of_services(&mut to, "start_time", seconds, help, MetricType::Gauge, |line| {
+            line.started_wall_us.map(|started| started as f64 / 1e6)
+        })?;
+        let help =
+            "CPU time of the service's processes since the start of the main one, with ended children.";
+        self.of_services(&mut to, "cpu", seconds, help, MetricType::Counter, |line| {
+            of_sample(line, |sample| sample.cpu_us).map(|cpu_us| cpu_us as f64 / 1e6)
         })?;
         let mut agent = |name: &str, unit, help: &str, metric: &dyn EncodeMetric| {
             let name = format!("heaptrial_agent_{name}");
@@ -97,31 +126,40 @@ impl Collector for Snapshot {
         agent("rss", Some(&Unit::Bytes), "Resident memory of the agent itself.", &rss)?;
         agent("tick", seconds, "What the last tick took.", &ConstGauge::new(self.tick_seconds))?;
         agent("ticks", None, "Ticks since the agent started.", &ConstCounter::new(self.ticks))?;
-        agent("lost_ticks", None, "Ticks that could not be written.", &ConstCounter::new(self.lost_ticks))?;
+        let help = "Ticks that could not be written, once for each trial.";
+        agent("lost_ticks", None, help, &ConstCounter::new(self.lost_ticks))?;
         let help = "Times that the database was deleted or replaced under the agent.";
         agent("lost_databases", None, help, &ConstCounter::new(self.lost_databases))?;
-        let taken = ConstGauge::new(self.taken_wall_us as f64 / 1e6);
-        agent("last_tick_timestamp", seconds, "When the last tick was.", &taken)?;
-        agent("trials", None, "Trials that run.", &ConstGauge::new(self.trials.len()))
+        if self.taken_wall_us > 0 {
+            let taken = ConstGauge::new(self.taken_wall_us as f64 / 1e6);
+            agent("last_tick_timestamp", seconds, "When the last tick was.", &taken)?;
+        }
+        let help = "Trials, rollouts and watches that run; services that are in none count as one.";
+        agent("trials", None, help, &ConstGauge::new(self.trials.len()))
     }
 }
 
 impl Snapshot {
-    /// A gauge of each service that has a value.
-    fn of_services<V: EncodeGaugeValue>(
+    /// A gauge or counter of each service that has a value.
+    fn of_services<V: EncodeGaugeValue + EncodeCounterValue>(
         &self,
         to: &mut DescriptorEncoder<'_>,
         name: &str,
         unit: Option<&Unit>,
         help: &str,
+        of_type: MetricType,
         value: impl Fn(&ServiceLine) -> Option<V>,
     ) -> Result<(), fmt::Error> {
         let name = format!("heaptrial_service_{name}");
-        let mut family = to.encode_descriptor(&name, help, unit, MetricType::Gauge)?;
+        let mut family = to.encode_descriptor(&name, help, unit, of_type)?;
         for line in &self.services {
             if let Some(value) = value(line) {
                 let labels = [("service", &*line.service), ("arm", &*line.arm), ("trial", &*line.trial)];
-                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+                let to = family.encode_family(&labels)?;
+                match of_type {
+                    MetricType::Counter => ConstCounter::new(value).encode(to)?,
+                    _ => ConstGauge::new(value).encode(to)?,
+                }
             }
         }
         Ok(())
@@ -139,8 +177,9 @@ mod tests {
             arm: "mimalloc \"2\"".into(),
             trial: "five-way".into(),
             contaminated: Some(false).filter(|_| up),
-            age_seconds: Some(61.5).filter(|_| up),
-            sample: Some(Sample { rss_bytes: 4096, threads: 3, ..Sample::default() }).filter(|_| up),
+            started_wall_us: Some(1_799_999_938_750_000).filter(|_| up),
+            sample: Some(Sample { rss_bytes: 4096, threads: 3, cpu_us: 2_500_000, ..Sample::default() })
+                .filter(|_| up),
         };
         let snapshot = Snapshot {
             services: vec![line("tor@a.service", true), line("tor\\x2db.service", false)],
@@ -153,6 +192,8 @@ mod tests {
             lost_databases: 1,
             taken_wall_us: 1_800_000_000_250_000,
         };
-        insta::assert_snapshot!(render(snapshot).unwrap());
+        let openmetrics = render(snapshot).unwrap();
+        insta::assert_snapshot!(openmetrics);
+        insta::assert_snapshot!("classic", classic(&openmetrics));
     }
 }

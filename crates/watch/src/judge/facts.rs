@@ -88,7 +88,7 @@ fn no_data(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
 
 fn unreadable(seen: &Seen) -> Vec<Alert> {
     let alert = |what: &String| Alert {
-        key: format!("no_data:{what}"),
+        key: "no_data:unreadable".to_owned(),
         kind: AlertKind::NoData,
         state: "unreadable".to_owned(),
         service: None,
