@@ -6,7 +6,9 @@ python3 - <<'PYTHON'
 import json, re, subprocess, sys
 
 allowed = {"MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib",
-           "Unicode-3.0", "0BSD", "Unlicense", "MIT-0", "CC0-1.0", "BSL-1.0", "MPL-2.0"}
+           "Unicode-3.0", "0BSD", "Unlicense", "MIT-0", "CC0-1.0", "BSL-1.0", "MPL-2.0",
+           # Data: the list of root certificates.
+           "CDLA-Permissive-2.0"}
 
 
 def allows(expression):

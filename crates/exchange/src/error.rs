@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 
-use crate::Problem;
+use crate::{Problem, PrometheusError};
 
 /// Why nothing was imported.
 #[derive(Debug, thiserror::Error)]
@@ -137,8 +137,11 @@ pub enum ImportError {
         difference: String,
     },
     /// A trial of the given name was not imported.
-    #[error("a trial `{0}` exists that was not imported from these scripts; give another name")]
+    #[error("a trial `{0}` exists that was not imported this way; give another name")]
     NameTaken(String),
+    /// What a store of series tells, or does not.
+    #[error(transparent)]
+    Prometheus(#[from] PrometheusError),
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -148,6 +151,7 @@ impl Classified for ImportError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Store(error) => error.class(),
+            Self::Prometheus(error) => error.class(),
             _ => ErrorClass::Refused,
         }
     }

@@ -1,4 +1,4 @@
-//! Data in from the Tor operators' scripts, data out as CSV, Parquet and OpenMetrics.
+//! Data in from the Tor operators' scripts, from a Prometheus and from other hosts, data out as CSV, Parquet and OpenMetrics.
 
 mod claimed;
 mod error;
@@ -8,6 +8,7 @@ mod import;
 pub mod lives;
 mod measured;
 mod problem;
+mod prometheus;
 pub mod torutils;
 
 pub use error::{ExportError, ImportError};
@@ -18,4 +19,7 @@ pub use import::{
 };
 pub use measured::{MeasuredService, Measurements};
 pub use problem::{Column, DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
+pub use prometheus::{
+    Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, import_prometheus,
+};
 pub use torutils::Timezone;

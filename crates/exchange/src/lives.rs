@@ -165,6 +165,7 @@ mod tests {
             rss_bytes: rss,
             vsize_bytes: some(vsize),
             hwm_bytes: some(hwm),
+            ..ImportedSample::default()
         }
     }
 

@@ -70,7 +70,7 @@ fn lab_run(store: &mut Store, ticks: i64) -> i64 {
 
 /// Every reading of a trial, by service.
 fn readings(store: &Store, name: &str) -> Vec<(String, Vec<ImportedSample>)> {
-    let trial = store.read_imported(name).unwrap().unwrap().1;
+    let trial = store.read_imported(name, heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap().1;
     let mut readings: Vec<(String, Vec<ImportedSample>)> = trial
         .services
         .into_iter()

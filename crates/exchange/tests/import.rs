@@ -10,7 +10,7 @@ use support::{DAYS, Fleet, HEADER, RESTART_DAY, collection, memory_only, relay};
 const DAY_US: i64 = 86_400_000_000;
 
 fn read(store: &Store, name: &str) -> ImportedTrial {
-    store.read_imported(name).unwrap().unwrap().1
+    store.read_imported(name, heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap().1
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Import {
     }
 
     fn trial(&self) -> ImportedTrial {
-        self.store.read_imported("memory").unwrap().unwrap().1
+        self.store.read_imported("memory", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap().1
     }
 
     fn services(&self) -> Vec<String> {

@@ -83,7 +83,8 @@ fn ages_at_the_end_of_the_five_way_trial() {
         summary.notes
     );
 
-    let (_, trial) = store.read_imported("memory").unwrap().unwrap();
+    let (_, trial) =
+        store.read_imported("memory", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap();
     figures_are_those_of_another_reader(&trial);
     let mut ages: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for list in trial.lists.iter().filter(|list| list.earlier_list_of.is_none()) {

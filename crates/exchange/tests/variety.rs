@@ -54,7 +54,7 @@ fn expected(naive: &Naive) -> Figures {
 }
 
 fn stored(store: &Store) -> Figures {
-    let trial = store.read_imported("t").unwrap().unwrap().1;
+    let trial = store.read_imported("t", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap().1;
     let figures = trial.services.iter().filter(|service| !service.lives.is_empty()).map(|service| {
         let samples: Vec<_> = service.lives.iter().flat_map(|life| &life.samples).collect();
         let rss: Vec<u64> = samples.iter().map(|sample| sample.rss_bytes).collect();
@@ -67,7 +67,7 @@ fn stored(store: &Store) -> Figures {
 }
 
 fn arms_of(store: &Store) -> BTreeMap<String, BTreeSet<String>> {
-    let trial = store.read_imported("t").unwrap().unwrap().1;
+    let trial = store.read_imported("t", heaptrial_model::TrialKind::ImportTorutils).unwrap().unwrap().1;
     let name = |index: &usize| trial.services[*index].name.clone();
     trial.lists.iter().map(|list| (list.arm.name.clone(), list.members.iter().map(name).collect())).collect()
 }

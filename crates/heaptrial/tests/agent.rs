@@ -438,10 +438,9 @@ fn services_of_the_host_are_sampled_until_a_trial_takes_them() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     for line in [
-        "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8",
+        "content-type: text/plain; version=0.0.4; charset=utf-8",
         "heaptrial_service_up{service=\"churn@003.service\",arm=\"as found\",trial=\"host\"} 1",
         "heaptrial_agent_lost_ticks_total 0",
-        "# EOF",
     ] {
         assert!(answer.lines().any(|found| found == line), "no `{line}` in\n{answer}");
     }

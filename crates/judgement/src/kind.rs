@@ -15,6 +15,8 @@ pub enum Kind {
     LabTor,
     /// Services of a fleet, as the scripts of Tor operators measured them.
     ImportTorutils,
+    /// Services of a fleet, as a Prometheus has them.
+    ImportPrometheus,
     /// A randomised trial on the services of a fleet.
     Field,
     /// Services of a host as they are found, without a trial.
@@ -28,6 +30,7 @@ impl Kind {
             TrialKind::LabCommand => Self::LabCommand,
             TrialKind::LabTor => Self::LabTor,
             TrialKind::ImportTorutils => Self::ImportTorutils,
+            TrialKind::ImportPrometheus => Self::ImportPrometheus,
             // A rollout has one arm, over services that get its treatment one after the other.
             TrialKind::Field | TrialKind::Rollout => Self::Field,
             // A watch compares with a forecast and with no other arm: services as they are found.
@@ -41,6 +44,7 @@ impl Kind {
             Self::LabCommand => "lab run of a command",
             Self::LabTor => "lab run of Tor relays in a private network",
             Self::ImportTorutils => "field data imported from torutils files",
+            Self::ImportPrometheus => "field data imported from a Prometheus",
             Self::Field => "field trial",
             Self::Host => "services of a host as found",
         }
@@ -48,7 +52,7 @@ impl Kind {
 
     /// Whether others measured: then nothing is proved of what ran.
     pub fn is_import(self) -> bool {
-        matches!(self, Self::ImportTorutils)
+        matches!(self, Self::ImportTorutils | Self::ImportPrometheus)
     }
 
     /// Whether Heaptrial started the services itself.

@@ -11,6 +11,8 @@ words! {
         LabTor = "lab_tor",
         /// Read from files of the Tor operators' scripts.
         ImportTorutils = "import_torutils",
+        /// Read from a Prometheus or a store like it.
+        ImportPrometheus = "import_prometheus",
         /// A trial on services of this host.
         Field = "field",
         /// One treatment brought to all services, wave by wave.
@@ -27,14 +29,19 @@ impl TrialKind {
     pub fn is_lab(self) -> bool {
         match self {
             Self::LabCommand | Self::LabTor => true,
-            Self::ImportTorutils | Self::Field | Self::Rollout | Self::Host | Self::Watch => false,
+            Self::ImportTorutils
+            | Self::ImportPrometheus
+            | Self::Field
+            | Self::Rollout
+            | Self::Host
+            | Self::Watch => false,
         }
     }
 
     /// Whether others measured it.
     pub fn is_import(self) -> bool {
         match self {
-            Self::ImportTorutils => true,
+            Self::ImportTorutils | Self::ImportPrometheus => true,
             Self::LabCommand | Self::LabTor | Self::Field | Self::Rollout | Self::Host | Self::Watch => false,
         }
     }
@@ -43,7 +50,7 @@ impl TrialKind {
     pub fn is_on_services(self) -> bool {
         match self {
             Self::Field | Self::Rollout | Self::Host | Self::Watch => true,
-            Self::LabCommand | Self::LabTor | Self::ImportTorutils => false,
+            Self::LabCommand | Self::LabTor | Self::ImportTorutils | Self::ImportPrometheus => false,
         }
     }
 
@@ -51,7 +58,12 @@ impl TrialKind {
     pub fn treats_services(self) -> bool {
         match self {
             Self::Field | Self::Rollout => true,
-            Self::LabCommand | Self::LabTor | Self::ImportTorutils | Self::Host | Self::Watch => false,
+            Self::LabCommand
+            | Self::LabTor
+            | Self::ImportTorutils
+            | Self::ImportPrometheus
+            | Self::Host
+            | Self::Watch => false,
         }
     }
 
@@ -61,6 +73,7 @@ impl TrialKind {
             Self::LabCommand => "lab run of a command",
             Self::LabTor => "lab run of Tor relays",
             Self::ImportTorutils => "imported from torutils files",
+            Self::ImportPrometheus => "imported from a Prometheus",
             Self::Field => "trial on this fleet",
             Self::Rollout => "rollout on this fleet",
             Self::Host => "sampling of this host",
@@ -83,8 +96,8 @@ mod tests {
         let error = "Field".parse::<TrialKind>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`Field` is no kind of a trial; expected one of lab_command, lab_tor, import_torutils, field, rollout, \
-             host, watch"
+            "`Field` is no kind of a trial; expected one of lab_command, lab_tor, import_torutils, import_prometheus, \
+             field, rollout, host, watch"
         );
         assert!(serde_json::from_str::<TrialKind>("\"five\"").is_err());
     }

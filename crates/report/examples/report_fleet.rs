@@ -101,7 +101,13 @@ fn fill(path: &Path, services: usize, readings: usize) -> Result<(), Box<dyn Err
             let mib = (level * own * rise + growth * age_days) * wave;
             let wall_us = START_US + ((reading + 1) as f64 * step_us) as i64;
             let rss_bytes = (mib * 1024.0) as u64 * 1024;
-            ImportedSample { wall_us, rss_bytes, vsize_bytes: None, hwm_bytes: None }
+            ImportedSample {
+                wall_us,
+                rss_bytes,
+                vsize_bytes: None,
+                hwm_bytes: None,
+                ..ImportedSample::default()
+            }
         };
         let life = ImportedLife {
             started_wall_us: START_US,

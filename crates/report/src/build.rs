@@ -123,12 +123,18 @@ impl Parts<'_> {
         Ok(match rows.kind {
             Kind::LabCommand => ReportOf::LabCommand(lab),
             Kind::LabTor => ReportOf::LabTor(lab),
-            Kind::ImportTorutils => ReportOf::ImportTorutils(Imported {
-                assignment: "as listed, not drawn at random".to_owned(),
-                sampling_interval_seconds,
-                self_check,
-                sources: self.sources(),
-            }),
+            Kind::ImportTorutils | Kind::ImportPrometheus => {
+                let imported = Imported {
+                    assignment: "as listed, not drawn at random".to_owned(),
+                    sampling_interval_seconds,
+                    self_check,
+                    sources: self.sources(),
+                };
+                match rows.kind {
+                    Kind::ImportPrometheus => ReportOf::ImportPrometheus(imported),
+                    _ => ReportOf::ImportTorutils(imported),
+                }
+            }
             Kind::Field => ReportOf::Field(Trial {
                 assignment: "random within blocks".to_owned(),
                 sampler,

@@ -280,6 +280,7 @@ mod tests {
             rss_bytes: 1,
             vsize_bytes: None,
             hwm_bytes: None,
+            ..ImportedSample::default()
         };
         Piece {
             nickname: "one".into(),

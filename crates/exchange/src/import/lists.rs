@@ -1,6 +1,7 @@
 //! Which arms the files make, and who is in them.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 use heaptrial_store::{ImportedService, ImportedTrial};
@@ -18,7 +19,7 @@ const EVERYTHING: &str = "all";
 
 /// Where the lists come from, as `parameters.lists_from` of the trial tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListsFrom {
+pub(crate) enum ListsFrom {
     /// A file an arm.
     Files,
     /// The column `group` of the configuration.
@@ -42,20 +43,20 @@ impl ListsFrom {
 
 /// A member as a list names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Member {
+pub(crate) struct Member {
     pub name: String,
     pub fingerprint: Option<String>,
 }
 
 impl Member {
-    fn named(name: &str) -> Self {
+    pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), fingerprint: None }
     }
 }
 
 /// An arm and its members as named.
 #[derive(Debug, Clone)]
-pub(super) struct WantedList {
+pub(crate) struct WantedList {
     pub arm: Arm,
     pub earlier_list_of: Option<usize>,
     pub members: Vec<Member>,
@@ -64,14 +65,14 @@ pub(super) struct WantedList {
 
 /// The arms that the files of an import ask for.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     pub lists: Vec<WantedList>,
     pub from: ListsFrom,
 }
 
 impl Wanted {
     /// Lists of files come before the configuration, that before the column of the measurements.
-    pub fn of(files: &Files) -> Result<Self, ImportError> {
+    pub(super) fn of(files: &Files) -> Result<Self, ImportError> {
         let (lists, from) = if !files.groups.is_empty() {
             (of_files(files), ListsFrom::Files)
         } else if let Some(lists) = of_config(files) {
@@ -79,20 +80,30 @@ impl Wanted {
         } else if let Some(lists) = of_column(files) {
             (lists, ListsFrom::Column)
         } else {
-            (vec![list(EVERYTHING.to_owned(), String::new(), everything(files))], ListsFrom::Nothing)
+            (
+                vec![WantedList::new(EVERYTHING.to_owned(), String::new(), everything(files))],
+                ListsFrom::Nothing,
+            )
         };
+        let wanted = Self { lists, from };
+        wanted.check_names()?;
+        Ok(wanted)
+    }
+
+    /// Whether every arm has a name, and one of its own.
+    pub fn check_names(&self) -> Result<(), ImportError> {
         let mut seen = HashSet::new();
-        for list in &lists {
+        for list in &self.lists {
             check_name(&list.arm.name)?;
             if !seen.insert(list.arm.name.clone()) {
                 return Err(ImportError::DuplicateList(list.arm.name.clone()));
             }
         }
-        Ok(Self { lists, from })
+        Ok(())
     }
 
     /// Says who is in which arm, now that it is known what is one service, and chooses the control.
-    pub fn settle(
+    pub(super) fn settle(
         &mut self,
         services: &[MergedService],
         relays: &[RelayConfig],
@@ -106,9 +117,14 @@ impl Wanted {
             }
             ListsFrom::Nothing => {
                 let members = services.iter().map(|service| Member::named(&service.name)).collect();
-                self.lists = vec![list(EVERYTHING.to_owned(), String::new(), members)];
+                self.lists = vec![WantedList::new(EVERYTHING.to_owned(), String::new(), members)];
             }
         }
+        self.claim(relays, control)
+    }
+
+    /// What the arms' names claim of their treatments, and which is the control.
+    pub fn claim(&mut self, relays: &[RelayConfig], control: Option<&str>) -> Result<(), ImportError> {
         let names: Vec<String> = self.lists.iter().map(|list| list.arm.name.clone()).collect();
         for list in &mut self.lists {
             let name = &list.arm.name;
@@ -231,6 +247,11 @@ impl Wanted {
 }
 
 impl WantedList {
+    pub fn new(name: String, source: String, members: Vec<Member>) -> Self {
+        let arm = Arm { name, control: false, treatment: Treatment::default() };
+        Self { arm, earlier_list_of: None, members, source }
+    }
+
     fn names(&self, relay: &RelayConfig) -> bool {
         self.members.iter().any(|member| member.name == relay.nickname)
     }
@@ -246,14 +267,13 @@ pub(super) fn nickname(service: &ImportedService) -> &str {
     service.attributes.get("nickname").and_then(Value::as_str).unwrap_or(&service.name)
 }
 
-fn list(name: String, source: String, members: Vec<Member>) -> WantedList {
-    let arm = Arm { name, control: false, treatment: Treatment::default() };
-    WantedList { arm, earlier_list_of: None, members, source }
-}
-
 fn of_files(files: &Files) -> Vec<WantedList> {
     let members = |group: &GroupFile| group.members.iter().map(|name| Member::named(name)).collect();
-    files.groups.iter().map(|(name, file, group)| list(name.clone(), file.clone(), members(group))).collect()
+    files
+        .groups
+        .iter()
+        .map(|(name, file, group)| WantedList::new(name.clone(), file.clone(), members(group)))
+        .collect()
 }
 
 fn of_config(files: &Files) -> Option<Vec<WantedList>> {
@@ -265,7 +285,7 @@ fn of_config(files: &Files) -> Option<Vec<WantedList>> {
         let member = Member { name: relay.nickname.clone(), fingerprint: relay.fingerprint.clone() };
         match lists.iter_mut().find(|list| list.arm.name == name) {
             Some(list) => list.members.push(member),
-            None => lists.push(list(name, format!("{file}, column `group`"), vec![member])),
+            None => lists.push(WantedList::new(name, format!("{file}, column `group`"), vec![member])),
         }
     }
     (!lists.is_empty()).then_some(lists)
@@ -299,7 +319,7 @@ fn in_groups<'a>(members: impl Iterator<Item = (&'a str, Option<&'a str>)>, sour
         let member = Member::named(member);
         match lists.iter_mut().find(|list| list.arm.name == name) {
             Some(list) => list.members.push(member),
-            None => lists.push(list(name, source.to_owned(), vec![member])),
+            None => lists.push(WantedList::new(name, source.to_owned(), vec![member])),
         }
     }
     lists.sort_by(|a, b| a.arm.name.cmp(&b.arm.name));
@@ -308,4 +328,13 @@ fn in_groups<'a>(members: impl Iterator<Item = (&'a str, Option<&'a str>)>, sour
 
 fn everything(files: &Files) -> Vec<Member> {
     files.measurements.services.iter().map(|service| Member::named(&service.nickname)).collect()
+}
+
+/// A list of services by any name, one a line, and the arm that it is: the file's stem. What follows a `#` is a comment.
+pub(crate) fn list_of_names(path: &Path) -> Result<(String, Vec<String>), ImportError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ImportError::Read { path: path.to_owned(), source })?;
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let arm = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok((arm, lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()))
 }

@@ -22,6 +22,8 @@ use heaptrial_store::{ImportedTrial, Store};
 use jiff::civil::Date;
 
 pub use labels::{KeptApart, Relabelled};
+pub(crate) use lists::{ListsFrom, Member, Wanted, WantedList, list_of_names};
+pub(crate) use summary::some_of;
 pub use summary::{ArmSummary, ImportSummary, TimezoneSource};
 
 use crate::ImportError;
@@ -127,8 +129,10 @@ fn place(
     for number in 1u32.. {
         let name = if number == 1 { base.clone() } else { format!("{base}-{number}") };
         let renamed = (number > 1).then(|| base.clone());
-        let of_other_kind = taken.iter().any(|(other, kind)| *other == name && !kind.is_import());
-        let stored = if of_other_kind { None } else { store.read_imported(&name)? };
+        let of_other_kind =
+            taken.iter().any(|(other, kind)| *other == name && *kind != TrialKind::ImportTorutils);
+        let stored =
+            if of_other_kind { None } else { store.read_imported(&name, TrialKind::ImportTorutils)? };
         let difference = match &stored {
             _ if of_other_kind => "it was not imported from these scripts".to_owned(),
             None => return Ok((name, None, renamed)),
@@ -148,7 +152,7 @@ fn place(
 }
 
 /// The rule of arms' names, for trials as well.
-fn check_name(name: &str) -> Result<(), ImportError> {
+pub(crate) fn check_name(name: &str) -> Result<(), ImportError> {
     let fits = (1..=120).contains(&name.chars().count()) && name.trim() == name;
     if fits && !name.chars().any(char::is_control) {
         Ok(())

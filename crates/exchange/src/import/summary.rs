@@ -80,7 +80,7 @@ pub struct ImportSummary {
 }
 
 /// Up to eight names, and how many more there are.
-pub(super) fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+pub(crate) fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = names.len().saturating_sub(8);
     let mut shown: Vec<&str> = names.take(8).collect();
     let rest = format!("{more} more");

@@ -200,7 +200,13 @@ fn relay(
             return table.skip(record, column.unwrap_or_default(), what, problems);
         }
     };
-    let mut sample = ImportedSample { wall_us, rss_bytes, vsize_bytes: optional[0], hwm_bytes: optional[1] };
+    let mut sample = ImportedSample {
+        wall_us,
+        rss_bytes,
+        vsize_bytes: optional[0],
+        hwm_bytes: optional[1],
+        ..ImportedSample::default()
+    };
     if let Some(later_us) =
         later_us.filter(|later_us| is_second_time(gatherer.last(series), clock.step_us, sample, *later_us))
     {

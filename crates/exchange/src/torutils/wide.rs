@@ -72,7 +72,13 @@ pub(super) fn read(
                     continue;
                 }
             };
-            let sample = ImportedSample { wall_us: *wall_us, rss_bytes, vsize_bytes: None, hwm_bytes: None };
+            let sample = ImportedSample {
+                wall_us: *wall_us,
+                rss_bytes,
+                vsize_bytes: None,
+                hwm_bytes: None,
+                ..ImportedSample::default()
+            };
             gatherer.push(series, sample, line, group.map_or(b"", |group| &record[group]));
         }
     }

@@ -100,7 +100,7 @@ impl Side {
     /// An import or a field trial.
     pub fn of_field(store: &Store, trial_id: i64, options: &Options) -> Result<Self, ScoreError> {
         let rows = Rows::read(store, trial_id)?;
-        if !matches!(rows.kind, Kind::Field | Kind::ImportTorutils) {
+        if rows.kind != Kind::Field && !rows.kind.is_import() {
             let name = rows.trial.plan.name.clone();
             return Err(ScoreError::NotTheField { name, kind: rows.kind.describe() });
         }

@@ -15,6 +15,8 @@ pub enum ReportOf {
     LabTor(LabRun),
     /// Services of a fleet, as the scripts of Tor operators measured them.
     ImportTorutils(Imported),
+    /// Services of a fleet, as a Prometheus has them.
+    ImportPrometheus(Imported),
     /// A randomised trial on the services of a fleet.
     Field(Trial),
     /// Services of a host as they are found, without a trial.
@@ -132,6 +134,7 @@ impl Report {
             ReportOf::LabCommand(_) => Kind::LabCommand,
             ReportOf::LabTor(_) => Kind::LabTor,
             ReportOf::ImportTorutils(_) => Kind::ImportTorutils,
+            ReportOf::ImportPrometheus(_) => Kind::ImportPrometheus,
             ReportOf::Field(_) => Kind::Field,
             ReportOf::Host(_) => Kind::Host,
         }
@@ -141,14 +144,17 @@ impl Report {
     pub fn repeats(&self) -> u32 {
         match &self.of {
             ReportOf::LabCommand(run) | ReportOf::LabTor(run) => run.repeats,
-            ReportOf::ImportTorutils(_) | ReportOf::Field(_) | ReportOf::Host(_) => 1,
+            ReportOf::ImportTorutils(_)
+            | ReportOf::ImportPrometheus(_)
+            | ReportOf::Field(_)
+            | ReportOf::Host(_) => 1,
         }
     }
 
     /// How services came into arms; `None` where nobody put them there, and of a lab, which draws.
     pub fn assignment(&self) -> Option<&str> {
         match &self.of {
-            ReportOf::ImportTorutils(import) => Some(&import.assignment),
+            ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => Some(&import.assignment),
             // A rollout assigns nothing.
             ReportOf::Field(trial) => Some(trial.assignment.as_str()).filter(|_| self.arms.len() > 1),
             ReportOf::LabCommand(_) | ReportOf::LabTor(_) | ReportOf::Host(_) => None,
@@ -161,7 +167,7 @@ impl Report {
             ReportOf::LabCommand(run) | ReportOf::LabTor(run) => Some(run.sampler),
             ReportOf::Field(trial) => Some(trial.sampler),
             ReportOf::Host(found) => Some(found.sampler),
-            ReportOf::ImportTorutils(_) => None,
+            ReportOf::ImportTorutils(_) | ReportOf::ImportPrometheus(_) => None,
         }
     }
 
@@ -169,7 +175,10 @@ impl Report {
     pub fn cpu_share(&self) -> Option<f64> {
         match &self.of {
             ReportOf::LabCommand(run) | ReportOf::LabTor(run) => run.cpu_share,
-            ReportOf::ImportTorutils(_) | ReportOf::Field(_) | ReportOf::Host(_) => None,
+            ReportOf::ImportTorutils(_)
+            | ReportOf::ImportPrometheus(_)
+            | ReportOf::Field(_)
+            | ReportOf::Host(_) => None,
         }
     }
 
@@ -189,7 +198,9 @@ impl Report {
     /// Usual time between two readings of a service on a host.
     pub fn sampling_interval_seconds(&self) -> Option<f64> {
         match &self.of {
-            ReportOf::ImportTorutils(import) => import.sampling_interval_seconds,
+            ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => {
+                import.sampling_interval_seconds
+            }
             ReportOf::Field(trial) => trial.sampling_interval_seconds,
             ReportOf::Host(found) => found.sampling_interval_seconds,
             ReportOf::LabCommand(_) | ReportOf::LabTor(_) => None,
@@ -199,7 +210,7 @@ impl Report {
     /// The procedure applied to the control alone.
     pub fn self_check(&self) -> Option<SelfCheck> {
         match &self.of {
-            ReportOf::ImportTorutils(import) => import.self_check,
+            ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => import.self_check,
             ReportOf::Field(trial) => trial.self_check,
             ReportOf::LabCommand(_) | ReportOf::LabTor(_) | ReportOf::Host(_) => None,
         }
@@ -216,7 +227,7 @@ impl Report {
     /// The files that an import read.
     pub fn sources(&self) -> &[Source] {
         match &self.of {
-            ReportOf::ImportTorutils(import) => &import.sources,
+            ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => &import.sources,
             _ => &[],
         }
     }

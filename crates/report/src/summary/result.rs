@@ -49,7 +49,7 @@ pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
         Kind::LabCommand | Kind::LabTor => {
             vec![("Problem", problem(report)), ("Result", result(report)), ("Confidence", confidence(report))]
         }
-        Kind::ImportTorutils | Kind::Field | Kind::Host => vec![
+        Kind::ImportTorutils | Kind::ImportPrometheus | Kind::Field | Kind::Host => vec![
             ("Problem", problem(report)),
             ("Result", result(report)),
             (RECOMMENDATION, advice::recommendation(report)),

@@ -108,7 +108,7 @@ const STARTED: Words = Words {
 /// The words for a kind.
 pub(crate) fn words(kind: Kind) -> Words {
     match kind {
-        Kind::ImportTorutils => LISTED,
+        Kind::ImportTorutils | Kind::ImportPrometheus => LISTED,
         Kind::Field | Kind::Host => ASSIGNED,
         Kind::LabCommand | Kind::LabTor => STARTED,
     }

@@ -128,6 +128,7 @@ fn life_of(curve: Curve, seed: usize, start_hours: i64, hours: i64) -> ImportedL
             rss_bytes,
             vsize_bytes: Some(2 * rss_bytes),
             hwm_bytes: Some(rss_bytes),
+            ..ImportedSample::default()
         }
     };
     ImportedLife {

@@ -60,17 +60,25 @@ pub struct ImportedLife {
     pub samples: Vec<ImportedSample>,
 }
 
-/// A reading as others' scripts take it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A reading as others take it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImportedSample {
     /// Microseconds since 1970.
     pub wall_us: i64,
-    /// Resident set size.
+    /// Resident set size; 0 where it was not measured.
     pub rss_bytes: u64,
     /// Virtual size.
     pub vsize_bytes: Option<u64>,
     /// Peak resident set size.
     pub hwm_bytes: Option<u64>,
+    /// Resident anonymous memory.
+    pub anon_bytes: Option<u64>,
+    /// Anonymous memory in swap.
+    pub swap_bytes: Option<u64>,
+    /// Memory of the control group.
+    pub cgroup_current_bytes: Option<u64>,
+    /// CPU time since the start, in microseconds.
+    pub cpu_us: Option<u64>,
 }
 
 /// An event of an import.

@@ -13,9 +13,13 @@ use super::{
 use crate::{Store, StoreError};
 
 impl Store {
-    /// An import that was written before under this name.
-    pub fn read_imported(&self, name: &str) -> Result<Option<(i64, ImportedTrial)>, StoreError> {
-        let Some(trial_id) = self.imported_id(name)? else { return Ok(None) };
+    /// An import of this kind that was written before under this name.
+    pub fn read_imported(
+        &self,
+        name: &str,
+        kind: TrialKind,
+    ) -> Result<Option<(i64, ImportedTrial)>, StoreError> {
+        let Some(trial_id) = self.imported_id(name, kind)? else { return Ok(None) };
         let Some(plan) = self.trials()?.into_iter().find(|trial| trial.id == trial_id) else {
             return Ok(None);
         };
@@ -102,15 +106,15 @@ impl Store {
         })
     }
 
-    pub(super) fn imported_id(&self, name: &str) -> Result<Option<i64>, StoreError> {
+    pub(super) fn imported_id(&self, name: &str, kind: TrialKind) -> Result<Option<i64>, StoreError> {
         let sql = "SELECT id FROM trial WHERE name = ?1 AND kind = ?2 ORDER BY id LIMIT 1";
-        let kind = TrialKind::ImportTorutils.as_str();
-        let ids = self.rows("looking for an import", sql, params![name, kind], |row| row.get(0))?;
+        let ids = self.rows("looking for an import", sql, params![name, kind.as_str()], |row| row.get(0))?;
         Ok(ids.into_iter().next())
     }
 
     fn imported_samples(&self, life_id: i64) -> Result<Vec<ImportedSample>, StoreError> {
-        let sql = "SELECT t.wall_us, s.rss_bytes, s.vsize_bytes, s.hwm_bytes
+        let sql = "SELECT t.wall_us, s.rss_bytes, s.vsize_bytes, s.hwm_bytes, s.anon_bytes, s.swap_bytes,
+                          s.cgroup_current_bytes, s.cpu_us
                    FROM sample s CROSS JOIN tick t ON t.id = s.tick_id WHERE s.life_id = ?1 ORDER BY s.tick_id";
         self.rows("reading imported samples", sql, params![life_id], |row| {
             let optional = |index| row.get::<_, Option<i64>>(index).map(|n| n.map(|bytes| bytes as u64));
@@ -119,6 +123,10 @@ impl Store {
                 rss_bytes: row.get::<_, i64>(1)? as u64,
                 vsize_bytes: optional(2)?,
                 hwm_bytes: optional(3)?,
+                anon_bytes: optional(4)?,
+                swap_bytes: optional(5)?,
+                cgroup_current_bytes: optional(6)?,
+                cpu_us: optional(7)?,
             })
         })
     }

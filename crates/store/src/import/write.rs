@@ -14,7 +14,7 @@ impl Store {
     pub fn write_imported(&mut self, trial: &ImportedTrial) -> Result<i64, StoreError> {
         let path = self.path.clone();
         let doing = "recording an import";
-        let known = self.imported_id(&trial.plan.name)?;
+        let known = self.imported_id(&trial.plan.name, trial.plan.kind)?;
         // References are made here from row ids that this function gave out; checking each sample costs a third
         // of the time. The setting has no effect inside a transaction, so it comes before.
         let set = |on: bool| self.connection.pragma_update(None, "foreign_keys", on);
@@ -209,7 +209,8 @@ fn write_services(
         "INSERT INTO life (service_id, start_json, started_wall_us, started_boottime_us) VALUES (?1, ?2, ?3, ?3)",
     )?;
     let mut insert_sample = transaction.prepare(
-        "INSERT INTO sample (life_id, tick_id, rss_bytes, vsize_bytes, hwm_bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO sample (life_id, tick_id, rss_bytes, vsize_bytes, hwm_bytes, anon_bytes, swap_bytes,
+                             cgroup_current_bytes, cpu_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
     let mut ids = Vec::with_capacity(trial.services.len());
     for (position, (service, arms)) in trial.services.iter().zip(&mut arms_of).enumerate() {
@@ -234,12 +235,17 @@ fn write_services(
             let life_id =
                 insert_life.insert(params![service_id, json(&life.start)?, life.started_wall_us])?;
             for sample in &life.samples {
+                let number = |value: Option<u64>| value.map(|value| value as i64);
                 insert_sample.execute(params![
                     life_id,
                     ticks.get(&sample.wall_us),
                     sample.rss_bytes as i64,
-                    sample.vsize_bytes.map(|bytes| bytes as i64),
-                    sample.hwm_bytes.map(|bytes| bytes as i64)
+                    number(sample.vsize_bytes),
+                    number(sample.hwm_bytes),
+                    number(sample.anon_bytes),
+                    number(sample.swap_bytes),
+                    number(sample.cgroup_current_bytes),
+                    number(sample.cpu_us)
                 ])?;
             }
         }

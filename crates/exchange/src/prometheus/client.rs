@@ -1,0 +1,350 @@
+//! Asking the store, by its HTTP interface (<https://prometheus.io/docs/prometheus/latest/querying/api/>).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heaptrial_model::{Classified, ErrorClass};
+use serde::Deserialize;
+use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+
+use super::query::is_selector;
+
+const PATIENCE: Duration = Duration::from_secs(180);
+/// A day of a thousand services each minute is 50 MB.
+const ANSWER_AT_MOST: u64 = 1 << 30;
+
+/// How the store is reached. Secrets are in files, so that they are in no list of processes and in no report.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// A file with one line, `USER:PASSWORD`.
+    pub basic: Option<PathBuf>,
+    /// A file with one line, a token.
+    pub bearer: Option<PathBuf>,
+    /// Certificate and key of the client (PEM).
+    pub client: Option<(PathBuf, PathBuf)>,
+    /// Certificates that are trusted in place of the system's (PEM).
+    pub authority: Option<PathBuf>,
+}
+
+/// Why a store did not tell what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum PrometheusError {
+    /// Not an address.
+    #[error("`{0}` is no address of a store; expected one such as http://localhost:9090")]
+    Url(String),
+    /// An address with a password in it.
+    #[error(
+        "the address has credentials in it, and is kept in the database and in reports; give them by --basic-file"
+    )]
+    Credentials,
+    /// A file of [`Access`] cannot be used.
+    #[error("{path}: {why}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// It cannot be reached.
+    #[error("cannot ask {url}: {why}")]
+    Reach {
+        /// The address.
+        url: String,
+        /// Why.
+        why: String,
+    },
+    /// It answers, but not as a Prometheus does.
+    #[error(
+        "{url} does not answer as a Prometheus does ({why}); expected the address below which /api/v1/query is"
+    )]
+    Answer {
+        /// The address.
+        url: String,
+        /// What it answered.
+        why: String,
+    },
+    /// It refuses the query.
+    #[error("{url} refuses the query: {why}\n  query: {query}")]
+    Refused {
+        /// The address.
+        url: String,
+        /// What it says.
+        why: String,
+        /// The query.
+        query: String,
+    },
+    /// An empty span of time.
+    #[error("nothing to ask for: {} is not before {}", time(*from_us), time(*to_us))]
+    NoTime {
+        /// Microseconds since 1970.
+        from_us: i64,
+        /// Microseconds since 1970.
+        to_us: i64,
+    },
+    /// No series at all.
+    #[error(
+        "no readings of {query} from {} to {}; try the query in the store's own page",
+        time(*from_us),
+        time(*to_us)
+    )]
+    Nothing {
+        /// The query.
+        query: String,
+        /// Microseconds since 1970.
+        from_us: i64,
+        /// Microseconds since 1970.
+        to_us: i64,
+    },
+    /// A label that no series has.
+    #[error("no series of {query} has the label `{label}`; the labels are: {labels}")]
+    NoLabel {
+        /// The query.
+        query: String,
+        /// The label asked for.
+        label: String,
+        /// Those of the first series.
+        labels: String,
+    },
+    /// Two series of one service at the same time.
+    #[error(
+        "{query} has two series of the service {service} at the same time ({time}): {first} and {second}\n  \
+         name what tells them apart by --service-label, choose one of them in the query, or add them up there \
+         (sum by (...) (...))"
+    )]
+    Ambiguous {
+        /// The query.
+        query: String,
+        /// The service.
+        service: String,
+        /// When.
+        time: String,
+        /// Labels that only one has.
+        first: String,
+        /// And the other.
+        second: String,
+    },
+    /// A trial of that name was made of other series.
+    #[error(
+        "the trial `{name}` was imported with {what} {stored}, now it is {given}: its readings would be of different \
+         things; give another --name"
+    )]
+    OtherQueries {
+        /// The trial.
+        name: String,
+        /// What differs.
+        what: &'static str,
+        /// As it is stored.
+        stored: String,
+        /// As it was given.
+        given: String,
+    },
+}
+
+impl Classified for PrometheusError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Reach { .. } | Self::Answer { .. } => ErrorClass::Failed,
+            _ => ErrorClass::Refused,
+        }
+    }
+}
+
+/// A time as people read it.
+pub(super) fn time(us: i64) -> String {
+    jiff::Timestamp::from_microsecond(us).map_or_else(|_| us.to_string(), |time| time.to_string())
+}
+
+/// A series as it is answered.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Series {
+    /// Its labels, in order of their names.
+    pub metric: std::collections::BTreeMap<String, String>,
+    /// Seconds since 1970, and the value.
+    #[serde(default)]
+    pub values: Vec<(f64, String)>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    status: String,
+    data: Option<Data>,
+    error: Option<String>,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Data {
+    result_type: String,
+    result: serde_json::Value,
+}
+
+/// A store.
+#[derive(Debug)]
+pub(super) struct Client {
+    agent: Agent,
+    url: String,
+    authorization: Option<String>,
+}
+
+impl Client {
+    pub fn new(url: &str, access: &Access) -> Result<Self, PrometheusError> {
+        let wrong = || PrometheusError::Url(url.to_owned());
+        let address: ureq::http::Uri = url.parse().map_err(|_| wrong())?;
+        let authority = address.authority().ok_or_else(wrong)?;
+        if !matches!(address.scheme_str(), Some("http" | "https")) || address.query().is_some() {
+            return Err(wrong());
+        }
+        if authority.as_str().contains('@') {
+            return Err(PrometheusError::Credentials);
+        }
+        let authorization = match (&access.basic, &access.bearer) {
+            (Some(path), _) => Some(format!("Basic {}", base64(line_of(path)?.as_bytes()))),
+            (None, Some(path)) => Some(format!("Bearer {}", line_of(path)?)),
+            (None, None) => None,
+        };
+        let mut tls = TlsConfig::builder();
+        tls = tls.root_certs(match &access.authority {
+            Some(path) => RootCerts::new_with_certs(&certificates(path)?),
+            None => RootCerts::PlatformVerifier,
+        });
+        if let Some((certificate, key)) = &access.client {
+            let bad = |why: ureq::Error| PrometheusError::File { path: key.clone(), why: why.to_string() };
+            let private = PrivateKey::from_pem(&bytes_of(key)?).map_err(bad)?;
+            tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(certificate)?, private)));
+        }
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(PATIENCE))
+            .max_redirects(3)
+            .tls_config(tls.build())
+            .build();
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self { agent: Agent::new_with_config(config), url, authorization })
+    }
+
+    /// Readings from `from_us` to `to_us`: of a selector as they were scraped, of an expression at each `step_us`.
+    /// Gives warnings of the store, too. A span that is too much for the store at once is asked for in parts.
+    pub fn series(
+        &self,
+        query: &str,
+        (from_us, to_us): (i64, i64),
+        step_us: i64,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Series>, PrometheusError> {
+        let seconds = |us: i64| format!("{:.3}", us as f64 / 1e6);
+        let asked = if is_selector(query) {
+            let span_ms = (to_us - from_us) / 1000;
+            let ranged = format!("{}[{}ms]", query.trim(), span_ms);
+            self.ask("query", &[("query", ranged), ("time", seconds(to_us))], warnings)
+        } else {
+            let fields = [
+                ("query", query.to_owned()),
+                ("start", seconds(from_us)),
+                ("end", seconds(to_us)),
+                ("step", seconds(step_us)),
+            ];
+            self.ask("query_range", &fields, warnings)
+        };
+        match asked {
+            Err(PrometheusError::Refused { why, .. }) if too_much(&why) && to_us - from_us > 2 * step_us => {
+                let middle = from_us + (to_us - from_us) / 2 / step_us * step_us;
+                let mut series = self.series(query, (from_us, middle), step_us, warnings)?;
+                series.extend(self.series(query, (middle, to_us), step_us, warnings)?);
+                Ok(series)
+            }
+            asked => asked,
+        }
+    }
+
+    fn ask(
+        &self,
+        what: &str,
+        fields: &[(&'static str, String)],
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Series>, PrometheusError> {
+        let url = format!("{}/api/v1/{what}", self.url);
+        let answer_error = |why: String| PrometheusError::Answer { url: self.url.clone(), why };
+        let reach = |why: ureq::Error| PrometheusError::Reach { url: self.url.clone(), why: why.to_string() };
+        let mut request = self.agent.post(&url);
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        let form = fields.iter().map(|(name, value)| (*name, value.as_str()));
+        let mut response = request.send_form(form).map_err(reach)?;
+        let status = response.status().as_u16();
+        let body = response.body_mut().with_config().limit(ANSWER_AT_MOST).read_to_vec().map_err(reach)?;
+        if matches!(status, 401 | 403) {
+            return Err(answer_error(format!(
+                "status {status}: it wants credentials, by --basic-file, --bearer-file or --cert-file, or others than these"
+            )));
+        }
+        let Ok(answer) = serde_json::from_slice::<Answer>(&body) else {
+            return Err(answer_error(format!("status {status}, no answer in JSON")));
+        };
+        let refused =
+            |why: String| PrometheusError::Refused { url: self.url.clone(), why, query: fields[0].1.clone() };
+        if answer.status != "success" {
+            return Err(refused(answer.error.unwrap_or_else(|| format!("status {status}"))));
+        }
+        for warning in answer.warnings {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        let data = answer.data.ok_or_else(|| answer_error("no data".into()))?;
+        if data.result_type != "matrix" {
+            return Err(refused(format!("it gives a {}, and series are needed", data.result_type)));
+        }
+        serde_json::from_value(data.result).map_err(|error| answer_error(error.to_string()))
+    }
+}
+
+/// Whether the store says that it would have to load or to give too much at once.
+fn too_much(why: &str) -> bool {
+    let why = why.to_ascii_lowercase();
+    [
+        "too many samples",
+        "maximum resolution",
+        "maxpointspertimeseries",
+        "timed out",
+        "maxsamplesperquery",
+        "exceed",
+    ]
+    .iter()
+    .any(|part| why.contains(part))
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, PrometheusError> {
+    std::fs::read(path)
+        .map_err(|error| PrometheusError::File { path: path.to_owned(), why: error.to_string() })
+}
+
+/// The one line of a file with a secret.
+fn line_of(path: &Path) -> Result<String, PrometheusError> {
+    let text = String::from_utf8_lossy(&bytes_of(path)?).trim().to_owned();
+    if text.is_empty() || text.contains(char::is_control) {
+        return Err(PrometheusError::File { path: path.to_owned(), why: "expected one line".into() });
+    }
+    Ok(text)
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PrometheusError> {
+    let bad = |why: String| PrometheusError::File { path: path.to_owned(), why };
+    let pem = bytes_of(path)?;
+    let mut found = Vec::new();
+    for item in ureq::tls::parse_pem(&pem) {
+        match item.map_err(|error| bad(error.to_string()))? {
+            ureq::tls::PemItem::Certificate(certificate) => found.push(certificate),
+            _ => continue,
+        }
+    }
+    if found.is_empty() { Err(bad("no certificate in it (PEM)".into())) } else { Ok(found) }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}

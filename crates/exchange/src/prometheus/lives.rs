@@ -1,0 +1,209 @@
+//! Lives from what a store tells of starts.
+
+use std::ops::Range;
+
+use heaptrial_model::LifeStart;
+use heaptrial_store::ImportedSample;
+
+use super::series::Values;
+use crate::lives::infer;
+
+/// Exporters compute starts from the boot time, in whole seconds and with the clock's own wavering.
+const WAVERING_US: i64 = 2_000_000;
+/// Starts are by the host's clock, readings by the store's: so far they may be apart.
+const APART_US: i64 = 60_000_000;
+
+/// A start as it is told, and until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Start {
+    started_us: i64,
+    /// The first time at which a reading is of it.
+    from_us: i64,
+    last_told_us: i64,
+}
+
+/// A life, as positions of readings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Life {
+    /// Start, in microseconds since 1970; the first reading where it is not known.
+    pub started_us: i64,
+    /// How it is known.
+    pub start: LifeStart,
+    /// Its readings.
+    pub samples: Range<usize>,
+}
+
+/// The lives of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lives {
+    /// In order, without those that have no reading.
+    pub lives: Vec<Life>,
+    /// How often the start that is told moved to a time at which the one before was still told: the oldest of several
+    /// processes ended, or a clock was set. That is no start of the service.
+    pub moved: u64,
+}
+
+/// From the starts that are told, else from falls of a counter, else from falls of memory.
+pub(super) fn of_service(samples: &[ImportedSample], told: &Values, counter: &Values) -> Lives {
+    if !told.is_empty() {
+        return by_starts(samples, told);
+    }
+    if !counter.is_empty() {
+        return Lives { lives: by_counter(samples, counter), moved: 0 };
+    }
+    let lives = infer(samples, &[]).into_iter();
+    let lives =
+        lives.map(|life| Life { started_us: life.started_wall_us, start: life.start, samples: life.samples });
+    Lives { lives: lives.collect(), moved: 0 }
+}
+
+fn starts(told: &Values) -> (Vec<Start>, u64) {
+    let mut starts: Vec<Start> = Vec::new();
+    let mut moved = 0;
+    let mut value_before = i64::MIN;
+    for (at, seconds) in told.iter().filter(|(_, seconds)| *seconds >= 1.0) {
+        let value = (seconds * 1e6) as i64;
+        let same = value.saturating_sub(value_before).abs() <= WAVERING_US;
+        value_before = value;
+        match starts.last_mut() {
+            Some(last) if same => last.last_told_us = *at,
+            Some(last) if value < last.last_told_us - APART_US || value < last.started_us => {
+                moved += 1;
+                last.last_told_us = *at;
+            }
+            last => {
+                let told_before = last.map_or(i64::MIN, |last| last.last_told_us + 1);
+                let from_us = told_before.max(value - WAVERING_US);
+                starts.push(Start { started_us: value, from_us, last_told_us: *at });
+            }
+        }
+    }
+    (starts, moved)
+}
+
+/// A reading is of the last service that was started before it.
+fn by_starts(samples: &[ImportedSample], told: &Values) -> Lives {
+    let (starts, moved) = starts(told);
+    let mut lives = Vec::new();
+    let mut first = 0;
+    let mut push = |started: Option<&Start>, samples_of: Range<usize>| {
+        let Some(sample) = samples.get(samples_of.start).filter(|_| !samples_of.is_empty()) else { return };
+        lives.push(match started {
+            Some(start) => Life {
+                started_us: start.started_us.min(sample.wall_us),
+                start: LifeStart::Observed,
+                samples: samples_of,
+            },
+            None => Life { started_us: sample.wall_us, start: LifeStart::Unknown, samples: samples_of },
+        });
+    };
+    let mut current: Option<&Start> = None;
+    for start in &starts {
+        let end = first + samples[first..].partition_point(|sample| sample.wall_us < start.from_us);
+        push(current, first..end);
+        first = end;
+        current = Some(start);
+    }
+    push(current, first..samples.len());
+    Lives { lives, moved }
+}
+
+/// A counter that has fallen was begun anew since its value before. Readings between the two are of the life before.
+fn by_counter(samples: &[ImportedSample], counter: &Values) -> Vec<Life> {
+    let mut lives = Vec::new();
+    let mut first = 0;
+    let mut began: Option<(i64, i64)> = None;
+    let mut push = |began: Option<(i64, i64)>, own: Range<usize>| {
+        let Some(sample) = samples.get(own.start).filter(|_| !own.is_empty()) else { return };
+        lives.push(match began {
+            Some((earliest, latest)) => Life {
+                started_us: earliest + (latest - earliest) / 2,
+                start: LifeStart::Inferred { uncertainty_us: (latest - earliest + 1) / 2 },
+                samples: own,
+            },
+            None => Life { started_us: sample.wall_us, start: LifeStart::Unknown, samples: own },
+        });
+    };
+    for pair in counter.windows(2) {
+        let ((before, was), (after, is)) = (pair[0], pair[1]);
+        if is < was {
+            let end = first + samples[first..].partition_point(|sample| sample.wall_us < after);
+            push(began, first..end);
+            first = end;
+            began = Some((before, after));
+        }
+    }
+    push(began, first..samples.len());
+    lives
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000;
+
+    fn samples(seconds: &[i64]) -> Vec<ImportedSample> {
+        seconds
+            .iter()
+            .map(|at| ImportedSample { wall_us: at * S, rss_bytes: 1 << 20, ..ImportedSample::default() })
+            .collect()
+    }
+
+    fn told(values: &[(i64, f64)]) -> Values {
+        values.iter().map(|(at, value)| (at * S, *value)).collect()
+    }
+
+    /// Starts in seconds and numbers of readings.
+    fn short(lives: &Lives) -> Vec<(i64, usize, bool)> {
+        let of = |life: &Life| (life.started_us / S, life.samples.len(), life.start == LifeStart::Observed);
+        lives.lives.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_start_that_is_told_makes_a_life() {
+        let at = samples(&[100, 160, 220, 280, 340]);
+        // It wavers by a second; a restart at 230; told by another scrape, later than the readings.
+        let starts = told(&[(110, 50.0), (170, 51.0), (290, 230.0), (350, 229.5)]);
+        let lives = of_service(&at, &starts, &Vec::new());
+        assert_eq!((short(&lives), lives.moved), (vec![(50, 3, true), (230, 2, true)], 0));
+    }
+
+    #[test]
+    fn readings_before_the_first_start_are_of_unknown_age() {
+        let lives = of_service(&samples(&[100, 160, 220]), &told(&[(220, 200.0)]), &Vec::new());
+        assert_eq!(short(&lives), [(100, 2, false), (200, 1, true)]);
+    }
+
+    #[test]
+    fn a_start_that_moves_into_the_life_before_is_none() {
+        // The oldest of a group ended, and one that was started at 90 is the oldest now.
+        let at = samples(&[100, 160, 220, 280]);
+        let lives =
+            of_service(&at, &told(&[(100, 50.0), (160, 50.0), (220, 90.0), (280, 90.0)]), &Vec::new());
+        assert_eq!((short(&lives), lives.moved), (vec![(50, 4, true)], 1));
+    }
+
+    #[test]
+    fn the_clock_of_the_host_may_be_behind() {
+        // Started at 200 by the store's clock; the host's is 50 seconds behind.
+        let at = samples(&[100, 160, 220, 280]);
+        let lives =
+            of_service(&at, &told(&[(100, 50.0), (160, 50.0), (220, 150.0), (280, 150.0)]), &Vec::new());
+        assert_eq!((short(&lives), lives.moved), (vec![(50, 2, true), (150, 2, true)], 0));
+    }
+
+    #[test]
+    fn a_restart_without_a_reading_between_is_two_lives() {
+        let lives = of_service(&samples(&[100, 400]), &told(&[(100, 50.0), (400, 390.0)]), &Vec::new());
+        assert_eq!(short(&lives), [(50, 1, true), (390, 1, true)]);
+    }
+
+    #[test]
+    fn a_counter_that_falls_tells_between_which_times() {
+        let at = samples(&[100, 160, 220, 280]);
+        let lives = of_service(&at, &Vec::new(), &told(&[(100, 9.0), (160, 12.0), (220, 1.0), (280, 3.0)]));
+        assert_eq!(short(&lives), [(100, 2, false), (190, 2, false)]);
+        assert_eq!(lives.lives[1].start, LifeStart::Inferred { uncertainty_us: 30 * S });
+    }
+}

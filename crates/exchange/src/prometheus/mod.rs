@@ -1,0 +1,134 @@
+//! Importing from a Prometheus, or a store that answers as one does (VictoriaMetrics, Thanos, Mimir).
+
+mod assemble;
+mod client;
+mod lives;
+mod query;
+mod series;
+
+use std::path::PathBuf;
+
+use heaptrial_model::{About, Metric, TrialKind};
+use heaptrial_store::Store;
+use serde::{Deserialize, Serialize};
+
+pub use client::{Access, PrometheusError};
+pub use query::Exporter;
+
+use crate::ImportError;
+use crate::import::ArmSummary;
+use assemble::Assembled;
+use client::Client;
+use series::Fetched;
+
+/// What is asked for. A trial that was imported is extended only by the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queries {
+    /// The store's address, without credentials.
+    pub url: String,
+    /// Bytes of memory, one series for each service: a selector, or an expression.
+    pub memory: String,
+    /// Bytes in swap, to be added to anonymous memory.
+    pub swap: Option<String>,
+    /// When the service was started, in seconds since 1970.
+    pub start: Option<String>,
+    /// A counter that begins at nothing when the service is started, such as its CPU time.
+    pub counter: Option<String>,
+    /// The labels that name a service.
+    pub service_labels: Vec<String>,
+    /// The label that names its arm.
+    pub arm_label: Option<String>,
+}
+
+/// What to import, and how.
+#[derive(Debug, Clone)]
+pub struct PrometheusImport {
+    /// What is asked for.
+    pub queries: Queries,
+    /// Which reading `queries.memory` is.
+    pub metric: Metric,
+    /// How the store is reached.
+    pub access: Access,
+    /// Lists of services, one file an arm; the file's stem names the arm.
+    pub groups: Vec<PathBuf>,
+    /// From when on, in microseconds since 1970; `None` goes on where the stored trial ends.
+    pub from_us: Option<i64>,
+    /// Until when, in microseconds since 1970.
+    pub to_us: i64,
+    /// At most one reading of a service in so many microseconds is kept; expressions are evaluated so often.
+    pub step_us: i64,
+    /// What the trial is about; `None` leaves what is stored.
+    pub about: Option<About>,
+    /// The trial's name.
+    pub name: String,
+    /// The name of the control arm; `None` takes the first whose name contains `glibc`, else `control`, else the first.
+    pub control: Option<String>,
+    /// Version of Heaptrial.
+    pub tool_version: String,
+    /// The command that repeats the import.
+    pub command: String,
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Serialize)]
+pub struct PrometheusSummary {
+    /// The trial's name.
+    pub trial: String,
+    /// Its row id.
+    pub trial_id: i64,
+    /// Whether a trial of this name was there and was added to.
+    pub updated: bool,
+    /// Its arms.
+    pub arms: Vec<ArmSummary>,
+    /// Services in the arms.
+    pub services: usize,
+    /// Readings that were added.
+    pub new_samples: u64,
+    /// Lives whose start the store tells.
+    pub lives_told: u64,
+    /// Lives whose start was inferred.
+    pub lives_inferred: u64,
+    /// Lives that began before the first reading.
+    pub lives_unknown: u64,
+    /// What was decided or left out, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// How far back is asked where nothing tells.
+const BACK_US: i64 = 30 * 86_400_000_000;
+
+/// Reads series and makes a trial of them, or extends the one that was made of the same before: then only what came
+/// since is asked for, and lives go on. One transaction; a failure leaves the database as it was.
+pub fn import_prometheus(
+    store: &mut Store,
+    request: &PrometheusImport,
+) -> Result<PrometheusSummary, ImportError> {
+    crate::import::check_name(&request.name)?;
+    let of_other_kind = |kind: TrialKind| kind != TrialKind::ImportPrometheus;
+    let trials = store.trials()?;
+    if trials.iter().any(|trial| trial.plan.name == request.name && of_other_kind(trial.plan.kind)) {
+        return Err(ImportError::NameTaken(request.name.clone()));
+    }
+    let stored = store.read_imported(&request.name, TrialKind::ImportPrometheus)?;
+    if let Some((_, trial)) = &stored {
+        assemble::same_queries(trial, request)?;
+    }
+    let ended = stored.as_ref().and_then(|(_, trial)| assemble::last_reading(trial));
+    let from_us = request.from_us.or(ended).unwrap_or(request.to_us - BACK_US);
+    if from_us >= request.to_us {
+        return Err(PrometheusError::NoTime { from_us, to_us: request.to_us }.into());
+    }
+    let client = Client::new(&request.queries.url, &request.access)?;
+    let fetched = Fetched::fetch(&client, &request.queries, from_us..request.to_us, request.step_us)?;
+    if stored.is_none() && fetched.services.is_empty() {
+        let query = request.queries.memory.clone();
+        return Err(PrometheusError::Nothing { query, from_us, to_us: request.to_us }.into());
+    }
+    let Assembled { trial, mut summary } =
+        assemble::assemble(fetched, stored.as_ref().map(|(_, trial)| trial), request)?;
+    summary.trial_id = match &stored {
+        Some((id, _)) if summary.new_samples == 0 => *id,
+        _ => store.write_imported(&trial)?,
+    };
+    Ok(summary)
+}

@@ -1,0 +1,151 @@
+//! Queries: which are selectors, and those for exporters that many have.
+
+use heaptrial_model::Metric;
+
+/// Whether a query is a selector, whose readings can be had as they were scraped; all else is an expression, which is
+/// evaluated at intervals.
+pub(super) fn is_selector(query: &str) -> bool {
+    let query = query.trim();
+    let name =
+        query.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':'))).unwrap_or(query.len());
+    let (name, rest) = query.split_at(name);
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        return false;
+    }
+    let rest = rest.trim_start();
+    if rest.is_empty() {
+        return !name.is_empty();
+    }
+    let Some(matchers) = rest.strip_prefix('{') else { return false };
+    let mut quote = None;
+    let mut characters = matchers.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some('"' | '\''), '\\') => {
+                characters.next();
+            }
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'' | '`') => quote = Some(c),
+            (None, '}') => return characters.as_str().trim().is_empty(),
+            (None, _) => {}
+        }
+    }
+    false
+}
+
+/// An exporter whose names of metrics and labels are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exporter {
+    /// Heaptrial's own agent.
+    Heaptrial,
+    /// What the client libraries of Prometheus tell of the process that they are in.
+    Process,
+    /// process-exporter: groups of processes.
+    ProcessExporter,
+    /// cAdvisor: control groups.
+    Cadvisor,
+}
+
+/// What an exporter calls things.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    /// The readings that it has, by what they are, the usual one first: memory, and what is in swap.
+    pub memory: Vec<(Metric, String, Option<String>)>,
+    /// When the service was started.
+    pub start: String,
+    /// The labels that name a service.
+    pub service_labels: &'static [&'static str],
+    /// The label that names its arm.
+    pub arm_label: Option<&'static str>,
+}
+
+impl Exporter {
+    /// Its names, of series that have the given matchers (`job="relays",instance=~"a.*"`) as well.
+    pub fn names(self, matching: &str) -> Names {
+        let selector = |name: &str, own: &str| match (own, matching) {
+            ("", "") => name.to_owned(),
+            (own, "") => format!("{name}{{{own}}}"),
+            ("", matching) => format!("{name}{{{matching}}}"),
+            (own, matching) => format!("{name}{{{own},{matching}}}"),
+        };
+        match self {
+            Self::Heaptrial => {
+                let of = |what: &str| selector(&format!("heaptrial_service_{what}"), "");
+                Names {
+                    memory: vec![
+                        (Metric::Anon, of("anon_bytes"), Some(of("swap_bytes"))),
+                        (Metric::Rss, of("rss_bytes"), None),
+                        (Metric::Cgroup, of("cgroup_current_bytes"), None),
+                    ],
+                    start: of("start_time_seconds"),
+                    service_labels: &["instance", "service"],
+                    arm_label: Some("arm"),
+                }
+            }
+            Self::Process => Names {
+                memory: vec![(Metric::Rss, selector("process_resident_memory_bytes", ""), None)],
+                start: selector("process_start_time_seconds", ""),
+                service_labels: &["instance"],
+                arm_label: None,
+            },
+            Self::ProcessExporter => {
+                let memory = |kind: &str| {
+                    selector("namedprocess_namegroup_memory_bytes", &format!("memtype=\"{kind}\""))
+                };
+                Names {
+                    memory: vec![(Metric::Rss, memory("resident"), None)],
+                    start: selector("namedprocess_namegroup_oldest_start_time_seconds", ""),
+                    service_labels: &["instance", "groupname"],
+                    arm_label: None,
+                }
+            }
+            Self::Cadvisor => Names {
+                memory: vec![
+                    (
+                        Metric::Anon,
+                        selector("container_memory_rss", ""),
+                        Some(selector("container_memory_swap", "")),
+                    ),
+                    (Metric::Cgroup, selector("container_memory_usage_bytes", ""), None),
+                ],
+                start: selector("container_start_time_seconds", ""),
+                service_labels: &["instance", "id"],
+                arm_label: None,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_are_told_from_expressions() {
+        for selector in [
+            "process_resident_memory_bytes",
+            " a:b:c ",
+            "m{}",
+            "m {a=\"b\", c!~'d}', e=`}\\`}",
+            "{__name__=~\"a.*\"}",
+            "m{a=\"\\\"}\"}",
+        ] {
+            assert!(is_selector(selector), "{selector}");
+        }
+        for expression in [
+            "",
+            "1",
+            "sum(m)",
+            "m + n",
+            "m{a=\"b\"} + n{a=\"b\"}",
+            "m[5m]",
+            "m{a=\"b\"} offset 5m",
+            "m{a=\"b\"",
+            "m}",
+            "-m",
+        ] {
+            assert!(!is_selector(expression), "{expression}");
+        }
+    }
+}

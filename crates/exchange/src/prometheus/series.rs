@@ -1,0 +1,195 @@
+//! What a store tells of each service.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::Queries;
+use super::client::{Client, PrometheusError, Series, time};
+use super::query::is_selector;
+
+const DAY_US: i64 = 86_400_000_000;
+/// Points of one series in one answer: Prometheus gives 11,000 at most.
+const POINTS_AT_MOST: i64 = 10_000;
+
+/// Values of one thing of a service, in order of time (microseconds since 1970), each time once.
+pub(super) type Values = Vec<(i64, f64)>;
+
+/// What is known of one service.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    /// Bytes of memory.
+    pub memory: Values,
+    /// Bytes in swap.
+    pub swap: Values,
+    /// Start, in seconds since 1970.
+    pub start: Values,
+    /// A counter that begins at nothing with each start.
+    pub counter: Values,
+    /// Since when it has which value of the label of arms.
+    pub arms: Vec<(i64, String)>,
+}
+
+/// Everything that was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Fetched {
+    /// By service.
+    pub services: BTreeMap<String, Told>,
+    /// Series of memory that lack a label that names the service.
+    pub unnamed: u64,
+    /// Values that are no number of bytes, and zeros: an exporter tells them of what does not run.
+    pub no_memory: u64,
+    /// What the store warned of.
+    pub warnings: Vec<String>,
+}
+
+/// A part of [`Told`].
+type Part = fn(&mut Told) -> &mut Values;
+
+impl Fetched {
+    /// Asks for everything, day by day.
+    pub fn fetch(
+        client: &Client,
+        queries: &Queries,
+        asked: Range<i64>,
+        step_us: i64,
+    ) -> Result<Self, PrometheusError> {
+        let mut fetched = Self::default();
+        let parts: [(Option<&str>, Part); 4] = [
+            (Some(&queries.memory), |told| &mut told.memory),
+            (queries.swap.as_deref(), |told| &mut told.swap),
+            (queries.start.as_deref(), |told| &mut told.start),
+            (queries.counter.as_deref(), |told| &mut told.counter),
+        ];
+        for (index, (query, part)) in parts.into_iter().enumerate() {
+            let Some(query) = query else { continue };
+            let mut of_service: BTreeMap<String, Vec<Series>> = BTreeMap::new();
+            let mut first_labels = None;
+            let window = if is_selector(query) { DAY_US } else { DAY_US.min(POINTS_AT_MOST * step_us) };
+            // Expressions are evaluated at whole steps, so that a later import goes on in the same rhythm.
+            let mut from = asked.start.div_euclid(step_us) * step_us;
+            while from < asked.end {
+                let to = (from + window).min(asked.end);
+                for series in client.series(query, (from, to), step_us, &mut fetched.warnings)? {
+                    first_labels.get_or_insert_with(|| series.metric.clone());
+                    match name(&series.metric, &queries.service_labels) {
+                        Some(name) => of_service.entry(name).or_default().push(series),
+                        None if index == 0 => fetched.unnamed += 1,
+                        None => {}
+                    }
+                }
+                from = to;
+            }
+            if let Some(labels) = first_labels.filter(|_| of_service.is_empty()) {
+                return Err(no_label(query, &labels, &queries.service_labels));
+            }
+            for (service, series) in of_service {
+                if index > 0 && !fetched.services.contains_key(&service) {
+                    continue;
+                }
+                let memory = index < 2;
+                let (values, arms) = joined(query, &service, series, queries.arm_label.as_deref())?;
+                let told = fetched.services.entry(service).or_default();
+                let before = values.len();
+                let values: Values = values
+                    .into_iter()
+                    .filter(|(at, value)| {
+                        let usable = value.is_finite() && *value >= 0.0 && (index != 0 || *value >= 1.0);
+                        usable && asked.contains(at) && (!memory || *value < u64::MAX as f64)
+                    })
+                    .collect();
+                if index == 0 {
+                    fetched.no_memory += (before - values.len()) as u64;
+                    told.arms = arms;
+                    *part(told) = thinned(values, step_us);
+                } else {
+                    *part(told) = values;
+                }
+            }
+        }
+        Ok(fetched)
+    }
+}
+
+/// What the labels call a service; `None` where one is missing.
+fn name(labels: &BTreeMap<String, String>, names: &[String]) -> Option<String> {
+    let parts: Option<Vec<&str>> = names
+        .iter()
+        .map(|name| labels.get(name).map(String::as_str).filter(|value| !value.is_empty()))
+        .collect();
+    parts.map(|parts| crate::problem::escape(parts.join("/").as_bytes()))
+}
+
+fn no_label(query: &str, labels: &BTreeMap<String, String>, names: &[String]) -> PrometheusError {
+    let missing = names.iter().find(|name| !labels.contains_key(*name)).or(names.first());
+    let known: Vec<&str> = labels.keys().map(String::as_str).filter(|name| *name != "__name__").collect();
+    PrometheusError::NoLabel {
+        query: query.to_owned(),
+        label: missing.cloned().unwrap_or_default(),
+        labels: if known.is_empty() { "none".into() } else { known.join(", ") },
+    }
+}
+
+/// The series of one service one after the other, and since when which arm is told.
+fn joined(
+    query: &str,
+    service: &str,
+    series: Vec<Series>,
+    arm_label: Option<&str>,
+) -> Result<(Values, Vec<(i64, String)>), PrometheusError> {
+    // Of one series there is a part for each window.
+    let mut by_labels: BTreeMap<BTreeMap<String, String>, Values> = BTreeMap::new();
+    for part in series {
+        let values = part.values.iter().filter_map(|(at, value)| {
+            // Whole milliseconds, as stores keep them.
+            Some(((at * 1e3).round() as i64 * 1000, value.parse().ok()?))
+        });
+        by_labels.entry(part.metric).or_default().extend(values);
+    }
+    for values in by_labels.values_mut() {
+        values.sort_by_key(|(at, _)| *at);
+        values.dedup_by_key(|(at, _)| *at);
+    }
+    let mut parts: Vec<(&BTreeMap<String, String>, &Values)> =
+        by_labels.iter().filter(|(_, values)| !values.is_empty()).collect();
+    parts.sort_by_key(|(_, values)| values[0].0);
+    let mut all: Values = Vec::new();
+    let mut arms: Vec<(i64, String)> = Vec::new();
+    for (index, (labels, values)) in parts.iter().enumerate() {
+        if let Some((last, _)) = all.last().filter(|(last, _)| *last >= values[0].0) {
+            let before =
+                parts[..index].iter().rfind(|(_, values)| values.last().is_some_and(|v| v.0 == *last));
+            let other = before.map_or(*labels, |(labels, _)| *labels);
+            return Err(PrometheusError::Ambiguous {
+                query: query.to_owned(),
+                service: service.to_owned(),
+                time: time(values[0].0),
+                first: only(other, labels),
+                second: only(labels, other),
+            });
+        }
+        all.extend_from_slice(values);
+        let arm = arm_label.and_then(|label| labels.get(label)).map_or("", String::as_str);
+        if arms.last().is_none_or(|(_, last)| last != arm) {
+            arms.push((values[0].0, crate::problem::escape(arm.as_bytes())));
+        }
+    }
+    Ok((all, arms))
+}
+
+/// Labels that another series does not have.
+fn only(labels: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> String {
+    let own = labels.iter().filter(|(name, value)| other.get(*name) != Some(value));
+    let own: Vec<String> = own.map(|(name, value)| format!("{name}={value:?}")).collect();
+    format!("{{{}}}", own.join(", "))
+}
+
+/// The first value of each step.
+fn thinned(values: Values, step_us: i64) -> Values {
+    let mut kept: Values = Vec::with_capacity(values.len());
+    for (at, value) in values {
+        if kept.last().is_none_or(|(last, _)| last.div_euclid(step_us) != at.div_euclid(step_us)) {
+            kept.push((at, value));
+        }
+    }
+    kept
+}

@@ -1,0 +1,108 @@
+//! `heaptrial import heaptrial`: parts of a trial over several hosts.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_exchange::{GatherError, GatheredPart, gather, trial_of};
+use heaptrial_host::Instant;
+use heaptrial_model::{TrialName, units};
+use heaptrial_store::Store;
+
+use super::{make_folder, remove_empty};
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::run_folder::RUNS;
+
+/// The files.
+#[derive(Debug, Args)]
+pub struct HeaptrialOptions {
+    /// What hosts wrote, or copies of their databases; what is here already stays as it is
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Which trial, where a file has several
+    #[arg(long, value_name = "NAME")]
+    trial: Option<TrialName>,
+}
+
+/// Takes them in.
+pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let named = options.trial.as_ref().map(TrialName::as_str);
+    let refused = |error: GatherError| Failure::from(error);
+    let name = {
+        let first = Store::open(&options.files[0])?;
+        trial_of(&first, named).map_err(refused)?.plan.name
+    };
+    let database = match (&global.db, &global.out) {
+        (Some(file), _) => file.clone(),
+        (None, Some(folder)) => folder.join("heaptrial.db"),
+        (None, None) => Path::new(RUNS).join(name.replace('/', "_")).join("heaptrial.db"),
+    };
+    let missing_folder = make_folder(&database)?;
+    let existed = database.exists();
+    let mut store = Store::create(&database).map_err(Failure::refused)?;
+    let mut parts = Vec::new();
+    for file in &options.files {
+        match gather(&mut store, file, named, Instant::now().wall_us) {
+            Ok(part) => parts.push(part),
+            Err(error) => {
+                drop(store);
+                if !existed && parts.is_empty() {
+                    remove_empty(&database, missing_folder.as_deref());
+                }
+                let told: Vec<&str> = parts.iter().map(|part: &GatheredPart| part.host.as_str()).collect();
+                let failure = Failure::from(error);
+                return Err(match told.as_slice() {
+                    [] => failure,
+                    told => failure.about(format!("{} taken in", told.join(", "))),
+                });
+            }
+        }
+    }
+    drop(store);
+    for part in parts.iter().filter(|part| part.ahead_seconds.is_some()) {
+        eprintln!(
+            "warning: {} wrote readings of a time {} from now: the clocks differ, and ages hold, but times of the calendar do not",
+            part.host,
+            units::duration(part.ahead_seconds.unwrap_or_default())
+        );
+    }
+    for part in parts.iter().filter(|part| part.new.anew) {
+        eprintln!(
+            "warning: {} has recorded the trial anew: its database was lost, or it was installed again; what was gathered \
+             before stays",
+            part.host
+        );
+    }
+    let since = |part: &GatheredPart| part.last.map(|tick| format!("{}@{}", tick.sequence, tick.wall_us));
+    if global.json {
+        let told = parts.iter().map(|part| {
+            serde_json::json!({
+                "trial": part.trial, "host": part.host, "new_samples": part.new.samples, "new_lives": part.new.lives,
+                "new_events": part.new.events, "anew": part.new.anew, "since": since(part),
+                "ahead_seconds": part.ahead_seconds,
+            })
+        });
+        let missing = parts.last().map_or(&[][..], |part| part.missing.as_slice());
+        let json = serde_json::json!({
+            "schema_version": 1, "database": database, "parts": told.collect::<Vec<_>>(), "missing_hosts": missing,
+        });
+        println!("{json:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for part in &parts {
+        let new = if part.new.samples == 0 && part.new.events == 0 && part.new.lives == 0 {
+            "nothing new".to_owned()
+        } else {
+            format!("{} new samples", units::count(part.new.samples))
+        };
+        let next = since(part).map_or_else(String::new, |tick| format!("; next with --since {tick}"));
+        println!("{} of {}: {new}{next}", part.trial, part.host);
+    }
+    if let Some(part) = parts.last().filter(|part| !part.missing.is_empty()) {
+        println!("Not here yet: {}", part.missing.join(", "));
+    }
+    println!("\n{}", database.display());
+    println!("Next: heaptrial report {}", shell_words::quote(&database.display().to_string()));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,160 @@
+//! `heaptrial import torutils`: files of the scripts of Tor operators.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_exchange::{
+    ImportSummary, ProblemKind, Timezone, TimezoneSource, TorUtilsImport, import_torutils,
+};
+use heaptrial_model::units;
+use jiff::civil::Date;
+
+use super::{arm_line, into, own_command, print_next, read_about};
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::run_folder::RUNS;
+
+/// Problems that are printed; all of them are counted.
+const PROBLEMS_SHOWN: usize = 10;
+
+/// The files.
+#[derive(Debug, Args)]
+pub struct TorUtilsOptions {
+    /// Memory measurements: the unified CSV, or one of the older formats
+    #[arg(required = true, value_name = "FILE")]
+    memory: Vec<PathBuf>,
+    /// Lists of relays, one per line; each file is an arm and names it
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    groups: Vec<PathBuf>,
+    /// Configuration of the relays (relay_config.csv)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What the operators did and when (events.csv): restarts date the starts of lives
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// State of the host (diagnostics.csv): how much memory there is
+    #[arg(long, value_name = "FILE")]
+    diagnostics: Option<PathBuf>,
+    /// Timezone of times without an offset, such as -08:00 or America/Los_Angeles [default: the offset of other times
+    /// in the events, if they have one, else the host's]
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
+    timezone: Option<Timezone>,
+    /// Date of the column day0, for the format with a column per day
+    #[arg(long, value_name = "DATE")]
+    first_day: Option<Date>,
+    /// Refuse the whole import at the first malformed row
+    #[arg(long)]
+    strict: bool,
+    /// Take the services of each label of a server for services of their own, also where one label ends and the other
+    /// begins
+    #[arg(long)]
+    keep_apart: bool,
+    /// What the trial is about, for its report: TOML with the texts hypothesis, notes and next_steps
+    #[arg(long, value_name = "FILE")]
+    about: Option<PathBuf>,
+    /// Name of the trial [default: the memory file's, without extension]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The control arm [default: the first whose name has glibc in it, else the first]
+    #[arg(long, value_name = "ARM")]
+    control: Option<String>,
+}
+
+/// Imports them.
+pub fn run(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let database = database(&options, global);
+    let about = options.about.as_deref().map(read_about).transpose()?;
+    let request = TorUtilsImport {
+        memory: options.memory,
+        groups: options.groups,
+        config: options.config,
+        events: options.events,
+        diagnostics: options.diagnostics,
+        timezone: options.timezone,
+        host_timezone: Timezone::of_host(),
+        now_wall_us: Some(jiff::Timestamp::now().as_microsecond()),
+        first_day: options.first_day,
+        strict: options.strict,
+        keep_apart: options.keep_apart,
+        about,
+        name: options.name,
+        control: options.control,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: own_command(),
+    };
+    let summary = into(&database, |store| import_torutils(store, &request))?;
+    if global.json {
+        let json = serde_json::json!({ "schema_version": 1, "database": database, "import": summary });
+        println!("{json:#}");
+    } else {
+        print_summary(&summary, &database, global);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `--db`, or a database in the folder `--out` or in one named after the trial.
+fn database(options: &TorUtilsOptions, global: &GlobalOptions) -> PathBuf {
+    if let Some(file) = &global.db {
+        return file.clone();
+    }
+    let folder = global.out.clone().unwrap_or_else(|| {
+        let stem = options.memory.first().and_then(|file| file.file_stem());
+        let name = options.name.clone().or_else(|| stem.map(|stem| stem.to_string_lossy().into_owned()));
+        Path::new(RUNS).join(name.unwrap_or_default().replace('/', "_"))
+    });
+    folder.join("heaptrial.db")
+}
+
+fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOptions) {
+    let what = match (summary.updated, summary.new_samples) {
+        (true, 0) if summary.changed => "no new samples, but other facts about them,".to_owned(),
+        (true, 0) => "nothing new".to_owned(),
+        (true, new) => format!("{} new samples", units::count(new)),
+        (false, new) => format!("{} samples", units::count(new)),
+    };
+    println!("{}: {what} of {} services", summary.trial, units::count(summary.services as u64));
+    for arm in &summary.arms {
+        println!("  {}", arm_line(arm));
+    }
+    if summary.duplicate_samples > 0 {
+        println!("{} readings were there already.", units::count(summary.duplicate_samples));
+    }
+    println!(
+        "{} lives: the starts of {} are inferred, the others ({}, one of each service) began before its first reading.",
+        units::count(summary.lives_inferred + summary.lives_unknown),
+        units::count(summary.lives_inferred),
+        units::count(summary.lives_unknown)
+    );
+    if summary.services == 0 {
+        println!("The files hold sums over services only: a report has nothing to compare.");
+    }
+    let source = match summary.timezone_source {
+        TimezoneSource::Given => "as given",
+        TimezoneSource::OtherTimes => "as other times in the files have it",
+        TimezoneSource::Host => "that of this host: no time in the files tells it; --timezone names another",
+        TimezoneSource::Assumed => "assumed: no time in the files tells it; --timezone names another",
+    };
+    if summary.local_times > 0 {
+        println!("Times without an offset are read as {} ({source}).", summary.timezone);
+    }
+    for note in &summary.notes {
+        println!("- {note}");
+    }
+    let mut shown = 0;
+    for problem in summary.problems.details.iter().take(PROBLEMS_SHOWN) {
+        eprintln!("{problem}");
+        shown += 1;
+    }
+    let malformed = summary.problems.count(ProblemKind::MalformedRow);
+    let conflicting = summary.problems.count(ProblemKind::ConflictingReading);
+    if malformed + conflicting > 0 {
+        eprintln!(
+            "{} malformed rows were left out and {} conflicting readings kept as they came first{}.",
+            units::count(malformed),
+            units::count(conflicting),
+            if malformed + conflicting > shown { " (the first are shown, --json has more)" } else { "" }
+        );
+    }
+    print_next(&summary.trial, database, global);
+}
