@@ -56,8 +56,13 @@ fn succeeds(folder: &Path, arguments: &str) -> Output {
 
 #[track_caller]
 fn refused(output: &Output, words: &[&str]) {
+    refused_with(3, output, words);
+}
+
+#[track_caller]
+fn refused_with(code: i32, output: &Output, words: &[&str]) {
     let said = format!("{}{}", stdout(output), stderr(output));
-    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert_eq!(output.status.code(), Some(code), "{said}");
     words.iter().for_each(|word| assert!(said.contains(word), "`{word}` is not in\n{said}"));
 }
 
@@ -214,12 +219,59 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
     succeeds(folder, "import heaptrial a.db b.db --db all.db");
     let report = json(&succeeds(folder, "report --db all.db --out r3 --json"));
     assert_eq!(report["outcome"], "completed");
+    by_its_verdict(folder, &beta, &beta_units);
     for ((bed, units), before) in [(&alpha, &alpha_units), (&beta, &beta_units)].into_iter().zip(before) {
         bed.container.ok(&["systemctl", "disable", "--now", "heaptrial-agent.service"]);
         bed.container.ok(&["sh", "-c", "rm -r /etc/systemd/system/heaptrial-agent.service*"]);
         assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
         bed.assert_active(units);
     }
+}
+
+/// What the hosts found together is rolled out on one of them, by a file and without their database.
+fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
+    let plain = succeeds(folder, "trial verdict all.db --arm jemalloc");
+    eprintln!("{}", stdout(&plain));
+    refused_with(2, &here(folder, "trial verdict all.db --arm mimalloc"), &["no arm `mimalloc`", "jemalloc"]);
+    refused(&here(folder, "trial verdict a.db --arm jemalloc"), &["Hosts are missing", "beta"]);
+    let told = json(&succeeds(folder, "trial verdict all.db --arm jemalloc -o jemalloc.json --json"));
+    let digest = told["sha256"].as_str().unwrap();
+    assert!(told["ratio"].as_f64().unwrap() > 0.0, "{told}");
+    let text = std::fs::read_to_string(folder.join("jemalloc.json")).unwrap();
+    bed.container.write("/root/jemalloc.json", &text, 0o644).unwrap();
+    bed.container.write("/root/forged.json", text.replacen("\"alpha\"", "\"gamma\"", 1), 0o644).unwrap();
+    let start = |file: &str, more: &str| {
+        let pace = "--at-once 4 --pause 0s --settle 500ms --soak 2s --patience 20s --no-agent --yes";
+        bed.heaptrial(&format!("rollout start --verdict {file} --services churn@* {pace} {more}"))
+    };
+    let before = bed.snapshot();
+    refused(&start("forged.json", ""), &["was changed after it was written", digest]);
+    refused(&start("jemalloc.json", "--verdict-sha256 00"), &[digest, "00 is wanted"]);
+    // Another system, in its own words.
+    let release = bed.container.read("/usr/lib/os-release").unwrap();
+    let other = String::from_utf8_lossy(&release).replace("bookworm", "trixie").replace("12", "13");
+    bed.container.write("/usr/lib/os-release", &other, 0o644).unwrap();
+    refused(&start("jemalloc.json", "--dry-run"), &["unlike all hosts of trial `fleet`", "(trixie) here"]);
+    refused(&start("jemalloc.json", "--dry-run --new-stratum --canary 2"), &["--canary 1"]);
+    let dry = start("jemalloc.json", "--dry-run --new-stratum");
+    assert!(
+        dry.status.success() && stderr(&dry).contains("unlike the hosts of the trial: system"),
+        "{}",
+        stderr(&dry)
+    );
+    bed.container.write("/usr/lib/os-release", &release, 0o644).unwrap();
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+
+    bed.container.ok(&["systemctl", "start", "heaptrial-agent.service"]);
+    let started = start("jemalloc.json", &format!("--verdict-sha256 {digest}"));
+    let said = format!("{}{}", stdout(&started), stderr(&started));
+    assert!(started.status.success(), "{said}");
+    assert!(said.contains("jemalloc of trial fleet: ") && said.contains("of the trial"), "{said}");
+    assert_eq!(units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count(), units.len());
+    let report = bed.heaptrial("report fleet-rollout");
+    assert!(stdout(&report).contains(digest), "{}{}", stdout(&report), stderr(&report));
+    bed.succeeds("rollout rollback fleet-rollout --yes --pause 0s");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
 }
 
 /// Ansible on the machine that controls hosts, which it reaches through a real sshd in each.

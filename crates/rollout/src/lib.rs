@@ -14,6 +14,7 @@ mod progress;
 mod rollout;
 mod step;
 mod strata;
+mod verdict;
 mod waves;
 mod work;
 
@@ -26,6 +27,7 @@ pub use plan::{Before, Limits, RolloutPlan, RolloutPlanError, Tells, freeze, is_
 pub use progress::{Progress, WaveStage};
 pub use rollout::{Ending, Observer, Rollout};
 pub use step::{Reason, RolloutStep};
-pub use strata::{Stratum, strata};
+pub use strata::{Kind, Stratum, kinds, strata, strata_of};
+pub use verdict::{MeasuredHost, MeasuredRatio, Verdict, VerdictError};
 pub use waves::{WaveError, WaveSizes, split};
 pub use work::{LEAST_WORK_SECONDS, UsualWork, WorkRatio, Worked};

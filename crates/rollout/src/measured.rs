@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use heaptrial_change::{PRELOAD, ServiceState, ServiceTreatment, Stage};
 use heaptrial_model::HumanDuration;
+use serde::{Deserialize, Serialize};
 
 /// Everything of a treatment that bears on memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whole {
     /// SHA-256 of the preloaded library in hexadecimal; `None` for the service's own C library.
     pub library: Option<String>,

@@ -23,9 +23,12 @@ fn yes() -> bool {
 pub struct RolloutPlan {
     /// The trial that measured the treatment.
     pub trial: Option<String>,
+    /// Where that trial was elsewhere, the digest of its verdict.
+    #[serde(default)]
+    pub verdict: Option<String>,
     /// Name of the arm.
     pub arm: String,
-    /// Whether this very build was measured in a trial of this host.
+    /// Whether this very build was measured in a trial of this host, or in that of its verdict.
     pub measured: bool,
     /// The services of each wave, in the order in which they are changed.
     pub waves: Vec<Vec<ServiceName>>,

@@ -27,15 +27,60 @@ pub struct Stratum {
     pub why_not: Option<String>,
 }
 
-/// The strata of a rollout's services, with the forecast of an arm in each, by a trial's readings.
+/// Services of a trial of one kind: a unit template, relays apart from others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Kind {
+    /// The unit template, such as `tor@*`.
+    template: String,
+    /// Whether they are relays.
+    relay: bool,
+    /// Those whose sizes are alike.
+    parts: Vec<Part>,
+}
+
+/// Services of one kind whose sizes are alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Part {
+    name: String,
+    /// The trial's services of it; of a trial over several hosts `HOST/SERVICE`.
+    members: Vec<String>,
+    forecast: Option<Forecast>,
+    why_not: Option<String>,
+}
+
+/// The kinds of services of a trial, with the forecast of an arm in each part, by the trial's readings.
 ///
-/// A stratum is a unit template, relays apart from others. One in which sizes are unlike is divided by size: where that
-/// explains most of the squares, as a regression tree does, as long as both parts have enough services of the arm. The size
-/// of a service is its level in the trial without the effect of its arm, which is fitted beside that of the block within
-/// which arms were drawn.
+/// A kind in which sizes are unlike is divided by size: where that explains most of the squares, as a regression tree does,
+/// as long as both parts have enough services of the arm. The size of a service is its level in the trial without the effect
+/// of its arm, which is fitted beside that of the block within which arms were drawn.
+pub fn kinds(fleet: &Fleet, arm: &str, is_relay: &dyn Fn(&str) -> bool) -> Vec<Kind> {
+    let mut kinds: BTreeMap<(String, bool), Vec<&FleetService>> = BTreeMap::new();
+    for service in &fleet.services {
+        let kind = (template(&service.name), is_relay(&service.name));
+        kinds.entry(kind).or_default().push(service);
+    }
+    let of = |((template, relay), members): ((String, bool), Vec<&FleetService>)| {
+        let parts = parts(fleet, arm, &kind_name(&template, relay), &members);
+        Kind { template, relay, parts }
+    };
+    kinds.into_iter().map(of).collect()
+}
+
+/// The strata of a rollout's services, with the forecast of an arm in each, by a trial's readings.
 pub fn strata(
     fleet: &Fleet,
     arm: &str,
+    services: &[ServiceName],
+    is_relay: &dyn Fn(&str) -> bool,
+) -> Vec<Stratum> {
+    strata_of(&kinds(fleet, arm, is_relay), arm, None, services, is_relay)
+}
+
+/// The strata of a rollout's services on a host, with the forecast of an arm in each, by the kinds of services of a trial.
+pub fn strata_of(
+    known: &[Kind],
+    arm: &str,
+    host: Option<&str>,
     services: &[ServiceName],
     is_relay: &dyn Fn(&str) -> bool,
 ) -> Vec<Stratum> {
@@ -44,44 +89,51 @@ pub fn strata(
         let kind = (template(service.as_str()), is_relay(service.as_str()));
         kinds.entry(kind).or_default().push(service.clone());
     }
-    kinds.into_iter().flat_map(|(kind, own)| of_kind(fleet, arm, kind, own, is_relay)).collect()
+    let of = |((template, relay), own): ((String, bool), Vec<ServiceName>)| {
+        let found = known.iter().find(|kind| kind.template == template && kind.relay == relay);
+        match found {
+            Some(kind) => of_kind(kind, host, own),
+            None => vec![Stratum {
+                name: kind_name(&template, relay),
+                services: own,
+                forecast: None,
+                why_not: Some(format!("arm `{arm}` had no services of this kind")),
+            }],
+        }
+    };
+    kinds.into_iter().flat_map(of).collect()
 }
 
-fn of_kind(
-    fleet: &Fleet,
-    arm: &str,
-    (template, relay): (String, bool),
-    services: Vec<ServiceName>,
-    is_relay: &dyn Fn(&str) -> bool,
-) -> Vec<Stratum> {
-    let alike = |service: &&FleetService| {
-        self::template(&service.name) == template && is_relay(&service.name) == relay
+fn kind_name(template: &str, relay: bool) -> String {
+    if relay { format!("{template} relays") } else { template.to_owned() }
+}
+
+fn of_kind(kind: &Kind, host: Option<&str>, services: Vec<ServiceName>) -> Vec<Stratum> {
+    let stratum = |part: &Part, services: Vec<ServiceName>| Stratum {
+        name: part.name.clone(),
+        services,
+        forecast: part.forecast.clone(),
+        why_not: part.why_not.clone(),
     };
-    let members: Vec<&FleetService> = fleet.services.iter().filter(alike).collect();
-    let name = if relay { format!("{template} relays") } else { template };
-    let position = fleet.arms.iter().position(|own| own.name == arm);
-    let in_arm = |service: &FleetService| position.is_some_and(|arm| service.arms.contains(&arm));
-    let parts = divided(sizes(&members), &|index| in_arm(members[index]));
-    if parts.len() < 2 {
-        return vec![stratum(fleet, arm, &members, name, services)];
+    if let [part] = &kind.parts[..] {
+        return vec![stratum(part, services)];
     }
     let mut left = services;
     let mut found = Vec::new();
-    for part in parts {
-        let part: Vec<&FleetService> = part.into_iter().map(|index| members[index]).collect();
-        let is_own = |service: &ServiceName| part.iter().any(|own| own.name == service.as_str());
+    for part in &kind.parts {
+        let is_own = |service: &ServiceName| {
+            part.members.iter().any(|member| match (member.split_once('/'), host) {
+                (Some((of, name)), Some(host)) => of == host && name == service.as_str(),
+                _ => member == service.as_str(),
+            })
+        };
         let (own, others): (Vec<ServiceName>, Vec<ServiceName>) = left.into_iter().partition(is_own);
         left = others;
-        let mut stratum = stratum(fleet, arm, &part, name.clone(), own);
-        let forecast = stratum.forecast.as_ref();
-        if let Some(level) = forecast.and_then(|forecast| forecast.at(forecast.last_age(), 0.5)) {
-            stratum.name += &format!(" of about {}", units::memory(level.median_bytes));
-        }
-        found.push(stratum);
+        found.push(stratum(part, own));
     }
     let why = "the trial does not tell how large they are, and its services of this kind are unlike";
     found.push(Stratum {
-        name: format!("{name} of unknown size"),
+        name: format!("{} of unknown size", kind_name(&kind.template, kind.relay)),
         services: left,
         forecast: None,
         why_not: Some(why.to_owned()),
@@ -90,13 +142,27 @@ fn of_kind(
     found
 }
 
-fn stratum(
-    fleet: &Fleet,
-    arm: &str,
-    members: &[&FleetService],
-    name: String,
-    services: Vec<ServiceName>,
-) -> Stratum {
+/// Services of one kind, those whose sizes are alike together.
+fn parts(fleet: &Fleet, arm: &str, name: &str, members: &[&FleetService]) -> Vec<Part> {
+    let position = fleet.arms.iter().position(|own| own.name == arm);
+    let in_arm = |service: &FleetService| position.is_some_and(|arm| service.arms.contains(&arm));
+    let parts = divided(sizes(members), &|index| in_arm(members[index]));
+    if parts.len() < 2 {
+        return vec![part(fleet, arm, name.to_owned(), members)];
+    }
+    let of = |indices: Vec<usize>| {
+        let own: Vec<&FleetService> = indices.into_iter().map(|index| members[index]).collect();
+        let mut part = part(fleet, arm, name.to_owned(), &own);
+        let forecast = part.forecast.as_ref();
+        if let Some(level) = forecast.and_then(|forecast| forecast.at(forecast.last_age(), 0.5)) {
+            part.name += &format!(" of about {}", units::memory(level.median_bytes));
+        }
+        part
+    };
+    parts.into_iter().map(of).collect()
+}
+
+fn part(fleet: &Fleet, arm: &str, name: String, members: &[&FleetService]) -> Part {
     let own = Fleet {
         arms: fleet.arms.clone(),
         services: members.iter().map(|service| (*service).clone()).collect(),
@@ -112,11 +178,13 @@ fn stratum(
         Ok(forecast) => (Some(forecast), None),
         Err(why) => (None, Some(why.to_string())),
     };
-    Stratum { name, services, forecast, why_not }
+    Part { name, members: members.iter().map(|service| service.name.clone()).collect(), forecast, why_not }
 }
 
 /// The unit template, such as `tor@*`; of other units the name without the number at its end.
 fn template(service: &str) -> String {
+    // Of a trial over several hosts.
+    let service = service.rsplit_once('/').map_or(service, |(_, unit)| unit);
     if let Some((template, _)) = service.split_once('@') {
         return format!("{template}@*");
     }

@@ -22,7 +22,13 @@ pub fn evidence(
     obtained: &BTreeMap<String, Obtained>,
 ) -> Evidence {
     let wanted = wanted(target, obtained);
-    let proved = proved(paths, database);
+    let proved = match &target.verdict {
+        Some((verdict, _)) => {
+            let of = format!("arm `{}` of trial `{}`", verdict.arm.name, verdict.trial);
+            verdict.proved.iter().map(|whole| (of.clone(), whole.clone())).collect()
+        }
+        None => proved(paths, database),
+    };
     wanted.evidence(proved.iter().map(|(name, whole)| (name.clone(), whole)))
 }
 

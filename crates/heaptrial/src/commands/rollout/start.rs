@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -14,11 +14,11 @@ use heaptrial_change::{
 };
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
-use heaptrial_host::{HostRoot, host_name};
+use heaptrial_host::{HostFacts, HostRoot, host_name};
 use heaptrial_inspect::{Service, discover};
 use heaptrial_model::{
-    About, AllocatorSpec, HumanDuration, KnownEvent, Pace, PlanId, ServiceName, ServicePattern, TrialKind,
-    TrialName, units,
+    About, AllocatorSpec, HumanDuration, KnownEvent, MappedLibrary, Pace, PlanId, ServiceName,
+    ServicePattern, TrialKind, TrialName, units,
 };
 use heaptrial_plan::{Assignment, Build, DrawnPlan};
 use heaptrial_rollout::{Evidence, Limits, QuietHours, RolloutPlan, Stratum, WaveSizes, freeze, split};
@@ -41,7 +41,7 @@ const SEED: u64 = 1;
 #[derive(Debug, Args)]
 pub struct StartOptions {
     /// An ended trial of this host that measured it
-    #[arg(value_name = "TRIAL", required_unless_present = "allocator")]
+    #[arg(value_name = "TRIAL", required_unless_present_any = ["allocator", "verdict"])]
     trial: Option<TrialName>,
     /// Which arm of the trial
     #[arg(long, value_name = "ARM")]
@@ -49,6 +49,15 @@ pub struct StartOptions {
     /// An allocator in place of a trial's arm; needs --services
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["trial", "arm"])]
     allocator: Option<AllocatorSpec>,
+    /// What a trial elsewhere found of an arm, as `heaptrial trial verdict` wrote it; needs --services
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trial", "arm", "allocator", "secure", "mitigations", "unmeasured"])]
+    verdict: Option<PathBuf>,
+    /// The digest that the verdict's file must have
+    #[arg(long, value_name = "SHA256", requires = "verdict")]
+    verdict_sha256: Option<String>,
+    /// Go on though this host is unlike those of the verdict: the canary is the first service of its kind
+    #[arg(long, requires = "verdict")]
+    new_stratum: bool,
     /// Which services, such as 'tor@*'; those of the trial without it
     #[arg(long, value_name = "PATTERN", num_args = 1..)]
     services: Vec<ServicePattern>,
@@ -137,11 +146,12 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let obtained = obtain(&target, &options.sources)?;
     let evidence = measured::evidence(&target, &paths, &database, &obtained);
     let measured = is_measured(options, &target, &obtained, &evidence)?;
+    let unlike = refuse_unlike(options, &target, &services)?;
     let drawn = drawn(options, &target, name.as_str(), &services, &obtained)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let whole = prepare(&drawn, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
-    let (prepared, plan) = frozen(options, &target, measured, whole, &services, &paths)?;
+    let (prepared, plan) = frozen(options, &target, measured, whole, (&services, &host), &paths)?;
     if plan.waves.is_empty() {
         println!(
             "nothing to do: {} already what arm {} wants",
@@ -157,12 +167,15 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     reaches(&plan)?;
     before::refuse_unknown(&plan, target.arm.treatment.restart_every)?;
     let names: Vec<ServiceName> = plan.waves.concat();
-    let watched = target.trial.as_ref().map_or(name.as_str(), |trial| trial.plan.name.as_str());
+    let watched = target.trial_name().unwrap_or(name.as_str());
     on_host::refuse_claimed(&paths, name.as_str(), watched, names.iter().chain(&plan.already))?;
     refuse_strays(&paths, names.iter().chain(&plan.already))?;
     check_takeover(&paths, name.as_str(), &names)?;
     preflight(&paths, &prepared, &services, &obtained, &Warned::default())?;
     tell(options, &target, &plan, &services);
+    for difference in &unlike {
+        eprintln!("warning: unlike the hosts of the trial: {difference}");
+    }
     if options.dry_run {
         return dry_run(&prepared, global);
     }
@@ -195,7 +208,37 @@ fn reaches(plan: &RolloutPlan) -> Result<(), Failure> {
     )))
 }
 
+/// In what this host is unlike those of a verdict; refuses one that is, unless a canary is to be the first of its kind.
+fn refuse_unlike(
+    options: &StartOptions,
+    target: &Target,
+    services: &[Service],
+) -> Result<Vec<String>, Failure> {
+    let Some((verdict, _)) = &target.verdict else { return Ok(Vec::new()) };
+    let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
+    let identities = services.iter().filter_map(|service| service.process.as_ref()?.identity.as_ref());
+    let libraries: Vec<MappedLibrary> =
+        identities.flat_map(|identity| identity.libraries.iter().cloned()).collect();
+    let unlike = verdict.differences(&facts, &libraries);
+    if unlike.is_empty() || options.new_stratum && options.canary == 1 {
+        return Ok(unlike);
+    }
+    let how = if options.new_stratum {
+        "--new-stratum goes with --canary 1"
+    } else {
+        "An allocator may do otherwise here. --new-stratum goes on with one canary of this kind, held to the trial's forecast before anything else is changed"
+    };
+    Err(Failure::refused(format!(
+        "this host is unlike all hosts of trial `{}`: {}. {how}",
+        verdict.trial,
+        unlike.join("; ")
+    )))
+}
+
 fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<Target, Failure> {
+    if let Some(file) = &options.verdict {
+        return target::of_verdict(file, options.verdict_sha256.as_deref(), &options.services);
+    }
     match (&options.trial, &options.allocator) {
         (Some(trial), _) => {
             if options.mitigations && options.arm.is_none() {
@@ -212,9 +255,9 @@ fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<T
 
 /// The rollout's name: the one given, or the first free one after the trial's.
 fn name_of(options: &StartOptions, target: &Target, paths: &Paths) -> Result<TrialName, Failure> {
-    let stem = match (&options.name, &target.trial) {
+    let stem = match (&options.name, target.trial_name()) {
         (Some(name), _) => name.to_string(),
-        (None, Some(trial)) => format!("{}-rollout", trial.plan.name),
+        (None, Some(trial)) => format!("{trial}-rollout"),
         (None, None) => {
             let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
             format!("rollout-{}", target.arm.name.chars().map(plain).collect::<String>())
@@ -261,6 +304,10 @@ fn is_measured(
         return Ok(*evidence == Evidence::Measured);
     }
     let arm = &target.arm.name;
+    let whose = match &target.verdict {
+        Some((verdict, _)) => format!("trial `{}`, whose verdict this is, did not measure", verdict.trial),
+        None => "no trial of this host measured".to_owned(),
+    };
     let what = match evidence {
         Evidence::Other { nearest, differences } => {
             format!("{arm} as it would be rolled out. The nearest is {nearest}: {}", differences.join("; "))
@@ -270,8 +317,14 @@ fn is_measured(
             None => format!("this treatment of {arm}"),
         },
     };
+    let how = match &target.verdict {
+        Some(_) => {
+            "Install the package of it that the trial ran, or make one on a host of the trial (`heaptrial allocators package`)"
+        }
+        None => "Measure it with `heaptrial trial`, or say --unmeasured, which reports will tell",
+    };
     Err(Failure::refused(format!(
-        "no trial of this host measured {what}. A build flag or a setting can matter more than the version: mimalloc 2.0.9 in secure mode needs 2.7 times the memory of the plain build in our lab. Measure it with `heaptrial trial`, or say --unmeasured, which reports will tell"
+        "{whose} {what}. A build flag or a setting can matter more than the version: mimalloc 2.0.9 in secure mode needs 2.7 times the memory of the plain build in our lab. {how}"
     )))
 }
 
@@ -357,7 +410,7 @@ fn frozen(
     target: &Target,
     measured: bool,
     whole: Prepared,
-    services: &[Service],
+    (services, host): (&[Service], &str),
     paths: &Paths,
 ) -> Result<(Prepared, RolloutPlan), Failure> {
     let is_there = |treatment: &ServiceTreatment| {
@@ -373,7 +426,7 @@ fn frozen(
     let mut treatments = open;
     treatments.sort_by_key(|treatment| order.iter().position(|name| *name == treatment.service));
     let strata = match (options.no_forecast || options.unmeasured, names.is_empty()) {
-        (false, false) => target::strata(target, services, &names).map_err(|why| {
+        (false, false) => target::strata(target, services, &names, host).map_err(|why| {
             Failure::refused(format!(
                 "gates hold memory to the trial's forecast, and there is none: {why}. --no-forecast holds it to what each service used before"
             ))
@@ -381,7 +434,8 @@ fn frozen(
         _ => Vec::new(),
     };
     let plan = RolloutPlan {
-        trial: target.trial.as_ref().map(|trial| trial.plan.name.clone()),
+        trial: target.trial_name().map(str::to_owned),
+        verdict: target.verdict.as_ref().map(|(_, digest)| digest.clone()),
         arm: target.arm.name.clone(),
         measured,
         sizes,
@@ -429,6 +483,9 @@ fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, services: &
     }
     if !plan.measured {
         eprintln!("warning: this was not measured in a trial of this host, and the report will say so");
+    }
+    if let Some((verdict, _)) = &target.verdict {
+        crate::commands::trial::verdict::lines(verdict).iter().for_each(|line| eprintln!("{line}"));
     }
     for line in forecast_lines(plan) {
         eprintln!("{line}");
@@ -495,11 +552,20 @@ pub fn record(
     let kind = TrialKind::Rollout;
     let id = begin(database, Recorded { prepared, services, kind, command: &command, lost_since: None })?;
     let plan = heaptrial_rollout::read_plan(prepared).map_err(Failure::refused)?;
-    if !plan.measured && action == "start" {
-        let text = "rolled out with --unmeasured: no trial of this host measured this treatment";
+    let note = match &plan.verdict {
+        Some(digest) => {
+            let trial = plan.trial.as_deref().unwrap_or_default();
+            Some(format!("by the verdict of trial `{trial}` elsewhere, SHA-256 {digest}"))
+        }
+        None if !plan.measured => {
+            Some("rolled out with --unmeasured: no trial of this host measured this treatment".to_owned())
+        }
+        None => None,
+    };
+    if let Some(text) = note.filter(|_| action == "start") {
         let mut store = heaptrial_store::Store::create(database).map_err(Failure::failed)?;
         let now = heaptrial_host::Instant::now().wall_us;
-        store.add_event(id, None, now, KnownEvent::Note, text).map_err(Failure::failed)?;
+        store.add_event(id, None, now, KnownEvent::Note, &text).map_err(Failure::failed)?;
     }
     Ok(())
 }

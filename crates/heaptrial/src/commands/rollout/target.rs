@@ -10,7 +10,7 @@ use heaptrial_inspect::Service;
 use heaptrial_judgement::{Options, read_fleet};
 use heaptrial_model::{AllocatorSpec, Arm, Metric, ServiceName, ServicePattern, Treatment};
 use heaptrial_plan::Build;
-use heaptrial_rollout::{Stratum, is_rollout};
+use heaptrial_rollout::{Stratum, Verdict, is_rollout};
 use heaptrial_store::Store;
 
 use super::secure;
@@ -30,6 +30,33 @@ pub struct Target {
     pub metric: Metric,
     /// The trial's readings, where the database has them.
     pub fleet: Option<Fleet>,
+    /// What a trial elsewhere found of it, with the digest of its file.
+    pub verdict: Option<(Verdict, String)>,
+}
+
+impl Target {
+    /// The trial that measured it, here or elsewhere.
+    pub fn trial_name(&self) -> Option<&str> {
+        let here = self.trial.as_ref().map(|trial| trial.plan.name.as_str());
+        here.or(self.verdict.as_ref().map(|(verdict, _)| verdict.trial.as_str()))
+    }
+}
+
+/// An arm of a trial that was elsewhere, by the file that it wrote.
+pub fn of_verdict(file: &Path, digest: Option<&str>, patterns: &[ServicePattern]) -> Result<Target, Failure> {
+    if patterns.is_empty() {
+        return Err(Failure::usage("--verdict needs --services, such as --services 'tor@*'"));
+    }
+    let (verdict, digest) = Verdict::read(file, digest)?;
+    Ok(Target {
+        trial: None,
+        arm: Arm { control: true, ..verdict.arm.clone() },
+        build: None,
+        patterns: patterns.to_vec(),
+        metric: verdict.metric,
+        fleet: None,
+        verdict: Some((verdict, digest)),
+    })
 }
 
 /// An arm of a trial that has ended on this host.
@@ -79,6 +106,7 @@ pub fn of_trial(
         arm: Arm { control: true, ..arm.clone() },
         patterns,
         trial: Some(prepared),
+        verdict: None,
     })
 }
 
@@ -96,6 +124,7 @@ pub fn of_spec(spec: &AllocatorSpec, secure: bool, patterns: &[ServicePattern]) 
         patterns: patterns.to_vec(),
         metric: Metric::Rss,
         fleet: None,
+        verdict: None,
     })
 }
 
@@ -123,17 +152,24 @@ pub fn strata(
     target: &Target,
     services: &[Service],
     names: &[ServiceName],
+    host: &str,
 ) -> Result<Vec<Stratum>, NoForecast> {
-    let fleet = target.fleet.as_ref().ok_or(NoForecast::NoReadings)?;
     let arm = &target.arm.name;
     let loaded = services.iter().filter(|service| service.relay.is_some()).map(Service::name);
     let prepared = target.trial.iter().flat_map(|trial| &trial.services);
     let prepared = prepared.filter(|treatment| treatment.relay.is_some()).map(|treatment| &treatment.service);
     let relays: BTreeSet<&str> = loaded.chain(prepared).map(ServiceName::as_str).collect();
-    let strata = heaptrial_rollout::strata(fleet, arm, names, &|name| relays.contains(name));
+    let is_relay = |name: &str| relays.contains(name);
+    let strata = match (&target.verdict, &target.fleet) {
+        (Some((verdict, _)), _) => verdict.strata(host, names, &is_relay),
+        (None, Some(fleet)) => heaptrial_rollout::strata(fleet, arm, names, &is_relay),
+        (None, None) => return Err(NoForecast::NoReadings),
+    };
     if strata.iter().all(|stratum| stratum.forecast.is_none()) {
         // Where the arm as a whole has one, its services are of other kinds.
-        Forecast::of_arm(fleet, &Settings::default(), arm)?;
+        if let Some(fleet) = &target.fleet {
+            Forecast::of_arm(fleet, &Settings::default(), arm)?;
+        }
         let kinds: Vec<String> = strata.into_iter().map(|stratum| stratum.name).collect();
         return Err(NoForecast::OtherKinds { arm: arm.clone(), kinds: kinds.join(", ") });
     }

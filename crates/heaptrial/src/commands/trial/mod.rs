@@ -13,6 +13,7 @@ mod status;
 mod stop;
 mod survey;
 pub(super) mod unfound;
+pub(super) mod verdict;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,8 @@ pub enum TrialCommand {
     Recover(stop::RecoverOptions),
     /// Analyse a running trial at a look that its plan fixed in advance
     Look(look::LookOptions),
+    /// Write what an ended trial found of an arm as a file, for rollouts on other hosts
+    Verdict(verdict::VerdictOptions),
     /// How many services and days a trial needs, by simulation from past data of the same services
     Power(power::PowerOptions),
 }
@@ -62,6 +65,7 @@ pub fn run(command: TrialCommand, global: &GlobalOptions) -> Result<ExitCode, Fa
         TrialCommand::Drop(options) => leave_out::run(&options, global),
         TrialCommand::Recover(options) => stop::recover(&options, global),
         TrialCommand::Look(options) => look::run(&options, global),
+        TrialCommand::Verdict(options) => verdict::run(&options, global),
         TrialCommand::Power(options) => power::run(&options, global),
     }
 }

@@ -239,8 +239,9 @@ fn one_build(surveys: &[Survey]) -> Result<(), Failure> {
     let mut rows = vec![["SHA-256", "HOSTS"].map(str::to_owned).to_vec()];
     rows.extend(differing.iter().map(|(sha256, hosts)| vec![sha256[..16].to_owned(), hosts.join(" ")]));
     Err(Failure::refused(format!(
-        "arm `{arm}`: hosts have obtained different builds of its allocator, and a trial is of one:\n\n{}\ncopy the library of \
-         one host to the others and survey them with `--from PATH`; one that was built on the oldest system runs on all",
+        "arm `{arm}`: hosts have obtained different builds of its allocator, and a trial is of one:\n\n{}\nmake a package \
+         of it on the host with the oldest system (`heaptrial allocators package SPEC`), install that on all hosts, and survey \
+         them again",
         table(&rows)
     )))
 }

@@ -1,0 +1,251 @@
+//! `heaptrial trial verdict`: what an ended trial found of an arm, as a file for rollouts on other hosts.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use heaptrial_allocator::Expected;
+use heaptrial_analysis::{FindingKind, Severity};
+use heaptrial_host::HostFacts;
+use heaptrial_judgement::{Judgement, Options};
+use heaptrial_model::{MappedLibrary, TrialKind, units};
+use heaptrial_plan::DrawnPlan;
+use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
+use serde_json::Value;
+
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::output::file_beside;
+use crate::target::Target;
+
+/// Of which trial and arm.
+#[derive(Debug, Args)]
+pub struct VerdictOptions {
+    /// The trial, which has ended: by name on this host, or a database with what was gathered of it
+    #[arg(value_name = "TRIAL|FILE")]
+    trial: String,
+    /// Which arm
+    #[arg(long, value_name = "ARM")]
+    arm: String,
+    /// The file [default: TRIAL-ARM.verdict.json in this folder]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Writes it.
+pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let target = Target::find(Some(&options.trial), global)?;
+    let name = target.trial.plan.name.clone();
+    if target.trial.plan.kind != TrialKind::Field {
+        return Err(Failure::refused(format!(
+            "`{name}` is a {}; a verdict is of a trial on services, which was drawn at random and whose treatments were proved",
+            target.trial.plan.kind.describe()
+        )));
+    }
+    if target.trial.ended_wall_us.is_none() {
+        return Err(Failure::refused(format!(
+            "trial `{name}` has not ended; `heaptrial trial stop {name}` ends it and leaves services as they are"
+        )));
+    }
+    let judgement =
+        Judgement::of(&target.store, target.trial.id, &Options::default()).map_err(Failure::failed)?;
+    let verdict = of(&judgement, &options.arm)?;
+    let (text, digest) = verdict.sealed().map_err(Failure::failed)?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let usual = || format!("{name}-{}.verdict.json", verdict.arm.name).chars().map(plain).collect::<String>();
+    let file = options.output.clone().unwrap_or_else(|| usual().into());
+    let failed = |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", file.display()));
+    let mut beside = file_beside(&file).map_err(failed)?;
+    beside.write_all(text.as_bytes()).map_err(failed)?;
+    beside.persist(&file).map_err(|error| failed(error.error))?;
+    if global.json {
+        let ratio = verdict.ratio.map(|ratio| ratio.value);
+        let told = serde_json::json!({
+            "schema_version": 1, "file": file, "sha256": digest, "trial": name, "arm": verdict.arm.name, "ratio": ratio,
+            "verdict": verdict.verdict, "findings": verdict.findings,
+        });
+        println!("{told:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{}", lines(&verdict).join("\n"));
+    println!("\n{}  {}", digest, file.display());
+    println!("Next, on each host: heaptrial rollout start --verdict {} --services PATTERN", file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
+    let (rows, analysis) = (&judgement.rows, &judgement.analysis);
+    let name = &rows.trial.plan.name;
+    let missing = analysis.findings.iter().find(|finding| finding.kind == FindingKind::HostsMissing);
+    if let Some(missing) = missing {
+        return Err(Failure::refused(format!(
+            "Hosts are missing: {}. A verdict is of all hosts: gather the others first (`heaptrial import heaptrial`)",
+            missing.evidence
+        )));
+    }
+    let index = rows.arms.iter().position(|record| record.arm.name == wanted);
+    let Some((index, record)) = index.map(|index| (index, &rows.arms[index])) else {
+        let known: Vec<&str> = rows.arms.iter().map(|record| record.arm.name.as_str()).collect();
+        return Err(Failure::usage(format!(
+            "trial `{name}` has no arm `{wanted}`; it has {}",
+            known.join(", ")
+        )));
+    };
+    if record.arm.treatment.allocator.is_none() {
+        return Err(Failure::refused(format!(
+            "arm `{wanted}` of trial `{name}` names no allocator: what other hosts shall run cannot be told"
+        )));
+    }
+    let control = rows.arms.iter().find(|record| record.arm.control);
+    let control = control.map(|record| record.arm.name.clone()).unwrap_or_default();
+    let plan: Option<DrawnPlan> = serde_json::from_value(rows.trial.plan.parameters["plan"].clone()).ok();
+    let hosts = hosts(judgement);
+    let thp_modes: BTreeSet<Option<String>> = hosts.iter().map(|(_, facts)| facts.thp_mode.clone()).collect();
+    let (proved, libraries) = proved(judgement, index, &thp_modes);
+    if proved.is_empty() {
+        return Err(Failure::refused(format!(
+            "no process of arm `{wanted}` of trial `{name}` was proved to run its treatment"
+        )));
+    }
+    let relays: BTreeSet<&str> = rows
+        .services
+        .iter()
+        .filter(|service| {
+            service.attributes.as_ref().is_some_and(|attributes| attributes["role"].is_string())
+        })
+        .map(|service| service.name.as_str())
+        .collect();
+    let result = &analysis.arms[index];
+    let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
+    let ratio = figures.ratio.as_ref().zip(analysis.matched_age_seconds).map(|(ratio, age_seconds)| {
+        let estimate = ratio.estimate;
+        MeasuredRatio {
+            value: estimate.value,
+            low: estimate.low,
+            high: estimate.high,
+            age_seconds,
+            services: figures.services_compared,
+        }
+    });
+    let grave = analysis.findings.iter().filter(|finding| finding.severity == Severity::Grave);
+    Ok(Verdict {
+        schema_version: Verdict::VERSION,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        written_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        trial: name.clone(),
+        plan_id: plan.map(|plan| plan.id.as_str().to_owned()).unwrap_or_default(),
+        arm: record.arm.clone(),
+        control,
+        metric: rows.trial.plan.metric,
+        proved,
+        kinds: kinds(&judgement.fleet, wanted, &|name| relays.contains(name)),
+        hosts: hosts
+            .into_iter()
+            .map(|(name, facts)| MeasuredHost {
+                name,
+                system: facts.os,
+                architecture: facts.architecture,
+                processors: facts.cpu_count,
+                memory_bytes: facts.ram_bytes,
+            })
+            .collect(),
+        libraries,
+        ratio,
+        verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
+        findings: grave.map(|finding| finding.evidence.clone()).collect(),
+    })
+}
+
+/// The hosts of the trial with their facts at its start.
+fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
+    let rows = &judgement.rows;
+    let own = || {
+        let name = rows.trial.plan.parameters["host"].as_str().unwrap_or("this host");
+        vec![(name.to_owned(), rows.trial.plan.host_facts.clone())]
+    };
+    let told: Vec<(String, Value)> = if rows.parts.is_empty() {
+        own()
+    } else {
+        rows.parts.iter().map(|part| (part.host.clone(), part.facts.clone())).collect()
+    };
+    told.into_iter().filter_map(|(name, facts)| Some((name, serde_json::from_value(facts).ok()?))).collect()
+}
+
+/// What was proved in the arm's processes, and the libraries that they mapped.
+fn proved(
+    judgement: &Judgement,
+    arm: usize,
+    thp_modes: &BTreeSet<Option<String>>,
+) -> (Vec<Whole>, Vec<MappedLibrary>) {
+    let rows = &judgement.rows;
+    let record = &rows.arms[arm];
+    let expected: Option<Expected> =
+        record.obtained.clone().and_then(|value| serde_json::from_value(value).ok());
+    let preloads = expected.as_ref().is_some_and(|expected| expected.object.is_some());
+    let settings = expected.map(|expected| settings_of(&expected.settings)).unwrap_or_default();
+    let services: BTreeSet<i64> = rows
+        .services
+        .iter()
+        .filter(|service| service.arm_id == record.id)
+        .map(|service| service.id)
+        .collect();
+    let own = rows.lives.iter().filter(|life| services.contains(&life.service_id));
+    let mut proved: Vec<Whole> = Vec::new();
+    for identity in own.filter(|life| life.contamination.is_none()).filter_map(|life| life.identity.as_ref())
+    {
+        for thp_mode in thp_modes {
+            let whole = Whole {
+                library: identity.sha256.clone().filter(|_| preloads),
+                c_library: identity.version.as_ref().filter(|_| !preloads).map(ToString::to_string),
+                settings: settings.clone(),
+                torrc: record.arm.treatment.torrc.clone(),
+                restart_every: record.arm.treatment.restart_every,
+                thp_mode: thp_mode.clone(),
+            };
+            let known = preloads && whole.library.is_none() || proved.contains(&whole);
+            if !known {
+                proved.push(whole);
+            }
+        }
+    }
+    (proved, judgement.arms[arm].libraries.clone())
+}
+
+/// What it says, for people.
+pub fn lines(verdict: &Verdict) -> Vec<String> {
+    let mut lines = Vec::new();
+    let ratio = verdict.ratio.map(|ratio| {
+        let interval = match (ratio.low, ratio.high) {
+            (Some(low), Some(high)) => format!(" ({low:.2} to {high:.2})"),
+            _ => String::new(),
+        };
+        format!(
+            "{:.2}{interval} of the memory of {} at an age of {}, {} compared",
+            ratio.value,
+            verdict.control,
+            units::duration(ratio.age_seconds),
+            units::counted(ratio.services as usize, "service")
+        )
+    });
+    lines.push(format!(
+        "{} of trial {}: {}; growth: {}",
+        verdict.arm.name,
+        verdict.trial,
+        ratio.unwrap_or_else(|| "no ratio to the control".into()),
+        verdict.verdict.as_deref().unwrap_or("not judged")
+    ));
+    let of = |host: &MeasuredHost| {
+        format!(
+            "{} ({}, {}, {})",
+            host.name,
+            host.system,
+            units::counted(host.processors as usize, "processor"),
+            units::memory(host.memory_bytes as f64)
+        )
+    };
+    lines.push(format!("measured on {}", verdict.hosts.iter().map(of).collect::<Vec<_>>().join(", ")));
+    lines.extend(verdict.findings.iter().map(|finding| format!("grave: {finding}")));
+    lines
+}

@@ -1,0 +1,370 @@
+//! What a trial found of an arm, as a file that other hosts take for their rollouts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use heaptrial_host::HostFacts;
+use heaptrial_model::{Arm, Classified, ErrorClass, MappedLibrary, Metric, ServiceName};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::measured::Whole;
+use crate::strata::{Kind, Stratum, strata_of};
+
+const SCHEMA_VERSION: u32 = 1;
+/// The member that holds the digest of all others.
+const DIGEST: &str = "sha256";
+/// A host's memory is that of the trial's where it is apart by at most this factor.
+const SAME_MEMORY: f64 = 1.25;
+/// Libraries that are told by name.
+const TOLD: usize = 4;
+
+/// What a trial found of an arm: the treatment as it was proved, how memory goes with age under it, on which hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Version of this format.
+    pub schema_version: u32,
+    /// Version of Heaptrial that wrote it.
+    pub tool_version: String,
+    /// When, in RFC 3339.
+    pub written_at: String,
+    /// The trial's name.
+    pub trial: String,
+    /// Digest of its plan.
+    pub plan_id: String,
+    /// The arm.
+    pub arm: Arm,
+    /// The control's name.
+    pub control: String,
+    /// Which reading was compared.
+    pub metric: Metric,
+    /// The treatment as it was proved in running processes, each once.
+    pub proved: Vec<Whole>,
+    /// How memory goes with age, by kind of service.
+    pub kinds: Vec<Kind>,
+    /// Where it was measured.
+    pub hosts: Vec<MeasuredHost>,
+    /// The shared libraries that the arm's services mapped.
+    pub libraries: Vec<MappedLibrary>,
+    /// What was found of its memory.
+    pub ratio: Option<MeasuredRatio>,
+    /// The verdict on its growth, in the words of a report; `None` where there is none.
+    pub verdict: Option<String>,
+    /// Grave findings of the trial, in sentences.
+    pub findings: Vec<String>,
+}
+
+/// A host of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredHost {
+    /// As the plan calls it.
+    pub name: String,
+    /// Operating system and its release.
+    pub system: String,
+    /// Machine architecture.
+    pub architecture: String,
+    /// Online processors.
+    pub processors: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// Memory of an arm over that of the control, at a matched age.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredRatio {
+    /// The ratio.
+    pub value: f64,
+    /// Lower end of its interval.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// At which age, in seconds.
+    pub age_seconds: f64,
+    /// Services of the arm that were compared.
+    pub services: u32,
+}
+
+/// Why a file is no verdict.
+#[derive(Debug, thiserror::Error)]
+pub enum VerdictError {
+    /// It cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is something else.
+    #[error("{path} is no verdict of a trial ({why}); `heaptrial trial verdict` writes one")]
+    Other {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Its content is not what was written.
+    #[error(
+        "{path} was changed after it was written: its content has the digest {found}, and it says {told}. Take it anew from where \
+         it was written"
+    )]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+        /// The digest of what is there.
+        found: String,
+        /// The digest that it names.
+        told: String,
+    },
+    /// It is another one than was wanted.
+    #[error("{path} has the digest {found}, and {wanted} is wanted")]
+    Another {
+        /// Which file.
+        path: PathBuf,
+        /// Its digest.
+        found: String,
+        /// The one that was given.
+        wanted: String,
+    },
+}
+
+impl Classified for VerdictError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
+}
+
+impl Verdict {
+    /// The version that is written now.
+    pub const VERSION: u32 = SCHEMA_VERSION;
+
+    /// The file's text, with the digest of the rest, and that digest.
+    pub fn sealed(&self) -> Result<(String, String), serde_json::Error> {
+        let mut value = serde_json::to_value(self)?;
+        let digest = digest(&value)?;
+        value[DIGEST] = Value::from(digest.clone());
+        Ok((serde_json::to_string_pretty(&value)? + "\n", digest))
+    }
+
+    /// Reads a file whose content is as it was written, and gives its digest. `wanted` is the digest that somebody was told
+    /// by another way than the file: the file's own only shows that nothing was changed by mistake.
+    pub fn read(path: &Path, wanted: Option<&str>) -> Result<(Self, String), VerdictError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| VerdictError::File { path: path.to_owned(), source })?;
+        let other = |why: String| VerdictError::Other { path: path.to_owned(), why };
+        let mut value: Value = serde_json::from_str(&text).map_err(|error| other(error.to_string()))?;
+        let told = value.as_object_mut().and_then(|members| members.remove(DIGEST));
+        let Some(Value::String(told)) = told else { return Err(other("it has no digest".into())) };
+        let found = digest(&value).map_err(|error| other(error.to_string()))?;
+        if found != told {
+            return Err(VerdictError::Changed { path: path.to_owned(), found, told });
+        }
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            return Err(VerdictError::Another { path: path.to_owned(), found, wanted: wanted.to_owned() });
+        }
+        let version = value["schema_version"].as_u64().unwrap_or_default();
+        if version != u64::from(SCHEMA_VERSION) {
+            return Err(other(format!("its format is {version}, and this program knows {SCHEMA_VERSION}")));
+        }
+        let verdict = serde_json::from_value(value).map_err(|error| other(error.to_string()))?;
+        Ok((verdict, found))
+    }
+
+    /// In what a host is unlike all hosts of the trial, in words: the differences to the nearest of them. `libraries` are
+    /// those that services there map now.
+    pub fn differences(&self, host: &HostFacts, libraries: &[MappedLibrary]) -> Vec<String> {
+        let of = |measured: &MeasuredHost| {
+            let mut told = Vec::new();
+            let mut unlike = |what: &str, own: String, other: String| {
+                if own != other {
+                    told.push(format!("{what}: {own} here, {other} in the trial"));
+                }
+            };
+            unlike("system", host.os.clone(), measured.system.clone());
+            unlike("architecture", host.architecture.clone(), measured.architecture.clone());
+            unlike("processors", host.cpu_count.to_string(), measured.processors.to_string());
+            let factor = host.ram_bytes.max(1) as f64 / measured.memory_bytes.max(1) as f64;
+            if !(1.0 / SAME_MEMORY..=SAME_MEMORY).contains(&factor) {
+                let memory = |bytes: u64| heaptrial_model::units::memory(bytes as f64);
+                unlike("memory", memory(host.ram_bytes), memory(measured.memory_bytes));
+            }
+            told
+        };
+        let mut told = self.hosts.iter().map(of).min_by_key(Vec::len).unwrap_or_default();
+        told.extend(self.other_libraries(libraries));
+        told
+    }
+
+    /// Libraries of which the trial saw other builds alone.
+    fn other_libraries(&self, libraries: &[MappedLibrary]) -> Option<String> {
+        let mut other: Vec<String> = Vec::new();
+        for own in libraries {
+            let mut measured = self.libraries.iter().filter(|library| library.name == own.name).peekable();
+            let Some(first) = measured.peek().map(|first| first.build()) else { continue };
+            if measured.all(|library| library.build() != own.build()) {
+                let text = format!("{} {} here, {first} in the trial", own.name, own.build());
+                if !other.contains(&text) {
+                    other.push(text);
+                }
+            }
+        }
+        let more = other.len().saturating_sub(TOLD);
+        other.truncate(TOLD);
+        if more > 0 {
+            other.push(format!("{more} more"));
+        }
+        (!other.is_empty()).then(|| format!("libraries: {}", other.join("; ")))
+    }
+
+    /// The strata of a rollout's services on a host, with the forecast of the arm in each.
+    pub fn strata(
+        &self,
+        host: &str,
+        services: &[ServiceName],
+        is_relay: &dyn Fn(&str) -> bool,
+    ) -> Vec<Stratum> {
+        strata_of(&self.kinds, &self.arm.name, Some(host), services, is_relay)
+    }
+}
+
+/// SHA-256 of a value whose members are in the order of their names, as `serde_json` keeps them.
+fn digest(value: &Value) -> Result<String, serde_json::Error> {
+    let bytes = serde_json::to_vec(value)?;
+    Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn host() -> HostFacts {
+        let facts = serde_json::json!({
+            "os": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1", "architecture": "x86_64", "cpu_count": 64,
+            "ram_bytes": 768_u64 << 30, "thp_mode": "madvise", "cgroup_version": "v2", "boot_id": "b",
+            "cpu_model": null, "overcommit_memory": null,
+        });
+        serde_json::from_value(facts).unwrap()
+    }
+
+    fn library(name: &str, version: &str) -> MappedLibrary {
+        MappedLibrary {
+            name: name.into(),
+            path: format!("/usr/lib/{name}").into(),
+            package: Some(name.into()),
+            version: Some(version.into()),
+            build_id: None,
+        }
+    }
+
+    fn verdict() -> Verdict {
+        let measured = |processors| MeasuredHost {
+            name: "alpha".into(),
+            system: host().os,
+            architecture: "x86_64".into(),
+            processors,
+            memory_bytes: 768 << 30,
+        };
+        Verdict {
+            schema_version: SCHEMA_VERSION,
+            tool_version: "0.1.0".into(),
+            written_at: "2026-11-23T12:00:00Z".into(),
+            trial: "five-way".into(),
+            plan_id: "0123".into(),
+            arm: Arm {
+                name: "mimalloc@2.0.9".into(),
+                control: false,
+                treatment: serde_json::from_value(serde_json::json!({ "allocator": "mimalloc@2.0.9" }))
+                    .unwrap(),
+            },
+            control: "glibc".into(),
+            metric: Metric::Rss,
+            proved: vec![Whole { library: Some("ab".into()), ..Whole::default() }],
+            kinds: Vec::new(),
+            hosts: vec![measured(32), measured(64)],
+            libraries: vec![library("libzstd.so.1", "1.5.4"), library("libc.so.6", "2.36")],
+            ratio: Some(MeasuredRatio {
+                value: 0.21,
+                low: Some(0.1 + 0.1),
+                high: Some(0.22),
+                age_seconds: 1.0 / 3.0,
+                services: 40,
+            }),
+            verdict: Some("stable".into()),
+            findings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("verdict.json");
+        let (text, digest) = verdict().sealed().unwrap();
+        fs::write(&path, &text).unwrap();
+        assert_eq!(Verdict::read(&path, Some(&digest)).unwrap(), (verdict(), digest.clone()));
+        let error = Verdict::read(&path, Some("00")).unwrap_err().to_string();
+        assert!(error.contains("00 is wanted"), "{error}");
+        // Written with other spaces it is the same.
+        fs::write(&path, text.replace("  ", "\t")).unwrap();
+        assert_eq!(Verdict::read(&path, None).unwrap().1, digest);
+        for (text, why) in [("{}", "no digest"), ("[]", "no digest"), ("x", "expected value"), ("", "EOF")] {
+            fs::write(&path, text).unwrap();
+            let error = Verdict::read(&path, None).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is changed in a file, it is no more taken for the verdict that it was.
+        #[test]
+        fn a_changed_file_is_refused(at in any::<prop::sample::Index>(), with in b' '..b'~') {
+            let (text, _) = verdict().sealed().unwrap();
+            let mut bytes = text.clone().into_bytes();
+            let at = at.index(bytes.len());
+            prop_assume!(bytes[at] != with);
+            bytes[at] = with;
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("verdict.json");
+            fs::write(&path, &bytes).unwrap();
+            if let Ok((read, _)) = Verdict::read(&path, None) {
+                // A space in place of a line end.
+                prop_assert_eq!(read, verdict());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_come_back_as_they_were(value in any::<f64>().prop_filter("finite", |value| value.is_finite())) {
+            let mut verdict = verdict();
+            verdict.ratio.as_mut().unwrap().value = value;
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("verdict.json");
+            fs::write(&path, verdict.sealed().unwrap().0).unwrap();
+            prop_assert_eq!(Verdict::read(&path, None).unwrap().0, verdict);
+        }
+    }
+
+    #[test]
+    fn a_host_is_compared_with_the_nearest_one_of_the_trial() {
+        let same = [library("libzstd.so.1", "1.5.4"), library("libm.so.6", "2.36")];
+        assert!(verdict().differences(&host(), &same).is_empty());
+        let other = HostFacts { os: "Debian GNU/Linux 13 (trixie)".into(), cpu_count: 32, ..host() };
+        let told = verdict().differences(&other, &[library("libzstd.so.1", "1.5.7")]);
+        assert_eq!(
+            told,
+            [
+                "system: Debian GNU/Linux 13 (trixie) here, Debian GNU/Linux 12 (bookworm) in the trial",
+                "libraries: libzstd.so.1 1.5.7 here, 1.5.4 in the trial"
+            ]
+        );
+        let small = HostFacts { ram_bytes: 64 << 30, cpu_count: 8, ..host() };
+        let told = verdict().differences(&small, &[]);
+        assert_eq!(
+            told,
+            ["processors: 8 here, 32 in the trial", "memory: 64.0 GiB here, 768 GiB in the trial"]
+        );
+    }
+}
