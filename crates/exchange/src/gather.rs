@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use heaptrial_model::{Classified, ErrorClass, KnownEvent, TrialKind};
+use heaptrial_model::{Classified, ErrorClass, TrialKind};
 use heaptrial_store::{
     GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord, is_gathered, own_host,
     planned_hosts,
@@ -105,6 +105,22 @@ pub enum GatherError {
         /// The trial.
         trial: String,
     },
+    /// What the host applied is not what the plan says.
+    #[error(
+        "{}: what {host} has of trial `{trial}` is not as {why}: its plan was edited there, or the file is not what it says. \
+         Nothing of it was taken in",
+        path.display()
+    )]
+    OtherPlan {
+        /// Which file.
+        path: PathBuf,
+        /// The host.
+        host: String,
+        /// The trial.
+        trial: String,
+        /// What it differs from.
+        why: String,
+    },
     /// The database is a host's own.
     #[error(
         "{}: trial `{trial}` runs on this host itself, and its database samples only services of this host; name another one \
@@ -176,6 +192,38 @@ pub fn host_of(from: &Store, trial: &TrialRecord) -> Result<String, GatherError>
     }
 }
 
+/// In what a host's part differs from the plan that it names; `None` where it does not. Arms and blocks are what permutations go
+/// by, and the file comes from another machine.
+fn differs_from_plan(file: &Store, trial: &TrialRecord, host: &str) -> Result<Option<String>, GatherError> {
+    let plan = &trial.plan.parameters["plan"];
+    let assigned = |name: &str| {
+        let services = plan["services"].as_array()?;
+        services.iter().find(|own| own["host"] == host && own["service"] == name)
+    };
+    if !planned_hosts(&trial.plan.parameters).contains_key(host) {
+        return Ok(Some(format!("a plan that has no host {host}")));
+    }
+    let arms = file.arms(trial.id)?;
+    let of = |list: &str, key: &'static str| {
+        let entries = plan[list].as_array().map_or(&[][..], Vec::as_slice);
+        entries.iter().filter_map(move |entry| entry[key].as_str())
+    };
+    let planned: BTreeSet<&str> = of("arms", "name").chain(of("services", "arm")).collect();
+    if let Some(other) = arms.iter().find(|arm| !planned.contains(arm.arm.name.as_str())) {
+        return Ok(Some(format!("a plan without the arm {}", other.arm.name)));
+    }
+    for service in file.services(trial.id)? {
+        let arm = arms.iter().find(|arm| arm.id == service.arm_id).map(|arm| arm.arm.name.as_str());
+        let as_assigned = assigned(&service.name).is_some_and(|own| {
+            own["arm"].as_str() == arm && own["block"].as_u64() == Some(service.block.into())
+        });
+        if !as_assigned {
+            return Ok(Some(format!("what the plan says of {}", service.name)));
+        }
+    }
+    Ok(None)
+}
+
 /// Takes what is new in a host's file, or a copy of its database, into `store`. `now_us` is in microseconds since 1970.
 pub fn gather(
     store: &mut Store,
@@ -189,14 +237,21 @@ pub fn gather(
     let written = file.parts(trial.id)?.first().map(|part| part.gathered_wall_us);
     let last_us = file.last_tick(trial.id)?.map(|tick| tick.wall_us);
     let first = file.first_of_part(trial.id)?;
+    let differs = differs_from_plan(&file, &trial, &host)?;
     drop(file);
     let parameters = &trial.plan.parameters;
     let id = &parameters["plan"]["id"];
     let trials = store.trials()?;
     let known = trials.iter().find(|known| known.plan.parameters["plan"]["id"] == *id);
-    if let Some(known) = known.filter(|known| !is_gathered(&known.plan.parameters)) {
+    let own = |known: &&TrialRecord| known.plan.kind.is_on_services() && !is_gathered(&known.plan.parameters);
+    if let Some(known) = trials.iter().find(own) {
         let (path, trial) = (store.path().to_owned(), known.plan.name.clone());
         return Err(GatherError::IsHost { path, trial });
+    }
+    let same_plan = known.is_none_or(|known| known.plan.parameters["plan"] == parameters["plan"]);
+    if let Some(why) = (!same_plan).then(|| "the plan that is here".to_owned()).or(differs) {
+        let (path, trial) = (from.to_owned(), trial.plan.name);
+        return Err(GatherError::OtherPlan { path, host, trial, why });
     }
     let of_name = |other: &TrialRecord| other.plan.name == trial.plan.name && other.ended_wall_us.is_none();
     if known.is_none() && trials.iter().any(of_name) {
@@ -225,11 +280,6 @@ pub fn gather(
         now_us,
     };
     let new = store.gather(from, &part)?;
-    if new.anew {
-        let text =
-            format!("{host} has recorded the trial anew: its database was lost, or it was installed again");
-        store.add_event(new.trial_id, None, now_us, KnownEvent::DatabaseLost, &text)?;
-    }
     let parts = store.parts(new.trial_id)?;
     let is_here = |host: &str| parts.iter().any(|part| part.host == host);
     let last = parts.iter().find(|part| part.host == host).and_then(|part| part.last);

@@ -64,6 +64,7 @@ fn identity() -> Identity {
 impl Host {
     fn new(folder: &Path, plan: &serde_json::Value, name: &str, count: usize) -> Self {
         let specs = ["glibc".parse().unwrap(), "mimalloc@2.0.9".parse().unwrap()];
+        std::fs::create_dir_all(folder).unwrap();
         let host = Self {
             name: name.to_owned(),
             database: folder.join(format!("{name}.db")),
@@ -298,6 +299,7 @@ fn only_what_is_new_travels_and_a_new_database_is_told() {
 
     // The host was installed again, and its trial is recorded anew: what was gathered stays.
     let truth = host.truth.clone();
+    drop(own);
     std::fs::rename(&host.database, folder.path().join("lost.db")).unwrap();
     let mut again = Host::new(folder.path(), &plan, "a", 4);
     (again.boot, again.ticks) = (5, 510);
@@ -315,6 +317,14 @@ fn only_what_is_new_travels_and_a_new_database_is_told() {
     }
     let trial = &store.trials().unwrap()[0];
     assert_eq!(trial.plan.started_wall_us, START_US);
+    // Told once, and the whole began when it first did.
+    let fourth = again.gather_into(&mut store, None);
+    assert_eq!((fourth.new.anew, fourth.new.samples, fourth.new.events), (false, 0, 0));
+    // A copy of the database that was lost brings nothing and undoes nothing.
+    let old = gather(&mut store, &folder.path().join("lost.db"), None, again.now_us()).unwrap();
+    assert_eq!((old.new.anew, old.new.samples, old.new.events), (false, 0, 0));
+    assert_eq!(old.last, fourth.last);
+    let trial = &store.trials().unwrap()[0];
     let lost = store.events(trial.id).unwrap();
     assert_eq!(lost.iter().filter(|event| event.kind == KnownEvent::DatabaseLost).count(), 1);
 }
@@ -336,6 +346,10 @@ fn what_a_host_read_after_its_end_is_left_out_and_the_whole_ends_with_its_last_h
         ends.push(host.now_us());
         let mut own = Store::create(&host.database).unwrap();
         own.end_trial(host.trial(), host.now_us(), "completed").unwrap();
+        // A revert tells of its services after the end, while another host goes on.
+        let service = own.services(host.trial()).unwrap()[0].id;
+        let after = host.now_us() + 1;
+        own.add_event(host.trial(), Some(service), after, KnownEvent::TreatmentReverted, "put back").unwrap();
         host.tick(5);
         let part = host.gather_into(&mut store, None);
         assert_eq!(part.new.samples, 2 * ticks as u64);
@@ -380,6 +394,95 @@ fn what_is_no_part_is_refused_and_nothing_is_changed() {
     let ahead = gather(&mut store, &host.database, None, host.now_us() - 3_600_000_000).unwrap();
     assert_eq!(ahead.ahead_seconds, Some(3600.0));
     assert_eq!(gather(&mut store, &host.database, None, host.now_us()).unwrap().ahead_seconds, None);
+}
+
+/// The agent writes a tick each minute, and cannot wait for an export of days.
+#[test]
+fn an_export_does_not_wait_for_a_writer_nor_a_writer_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::new(folder.path(), &plan(&[("a", 2)]), "a", 2);
+    host.tick(5);
+    let writer = rusqlite::Connection::open(&host.database).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let file = folder.path().join("part.db");
+    Store::open(&host.database).unwrap().write_part(host.trial(), "a", None, &file, host.now_us()).unwrap();
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    assert_eq!(gather(&mut store, &host.database, None, host.now_us()).unwrap().new.samples, 10);
+    writer.execute_batch("ROLLBACK").unwrap();
+}
+
+#[test]
+fn what_is_not_as_the_plan_says_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 2)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 4);
+    host.tick(3);
+    let forged = folder.path().join("forged.db");
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    for (sql, why) in [
+        (
+            "UPDATE service SET arm_id = (SELECT max(id) FROM arm) WHERE position = 0",
+            "what the plan says of tor@0.service",
+        ),
+        ("UPDATE service SET block = 7 WHERE position = 1", "what the plan says of tor@1.service"),
+        ("UPDATE service SET name = 'x.service' WHERE position = 1", "what the plan says of x.service"),
+        ("UPDATE part SET host = 'c'", "a plan that has no host c"),
+        ("UPDATE part SET host = 'b'", "what the plan says of tor@2.service"),
+        (
+            "INSERT INTO arm (trial_id, position, name, control, treatment_json) SELECT trial_id, 9, 'x', 0, '{}' FROM part",
+            "without the arm x",
+        ),
+        ("CREATE TRIGGER t AFTER INSERT ON tick BEGIN DELETE FROM tick; END", "triggers or views"),
+    ] {
+        let _ = std::fs::remove_file(&forged);
+        Store::open(&host.database)
+            .unwrap()
+            .write_part(host.trial(), "a", None, &forged, host.now_us())
+            .unwrap();
+        rusqlite::Connection::open(&forged).unwrap().execute_batch(sql).unwrap();
+        let error = gather(&mut store, &forged, None, host.now_us()).unwrap_err().to_string();
+        assert!(error.contains(why), "{sql}: {error}");
+        assert!(store.trials().unwrap().is_empty(), "{sql}");
+    }
+    // Another plan of the same id, as one that was edited on a host.
+    host.gather_into(&mut store, None);
+    let mut edited = plan.clone();
+    edited["services"][5]["arm"] = json!("glibc");
+    let mut other = Host::new(&folder.path().join("b"), &edited, "b", 2);
+    other.tick(1);
+    let error = gather(&mut store, &other.database, None, host.now_us()).unwrap_err();
+    assert!(matches!(error, GatherError::OtherPlan { .. }), "{error}");
+}
+
+/// A span that a host rolls up keeps its one expensive reading at another tick; here it stands where it was read.
+#[test]
+fn what_was_rolled_up_meanwhile_is_not_taken_in_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::new(folder.path(), &plan(&[("a", 2)]), "a", 2);
+    host.tick(60);
+    let life = host.lives[0];
+    rusqlite::Connection::open(&host.database)
+        .unwrap()
+        .execute_batch(&format!(
+            "INSERT INTO slow_sample SELECT {life}, id, 5, 4, 3, 2, 1 FROM tick WHERE sequence % 10 = 3;
+             INSERT INTO observation (life_id, tick_id, name, value) SELECT {life}, id, 'tor_read_bytes', sequence FROM tick
+               WHERE sequence % 10 = 4;"
+        ))
+        .unwrap();
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    host.gather_into(&mut store, None);
+    let count = |table: &str| -> i64 {
+        let connection = rusqlite::Connection::open(folder.path().join("all.db")).unwrap();
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    let before = (count("slow_sample"), count("observation"), count("rollup"));
+    assert_eq!(before, (6, 6, 0));
+    let mut own = Store::create(&host.database).unwrap();
+    let host_id = own.add_host(&host.boot_id(), &json!({})).unwrap();
+    let horizon = RollupHorizon { wall_us: i64::MAX, host_id, boottime_us: i64::MAX };
+    while own.roll_up(host.trial(), &horizon, 1000).unwrap().more {}
+    host.gather_into(&mut store, None);
+    assert_eq!((count("slow_sample"), count("observation"), count("rollup")), before);
 }
 
 #[test]

@@ -121,6 +121,32 @@ fn a_look_that_the_data_do_not_reach_is_refused_unless_the_gap_is_accepted() {
     assert_eq!(looks(folder.path()), 1);
 }
 
+/// A look is taken once: one host whose data end before it would be left out for ever.
+#[test]
+fn a_look_waits_for_the_host_that_was_gathered_least_lately() {
+    let trial = began(30, four_arms(0));
+    let folder = folder(&trial);
+    let now_us = trial.start_us + 30 * HOUR_US;
+    let part = |host: &str, last_us: i64, ended_us: Option<i64>| {
+        let connection = rusqlite::Connection::open(folder.path().join("host.db")).unwrap();
+        let sql =
+            "INSERT OR REPLACE INTO part SELECT id, ?1, '{}', started_wall_us, ?2, 7, ?3, ?4 FROM trial";
+        connection.execute(sql, rusqlite::params![host, ended_us, last_us, now_us]).unwrap();
+    };
+    part("alpha", now_us, None);
+    for ended in [None, Some(trial.start_us + 5 * HOUR_US)] {
+        part("beta", trial.start_us + 5 * HOUR_US, ended);
+        let refused = look(folder.path(), &[]);
+        assert_eq!(refused.status.code(), Some(REFUSED), "{}", stderr(&refused));
+        assert!(stderr(&refused).contains("on host `beta`"), "{}", stderr(&refused));
+        assert_eq!(looks(folder.path()), 0);
+    }
+    part("beta", now_us, None);
+    let taken = look(folder.path(), &[]);
+    assert_ne!(taken.status.code(), Some(REFUSED), "{}", stderr(&taken));
+    assert_eq!(looks(folder.path()), 1);
+}
+
 #[test]
 fn after_its_end_a_trial_has_no_look_to_come() {
     let folder = folder(&FieldTrial { outcome: Some("completed"), ..began(30, four_arms(0)) });

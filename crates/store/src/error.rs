@@ -31,6 +31,29 @@ pub enum StoreError {
         /// The version known here.
         known: i64,
     },
+    /// Written by an older version, where only one of this version will do.
+    #[error(
+        "{path}: schema version {found}, and parts are exchanged in version {known}: export it on its host with this version of \
+         Heaptrial, after a trial was started or an agent has run with it there"
+    )]
+    Older {
+        /// Which file.
+        path: PathBuf,
+        /// Its schema version.
+        found: i64,
+        /// The version known here.
+        known: i64,
+    },
+    /// It is no whole database.
+    #[error(
+        "{path}: is damaged ({why}); of a database in use take `heaptrial export --format heaptrial`, not a plain copy"
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// The disk is full. What was committed before stays.
     #[error("{path}: the disk is full; everything up to the last tick is kept")]
     DiskFull {
@@ -91,6 +114,8 @@ impl Classified for StoreError {
             Self::Missing { .. }
             | Self::Open { .. }
             | Self::Schema { .. }
+            | Self::Older { .. }
+            | Self::Damaged { .. }
             | Self::Kind { .. }
             | Self::NameTaken { .. } => ErrorClass::Refused,
             Self::DiskFull { .. } | Self::Copy { .. } | Self::Query { .. } | Self::Json { .. } => {

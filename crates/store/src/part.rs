@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use heaptrial_model::KnownEvent;
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
 use crate::records::SERVER;
@@ -135,6 +136,11 @@ impl Store {
         to: &Path,
         now_us: i64,
     ) -> Result<bool, StoreError> {
+        let found = crate::user_version(&Connection::open(&self.path).map_err(StoreError::open(&self.path))?)
+            .map_err(StoreError::open(&self.path))?;
+        if found != SCHEMA_VERSION {
+            return Err(StoreError::Older { path: self.path.clone(), found, known: SCHEMA_VERSION });
+        }
         let is_here = |tick: &PartTick| -> Result<bool, StoreError> {
             let sql = "SELECT 1 FROM tick WHERE trial_id = ?1 AND sequence = ?2 AND wall_us = ?3";
             let found =
@@ -150,7 +156,7 @@ impl Store {
             attach(&file.connection, &self.path)?;
             // Off here as in every bulk copy: what is referred to is copied by the same condition.
             file.connection.pragma_update(None, "foreign_keys", false)?;
-            let transaction = file.connection.unchecked_transaction()?;
+            let transaction = only_reading_there(&file.connection)?;
             for sql in [
                 "INSERT INTO trial SELECT * FROM there.trial WHERE id = ?1",
                 "INSERT INTO arm SELECT * FROM there.arm WHERE trial_id = ?1",
@@ -203,17 +209,11 @@ impl Store {
     pub fn gather(&mut self, from: &Path, part: &PartOf<'_>) -> Result<Gathered, StoreError> {
         let path = self.path.clone();
         let doing = "gathering a host's part";
-        let found: i64 = {
-            let connection = Connection::open(from).map_err(StoreError::open(from))?;
-            crate::user_version(&connection).map_err(StoreError::open(from))?
-        };
-        if found != SCHEMA_VERSION {
-            return Err(StoreError::Schema { path: from.to_owned(), found, known: SCHEMA_VERSION });
-        }
+        check(from)?;
         let set = |on: bool| self.connection.pragma_update(None, "foreign_keys", on);
         set(false).map_err(StoreError::query(&path, doing))?;
         let result = attach(&self.connection, from).and_then(|()| {
-            let gathered = self.connection.unchecked_transaction().and_then(|transaction| {
+            let gathered = only_reading_there(&self.connection).and_then(|transaction| {
                 let gathered = gather(&transaction, part)?;
                 transaction.commit()?;
                 Ok(gathered)
@@ -226,8 +226,43 @@ impl Store {
     }
 }
 
+/// Whether a file can be taken in: of this schema, whole, and with nothing in it that runs by itself. It comes from another machine.
+fn check(file: &Path) -> Result<(), StoreError> {
+    let connection = Connection::open(file).map_err(StoreError::open(file))?;
+    let found = crate::user_version(&connection).map_err(StoreError::open(file))?;
+    if found < SCHEMA_VERSION {
+        return Err(StoreError::Older { path: file.to_owned(), found, known: SCHEMA_VERSION });
+    }
+    if found > SCHEMA_VERSION {
+        return Err(StoreError::Schema { path: file.to_owned(), found, known: SCHEMA_VERSION });
+    }
+    let doing = "checking a host's part";
+    let of = StoreError::query(file, doing);
+    let state: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(of)?;
+    let foreign: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE type IN ('trigger', 'view')", [], |row| {
+            row.get(0)
+        })
+        .map_err(StoreError::query(file, doing))?;
+    if state != "ok" || foreign > 0 {
+        let why = if foreign > 0 {
+            "it has triggers or views, which no database of Heaptrial has".into()
+        } else {
+            state
+        };
+        return Err(StoreError::Damaged { path: file.to_owned(), why });
+    }
+    Ok(())
+}
+
 fn attach(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
     connection.execute("ATTACH DATABASE ?1 AS there", params![path.to_string_lossy()]).map(drop)
+}
+
+/// A transaction that takes no lock on what is attached before it writes there, which it never does: an immediate one would keep
+/// the agent of a host from writing its ticks.
+fn only_reading_there(connection: &Connection) -> rusqlite::Result<Transaction<'_>> {
+    Transaction::new_unchecked(connection, TransactionBehavior::Deferred)
 }
 
 /// The facts are in the second column.
@@ -248,7 +283,7 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
         "DROP TABLE IF EXISTS temp.host_there; DROP TABLE IF EXISTS temp.life_there; DROP TABLE IF EXISTS temp.tick_there;
          CREATE TEMP TABLE host_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL);
          CREATE TEMP TABLE life_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL);
-         CREATE TEMP TABLE tick_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL);",
+         CREATE TEMP TABLE tick_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL, known INTEGER NOT NULL);",
     )?;
     hosts(transaction)?;
     let trial_id = trial(transaction, part)?;
@@ -269,21 +304,26 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
     let before = count(transaction, "sample")?;
     for (table, columns) in MEASURED {
         // What is here in full stays so, though it was rolled up there meanwhile.
-        let unless_sampled = match table {
+        let unless_here = match table {
             "rollup" => {
                 "WHERE NOT EXISTS (SELECT 1 FROM main.sample s WHERE s.life_id = l.new AND s.tick_id = t.new)"
+            }
+            // Of a span that was rolled up there they stand at its middle; here they are where they were read.
+            "slow_sample" | "observation" => {
+                "WHERE NOT (t.known AND EXISTS (SELECT 1 FROM there.rollup r
+                                                WHERE r.life_id = m.life_id AND r.tick_id = m.tick_id))"
             }
             _ => "",
         };
         let sql = format!(
             "INSERT OR IGNORE INTO main.{table} (life_id, tick_id, {columns})
              SELECT l.new, t.new, {columns} FROM there.{table} m
-             JOIN temp.life_there l ON l.old = m.life_id JOIN temp.tick_there t ON t.old = m.tick_id {unless_sampled}"
+             JOIN temp.life_there l ON l.old = m.life_id JOIN temp.tick_there t ON t.old = m.tick_id {unless_here}"
         );
         transaction.execute(&sql, [])?;
     }
     let samples = count(transaction, "sample")? - before;
-    let events = events(transaction, part, (trial_id, &services, &arms))?;
+    let mut events = events(transaction, part, (trial_id, &services, &arms), until_us)?;
     let earlier: Option<i64> = transaction
         .query_row(
             "SELECT started_wall_us FROM part WHERE trial_id = ?1 AND host = ?2",
@@ -293,7 +333,18 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
         .optional()?;
     let anew = is_newest && earlier.is_some_and(|earlier| earlier < started_us);
     if is_newest {
-        record(transaction, part, trial_id, (earlier.unwrap_or(started_us).min(started_us), ended_us))?;
+        record(transaction, part, trial_id, (started_us, ended_us))?;
+    }
+    if anew {
+        let text = format!(
+            "{} has recorded the trial anew: its database was lost, or it was installed again",
+            part.host
+        );
+        transaction.execute(
+            "INSERT INTO main.event (trial_id, wall_us, kind, text, host) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![trial_id, part.now_us, KnownEvent::DatabaseLost.as_str(), text, part.host],
+        )?;
+        events += 1;
     }
     Ok(Gathered { trial_id, samples: samples as u64, events, lives: lives as u64, anew })
 }
@@ -392,18 +443,20 @@ fn services(
     Ok(services)
 }
 
-/// Whether the file is not older than what is here of the host: an older one brings what is missing, and changes nothing.
+/// Whether the file is not older than what is here of the host: an older one brings what is missing, and changes nothing. Told by
+/// when the host recorded the trial, then by numbers of ticks, then by its end; no clock that was set meanwhile matters.
 fn is_newest(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64) -> rusqlite::Result<bool> {
-    let sql =
-        "SELECT max(started_wall_us, coalesce(ended_wall_us, 0), coalesce(tick_wall_us, 0)) FROM main.part
+    type Age = (i64, i64, bool);
+    let age = |row: &Row<'_>| -> rusqlite::Result<Age> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
+    let sql = "SELECT started_wall_us, coalesce(sequence, -1), ended_wall_us IS NOT NULL FROM main.part
                WHERE trial_id = ?1 AND host = ?2";
-    let here: Option<i64> =
-        transaction.query_row(sql, params![trial_id, part.host], |row| row.get(0)).optional()?;
-    let sql = "SELECT max(t.started_wall_us, coalesce(t.ended_wall_us, 0),
-                          coalesce((SELECT max(tick_wall_us) FROM there.part WHERE trial_id = t.id), 0),
-                          coalesce((SELECT max(wall_us) FROM there.tick WHERE trial_id = t.id), 0))
+    let here: Option<Age> = transaction.query_row(sql, params![trial_id, part.host], age).optional()?;
+    let sql = "SELECT t.started_wall_us,
+                      max(coalesce((SELECT max(sequence) FROM there.part WHERE trial_id = t.id), -1),
+                          coalesce((SELECT max(sequence) FROM there.tick WHERE trial_id = t.id), -1)),
+                      t.ended_wall_us IS NOT NULL
                FROM there.trial t WHERE t.id = ?1";
-    let there: i64 = transaction.query_row(sql, params![part.trial_id], |row| row.get(0))?;
+    let there: Age = transaction.query_row(sql, params![part.trial_id], age)?;
     Ok(here.is_none_or(|here| there >= here))
 }
 
@@ -450,14 +503,15 @@ fn ticks(
     trial_id: i64,
     until_us: i64,
 ) -> rusqlite::Result<()> {
-    let known = "SELECT k.id, k.host_id, k.boottime_us FROM main.tick k
+    let known = "SELECT k.id, k.host_id, k.boottime_us, ?2 FROM main.tick k
                  WHERE k.trial_id = ?1 AND k.host_id IN (SELECT new FROM temp.host_there)";
     transaction.execute_batch(
         "DROP TABLE IF EXISTS temp.tick_here;
-         CREATE TEMP TABLE tick_here (id INTEGER PRIMARY KEY, host_id INTEGER NOT NULL, boottime_us INTEGER NOT NULL);
+         CREATE TEMP TABLE tick_here (id INTEGER PRIMARY KEY, host_id INTEGER NOT NULL, boottime_us INTEGER NOT NULL,
+                                      known INTEGER NOT NULL);
          CREATE INDEX temp.tick_here_at ON tick_here (host_id, boottime_us);",
     )?;
-    transaction.execute(&format!("INSERT INTO temp.tick_here {known}"), params![trial_id])?;
+    transaction.execute(&format!("INSERT INTO temp.tick_here {known}"), params![trial_id, true])?;
     let there = "there.tick t JOIN there.trial r ON r.id = t.trial_id
                  JOIN temp.host_there h ON h.old = coalesce(t.host_id, r.host_id)";
     transaction.execute(
@@ -474,10 +528,11 @@ fn ticks(
         ),
         params![part.trial_id, trial_id, until_us],
     )?;
-    transaction.execute(&format!("INSERT OR IGNORE INTO temp.tick_here {known}"), params![trial_id])?;
+    transaction
+        .execute(&format!("INSERT OR IGNORE INTO temp.tick_here {known}"), params![trial_id, false])?;
     transaction.execute(
         &format!(
-            "INSERT INTO temp.tick_there SELECT t.id, k.id FROM {there}
+            "INSERT INTO temp.tick_there SELECT t.id, k.id, k.known FROM {there}
              JOIN temp.tick_here k ON k.host_id = h.new AND k.boottime_us = t.boottime_us
              WHERE t.trial_id = ?1 AND t.wall_us <= ?2"
         ),
@@ -486,11 +541,13 @@ fn ticks(
     Ok(())
 }
 
-/// Events are told by what they say and when.
+/// Events are told by what they say and when. Those after the host's own end are none of the trial, though others go on: they
+/// tell of services that were put back.
 fn events(
     transaction: &Transaction<'_>,
     part: &PartOf<'_>,
     (trial_id, services, arms): (i64, &HashMap<i64, i64>, &HashMap<i64, i64>),
+    until_us: i64,
 ) -> rusqlite::Result<u64> {
     transaction.execute_batch(
         "DROP TABLE IF EXISTS temp.event_here;
@@ -508,9 +565,9 @@ fn events(
            SELECT 1 FROM temp.event_here WHERE wall_us = ?4 AND kind = ?5 AND text = ?6 AND service_id IS ?2)",
     )?;
     let mut statement = transaction.prepare(
-        "SELECT service_id, arm_id, wall_us, kind, text FROM there.event WHERE trial_id = ?1 ORDER BY id",
+        "SELECT service_id, arm_id, wall_us, kind, text FROM there.event WHERE trial_id = ?1 AND wall_us <= ?2 ORDER BY id",
     )?;
-    let mut rows = statement.query(params![part.trial_id])?;
+    let mut rows = statement.query(params![part.trial_id, until_us])?;
     let mut new = 0;
     while let Some(row) = rows.next()? {
         let (service, arm): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
@@ -560,7 +617,7 @@ fn record(
     )?;
     transaction.execute(
         "UPDATE main.trial SET
-           started_wall_us = (SELECT min(started_wall_us) FROM main.part WHERE trial_id = ?1),
+           started_wall_us = min(started_wall_us, (SELECT min(started_wall_us) FROM main.part WHERE trial_id = ?1)),
            (ended_wall_us, outcome) = (
              SELECT CASE WHEN count(ended_wall_us) = ?2 THEN max(ended_wall_us) END,
                     CASE WHEN count(ended_wall_us) = ?2 THEN 'completed' END

@@ -51,6 +51,10 @@ impl Readings {
             }
             Ok(())
         })?;
+        // What an older copy of a lost database brought later has later ticks.
+        if !readings.is_sorted_by(|a, b| a.age_seconds <= b.age_seconds) {
+            readings.sort_by(|a, b| a.age_seconds.total_cmp(&b.age_seconds));
+        }
         Ok(readings)
     }
 }

@@ -1,7 +1,7 @@
 //! How far data reach before the time of a look.
 
 use heaptrial_stats::median;
-use heaptrial_store::{Store, TrialRecord};
+use heaptrial_store::{PartRecord, Store, TrialRecord};
 
 use super::schedule::Scheduled;
 use crate::JudgementError;
@@ -46,11 +46,23 @@ pub(super) fn of(
     let longest = (INTERVALS * median(&distances).unwrap_or(0.0)).max(SHARE * look.planned_us as f64);
     // Without any reading it is as long as the trial.
     let gap = planned_us.saturating_sub(last_us.unwrap_or(trial.plan.started_wall_us)) as f64;
+    let behind = behind(store, trial, planned_us)?;
+    let (host, gap, ended, last_us) = match behind {
+        // Of several hosts the one that lags most: a look is of all of them, and taken once.
+        Some(part) => {
+            let last_us = part.last.map(|tick| tick.wall_us);
+            let gap = planned_us.saturating_sub(last_us.unwrap_or(trial.plan.started_wall_us)) as f64;
+            let ended = part.ended_wall_us.filter(|ended| *ended < planned_us);
+            (Some(part.host), gap, ended, last_us)
+        }
+        None => (None, gap, ended, last_us),
+    };
     let reached = last_us.is_some() && gap <= longest && ended.is_none();
     if reached || gaps == Gaps::Accepted {
         return Ok(Reach { last_us, gap_seconds: (!reached).then_some(gap / 1e6) });
     }
-    let (trial_name, number) = (trial.plan.name.clone(), look.number);
+    let on = host.map_or_else(String::new, |host| format!("` on host `{host}"));
+    let (trial_name, number) = (format!("{}{on}", trial.plan.name), look.number);
     let planned_at = rfc3339(store.path(), "a look", planned_us)?;
     Err(match ended {
         Some(ended) => JudgementError::LookAfterEnd {
@@ -66,6 +78,16 @@ pub(super) fn of(
             last_at: last_us.map(|at| rfc3339(store.path(), "a reading", at)).transpose()?,
         },
     })
+}
+
+/// The host of a gathered trial whose readings end first before a time; `None` where all reach it, or there is one host.
+fn behind(store: &Store, trial: &TrialRecord, until_us: i64) -> Result<Option<PartRecord>, JudgementError> {
+    let reach = |part: &PartRecord| {
+        let last = part.last.map_or(i64::MIN, |tick| tick.wall_us);
+        part.ended_wall_us.map_or(last, |ended| last.min(ended))
+    };
+    let worst = store.parts(trial.id)?.into_iter().min_by_key(reach);
+    Ok(worst.filter(|part| reach(part) < until_us))
 }
 
 /// The last reading until then, in microseconds since 1970.

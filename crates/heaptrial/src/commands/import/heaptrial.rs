@@ -31,7 +31,11 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
     let refused = |error: GatherError| Failure::from(error);
     let name = {
         let first = Store::open(&options.files[0])?;
-        trial_of(&first, named).map_err(refused)?.plan.name
+        let name = trial_of(&first, named).map_err(refused)?.plan.name;
+        // It comes from another machine, and names a folder here.
+        name.parse::<TrialName>()
+            .map_err(|error| Failure::refused(error).about(options.files[0].display().to_string()))?;
+        name
     };
     let database = match (&global.db, &global.out) {
         (Some(file), _) => file.clone(),

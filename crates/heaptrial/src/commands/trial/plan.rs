@@ -59,7 +59,7 @@ pub fn run(options: &PlanOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         return Err(exists(&file));
     }
     let resolved = arms::resolve(&trial.arms)?;
-    let surveys = survey::read_all(&options.survey, &trial)?;
+    let surveys = survey::read_all(&options.survey, &trial, &patterns)?;
     let fleet = match surveys.as_slice() {
         [] => Fleet::discover(&patterns, global)?,
         surveys => survey::fleet(surveys),

@@ -64,35 +64,39 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
 
 fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let mut rows = Vec::new();
-    let mut damaged = false;
+    let mut damaged = Vec::new();
     for name in trials(paths)? {
         match (read_state(paths, &name), read_prepared(paths, &name)) {
             // `heaptrial rollout status` tells of those.
             (Ok(_), Ok(prepared)) if is_rollout(&prepared) => {}
-            (Ok(state), Ok(prepared)) => rows.push((name, state, prepared.services.len())),
+            (Ok(state), Ok(prepared)) => {
+                rows.push((name, prepared.plan.id, state, prepared.services.len()));
+            }
             (Err(error), _) | (_, Err(error)) => {
                 eprintln!("{name}: {error}");
-                damaged = true;
+                damaged.push(json!({ "name": name, "why": error.to_string() }));
             }
         }
     }
     let unfound = Unfound::all(paths, global)?;
     unfound.iter().for_each(|found| eprintln!("{}", global.told(&found.to_string())));
-    damaged |= !unfound.is_empty();
     if global.json {
         let list: Vec<_> = rows
             .iter()
-            .map(|(name, state, services)| json!({ "name": name, "stage": state.stage, "services": services, "committed": state.count(Stage::Committed) }))
+            .map(|(name, id, state, services)| json!({ "name": name, "id": id, "stage": state.stage, "services": services, "committed": state.count(Stage::Committed) }))
             .collect();
-        println!("{:#}", json!({ "schema_version": 1, "trials": list, "without_folder": unfound }));
+        let told =
+            json!({ "schema_version": 1, "trials": list, "damaged": damaged, "without_folder": unfound });
+        println!("{told:#}");
     } else if rows.is_empty() && unfound.is_empty() {
         let begin = "no trial on this host; `heaptrial trial new NAME --services PATTERN` begins one";
         println!("{}", global.told(begin));
     }
-    for (name, state, services) in rows.iter().filter(|_| !global.json) {
+    for (name, _, state, services) in rows.iter().filter(|_| !global.json) {
         println!("{name}: {}, {}", stage_words(state), units::counted(*services, "service"));
     }
-    Ok(if damaged { code(ErrorClass::Failed) } else { ExitCode::SUCCESS })
+    let well = damaged.is_empty() && unfound.is_empty();
+    Ok(if well { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
 /// What is shown of a trial.

@@ -10,7 +10,7 @@ use heaptrial_change::{preflight, prepare, refuse_strays};
 use heaptrial_host::{HostFacts, HostRoot, Paths, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Finding;
-use heaptrial_model::{Arm, PlanId, ServiceName, TrialPlan, units};
+use heaptrial_model::{Arm, PlanId, ServiceName, ServicePattern, TrialPlan, units};
 use heaptrial_plan::{Assignment, Build, Candidate, DrawnPlan};
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +56,8 @@ pub struct Survey {
     trial: String,
     /// Its arms.
     arms: Vec<Arm>,
+    /// Which services it is about.
+    patterns: Vec<String>,
     /// The very build of each arm's allocator, by the arm's name.
     builds: BTreeMap<String, Build>,
     /// The services that can take part, as a plan sees them.
@@ -89,6 +91,7 @@ pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<ExitCode, 
         facts: HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?,
         trial: trial.name,
         arms: trial.arms,
+        patterns: words(&patterns),
         builds: allocators.builds,
         candidates: fleet.candidates,
         services: fleet.services.into_iter().map(without_secrets).collect(),
@@ -114,7 +117,11 @@ pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<ExitCode, 
 /// A survey leaves the host: what a unit passes to its processes may be a password, and no plan needs it.
 fn without_secrets(mut service: Service) -> Service {
     service.unit.environment.clear();
+    service.unit.unset_environment.clear();
     service.unit.exec_start.clear();
+    if let Some(relay) = &mut service.relay {
+        relay.arguments.clear();
+    }
     service
 }
 
@@ -162,7 +169,11 @@ fn findings(
 }
 
 /// Reads surveys: files, or folders of them (`*.json`).
-pub fn read_all(places: &[PathBuf], trial: &TrialPlan) -> Result<Vec<Survey>, Failure> {
+pub fn read_all(
+    places: &[PathBuf],
+    trial: &TrialPlan,
+    patterns: &[ServicePattern],
+) -> Result<Vec<Survey>, Failure> {
     let mut files = Vec::new();
     for place in places {
         if !place.is_dir() {
@@ -181,12 +192,12 @@ pub fn read_all(places: &[PathBuf], trial: &TrialPlan) -> Result<Vec<Survey>, Fa
         }
         files.extend(found);
     }
-    let surveys = files.iter().map(|file| read_one(file, trial)).collect::<Result<Vec<_>, _>>()?;
+    let surveys = files.iter().map(|file| read_one(file, trial, patterns)).collect::<Result<Vec<_>, _>>()?;
     let mut seen: BTreeMap<&str, &Path> = BTreeMap::new();
     for (survey, file) in surveys.iter().zip(&files) {
         if let Some(other) = seen.insert(&survey.host, file) {
             return Err(Failure::refused(format!(
-                "{} and {} are both of host {}; keep the newer one, or give hosts names of their own",
+                "{} and {} are both of host {}; keep the newer one; two hosts of one name need names of their own before they are surveyed",
                 other.display(),
                 file.display(),
                 survey.host
@@ -197,7 +208,7 @@ pub fn read_all(places: &[PathBuf], trial: &TrialPlan) -> Result<Vec<Survey>, Fa
     Ok(surveys)
 }
 
-fn read_one(file: &Path, trial: &TrialPlan) -> Result<Survey, Failure> {
+fn read_one(file: &Path, trial: &TrialPlan, patterns: &[ServicePattern]) -> Result<Survey, Failure> {
     let told = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("{}: {error}; `heaptrial trial survey` writes one", file.display()))
     };
@@ -214,7 +225,7 @@ fn read_one(file: &Path, trial: &TrialPlan) -> Result<Survey, Failure> {
         )));
     }
     let survey: Survey = serde_json::from_str(&text).map_err(|error| told(&error))?;
-    if survey.trial != trial.name || survey.arms != trial.arms {
+    if survey.trial != trial.name || survey.arms != trial.arms || survey.patterns != words(patterns) {
         return Err(Failure::refused(format!(
             "{}: {} was surveyed for another description of trial `{}`; survey it again with this one",
             file.display(),
@@ -222,7 +233,22 @@ fn read_one(file: &Path, trial: &TrialPlan) -> Result<Survey, Failure> {
             survey.trial
         )));
     }
+    let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_name = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_control() || c == '/');
+    if let Some((arm, _)) = survey.builds.iter().find(|(_, build)| !is_digest(&build.sha256)) {
+        return Err(told(&format!("the build of arm `{arm}` has no SHA-256")));
+    }
+    if !is_name(&survey.host) || survey.candidates.iter().any(|candidate| candidate.host != survey.host) {
+        return Err(told(&format!(
+            "it is of host `{}`, and its services are of another one; to give a host another name, survey it under that name",
+            survey.host.escape_debug()
+        )));
+    }
     Ok(survey)
+}
+
+fn words(patterns: &[ServicePattern]) -> Vec<String> {
+    patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect()
 }
 
 /// All hosts must run the very same build of each arm.
