@@ -10,7 +10,6 @@ PROGRAM = {"program": {"type": "path", "default": "heaptrial"}}
 SOURCES = {
     "offline": {"type": "bool", "default": False},
     "mirror": {"type": "str"},
-    "from_paths": {"type": "list", "elements": "path", "default": []},
 }
 
 
@@ -19,8 +18,6 @@ def sources(module):
     words = ["--offline"] if module.params["offline"] else []
     if module.params["mirror"]:
         words += ["--mirror", module.params["mirror"]]
-    for path in module.params["from_paths"]:
-        words += ["--from", path]
     return words
 
 

@@ -28,11 +28,6 @@ options:
   mirror:
     description: Where sources of allocators are cloned from, in place of upstream.
     type: str
-  from_paths:
-    description: Libraries or source folders on the host to take allocators from.
-    type: list
-    elements: path
-    default: []
 attributes:
   check_mode:
     description: Nothing is changed in either mode.

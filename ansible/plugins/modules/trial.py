@@ -44,11 +44,6 @@ options:
   mirror:
     description: Where sources of allocators are cloned from, in place of upstream.
     type: str
-  from_paths:
-    description: Libraries or source folders on the host to take allocators from.
-    type: list
-    elements: path
-    default: []
 attributes:
   check_mode:
     description: What would be done is told by the program's own C(--dry-run).
@@ -83,25 +78,47 @@ outcome:
   type: dict
 """
 
+import re
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.heaptrial.fleet.plugins.module_utils import heaptrial
 
 
-def stage(module, name):
-    """Where the trial stands on this host, or `none`."""
-    # 1: the folder of another trial is damaged, which is told by its own commands.
-    trials = heaptrial.run(module, ["trial", "status"], also=(1,))[1]["trials"]
-    return next((trial["stage"] for trial in trials if trial["name"] == name), "none")
+def standing(module, name):
+    """What this host tells of the trial, or None."""
+    # 1: a trial is damaged, or its folder is gone while files of it are in force.
+    told = heaptrial.run(module, ["trial", "status"], also=(1,))[1]
+    for what, why in (("damaged", "its folder is damaged"), ("without_folder", "its folder is gone, and it is not")):
+        if any(trial["name"] == name for trial in told[what]):
+            module.fail_json(msg="trial %s: %s; `heaptrial trial status %s` on the host tells more" % (name, why, name))
+    return next((trial for trial in told["trials"] if trial["name"] == name), None)
 
 
-def what_is_missing(module, name, found):
+def plan_id(module):
+    """The id of the drawn plan that was given."""
+    try:
+        with open(module.params["plan"]) as plan:
+            found = re.search(r'^id = "([0-9a-f]+)"$', plan.read(), re.MULTILINE)
+    except (IOError, OSError) as error:
+        module.fail_json(msg="cannot read the plan: %s" % error)
+    if not found:
+        module.fail_json(msg="%s is no drawn plan: it has no id" % module.params["plan"])
+    return found.group(1)
+
+
+def what_is_missing(module, name, trial):
     """The command that brings the trial to the state, if one is needed."""
     wanted = module.params["state"]
+    found = trial["stage"] if trial else "none"
     if wanted == "started":
         if found in ("stopped", "reverted"):
             module.fail_json(msg="trial %s has ended on this host (%s); a trial is started once" % (name, found))
         if found == "reverting":
             module.fail_json(msg="trial %s is being reverted on this host; state=reverted goes on with that" % name)
+        if trial and module.params["plan"] and plan_id(module) != trial["id"]:
+            module.fail_json(
+                msg="trial %s was begun on this host by another drawing of its plan (%s); end or revert it first" % (name, trial["id"])
+            )
         if found == "running":
             return None
         if found in ("planned", "starting"):
@@ -112,7 +129,7 @@ def what_is_missing(module, name, found):
     if found == "none" or found == "reverted" or (wanted == "stopped" and found == "stopped"):
         return None
     if wanted == "stopped":
-        return ["trial", "stop", name]
+        return ["trial", "stop", name, "--yes"]
     without = [word for service in module.params["without"] for word in ("--without", service)]
     return ["trial", "stop", name, "--revert", "--yes"] + without
 
@@ -128,8 +145,9 @@ def main():
     options.update(heaptrial.SOURCES)
     module = AnsibleModule(options, supports_check_mode=True)
     name = module.params["name"]
-    found = stage(module, name)
-    words = what_is_missing(module, name, found)
+    trial = standing(module, name)
+    found = trial["stage"] if trial else "none"
+    words = what_is_missing(module, name, trial)
     if words is None:
         module.exit_json(changed=False, stage=found)
     result = {"changed": True, "stage": found}

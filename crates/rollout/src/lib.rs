@@ -4,6 +4,7 @@
 //! services through the transactions of `heaptrial-change`, whose journal also tells how far the rollout has come, so that
 //! it goes on at the exact wave after a crash or a reboot.
 
+mod capacity;
 mod cut_short;
 mod gate;
 mod hours;
@@ -18,6 +19,7 @@ mod verdict;
 mod waves;
 mod work;
 
+pub use capacity::{Worth, worth};
 pub use cut_short::cut_short;
 pub use gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
 pub use hours::{QuietHours, QuietHoursError};

@@ -38,6 +38,19 @@ pub struct Kind {
     parts: Vec<Part>,
 }
 
+impl Kind {
+    /// The trial's services of it.
+    pub(crate) fn services(&self) -> usize {
+        self.parts.iter().map(|part| part.members.len()).sum()
+    }
+
+    /// What one of them uses at most (95%) at the oldest age that the forecast reaches: of the part that needs most.
+    pub(crate) fn upper_bytes(&self) -> Option<f64> {
+        let of = |forecast: &Forecast| Some(forecast.at(forecast.end_age(), 0.95)?.high_bytes);
+        self.parts.iter().filter_map(|part| of(part.forecast.as_ref()?)).max_by(f64::total_cmp)
+    }
+}
+
 /// Services of one kind whose sizes are alike.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Part {
@@ -210,7 +223,7 @@ fn sizes(members: &[&FleetService]) -> Vec<(usize, f64)> {
 }
 
 /// Memory over the second half of the last life with readings.
-fn level(service: &FleetService) -> Option<f64> {
+pub(crate) fn level(service: &FleetService) -> Option<f64> {
     let life = service.current()?;
     let half = (life.last_age()? / 2.0) as f32;
     let late = life.readings.iter().filter(|reading| reading.age_seconds >= half);
@@ -345,6 +358,29 @@ pub(crate) mod tests {
 
         pub(crate) fn strata(&self) -> Vec<Stratum> {
             strata(&self.fleet(), ARM, &self.targets(), &|_| false)
+        }
+    }
+
+    /// Services of these sizes on these hosts, each in the arm and with the ratio that it was drawn into.
+    pub(crate) fn fleet_of_hosts(sizes: &[(&str, f64)], drawn: &dyn Fn(usize) -> (usize, f64)) -> Fleet {
+        let service = |(index, (host, bytes)): (usize, &(&str, f64))| {
+            let (arm, ratio) = drawn(index);
+            FleetService {
+                host: Some((*host).to_owned()),
+                name: format!("{host}/web@{index}.service"),
+                arms: vec![arm],
+                block: (index / 2) as u32,
+                lives: vec![life(bytes * ratio)],
+                ..FleetService::default()
+            }
+        };
+        let arm =
+            |(name, control): (&str, bool)| FleetArm { name: name.into(), control, ..FleetArm::default() };
+        Fleet {
+            arms: [("glibc", true), (ARM, false)].map(arm).into(),
+            services: sizes.iter().enumerate().map(service).collect(),
+            identities_proved: true,
+            ..Fleet::default()
         }
     }
 

@@ -13,6 +13,7 @@ use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan
 use serde_json::json;
 
 use super::carry_out::carry_out;
+use super::detach;
 use super::observe::Watcher;
 use super::start::record;
 use crate::commands::trial::in_database::refuse_lost;
@@ -38,6 +39,9 @@ pub struct ResumeOptions {
     /// terminal
     #[arg(long)]
     attended: bool,
+    /// Return once it goes on: a transient unit of systemd carries it out, and no terminal has to stay
+    #[arg(long)]
+    detach: bool,
 }
 
 /// Which rollout, and how much of it.
@@ -105,10 +109,14 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     if let Some(code) = nothing_to_do(&paths, options.rollout.as_str(), &plan)? {
         return Ok(code);
     }
+    let database = on_host::database(&paths, global);
+    if options.detach {
+        let attended = options.attended || on_host::is_attended();
+        return detach::carry_out(options.rollout.as_str(), attended, &paths, &database, global);
+    }
     let this = ThisHost::new(global.systemd()?);
     let mut trial = Trial::open(this.host(), &paths, options.rollout.as_str(), Action::Resume)?;
     trial.check_open_for_parts()?;
-    let database = on_host::database(&paths, global);
     refuse_lost(&database, trial.prepared(), trial.state())?;
     record(&database, trial.prepared(), &[], "resume")?;
     let attended = options.attended || on_host::is_attended();

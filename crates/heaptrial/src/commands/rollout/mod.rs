@@ -3,8 +3,9 @@
 mod act;
 mod before;
 mod carry_out;
+mod detach;
 mod measured;
-mod mitigations;
+pub(super) mod mitigations;
 mod observe;
 mod secure;
 mod start;

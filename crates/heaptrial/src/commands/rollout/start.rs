@@ -25,7 +25,7 @@ use heaptrial_rollout::{Evidence, Limits, QuietHours, RolloutPlan, Stratum, Wave
 
 use super::carry_out::carry_out;
 use super::target::{self, Target};
-use super::{before, measured, mitigations};
+use super::{before, detach, measured, mitigations};
 use crate::commands::allocators::SourceOptions;
 use crate::commands::trial::findings::Warned;
 use crate::commands::trial::on_host;
@@ -119,6 +119,9 @@ pub struct StartOptions {
     /// Show memory and heap security of the trial's arms side by side before asking
     #[arg(long)]
     mitigations: bool,
+    /// Return once it is begun: a transient unit of systemd carries it out, and no terminal has to stay
+    #[arg(long, conflicts_with = "dry_run")]
+    detach: bool,
     /// Start without asking
     #[arg(long)]
     yes: bool,
@@ -192,6 +195,11 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     if let Err(failure) = record(&database, trial.prepared(), &services, "start") {
         trial.discard()?;
         return Err(failure);
+    }
+    if options.detach {
+        // The unit takes the lock.
+        drop(trial);
+        return detach::carry_out(name.as_str(), attended(options), &paths, &database, global);
     }
     carry_out(&mut trial, (plan, attended(options)), &paths, &database, global)
 }

@@ -10,14 +10,15 @@ use heaptrial_allocator::Expected;
 use heaptrial_analysis::{FindingKind, Severity};
 use heaptrial_host::HostFacts;
 use heaptrial_judgement::{Judgement, Options};
-use heaptrial_model::{MappedLibrary, TrialKind, units};
+use heaptrial_model::{AllocatorSpec, MappedLibrary, TrialKind, units};
 use heaptrial_plan::DrawnPlan;
-use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
+use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, Worth, kinds, settings_of, worth};
 use serde_json::Value;
 
+use crate::commands::rollout::mitigations;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::file_beside;
+use crate::output::{file_beside, table};
 use crate::target::Target;
 
 /// Of which trial and arm.
@@ -60,16 +61,23 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
     let mut beside = file_beside(&file).map_err(failed)?;
     beside.write_all(text.as_bytes()).map_err(failed)?;
     beside.persist(&file).map_err(|error| failed(error.error))?;
+    let worth = worth_of(&judgement, &verdict);
     if global.json {
         let ratio = verdict.ratio.map(|ratio| ratio.value);
         let told = serde_json::json!({
             "schema_version": 1, "file": file, "sha256": digest, "trial": name, "arm": verdict.arm.name, "ratio": ratio,
-            "verdict": verdict.verdict, "findings": verdict.findings,
+            "verdict": verdict.verdict, "findings": verdict.findings, "worth": worth,
         });
         println!("{told:#}");
         return Ok(ExitCode::SUCCESS);
     }
     println!("{}", lines(&verdict).join("\n"));
+    if !worth.is_empty() {
+        println!("\n{}", table(&rows_of(&worth, &verdict)));
+        let control = judgement.rows.arms.iter().find(|record| record.arm.control);
+        let from = control.and_then(|record| record.arm.treatment.allocator.clone());
+        println!("It costs {}.", costs(&verdict, from.as_slice(), &worth));
+    }
     println!("\n{}  {}", digest, file.display());
     println!("Next, on each host: heaptrial rollout start --verdict {} --services PATTERN", file.display());
     Ok(ExitCode::SUCCESS)
@@ -211,6 +219,58 @@ fn proved(
         }
     }
     (proved, judgement.arms[arm].libraries.clone())
+}
+
+/// What the arm is worth to the services of the trial.
+fn worth_of(judgement: &Judgement, verdict: &Verdict) -> Vec<Worth> {
+    let analysis = &judgement.analysis;
+    let ratios: Vec<Option<(f64, f64, f64)>> = analysis
+        .arms
+        .iter()
+        .zip(&judgement.rows.arms)
+        .map(|(result, record)| {
+            if record.arm.control {
+                return Some((1.0, 1.0, 1.0));
+            }
+            let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
+            let estimate = figures.ratio.as_ref()?.estimate;
+            Some((
+                estimate.value,
+                estimate.low.unwrap_or(estimate.value),
+                estimate.high.unwrap_or(estimate.value),
+            ))
+        })
+        .collect();
+    let arm = judgement.rows.arms.iter().position(|record| record.arm.name == verdict.arm.name);
+    arm.map(|arm| worth(&judgement.fleet, arm, &ratios, &verdict.kinds)).unwrap_or_default()
+}
+
+fn rows_of(worth: &[Worth], verdict: &Verdict) -> Vec<Vec<String>> {
+    let heads = ["HOST", "SERVICES", &verdict.control, &verdict.arm.name, "FREED", "FURTHER SERVICES"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let signed = |bytes: f64| format!("{}{}", if bytes < 0.0 { "-" } else { "" }, units::memory(bytes.abs()));
+    for found in worth {
+        let (least, freed, most) = found.freed_bytes;
+        rows.push(vec![
+            found.host.clone().unwrap_or_else(|| "all".into()),
+            found.services.to_string(),
+            units::memory(found.control_bytes),
+            units::memory(found.arm_bytes),
+            format!("{} ({} to {})", signed(freed), signed(least), signed(most)),
+            found.further.map_or_else(|| "no forecast".into(), |further| further.to_string()),
+        ]);
+    }
+    rows
+}
+
+/// What it costs to get there.
+fn costs(verdict: &Verdict, from: &[AllocatorSpec], worth: &[Worth]) -> String {
+    let services = worth.last().map_or(0, |all| all.services as usize);
+    let mut costs = vec![format!("a restart of each of {}", units::counted(services, "service"))];
+    if let Some(to) = &verdict.arm.treatment.allocator {
+        costs.extend(mitigations::warnings(from, to));
+    }
+    costs.join("; ")
 }
 
 /// What it says, for people.

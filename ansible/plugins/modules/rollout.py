@@ -1,0 +1,178 @@
+#!/usr/bin/python
+"""A rollout on a host."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: rollout
+short_description: Roll out by a verdict on a host, pause it, or put it back
+version_added: "0.1.0"
+description:
+  - Brings what a trial found to the services of a host, in waves behind gates. A transient unit of systemd carries it out, so
+    that the task returns once it is begun; the same task again tells where it stands.
+  - What was cut short is gone on with. What a gate stopped, or somebody paused, fails the task unless O(resume=true).
+options:
+  name:
+    description: The rollout's name.
+    type: str
+    required: true
+  verdict:
+    description: The verdict, a file on the host as C(heaptrial trial verdict) wrote it; needed to begin.
+    type: path
+  services:
+    description: Patterns of services, such as C(tor@*); needed to begin.
+    type: list
+    elements: str
+    default: []
+  options:
+    description: Further options of C(heaptrial rollout start), such as C(--soak) and C(1d).
+    type: list
+    elements: str
+    default: []
+  resume:
+    description: Go on with what a gate stopped or somebody paused.
+    type: bool
+    default: false
+  state:
+    description:
+      - V(started) begins the rollout or goes on with it.
+      - V(paused) stops it before its next restart; what was changed stays.
+      - V(rolled_back) puts every service back as it was.
+    type: str
+    choices: [started, paused, rolled_back]
+    default: started
+  program:
+    description: The program.
+    type: path
+    default: heaptrial
+  offline:
+    description: Use only what is on the host.
+    type: bool
+    default: false
+  mirror:
+    description: Where sources of allocators are cloned from, in place of upstream.
+    type: str
+attributes:
+  check_mode:
+    description: What would be done is told by the program's own C(--dry-run).
+    support: full
+  diff_mode:
+    description: Shows the files that a start writes.
+    support: partial
+author:
+  - The Heaptrial authors (@heaptrial)
+"""
+
+EXAMPLES = r"""
+- name: Begin the rollout, or tell where it stands
+  heaptrial.fleet.rollout:
+    name: five-way-rollout
+    verdict: /var/lib/heaptrial-fleet/five-way-mimalloc.verdict.json
+    services: ["tor@*"]
+  register: rollout
+  until: rollout.standing == "complete"
+  retries: 10000
+  delay: 60
+
+- name: Put everything back
+  heaptrial.fleet.rollout:
+    name: five-way-rollout
+    state: rolled_back
+"""
+
+RETURN = r"""
+standing:
+  description: Where the rollout stands after the task, such as C(in progress) or C(complete); C(none) where there is none.
+  returned: always
+  type: str
+rollout:
+  description: What C(heaptrial rollout status) tells of it.
+  returned: where there is one
+  type: dict
+outcome:
+  description: What the program told.
+  returned: where something was done, or would be in check mode
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.heaptrial.fleet.plugins.module_utils import heaptrial
+
+
+def status(module, name):
+    """What the host tells of the rollout, or None."""
+    # 1: it stopped or was cut short, or another one did.
+    rollouts = heaptrial.run(module, ["rollout", "status"], also=(1,))[1]["rollouts"]
+    return next((rollout for rollout in rollouts if rollout["rollout"] == name), None)
+
+
+def why(found):
+    """Why a rollout does not go on."""
+    reasons = [str(reason) for reason in found.get("reasons") or []]
+    return "; ".join(reasons) or found.get("cut_short") or "its status tells no reason"
+
+
+def what_is_missing(module, name, found):
+    """The command that brings the rollout to the state, if one is needed."""
+    wanted = module.params["state"]
+    standing = found["standing"] if found else "none"
+    if wanted == "paused":
+        return ["rollout", "pause", name] if standing in ("in progress", "not begun") else None
+    if wanted == "rolled_back":
+        if standing in ("none", "rolled back"):
+            return None
+        return ["rollout", "rollback", name, "--yes"]
+    if standing == "none":
+        if not module.params["verdict"] or not module.params["services"]:
+            module.fail_json(msg="to begin a rollout it takes a verdict and services", standing=standing)
+        words = ["rollout", "start", "--verdict", module.params["verdict"], "--name", name, "--yes", "--services"]
+        return words + module.params["services"] + module.params["options"] + heaptrial.sources(module)
+    if standing in ("in progress", "complete", "not begun"):
+        return None
+    if standing in ("rolled back", "being rolled back"):
+        module.fail_json(msg="rollout %s is %s on this host; another name begins it anew" % (name, standing), standing=standing)
+    if standing == "cut short" or module.params["resume"]:
+        return ["rollout", "resume", name]
+    module.fail_json(msg="rollout %s is %s: %s" % (name, standing, why(found)), standing=standing, rollout=found)
+
+
+def main():
+    options = {
+        "name": {"type": "str", "required": True},
+        "verdict": {"type": "path"},
+        "services": {"type": "list", "elements": "str", "default": []},
+        "options": {"type": "list", "elements": "str", "default": []},
+        "resume": {"type": "bool", "default": False},
+        "state": {"type": "str", "choices": ["started", "paused", "rolled_back"], "default": "started"},
+    }
+    options.update(heaptrial.PROGRAM)
+    options.update(heaptrial.SOURCES)
+    module = AnsibleModule(options, supports_check_mode=True)
+    name = module.params["name"]
+    found = status(module, name)
+    words = what_is_missing(module, name, found)
+    standing = found["standing"] if found else "none"
+    if words is None:
+        module.exit_json(changed=False, standing=standing, **({"rollout": found} if found else {}))
+    result = {"changed": True, "standing": standing}
+    action = words[1]
+    if module._diff and action == "start":
+        _code, text, _error = module.run_command([module.params["program"]] + words + ["--dry-run"])
+        result["diff"] = {"prepared": text}
+    if module.check_mode:
+        if action in ("start", "rollback"):
+            result["outcome"] = heaptrial.run(module, words + ["--dry-run"])[1]
+        module.exit_json(**result)
+    if action in ("start", "resume"):
+        words.append("--detach")
+    result["outcome"] = heaptrial.run(module, words)[1]
+    found = status(module, name)
+    if found:
+        result.update(rollout=found, standing=found["standing"])
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
