@@ -11,9 +11,11 @@ pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
 const IDLE_SHARE: f64 = 0.15;
 /// CPU time is told in hundredths of a second: shares of shorter times mean nothing.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Nobody waits any longer for a relay to take a consensus.
+/// Nobody waits any longer for a relay to take a consensus that another one has taken at once.
 const TAKING_PATIENCE: Duration = Duration::from_secs(180);
-/// Nobody waits any longer for a relay to work a consensus off.
+/// Where the first relay took long itself, others may take so many times as long: the machine has other things to do.
+const SLOWER: u32 = 3;
+/// Nobody waits any longer for a relay to work a consensus off, or for all of them to take it.
 const WORKING_PATIENCE: Duration = Duration::from_secs(1200);
 
 /// What decides when the next consensus comes.
@@ -69,6 +71,8 @@ pub(crate) struct Clock {
     pace: Pace,
     published: u64,
     published_at: Duration,
+    /// How long after that the first relay was seen to have taken it.
+    first_taken: Option<Duration>,
     quiet_since: Option<Duration>,
     relays: Vec<Relay>,
 }
@@ -88,6 +92,7 @@ impl Clock {
             pace,
             published: 1,
             published_at: Duration::ZERO,
+            first_taken: None,
             quiet_since: None,
             relays: vec![Relay::default(); relays],
         }
@@ -120,6 +125,7 @@ impl Clock {
             }
             Pace::Waits { .. } => at,
         };
+        self.first_taken = None;
         self.quiet_since = None;
     }
 
@@ -148,11 +154,17 @@ impl Clock {
 
     fn give_up(&mut self, since: Duration, seen: &[Seen]) -> Vec<(usize, GivenUp)> {
         let mut given_up = Vec::new();
+        if self.first_taken.is_none() && seen.iter().any(|seen| seen.alive && seen.taken >= self.published) {
+            self.first_taken = Some(since);
+        }
+        let taking = self.first_taken.map_or(WORKING_PATIENCE, |first| {
+            TAKING_PATIENCE.max(SLOWER * first).min(WORKING_PATIENCE)
+        });
         for (index, (relay, seen)) in self.relays.iter_mut().zip(seen).enumerate() {
             // One that is done with the last one is waited for again.
             relay.given_up &= !(relay.idle && seen.taken >= self.published);
             let why = match seen.taken < self.published {
-                true if since >= TAKING_PATIENCE => GivenUp::NotTaken,
+                true if since >= taking => GivenUp::NotTaken,
                 false if since >= WORKING_PATIENCE && !relay.idle => GivenUp::NeverIdle,
                 _ => continue,
             };
@@ -308,6 +320,19 @@ mod tests {
         assert!(run.clock.is_at_rest(1));
         run.clock.published(run.at);
         run.works(100, &[(true, 4, IDLE), (true, 3, IDLE)], true);
+    }
+
+    /// While compilers run beside, all relays are late: that is the machine, and the clock goes on waiting.
+    #[test]
+    fn relays_that_are_late_together_are_waited_for() {
+        let mut run = Simulation::new(WAITS, 2);
+        run.works(400, &[(true, 0, 0.9), (true, 0, 0.9)], true);
+        run.works(500, &[(true, 1, 0.9), (true, 0, 0.9)], true);
+        assert!(run.until_due(&[(true, 1, IDLE), (true, 1, IDLE)], true).1.is_empty());
+        run.clock.published(run.at);
+        // Nor is a relay waited for without an end where none takes it.
+        let (seconds, given_up) = run.until_due(&[(true, 1, IDLE), (true, 1, IDLE)], true);
+        assert_eq!((given_up.len(), seconds), (2, WORKING_PATIENCE.as_secs() + 12));
     }
 
     #[test]
