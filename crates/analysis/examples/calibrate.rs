@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use heaptrial_analysis::FindingKind;
 use simulation::measures::{self, growth_covered, ratios_covered, verdict};
-use simulation::{Arm, Blocks, Course, Load, Oddity, Rate, Scenario, Starts, rates};
+use simulation::{Arm, Blocks, Course, Hosts, Load, Oddity, Rate, Scenario, Starts, rates};
 
 fn main() {
     let mut given = std::env::args().skip(1);
@@ -22,7 +22,7 @@ fn main() {
         "{fleets} fleets per scenario, seed {seed}; shares in percent with their Monte Carlo standard errors."
     );
     type Section = fn(u32, u64);
-    let sections: [(&str, Section); 7] = [
+    let sections: [(&str, Section); 8] = [
         ("none", no_effect),
         ("ratio", true_ratio),
         ("growth", growth),
@@ -30,6 +30,7 @@ fn main() {
         ("minority", minority),
         ("oddity", oddities),
         ("clean", clean),
+        ("hosts", hosts),
     ];
     for (name, section) in sections {
         if only.as_deref().is_none_or(|only| only == name) {
@@ -414,6 +415,49 @@ fn clean(fleets: u32, seed: u64) {
                 measures::found(analysis, Kind::LacksSamples),
                 measures::found(analysis, Kind::UnequalAge),
                 measures::level_change(simulated, analysis, 0, None),
+            ]
+        });
+        row(name, &found);
+    }
+}
+
+/// Trials over several hosts, drawn within them.
+fn hosts(fleets: u32, seed: u64) {
+    heading(
+        "Several hosts",
+        &[
+            "a difference is found",
+            "95% intervals that hold the mean over the hosts",
+            "the arm is said to differ between hosts",
+        ],
+    );
+    let on = |count: usize, services: usize, ratio: f64, effect_sd: f64| Scenario {
+        blocks: Some(Blocks { services: 4, sd: 0.1 }),
+        hosts: Some(Hosts { count, sd: 0.5, effect_sd, spread_factor: 1.0 }),
+        ..Scenario::new(vec![Arm::new(services, 1.0), Arm::new(services, ratio)])
+    };
+    let uneven = |scenario: Scenario| Scenario {
+        hosts: scenario.hosts.map(|hosts| Hosts { spread_factor: 4.0, ..hosts }),
+        ..scenario
+    };
+    for (name, scenario) in [
+        ("no effect, 2 hosts of 8", on(2, 8, 1.0, 0.0)),
+        ("no effect, 4 hosts of 8", on(4, 16, 1.0, 0.0)),
+        ("no effect, 10 hosts of 8", on(10, 40, 1.0, 0.0)),
+        ("no effect, 4 hosts of 8, the last's spread 4 times the first's", uneven(on(4, 16, 1.0, 0.0))),
+        ("0.5 on all, 4 hosts of 8", on(4, 16, 0.5, 0.0)),
+        ("0.5 on all, 4 hosts of 8, the last's spread 4 times the first's", uneven(on(4, 16, 0.5, 0.0))),
+        ("0.5, apart by 0.05 (SD), 4 hosts of 8", on(4, 16, 0.5, 0.05)),
+        ("0.5, apart by 0.2, 4 hosts of 8", on(4, 16, 0.5, 0.2)),
+        ("0.5, apart by 0.2, 10 hosts of 8", on(10, 40, 0.5, 0.2)),
+        ("1 in the mean, apart by 0.2, 10 hosts of 8", on(10, 40, 1.0, 0.2)),
+    ] {
+        let ratios: Vec<f64> = scenario.arms.iter().map(|arm| arm.ratio).collect();
+        let found = rates(&scenario, fleets, seed, |simulated, analysis| {
+            [
+                measures::any_difference(analysis),
+                measures::mean_covered(simulated, analysis, &ratios),
+                measures::differs_by_host(simulated, analysis),
             ]
         });
         row(name, &found);

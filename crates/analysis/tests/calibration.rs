@@ -9,7 +9,7 @@ mod simulation;
 
 use heaptrial_analysis::FindingKind;
 use simulation::measures::{self, growth_covered, ratios_covered, verdict};
-use simulation::{Arm, Course, Load, Oddity, Rate, Scenario, Starts, rates};
+use simulation::{Arm, Blocks, Course, Hosts, Load, Oddity, Rate, Scenario, Starts, rates};
 
 const FLEETS: u32 = 60;
 
@@ -197,4 +197,30 @@ fn a_change_of_level_is_dated() {
     });
     at_least("by 18% on day 5", &found, 0.9);
     at_most("in the other arm", &elsewhere, 0.05);
+}
+
+#[test]
+fn hosts_that_differ_otherwise_are_in_no_interval() {
+    let on = |ratio: f64, effect_sd: f64| Scenario {
+        blocks: Some(Blocks { services: 4, sd: 0.1 }),
+        hosts: Some(Hosts { count: 3, sd: 0.5, effect_sd, spread_factor: 1.0 }),
+        ..short(vec![Arm::new(12, 1.0), Arm::new(12, ratio)])
+    };
+    let found = |scenario: &Scenario, ratio: f64| {
+        rates(scenario, FLEETS, 1, |simulated, analysis| {
+            [
+                measures::any_difference(analysis),
+                measures::mean_covered(simulated, analysis, &[1.0, ratio]),
+                measures::differs_by_host(simulated, analysis),
+            ]
+        })
+    };
+    let [difference, covered, differs] = &found(&on(1.0, 0.0), 1.0)[..] else { panic!() };
+    at_most("a difference", difference, 0.05);
+    at_least("coverage", covered, 0.95);
+    at_most("differs by host", differs, 0.05);
+    let [difference, covered, differs] = &found(&on(0.5, 0.3), 0.5)[..] else { panic!() };
+    at_least("a difference", difference, 0.9);
+    at_least("coverage of the mean", covered, 0.9);
+    at_least("differs by host", differs, 0.7);
 }

@@ -157,9 +157,9 @@ impl Clock {
         if self.first_taken.is_none() && seen.iter().any(|seen| seen.alive && seen.taken >= self.published) {
             self.first_taken = Some(since);
         }
-        let taking = self.first_taken.map_or(WORKING_PATIENCE, |first| {
-            TAKING_PATIENCE.max(SLOWER * first).min(WORKING_PATIENCE)
-        });
+        let taking = self
+            .first_taken
+            .map_or(WORKING_PATIENCE, |first| TAKING_PATIENCE.max(SLOWER * first).min(WORKING_PATIENCE));
         for (index, (relay, seen)) in self.relays.iter_mut().zip(seen).enumerate() {
             // One that is done with the last one is waited for again.
             relay.given_up &= !(relay.idle && seen.taken >= self.published);

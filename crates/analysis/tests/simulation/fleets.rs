@@ -22,6 +22,8 @@ pub struct Simulated {
     pub fleet: Fleet,
     /// The services with which something is wrong.
     pub odd: Vec<usize>,
+    /// What each arm does beside its ratio on the hosts, on the log scale: mean over them.
+    pub effects: Vec<f64>,
 }
 
 /// Simulates a fleet. The same scenario and seed give the same fleet.
@@ -34,6 +36,9 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
     let load: Vec<f64> = (0..=collections).map(|_| scenario.load.sd * shared.step(&mut random)).collect();
     let mut shift = vec![0.0; blocks.iter().max().map_or(0, |last| *last as usize + 1)];
     shift.fill_with(|| scenario.blocks.map_or(0.0, |blocks| blocks.sd * standard(&mut random, false)));
+    let on_hosts = OnHosts::draw(scenario, &mut random);
+    let count = shift.len();
+    let host_of = |index: usize| scenario.hosts.map(|hosts| blocks[index] as usize * hosts.count / count);
     let in_arm = places_in_arms(&arms, scenario.arms.len());
     let odd: Vec<usize> = scenario.oddity.iter().flat_map(|oddity| oddity.services(&arms, &in_arm)).collect();
     let services = (0..arms.len())
@@ -46,13 +51,15 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
                 scenario,
                 runs,
                 own: shift[blocks[index] as usize]
+                    + host_of(index).map_or(0.0, |host| on_hosts.shift(host, runs))
                     + scenario.spread
+                        * host_of(index).map_or(1.0, |host| on_hosts.spread(host))
                         * scenario.arms[arms[index]].spread_factor
                         * standard(&mut random, scenario.spread_tails),
                 start: start(scenario, arms[index], in_arm[index], &mut random),
             };
             FleetService {
-                host: None,
+                host: host_of(index).map(|host| format!("host{host}")),
                 name: format!("s{index:03}"),
                 arms: vec![arms[index]],
                 block: blocks[index],
@@ -75,7 +82,44 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
     if let Some(oddity) = &scenario.oddity {
         oddity.spoil(&mut fleet, &odd, &mut random);
     }
-    Simulated { fleet, odd }
+    Simulated { fleet, odd, effects: on_hosts.means(scenario.arms.len()) }
+}
+
+/// What is drawn for hosts.
+struct OnHosts {
+    shifts: Vec<f64>,
+    /// By host and arm; the control has none.
+    effects: Vec<Vec<f64>>,
+    spread_factor: f64,
+}
+
+impl OnHosts {
+    fn draw(scenario: &Scenario, random: &mut ChaCha8Rng) -> Self {
+        let Some(hosts) = scenario.hosts else {
+            return Self { shifts: Vec::new(), effects: Vec::new(), spread_factor: 1.0 };
+        };
+        let shifts = (0..hosts.count).map(|_| hosts.sd * standard(random, false)).collect();
+        let mut effect = |arm: usize| {
+            let drawn = hosts.effect_sd * standard(random, false);
+            if arm == 0 { 0.0 } else { drawn }
+        };
+        let effects = (0..hosts.count).map(|_| (0..scenario.arms.len()).map(&mut effect).collect()).collect();
+        Self { shifts, effects, spread_factor: hosts.spread_factor }
+    }
+
+    fn shift(&self, host: usize, arm: usize) -> f64 {
+        self.shifts[host] + self.effects[host][arm]
+    }
+
+    fn spread(&self, host: usize) -> f64 {
+        let last = self.shifts.len().saturating_sub(1).max(1);
+        1.0 + (self.spread_factor - 1.0) * host as f64 / last as f64
+    }
+
+    fn means(&self, arms: usize) -> Vec<f64> {
+        let hosts = self.effects.len().max(1) as f64;
+        (0..arms).map(|arm| self.effects.iter().map(|own| own[arm]).sum::<f64>() / hosts).collect()
+    }
 }
 
 fn arm(index: usize) -> FleetArm {

@@ -35,6 +35,19 @@ pub fn ratios_covered(analysis: &Analysis, truth: &[f64]) -> Option<f64> {
     }))
 }
 
+/// Share of 95% intervals of the ratio that hold what the arm does in the mean over the hosts.
+pub fn mean_covered(simulated: &Simulated, analysis: &Analysis, ratios: &[f64]) -> Option<f64> {
+    let truth: Vec<f64> =
+        ratios.iter().zip(&simulated.effects).map(|(ratio, effect)| ratio * effect.exp()).collect();
+    ratios_covered(analysis, &truth)
+}
+
+/// Whether any arm is said not to do the same on all hosts.
+pub fn differs_by_host(simulated: &Simulated, analysis: &Analysis) -> Option<f64> {
+    let found = heaptrial_analysis::by_host(&simulated.fleet, analysis);
+    yes(found.iter().any(|arm| arm.p_value_adjusted.is_some_and(|p| p <= 0.05)))
+}
+
 /// Whether the 95% interval of an arm's growth holds the truth.
 pub fn growth_covered(analysis: &Analysis, arm: usize, truth: f64) -> Option<f64> {
     let (low, high) = analysis.arms[arm].growth.as_ref()?.share_per_day.interval()?;

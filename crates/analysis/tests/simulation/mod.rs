@@ -14,4 +14,4 @@ pub mod trials;
 pub use fleets::{Simulated, simulate};
 pub use oddity::Oddity;
 pub use rate::{Rate, rates};
-pub use scenario::{Arm, Blocks, Course, Load, Scenario, Starts};
+pub use scenario::{Arm, Blocks, Course, Hosts, Load, Scenario, Starts};

@@ -39,6 +39,8 @@ pub struct Scenario {
     pub load: Load,
     /// The blocks of the assignment.
     pub blocks: Option<Blocks>,
+    /// The hosts that the blocks are on, as many blocks on each.
+    pub hosts: Option<Hosts>,
     /// What is wrong with the fleet.
     pub oddity: Option<Oddity>,
 }
@@ -98,6 +100,19 @@ pub struct Blocks {
     pub sd: f64,
 }
 
+/// Several hosts.
+#[derive(Debug, Clone, Copy)]
+pub struct Hosts {
+    /// How many.
+    pub count: usize,
+    /// SD of the logarithm of what the services of a host share.
+    pub sd: f64,
+    /// The same of what an arm does on one host and not on another.
+    pub effect_sd: f64,
+    /// How many times the spread of services of the last host is that of the first.
+    pub spread_factor: f64,
+}
+
 impl Arm {
     /// An arm that does not grow.
     pub fn new(services: usize, ratio: f64) -> Self {
@@ -131,6 +146,7 @@ impl Scenario {
             restarts_per_day: 0.0,
             load: Load::default(),
             blocks: None,
+            hosts: None,
             oddity: None,
         }
     }
