@@ -44,6 +44,8 @@ pub enum AlertKind {
     Failures,
     /// A service does not run.
     Stopped,
+    /// A relay lost flags of the consensus though it ran on.
+    Flags,
     /// Nothing is known.
     NoData,
     /// A trial or rollout of this host changed or put back what is watched.
@@ -69,7 +71,7 @@ impl Alert {
 
 impl AlertKind {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Level,
         Self::Growth,
         Self::Memory,
@@ -79,6 +81,7 @@ impl AlertKind {
         Self::NewService,
         Self::Failures,
         Self::Stopped,
+        Self::Flags,
         Self::NoData,
         Self::Transaction,
     ];
@@ -95,6 +98,7 @@ impl AlertKind {
             Self::NewService => "new_service",
             Self::Failures => "failures",
             Self::Stopped => "stopped",
+            Self::Flags => "flags",
             Self::NoData => "no_data",
             Self::Transaction => "transaction",
         }
@@ -110,7 +114,9 @@ impl AlertKind {
             | Self::DropIn
             | Self::Failures
             | Self::Stopped => Severity::Error,
-            Self::File | Self::NewService | Self::NoData | Self::Transaction => Severity::Warning,
+            Self::File | Self::NewService | Self::Flags | Self::NoData | Self::Transaction => {
+                Severity::Warning
+            }
         }
     }
 }

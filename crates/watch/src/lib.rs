@@ -7,6 +7,7 @@ mod alert;
 mod begin;
 mod claims;
 mod error;
+mod flags;
 mod folder;
 mod install;
 mod judge;

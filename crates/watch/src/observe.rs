@@ -12,6 +12,7 @@ use heaptrial_model::{Identity, Metric, ServiceName};
 use heaptrial_store::{LatestSample, Store, StoreError};
 use sha2::{Digest, Sha256};
 
+use crate::flags;
 use crate::plan::{Fingerprint, WatchPlan, WatchedService};
 use crate::seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
 use crate::transactions;
@@ -191,6 +192,17 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Stor
         if latest.rss_bytes.is_some() {
             own.last_reading_at = Some(latest.wall_us as f64 / 1e6);
             own.bytes = bytes(plan.metric, &latest);
+        }
+    }
+    for life in store.lives(plan.trial_id)? {
+        let service = names.get(&life.service_id);
+        let Some(own) = seen.services.iter_mut().find(|own| Some(&own.service) == service) else { continue };
+        // Of several lives the last one counts, and one without readings has lost nothing.
+        own.lost_flags.clear();
+        for flag in flags::WATCHED {
+            if flags::lost_since(&store.observations(&life, flag.observation())?).is_some() {
+                own.lost_flags.push(flag);
+            }
         }
     }
     let failure = |event: heaptrial_store::EventRecord| {

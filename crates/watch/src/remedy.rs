@@ -38,6 +38,10 @@ pub fn remedies(plan: &WatchPlan, alert: &Alert, running: bool) -> Vec<String> {
             format!("systemctl start {services}"),
         ],
         AlertKind::Failures => vec![format!("journalctl -p warning -u {services}")],
+        AlertKind::Flags => vec![
+            format!("journalctl -u {services}"),
+            "# its page of a relay search tells what the authorities measured".to_owned(),
+        ],
         AlertKind::NoData => {
             vec![
                 "systemctl status heaptrial-agent.service".to_owned(),

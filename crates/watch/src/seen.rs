@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use heaptrial_model::KnownEvent;
+use heaptrial_model::{KnownEvent, TorFlag};
 
 use crate::plan::Fingerprint;
 
@@ -68,6 +68,8 @@ pub struct ServiceSeen {
     pub last_reading_at: Option<f64>,
     /// Memory at that reading in bytes.
     pub bytes: Option<f64>,
+    /// Flags that it had in its present life and has no more.
+    pub lost_flags: Vec<TorFlag>,
     /// MemoryMax in bytes.
     pub limit_bytes: Option<f64>,
     /// How it is, where it does not run and nothing is about to start it.

@@ -2,6 +2,7 @@
 
 mod simulation;
 
+use heaptrial_model::TorFlag;
 use heaptrial_watch::{AlertKind, News, Seen, TransactionSeen, WatchPlan, WatchState};
 use simulation::{Event, Month, Noise};
 
@@ -156,4 +157,29 @@ fn a_wave_that_a_rollout_took_back_is_told_as_such() {
     assert_eq!(news(&mut state), [raised("rollout:five-way")]);
     let text = &state.standing["rollout:five-way"].alert.text;
     assert!(text.starts_with("rollout `five-way` has put services back: 3 of 40 services"), "{text}");
+}
+
+#[test]
+fn a_flag_that_several_lost_is_one_alert_and_over_when_it_is_back() {
+    let (plan, seen) = at(Event::Level(1.0));
+    let mut state = WatchState::default();
+    let mut lost = seen(8.0);
+    for service in &mut lost.services[..3] {
+        service.lost_flags = vec![TorFlag::Guard];
+    }
+    lost.services[3].lost_flags = vec![TorFlag::Guard, TorFlag::V2Dir];
+    state.check(&plan, &lost, None);
+    let letters = news(&mut state);
+    assert_eq!(letters.len(), 2, "{letters:?}");
+    assert!(letters.contains(&raised("flags:Guard")), "{letters:?}");
+    // While the database cannot be read nothing is over.
+    let mut unread = seen(8.1);
+    unread.unreadable = vec!["no database".to_owned()];
+    state.check(&plan, &unread, None);
+    assert!(news(&mut state).iter().all(|(_, key)| !key.starts_with("flags:")));
+    state.check(&plan, &seen(8.2), None);
+    let over = news(&mut state)
+        .into_iter()
+        .filter(|(news, key)| *news == News::Resolved && key.starts_with("flags:"));
+    assert_eq!(over.count(), 2);
 }

@@ -88,6 +88,9 @@ fn advice(plan: &WatchPlan, kind: AlertKind, services: &[String]) -> String {
         AlertKind::Stopped => format!(
             "`systemctl status {words}` tells how it ended; if it is meant to stay so, a watch that is started anew leaves it out"
         ),
+        AlertKind::Flags => format!(
+            "`journalctl -u {words}` tells whether it can be reached; authorities take a flag from a relay that is slow or away"
+        ),
         _ => "`systemctl status heaptrial-agent.service` and that of the service tell why".to_owned(),
     }
 }

@@ -14,6 +14,7 @@ pub fn facts(plan: &WatchPlan, seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Ve
     findings.extend(identity::drop_ins(plan, seen));
     findings.extend(newcomers(plan, seen));
     findings.extend(stopped(seen));
+    findings.extend(flags(seen));
     findings.extend(no_data(plan, seen));
     let mut files = identity::files(plan, seen);
     let mut alerts = transaction::explained(plan, seen, &mut findings, &mut files);
@@ -49,6 +50,22 @@ fn stopped(seen: &Seen) -> Vec<Finding> {
             key: service.service.clone(),
             text: ("", format!(" does not run: it is {how}")),
             state: how,
+        })
+    };
+    seen.services.iter().filter_map(finding).collect()
+}
+
+fn flags(seen: &Seen) -> Vec<Finding> {
+    let finding = |service: &ServiceSeen| {
+        let lost: Vec<&str> = service.lost_flags.iter().map(|flag| flag.as_str()).collect();
+        let lost = lost.join(", ");
+        (!lost.is_empty()).then(|| Finding {
+            kind: AlertKind::Flags,
+            service: service.service.clone(),
+            cause: lost.clone(),
+            key: service.service.clone(),
+            text: ("", format!(" has lost {lost}, and ran on")),
+            state: lost,
         })
     };
     seen.services.iter().filter_map(finding).collect()

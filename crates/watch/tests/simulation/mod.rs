@@ -239,6 +239,7 @@ impl Month {
                 service: name(index),
                 last_reading_at: last(index).map(|reading| reading.0),
                 bytes: last(index).map(|reading| reading.1),
+                lost_flags: Vec::new(),
                 limit_bytes: match self.event {
                     Some((Event::Full(_, times), _)) => Some(times * fleet::LEVEL_BYTES),
                     _ => Some(4.0 * fleet::LEVEL_BYTES),
