@@ -353,7 +353,9 @@ fn a_service_that_was_put_back_is_not_blamed_and_no_folder_stays() {
     // What the recovery timer runs.
     bed.succeeds(&format!("trial recover {cut}"));
     let contamination = wait_for("the agent looks at it", AGENT_PATIENCE, || {
-        let mut found = lives(&bed, &cut, &victim)?.into_iter().filter_map(|life| life.contamination);
+        let all = lives(&bed, &cut, &victim)?;
+        eprintln!("{all:#?}"); // for whoever reads why it did not happen
+        let mut found = all.into_iter().filter_map(|life| life.contamination);
         found.find(|why| !why.contains("before the trial began"))
     });
     assert!(contamination.contains("Heaptrial put it back"), "{contamination}");

@@ -93,7 +93,11 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
             missing.evidence
         )));
     }
-    let index = rows.arms.iter().position(|record| record.arm.name == wanted);
+    // `mimalloc-2.0.9` is how one says `mimalloc@2.0.9`, which is what `trial new` names an arm.
+    let named = |as_written: fn(&str) -> String| {
+        rows.arms.iter().position(|record| as_written(&record.arm.name) == wanted)
+    };
+    let index = named(str::to_owned).or_else(|| named(|name| name.replace('@', "-")));
     let Some((index, record)) = index.map(|index| (index, &rows.arms[index])) else {
         let known: Vec<&str> = rows.arms.iter().map(|record| record.arm.name.as_str()).collect();
         return Err(Failure::usage(format!(
@@ -148,7 +152,7 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
         control,
         metric: rows.trial.plan.metric,
         proved,
-        kinds: kinds(&judgement.fleet, wanted, &|name| relays.contains(name)),
+        kinds: kinds(&judgement.fleet, &record.arm.name, &|name| relays.contains(name)),
         hosts: hosts
             .into_iter()
             .map(|(name, facts)| MeasuredHost {
