@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_analysis::{Fleet, FleetService, Forecast, Settings};
+use heaptrial_analysis::{Fleet, FleetLife, FleetService, Forecast, Settings};
 use heaptrial_model::{ServiceName, units};
 use heaptrial_stats::median;
 use serde::{Deserialize, Serialize};
@@ -137,7 +137,9 @@ fn of_kind(kind: &Kind, host: Option<&str>, services: Vec<ServiceName>) -> Vec<S
         let is_own = |service: &ServiceName| {
             part.members.iter().any(|member| match (member.split_once('/'), host) {
                 (Some((of, name)), Some(host)) => of == host && name == service.as_str(),
-                _ => member == service.as_str(),
+                // Of another host, though it has the same name.
+                (None, Some(_)) => false,
+                (_, None) => member == service.as_str(),
             })
         };
         let (own, others): (Vec<ServiceName>, Vec<ServiceName>) = left.into_iter().partition(is_own);
@@ -222,9 +224,10 @@ fn sizes(members: &[&FleetService]) -> Vec<(usize, f64)> {
     known.into_iter().map(|(index, arm, _, log)| (index, log - arms[&arm])).collect()
 }
 
-/// Memory over the second half of the last life with readings.
+/// Memory over the second half of the last life that ran its treatment and has readings.
 pub(crate) fn level(service: &FleetService) -> Option<f64> {
-    let life = service.current()?;
+    let counts = |life: &&FleetLife| life.contamination.is_none() && !life.readings.is_empty();
+    let life = service.lives.iter().rev().find(counts)?;
     let half = (life.last_age()? / 2.0) as f32;
     let late = life.readings.iter().filter(|reading| reading.age_seconds >= half);
     let values: Vec<f64> = late.map(|reading| f64::from(reading.kib) * 1024.0).collect();
@@ -266,7 +269,7 @@ fn divided(mut sizes: Vec<(usize, f64)>, in_arm: &dyn Fn(usize) -> bool) -> Vec<
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use heaptrial_analysis::{FleetArm, FleetLife, Work};
+    use heaptrial_analysis::{FleetArm, Work};
     use heaptrial_model::{LifeStart, Reading};
     use proptest::prelude::*;
     use rand::{Rng, SeedableRng};

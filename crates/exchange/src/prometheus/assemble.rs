@@ -60,6 +60,7 @@ pub(super) fn same_queries(trial: &ImportedTrial, request: &PrometheusImport) ->
         ("the query of swap", option(&stored.swap), option(&given.swap)),
         ("the query of starts", option(&stored.start), option(&given.start)),
         ("the query of a counter", option(&stored.counter), option(&given.counter)),
+        ("the query of contamination", option(&stored.contaminated), option(&given.contaminated)),
         ("the labels of services", stored.service_labels.join(","), given.service_labels.join(",")),
         ("the label of arms", option(&stored.arm_label), option(&given.arm_label)),
     ];
@@ -88,6 +89,16 @@ pub(super) fn assemble(
         let mut since = None;
         if let Some((at, arm)) = told.arms.last().filter(|_| by_label) {
             let before = told.arms.iter().nth_back(1).map_or(&service.arm, |(_, before)| before);
+            if before != arm && !service.samples.is_empty() {
+                // What is stored may be gone in the store: it is not given up for a label.
+                return Err(PrometheusError::OtherQueries {
+                    name: request.name.clone(),
+                    what: "an arm of a service",
+                    stored: format!("{name}: `{before}`"),
+                    given: format!("`{arm}`"),
+                }
+                .into());
+            }
             if before != arm && !(before.is_empty() && service.samples.is_empty()) {
                 events.push((*at, name.clone(), format!("`{before}` before, `{arm}` from here on")));
                 service.samples.retain(|sample| sample.wall_us >= *at);
@@ -224,6 +235,19 @@ fn notes_of(fetched: &Fetched, request: &PrometheusImport) -> Vec<String> {
             "swap was not asked for: anonymous memory that was swapped out counts as given back".into(),
         );
     }
+    let untold = fetched.services.values().filter(|told| told.swap.is_empty()).count() as u64;
+    if request.queries.swap.is_some() && untold > 0 {
+        notes.push(format!("of {} no swap is told: they are taken to have none", count(untold, "service")));
+    }
+    let off =
+        fetched.services.values().filter(|told| told.contaminated.iter().any(|(_, is)| *is > 0.5)).count()
+            as u64;
+    if off > 0 {
+        notes.push(format!(
+            "what {} did while not running the treatment of the arm is left out",
+            count(off, "service")
+        ));
+    }
     match (&request.queries.start, &request.queries.counter) {
         (None, None) => notes.push(
             "no query tells starts or a counter: restarts are guessed from falls of memory to less than 0.3"
@@ -298,15 +322,24 @@ fn memory_of(sample: &ImportedSample, metric: Metric) -> Option<u64> {
 fn add(service: &mut Service, told: Told, metric: Metric, since: Option<i64>) {
     let last = service.samples.last().map_or(i64::MIN, |sample| sample.wall_us);
     let first_wanted = since.unwrap_or(i64::MIN);
+    let no_swap = told.swap.is_empty();
     let mut swap = LookBack::new(&told.swap);
+    let mut contaminated = LookBack::new(&told.contaminated);
     let mut counter = LookBack::new(&told.counter);
     for (wall_us, bytes) in told.memory.into_iter().filter(|(at, _)| *at > last && *at >= first_wanted) {
+        if contaminated.at(wall_us).is_some_and(|is| is > 0.5) {
+            continue;
+        }
         let bytes = bytes as u64;
         let mut sample = ImportedSample { wall_us, ..ImportedSample::default() };
         match metric {
             Metric::Anon => {
                 sample.anon_bytes = Some(bytes);
-                sample.swap_bytes = Some(swap.at(wall_us).map_or(0, |bytes| bytes as u64));
+                // Where a service's swap is told, a reading without it is none.
+                sample.swap_bytes = match no_swap {
+                    true => Some(0),
+                    false => swap.at(wall_us).map(|bytes| bytes as u64),
+                };
             }
             Metric::Cgroup => sample.cgroup_current_bytes = Some(bytes),
             Metric::Rss | Metric::Pss => sample.rss_bytes = bytes,
@@ -356,6 +389,21 @@ fn lists(
         }
     };
     if !request.groups.is_empty() {
+        let named: Vec<String> = request
+            .groups
+            .iter()
+            .map(|path| crate::import::list_of_names(path).map(|(arm, _)| arm))
+            .collect::<Result<_, _>>()?;
+        let gone = |list: &&ImportedList| !named.contains(&list.arm.name);
+        if let Some(list) = stored.and_then(|trial| trial.lists.iter().find(gone)) {
+            return Err(PrometheusError::OtherQueries {
+                name: request.name.clone(),
+                what: "lists of services",
+                stored: format!("with `{}` among them", list.arm.name),
+                given: named.join(", "),
+            }
+            .into());
+        }
         for path in &request.groups {
             let (arm, members) = crate::import::list_of_names(path)?;
             for member in members.iter().filter(|name| services.contains_key(*name)) {

@@ -51,7 +51,14 @@ pub(super) fn of_service(samples: &[ImportedSample], told: &Values, counter: &Va
     if !counter.is_empty() {
         return Lives { lives: by_counter(samples, counter), moved: 0 };
     }
-    let lives = infer(samples, &[]).into_iter();
+    // Falls of whatever was measured.
+    let measured = |sample: &ImportedSample| {
+        let anon = sample.anon_bytes.map(|anon| anon + sample.swap_bytes.unwrap_or(0));
+        let bytes = anon.or(sample.cgroup_current_bytes).unwrap_or(sample.rss_bytes);
+        ImportedSample { rss_bytes: bytes, ..*sample }
+    };
+    let measured: Vec<ImportedSample> = samples.iter().map(measured).collect();
+    let lives = infer(&measured, &[]).into_iter();
     let lives =
         lives.map(|life| Life { started_us: life.started_wall_us, start: life.start, samples: life.samples });
     Lives { lives: lives.collect(), moved: 0 }
@@ -73,7 +80,7 @@ fn starts(told: &Values) -> (Vec<Start>, u64) {
             }
             last => {
                 let told_before = last.map_or(i64::MIN, |last| last.last_told_us + 1);
-                let from_us = told_before.max(value - WAVERING_US);
+                let from_us = told_before.max((value - WAVERING_US).min(*at));
                 starts.push(Start { started_us: value, from_us, last_told_us: *at });
             }
         }
@@ -191,6 +198,30 @@ mod tests {
         let lives =
             of_service(&at, &told(&[(100, 50.0), (160, 50.0), (220, 150.0), (280, 150.0)]), &Vec::new());
         assert_eq!((short(&lives), lives.moved), (vec![(50, 2, true), (150, 2, true)], 0));
+    }
+
+    #[test]
+    fn the_clock_of_the_host_may_be_ahead() {
+        // Started at 180 by the store's clock; the host's is 50 seconds ahead.
+        let at = samples(&[100, 160, 190, 220, 280]);
+        let lives =
+            of_service(&at, &told(&[(100, 50.0), (160, 50.0), (190, 230.0), (280, 230.0)]), &Vec::new());
+        assert_eq!(short(&lives), [(50, 2, true), (190, 3, true)]);
+    }
+
+    #[test]
+    fn falls_of_what_was_measured_tell_restarts_where_nothing_else_does() {
+        let reading = |at: i64, bytes: u64, anon: bool| {
+            let sample = ImportedSample { wall_us: at * S, ..ImportedSample::default() };
+            match anon {
+                true => ImportedSample { anon_bytes: Some(bytes), swap_bytes: Some(0), ..sample },
+                false => ImportedSample { cgroup_current_bytes: Some(bytes), ..sample },
+            }
+        };
+        for anon in [true, false] {
+            let samples = [reading(0, 900, anon), reading(60, 1000, anon), reading(120, 100, anon)];
+            assert_eq!(of_service(&samples, &Vec::new(), &Vec::new()).lives.len(), 2);
+        }
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct Queries {
     pub start: Option<String>,
     /// A counter that begins at nothing when the service is started, such as its CPU time.
     pub counter: Option<String>,
+    /// 1 while the service does not run its arm's treatment: what it did then is left out.
+    #[serde(default)]
+    pub contaminated: Option<String>,
     /// The labels that name a service.
     pub service_labels: Vec<String>,
     /// The label that names its arm.

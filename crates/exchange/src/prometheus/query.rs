@@ -54,6 +54,8 @@ pub struct Names {
     pub memory: Vec<(Metric, String, Option<String>)>,
     /// When the service was started.
     pub start: String,
+    /// 1 while the service does not run its arm's treatment.
+    pub contaminated: Option<String>,
     /// The labels that name a service.
     pub service_labels: &'static [&'static str],
     /// The label that names its arm.
@@ -79,6 +81,7 @@ impl Exporter {
                         (Metric::Cgroup, of("cgroup_current_bytes"), None),
                     ],
                     start: of("start_time_seconds"),
+                    contaminated: Some(of("contaminated")),
                     service_labels: &["instance", "service"],
                     arm_label: Some("arm"),
                 }
@@ -86,6 +89,7 @@ impl Exporter {
             Self::Process => Names {
                 memory: vec![(Metric::Rss, selector("process_resident_memory_bytes", ""), None)],
                 start: selector("process_start_time_seconds", ""),
+                contaminated: None,
                 service_labels: &["instance"],
                 arm_label: None,
             },
@@ -96,6 +100,7 @@ impl Exporter {
                 Names {
                     memory: vec![(Metric::Rss, memory("resident"), None)],
                     start: selector("namedprocess_namegroup_oldest_start_time_seconds", ""),
+                    contaminated: None,
                     service_labels: &["instance", "groupname"],
                     arm_label: None,
                 }
@@ -110,6 +115,7 @@ impl Exporter {
                     (Metric::Cgroup, selector("container_memory_usage_bytes", ""), None),
                 ],
                 start: selector("container_start_time_seconds", ""),
+                contaminated: None,
                 service_labels: &["instance", "id"],
                 arm_label: None,
             },

@@ -25,6 +25,8 @@ pub(super) struct Told {
     pub start: Values,
     /// A counter that begins at nothing with each start.
     pub counter: Values,
+    /// 1 while it does not run its arm's treatment.
+    pub contaminated: Values,
     /// Since when it has which value of the label of arms.
     pub arms: Vec<(i64, String)>,
 }
@@ -54,11 +56,12 @@ impl Fetched {
         step_us: i64,
     ) -> Result<Self, PrometheusError> {
         let mut fetched = Self::default();
-        let parts: [(Option<&str>, Part); 4] = [
+        let parts: [(Option<&str>, Part); 5] = [
             (Some(&queries.memory), |told| &mut told.memory),
             (queries.swap.as_deref(), |told| &mut told.swap),
             (queries.start.as_deref(), |told| &mut told.start),
             (queries.counter.as_deref(), |told| &mut told.counter),
+            (queries.contaminated.as_deref(), |told| &mut told.contaminated),
         ];
         for (index, (query, part)) in parts.into_iter().enumerate() {
             let Some(query) = query else { continue };

@@ -197,9 +197,18 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
     let arm_of_exporter = names.as_ref().and_then(|names| names.arm_label).map(str::to_owned);
     let arm_label = options.arm_label.clone().or(arm_of_exporter).filter(|_| options.groups.is_empty());
     let url = options.url.trim_end_matches('/').to_owned();
+    let contaminated = names.as_ref().and_then(|names| names.contaminated.clone());
     let start = options.start.clone().or(names.map(|names| names.start));
-    let queries =
-        Queries { url, memory, swap, start, counter: options.counter.clone(), service_labels, arm_label };
+    let queries = Queries {
+        url,
+        memory,
+        swap,
+        start,
+        counter: options.counter.clone(),
+        contaminated,
+        service_labels,
+        arm_label,
+    };
     Ok((queries, metric))
 }
 
