@@ -27,6 +27,8 @@ pub enum Health {
         what: String,
         /// How it ended by itself just now, if it did.
         ended: Option<String>,
+        /// How often systemd has started it again by itself (NRestarts), where that could be read.
+        restarts: Option<u32>,
     },
     /// It does its work.
     Healthy(LifeKey),
@@ -36,7 +38,7 @@ pub enum Health {
 
 impl Health {
     fn waiting(what: impl Into<String>) -> Self {
-        Self::Waiting { what: what.into(), ended: None }
+        Self::Waiting { what: what.into(), ended: None, restarts: None }
     }
 }
 
@@ -63,7 +65,7 @@ pub(crate) fn look(host: Host<'_>, treatment: &ServiceTreatment) -> Health {
         let what = format!("it is {} ({})", activity.active_state, activity.sub_state);
         let by_itself = activity.sub_state == "auto-restart";
         let ended = by_itself.then(|| status(host, service).map(|status| how_it_ended(&status)).ok());
-        return Health::Waiting { what, ended: ended.flatten() };
+        return Health::Waiting { what, ended: ended.flatten(), restarts: Some(activity.restarts) };
     };
     let Some(life) = host.programs.life(pid) else {
         return Health::waiting("its main process has just ended");
@@ -71,11 +73,12 @@ pub(crate) fn look(host: Host<'_>, treatment: &ServiceTreatment) -> Health {
     let Some(relay) = treatment.relay.as_ref().filter(|relay| can_be_asked(relay)) else {
         return Health::Healthy(life);
     };
-    match host.programs.bootstrap_percent(relay) {
-        Some(BOOTSTRAPPED) => Health::Healthy(life),
-        Some(percent) => Health::waiting(format!("the relay is bootstrapped to {percent}%")),
-        None => Health::waiting("the relay's control socket does not answer"),
-    }
+    let what = match host.programs.bootstrap_percent(relay) {
+        Some(BOOTSTRAPPED) => return Health::Healthy(life),
+        Some(percent) => format!("the relay is bootstrapped to {percent}%"),
+        None => "the relay's control socket does not answer".to_owned(),
+    };
+    Health::Waiting { what, ended: None, restarts: Some(activity.restarts) }
 }
 
 pub(crate) fn activity(host: Host<'_>, service: &ServiceName) -> Result<Activity, SystemdError> {

@@ -93,6 +93,27 @@ fn a_service_that_crashes_soon_after_is_put_back() {
 
 #[test]
 #[ignore = "needs root and a container"]
+fn a_service_that_ends_again_and_again_is_put_back_long_before_the_limit() {
+    let limit = "settle = \"2s\"\nhealth_timeout = \"1h\"";
+    let Some((bed, units)) = planned("loop", 4, limit) else { return };
+    let before = bed.snapshot();
+    let victim = first_with_jemalloc(&bed, "loop");
+    let fault = format!("/etc/churn/{}", instance(&victim));
+    bed.container.write(&fault, "FAULTS_UNDER=jemalloc\nFAIL_AFTER_MS=0\n", 0o644).unwrap();
+    let output = bed.heaptrial("trial start loop --yes --no-agent");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{}{said}", stdout(&output));
+    // It lives so shortly that it is hardly ever seen to.
+    assert!(said.contains(&format!("{victim}: FAILED")) && said.contains("by itself"), "{said}");
+    assert!(!bed.maps(&victim).contains("libjemalloc"));
+    bed.assert_active(&units);
+    bed.container.ok(&["rm", "-r", "/etc/churn"]);
+    bed.succeeds("trial stop loop --revert --yes");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and a container"]
 fn drift_is_refused_with_the_difference_and_nothing_is_lost() {
     let Some((bed, units)) = planned("drift", 4, AT_ONCE) else { return };
     let victim = first_with_jemalloc(&bed, "drift");

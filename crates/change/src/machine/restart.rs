@@ -14,6 +14,11 @@ use crate::health::Health;
 const FIRST_GAP: Duration = Duration::from_millis(10);
 const LONGEST_GAP: Duration = Duration::from_millis(250);
 
+/// A service that was given its treatment, and that systemd has started again by itself as often as that, will not come up. Not
+/// at once: its predecessor's port may be taken for a moment.
+const MOST_ENDS: u32 = 3;
+const CRASHES_FOR: Duration = Duration::from_secs(30);
+
 /// How far a restart is.
 #[derive(Debug)]
 enum At {
@@ -38,6 +43,9 @@ pub(super) struct RestartStep {
     seen: String,
     /// How it ended by itself since it is watched.
     ended: Option<String>,
+    /// Since when it is watched, and how often systemd had started it again by itself then.
+    began: Duration,
+    restarts: Option<u32>,
 }
 
 /// What an answer makes of a restart.
@@ -76,6 +84,8 @@ impl RestartStep {
             gap: if is_asked { LONGEST_GAP } else { FIRST_GAP },
             seen: "it has just started".to_owned(),
             ended: None,
+            began: now,
+            restarts: None,
         }
     }
 
@@ -135,10 +145,13 @@ impl RestartStep {
         self.gap = (self.gap * 2).min(LONGEST_GAP);
         match health {
             Health::Sick(why) => Progress::Failed(ServiceError::Sick(why)),
-            Health::Waiting { what, ended } => {
+            Health::Waiting { what, ended, restarts } => {
                 self.seen = what;
                 self.ended = ended.or(self.ended.take());
-                self.pass(now, pace)
+                match restarts.and_then(|restarts| self.crash_loop(restarts, now)) {
+                    Some(why) => Progress::Failed(ServiceError::Sick(why)),
+                    None => self.pass(now, pace),
+                }
             }
             Health::Healthy(life) if self.before.as_ref() == Some(&life) => {
                 self.seen = "what ran before still runs".to_owned();
@@ -168,6 +181,24 @@ impl RestartStep {
         }
     }
 
+    /// What is wrong with a service that ends again and again. One that is put back is waited for: there is nothing better to do.
+    fn crash_loop(&mut self, restarts: u32, now: Duration) -> Option<String> {
+        // A restart that is asked for begins the count anew.
+        let first = self.restarts.map_or(restarts, |first| first.min(restarts));
+        self.restarts = Some(first);
+        let ends = restarts - first;
+        let watched = now.saturating_sub(self.began);
+        if self.purpose == Purpose::Revert || ends < MOST_ENDS || watched < CRASHES_FOR {
+            return None;
+        }
+        let how = self.ended.as_ref().map(|ended| format!(" ({ended})")).unwrap_or_default();
+        Some(format!(
+            "it ends by itself again and again{how}: systemd has started it {ends} times within {}; see `journalctl -u {}`",
+            heaptrial_model::units::duration(watched.as_secs_f64()),
+            self.service
+        ))
+    }
+
     fn unhealthy(&self, pace: &Pace) -> Progress {
         let limit = pace.health_timeout;
         let last_seen = match &self.ended {
@@ -175,5 +206,44 @@ impl RestartStep {
             None => self.seen.clone(),
         };
         Progress::Failed(ServiceError::Unhealthy { limit, last_seen })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When a service that is looked at each second is given up, and how; systemd starts it again every `every` seconds.
+    fn given_up(purpose: Purpose, every: u32, counted_before: u32) -> Option<(u64, String)> {
+        let pace = Pace::default();
+        let limit = pace.health_timeout.0;
+        let service = "tor@a.service".parse().unwrap();
+        let mut step =
+            RestartStep::new(service, None, purpose, Restarting::default(), false, Duration::ZERO, limit);
+        (1..=limit.as_secs()).find_map(|second| {
+            let health = Health::Waiting {
+                what: "it is activating (auto-restart)".to_owned(),
+                ended: Some("exit-code, exit status 3".to_owned()),
+                restarts: Some(counted_before + second as u32 / every),
+            };
+            match step.take_health(health, Duration::from_secs(second), &pace) {
+                Progress::Failed(why) => Some((second, why.to_string())),
+                _ => None,
+            }
+        })
+    }
+
+    #[test]
+    fn a_service_that_ends_again_and_again_is_not_waited_for_until_the_limit() {
+        for (every, counted_before) in [(1, 0), (1, 40), (9, 0)] {
+            let (second, why) = given_up(Purpose::Apply, every, counted_before).unwrap();
+            assert!(second <= 36, "{second}");
+            assert!(why.contains("by itself again and again (exit-code, exit status 3)"), "{why}");
+        }
+        assert_eq!(given_up(Purpose::Apply, 1, 0).unwrap().0, CRASHES_FOR.as_secs());
+        // What ended twice may still come up, and what was put back is waited for.
+        let limit = Pace::default().health_timeout.0.as_secs();
+        assert_eq!(given_up(Purpose::Apply, 250, 0).unwrap().0, limit);
+        assert_eq!(given_up(Purpose::Revert, 1, 0).unwrap().0, limit);
     }
 }

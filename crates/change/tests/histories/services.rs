@@ -370,6 +370,7 @@ impl Service {
             main_pid,
             last_pid: self.last_pid,
             job: self.job,
+            restarts: self.restarts,
         }
     }
 }

@@ -163,7 +163,11 @@ impl Link {
     /// Whether services run, in their order: the least that tells it.
     pub(super) fn activities(&self, names: &[ServiceName]) -> Vec<Result<Activity, SystemdError>> {
         let wanted = |_: &ServiceName| {
-            [of(UNIT, &["ActiveState", "SubState", "Job"]), of(SERVICE, &["MainPID", "ExecMainPID"])].concat()
+            [
+                of(UNIT, &["ActiveState", "SubState", "Job"]),
+                of(SERVICE, &["MainPID", "ExecMainPID", "NRestarts"]),
+            ]
+            .concat()
         };
         self.some_properties(names, wanted, |properties, _| properties.activity())
     }

@@ -132,6 +132,7 @@ impl<'m> Properties<'m> {
             main_pid: self.main_pid(),
             last_pid: self.value::<u32>("ExecMainPID").filter(|pid| *pid != 0).map(|pid| pid as i32),
             job: self.job(),
+            restarts: self.value("NRestarts").unwrap_or_default(),
         }
     }
 

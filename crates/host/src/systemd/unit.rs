@@ -103,6 +103,8 @@ pub struct Activity {
     pub last_pid: Option<i32>,
     /// Number of its job that is queued or runs: between its two halves a restart leaves its unit inactive.
     pub job: Option<u32>,
+    /// As in [`UnitStatus`].
+    pub restarts: u32,
 }
 
 impl Activity {
