@@ -276,6 +276,9 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     let report = bed.heaptrial("report fleet-rollout");
     assert!(stdout(&report).contains(digest), "{}{}", stdout(&report), stderr(&report));
     bed.succeeds("rollout rollback fleet-rollout --yes --pause 0s");
+    // What the unit refuses is told by who started it.
+    let detached = bed.heaptrial("rollout resume fleet-rollout --detach");
+    refused_with(1, &detached, &["ended at once", "`fleet-rollout` has ended, and everything is as before"]);
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
 }
 

@@ -2,15 +2,24 @@
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
 
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::escape;
+use heaptrial_model::ServiceName;
 use serde_json::json;
 
+use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// Starts a unit that carries a rollout out as `heaptrial rollout resume` does, and returns. The unit is gone after a reboot:
+/// How long a unit that runs may take until it works on the rollout, before this stops looking.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_GAP: Duration = Duration::from_millis(50);
+/// Lines of a unit's journal that are told where it ended at once.
+const LAST_WORDS: &str = "5";
+
+/// Starts a unit that carries a rollout out as `heaptrial rollout resume` does, and returns once it is at work. The unit is gone after a reboot:
 /// then the rollout stands where it was, and `rollout resume` goes on.
 pub fn carry_out(
     name: &str,
@@ -41,6 +50,7 @@ pub fn carry_out(
             String::from_utf8_lossy(&output.stderr).trim()
         )));
     }
+    await_work(name, &unit, paths, global)?;
     if global.json {
         println!("{:#}", json!({ "schema_version": 1, "rollout": name, "unit": unit }));
     } else {
@@ -49,4 +59,30 @@ pub fn carry_out(
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the unit works on the rollout; an error if it ended before that was seen.
+fn await_work(name: &str, unit: &str, paths: &Paths, global: &GlobalOptions) -> Result<(), Failure> {
+    let systemd = global.systemd()?;
+    let service: ServiceName = unit.parse().map_err(Failure::failed)?;
+    let until = Instant::now() + BEGIN_PATIENCE;
+    while !on_host::is_at_work(paths, name) && Instant::now() < until {
+        let found = systemd.activities(std::slice::from_ref(&service)).pop();
+        // It may have begun its work after the question before.
+        if found.is_some_and(|found| found.is_ok_and(|found| found.main_pid.is_none()))
+            && !on_host::is_at_work(paths, name)
+        {
+            let journal = Command::new("journalctl")
+                .args(["--no-pager", "--output=cat", "--lines", LAST_WORDS, "--unit", unit])
+                .output()
+                .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+                .unwrap_or_default();
+            return Err(Failure::failed(format!(
+                "{unit} ended at once; its last words:\n{journal}\n`heaptrial rollout status {name}` tells where it stands, \
+                 `journalctl -u {unit}` more"
+            )));
+        }
+        std::thread::sleep(LOOK_GAP);
+    }
+    Ok(())
 }
