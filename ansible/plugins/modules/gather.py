@@ -22,10 +22,8 @@ options:
     description: The database; it is made where it is missing.
     type: path
     required: true
-  program:
-    description: The program.
-    type: path
-    default: heaptrial
+extends_documentation_fragment:
+  - heaptrial.fleet.program
 attributes:
   check_mode:
     description: Nothing is taken in, and what would be new is not known.

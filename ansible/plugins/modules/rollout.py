@@ -43,17 +43,9 @@ options:
     type: str
     choices: [started, paused, rolled_back]
     default: started
-  program:
-    description: The program.
-    type: path
-    default: heaptrial
-  offline:
-    description: Use only what is on the host.
-    type: bool
-    default: false
-  mirror:
-    description: Where sources of allocators are cloned from, in place of upstream.
-    type: str
+extends_documentation_fragment:
+  - heaptrial.fleet.program
+  - heaptrial.fleet.program.sources
 attributes:
   check_mode:
     description: What would be done is told by the program's own C(--dry-run).

@@ -17,17 +17,9 @@ options:
     description: The trial's description, a file on the host.
     type: path
     required: true
-  program:
-    description: The program.
-    type: path
-    default: heaptrial
-  offline:
-    description: Use only what is on the host.
-    type: bool
-    default: false
-  mirror:
-    description: Where sources of allocators are cloned from, in place of upstream.
-    type: str
+extends_documentation_fragment:
+  - heaptrial.fleet.program
+  - heaptrial.fleet.program.sources
 attributes:
   check_mode:
     description: Nothing is changed in either mode.

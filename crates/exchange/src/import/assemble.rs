@@ -13,7 +13,7 @@ use super::membership::{arms_of, members, only_grouped};
 use super::merge::{Merged, MergedService, merge};
 use super::stored::{differs, join_aggregates, join_sources};
 use super::summary::{ArmSummary, ImportSummary, TimezoneSource, some_of};
-use super::{TorUtilsImport, event};
+use super::{TorUtilsImport, event, span};
 use crate::ImportError;
 use crate::lives::{self, StartEvent};
 use crate::problem::Problems;
@@ -247,10 +247,8 @@ fn plan(
     stored: Option<&ImportedTrial>,
     request: &TorUtilsImport,
 ) -> NewTrial {
-    let samples = || services.iter().flat_map(|service| &service.lives).flat_map(|life| &life.samples);
-    let times = || samples().map(|sample| sample.wall_us);
-    let first = times().min().or_else(|| aggregates.first().map(|row| row.wall_us)).unwrap_or_default();
-    let last = times().max().unwrap_or(first);
+    let sums = || aggregates.first().map(|row| (row.wall_us, row.wall_us));
+    let (first, last) = span(services).or_else(sums).unwrap_or_default();
     NewTrial {
         name: name.to_owned(),
         kind: TrialKind::ImportTorutils,

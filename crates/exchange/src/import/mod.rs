@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use heaptrial_model::About;
 use heaptrial_model::TrialKind;
-use heaptrial_store::{ImportedTrial, Store};
+use heaptrial_store::{ImportedService, ImportedTrial, Store};
 use jiff::civil::Date;
 
 pub use labels::{KeptApart, Relabelled};
@@ -149,6 +149,13 @@ fn place(
         }
     }
     Err(ImportError::NameTaken(base))
+}
+
+/// The first and the last reading of services, in microseconds since 1970; `None` without one.
+pub(crate) fn span(services: &[ImportedService]) -> Option<(i64, i64)> {
+    let samples = || services.iter().flat_map(|service| &service.lives).flat_map(|life| &life.samples);
+    let first = samples().map(|sample| sample.wall_us).min()?;
+    Some((first, samples().map(|sample| sample.wall_us).max()?))
 }
 
 /// The rule of arms' names, for trials as well.

@@ -1,10 +1,13 @@
 //! Importing from a Prometheus, or a store that answers as one does (VictoriaMetrics, Thanos, Mimir).
 
+mod arms;
 mod assemble;
 mod client;
 mod lives;
+mod notes;
 mod query;
 mod series;
+mod service;
 
 use std::path::PathBuf;
 

@@ -14,6 +14,7 @@ use heaptrial_store::Store;
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
+use crate::run_folder::RUNS;
 
 /// Which tool made the measurements.
 #[derive(Debug, Subcommand)]
@@ -33,6 +34,15 @@ pub fn run(command: ImportCommand, global: &GlobalOptions) -> Result<ExitCode, F
         ImportCommand::Torutils(options) => torutils::run(options, global),
         ImportCommand::Prometheus(options) => prometheus::run(*options, global),
         ImportCommand::Heaptrial(options) => heaptrial::run(&options, global),
+    }
+}
+
+/// `--db`, or a database in the folder `--out` or in one named after the trial.
+fn database_of(trial: &str, global: &GlobalOptions) -> PathBuf {
+    match (&global.db, &global.out) {
+        (Some(file), _) => file.clone(),
+        (None, Some(folder)) => folder.join("heaptrial.db"),
+        (None, None) => Path::new(RUNS).join(trial.replace('/', "_")).join("heaptrial.db"),
     }
 }
 

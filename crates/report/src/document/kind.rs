@@ -144,20 +144,24 @@ impl Report {
     pub fn repeats(&self) -> u32 {
         match &self.of {
             ReportOf::LabCommand(run) | ReportOf::LabTor(run) => run.repeats,
-            ReportOf::ImportTorutils(_)
-            | ReportOf::ImportPrometheus(_)
-            | ReportOf::Field(_)
-            | ReportOf::Host(_) => 1,
+            _ => 1,
+        }
+    }
+
+    /// What an import has.
+    fn imported(&self) -> Option<&Imported> {
+        match &self.of {
+            ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => Some(import),
+            ReportOf::LabCommand(_) | ReportOf::LabTor(_) | ReportOf::Field(_) | ReportOf::Host(_) => None,
         }
     }
 
     /// How services came into arms; `None` where nobody put them there, and of a lab, which draws.
     pub fn assignment(&self) -> Option<&str> {
         match &self.of {
-            ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => Some(&import.assignment),
             // A rollout assigns nothing.
             ReportOf::Field(trial) => Some(trial.assignment.as_str()).filter(|_| self.arms.len() > 1),
-            ReportOf::LabCommand(_) | ReportOf::LabTor(_) | ReportOf::Host(_) => None,
+            _ => self.imported().map(|import| import.assignment.as_str()),
         }
     }
 
@@ -175,10 +179,7 @@ impl Report {
     pub fn cpu_share(&self) -> Option<f64> {
         match &self.of {
             ReportOf::LabCommand(run) | ReportOf::LabTor(run) => run.cpu_share,
-            ReportOf::ImportTorutils(_)
-            | ReportOf::ImportPrometheus(_)
-            | ReportOf::Field(_)
-            | ReportOf::Host(_) => None,
+            _ => None,
         }
     }
 
@@ -198,21 +199,17 @@ impl Report {
     /// Usual time between two readings of a service on a host.
     pub fn sampling_interval_seconds(&self) -> Option<f64> {
         match &self.of {
-            ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => {
-                import.sampling_interval_seconds
-            }
             ReportOf::Field(trial) => trial.sampling_interval_seconds,
             ReportOf::Host(found) => found.sampling_interval_seconds,
-            ReportOf::LabCommand(_) | ReportOf::LabTor(_) => None,
+            _ => self.imported()?.sampling_interval_seconds,
         }
     }
 
     /// The procedure applied to the control alone.
     pub fn self_check(&self) -> Option<SelfCheck> {
         match &self.of {
-            ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => import.self_check,
             ReportOf::Field(trial) => trial.self_check,
-            ReportOf::LabCommand(_) | ReportOf::LabTor(_) | ReportOf::Host(_) => None,
+            _ => self.imported()?.self_check,
         }
     }
 
@@ -226,9 +223,6 @@ impl Report {
 
     /// The files that an import read.
     pub fn sources(&self) -> &[Source] {
-        match &self.of {
-            ReportOf::ImportTorutils(import) | ReportOf::ImportPrometheus(import) => &import.sources,
-            _ => &[],
-        }
+        self.imported().map_or(&[], |import| &import.sources)
     }
 }

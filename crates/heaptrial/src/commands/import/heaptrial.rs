@@ -1,6 +1,6 @@
 //! `heaptrial import heaptrial`: parts of a trial over several hosts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,10 +9,9 @@ use heaptrial_host::Instant;
 use heaptrial_model::{TrialName, units};
 use heaptrial_store::Store;
 
-use super::{make_folder, remove_empty};
+use super::{database_of, make_folder, remove_empty};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::run_folder::RUNS;
 
 /// The files.
 #[derive(Debug, Args)]
@@ -37,11 +36,7 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
             .map_err(|error| Failure::refused(error).about(options.files[0].display().to_string()))?;
         name
     };
-    let database = match (&global.db, &global.out) {
-        (Some(file), _) => file.clone(),
-        (None, Some(folder)) => folder.join("heaptrial.db"),
-        (None, None) => Path::new(RUNS).join(name.replace('/', "_")).join("heaptrial.db"),
-    };
+    let database = database_of(&name, global);
     let missing_folder = make_folder(&database)?;
     let existed = database.exists();
     let mut store = Store::create(&database).map_err(Failure::refused)?;

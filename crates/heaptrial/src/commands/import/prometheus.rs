@@ -7,10 +7,9 @@ use clap::{Args, ValueEnum};
 use heaptrial_exchange::{Access, Exporter, PrometheusImport, PrometheusSummary, Queries, import_prometheus};
 use heaptrial_model::{HumanDuration, Metric, units};
 
-use super::{arm_line, into, own_command, print_next, read_about};
+use super::{arm_line, database_of, into, own_command, print_next, read_about};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::run_folder::RUNS;
 
 /// Shown below the options.
 pub const EXAMPLES: &str = "\
@@ -124,11 +123,7 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCod
         return Err(Failure::usage("--step must be at least a millisecond"));
     }
     let about = options.about.as_deref().map(read_about).transpose()?;
-    let database = match (&global.db, &global.out) {
-        (Some(file), _) => file.clone(),
-        (None, Some(folder)) => folder.join("heaptrial.db"),
-        (None, None) => Path::new(RUNS).join(options.name.replace('/', "_")).join("heaptrial.db"),
-    };
+    let database = database_of(&options.name, global);
     let (queries, metric) = queries(&options)?;
     if queries.url.starts_with("http://")
         && (options.basic_file.is_some() || options.bearer_file.is_some())

@@ -10,10 +10,9 @@ use heaptrial_exchange::{
 use heaptrial_model::units;
 use jiff::civil::Date;
 
-use super::{arm_line, into, own_command, print_next, read_about};
+use super::{arm_line, database_of, into, own_command, print_next, read_about};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::run_folder::RUNS;
 
 /// Problems that are printed; all of them are counted.
 const PROBLEMS_SHOWN: usize = 10;
@@ -63,7 +62,9 @@ pub struct TorUtilsOptions {
 
 /// Imports them.
 pub fn run(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let database = database(&options, global);
+    let stem = options.memory.first().and_then(|file| file.file_stem());
+    let stem = stem.map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let database = database_of(options.name.as_ref().unwrap_or(&stem), global);
     let about = options.about.as_deref().map(read_about).transpose()?;
     let request = TorUtilsImport {
         memory: options.memory,
@@ -91,19 +92,6 @@ pub fn run(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode,
         print_summary(&summary, &database, global);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// `--db`, or a database in the folder `--out` or in one named after the trial.
-fn database(options: &TorUtilsOptions, global: &GlobalOptions) -> PathBuf {
-    if let Some(file) = &global.db {
-        return file.clone();
-    }
-    let folder = global.out.clone().unwrap_or_else(|| {
-        let stem = options.memory.first().and_then(|file| file.file_stem());
-        let name = options.name.clone().or_else(|| stem.map(|stem| stem.to_string_lossy().into_owned()));
-        Path::new(RUNS).join(name.unwrap_or_default().replace('/', "_"))
-    });
-    folder.join("heaptrial.db")
 }
 
 fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOptions) {

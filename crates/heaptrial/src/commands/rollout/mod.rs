@@ -1,16 +1,20 @@
 //! `heaptrial rollout`: a measured treatment for all services, in waves with gates.
 
 mod act;
+mod admit;
 mod before;
 mod carry_out;
 mod detach;
+mod draw;
 mod measured;
 pub(super) mod mitigations;
 mod observe;
+mod options;
 mod secure;
 mod start;
 mod status;
 mod target;
+mod tell;
 
 use std::process::ExitCode;
 
@@ -23,7 +27,7 @@ use crate::options::GlobalOptions;
 #[derive(Debug, Subcommand)]
 pub enum RolloutCommand {
     /// Give services what a trial measured: a canary first, then waves, each behind a gate
-    Start(Box<start::StartOptions>),
+    Start(Box<options::StartOptions>),
     /// Tell where a rollout stands
     Status(status::StatusOptions),
     /// Stop before the next restart; what was changed stays

@@ -15,7 +15,7 @@ use heaptrial_rollout::{
 };
 use serde_json::{Value, json};
 
-use super::start::forecast_lines;
+use super::tell::forecast_lines;
 use crate::commands::trial::on_host;
 use crate::commands::trial::unfound::Unfound;
 use crate::exit::{Failure, code};

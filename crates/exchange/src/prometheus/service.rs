@@ -1,0 +1,110 @@
+//! A service while it is put together: what is stored of it, and the readings that come to it.
+
+use std::collections::BTreeMap;
+
+use heaptrial_model::{LifeStart, Metric};
+use heaptrial_store::{ImportedSample, ImportedTrial};
+
+use super::series::{Told, Values};
+
+/// A value of another series counts for a reading at most so long after it was scraped: Prometheus' own rule.
+const LOOKED_BACK_US: i64 = 300_000_000;
+
+/// A service while it is put together.
+#[derive(Default)]
+pub(super) struct Service {
+    pub samples: Vec<ImportedSample>,
+    pub start: Values,
+    pub counter: Values,
+    pub arm: String,
+    pub new_samples: u64,
+}
+
+/// The services that are stored, as the store would have told them.
+pub(super) fn of_stored(trial: &ImportedTrial, metric: Metric) -> BTreeMap<String, Service> {
+    let mut services = BTreeMap::new();
+    for (index, stored) in trial.services.iter().enumerate() {
+        let mut service = Service::default();
+        for life in &stored.lives {
+            service.samples.extend_from_slice(&life.samples);
+            let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { continue };
+            if life.start == LifeStart::Observed {
+                let started = life.started_wall_us as f64 / 1e6;
+                service.start.extend([(first.wall_us, started), (last.wall_us, started)]);
+            }
+        }
+        let told = service.samples.iter();
+        service.counter =
+            told.filter_map(|sample| Some((sample.wall_us, sample.cpu_us? as f64 / 1e6))).collect();
+        let list = trial.lists.iter().find(|list| list.members.contains(&index));
+        service.arm = list.map(|list| list.arm.name.clone()).unwrap_or_default();
+        debug_assert!(service.samples.iter().all(|sample| memory_of(sample, metric).is_some()));
+        services.insert(stored.name.clone(), service);
+    }
+    services
+}
+
+/// The reading that a trial by this metric is about, in bytes.
+pub(super) fn memory_of(sample: &ImportedSample, metric: Metric) -> Option<u64> {
+    match metric {
+        Metric::Anon => sample.anon_bytes,
+        Metric::Cgroup => sample.cgroup_current_bytes,
+        Metric::Rss | Metric::Pss => Some(sample.rss_bytes),
+    }
+}
+
+/// Adds readings that came after those that are there.
+pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Option<i64>) {
+    let last = service.samples.last().map_or(i64::MIN, |sample| sample.wall_us);
+    let first_wanted = since.unwrap_or(i64::MIN);
+    let no_swap = told.swap.is_empty();
+    let mut swap = LookBack::new(&told.swap);
+    let mut contaminated = LookBack::new(&told.contaminated);
+    let mut counter = LookBack::new(&told.counter);
+    for (wall_us, bytes) in told.memory.into_iter().filter(|(at, _)| *at > last && *at >= first_wanted) {
+        if contaminated.at(wall_us).is_some_and(|is| is > 0.5) {
+            continue;
+        }
+        let bytes = bytes as u64;
+        let mut sample = ImportedSample { wall_us, ..ImportedSample::default() };
+        match metric {
+            Metric::Anon => {
+                sample.anon_bytes = Some(bytes);
+                // Where a service's swap is told, a reading without it is none.
+                sample.swap_bytes = match no_swap {
+                    true => Some(0),
+                    false => swap.at(wall_us).map(|bytes| bytes as u64),
+                };
+            }
+            Metric::Cgroup => sample.cgroup_current_bytes = Some(bytes),
+            Metric::Rss | Metric::Pss => sample.rss_bytes = bytes,
+        }
+        sample.cpu_us = counter.at(wall_us).map(|seconds| (seconds * 1e6) as u64);
+        service.samples.push(sample);
+        service.new_samples += 1;
+    }
+    for (stored, new) in [(&mut service.start, told.start), (&mut service.counter, told.counter)] {
+        let last = stored.last().map_or(i64::MIN, |(at, _)| *at);
+        stored.extend(new.into_iter().filter(|(at, _)| *at > last));
+    }
+}
+
+/// The last value at or before ascending times.
+struct LookBack<'a> {
+    values: &'a [(i64, f64)],
+    next: usize,
+}
+
+impl<'a> LookBack<'a> {
+    fn new(values: &'a [(i64, f64)]) -> Self {
+        Self { values, next: 0 }
+    }
+
+    fn at(&mut self, wall_us: i64) -> Option<f64> {
+        while self.values.get(self.next).is_some_and(|(at, _)| *at <= wall_us) {
+            self.next += 1;
+        }
+        let (at, value) = *self.values.get(self.next.checked_sub(1)?)?;
+        (wall_us - at <= LOOKED_BACK_US).then_some(value)
+    }
+}

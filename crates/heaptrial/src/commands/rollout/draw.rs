@@ -1,0 +1,128 @@
+//! The plan of a rollout: one arm over all services, and the waves in which they get it.
+
+use std::collections::BTreeMap;
+
+use heaptrial_allocator::Obtained;
+use heaptrial_change::{Prepared, ServiceTreatment, is_as_wanted};
+use heaptrial_host::{HostRoot, Paths, host_name};
+use heaptrial_inspect::Service;
+use heaptrial_model::{About, HumanDuration, Pace, PlanId, ServiceName};
+use heaptrial_plan::{Assignment, Build, DrawnPlan};
+use heaptrial_rollout::{Limits, RolloutPlan, WaveSizes, freeze, split};
+
+use super::before;
+use super::options::StartOptions;
+use super::target::{self, Target};
+use crate::commands::trial::plan::family::families;
+use crate::exit::Failure;
+
+/// What is decided by chance is told again by this number.
+const SEED: u64 = 1;
+
+/// A plan of one arm over all services, for the transaction.
+pub(super) fn drawn(
+    options: &StartOptions,
+    target: &Target,
+    name: &str,
+    services: &[Service],
+    obtained: &BTreeMap<String, Obtained>,
+) -> Result<DrawnPlan, Failure> {
+    let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
+    let relays: Vec<_> = services.iter().map(|service| service.relay.as_ref()).collect();
+    let assignments = services.iter().zip(families(&relays)).map(|(service, family)| Assignment {
+        service: service.name().clone(),
+        host: host.clone(),
+        arm: target.arm.name.clone(),
+        block: 0,
+        stratum: "all".to_owned(),
+        family,
+    });
+    let own = obtained.get(&target.arm.name).and_then(|obtained| {
+        let file = obtained.library.as_ref()?.file_name()?.to_string_lossy().into_owned();
+        let version = obtained.version.as_ref().map(ToString::to_string);
+        Some(Build { sha256: obtained.sha256.clone(), version, file })
+    });
+    // What the trial's plan was drawn for, unless another build is wanted.
+    let build = if options.unmeasured { own } else { target.build.clone().or(own) };
+    let soak: std::time::Duration = options.soak.iter().map(|soak| soak.0).sum();
+    let mut plan = DrawnPlan {
+        name: name.to_owned(),
+        id: PlanId::default(),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: SEED,
+        metric: target.metric,
+        duration: HumanDuration(soak),
+        looks: Vec::new(),
+        about: About::default(),
+        pace: Pace {
+            at_once: options.at_once,
+            pause: options.pause,
+            health_timeout: options.health_timeout,
+            settle: options.settle,
+            failure_budget: options.failure_budget,
+        },
+        arms: vec![target.arm.clone()],
+        builds: build.into_iter().map(|build| (target.arm.name.clone(), build)).collect(),
+        services: assignments.collect(),
+    };
+    // Two rollouts of one name and plan, the first of them rolled back, are two.
+    plan.seed = heaptrial_host::Instant::now().wall_us.unsigned_abs();
+    plan.id = plan.digest();
+    Ok(plan)
+}
+
+/// What is frozen: the services that are not yet as wanted, in waves.
+pub(super) fn frozen(
+    options: &StartOptions,
+    target: &Target,
+    measured: bool,
+    whole: Prepared,
+    (services, host): (&[Service], &str),
+    paths: &Paths,
+) -> Result<(Prepared, RolloutPlan), Failure> {
+    let is_there = |treatment: &ServiceTreatment| {
+        let found = services.iter().find(|service| *service.name() == treatment.service);
+        found.is_some_and(|service| is_as_wanted(service, treatment, paths))
+    };
+    let (already, open): (Vec<ServiceTreatment>, Vec<ServiceTreatment>) =
+        whole.services.into_iter().partition(is_there);
+    let names: Vec<ServiceName> = open.iter().map(|treatment| treatment.service.clone()).collect();
+    let sizes = WaveSizes { canary: options.canary, ..options.waves.clone() };
+    let waves = split(&names, &sizes, SEED);
+    let order: Vec<ServiceName> = waves.concat();
+    let mut treatments = open;
+    treatments.sort_by_key(|treatment| order.iter().position(|name| *name == treatment.service));
+    let strata = match (options.no_forecast || options.unmeasured, names.is_empty()) {
+        (false, false) => target::strata(target, services, &names, host).map_err(|why| {
+            Failure::refused(format!(
+                "gates hold memory to the trial's forecast, and there is none: {why}. --no-forecast holds it to what each service used before"
+            ))
+        })?,
+        _ => Vec::new(),
+    };
+    let plan = RolloutPlan {
+        trial: target.trial_name().map(str::to_owned),
+        verdict: target.verdict.as_ref().map(|(_, digest)| digest.clone()),
+        arm: target.arm.name.clone(),
+        measured,
+        sizes,
+        seed: SEED,
+        already: already.into_iter().map(|treatment| treatment.service).collect(),
+        soak: options.soak.clone(),
+        patience: options.patience,
+        prove_rollback: !options.no_rollback_proof,
+        quiet_hours: options.quiet_hours,
+        attended: options.is_attended(),
+        judges_work: !options.no_work,
+        limits: Limits { restarts: options.restart_budget.unwrap_or(2 * names.len() as u32 + 4) },
+        forecast: None,
+        strata,
+        before: names
+            .iter()
+            .map(|name| (name.clone(), before::before(target, services, name, !options.no_work)))
+            .collect(),
+        waves,
+    };
+    let owner = freeze(&plan).map_err(Failure::failed)?;
+    Ok((Prepared { services: treatments, owner, ..whole }, plan))
+}
