@@ -12,7 +12,7 @@ const BEGIN: &str = "<!-- Made from the definitions of the commands; `UPDATE_DOC
 const END: &str = "<!-- The end of what is made. -->\n";
 const WIDTH: usize = 100;
 /// Pages that tell more of a command, by the beginning of its name.
-const PAGES: [(&str, &str); 11] = [
+const PAGES: [(&str, &str); 12] = [
     ("allocators package", "packages.md"),
     ("agent", "agent.md"),
     ("import", "import.md"),
@@ -23,6 +23,7 @@ const PAGES: [(&str, &str); 11] = [
     ("trial look", "trial-look.md"),
     ("trial plan", "trial-plan.md"),
     ("trial stop", "reliability.md"),
+    ("adopt", "adopt.md"),
     ("watch", "watch.md"),
 ];
 

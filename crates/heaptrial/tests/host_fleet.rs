@@ -275,6 +275,13 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     assert_eq!(units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count(), units.len());
     let report = bed.heaptrial("report fleet-rollout");
     assert!(stdout(&report).contains(digest), "{}{}", stdout(&report), stderr(&report));
+    let watch = json(&bed.succeeds("watch start fleet-rollout --verdict jemalloc.json --dry-run --json"));
+    assert_eq!(watch["plan"]["forecast_from"], "arm jemalloc of fleet", "{watch:#}");
+    assert_eq!(watch["plan"]["services"].as_array().unwrap().len(), units.len());
+    refused(
+        &bed.heaptrial("watch start fleet-rollout --verdict forged.json --yes"),
+        &["was changed after it was written"],
+    );
     bed.succeeds("rollout rollback fleet-rollout --yes --pause 0s");
     // What the unit refuses is told by who started it.
     let detached = bed.heaptrial("rollout resume fleet-rollout --detach");

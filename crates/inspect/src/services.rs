@@ -36,6 +36,18 @@ impl Service {
         &self.unit.name
     }
 
+    /// What a trial records of it beside its name.
+    pub fn attributes(&self, stratum: Option<&str>) -> serde_json::Value {
+        let relay = self.relay.as_ref();
+        serde_json::json!({
+            "stratum": stratum,
+            "nickname": relay.and_then(|relay| relay.nickname.as_ref()),
+            "fingerprint": relay.and_then(|relay| relay.fingerprint.as_ref()),
+            "role": relay.map(|relay| &relay.role),
+            "memory_max_bytes": self.unit.memory_max_bytes,
+        })
+    }
+
     fn of(root: &HostRoot, tree: &ProcessTree, identifier: &Identifier, unit: Unit) -> Self {
         let process =
             unit.status.main_pid.and_then(|pid| MainProcess::read(root, tree, identifier, &unit, pid).ok());

@@ -17,6 +17,8 @@ words! {
         Field = "field",
         /// One treatment brought to all services, wave by wave.
         Rollout = "rollout",
+        /// Services of this host that were given an allocator by hand, taken over as they are.
+        Adoption = "adoption",
         /// Services of this host that are sampled and in no trial.
         Host = "host",
         /// Services that keep a treatment, compared with its forecast.
@@ -33,6 +35,7 @@ impl TrialKind {
             | Self::ImportPrometheus
             | Self::Field
             | Self::Rollout
+            | Self::Adoption
             | Self::Host
             | Self::Watch => false,
         }
@@ -42,14 +45,20 @@ impl TrialKind {
     pub fn is_import(self) -> bool {
         match self {
             Self::ImportTorutils | Self::ImportPrometheus => true,
-            Self::LabCommand | Self::LabTor | Self::Field | Self::Rollout | Self::Host | Self::Watch => false,
+            Self::LabCommand
+            | Self::LabTor
+            | Self::Field
+            | Self::Rollout
+            | Self::Adoption
+            | Self::Host
+            | Self::Watch => false,
         }
     }
 
     /// Whether it is on services of this host that run without Heaptrial too, so that the agent samples them.
     pub fn is_on_services(self) -> bool {
         match self {
-            Self::Field | Self::Rollout | Self::Host | Self::Watch => true,
+            Self::Field | Self::Rollout | Self::Adoption | Self::Host | Self::Watch => true,
             Self::LabCommand | Self::LabTor | Self::ImportTorutils | Self::ImportPrometheus => false,
         }
     }
@@ -62,9 +71,15 @@ impl TrialKind {
             | Self::LabTor
             | Self::ImportTorutils
             | Self::ImportPrometheus
+            | Self::Adoption
             | Self::Host
             | Self::Watch => false,
         }
+    }
+
+    /// Whether services have a treatment in it that is proved, so that a watch can look after them.
+    pub fn can_be_watched(self) -> bool {
+        self.treats_services() || self == Self::Adoption
     }
 
     /// What it is, in words.
@@ -76,6 +91,7 @@ impl TrialKind {
             Self::ImportPrometheus => "imported from a Prometheus",
             Self::Field => "trial on this fleet",
             Self::Rollout => "rollout on this fleet",
+            Self::Adoption => "adoption of services as found",
             Self::Host => "sampling of this host",
             Self::Watch => "watch after a migration",
         }
@@ -97,7 +113,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "`Field` is no kind of a trial; expected one of lab_command, lab_tor, import_torutils, import_prometheus, \
-             field, rollout, host, watch"
+             field, rollout, adoption, host, watch"
         );
         assert!(serde_json::from_str::<TrialKind>("\"five\"").is_err());
     }

@@ -142,7 +142,11 @@ impl Parts<'_> {
                 self_check,
                 looks: self.looks()?,
             }),
-            Kind::Host => ReportOf::Host(AsFound { sampler, sampling_interval_seconds }),
+            Kind::Host => {
+                let several = rows.arms.len() > 1;
+                let assignment = several.then(|| "as found, not drawn at random".to_owned());
+                ReportOf::Host(AsFound { assignment, sampler, sampling_interval_seconds })
+            }
         })
     }
 

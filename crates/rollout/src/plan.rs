@@ -26,6 +26,9 @@ pub struct RolloutPlan {
     /// Where that trial was elsewhere, the digest of its verdict.
     #[serde(default)]
     pub verdict: Option<String>,
+    /// Whether `trial` is an adoption, whose services run it as they were given it by hand.
+    #[serde(default)]
+    pub adopted: bool,
     /// Name of the arm.
     pub arm: String,
     /// Whether this very build was measured in a trial of this host, or in that of its verdict.

@@ -7,7 +7,7 @@ use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant};
 use heaptrial_judgement::{Options, read_fleet};
-use heaptrial_model::{Arm, ServiceName, ServicePattern, TrialKind};
+use heaptrial_model::{Arm, Metric, ServiceName, ServicePattern, TrialKind};
 use heaptrial_store::{NewService, NewTrial, Store};
 use serde_json::{Value, json};
 
@@ -24,8 +24,6 @@ use crate::stored_name;
 pub struct Request {
     /// The trial or rollout.
     pub name: String,
-    /// The arm; `None` is the one that most services run.
-    pub arm: Option<String>,
     /// How long.
     pub days: f64,
     /// Minutes between checks, of [`crate::EVERY_MINUTES`].
@@ -54,21 +52,39 @@ pub struct Proposal {
     services: Vec<NewService>,
 }
 
-/// Finds out what a watch would be. Changes nothing.
+/// What services are expected to use, by what was measured elsewhere.
+#[derive(Debug, Clone)]
+pub struct Elsewhere {
+    /// The forecast.
+    pub forecast: Forecast,
+    /// Which memory it is of.
+    pub metric: Metric,
+    /// Where it is from, in words.
+    pub from: String,
+}
+
+/// Finds out what a watch would be; without a forecast from `elsewhere` that of the source's own readings is taken. Changes
+/// nothing.
 pub fn propose(
     request: &Request,
+    source: Source,
+    elsewhere: Option<Elsewhere>,
     store: &Store,
-    systemd: &Systemd,
     paths: &Paths,
 ) -> Result<Proposal, WatchError> {
     let name = &request.name;
     if names(&paths.state).contains(name) {
         return Err(WatchError::Exists { name: name.clone() });
     }
-    let source = Source::find(store, systemd, paths, name, request.arm.as_deref())?;
     let arm = source.arm.arm.name.clone();
     let fleet = read_fleet(store, source.trial.id, &Options::default())?;
-    let forecast = Forecast::of_arm(&fleet, &Settings::default(), &arm)?;
+    let (forecast, metric, forecast_from) = match elsewhere {
+        Some(elsewhere) => (elsewhere.forecast, elsewhere.metric, Some(elsewhere.from)),
+        None => {
+            let forecast = Forecast::of_arm(&fleet, &Settings::default(), &arm)?;
+            (forecast, source.trial.plan.metric, None)
+        }
+    };
     let files = host_files(paths, name, request.every_minutes, request.database.as_deref())?;
     let (installed, made_folders) = announced(&files)?;
     let services = source.records.iter().zip(0..).map(|(record, position)| NewService {
@@ -86,8 +102,9 @@ pub fn propose(
         trial_id: 0,
         started_at: Instant::now().wall_us as f64 / 1e6,
         days: request.days,
-        metric: source.trial.plan.metric,
+        metric,
         forecast,
+        forecast_from,
         limits: request.limits,
         failures_before: failures_before(&fleet, &arm),
         patterns,

@@ -22,7 +22,7 @@ mod tell;
 mod transactions;
 
 pub use alert::{Alert, AlertKind, Severity};
-pub use begin::{Proposal, Request, begin, end, propose, timer_faults};
+pub use begin::{Elsewhere, Proposal, Request, begin, end, propose, timer_faults};
 pub use claims::claims;
 pub use error::WatchError;
 pub use folder::{Folder, names};
@@ -33,6 +33,7 @@ pub use plan::{Channels, FailuresBefore, Fingerprint, Installed, Limits, WatchPl
 pub use remedy::remedies;
 pub use schedule::{look_days, look_errors};
 pub use seen::{DropInSeen, FailureSeen, Seen, ServiceSeen, TransactionSeen};
+pub use source::Source;
 pub use state::{Channel, Letter, News, Standing, WatchState};
 pub use tell::{TellError, check_hook, deliver, write_metrics};
 

@@ -1,13 +1,14 @@
 //! What a check sees: the host, systemd, processes and the database, read and never changed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptrial_allocator::{IdentifyError, identify_started_with};
+use heaptrial_allocator::{Expected, IdentifyError, identify_started_with};
 use heaptrial_change::{FileState, PRELOAD};
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostError, HostRoot, Paths, Process};
+use heaptrial_inspect::files_with_preload;
 use heaptrial_model::{Identity, Metric, ServiceName};
 use heaptrial_store::{LatestSample, Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -17,7 +18,6 @@ use crate::plan::{Fingerprint, WatchPlan, WatchedService};
 use crate::seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
 use crate::transactions;
 
-/// Kinds of events that are failures.
 /// Names of C libraries' files begin so.
 const C_LIBRARIES: [&str; 3] = ["libc.so.", "libc-2.", "ld-musl-"];
 
@@ -81,12 +81,24 @@ pub(crate) fn units(
     Ok(units.filter_map(|(name, unit)| Some((name, unit?))).collect())
 }
 
-/// SHA-256 of a service's drop-in.
+/// SHA-256 of Heaptrial's drop-in of a service.
 pub(crate) fn drop_in(paths: &Paths, service: &ServiceName) -> Option<String> {
-    paths.drop_ins(service).iter().find_map(|path| match FileState::read(path) {
+    paths.drop_ins(service).iter().find_map(|path| sha256(path))
+}
+
+/// SHA-256 of a file; `None` where there is none.
+fn sha256(path: &Path) -> Option<String> {
+    match FileState::read(path) {
         Ok(FileState::File { sha256, .. }) => Some(sha256),
         _ => None,
-    })
+    }
+}
+
+/// The drop-in by which somebody else gives a service what it preloads, with its SHA-256: of several that which counts.
+pub(crate) fn foreign_drop_in(unit: &Unit) -> Option<(PathBuf, String)> {
+    let files = files_with_preload(&HostRoot::default(), unit);
+    let path = unit.drop_ins.iter().rfind(|path| files.contains(path))?;
+    Some((path.clone(), sha256(path)?))
 }
 
 /// Sees what there is at a time. What cannot be looked at is told in [`Seen::unreadable`].
@@ -141,12 +153,19 @@ fn service(
     let unit = units.and_then(|units| units.get(&planned.service));
     let runs = unit.and_then(|unit| unit.status.main_pid);
     let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), unit?, pid, digests).ok());
-    let own = paths.drop_ins(&planned.service);
+    let (own, present) = match &planned.drop_in_path {
+        Some(path) => (vec![path.clone()], sha256(path)),
+        None => (paths.drop_ins(&planned.service).to_vec(), drop_in(paths, &planned.service)),
+    };
     let drop_in = units.map(|_| DropInSeen {
-        sha256: drop_in(paths, &planned.service),
+        sha256: present,
         written_by_transaction: false,
         in_force: unit.is_some_and(|unit| unit.drop_ins.iter().any(|path| own.contains(path))),
-        overridden: unit.map_or(Vec::new(), |unit| overridden(planned, unit)),
+        overridden: unit
+            .map_or(Vec::new(), |unit| overridden(planned.expected.as_ref(), unit))
+            .into_iter()
+            .filter(|name| !planned.not_of_unit.contains(name))
+            .collect(),
     });
     ServiceSeen {
         service: planned.service.to_string(),
@@ -167,19 +186,23 @@ fn stopped(unit: Option<&Unit>) -> Option<String> {
 }
 
 /// Variables of the treatment that have another value for systemd.
-fn overridden(planned: &WatchedService, unit: &Unit) -> Vec<String> {
-    let Some(expected) = &planned.expected else { return Vec::new() };
+pub(crate) fn overridden(expected: Option<&Expected>, unit: &Unit) -> Vec<String> {
+    let Some(expected) = expected else { return Vec::new() };
     let differs = |(name, value): &&(String, String)| unit.environment_value(name) != Some(value.as_str());
     let mut names: Vec<String> =
         expected.settings.iter().filter(differs).map(|(name, _)| name.clone()).collect();
     if let Some(object) = &expected.object {
-        let object = object.display().to_string();
-        let preloads = |value: &str| value.split([':', ' ']).any(|word| word == object);
-        if !unit.environment_value(PRELOAD).is_some_and(preloads) {
+        if !preloads(unit, object) {
             names.push(PRELOAD.to_owned());
         }
     }
     names
+}
+
+/// Whether a unit preloads a library.
+fn preloads(unit: &Unit, object: &Path) -> bool {
+    let names = |value: &str| value.split([':', ' ']).any(|word| Path::new(word) == object);
+    unit.environment_value(PRELOAD).is_some_and(names)
 }
 
 fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), StoreError> {
@@ -224,8 +247,8 @@ fn bytes(metric: Metric, latest: &LatestSample) -> Option<f64> {
     bytes.map(|bytes| bytes as f64)
 }
 
-/// Services that run, match the trial's patterns, are none of its own and have no drop-in of Heaptrial. What holds up the
-/// host would have no treatment.
+/// Services that run, match the trial's patterns, are none of its own, have no drop-in of Heaptrial and preload nothing that
+/// services of the watch run. What holds up the host would have no treatment.
 fn newcomers(plan: &WatchPlan, paths: &Paths, systemd: &Systemd) -> Result<Vec<String>, SystemdError> {
     let found = systemd.service_names(&plan.patterns)?;
     let known = |name: &ServiceName| {
@@ -236,8 +259,15 @@ fn newcomers(plan: &WatchPlan, paths: &Paths, systemd: &Systemd) -> Result<Vec<S
     let new: Vec<ServiceName> = new.into_iter().filter(|name| why_essential(name).is_none()).collect();
     let runs =
         systemd.statuses(&new).into_iter().map(|status| status.is_ok_and(|status| status.is_running()));
-    let new = new.iter().zip(runs).filter(|(_, runs)| *runs);
-    Ok(new.map(|(name, _)| name.to_string()).collect())
+    let new: Vec<ServiceName> =
+        new.into_iter().zip(runs).filter(|(_, runs)| *runs).map(|(name, _)| name).collect();
+    let objects: BTreeSet<&PathBuf> =
+        plan.services.iter().filter_map(|own| own.expected.as_ref()?.object.as_ref()).collect();
+    let units = units(systemd, &new)?;
+    let by_hand = |name: &&ServiceName| {
+        units.get(*name).is_some_and(|unit| objects.iter().any(|object| preloads(unit, object)))
+    };
+    Ok(new.iter().filter(|name| !by_hand(name)).map(ToString::to_string).collect())
 }
 
 fn meminfo_bytes(text: &str, key: &str) -> Option<f64> {

@@ -27,6 +27,9 @@ pub struct WatchPlan {
     pub metric: Metric,
     /// What the services are expected to use.
     pub forecast: Forecast,
+    /// Where that is from, in words; `None` where it is from readings of the trial itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast_from: Option<String>,
     /// Limits of what is tested.
     pub limits: Limits,
     /// Failures of the arm in the trial, with which those of the watch are compared.
@@ -115,6 +118,12 @@ pub struct WatchedService {
     pub drop_in: Option<String>,
     /// Whether its treatment needs a drop-in.
     pub needs_drop_in: bool,
+    /// The drop-in, where somebody else wrote it; `None` is Heaptrial's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop_in_path: Option<PathBuf>,
+    /// Variables of its treatment that its unit did not set, as where a wrapper sets them: of those systemd can tell nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_of_unit: Vec<String>,
 }
 
 /// What a process runs, as far as an upgrade may change it.

@@ -5,7 +5,7 @@ use heaptrial_model::ServiceName;
 
 use crate::alert::{Alert, AlertKind};
 use crate::judge::{CHANGED, GONE, NOT_IN_FORCE};
-use crate::plan::WatchPlan;
+use crate::plan::{WatchPlan, WatchedService};
 
 /// The commands for an alert, one a line of a shell; what cannot be told is a comment.
 /// `running` tells whether the trial after which it watches has not ended: until then that one brings treatments.
@@ -66,7 +66,20 @@ fn drop_in(plan: &WatchPlan, alert: &Alert, services: &str, running: bool) -> Ve
         false => ("a rollout", bring(plan, services)),
     };
     let mut lines = vec![format!("systemctl cat {services}")];
-    if has(CHANGED) {
+    let foreign: Vec<&WatchedService> = plan
+        .services
+        .iter()
+        .filter(|own| own.drop_in_path.is_some() && alert.about().any(|name| *name == own.service.as_str()))
+        .collect();
+    if (has(CHANGED) || has(GONE)) && !foreign.is_empty() {
+        for own in foreign {
+            let (Some(path), Some(sha256)) = (&own.drop_in_path, &own.drop_in) else { continue };
+            let path = quoted(&path.display().to_string());
+            lines
+                .push(format!("# nobody but you knows its text: put {path} back (its SHA-256 was {sha256})"));
+        }
+        lines.push(reload());
+    } else if has(CHANGED) {
         let paths = Paths::default();
         let names = alert.about().filter_map(|service| service.parse().ok());
         let files: Vec<String> =

@@ -11,12 +11,12 @@ use heaptrial_model::{KnownEvent, ServiceName, ServicePattern};
 use heaptrial_store::{ArmRecord, ServiceRecord, Store, TrialRecord};
 
 use crate::error::WatchError;
-use crate::observe::{Digests, UnseenError, drop_in, fingerprint, units};
-use crate::plan::{FailuresBefore, WatchedService};
+use crate::observe::{Digests, UnseenError, drop_in, fingerprint, foreign_drop_in, overridden, units};
+use crate::plan::{FailuresBefore, Fingerprint, WatchedService};
 
-/// The trial and the arm.
+/// What is watched: an arm of a trial, a rollout or an adoption, and the services that run what it wants.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub struct Source {
     pub(crate) trial: TrialRecord,
     pub(crate) arm: ArmRecord,
     /// The services that run what the arm wants.
@@ -31,7 +31,7 @@ pub(crate) struct Source {
 
 impl Source {
     /// Finds the last trial of a name, and in it the arm that is named or the one that most services run.
-    pub(crate) fn find(
+    pub fn find(
         store: &Store,
         systemd: &Systemd,
         paths: &Paths,
@@ -101,16 +101,7 @@ impl Source {
             }
             match proved(units.get(&name), expected.as_ref(), digests) {
                 Ok(runs) => {
-                    let drop_in = drop_in(paths, &name);
-                    let needs =
-                        |expected: &Expected| expected.object.is_some() || !expected.settings.is_empty();
-                    source.services.push(WatchedService {
-                        service: name,
-                        needs_drop_in: expected.as_ref().map_or(drop_in.is_some(), needs),
-                        expected: expected.clone(),
-                        runs: Some(runs),
-                        drop_in,
-                    });
+                    source.services.push(watched(trial, name, units, expected.clone(), runs, paths));
                     source.records.push(record.clone());
                 }
                 Err(why) => {
@@ -124,6 +115,20 @@ impl Source {
         source
     }
 
+    /// The services that run what the arm wants, and whether each is a relay.
+    pub fn services(&self) -> impl Iterator<Item = (&ServiceName, bool)> {
+        let is_relay = |record: &ServiceRecord| {
+            record.attributes.as_ref().is_some_and(|attributes| attributes["role"].is_string())
+        };
+        let records = self.records.iter().map(is_relay);
+        self.services.iter().map(|own| &own.service).zip(records)
+    }
+
+    /// The arm's name.
+    pub fn arm(&self) -> &str {
+        &self.arm.arm.name
+    }
+
     /// Patterns of units of which the trial's services are instances.
     pub(crate) fn patterns(&self) -> Vec<ServicePattern> {
         let names = self.services.iter().map(|own| &own.service).chain(&self.others);
@@ -134,6 +139,37 @@ impl Source {
         patterns.dedup();
         patterns
     }
+}
+
+/// A service as it is now. What a trial or rollout treats has a drop-in of Heaptrial; what was adopted has one of somebody else,
+/// or none.
+fn watched(
+    trial: &TrialRecord,
+    service: ServiceName,
+    units: &HashMap<ServiceName, Unit>,
+    expected: Option<Expected>,
+    runs: Fingerprint,
+    paths: &Paths,
+) -> WatchedService {
+    let own = drop_in(paths, &service);
+    if trial.plan.kind.treats_services() || own.is_some() {
+        let needs = |expected: &Expected| expected.object.is_some() || !expected.settings.is_empty();
+        let needs_drop_in = expected.as_ref().map_or(own.is_some(), needs);
+        return WatchedService {
+            service,
+            expected,
+            runs: Some(runs),
+            drop_in: own,
+            needs_drop_in,
+            drop_in_path: None,
+            not_of_unit: Vec::new(),
+        };
+    }
+    let unit = units.get(&service);
+    let (drop_in_path, drop_in) = unit.and_then(foreign_drop_in).unzip();
+    let not_of_unit = unit.map_or(Vec::new(), |unit| overridden(expected.as_ref(), unit));
+    let needs_drop_in = drop_in.is_some();
+    WatchedService { service, expected, runs: Some(runs), drop_in, needs_drop_in, drop_in_path, not_of_unit }
 }
 
 /// Why a service does not count as one that runs what its arm wants.
@@ -157,7 +193,7 @@ fn proved(
     unit: Option<&Unit>,
     expected: Option<&Expected>,
     digests: &mut Digests,
-) -> Result<crate::plan::Fingerprint, NotProved> {
+) -> Result<Fingerprint, NotProved> {
     let unit = unit.ok_or(NotProved::NoUnit)?;
     let pid = unit.status.main_pid.ok_or_else(|| NotProved::NotRunning(unit.status.active_state.clone()))?;
     let (runs, identity) = fingerprint(&HostRoot::default(), unit, pid, digests)?;
@@ -167,14 +203,14 @@ fn proved(
 
 fn find_trial(store: &Store, name: &str) -> Result<TrialRecord, WatchError> {
     let mut trials = store.trials()?;
-    trials.retain(|trial| trial.plan.kind.treats_services());
+    trials.retain(|trial| trial.plan.kind.can_be_watched());
     match trials.iter().rposition(|trial| trial.plan.name == name) {
         Some(index) => Ok(trials.swap_remove(index)),
         None => {
             let known: Vec<&str> = trials.iter().map(|trial| trial.plan.name.as_str()).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             Err(WatchError::Refused(format!(
-                "{} has no trial or rollout `{name}`; it has {known}",
+                "{} has no trial, rollout or adoption `{name}`; it has {known}",
                 store.path().display()
             )))
         }

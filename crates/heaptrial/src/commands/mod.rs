@@ -1,5 +1,6 @@
 //! The commands: each parses its options, calls a library crate and prints.
 
+mod adopt;
 mod agent;
 mod allocators;
 mod export;
@@ -47,6 +48,8 @@ pub enum Command {
     /// Bring what a trial measured to all services: canary, waves, gates, rollback
     #[command(subcommand)]
     Rollout(rollout::RolloutCommand),
+    /// Take over services that were given an allocator by hand, as they are
+    Adopt(adopt::AdoptOptions),
     /// Watch services after a migration: is what the trial showed still so?
     #[command(subcommand)]
     Watch(watch::WatchCommand),
@@ -88,6 +91,7 @@ fn check_user(command: &Command, global: &GlobalOptions) -> Result<(), Failure> 
     match command {
         _ if !global.user => Ok(()),
         Command::Rollout(_) => refused("a rollout is for services of the system; leave --user out"),
+        Command::Adopt(_) => refused("an adoption is of services of the system; leave --user out"),
         Command::Watch(_) => refused("a watch is for services of the system; leave --user out"),
         _ if rustix::process::geteuid().is_root() => refused(
             "--user is for a user's own services and this is root; run it as that user, such as \
@@ -109,6 +113,7 @@ pub fn run(command: Command, global: &GlobalOptions) -> Result<ExitCode, Failure
         Command::Export(options) => export::run(&options, global),
         Command::Trial(command) => trial::run(command, global),
         Command::Rollout(command) => rollout::run(command, global),
+        Command::Adopt(options) => adopt::run(&options, global),
         Command::Watch(command) => watch::run(command, global),
         Command::Agent(options) => agent::run(&options, global),
         Command::Report(options) => report::run(&options, global),

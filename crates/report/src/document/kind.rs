@@ -120,6 +120,9 @@ pub struct Trial {
 /// Of services as they are found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AsFound {
+    /// How services came into arms, where there are several: `as found, not drawn at random`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignment: Option<String>,
     /// What sampling cost.
     pub sampler: Sampler,
     /// Usual time between two readings of a service.
@@ -161,6 +164,7 @@ impl Report {
         match &self.of {
             // A rollout assigns nothing.
             ReportOf::Field(trial) => Some(trial.assignment.as_str()).filter(|_| self.arms.len() > 1),
+            ReportOf::Host(found) => found.assignment.as_deref(),
             _ => self.imported().map(|import| import.assignment.as_str()),
         }
     }

@@ -15,7 +15,7 @@ const ERRORS_APART: f64 = 2.0;
 /// What limits the conclusion.
 pub(super) fn confidence(report: &Report) -> Vec<String> {
     let mut sentences = Vec::new();
-    let not_drawn = report.assignment().is_some_and(|how| how.starts_with("as listed"));
+    let not_drawn = report.assignment().is_some_and(|how| how.ends_with("not drawn at random"));
     let unproved =
         is(report, FindingKind::IdentityNotProved) || report.arms.iter().all(|arm| arm.identity.is_none());
     if not_drawn {

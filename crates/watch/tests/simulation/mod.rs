@@ -304,6 +304,8 @@ pub fn plan(forecast: Forecast, services: usize, failures_before: FailuresBefore
         runs: Some(runs.clone()),
         drop_in: Some("drop-in".to_owned()),
         needs_drop_in: true,
+        drop_in_path: None,
+        not_of_unit: Vec::new(),
     };
     WatchPlan {
         schema_version: 1,
@@ -314,6 +316,7 @@ pub fn plan(forecast: Forecast, services: usize, failures_before: FailuresBefore
         days: WATCH_DAYS,
         metric: Metric::Rss,
         forecast,
+        forecast_from: None,
         limits: Limits { no_data_seconds: NO_DATA_SECONDS, ..Limits::default() },
         failures_before,
         patterns: vec!["s*".parse().unwrap()],

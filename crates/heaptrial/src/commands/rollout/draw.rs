@@ -103,6 +103,7 @@ pub(super) fn frozen(
     let plan = RolloutPlan {
         trial: target.trial_name().map(str::to_owned),
         verdict: target.verdict.as_ref().map(|(_, digest)| digest.clone()),
+        adopted: target.adopted.is_some(),
         arm: target.arm.name.clone(),
         measured,
         sizes,

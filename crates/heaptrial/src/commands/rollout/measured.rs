@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use heaptrial_adoption::Adopted;
 use heaptrial_allocator::Obtained;
 use heaptrial_change::{Prepared, read_prepared, read_state, trials};
 use heaptrial_host::{HostFacts, HostRoot, Paths};
@@ -22,14 +23,26 @@ pub fn evidence(
     obtained: &BTreeMap<String, Obtained>,
 ) -> Evidence {
     let wanted = wanted(target, obtained);
-    let proved = match &target.verdict {
+    let proved: Vec<(String, Whole)> = match &target.verdict {
         Some((verdict, _)) => {
             let of = format!("arm `{}` of trial `{}`", verdict.arm.name, verdict.trial);
             verdict.proved.iter().map(|whole| (of.clone(), whole.clone())).collect()
         }
-        None => proved(paths, database),
+        None => proved(paths, database).into_iter().chain(target.adopted.as_ref().map(of_adoption)).collect(),
     };
     wanted.evidence(proved.iter().map(|(name, whole)| (name.clone(), whole)))
+}
+
+/// What the processes of an adoption run: what is read of them is the rollout's forecast.
+fn of_adoption(adopted: &Adopted) -> (String, Whole) {
+    let (expected, facts) = (&adopted.expected, &adopted.trial.plan.host_facts);
+    let whole = Whole {
+        library: expected.object.as_ref().map(|_| expected.sha256.clone()),
+        settings: settings_of(&expected.settings),
+        thp_mode: facts.get(THP_MODE).and_then(|mode| mode.as_str()).map(str::to_owned),
+        ..Whole::default()
+    };
+    (format!("arm `{}` of adoption `{}`", adopted.arm.name, adopted.trial.plan.name), whole)
 }
 
 /// The treatment as services would get it now.

@@ -12,7 +12,7 @@ use crate::commands::trial::on_host;
 /// What is rolled out, to which services, and how carefully.
 #[derive(Debug, Args)]
 pub struct StartOptions {
-    /// An ended trial of this host that measured it
+    /// An ended trial of this host that measured it, or an adoption
     #[arg(value_name = "TRIAL", required_unless_present_any = ["allocator", "verdict"])]
     pub(super) trial: Option<TrialName>,
     /// Which arm of the trial

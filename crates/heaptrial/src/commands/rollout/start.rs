@@ -101,6 +101,16 @@ fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<T
     }
     match (&options.trial, &options.allocator) {
         (Some(trial), _) => {
+            let adopted =
+                target::of_adoption(database, trial.as_str(), options.arm.as_deref(), &options.services)?;
+            if let Some(target) = adopted {
+                if options.secure {
+                    return Err(Failure::refused(format!(
+                        "`{trial}` is an adoption: what its services run is all that is known of it, and no secure build of it"
+                    )));
+                }
+                return Ok(target);
+            }
             if options.mitigations && options.arm.is_none() {
                 let prepared = read_prepared(paths, trial.as_str())?;
                 print!("{}", mitigations::side_by_side(&prepared, None));
@@ -191,6 +201,10 @@ pub fn record(
         Some(digest) => {
             let trial = plan.trial.as_deref().unwrap_or_default();
             Some(format!("by the verdict of trial `{trial}` elsewhere, SHA-256 {digest}"))
+        }
+        None if plan.adopted => {
+            let adoption = plan.trial.as_deref().unwrap_or_default();
+            Some(format!("as services of adoption `{adoption}` run it; no trial compared it with another"))
         }
         None if !plan.measured => {
             Some("rolled out with --unmeasured: no trial of this host measured this treatment".to_owned())

@@ -183,6 +183,9 @@ impl Status {
         let name = &self.prepared.plan.name;
         let mut text = format!("rollout {name}: {}, {}", self.plan.arm, self.word());
         text += match &self.plan.trial {
+            Some(name) if self.plan.adopted => {
+                format!("; services of adoption {name} run it, and no trial compared it with another\n")
+            }
             Some(trial) if self.plan.measured => format!("; measured in trial {trial}\n"),
             _ if self.plan.measured => "; this treatment was measured on this host\n".to_owned(),
             _ => "; this treatment was NOT measured in a trial of this host\n".to_owned(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use heaptrial_adoption::Adopted;
 use heaptrial_analysis::{Fleet, Forecast, ForecastError, Settings};
 use heaptrial_change::{Prepared, TrialStage, read_prepared, read_state};
 use heaptrial_host::Paths;
@@ -32,13 +33,16 @@ pub struct Target {
     pub fleet: Option<Fleet>,
     /// What a trial elsewhere found of it, with the digest of its file.
     pub verdict: Option<(Verdict, String)>,
+    /// The adoption whose services run it already.
+    pub adopted: Option<Adopted>,
 }
 
 impl Target {
     /// The trial that measured it, here or elsewhere.
     pub fn trial_name(&self) -> Option<&str> {
         let here = self.trial.as_ref().map(|trial| trial.plan.name.as_str());
-        here.or(self.verdict.as_ref().map(|(verdict, _)| verdict.trial.as_str()))
+        let elsewhere = || self.verdict.as_ref().map(|(verdict, _)| verdict.trial.as_str());
+        here.or_else(elsewhere).or_else(|| Some(self.adopted.as_ref()?.trial.plan.name.as_str()))
     }
 }
 
@@ -56,7 +60,45 @@ pub fn of_verdict(file: &Path, digest: Option<&str>, patterns: &[ServicePattern]
         metric: verdict.metric,
         fleet: None,
         verdict: Some((verdict, digest)),
+        adopted: None,
     })
+}
+
+/// What services of an adoption run; `None` where the database has none of that name.
+pub fn of_adoption(
+    database: &Path,
+    name: &str,
+    arm: Option<&str>,
+    patterns: &[ServicePattern],
+) -> Result<Option<Target>, Failure> {
+    let Ok(store) = Store::open(database) else { return Ok(None) };
+    let Some(arm) = arm else {
+        return match Adopted::names(&store, name)? {
+            Some(known) => Err(Failure::usage(format!(
+                "which arm of adoption `{name}`? --arm takes one of: {}",
+                known.join(", ")
+            ))),
+            None => Ok(None),
+        };
+    };
+    let Some(adopted) = Adopted::find(&store, name, arm)? else { return Ok(None) };
+    let own = adopted.services.iter().map(ServicePattern::of);
+    let version = adopted.expected.version.as_ref().map(ToString::to_string);
+    let file = adopted.expected.object.as_ref().and_then(|path| path.file_name());
+    Ok(Some(Target {
+        trial: None,
+        arm: Arm { control: true, ..adopted.arm.clone() },
+        build: file.map(|file| Build {
+            sha256: adopted.expected.sha256.clone(),
+            version,
+            file: file.to_string_lossy().into_owned(),
+        }),
+        patterns: if patterns.is_empty() { own.collect() } else { patterns.to_vec() },
+        metric: adopted.trial.plan.metric,
+        fleet: read_fleet(&store, adopted.trial.id, &Options::default()).ok(),
+        verdict: None,
+        adopted: Some(adopted),
+    }))
 }
 
 /// An arm of a trial that has ended on this host.
@@ -107,6 +149,7 @@ pub fn of_trial(
         patterns,
         trial: Some(prepared),
         verdict: None,
+        adopted: None,
     })
 }
 
@@ -125,6 +168,7 @@ pub fn of_spec(spec: &AllocatorSpec, secure: bool, patterns: &[ServicePattern]) 
         metric: Metric::Rss,
         fleet: None,
         verdict: None,
+        adopted: None,
     })
 }
 
@@ -158,7 +202,8 @@ pub fn strata(
     let loaded = services.iter().filter(|service| service.relay.is_some()).map(Service::name);
     let prepared = target.trial.iter().flat_map(|trial| &trial.services);
     let prepared = prepared.filter(|treatment| treatment.relay.is_some()).map(|treatment| &treatment.service);
-    let relays: BTreeSet<&str> = loaded.chain(prepared).map(ServiceName::as_str).collect();
+    let adopted = target.adopted.iter().flat_map(|adopted| &adopted.relays);
+    let relays: BTreeSet<&str> = loaded.chain(prepared).chain(adopted).map(ServiceName::as_str).collect();
     let is_relay = |name: &str| relays.contains(name);
     let strata = match (&target.verdict, &target.fleet) {
         (Some((verdict, _)), _) => verdict.strata(host, names, &is_relay),

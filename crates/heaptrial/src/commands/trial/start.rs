@@ -369,12 +369,16 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
             let assignment =
                 plan.services.iter().find(|found| found.service == treatment.service && found.host == host);
             let service = services.iter().find(|service| *service.name() == treatment.service);
+            let stratum = assignment.map(|found| found.stratum.as_str());
             NewService {
                 name: treatment.service.to_string(),
                 arm: plan.arms.iter().position(|arm| arm.name == treatment.arm).unwrap_or(0),
                 block: assignment.map_or(0, |assignment| assignment.block),
                 position: position as u32,
-                attributes: attributes(assignment.map(|found| found.stratum.as_str()), service),
+                attributes: match service {
+                    Some(service) => service.attributes(stratum),
+                    None => json!({ "stratum": stratum }),
+                },
             }
         })
         .collect();
@@ -393,15 +397,4 @@ fn own_host(prepared: &Prepared) -> Result<String, Failure> {
     let services = prepared.services.iter().map(|treatment| treatment.service.as_str()).collect();
     let own = heaptrial_store::own_host(&json!({ "plan": prepared.plan }), &services).map(str::to_owned);
     own.map_or_else(|| host_name(&HostRoot::default()).map_err(Failure::failed), Ok)
-}
-
-fn attributes(stratum: Option<&str>, service: Option<&Service>) -> Value {
-    let relay = service.and_then(|service| service.relay.as_ref());
-    json!({
-        "stratum": stratum,
-        "nickname": relay.and_then(|relay| relay.nickname.as_ref()),
-        "fingerprint": relay.and_then(|relay| relay.fingerprint.as_ref()),
-        "role": relay.map(|relay| &relay.role),
-        "memory_max_bytes": service.and_then(|service| service.unit.memory_max_bytes),
-    })
 }

@@ -17,7 +17,7 @@ use crate::options::GlobalOptions;
 #[derive(Debug, Subcommand)]
 pub enum WatchCommand {
     /// Watch the services that keep an arm's treatment: forecast, timer, alerts
-    Start(start::StartOptions),
+    Start(Box<start::StartOptions>),
     /// Tell how watches go: looks, alerts that stand
     Status(status::StatusOptions),
     /// Look once, and tell what is new; the timer runs this

@@ -1,15 +1,19 @@
 //! `heaptrial watch start`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_host::Paths;
-use heaptrial_model::{HumanDuration, ServicePattern, TrialName, units};
+use heaptrial_analysis::{Forecast, Settings};
+use heaptrial_host::{HostRoot, Paths, host_name};
+use heaptrial_judgement::{Options, read_fleet};
+use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
+use heaptrial_rollout::{Stratum, Verdict};
 use heaptrial_store::Store;
 use heaptrial_watch::{
-    Channels, EVERY_MINUTES, HostContent, Limits, Proposal, Request, begin, check_hook, look_days, propose,
-    stored_name,
+    Channels, EVERY_MINUTES, Elsewhere, HostContent, Limits, Proposal, Request, Source, begin, check_hook,
+    look_days, propose, stored_name,
 };
 use serde_json::json;
 
@@ -17,6 +21,7 @@ use crate::commands::trial::on_host;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
+use crate::target::Target;
 
 /// What is said about ages and memory in a start.
 const DAY: f64 = 86_400.0;
@@ -24,12 +29,21 @@ const DAY: f64 = 86_400.0;
 /// What is watched, and how alerts are told.
 #[derive(Debug, Args)]
 pub struct StartOptions {
-    /// The trial or rollout after which services keep a treatment
+    /// The trial, rollout or adoption whose services keep a treatment
     #[arg(value_name = "NAME")]
     name: TrialName,
     /// The arm whose services are watched and whose forecast is taken [default: the one that most services run]
     #[arg(long)]
     arm: Option<String>,
+    /// Take the forecast from another trial or an import: by name, or a database [default: from NAME's own readings]
+    #[arg(long, value_name = "TRIAL|FILE")]
+    forecast: Option<String>,
+    /// Which arm of it [default: the one called like the arm that is watched]
+    #[arg(long, value_name = "ARM", requires = "forecast")]
+    forecast_arm: Option<String>,
+    /// Take the forecast from what a trial elsewhere found, as `heaptrial trial verdict` wrote it
+    #[arg(long, value_name = "FILE", conflicts_with = "forecast")]
+    verdict: Option<PathBuf>,
     /// How long
     #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = days)]
     days: f64,
@@ -87,7 +101,6 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let database = on_host::database(&paths, global);
     let request = Request {
         name: options.name.as_str().to_owned(),
-        arm: options.arm.clone(),
         days: options.days,
         every_minutes: options.every,
         patterns: options.patterns.clone(),
@@ -102,7 +115,9 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     };
     let systemd = global.systemd()?;
     let store = Store::open(&database)?;
-    let proposal = propose(&request, &store, &systemd, &paths)?;
+    let source = Source::find(&store, &systemd, &paths, &request.name, options.arm.as_deref())?;
+    let elsewhere = elsewhere(options, &source, global)?;
+    let proposal = propose(&request, source, elsewhere, &store, &paths)?;
     drop(store);
     let watched = proposal.plan.services.iter().map(|watched| &watched.service);
     let name = &proposal.plan.name;
@@ -147,6 +162,61 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     }
     println!("`heaptrial watch status {}` tells how it goes", plan.name);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The forecast that was asked for from elsewhere.
+fn elsewhere(
+    options: &StartOptions,
+    source: &Source,
+    global: &GlobalOptions,
+) -> Result<Option<Elsewhere>, Failure> {
+    if let Some(named) = &options.forecast {
+        return of_trial(named, options.forecast_arm.as_deref().unwrap_or(source.arm()), global).map(Some);
+    }
+    options.verdict.as_ref().map(|file| of_verdict(file, source)).transpose()
+}
+
+fn of_trial(named: &str, arm: &str, global: &GlobalOptions) -> Result<Elsewhere, Failure> {
+    let Target { store, trial, .. } = Target::find(Some(named), global)?;
+    let fleet = read_fleet(&store, trial.id, &Options::default())?;
+    let forecast = Forecast::of_arm(&fleet, &Settings::default(), arm).map_err(|error| {
+        let known: Vec<&str> = fleet.arms.iter().map(|arm| arm.name.as_str()).collect();
+        Failure::refused(format!(
+            "`{}` gives no forecast of arm `{arm}`: {error}. Its arms are {}; --forecast-arm names one",
+            trial.plan.name,
+            known.join(", ")
+        ))
+    })?;
+    let from = format!("arm {arm} of {}", trial.plan.name);
+    Ok(Elsewhere { forecast, metric: trial.plan.metric, from })
+}
+
+fn of_verdict(file: &std::path::Path, source: &Source) -> Result<Elsewhere, Failure> {
+    let (verdict, _) = Verdict::read(file, None)?;
+    let names: Vec<ServiceName> = source.services().map(|(name, _)| name.clone()).collect();
+    let relays: BTreeSet<&str> =
+        source.services().filter(|(_, relay)| *relay).map(|(name, _)| name.as_str()).collect();
+    let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
+    let strata = verdict.strata(&host, &names, &|name| relays.contains(name));
+    let mut with = strata.iter().filter(|stratum| !stratum.services.is_empty());
+    match (with.next(), with.next()) {
+        (Some(Stratum { forecast: Some(forecast), .. }), None) => Ok(Elsewhere {
+            forecast: forecast.clone(),
+            metric: verdict.metric,
+            from: format!("arm {} of {}", verdict.arm.name, verdict.trial),
+        }),
+        _ => {
+            let why = |stratum: &Stratum| {
+                let why = stratum.why_not.as_deref().unwrap_or("it has a forecast of its own");
+                format!("{}: {why}", stratum.name)
+            };
+            Err(Failure::refused(format!(
+                "{} has no one forecast for these services ({}); a watch has one: watch services of one kind, or take --forecast",
+                file.display(),
+                strata.iter().map(why).collect::<Vec<_>>().join("; ")
+            )))
+        }
+    }
 }
 
 fn channels(options: &StartOptions) -> Result<Channels, Failure> {
@@ -205,8 +275,9 @@ fn describe(plan: &heaptrial_watch::WatchPlan, every_minutes: u64) {
         plan.days
     );
     println!(
-        "  forecast from {}, observed up to an age of {}",
+        "  forecast from {}{}, observed up to an age of {}",
         units::counted(forecast.services() as usize, "service"),
+        plan.forecast_from.as_ref().map(|from| format!(" of {from}")).unwrap_or_default(),
         units::duration(forecast.last_age())
     );
     if let Some(level) = forecast.at(forecast.last_age(), 0.95) {

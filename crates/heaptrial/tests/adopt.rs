@@ -1,0 +1,217 @@
+//! Services that were given an allocator by hand: taken over as they are, watched, and the ground of rollouts.
+
+mod support;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use support::bed::Bed;
+use support::{json, stderr, stdout, wait_for};
+
+/// Debian's package of jemalloc.
+const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
+const READINGS: Duration = Duration::from_secs(60);
+const PACE: &str =
+    "--at-once 4 --pause 0s --settle 500ms --soak 1s --patience 20s --no-work --no-agent --yes";
+
+fn drop_in(unit: &str) -> String {
+    format!("/etc/systemd/system/{unit}.d/allocator.conf")
+}
+
+/// As an operator's script does it.
+fn by_hand(bed: &Bed, units: &[String]) {
+    for unit in units {
+        bed.container.ok(&["mkdir", "-p", &format!("/etc/systemd/system/{unit}.d")]);
+        let text = format!("[Service]\nEnvironment=\"LD_PRELOAD={LIBRARY}\"\n");
+        bed.container.write(drop_in(unit), text, 0o644).unwrap();
+    }
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+}
+
+fn restart(bed: &Bed, units: &[String]) {
+    let words = ["systemctl", "restart"].into_iter().chain(units.iter().map(String::as_str));
+    bed.container.ok(&words.collect::<Vec<_>>());
+}
+
+#[track_caller]
+fn refused(bed: &Bed, command: &str, words: &[&str]) {
+    let output = bed.heaptrial(command);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{command}: {}{said}", stdout(&output));
+    words.iter().for_each(|word| assert!(said.contains(word), "`{word}` is not in\n{said}"));
+}
+
+fn pids(bed: &Bed, units: &[String]) -> Vec<String> {
+    units.iter().map(|unit| bed.property(unit, "MainPID")).collect()
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|own| own["service"].as_str().unwrap()).collect()
+}
+
+fn alerts(bed: &Bed) -> (i32, Vec<String>) {
+    let output = bed.heaptrial("watch check byhand --json");
+    let document = json(&output);
+    let standing = document["alerts"].as_array().unwrap();
+    let keys = standing.iter().map(|alert| alert["alert"]["key"].as_str().unwrap().to_owned());
+    (output.status.code().unwrap(), keys.collect())
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_was_migrated_by_hand_is_taken_over_watched_and_rolled_out_to_others() {
+    let Some((bed, units)) = Bed::with_churn(6) else { return };
+    by_hand(&bed, &units[..4]);
+    // The fourth has its drop-in and was not restarted.
+    restart(&bed, &units[..3]);
+    bed.install_agent();
+    let (before, running) = (bed.snapshot(), pids(&bed, &units));
+
+    let dry = bed.succeeds("adopt churn@* --name byhand --dry-run");
+    eprintln!("{}{}", stderr(&dry), stdout(&dry));
+    assert!(stdout(&dry).contains("nothing was recorded"), "{}", stdout(&dry));
+    refused(&bed, "watch start byhand --yes", &["no trial, rollout or adoption `byhand`"]);
+    refused(&bed, "adopt nothing@* --name byhand", &["no loaded service matches nothing@*"]);
+    let adopted = bed.succeeds("adopt churn@* --name byhand --json");
+    let told = stderr(&adopted);
+    assert!(told.contains(&units[3]) && told.contains("was started without it"), "{told}");
+    let document = json(&adopted);
+    assert_eq!(document["arms"][0]["arm"]["name"], "jemalloc@5.3.0", "{document:#}");
+    assert_eq!(names(&document["arms"][0]["services"]), units[..3]);
+    assert_eq!(document["arms"][1]["arm"]["allocator"], "glibc", "{document:#}");
+    assert_eq!(names(&document["arms"][1]["services"]), units[4..]);
+    let sum = bed.container.ok(&["sha256sum", &drop_in(&units[0]), LIBRARY]);
+    let own = &document["arms"][0];
+    let file = own["services"][0]["files"].as_array().unwrap();
+    let file = file.iter().find(|file| file["path"] == drop_in(&units[0])).unwrap();
+    let digests: Vec<&str> = sum.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!([&file["sha256"], &own["expected"]["sha256"]], [digests[0], digests[1]]);
+    assert_eq!(document["left_out"][0]["service"], units[3], "{document:#}");
+    refused(&bed, "adopt churn@* --name byhand", &["has `byhand` already (adoption of services as found)"]);
+    refused(&bed, "adopt churn@* --name other", &["adopted already, as one of `byhand`"]);
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    assert_eq!(pids(&bed, &units), running, "nothing was restarted");
+
+    watched(&bed, &units);
+    rolled_out(&bed, &units);
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    let report = bed.succeeds("report byhand");
+    eprintln!("{}", stdout(&report));
+    assert!(stdout(&report).contains("jemalloc@5.3.0"), "{}", stdout(&report));
+    bed.succeeds("adopt --end byhand");
+    refused(&bed, "adopt --end byhand", &["no adoption `byhand` goes on"]);
+    bed.assert_active(&units);
+}
+
+/// A watch over them holds them to their own first readings, and their drop-ins are theirs.
+fn watched(bed: &Bed, units: &[String]) {
+    let start = |options: &str| bed.heaptrial(&format!("watch start byhand {options} --json --yes"));
+    let output = wait_for("there is a forecast of their own", READINGS, || {
+        let output = start("--arm jemalloc@5.3.0 --dry-run");
+        output.status.success().then_some(output)
+    });
+    assert!(json(&output)["plan"]["forecast_from"].is_null());
+    refused(
+        bed,
+        "watch start byhand --arm jemalloc@5.3.0 --forecast byhand --forecast-arm x --yes",
+        &["no forecast of arm `x`", "jemalloc@5.3.0, glibc"],
+    );
+    let other = json(&start("--arm jemalloc@5.3.0 --forecast byhand --forecast-arm glibc --dry-run"));
+    assert_eq!(other["plan"]["forecast_from"], "arm glibc of byhand");
+    let plan = json(&start("--arm jemalloc@5.3.0 --services churn@*"))["plan"].clone();
+    assert_eq!(names(&plan["services"]), units[..3], "{plan:#}");
+    assert_eq!(plan["services"][0]["drop_in_path"], drop_in(&units[0]));
+    // The fourth has the drop-in and is no newcomer; the others run glibc, as when they were adopted.
+    wait_for("the watch is quiet", READINGS, || (alerts(bed).0 == 0).then_some(()));
+
+    let file = drop_in(&units[1]);
+    let text = bed.container.read(&file).unwrap();
+    let other = "[Service]\nEnvironment=MALLOC_ARENA_MAX=1\n";
+    bed.container.write(&file, other, 0o644).unwrap();
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    let (code, keys) = alerts(bed);
+    assert_eq!((code, keys), (5, vec![format!("drop_in:{}", units[1])]));
+    let fix = stdout(&bed.succeeds("watch fix byhand"));
+    assert!(fix.contains(&format!("put {file} back")) && !fix.contains("rm "), "{fix}");
+    bed.container.write(&file, &text, 0o644).unwrap();
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    assert_eq!(alerts(bed), (0, Vec::new()));
+}
+
+/// What they run is brought to others by waves, and a rollout over their own drop-ins is put back to the byte.
+fn rolled_out(bed: &Bed, units: &[String]) {
+    refused(bed, &format!("rollout start byhand --arm jemalloc@5.3.0 --secure {PACE}"), &["is an adoption"]);
+    let output = bed.heaptrial("rollout start byhand --yes");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let before = bed.snapshot();
+    let others = units[4..].join(" ");
+    let command = format!("rollout start byhand --arm jemalloc-5.3.0 {PACE} --services {others}");
+    bed.succeeds(&command);
+    units[4..].iter().for_each(|unit| assert!(bed.maps(unit).contains("libjemalloc"), "{unit}"));
+    let status = stdout(&bed.succeeds("rollout status byhand-rollout"));
+    assert!(status.contains("services of adoption byhand run it"), "{status}");
+    bed.succeeds("rollout rollback byhand-rollout --yes --pause 0s");
+    units[4..].iter().for_each(|unit| assert!(!bed.maps(unit).contains("libjemalloc"), "{unit}"));
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+
+    bed.succeeds("watch stop byhand --yes");
+    let before = bed.snapshot();
+    let back = format!(
+        "rollout start --allocator glibc --unmeasured --name away {PACE} --services {}",
+        units[..2].join(" ")
+    );
+    bed.succeeds(&back);
+    units[..2].iter().for_each(|unit| assert!(!bed.maps(unit).contains("libjemalloc"), "{unit}"));
+    bed.succeeds("rollout rollback away --yes --pause 0s");
+    units[..2].iter().for_each(|unit| assert!(bed.maps(unit).contains(LIBRARY), "{unit}"));
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn what_will_not_be_the_same_after_the_next_start_is_left_out_and_what_comes_another_way_is_found() {
+    let Some((bed, units)) = Bed::with_churn(6) else { return };
+    let own = "/usr/local/lib/own-jemalloc.so";
+    bed.container.ok(&["cp", LIBRARY, own]);
+    let set = |unit: &String, body: &str| {
+        bed.container.ok(&["mkdir", "-p", &format!("/etc/systemd/system/{unit}.d")]);
+        bed.container.write(drop_in(unit), format!("[Service]\n{body}\n"), 0o644).unwrap();
+    };
+    let [replaced, not_loaded, file, wrapped, not_reloaded, stopped] = &units[..] else { panic!() };
+    set(replaced, &format!("Environment=LD_PRELOAD={own}"));
+    set(not_loaded, "Environment=LD_PRELOAD=/usr/local/lib/nothing.so");
+    bed.container.write("/etc/default/churn-allocator", format!("LD_PRELOAD={LIBRARY}\n"), 0o644).unwrap();
+    set(file, "EnvironmentFile=/etc/default/churn-allocator");
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    let program = bed.property(wrapped, "ExecStart");
+    let program = program.split("argv[]=").nth(1).unwrap().split(" ;").next().unwrap().to_owned();
+    set(wrapped, &format!("ExecStart=\nExecStart=/usr/bin/env LD_PRELOAD={LIBRARY} {program}"));
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    restart(&bed, &units[..5]);
+    bed.container.ok(&["systemctl", "stop", stopped]);
+    // An upgrade puts another file in its place.
+    bed.container.ok(&[
+        "sh",
+        "-c",
+        &format!("cp {own} {own}.new && echo >> {own}.new && mv {own}.new {own}"),
+    ]);
+    set(not_reloaded, "Environment=MALLOC_ARENA_MAX=1");
+    let output = bed.succeeds("adopt churn@* --name byhand --dry-run --json");
+    let document = json(&output);
+    let left_out = |unit: &str| {
+        let list = document["left_out"].as_array().unwrap();
+        let found = list.iter().find(|own| own["service"] == unit).unwrap_or_else(|| panic!("{document:#}"));
+        found["why"]["why"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(left_out(replaced), "replaced");
+    assert_eq!(left_out(not_loaded), "not_loaded");
+    // systemd forgets an instance that is stopped and that nothing wants.
+    assert!(!document.to_string().contains(stopped.as_str()), "{document:#}");
+    let arm = &document["arms"][0];
+    assert_eq!(arm["expected"]["object"], LIBRARY, "{document:#}");
+    assert_eq!(names(&arm["services"]), [file.as_str(), wrapped.as_str()]);
+    let preloads = |index: usize| arm["services"][index]["preload_files"].clone();
+    assert_eq!(preloads(0), serde_json::json!(["/etc/default/churn-allocator"]));
+    assert_eq!(preloads(1), serde_json::json!([]));
+    assert_eq!(left_out(not_reloaded), "not_reloaded");
+}
