@@ -1,8 +1,6 @@
 //! What services share when the load of a fleet rises and falls.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
-
-use heaptrial_stats::median;
+use heaptrial_stats::{median, student_quantile};
 use rayon::prelude::*;
 
 use crate::age::{Ages, in_sawtooth};
@@ -98,6 +96,6 @@ pub(crate) fn error_of_slope(course: &[Option<f64>], level: f64) -> Option<f64> 
         .map(|(a, b)| (a - centre) * (b - centre) * powers[(a - b).abs() as usize])
         .sum();
     let free = (n * (1.0 - correlation) / (1.0 + correlation)).max(FEWEST_FREE);
-    let reach = StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf((1.0 + level) / 2.0);
+    let reach = student_quantile(free, (1.0 + level) / 2.0)?;
     Some(reach * (variance * together.max(0.0)).sqrt() / lever)
 }

@@ -2,6 +2,8 @@
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
+use crate::inverse::normal_quantile;
+
 /// The two-sided error spent by the time that `fraction` of the information is in, of `alpha` in all.
 ///
 /// The spending function of K. K. G. Lan and D. L. DeMets, "Discrete Sequential Boundaries for Clinical Trials",
@@ -17,7 +19,7 @@ pub fn spent(fraction: f64, alpha: f64) -> Option<f64> {
         return Some(0.0);
     }
     let normal = Normal::standard();
-    let quantile = -normal.inverse_cdf(alpha / 2.0);
+    let quantile = -normal_quantile(alpha / 2.0)?;
     Some(2.0 * normal.cdf(-quantile / fraction.min(1.0).sqrt()))
 }
 

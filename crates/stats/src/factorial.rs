@@ -2,6 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use crate::inverse::student_quantile;
 use crate::moments::{mean, variance};
 use crate::ratio::logs;
 
@@ -129,7 +130,9 @@ fn effect(contrasts: &[f64], level: f64) -> BlockEffect {
     // Blocks that agree to the byte tell nothing about how far others would be apart.
     let error = standard_error(contrasts).filter(|error| *error > 0.0);
     let student = student(contrasts.len());
-    let reach = student.zip(error).map(|(student, error)| student.inverse_cdf((1.0 + level) / 2.0) * error);
+    let reach = student
+        .zip(error)
+        .and_then(|(student, error)| Some(student_quantile(student.freedom(), (1.0 + level) / 2.0)? * error));
     BlockEffect {
         ratio: middle.exp(),
         interval: reach.map(|reach| ((middle - reach).exp(), (middle + reach).exp())),
@@ -156,7 +159,7 @@ fn share(part: &[f64], whole: &[f64], level: f64) -> Option<Share> {
         a.iter().zip(b).map(|(a, b)| (a - middle_a) * (b - middle_b)).sum::<f64>() / (blocks - 1.0) / blocks
     };
     let bounded = |student: StudentsT| {
-        let square = student.inverse_cdf((1.0 + level) / 2.0).powi(2);
+        let square = student_quantile(student.freedom(), (1.0 + level) / 2.0)?.powi(2);
         let (parts, wholes, both) =
             (covariance(part, part), covariance(whole, whole), covariance(part, whole));
         let (a, b, c) = (w * w - square * wholes, p * w - square * both, p * p - square * parts);

@@ -10,6 +10,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub(crate) use pool::Pool;
 use reassignment::Reassignment;
 
+use crate::inverse::student_quantile;
 use crate::moments::variance as variance_of;
 
 /// Logs of one block: `(control, treated)`.
@@ -79,7 +80,11 @@ impl StandardError {
                 let squares = blocks
                     .iter()
                     .map(|block| Some(part(&block.0, weight(block))? + part(&block.1, weight(block))?));
-                variance * variance / squares.sum::<Option<f64>>()?
+                // Where services agree to the byte, what is left of the variance is rounding.
+                let squares = squares.sum::<Option<f64>>().filter(|squares| *squares > 0.0)?;
+                let most: usize =
+                    blocks.iter().map(|(control, treated)| control.len() + treated.len() - 2).sum();
+                (variance * variance / squares).min(most as f64)
             }
         };
         Some(Self { size, freedom })
@@ -172,7 +177,7 @@ impl PermutationDistribution {
         }
         if let Some(error) = self.error {
             let student =
-                error.student().map_or(0.0, |student| student.inverse_cdf(1.0 - alpha) * error.size);
+                student_quantile(error.freedom, 1.0 - alpha).map_or(0.0, |reach| reach * error.size);
             let low = self.end(-error.size, alpha).map(|end| end.min(self.observed - student));
             let high = self.end(error.size, alpha).map(|end| end.max(self.observed + student));
             return (low, high);

@@ -1,6 +1,6 @@
 //! Shares of services.
 
-use statrs::distribution::{Beta, ContinuousCDF};
+use crate::inverse::beta_quantile;
 
 /// The exact interval of a share of which `count` of `of` services are seen, at confidence `level` (0.95).
 ///
@@ -9,7 +9,7 @@ use statrs::distribution::{Beta, ContinuousCDF};
 pub fn share_interval(count: usize, of: usize, level: f64) -> (f64, f64) {
     let count = count.min(of);
     let alpha = (1.0 - level) / 2.0;
-    let quantile = |a: usize, b: usize, q: f64| Some(Beta::new(a as f64, b as f64).ok()?.inverse_cdf(q));
+    let quantile = |a: usize, b: usize, q: f64| beta_quantile(a as f64, b as f64, q);
     let low = if count == 0 { Some(0.0) } else { quantile(count, of - count + 1, alpha) };
     let high = if count == of { Some(1.0) } else { quantile(count + 1, of - count, 1.0 - alpha) };
     (low.unwrap_or(0.0), high.unwrap_or(1.0))

@@ -1,17 +1,16 @@
 //! An interval for a mean of few values.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
-
+use crate::inverse::student_quantile;
 use crate::moments::{mean, variance};
 
 /// The interval of confidence `level` (0.95) of the mean of `values` by Student's t, which takes them as normal ("Student",
 /// "The Probable Error of a Mean", Biometrika 6 (1908)). `None` for fewer than two values, or one that is not finite.
 pub fn student_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
-    if values.len() < 2 || !(0.0..1.0).contains(&level) || values.iter().any(|value| !value.is_finite()) {
+    if values.len() < 2 || !(level > 0.0 && level < 1.0) || values.iter().any(|value| !value.is_finite()) {
         return None;
     }
     let count = values.len() as f64;
-    let reach = StudentsT::new(0.0, 1.0, count - 1.0).ok()?.inverse_cdf((1.0 + level) / 2.0);
+    let reach = student_quantile(count - 1.0, (1.0 + level) / 2.0)?;
     let half = reach * (variance(values)? / count).sqrt();
     let middle = mean(values);
     Some((middle - half, middle + half))

@@ -1,7 +1,6 @@
 //! Robust slopes.
 
-use statrs::distribution::{ContinuousCDF, Normal};
-
+use crate::inverse::normal_quantile;
 use crate::quantile::median_of;
 use crate::{median, quantile};
 
@@ -59,8 +58,7 @@ fn interval(slopes: &mut [f64], x: &[f64], y: &[f64]) -> (f64, f64) {
     let spread = |k: f64| k * (k - 1.0) * (2.0 * k + 5.0);
     let ties = |values: &[f64]| tie_groups(values).into_iter().map(|k| spread(k as f64)).sum::<f64>();
     let variance = (spread(n) - ties(x) - ties(y)) / 18.0;
-    let Ok(normal) = Normal::new(0.0, 1.0) else { return (f64::NEG_INFINITY, f64::INFINITY) };
-    let z = normal.inverse_cdf(0.975);
+    let Some(z) = normal_quantile(0.975) else { return (f64::NEG_INFINITY, f64::INFINITY) };
     let reach = z * variance.max(0.0).sqrt();
     slopes.sort_unstable_by(f64::total_cmp);
     let count = slopes.len() as f64;

@@ -1,8 +1,7 @@
 //! The forecast of an arm from its lives.
 
-use heaptrial_stats::{median, theil_sen_slope};
+use heaptrial_stats::{median, normal_quantile, theil_sen_slope};
 use rayon::prelude::*;
-use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::{Forecast, ForecastError, Knot, Slope};
 use crate::age::{Ages, tolerance};
@@ -124,7 +123,7 @@ fn slope(results: &[ServiceResult], growth: Option<&Growth>, settings: &Settings
     let slopes: Vec<f64> = results.iter().filter_map(|service| service.growth_log_per_day).collect();
     let (_, spread) = moments(&slopes)?;
     let growth = growth?.share_per_day;
-    let quantile = Normal::standard().inverse_cdf((1.0 + settings.confidence_level) / 2.0);
+    let quantile = normal_quantile((1.0 + settings.confidence_level) / 2.0)?;
     let shared = growth.interval().map_or(0.0, |(low, high)| (high - low) / 2.0 / quantile);
     Some(Slope { per_day: growth.value, spread, shared })
 }

@@ -1,11 +1,11 @@
 //! What one further service under an arm's treatment is expected to use at an age.
 
 use heaptrial_model::{Classified, ErrorClass};
+use heaptrial_stats::student_quantile;
 
 mod fit;
 
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::age::tolerance;
 use crate::fleet::FleetLife;
@@ -183,7 +183,7 @@ impl Forecast {
         }
         let level = self.log_level(age_seconds)?;
         let n = f64::from(level.services);
-        let t = StudentsT::new(0.0, 1.0, n - 1.0).ok()?.inverse_cdf((1.0 + confidence) / 2.0);
+        let t = student_quantile(n - 1.0, (1.0 + confidence) / 2.0)?;
         let error = (level.spread.powi(2) * (1.0 + 1.0 / n) + level.shared.powi(2)).sqrt();
         Some(Expectation {
             median_bytes: level.mean.exp(),

@@ -2,8 +2,7 @@
 
 use heaptrial_analysis::{DAY, Fleet, FleetService};
 use heaptrial_model::units;
-use heaptrial_stats::{Standing, standing, theil_sen_slope};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use heaptrial_stats::{Standing, standing, student_quantile, theil_sen_slope};
 
 use super::level::covered;
 use crate::alert::{Alert, AlertKind};
@@ -55,8 +54,7 @@ pub(super) fn excess(plan: &WatchPlan, fleet: &Fleet, error: f64) -> Option<Exce
     // Of a least-squares slope through equally spaced points.
     let of_slope = 12.0 / (windows * (windows * windows - 1.0)) / window_days.powi(2);
     let (own, shared) = (variance / count, DEPENDENCE * drift * drift * of_slope);
-    let student = StudentsT::new(0.0, 1.0, count - 1.0).ok()?;
-    let reach = student.inverse_cdf(1.0 - error) * (own + shared).sqrt();
+    let reach = student_quantile(count - 1.0, 1.0 - error)? * (own + shared).sqrt();
     let days = windows * window_days;
     Some(Excess { services: slopes.len(), days, value, low: value - reach, high: value + reach })
 }
