@@ -153,9 +153,12 @@ impl Store {
         let after = since.filter(|_| known).map_or(-1, |tick| tick.sequence);
         let file = Store::create(to)?;
         let write = || -> rusqlite::Result<()> {
-            attach(&file.connection, &self.path)?;
-            // Off here as in every bulk copy: what is referred to is copied by the same condition.
+            // Off here as in every bulk copy: what is referred to is copied by the same condition. A file that is not finished is
+            // nobody's, so that it needs no journal; who wants it on the disk syncs it.
             file.connection.pragma_update(None, "foreign_keys", false)?;
+            file.connection.pragma_update(None, "journal_mode", "OFF")?;
+            file.connection.pragma_update(None, "synchronous", "OFF")?;
+            attach(&file.connection, &self.path)?;
             let transaction = only_reading_there(&file.connection)?;
             for sql in [
                 "INSERT INTO trial SELECT * FROM there.trial WHERE id = ?1",
@@ -171,10 +174,11 @@ impl Store {
             }
             let ticks = "INSERT INTO tick SELECT * FROM there.tick WHERE trial_id = ?1 AND sequence > ?2";
             transaction.execute(ticks, params![trial_id, after])?;
+            // All ticks of a life are of its trial.
+            let of_these = if after < 0 { "" } else { "WHERE m.tick_id IN (SELECT id FROM tick)" };
             for table in ["sample", "slow_sample", "observation", "rollup"] {
                 let sql = format!(
-                    "INSERT INTO {table} SELECT m.* FROM life l CROSS JOIN there.{table} m ON m.life_id = l.id
-                     WHERE m.tick_id IN (SELECT id FROM tick)"
+                    "INSERT INTO {table} SELECT m.* FROM life l CROSS JOIN there.{table} m ON m.life_id = l.id {of_these}"
                 );
                 transaction.execute(&sql, [])?;
             }
@@ -186,10 +190,7 @@ impl Store {
                        WHERE t.id = ?1";
             transaction.execute(sql, params![trial_id, host, now_us])?;
             transaction.commit()?;
-            file.connection.execute_batch("DETACH there")?;
-            // One file, which can be moved.
-            file.connection.pragma_update(None, "journal_mode", "DELETE")?;
-            file.connection.execute_batch("VACUUM")
+            file.connection.execute_batch("DETACH there")
         };
         write().map_err(StoreError::query(to, "writing a host's part"))?;
         Ok(known)
