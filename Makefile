@@ -44,10 +44,10 @@ reliability: setup-test
 	HEAPTRIAL_FAULT_WALK=all HEAPTRIAL_POWER_CUTS=100 $(CARGO) test --locked -p heaptrial --test field_faults -- --include-ignored --nocapture --test-threads 1
 
 check:
-	CARGO="$(CARGO)" scripts/check.sh --workspace
+	CARGO="$(CARGO)" scripts/test.sh few --workspace
 
 test: setup-test
-	CARGO="$(CARGO)" scripts/test.sh --workspace
+	CARGO="$(CARGO)" scripts/test.sh all --workspace
 
 lint: setup-test
 	$(CARGO) fmt --all --check

