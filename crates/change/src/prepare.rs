@@ -133,7 +133,7 @@ pub fn prepare(
     for assignment in own {
         let service = found[&assignment.service];
         let Some(arm) = plan.arms.iter().find(|arm| arm.name == assignment.arm) else { continue };
-        let mut treatment = of_service(plan, arm, service, obtained, paths)?;
+        let mut treatment = of_service((plan, host), arm, service, obtained, paths)?;
         treatment.family = assignment.family.clone();
         treatments.push(treatment);
     }
@@ -153,7 +153,7 @@ pub fn prepare(
 }
 
 fn of_service(
-    plan: &DrawnPlan,
+    (plan, host): (&DrawnPlan, &str),
     arm: &Arm,
     service: &Service,
     obtained: &BTreeMap<String, Obtained>,
@@ -198,14 +198,14 @@ fn of_service(
     if build.loader.is_some() {
         return Err(PrepareError::OtherLibc { arm: arm.name.clone(), spec: spec.to_string() });
     }
-    if let Some(planned) = plan.builds.get(&arm.name).filter(|planned| planned.sha256 != build.sha256) {
+    if let Some(planned) = plan.build(&arm.name, host).filter(|planned| planned.sha256 != build.sha256) {
         return Err(PrepareError::OtherBuild {
             arm: arm.name.clone(),
             planned: planned.sha256.clone(),
             found: build.sha256.clone(),
         });
     }
-    if build.library.is_some() && !plan.builds.contains_key(&arm.name) {
+    if build.library.is_some() && plan.build(&arm.name, host).is_none() {
         return Err(PrepareError::NoBuild { arm: arm.name.clone() });
     }
     if build.library.is_some() {

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use heaptrial_store::Store;
+use heaptrial_testbed::{Base, Options, Testbed};
 use serde_json::Value;
 use support::bed::Bed;
 use support::{json, stderr, stdout, wait_for};
@@ -32,10 +33,20 @@ allocator = "jemalloc@5.3.0"
 
 /// A host of this name with four services.
 fn host(name: &str) -> Option<(Bed, Vec<String>)> {
-    let (bed, units) = Bed::with_churn(4)?;
+    Some(host_on(&Testbed::for_test()?, name))
+}
+
+/// The same with another system, whose package of an allocator is another build.
+fn other_host(name: &str) -> Option<(Bed, Vec<String>)> {
+    Some(host_on(&Testbed::for_test_of("trixie")?, name))
+}
+
+fn host_on(base: &Base, name: &str) -> (Bed, Vec<String>) {
+    let bed = Bed::boot_on(base, Options::new());
+    let units = bed.start_churn(4);
     rename(&bed, name);
     bed.write_trial("fleet", TRIAL);
-    Some((bed, units))
+    (bed, units)
 }
 
 fn rename(bed: &Bed, name: &str) {
@@ -382,7 +393,7 @@ fn recap(said: &str, key: &str) -> Vec<u32> {
 #[ignore = "needs root and a container"]
 fn ansible_takes_two_hosts_from_survey_to_revert() {
     let Some((alpha, alpha_units)) = host("alpha") else { return };
-    let Some((beta, beta_units)) = host("beta") else { return };
+    let Some((beta, beta_units)) = other_host("beta") else { return };
     let control = Control::new(&[("alpha", &alpha), ("beta", &beta)]);
     for bed in [&alpha, &beta] {
         bed.install_agent();
@@ -390,7 +401,8 @@ fn ansible_takes_two_hosts_from_survey_to_revert() {
     // What the login itself leaves is there before.
     control.plays("survey", &[]);
     let before = [alpha.snapshot(), beta.snapshot()];
-    succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
+    let planned = succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
+    assert!(stdout(&planned).contains("jemalloc is another build for each system"), "{}", stdout(&planned));
 
     // What would be done is told, and nothing is.
     let told = control.play("start", &["--check", "--diff"]);
@@ -419,6 +431,20 @@ fn ansible_takes_two_hosts_from_survey_to_revert() {
     let report = json(&succeeds(control.path(), "report --db heaptrial.db --out r --json"));
     assert_eq!(names(&report["hosts"], "name"), ["alpha", "beta"]);
     assert_eq!(report["services"].as_array().unwrap().len(), 8);
+    assert!(
+        report["services"].as_array().unwrap().iter().all(|service| service["counts"] == true),
+        "{report:#}"
+    );
+    let findings = report["findings"].as_array().unwrap();
+    let of_builds: Vec<&str> = findings
+        .iter()
+        .filter(|finding| finding["kind"] == "builds_by_host")
+        .map(|finding| finding["evidence"].as_str().unwrap())
+        .collect();
+    eprintln!("{of_builds:#?}");
+    assert!(of_builds[0].contains("glibc 2.36") && of_builds[0].contains("glibc 2.41"), "{findings:#?}");
+    let both = |text: &str| text.contains("on alpha") && text.contains("on beta");
+    assert!(of_builds.len() == 2 && of_builds.iter().all(|told| both(told)), "{findings:#?}");
 
     // Drawn anew it is another trial: what runs by the first drawing is not passed for it.
     succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 2 --force");
@@ -445,7 +471,7 @@ fn ansible_takes_two_hosts_from_survey_to_revert() {
 #[ignore = "needs root and a container"]
 fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     let Some((alpha, alpha_units)) = host("alpha") else { return };
-    let Some((beta, beta_units)) = host("beta") else { return };
+    let Some((beta, beta_units)) = other_host("beta") else { return };
     let control = Control::new(&[("alpha", &alpha), ("beta", &beta)]);
     let path = control.path();
     for bed in [&alpha, &beta] {

@@ -1,15 +1,24 @@
 //! A trial over several hosts: what of the plan is in a database.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_analysis::{Finding, FindingKind, Severity};
-use heaptrial_model::units;
-use heaptrial_store::{own_host, planned_hosts};
+use heaptrial_model::{Identity, units};
+use heaptrial_store::{ArmRecord, own_host, planned_hosts};
 
 use crate::Rows;
 
 /// Hosts that a finding names.
 const NAMED: usize = 8;
+/// Digits of a digest that are told.
+const DIGITS: usize = 12;
+
+/// An allocator with the digest of its very file.
+fn build(identity: &Identity) -> String {
+    let digest = identity.sha256.as_ref().or(identity.build_id.as_ref());
+    let digest = digest.map(|digest| format!(" ({})", digest.chars().take(DIGITS).collect::<String>()));
+    format!("{}{}", identity.label(), digest.unwrap_or_default())
+}
 
 impl Rows {
     /// Hosts of the plan of which nothing is here, with the number of their services; none where the plan has one host.
@@ -26,6 +35,47 @@ impl Rows {
         };
         let missing = hosts.into_iter().filter(|(host, _)| !here.contains(host));
         missing.map(|(host, services)| (host.to_owned(), services.len())).collect()
+    }
+
+    /// Arms whose services were proved to run another build on other hosts, as where systems differ.
+    pub(crate) fn builds_by_host(&self) -> Vec<Finding> {
+        if self.parts.is_empty() {
+            return Vec::new();
+        }
+        let of_arm = |(arm, record): (usize, &ArmRecord)| {
+            let mut hosts: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+            for service in self.services.iter().filter(|service| service.arm_id == record.id) {
+                let Some(host) = service.host() else { continue };
+                let own = self.lives.iter().filter(|life| life.service_id == service.id);
+                let proved =
+                    own.filter(|life| life.contamination.is_none()).filter_map(|life| life.identity.as_ref());
+                for identity in proved {
+                    hosts.entry(build(identity)).or_default().insert(host);
+                }
+            }
+            let all: BTreeSet<&BTreeSet<&str>> = hosts.values().collect();
+            // Builds that every host runs are no difference between hosts.
+            if all.len() < 2 {
+                return None;
+            }
+            let told = hosts.iter().map(|(build, hosts)| {
+                let named: Vec<&str> = hosts.iter().take(NAMED).copied().collect();
+                let more = hosts.len().saturating_sub(NAMED);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("{build} on {}{more}", named.join(", "))
+            });
+            Some(Finding {
+                kind: FindingKind::BuildsByHost,
+                severity: Severity::Caution,
+                arms: vec![arm],
+                services: Vec::new(),
+                evidence: format!("{}: {}", record.arm.name, told.collect::<Vec<_>>().join("; ")),
+                effect: "Services are compared within their host, so the ratio is of like with like; where it differs between these \
+                         hosts, that may come from the build."
+                    .to_owned(),
+            })
+        };
+        self.arms.iter().enumerate().filter_map(of_arm).collect()
     }
 
     /// That hosts are missing, where some are.

@@ -177,6 +177,7 @@ impl Judgement {
         let by_host = by_host(&fleet, &analysis);
         analysis.findings.extend(differing_hosts(&fleet, &by_host));
         analysis.findings.extend(rows.hosts_missing());
+        analysis.findings.extend(rows.builds_by_host());
         analysis
             .findings
             .sort_by_key(|finding| (finding.severity, finding.kind != FindingKind::HostsMissing));

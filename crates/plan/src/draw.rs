@@ -13,7 +13,7 @@ use crate::blocks::deal;
 use crate::looks::with_end;
 use crate::order::{Restart, order};
 use crate::resolution::rounds_per_block;
-use crate::{Assignment, Build, Candidate, DrawnPlan};
+use crate::{Assignment, Builds, Candidate, DrawnPlan};
 
 /// What a plan is drawn from.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct DrawRequest<'a> {
     /// The services that take part, in any order.
     pub candidates: &'a [Candidate],
     /// The build of each arm's allocator by the arm's name; arms on the services' own C library have none.
-    pub builds: &'a BTreeMap<String, Build>,
+    pub builds: &'a BTreeMap<String, Builds>,
     /// Decides everything random; at most [`MAX_SEED`].
     pub seed: u64,
     /// Version of Heaptrial.

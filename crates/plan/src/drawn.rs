@@ -31,9 +31,80 @@ pub struct DrawnPlan {
     /// The arms; exactly one is the control.
     pub arms: Vec<Arm>,
     /// The very build of each arm's allocator, by the arm's name; arms on the service's own C library have none.
-    pub builds: BTreeMap<String, Build>,
+    pub builds: BTreeMap<String, Builds>,
     /// The services in the order in which they are restarted.
     pub services: Vec<Assignment>,
+}
+
+impl DrawnPlan {
+    /// The build that an arm's services run on a host.
+    pub fn build(&self, arm: &str, host: &str) -> Option<&Build> {
+        self.builds.get(arm)?.on(host)
+    }
+}
+
+/// What an arm's services run on the hosts of a plan. Hosts with different systems may have each a build of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Builds {
+    /// The same on every host.
+    One(Build),
+    /// One for some hosts, others for others.
+    OfHosts(Vec<BuildOfHosts>),
+}
+
+/// A build for some hosts of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuildOfHosts {
+    /// The hosts, by their host names.
+    pub hosts: Vec<String>,
+    /// What they run.
+    pub build: Build,
+}
+
+impl Builds {
+    /// Of what each host has; `None` where no host has any.
+    pub fn of(hosts: impl IntoIterator<Item = (String, Build)>) -> Option<Self> {
+        let mut groups: Vec<BuildOfHosts> = Vec::new();
+        for (host, build) in hosts {
+            match groups.iter_mut().find(|group| group.build.sha256 == build.sha256) {
+                Some(group) => group.hosts.push(host),
+                None => groups.push(BuildOfHosts { hosts: vec![host], build }),
+            }
+        }
+        if groups.len() > 1 {
+            return Some(Self::OfHosts(groups));
+        }
+        groups.pop().map(|group| Self::One(group.build))
+    }
+
+    /// That of a host.
+    pub fn on(&self, host: &str) -> Option<&Build> {
+        match self {
+            Self::One(build) => Some(build),
+            Self::OfHosts(groups) => {
+                let own = groups.iter().find(|group| group.hosts.iter().any(|own| own == host));
+                own.map(|group| &group.build)
+            }
+        }
+    }
+
+    /// Each of them once, with its hosts where it is not that of all.
+    pub fn each(&self) -> impl Iterator<Item = (&[String], &Build)> {
+        let (one, groups) = match self {
+            Self::One(build) => (Some(build), [].as_slice()),
+            Self::OfHosts(groups) => (None, groups.as_slice()),
+        };
+        let one = one.into_iter().map(|build| ([].as_slice(), build));
+        one.chain(groups.iter().map(|group| (group.hosts.as_slice(), &group.build)))
+    }
+}
+
+impl From<Build> for Builds {
+    fn from(build: Build) -> Self {
+        Self::One(build)
+    }
 }
 
 /// The build that an arm's services run.

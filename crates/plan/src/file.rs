@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use toml::Value;
 
 use crate::draw::check_arms;
-use crate::{Build, DrawnPlan, PlanError};
+use crate::{Build, BuildOfHosts, Builds, DrawnPlan, PlanError};
 
 /// Why a file is not a plan, or no longer one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +69,22 @@ pub enum PlanFileError {
         text: String,
         /// What it should be.
         expected: &'static str,
+    },
+    /// Which build a host runs is not clear.
+    #[error("[builds] has two builds of `{arm}` for host {host}")]
+    TwoBuilds {
+        /// The arm.
+        arm: String,
+        /// The host.
+        host: String,
+    },
+    /// A host whose services have no build.
+    #[error("[builds] has no build of `{arm}` for host {host}, which has services of it")]
+    NoBuild {
+        /// The arm.
+        arm: String,
+        /// The host.
+        host: String,
     },
     /// A build of an arm that is not there.
     #[error("[builds] has `{arm}`, but the arms are {known}")]
@@ -240,11 +256,23 @@ impl DrawnPlan {
     }
 
     fn builds_text(&self) -> String {
-        let lines = self.builds.iter().map(|(arm, build)| {
+        let own = |build: &Build| {
             let version = build.version.as_ref();
             let version = version.map_or(String::new(), |text| format!(", version = {}", quoted(text)));
-            let (file, sha256) = (quoted(&build.file), quoted(&build.sha256));
-            format!("{} = {{ file = {file}{version}, sha256 = {sha256} }}\n", quoted(arm))
+            format!("{{ file = {}{version}, sha256 = {} }}", quoted(&build.file), quoted(&build.sha256))
+        };
+        let of_hosts = |group: &BuildOfHosts| {
+            let hosts: Vec<String> = group.hosts.iter().map(|host| quoted(host)).collect();
+            format!("    {{ hosts = [{}], build = {} }},\n", hosts.join(", "), own(&group.build))
+        };
+        let lines = self.builds.iter().map(|(arm, builds)| {
+            let text = match builds {
+                Builds::One(build) => own(build),
+                Builds::OfHosts(groups) => {
+                    format!("[\n{}]", groups.iter().map(of_hosts).collect::<String>())
+                }
+            };
+            format!("{} = {text}\n", quoted(arm))
         });
         lines.collect()
     }
@@ -269,7 +297,7 @@ impl DrawnPlan {
             return Err(PlanFileError::LastLook { duration: self.duration, looks: looks.join(", ") });
         }
         self.check_services()?;
-        self.builds.iter().try_for_each(|(arm, build)| self.check_build(arm, build))
+        self.builds.iter().try_for_each(|(arm, builds)| self.check_builds(arm, builds))
     }
 
     fn known_arms(&self) -> String {
@@ -298,22 +326,34 @@ impl DrawnPlan {
         empty.map_or(Ok(()), |arm| Err(PlanFileError::EmptyArm(arm.name.clone())))
     }
 
-    /// The file's name becomes a part of a path.
-    fn check_build(&self, arm: &str, build: &Build) -> Result<(), PlanFileError> {
+    fn check_builds(&self, arm: &str, builds: &Builds) -> Result<(), PlanFileError> {
         if self.arms.iter().all(|known| known.name != arm) {
             return Err(PlanFileError::UnknownBuild { arm: arm.to_owned(), known: self.known_arms() });
         }
-        let bad = |what, text: &str, expected| PlanFileError::Text { what, text: text.to_owned(), expected };
-        let digest = build.sha256.len() == 64
-            && build.sha256.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
-        if !digest {
-            return Err(bad("sha256", &build.sha256, "64 hexadecimal digits"));
+        let mut hosts: Vec<&String> = builds.each().flat_map(|(hosts, _)| hosts).collect();
+        hosts.sort_unstable();
+        if let Some(pair) = hosts.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(PlanFileError::TwoBuilds { arm: arm.to_owned(), host: pair[0].clone() });
         }
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
-        let file =
-            !build.file.is_empty() && build.file.chars().all(plain) && !build.file.starts_with(['.', '-']);
-        if file { Ok(()) } else { Err(bad("file", &build.file, "the name of a library without a folder")) }
+        let without = self.services.iter().find(|own| own.arm == arm && builds.on(&own.host).is_none());
+        if let Some(without) = without {
+            return Err(PlanFileError::NoBuild { arm: arm.to_owned(), host: without.host.clone() });
+        }
+        builds.each().try_for_each(|(_, build)| check_build(build))
     }
+}
+
+/// The file's name becomes a part of a path.
+fn check_build(build: &Build) -> Result<(), PlanFileError> {
+    let bad = |what, text: &str, expected| PlanFileError::Text { what, text: text.to_owned(), expected };
+    let digest = build.sha256.len() == 64
+        && build.sha256.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+    if !digest {
+        return Err(bad("sha256", &build.sha256, "64 hexadecimal digits"));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+    let file = !build.file.is_empty() && build.file.chars().all(plain) && !build.file.starts_with(['.', '-']);
+    if file { Ok(()) } else { Err(bad("file", &build.file, "the name of a library without a folder")) }
 }
 
 fn check_text(what: &'static str, text: &str) -> Result<(), PlanFileError> {

@@ -20,7 +20,7 @@ pub use balance::{ArmBalance, Balance, Difference, Spread, WORTH_A_WORD, balance
 pub use candidate::Candidate;
 pub use cost::{RestartCost, restart_cost};
 pub use draw::{DrawRequest, MAX_SEED, PlanError, draw};
-pub use drawn::{Assignment, Build, DrawnPlan};
+pub use drawn::{Assignment, Build, BuildOfHosts, Builds, DrawnPlan};
 pub use file::PlanFileError;
 pub use looks::default_looks;
 pub use resolution::smallest_p_value;

@@ -3,7 +3,7 @@
 mod support;
 
 use heaptrial_model::TrialPlan;
-use heaptrial_plan::{Candidate, DrawRequest, DrawnPlan, PlanFileError, draw};
+use heaptrial_plan::{Build, Builds, Candidate, DrawRequest, DrawnPlan, PlanFileError, draw};
 use support::{build, fleet};
 
 const TRIAL: &str = r#"
@@ -25,7 +25,7 @@ const TRIAL: &str = r#"
 
 fn plan() -> DrawnPlan {
     let trial = TrialPlan::from_toml(TRIAL).unwrap();
-    let builds = [(trial.arms[1].name.clone(), build("libmimalloc-secure.so.2.0"))].into();
+    let builds = [(trial.arms[1].name.clone(), build("libmimalloc-secure.so.2.0").into())].into();
     let candidates: Vec<Candidate> = fleet(11)
         .into_iter()
         .enumerate()
@@ -113,4 +113,40 @@ fn edits_that_break_the_plan_are_refused() {
     assert!(matches!(DrawnPlan::from_toml(cut), Err(PlanFileError::Syntax(_))));
     let none = format!("{cut}services = []\n[builds]\n");
     assert_eq!(DrawnPlan::from_toml(&none), Err(PlanFileError::NoServices));
+}
+
+#[test]
+fn hosts_may_have_builds_of_their_own() {
+    let mut plan = plan();
+    let arm = plan.arms[1].name.clone();
+    let (alpha, beta) = ("alpha".to_owned(), "beta".to_owned());
+    let other = Build { sha256: "cd".repeat(32), ..build("libmimalloc.so.2") };
+    // Equal builds are one.
+    let same =
+        Builds::of([(alpha.clone(), build("libmimalloc.so.2")), (beta.clone(), build("libmimalloc.so.2"))]);
+    assert_eq!(same, Some(Builds::One(build("libmimalloc.so.2"))));
+    assert_eq!(Builds::of([]), None);
+    let both = Builds::of([(alpha, build("libmimalloc.so.2")), (beta, other.clone())]).unwrap();
+    plan.builds.insert(arm.clone(), both);
+    plan.id = plan.digest();
+    assert_eq!(
+        (plan.build(&arm, "alpha"), plan.build(&arm, "beta")),
+        (Some(&build("libmimalloc.so.2")), Some(&other))
+    );
+    assert_eq!(plan.build(&arm, "gamma"), None);
+    let text = plan.to_toml();
+    let read = DrawnPlan::from_toml(&text).unwrap();
+    assert_eq!(read, plan);
+    assert!(!read.is_edited());
+    for (edited, told) in [
+        (text.replace("hosts = [\"beta\"]", "hosts = [\"alpha\"]"), "has two builds"),
+        (
+            text.replace("hosts = [\"beta\"]", "hosts = [\"gamma\"]"),
+            "for host beta, which has services of it",
+        ),
+        (text.replace(&"cd".repeat(32), "cd"), "64 hexadecimal digits"),
+    ] {
+        let error = DrawnPlan::from_toml(&edited).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
 }

@@ -28,12 +28,17 @@ impl Testbed {
     /// Removes what killed processes left behind, and builds the root file system if this target folder has none
     /// yet (half a minute, and needs the distribution's package mirror).
     pub fn prepare() -> Result<Base, Unavailable> {
+        Self::prepare_suite(None)
+    }
+
+    /// The same of another suite of this host's distribution, such as `trixie`; `None` is this host's own.
+    pub fn prepare_suite(suite: Option<&str>) -> Result<Base, Unavailable> {
         check_programs()?;
         let unavailable = |error: TestbedError| Unavailable(error.to_string());
         let folder = testbed_folder().map_err(unavailable)?;
         let _alone = Lock::wait(&folder.join("lock")).map_err(unavailable)?;
         tidy(&folder).map_err(unavailable)?;
-        let recipe = Recipe::of_this_host()?;
+        let recipe = Recipe::of(suite)?;
         let root = folder.join(format!("base-{}", recipe.hash()));
         if !root.exists() {
             build(&recipe, &root).map_err(unavailable)?;
@@ -50,7 +55,16 @@ impl Testbed {
 
     /// The root file system for a test; `None`, after [skipping](crate::skip) it, if this machine cannot boot containers.
     pub fn for_test() -> Option<Base> {
-        match Self::prepare() {
+        Self::or_skip(None)
+    }
+
+    /// The same of another suite.
+    pub fn for_test_of(suite: &str) -> Option<Base> {
+        Self::or_skip(Some(suite))
+    }
+
+    fn or_skip(suite: Option<&str>) -> Option<Base> {
+        match Self::prepare_suite(suite) {
             Ok(base) => Some(base),
             Err(why) => {
                 crate::skip(&format!("a container cannot be booted here ({why})"));

@@ -27,6 +27,9 @@ enum Action {
         /// Size of its disk, which is in memory, in MiB
         #[arg(long, default_value_t = 1024)]
         disk_mib: u64,
+        /// Another suite of this machine's distribution, such as trixie
+        #[arg(long)]
+        suite: Option<String>,
     },
     /// Run a command in a host, as root
     Run {
@@ -75,8 +78,8 @@ fn main() -> ExitCode {
 
 fn run(action: Action) -> Result<(), TestbedError> {
     match action {
-        Action::Up { name, bind, disk_mib } => {
-            let base = Testbed::prepare()?;
+        Action::Up { name, bind, disk_mib, suite } => {
+            let base = Testbed::prepare_suite(suite.as_deref())?;
             let options = Options::new().name(name).disk_bytes(disk_mib << 20);
             let options =
                 bind.into_iter().fold(options, |options, (host, inside)| options.bind(host, inside));

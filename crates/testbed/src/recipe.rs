@@ -27,14 +27,14 @@ const PACKAGES: [&str; 13] = [
 ];
 
 /// First process of a container. systemd-nspawn mounts cgroup v1 controllers read-only, and systemd can then
-/// account nothing.
+/// account nothing. From version 256 on it wants to be told that it shall.
 const INIT: &str = "#!/bin/sh
 for controller in memory cpu cpuacct blkio pids; do
     if [ -e /sys/fs/cgroup/$controller/cgroup.procs ]; then
         mount -o remount,bind,rw /sys/fs/cgroup/$controller
     fi
 done
-exec /lib/systemd/systemd
+exec /lib/systemd/systemd SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1
 ";
 
 /// Path of [`INIT`] in a container.
@@ -64,27 +64,30 @@ const REMOVED: [&str; 4] = [
 #[derive(Debug)]
 pub(crate) struct Recipe {
     suite: String,
+    /// The suite of this host, of which it has mirrors.
+    own: String,
     packages: Vec<&'static str>,
 }
 
 impl Recipe {
-    /// For this host's distribution, so that programs built here run there.
-    pub(crate) fn of_this_host() -> Result<Self, Unavailable> {
+    /// For this host's suite, so that programs built here run there, or for a newer one of its distribution.
+    pub(crate) fn of(suite: Option<&str>) -> Result<Self, Unavailable> {
         let path = "/etc/os-release";
         let text =
             fs::read_to_string(path).map_err(|error| Unavailable(format!("cannot read {path}: {error}")))?;
-        let suite = text
+        let own = text
             .lines()
             .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
             .map(|name| name.trim_matches('"').to_owned())
             .filter(|name| !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric()))
             .ok_or_else(|| Unavailable(format!("{path} names no release (VERSION_CODENAME)")))?;
+        let suite = suite.unwrap_or(&own).to_owned();
         let mimalloc = match suite.as_str() {
             "bookworm" | "jammy" | "noble" => Some("libmimalloc2.0"),
             "trixie" => Some("libmimalloc3"),
             _ => None,
         };
-        Ok(Self { packages: PACKAGES.into_iter().chain(mimalloc).collect(), suite })
+        Ok(Self { packages: PACKAGES.into_iter().chain(mimalloc).collect(), suite, own })
     }
 
     /// Short and different for each recipe.
@@ -107,7 +110,7 @@ impl Recipe {
             .args(apt_options().iter().map(|option| format!("--aptopt={option}")))
             .arg(&self.suite)
             .arg(folder)
-            .args(mirrors(&self.suite));
+            .args(mirrors(&self.own).into_iter().map(|line| line.replace(&self.own, &self.suite)));
         command
     }
 

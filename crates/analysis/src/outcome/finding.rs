@@ -40,6 +40,8 @@ pub enum FindingKind {
     HostsMissing,
     /// An arm does not do the same on every host.
     DiffersByHost,
+    /// Services of an arm run another build on other hosts.
+    BuildsByHost,
     /// A life whose proved identity is not its arm's treatment.
     Contaminated,
     /// A service in two arms.
@@ -104,6 +106,7 @@ impl FindingKind {
         match self {
             Self::HostsMissing => "Hosts are missing",
             Self::DiffersByHost => "Differs between hosts",
+            Self::BuildsByHost => "Another build on other hosts",
             Self::Contaminated => "Ran something else",
             Self::InTwoArms => "In two arms",
             Self::SeparateClusters => "Separate clusters in one arm",

@@ -62,7 +62,7 @@ pub(super) fn drawn(
             failure_budget: options.failure_budget,
         },
         arms: vec![target.arm.clone()],
-        builds: build.into_iter().map(|build| (target.arm.name.clone(), build)).collect(),
+        builds: build.into_iter().map(|build| (target.arm.name.clone(), build.into())).collect(),
         services: assignments.collect(),
     };
     // Two rollouts of one name and plan, the first of them rolled back, are two.

@@ -6,7 +6,7 @@ use std::path::Path;
 use heaptrial_adoption::Adopted;
 use heaptrial_analysis::{Fleet, Forecast, ForecastError, Settings};
 use heaptrial_change::{Prepared, TrialStage, read_prepared, read_state};
-use heaptrial_host::Paths;
+use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_judgement::{Options, read_fleet};
 use heaptrial_model::{AllocatorSpec, Arm, Metric, ServiceName, ServicePattern, Treatment};
@@ -139,10 +139,11 @@ pub fn of_trial(
             "arm `{wanted}` of trial `{name}` names no allocator, and services of other arms run another one: what all of them shall run cannot be told. Measure an arm that names it, such as allocator = \"glibc\""
         )));
     }
+    let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let own = prepared.services.iter().map(|treatment| ServicePattern::of(&treatment.service));
     let patterns = if patterns.is_empty() { own.collect() } else { patterns.to_vec() };
     Ok(Target {
-        build: prepared.plan.builds.get(wanted).cloned(),
+        build: prepared.plan.build(wanted, &host).cloned(),
         metric: prepared.plan.metric,
         fleet: fleet_of(database, &prepared),
         arm: Arm { control: true, ..arm.clone() },

@@ -11,7 +11,7 @@ use heaptrial_host::{HostFacts, HostRoot, Paths, host_name};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Finding;
 use heaptrial_model::{Arm, PlanId, ServiceName, ServicePattern, TrialPlan, units};
-use heaptrial_plan::{Assignment, Build, Candidate, DrawnPlan};
+use heaptrial_plan::{Assignment, Build, Builds, Candidate, DrawnPlan};
 use serde::{Deserialize, Serialize};
 
 use super::on_host;
@@ -154,7 +154,7 @@ fn findings(
             pace: trial.pace,
             about: trial.about.clone(),
             arms: trial.arms.clone(),
-            builds: allocators.builds.clone(),
+            builds: one_host(&allocators.builds),
             services: fleet.candidates.iter().map(assignment).collect(),
         };
         let prepared = prepare(&plan, &host, &fleet.services, &allocators.obtained, paths, None)
@@ -204,7 +204,7 @@ pub fn read_all(
             )));
         }
     }
-    one_build(&surveys)?;
+    one_build_of_a_system(&surveys)?;
     Ok(surveys)
 }
 
@@ -251,23 +251,25 @@ fn words(patterns: &[ServicePattern]) -> Vec<String> {
     patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect()
 }
 
-/// All hosts must run the very same build of each arm.
-fn one_build(surveys: &[Survey]) -> Result<(), Failure> {
-    let mut builds: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+/// Hosts of one system must run the very same build of each arm. Those of another system may have one of their own: what each
+/// build does is compared among services of one host in any case.
+fn one_build_of_a_system(surveys: &[Survey]) -> Result<(), Failure> {
+    let mut builds: BTreeMap<[&str; 3], BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for survey in surveys {
         for (arm, build) in &survey.builds {
-            builds.entry(arm).or_default().entry(&build.sha256).or_default().push(&survey.host);
+            let of = [arm.as_str(), &survey.facts.os, &survey.facts.architecture];
+            builds.entry(of).or_default().entry(&build.sha256).or_default().push(&survey.host);
         }
     }
-    let Some((arm, differing)) = builds.into_iter().find(|(_, builds)| builds.len() > 1) else {
+    let Some(([arm, system, _], differing)) = builds.into_iter().find(|(_, builds)| builds.len() > 1) else {
         return Ok(());
     };
     let mut rows = vec![["SHA-256", "HOSTS"].map(str::to_owned).to_vec()];
     rows.extend(differing.iter().map(|(sha256, hosts)| vec![sha256[..16].to_owned(), hosts.join(" ")]));
     Err(Failure::refused(format!(
-        "arm `{arm}`: hosts have obtained different builds of its allocator, and a trial is of one:\n\n{}\nmake a package \
-         of it on the host with the oldest system (`heaptrial allocators package SPEC`), install that on all hosts, and survey \
-         them again",
+        "arm `{arm}`: hosts of one system ({system}) have obtained different builds of its allocator, and a trial is of one:\n\n{}\n\
+         make a package of it on the host with the oldest system (`heaptrial allocators package SPEC`), install that on all hosts, \
+         and survey them again",
         table(&rows)
     )))
 }
@@ -284,8 +286,18 @@ pub fn fleet(surveys: &[Survey]) -> Fleet {
 }
 
 /// The builds of all hosts.
-pub fn builds(surveys: &[Survey]) -> BTreeMap<String, Build> {
-    surveys.iter().flat_map(|survey| survey.builds.clone()).collect()
+pub fn builds(surveys: &[Survey]) -> BTreeMap<String, Builds> {
+    let arms: BTreeSet<&String> = surveys.iter().flat_map(|survey| survey.builds.keys()).collect();
+    let of_arm = |arm: &String| {
+        let of_host = |survey: &Survey| Some((survey.host.clone(), survey.builds.get(arm)?.clone()));
+        Some((arm.clone(), Builds::of(surveys.iter().filter_map(of_host))?))
+    };
+    arms.into_iter().filter_map(of_arm).collect()
+}
+
+/// The builds of the only host of a plan.
+pub fn one_host(builds: &BTreeMap<String, Build>) -> BTreeMap<String, Builds> {
+    builds.iter().map(|(arm, build)| (arm.clone(), build.clone().into())).collect()
 }
 
 /// The hosts as a table, with what each gets.
@@ -313,6 +325,15 @@ pub fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
     let mut text = table(&rows);
     if systems.len() > 1 {
         text += "The hosts have different systems: the report tells whether an arm does the same on all of them.\n";
+    }
+    for (arm, builds) in &plan.builds {
+        let each: Vec<(&[String], &Build)> = builds.each().filter(|(hosts, _)| !hosts.is_empty()).collect();
+        let told =
+            each.iter().map(|(hosts, build)| format!("{} on {}", &build.sha256[..16], hosts.join(", ")));
+        if !each.is_empty() {
+            text +=
+                &format!("{arm} is another build for each system: {}\n", told.collect::<Vec<_>>().join("; "));
+        }
     }
     for arm in &plan.arms {
         let without: Vec<&str> = surveys
