@@ -9,4 +9,4 @@ mod found;
 mod stored;
 
 pub use found::{AdoptedArm, AdoptedService, Adoption, BaselineFile, LeftOut};
-pub use stored::{Adopted, AdoptionError, begin, end};
+pub use stored::{Adopted, AdoptionError, Listed, begin, end};

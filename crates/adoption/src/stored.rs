@@ -194,6 +194,32 @@ impl Adopted {
     }
 }
 
+/// A stored adoption in a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Whether its services are sampled no more.
+    pub ended: bool,
+    /// Its arms with the number of their services.
+    pub arms: Vec<(String, usize)>,
+}
+
+impl Listed {
+    /// All of a database, the oldest first.
+    pub fn all(store: &Store) -> Result<Vec<Self>, StoreError> {
+        let mut trials = store.trials()?;
+        trials.retain(|trial| trial.plan.kind == TrialKind::Adoption);
+        let listed = |trial: TrialRecord| {
+            let services = store.services(trial.id)?;
+            let count = |arm| services.iter().filter(|service| service.arm_id == arm).count();
+            let arms = store.arms(trial.id)?.into_iter().map(|record| (record.arm.name, count(record.id)));
+            Ok(Self { name: trial.plan.name, ended: trial.ended_wall_us.is_some(), arms: arms.collect() })
+        };
+        trials.into_iter().map(listed).collect()
+    }
+}
+
 fn last(store: &Store, name: &str) -> Result<Option<TrialRecord>, StoreError> {
     let is_own = |trial: &TrialRecord| trial.plan.kind == TrialKind::Adoption && trial.plan.name == name;
     Ok(store.trials()?.into_iter().rfind(is_own))

@@ -18,11 +18,14 @@ fn drop_in(unit: &str) -> String {
     format!("/etc/systemd/system/{unit}.d/allocator.conf")
 }
 
-/// As an operator's script does it.
+/// As operators' scripts do it: by the library's path, by a link to it, by its name.
 fn by_hand(bed: &Bed, units: &[String]) {
-    for unit in units {
+    bed.container.ok(&["ln", "-sf", LIBRARY, "/opt/allocator.so"]);
+    for (unit, library) in
+        units.iter().zip([LIBRARY, "/opt/allocator.so", "libjemalloc.so.2"].into_iter().cycle())
+    {
         bed.container.ok(&["mkdir", "-p", &format!("/etc/systemd/system/{unit}.d")]);
-        let text = format!("[Service]\nEnvironment=\"LD_PRELOAD={LIBRARY}\"\n");
+        let text = format!("[Service]\nEnvironment=\"LD_PRELOAD={library}\"\n");
         bed.container.write(drop_in(unit), text, 0o644).unwrap();
     }
     bed.container.ok(&["systemctl", "daemon-reload"]);

@@ -11,6 +11,7 @@ use heaptrial_store::Store;
 use heaptrial_testbed::{Base, Options, Testbed};
 use serde_json::Value;
 use support::bed::Bed;
+use support::control::Control;
 use support::{json, stderr, stdout, wait_for};
 
 /// Whatever is waited for comes within some seconds; a machine with much else to do may take minutes.
@@ -300,101 +301,12 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
 }
 
-/// Ansible on the machine that controls hosts, which it reaches through a real sshd in each.
-struct Control {
-    folder: tempfile::TempDir,
-}
-
-impl Control {
-    fn new(hosts: &[(&str, &Bed)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        let collections = path.join("collections/ansible_collections/heaptrial");
-        std::fs::create_dir_all(&collections).unwrap();
-        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ansible").canonicalize().unwrap();
-        std::os::unix::fs::symlink(own, collections.join("fleet")).unwrap();
-        let key = path.join("key");
-        let made =
-            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
-        assert!(made.unwrap().success());
-        let public = std::fs::read_to_string(path.join("key.pub")).unwrap();
-        let mut inventory = String::new();
-        for (name, bed) in hosts {
-            bed.container.ok(&["mkdir", "-p", "-m", "755", "/run/sshd"]);
-            bed.container.ok(&["mkdir", "-p", "-m", "700", "/root/.ssh"]);
-            bed.container.write("/root/.ssh/authorized_keys", &public, 0o600).unwrap();
-            // A container has no network: sshd speaks through a pipe.
-            let pid = bed.container.leader().unwrap();
-            let enter = format!("nsenter -t {pid} -m -u -i -n -p -- /usr/sbin/sshd -i");
-            let options = format!(
-                "-o ProxyCommand='{enter}' -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
-            );
-            inventory += &format!(
-                "{name} ansible_user=root ansible_ssh_private_key_file={} ansible_ssh_common_args=\"{options}\" \
-                 ansible_python_interpreter=/usr/bin/python3\n",
-                key.display()
-            );
-        }
-        std::fs::write(path.join("hosts"), inventory).unwrap();
-        std::fs::write(path.join("fleet.toml"), TRIAL).unwrap();
-        Self { folder }
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Runs a playbook; gives what it said.
-    fn play(&self, playbook: &str, further: &[&str]) -> Output {
-        self.command(playbook, further).output().unwrap()
-    }
-
-    fn command(&self, playbook: &str, further: &[&str]) -> Command {
-        let mut command = Command::new("ansible-playbook");
-        let path = self.path();
-        command
-            .current_dir(path)
-            .env("HOME", path)
-            .env("ANSIBLE_NOCOLOR", "1")
-            .env("ANSIBLE_RETRY_FILES_ENABLED", "0");
-        // No connection outlives its playbook.
-        command.env("ANSIBLE_SSH_ARGS", "-o ControlMaster=no");
-        command.env("ANSIBLE_COLLECTIONS_PATH", path.join("collections"));
-        command.args(["-i", "hosts", &format!("heaptrial.fleet.{playbook}"), "-e", "heaptrial_trial=fleet"]);
-        command.args([
-            "-e",
-            &format!("heaptrial_local={}", path.display()),
-            "-e",
-            "heaptrial_program=/ht/heaptrial",
-        ]);
-        command.args(["-e", &format!("heaptrial_local_program={}", env!("CARGO_BIN_EXE_heaptrial"))]);
-        command.args(further);
-        command
-    }
-
-    /// Runs it, expects that no host failed, and gives how many tasks changed something on each host.
-    #[track_caller]
-    fn plays(&self, playbook: &str, further: &[&str]) -> Vec<u32> {
-        let output = self.play(playbook, further);
-        let said = stdout(&output);
-        assert!(output.status.success(), "{playbook}\n{said}\n{}", stderr(&output));
-        recap(&said, "changed=")
-    }
-}
-
-/// A number of the recap, by host.
-fn recap(said: &str, key: &str) -> Vec<u32> {
-    let lines = said.lines().skip_while(|line| !line.starts_with("PLAY RECAP"));
-    let numbers = lines.filter_map(|line| line.split_once(key)?.1.split_whitespace().next()?.parse().ok());
-    numbers.collect()
-}
-
 #[test]
 #[ignore = "needs root and a container"]
 fn ansible_takes_two_hosts_from_survey_to_revert() {
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = other_host("beta") else { return };
-    let control = Control::new(&[("alpha", &alpha), ("beta", &beta)]);
+    let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
     for bed in [&alpha, &beta] {
         bed.install_agent();
     }
@@ -472,7 +384,7 @@ fn ansible_takes_two_hosts_from_survey_to_revert() {
 fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = other_host("beta") else { return };
-    let control = Control::new(&[("alpha", &alpha), ("beta", &beta)]);
+    let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
     let path = control.path();
     for bed in [&alpha, &beta] {
         bed.install_agent();
@@ -569,7 +481,7 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];
-    let control = Control::new(&[("alpha", &alpha), ("beta", &beta)]);
+    let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
     // Slow enough to be met in the middle.
     let slow = TRIAL.replace("settle = \"0s\"", "settle = \"2s\"");
     std::fs::write(control.path().join("fleet.toml"), slow).unwrap();
@@ -667,7 +579,7 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
 #[ignore = "needs root and a container"]
 fn a_key_without_root_is_told_and_changes_nothing() {
     let Some((alpha, alpha_units)) = host("alpha") else { return };
-    let control = Control::new(&[("alpha", &alpha)]);
+    let control = Control::new(TRIAL, &[("alpha", &alpha)]);
     control.plays("survey", &[]);
     succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
     let before = alpha.snapshot();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::bed::{Bed, CHANGED, stripped};
+use support::bed::{Bed, CHANGED, has_cargo_deb, own_package};
 use support::{heaptrial, json, stderr, stdout};
 
 use heaptrial_testbed::{Container, Snapshot};
@@ -173,25 +173,6 @@ allocator = "glibc"
 name = "secure"
 allocator = "mimalloc@2.0.9+secure"
 "#;
-
-/// Whether `cargo deb` is there; the test is skipped if not.
-fn has_cargo_deb() -> bool {
-    let found =
-        Command::new("cargo").args(["deb", "--version"]).output().is_ok_and(|said| said.status.success());
-    if !found {
-        heaptrial_testbed::skip("cargo-deb is missing (make setup-test installs it)");
-    }
-    found
-}
-
-/// Heaptrial's own package, of the program under test.
-fn own_package(out: &Path) -> PathBuf {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/deb.sh");
-    let output =
-        Command::new(script).arg(stripped().join("heaptrial")).arg(out).arg("--fast").output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    PathBuf::from(stdout(&output).lines().last().unwrap())
-}
 
 /// A cache that outlives the test run, so that crates are fetched once.
 fn kept_cache() -> PathBuf {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::Unavailable;
 
 /// Packages besides those that are essential.
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 14] = [
     "adduser",
     "apparmor",
     "dbus",
@@ -20,6 +20,8 @@ const PACKAGES: [&str; 13] = [
     "openssh-server",
     "procps",
     "python3",
+    // Ansible's module for packages asks it.
+    "python3-apt",
     "systemd",
     "systemd-sysv",
     "tor",

@@ -199,9 +199,14 @@ pub(crate) fn overridden(expected: Option<&Expected>, unit: &Unit) -> Vec<String
     names
 }
 
-/// Whether a unit preloads a library.
+/// Whether a unit preloads a library, which processes map under its real path: by that, by a link to it, or by a name alone, for
+/// which the loader looks.
 fn preloads(unit: &Unit, object: &Path) -> bool {
-    let names = |value: &str| value.split([':', ' ']).any(|word| Path::new(word) == object);
+    let leads_there = |word: &str| {
+        let path = object.with_file_name(word);
+        path == object || fs::canonicalize(path).is_ok_and(|real| real == object)
+    };
+    let names = |value: &str| value.split([':', ' ']).filter(|word| !word.is_empty()).any(leads_there);
     unit.environment_value(PRELOAD).is_some_and(names)
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_adoption::{AdoptedArm, Adoption, begin, end};
+use heaptrial_adoption::{AdoptedArm, Adoption, Listed, begin, end};
 use heaptrial_host::{HostFacts, HostRoot, Paths};
 use heaptrial_inspect::discover;
 use heaptrial_model::{ServicePattern, TrialName, units};
@@ -26,10 +26,11 @@ use crate::output::table;
   heaptrial adopt 'tor@*' --name relays     take over all instances of a template
   heaptrial watch start relays --arm mimalloc@2.0.9 --forecast january.db --forecast-arm group_B_mimalloc209
   heaptrial rollout start relays --arm mimalloc@2.0.9 --services 'tor@new*'
+  heaptrial adopt --list                    what was taken over on this host
   heaptrial adopt --end relays              sample them no more")]
 pub struct AdoptOptions {
     /// Which services, with `*`, `?` and `[]` as in a shell
-    #[arg(value_name = "PATTERN", required_unless_present = "end")]
+    #[arg(value_name = "PATTERN", required_unless_present_any = ["end", "list"])]
     patterns: Vec<ServicePattern>,
     /// What it is called: the name that `watch start`, `rollout start` and `report` take
     #[arg(long, value_name = "NAME", default_value = "adopted")]
@@ -37,6 +38,9 @@ pub struct AdoptOptions {
     /// Show what would be recorded, and record nothing
     #[arg(long)]
     dry_run: bool,
+    /// Tell which adoptions there are, and change nothing
+    #[arg(long, conflicts_with_all = ["patterns", "name", "dry_run", "end"])]
+    list: bool,
     /// End an adoption: its services are sampled no more, and what was recorded stays
     #[arg(long, value_name = "NAME", conflicts_with_all = ["patterns", "name", "dry_run"])]
     end: Option<TrialName>,
@@ -44,9 +48,13 @@ pub struct AdoptOptions {
 
 /// Takes them over.
 pub fn run(options: &AdoptOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    on_host::require_root("adopt")?;
     let paths = Paths::default();
     let database = on_host::database(&paths, global);
+    if options.list {
+        on_host::require_readable(&paths, global)?;
+        return list(&database, global);
+    }
+    on_host::require_root("adopt")?;
     if let Some(name) = &options.end {
         return end_one(name.as_str(), &database, global);
     }
@@ -89,6 +97,36 @@ pub fn run(options: &AdoptOptions, global: &GlobalOptions) -> Result<ExitCode, F
     tell(&adoption, options, name);
     if !options.dry_run {
         on_host::warn_of_agent(&systemd);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(database: &Path, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let mut documents = Vec::new();
+    let mut rows = vec![["ADOPTION", "SERVICES", "ARMS", ""].map(str::to_owned).to_vec()];
+    // Before anything was recorded there is no database.
+    let store = if database.exists() { Some(Store::open(database)?) } else { None };
+    for adopted in store.iter().map(Listed::all).collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+        let arms = adopted.arms.iter().map(|(arm, services)| format!("{services} {arm}")).collect::<Vec<_>>();
+        let ended = if adopted.ended { "ended" } else { "" };
+        let services: usize = adopted.arms.iter().map(|(_, services)| services).sum();
+        rows.push(vec![
+            adopted.name.clone(),
+            units::count(services as u64),
+            arms.join(", "),
+            ended.to_owned(),
+        ]);
+        let arms = adopted.arms.iter().map(|(arm, services)| json!({ "arm": arm, "services": services }));
+        documents.push(json!({
+            "adoption": adopted.name, "ended": adopted.ended, "services": services, "arms": arms.collect::<Vec<_>>(),
+        }));
+    }
+    if global.json {
+        println!("{:#}", json!({ "schema_version": 1, "adoptions": documents }));
+    } else if documents.is_empty() {
+        println!("no adoption on this host; `heaptrial adopt PATTERN` takes services over as they are");
+    } else {
+        print!("{}", table(&rows));
     }
     Ok(ExitCode::SUCCESS)
 }

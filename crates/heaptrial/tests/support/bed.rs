@@ -180,6 +180,25 @@ pub fn stripped() -> PathBuf {
     FOLDER.get_or_init(make).clone()
 }
 
+/// Whether `cargo deb` is there; the test is skipped if not.
+pub fn has_cargo_deb() -> bool {
+    let found =
+        Command::new("cargo").args(["deb", "--version"]).output().is_ok_and(|said| said.status.success());
+    if !found {
+        heaptrial_testbed::skip("cargo-deb is missing (make setup-test installs it)");
+    }
+    found
+}
+
+/// Heaptrial's own package, of the program under test.
+pub fn own_package(out: &Path) -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/deb.sh");
+    let output =
+        Command::new(script).arg(stripped().join("heaptrial")).arg(out).arg("--fast").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    PathBuf::from(stdout(&output).lines().last().unwrap())
+}
+
 /// An example program of this crate.
 pub fn example(name: &str) -> PathBuf {
     build_folder().join("examples").join(name)

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses a part of it
 
 pub mod bed;
+pub mod control;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -55,9 +55,9 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
         }
     }
     if global.json {
-        match documents.pop().filter(|_| options.name.is_some()) {
-            Some(document) => println!("{document:#}"),
-            None => println!("{:#}", json!({ "schema_version": 1, "watches": documents })),
+        match documents.as_slice() {
+            [document] if options.name.is_some() => println!("{document:#}"),
+            documents => println!("{:#}", json!({ "schema_version": 1, "watches": documents })),
         }
     } else if wanted.is_empty() {
         println!("no watch on this host; `heaptrial watch start NAME` begins one after a trial");

@@ -34,8 +34,16 @@ pub fn run(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     let plan = Folder::open(&paths.state, name).and_then(|folder| folder.plan())?;
     if options.dry_run {
         let files = plan.installed.iter().map(|file| &file.path).chain(&plan.channels.metrics);
-        files.for_each(|path| println!("would remove {}", path.display()));
-        println!("nothing was changed");
+        if global.json {
+            let files: Vec<_> = files.collect();
+            println!(
+                "{:#}",
+                json!({ "schema_version": 1, "watch": name, "dry_run": true, "removed": files })
+            );
+        } else {
+            files.for_each(|path| println!("would remove {}", path.display()));
+            println!("nothing was changed");
+        }
         return Ok(ExitCode::SUCCESS);
     }
     on_host::confirm(&format!("This ends the watch after `{name}`."), options.yes)?;

@@ -1,0 +1,99 @@
+//! Ansible, and the hosts that it reaches.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::bed::Bed;
+use super::{stderr, stdout};
+
+/// Ansible on the machine that controls hosts, which it reaches through a real sshd in each.
+pub struct Control {
+    folder: tempfile::TempDir,
+}
+
+impl Control {
+    /// Of these hosts, with the description of trial `fleet`.
+    pub fn new(trial: &str, hosts: &[(&str, &Bed)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let collections = path.join("collections/ansible_collections/heaptrial");
+        std::fs::create_dir_all(&collections).unwrap();
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ansible").canonicalize().unwrap();
+        std::os::unix::fs::symlink(own, collections.join("fleet")).unwrap();
+        let key = path.join("key");
+        let made =
+            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
+        assert!(made.unwrap().success());
+        let public = std::fs::read_to_string(path.join("key.pub")).unwrap();
+        let mut inventory = String::new();
+        for (name, bed) in hosts {
+            bed.container.ok(&["mkdir", "-p", "-m", "755", "/run/sshd"]);
+            bed.container.ok(&["mkdir", "-p", "-m", "700", "/root/.ssh"]);
+            bed.container.write("/root/.ssh/authorized_keys", &public, 0o600).unwrap();
+            // A container has no network: sshd speaks through a pipe.
+            let pid = bed.container.leader().unwrap();
+            let enter = format!("nsenter -t {pid} -m -u -i -n -p -- /usr/sbin/sshd -i");
+            let options = format!(
+                "-o ProxyCommand='{enter}' -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+            );
+            inventory += &format!(
+                "{name} ansible_user=root ansible_ssh_private_key_file={} ansible_ssh_common_args=\"{options}\" \
+                 ansible_python_interpreter=/usr/bin/python3\n",
+                key.display()
+            );
+        }
+        std::fs::write(path.join("hosts"), inventory).unwrap();
+        std::fs::write(path.join("fleet.toml"), trial).unwrap();
+        Self { folder }
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs a playbook; gives what it said.
+    pub fn play(&self, playbook: &str, further: &[&str]) -> Output {
+        self.command(playbook, further).output().unwrap()
+    }
+
+    /// The command that runs a playbook.
+    pub fn command(&self, playbook: &str, further: &[&str]) -> Command {
+        let mut command = Command::new("ansible-playbook");
+        let path = self.path();
+        command
+            .current_dir(path)
+            .env("HOME", path)
+            .env("ANSIBLE_NOCOLOR", "1")
+            .env("ANSIBLE_RETRY_FILES_ENABLED", "0");
+        // No connection outlives its playbook.
+        command.env("ANSIBLE_SSH_ARGS", "-o ControlMaster=no");
+        command.env("ANSIBLE_COLLECTIONS_PATH", path.join("collections"));
+        command.args(["-i", "hosts", &format!("heaptrial.fleet.{playbook}"), "-e", "heaptrial_trial=fleet"]);
+        command.args([
+            "-e",
+            &format!("heaptrial_local={}", path.display()),
+            "-e",
+            "heaptrial_program=/ht/heaptrial",
+        ]);
+        command.args(["-e", &format!("heaptrial_local_program={}", env!("CARGO_BIN_EXE_heaptrial"))]);
+        command.args(further);
+        command
+    }
+
+    /// Runs it, expects that no host failed, and gives how many tasks changed something on each host.
+    #[track_caller]
+    pub fn plays(&self, playbook: &str, further: &[&str]) -> Vec<u32> {
+        let output = self.play(playbook, further);
+        let said = stdout(&output);
+        assert!(output.status.success(), "{playbook}\n{said}\n{}", stderr(&output));
+        recap(&said, "changed=")
+    }
+}
+
+/// A number of the recap, by host.
+fn recap(said: &str, key: &str) -> Vec<u32> {
+    let lines = said.lines().skip_while(|line| !line.starts_with("PLAY RECAP"));
+    let numbers = lines.filter_map(|line| line.split_once(key)?.1.split_whitespace().next()?.parse().ok());
+    numbers.collect()
+}
