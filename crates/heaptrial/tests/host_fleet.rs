@@ -538,11 +538,11 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
     kill(&mut stop);
     wait_for("the end of what runs on the host", PATIENCE, || at_rest(&alpha));
     // A host that cannot be reached does not keep the others from being put back.
-    alpha.container.ok(&["chmod", "-x", "/usr/sbin/sshd"]);
+    alpha.container.ok(&["ip", "link", "set", "eth0", "down"]);
     let lost = control.play("stop", &["-e", "heaptrial_state=reverted"]);
     assert!(!lost.status.success() && stdout(&lost).contains("unreachable=1"), "{}", stdout(&lost));
     assert_eq!(stage(&beta).as_deref(), Some("reverted"));
-    alpha.container.ok(&["chmod", "+x", "/usr/sbin/sshd"]);
+    alpha.container.ok(&["ip", "link", "set", "eth0", "up"]);
     control.plays("stop", &["-e", "heaptrial_state=reverted"]);
     control.plays("gather", &[]);
     let store = Store::open(&control.path().join("heaptrial.db")).unwrap();

@@ -69,7 +69,7 @@ impl Rows {
                 severity: Severity::Caution,
                 arms: vec![arm],
                 services: Vec::new(),
-                evidence: format!("{}: {}", record.arm.name, told.collect::<Vec<_>>().join("; ")),
+                evidence: format!("its services ran {}", told.collect::<Vec<_>>().join("; ")),
                 effect: "Services are compared within their host, so the ratio is of like with like; where it differs between these \
                          hosts, that may come from the build."
                     .to_owned(),

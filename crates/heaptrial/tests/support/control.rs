@@ -3,12 +3,15 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use heaptrial_testbed::Network;
+
 use super::bed::Bed;
 use super::{stderr, stdout};
 
-/// Ansible on the machine that controls hosts, which it reaches through a real sshd in each.
+/// Ansible on the machine that controls hosts, which it reaches over a network of their own, by the sshd of each.
 pub struct Control {
     folder: tempfile::TempDir,
+    network: Network,
 }
 
 impl Control {
@@ -26,25 +29,22 @@ impl Control {
         assert!(made.unwrap().success());
         let public = std::fs::read_to_string(path.join("key.pub")).unwrap();
         let mut inventory = String::new();
+        let mut network = Network::new().unwrap();
         for (name, bed) in hosts {
-            bed.container.ok(&["mkdir", "-p", "-m", "755", "/run/sshd"]);
             bed.container.ok(&["mkdir", "-p", "-m", "700", "/root/.ssh"]);
             bed.container.write("/root/.ssh/authorized_keys", &public, 0o600).unwrap();
-            // A container has no network: sshd speaks through a pipe.
-            let pid = bed.container.leader().unwrap();
-            let enter = format!("nsenter -t {pid} -m -u -i -n -p -- /usr/sbin/sshd -i");
-            let options = format!(
-                "-o ProxyCommand='{enter}' -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
-            );
+            bed.container.ok(&["systemctl", "start", "ssh.service"]);
+            let address = network.join(&bed.container).unwrap();
+            let options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null";
             inventory += &format!(
-                "{name} ansible_user=root ansible_ssh_private_key_file={} ansible_ssh_common_args=\"{options}\" \
+                "{name} ansible_host={address} ansible_user=root ansible_ssh_private_key_file={} ansible_ssh_common_args=\"{options}\" \
                  ansible_python_interpreter=/usr/bin/python3\n",
                 key.display()
             );
         }
         std::fs::write(path.join("hosts"), inventory).unwrap();
         std::fs::write(path.join("fleet.toml"), trial).unwrap();
-        Self { folder }
+        Self { folder, network }
     }
 
     /// Its folder.
@@ -59,7 +59,7 @@ impl Control {
 
     /// The command that runs a playbook.
     pub fn command(&self, playbook: &str, further: &[&str]) -> Command {
-        let mut command = Command::new("ansible-playbook");
+        let mut command = self.network.command("ansible-playbook");
         let path = self.path();
         command
             .current_dir(path)

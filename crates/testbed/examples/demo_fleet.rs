@@ -1,0 +1,223 @@
+//! The whole story of a trial over four hosts with two systems: `demo_fleet BUILD_FOLDER DEB REPORT_FOLDER [SERVICES]`.
+//!
+//! Throw-away hosts on a network of their own, reached by Ansible over SSH: Heaptrial is installed, a trial drawn over all of them,
+//! started, gathered, reported and put back; what it found is rolled out by its verdict, watched and rolled back; Heaptrial is removed.
+//! At the end every file below /etc and /usr of every host is compared with what was there before.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use heaptrial_testbed::{ChurnService, Container, Network, Options, Snapshot, Testbed};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Each host with its system.
+const HOSTS: [(&str, &str); 4] =
+    [("alpha", "bookworm"), ("beta", "bookworm"), ("gamma", "trixie"), ("delta", "trixie")];
+/// What a trial may change.
+const CHANGED: [&str; 2] = ["/etc", "/usr"];
+/// Seconds that show what minutes do.
+const FAST_AGENT: &str = "[Service]\nExecStart=\nExecStart=/usr/bin/heaptrial agent --interval 2s\n";
+/// Where its lines are kept from the snapshot.
+const FAST_FOLDER: &str = "/run/systemd/system/heaptrial-agent.service.d";
+const SAMPLED: Duration = Duration::from_secs(60);
+const TRIAL: &str = r#"name = "fleet"
+services = "churn@*"
+duration = "2d"
+
+[pace]
+at_once = 2
+pause = "0s"
+settle = "500ms"
+
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+
+[[arm]]
+name = "one-arena"
+allocator = "glibc?arena_max=1"
+
+[[arm]]
+name = "jemalloc"
+allocator = "jemalloc@5.3.0"
+"#;
+
+struct Fleet {
+    folder: tempfile::TempDir,
+    hosts: Vec<Container>,
+    network: Network,
+    /// The program that is installed on the hosts, here.
+    program: PathBuf,
+}
+
+fn main() -> Result<(), Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let usage = "usage: demo_fleet BUILD_FOLDER DEB REPORT_FOLDER [SERVICES]";
+    let build = PathBuf::from(arguments.next().ok_or(usage)?).canonicalize()?;
+    let deb = PathBuf::from(arguments.next().ok_or(usage)?).canonicalize()?;
+    let reports = PathBuf::from(arguments.next().ok_or(usage)?);
+    let services: usize = arguments.next().map_or(Ok(20), |text| text.parse())?;
+
+    say(&format!(
+        "Four throw-away hosts with a real systemd boot, two of Debian 12 and two of Debian 13, with {services} services each."
+    ))?;
+    let fleet = Fleet::boot(&build, services)?;
+    let before = fleet.snapshots()?;
+    fleet.trial(&deb)?;
+    fleet.rollout()?;
+    fleet.play("remove", &["heaptrial_purge=true"])?;
+    for (host, before) in fleet.hosts.iter().zip(before) {
+        let changed = before.difference(&Snapshot::of(host, &CHANGED)?);
+        if !changed.is_empty() {
+            return Err(format!("{}: not everything is as before: {changed:?}", host.name()).into());
+        }
+    }
+    say("On each of the four hosts every file below /etc and /usr is byte by byte as it was before.")?;
+    std::fs::create_dir_all(&reports)?;
+    let from = fleet.folder.path().join("report");
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            std::fs::copy(entry.path(), reports.join(entry.file_name()))?;
+        }
+    }
+    say(&format!("The report is in {}: open report.html. The hosts are gone.", reports.display()))
+}
+
+impl Fleet {
+    fn boot(build: &Path, services: usize) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path();
+        let collections = path.join("collections/ansible_collections/heaptrial");
+        std::fs::create_dir_all(&collections)?;
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ansible").canonicalize()?;
+        std::os::unix::fs::symlink(own, collections.join("fleet"))?;
+        std::fs::write(path.join("fleet.toml"), TRIAL)?;
+        let key = path.join("key");
+        let made =
+            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status()?;
+        if !made.success() {
+            return Err("ssh-keygen made no key".into());
+        }
+        let public = std::fs::read_to_string(path.join("key.pub"))?;
+        let mut network = Network::new()?;
+        let (mut hosts, mut inventory) = (Vec::new(), String::new());
+        for (name, suite) in HOSTS {
+            let base = Testbed::prepare_suite(Some(suite))?;
+            let host = Container::boot(&base, Options::new().disk_bytes(2 << 30))?;
+            host.try_ok(&["hostname", name])?;
+            host.try_ok(&["mkdir", "-p", "-m", "700", "/root/.ssh"])?;
+            host.write("/root/.ssh/authorized_keys", &public, 0o600)?;
+            host.try_ok(&["systemctl", "start", "ssh.service"])?;
+            host.write(format!("{FAST_FOLDER}/demo.conf"), FAST_AGENT, 0o644)?;
+            let program = build.join("examples/churn_service");
+            let churn = ChurnService { live_bytes: 8 << 20, ..ChurnService::new(program, services) };
+            let units = host.install_churn_service(&churn)?;
+            let words: Vec<&str> =
+                ["systemctl", "start"].into_iter().chain(units.iter().map(String::as_str)).collect();
+            host.try_ok(&words)?;
+            let address = network.join(&host)?;
+            inventory += &format!("{name} ansible_host={address}\n");
+            hosts.push(host);
+        }
+        inventory += &format!(
+            "[all:vars]\nansible_user=root\nansible_python_interpreter=/usr/bin/python3\nansible_ssh_private_key_file={}\n",
+            key.display()
+        );
+        std::fs::write(path.join("hosts"), inventory)?;
+        Ok(Self { folder, hosts, network, program: build.join("heaptrial") })
+    }
+
+    fn snapshots(&self) -> Result<Vec<Snapshot>, Failure> {
+        // What the first login leaves is there before.
+        let mut ping = self.ansible("ansible");
+        ping.args(["-i", "hosts", "all", "-m", "ping", "-o"]);
+        run(&mut ping, "ansible -i hosts all -m ping -o")?;
+        self.hosts.iter().map(|host| Ok(Snapshot::of(host, &CHANGED)?)).collect()
+    }
+
+    /// From the installation to the verdict of a trial that was put back.
+    fn trial(&self, deb: &Path) -> Result<(), Failure> {
+        self.play("install", &[&format!("heaptrial_deb={}", deb.display())])?;
+        say("A trial is described in a file, and drawn over what all hosts have:")?;
+        println!("{TRIAL}");
+        let folder = format!("heaptrial_local={}", self.folder.path().display());
+        let own = ["heaptrial_trial=fleet", &folder];
+        self.play("survey", &own)?;
+        self.here("trial plan fleet.toml --survey surveys --seed 7")?;
+        self.play("start", &own)?;
+        say("The agents sample for a minute.")?;
+        std::thread::sleep(SAMPLED);
+        self.play("status", &own)?;
+        self.play("stop", &[own[0], "heaptrial_state=reverted"])?;
+        self.play("gather", &own)?;
+        self.here("report heaptrial.db --out report")?;
+        self.here("trial verdict heaptrial.db --arm jemalloc -o jemalloc.json")
+    }
+
+    /// By the verdict to all hosts, watched, and back.
+    fn rollout(&self) -> Result<(), Failure> {
+        let verdict = format!("heaptrial_verdict={}", self.folder.path().join("jemalloc.json").display());
+        let more = r#"{"heaptrial_rollout": "to-jemalloc", "heaptrial_services": ["churn@*"], "heaptrial_poll": 2, "heaptrial_shares": [1, "100%"], "heaptrial_options": ["--soak", "5s", "--waves", "50%,100%", "--pause", "0s", "--settle", "500ms", "--at-once", "2"]}"#;
+        self.play("rollout", &[&verdict, more])?;
+        let watch = "heaptrial_watch=to-jemalloc";
+        self.play("watch", &[watch, &verdict])?;
+        std::thread::sleep(Duration::from_secs(10));
+        say("The same again tells what the watches say.")?;
+        self.play("watch", &[watch, &verdict])?;
+        self.play("watch", &[watch, "heaptrial_state=stopped"])?;
+        self.play("rollout", &[&verdict, more, "heaptrial_state=rolled_back"])
+    }
+
+    fn ansible(&self, program: &str) -> Command {
+        let mut command = self.network.command(program);
+        command.current_dir(self.folder.path()).env("HOME", self.folder.path());
+        command.env("ANSIBLE_COLLECTIONS_PATH", self.folder.path().join("collections"));
+        let quiet = ["ANSIBLE_NOCOLOR", "ANSIBLE_LOCALHOST_WARNING_OFF", "ANSIBLE_RETRY_FILES_ENABLED"];
+        for (name, value) in quiet.into_iter().zip(["1", "1", "0"]) {
+            command.env(name, value);
+        }
+        command.env("ANSIBLE_HOST_KEY_CHECKING", "False").env("ANSIBLE_DISPLAY_SKIPPED_HOSTS", "False");
+        command.env("ANSIBLE_DISPLAY_OK_HOSTS", "False").env("ANSIBLE_STDOUT_CALLBACK", "default");
+        command
+    }
+
+    /// Runs a playbook of the collection as one types it.
+    fn play(&self, playbook: &str, variables: &[&str]) -> Result<(), Failure> {
+        let mut command = self.ansible("ansible-playbook");
+        command.args(["-i", "hosts", &format!("heaptrial.fleet.{playbook}")]);
+        command.args(["-e", &format!("heaptrial_local_program={}", self.program.display())]);
+        let mut typed = format!("ansible-playbook -i hosts heaptrial.fleet.{playbook}");
+        let folder = self.folder.path().display().to_string();
+        for variable in variables {
+            command.args(["-e", variable]);
+            let quote = if variable.contains(' ') { "'" } else { "" };
+            typed += &format!(" -e {quote}{}{quote}", variable.replace(&folder, "$PWD"));
+        }
+        run(&mut command, &typed)
+    }
+
+    /// Runs a command on the machine that controls the hosts.
+    fn here(&self, arguments: &str) -> Result<(), Failure> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments.split(' ')).current_dir(self.folder.path()).env("HOME", self.folder.path());
+        run(&mut command, &format!("heaptrial {arguments}"))
+    }
+}
+
+fn run(command: &mut Command, typed: &str) -> Result<(), Failure> {
+    println!("$ {typed}");
+    std::io::stdout().flush()?;
+    let status = command.stdin(Stdio::null()).status()?;
+    println!();
+    if status.success() { Ok(()) } else { Err(format!("{typed} ended with {status}").into()) }
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    println!("# {text}\n");
+    Ok(std::io::stdout().flush()?)
+}
