@@ -10,7 +10,7 @@ use support::stderr;
 
 /// Long times and many rounds of the page, and what stands for them in a test.
 const SHORTER: [(&str, &str); 7] = [
-    ("--repeat 6 ", "--repeat 1 --offline --source host --tick 100ms "),
+    ("--repeat 6 ", "--repeat 1 --tick 100ms "),
     ("-T 60", "-T 3"),
     ("-d 60s", "-d 3s"),
     ("-t 60s", "-t 3s"),
