@@ -1,18 +1,17 @@
 //! Services by what they run.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use heaptrial_allocator::Expected;
-use heaptrial_change::{PRELOAD, expected_of};
 use heaptrial_host::HostRoot;
-use heaptrial_host::systemd::Unit;
 use heaptrial_inspect::{Service, files_with_preload};
-use heaptrial_model::{Arm, Identity, Linkage, ServiceName, Treatment};
+use heaptrial_model::{Arm, ServiceName, Treatment};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use crate::examined::{LeftOut, examined};
 
 /// Services as they are found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -57,58 +56,13 @@ pub struct BaselineFile {
     pub sha256: Option<String>,
 }
 
-/// Why a service is not taken over.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
-#[serde(tag = "why", content = "what", rename_all = "snake_case")]
-pub enum LeftOut {
-    /// Nothing runs.
-    #[error("it does not run ({0})")]
-    NotRunning(String),
-    /// Its allocator cannot be told.
-    #[error("what it runs cannot be told: {0}")]
-    Unidentified(String),
-    /// Its unit preloads what its process was not started with.
-    #[error(
-        "its unit preloads {library} and its process, which runs {runs}, was started without it: restart it, then adopt it"
-    )]
-    NotRestarted {
-        /// What the unit names.
-        library: String,
-        /// What the process runs.
-        runs: String,
-    },
-    /// The loader did not take what the unit preloads.
-    #[error(
-        "{library} is preloaded and not loaded: it runs {runs}. `heaptrial preflight` tells what keeps it out"
-    )]
-    NotLoaded {
-        /// What was asked for.
-        library: String,
-        /// What the process runs.
-        runs: String,
-    },
-    /// The next start would run another file.
-    #[error(
-        "{path} is gone or another file since its process was started, and the next start would run that: restart it, then adopt it"
-    )]
-    Replaced {
-        /// The library.
-        path: PathBuf,
-    },
-    /// systemd has not read its files.
-    #[error(
-        "its unit's files were changed and systemd has not read them: `systemctl daemon-reload`, then adopt it"
-    )]
-    NotReloaded,
-}
-
 impl Adoption {
     /// Puts services together by what they run. `root` is where their files are.
     pub fn of(root: &HostRoot, services: &[Service]) -> Self {
         let mut adoption = Self::default();
         for service in services {
             match examined(root, service) {
-                Ok(identity) => adoption.add(root, service, identity),
+                Ok(expected) => adoption.add(root, service, expected),
                 Err(why) => adoption.left_out.push((service.name().clone(), why)),
             }
         }
@@ -116,7 +70,10 @@ impl Adoption {
             b.services.len().cmp(&a.services.len()).then_with(|| a.arm.name.cmp(&b.arm.name))
         });
         // What every service would run that nobody had touched.
-        let own = adoption.arms.iter().position(|arm| arm.expected.object.is_none()).unwrap_or(0);
+        let own = |arm: &AdoptedArm| arm.expected.object.is_none();
+        let untouched = |arm: &AdoptedArm| own(arm) && arm.expected.settings.is_empty();
+        let place = |is: &dyn Fn(&AdoptedArm) -> bool| adoption.arms.iter().position(is);
+        let own = place(&untouched).or_else(|| place(&own)).unwrap_or(0);
         if let Some(control) = adoption.arms.get_mut(own) {
             control.arm.control = true;
         }
@@ -128,8 +85,14 @@ impl Adoption {
         self.arms.iter().flat_map(|arm| &arm.services)
     }
 
-    fn add(&mut self, root: &HostRoot, service: &Service, identity: &Identity) {
-        let expected = expected_of(identity);
+    /// Leaves a service out after all.
+    pub fn leave_out(&mut self, service: &ServiceName, why: LeftOut) {
+        self.arms.iter_mut().for_each(|arm| arm.services.retain(|own| own.service != *service));
+        self.arms.retain(|arm| !arm.services.is_empty());
+        self.left_out.push((service.clone(), why));
+    }
+
+    fn add(&mut self, root: &HostRoot, service: &Service, expected: Expected) {
         let own = AdoptedService {
             service: service.name().clone(),
             files: files(root, service),
@@ -167,62 +130,12 @@ impl Adoption {
 /// Characters of an arm's name, with room for a number.
 const LONGEST: usize = 100;
 
-/// What a service runs, if its next start will run the same.
-fn examined<'s>(root: &HostRoot, service: &'s Service) -> Result<&'s Identity, LeftOut> {
-    let status = &service.unit.status;
-    let Some(process) = &service.process else {
-        return Err(LeftOut::NotRunning(format!("{}, {}", status.active_state, status.sub_state)));
-    };
-    let identity = match (&process.identity, &process.unidentified) {
-        (Some(identity), None) => identity,
-        (_, why) => return Err(LeftOut::Unidentified(why.clone().unwrap_or_default())),
-    };
-    if service.unit.needs_reload || has_unread_drop_in(root, &service.unit) {
-        return Err(LeftOut::NotReloaded);
-    }
-    let by_unit = service.unit.environment_value(PRELOAD).unwrap_or_default();
-    let has = |library: &&str| process.preloads.iter().any(|preload| preload.library == **library);
-    if let Some(library) = libraries(by_unit).find(|library| !has(library)) {
-        return Err(LeftOut::NotRestarted { library: library.to_owned(), runs: identity.label() });
-    }
-    if let Some(preload) = process.preloads.iter().find(|preload| preload.loaded == Some(false)) {
-        return Err(LeftOut::NotLoaded { library: preload.library.clone(), runs: identity.label() });
-    }
-    let own = identity.path.as_ref().filter(|_| identity.linkage != Linkage::Libc);
-    if let (Some(path), Some(sha256)) = (own, &identity.sha256) {
-        if digest(root, path).as_ref() != Some(sha256) {
-            return Err(LeftOut::Replaced { path: path.clone() });
-        }
-    }
-    Ok(identity)
-}
-
-/// Where drop-ins lie.
-const FOLDERS: [&str; 3] = ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system"];
-
-/// Whether a unit has a drop-in that systemd does not know: of a new folder it does not tell that it has to be read. What is
-/// called like one that it knows is hidden by that.
-fn has_unread_drop_in(root: &HostRoot, unit: &Unit) -> bool {
-    let known = |name: &OsStr| unit.drop_ins.iter().any(|path| path.file_name() == Some(name));
-    let units = [Some(unit.name.as_str()), unit.template.as_ref().map(|(template, _)| template.as_str())];
-    let folders = FOLDERS.iter().flat_map(|folder| {
-        units.iter().flatten().map(move |unit| Path::new(folder).join(format!("{unit}.d")))
-    });
-    let entries = folders.filter_map(|folder| fs::read_dir(root.path(&folder)).ok()).flatten().flatten();
-    let mut names = entries.map(|entry| entry.file_name());
-    names.any(|name| Path::new(&name).extension() == Some(OsStr::new("conf")) && !known(&name))
-}
-
-fn libraries(preload: &str) -> impl Iterator<Item = &str> {
-    preload.split([':', ' ']).filter(|library| !library.is_empty())
-}
-
 fn files(root: &HostRoot, service: &Service) -> Vec<BaselineFile> {
     let unit = &service.unit;
     let paths = unit.unit_file.iter().chain(&unit.drop_ins).chain(&unit.environment_files);
     paths.map(|path| BaselineFile { path: path.clone(), sha256: digest(root, path) }).collect()
 }
 
-fn digest(root: &HostRoot, path: &Path) -> Option<String> {
+pub(crate) fn digest(root: &HostRoot, path: &Path) -> Option<String> {
     Some(hex::encode(Sha256::digest(fs::read(root.path(path)).ok()?)))
 }

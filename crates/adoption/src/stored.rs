@@ -1,5 +1,7 @@
 //! An adoption in a database.
 
+use std::collections::BTreeMap;
+
 use heaptrial_allocator::Expected;
 use heaptrial_host::{HostFacts, Instant};
 use heaptrial_model::{Arm, Classified, ErrorClass, Metric, ServiceName, ServicePattern, TrialKind};
@@ -18,14 +20,6 @@ pub enum AdoptionError {
         name: String,
         /// What has it, in words.
         kind: &'static str,
-    },
-    /// A service is taken over already.
-    #[error("{service} is adopted already, as one of `{by}`; `heaptrial adopt --end {by}` ends that")]
-    AdoptedAlready {
-        /// Which service.
-        service: String,
-        /// The other adoption.
-        by: String,
     },
     /// There is none of this name.
     #[error("no adoption `{name}` goes on; {}", listed(.known))]
@@ -74,7 +68,7 @@ pub fn begin(
     patterns: &[ServicePattern],
     facts: &HostFacts,
 ) -> Result<i64, AdoptionError> {
-    check_free(store, name, adoption)?;
+    check_name(store, name)?;
     let now = Instant::now();
     let trial = NewTrial {
         name: name.to_owned(),
@@ -110,25 +104,28 @@ pub fn begin(
     Ok(store.begin_field_trial(&trial, &expected, &services)?)
 }
 
-/// Refuses a name that something else has, and services of an adoption that goes on.
-fn check_free(store: &Store, name: &str, adoption: &Adoption) -> Result<(), AdoptionError> {
-    if let Some(other) = store.trials()?.iter().find(|trial| trial.plan.name == name) {
-        return Err(AdoptionError::NameTaken { name: name.to_owned(), kind: other.plan.kind.describe() });
-    }
-    for other in going_on(store)? {
-        let taken = store.services(other.id)?;
-        if let Some(own) = adoption.services().find(|own| taken.iter().any(|record| own.is(record))) {
-            let (service, by) = (own.service.to_string(), other.plan.name);
-            return Err(AdoptionError::AdoptedAlready { service, by });
+/// Refuses a name that something else has. An adoption that has ended gives its name back.
+pub fn check_name(store: &Store, name: &str) -> Result<(), AdoptionError> {
+    let is_ended =
+        |trial: &TrialRecord| trial.plan.kind == TrialKind::Adoption && trial.ended_wall_us.is_some();
+    let trials = store.trials()?;
+    match trials.iter().find(|trial| trial.plan.name == name && !is_ended(trial)) {
+        Some(other) => {
+            Err(AdoptionError::NameTaken { name: name.to_owned(), kind: other.plan.kind.describe() })
         }
+        None => Ok(()),
     }
-    Ok(())
 }
 
-impl crate::AdoptedService {
-    fn is(&self, record: &ServiceRecord) -> bool {
-        record.name == self.service.as_str()
+/// The services of adoptions that go on, each with its adoption's name.
+pub fn taken(store: &Store) -> Result<BTreeMap<ServiceName, String>, StoreError> {
+    let mut taken = BTreeMap::new();
+    for adoption in going_on(store)? {
+        let records = store.services(adoption.id)?;
+        let names = records.iter().filter_map(|record| record.name.parse().ok());
+        taken.extend(names.map(|name| (name, adoption.plan.name.clone())));
     }
+    Ok(taken)
 }
 
 fn going_on(store: &Store) -> Result<Vec<TrialRecord>, StoreError> {

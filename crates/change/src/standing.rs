@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use heaptrial_allocator::prove;
-use heaptrial_host::Paths;
 use heaptrial_host::systemd::UnitStatus;
-use heaptrial_inspect::Service;
+use heaptrial_host::{HostRoot, Paths};
+use heaptrial_inspect::{NextStart, Service};
 use heaptrial_model::{LifeKey, ServiceName};
 
 use crate::edges::{in_force, is_program_begun};
 use crate::error::ChangeError;
-use crate::files::FileState;
+use crate::files::{FileState, digest};
 use crate::health::{self, Health};
 use crate::journal::Event;
+use crate::prepare::PRELOAD;
 use crate::state::{ServiceState, Stage, TrialState};
 use crate::treatment::ServiceTreatment;
 use crate::trial::{Trial, Witness};
@@ -124,11 +125,23 @@ pub fn changed_files(state: &TrialState) -> Vec<(ServiceName, PathBuf)> {
 pub fn is_as_wanted(service: &Service, treatment: &ServiceTreatment, paths: &Paths) -> bool {
     let Some(process) = &service.process else { return false };
     let runs = process.identity.as_ref().is_some_and(|identity| prove(&treatment.expected, identity).is_ok());
-    let stays = treatment
-        .environment
-        .iter()
-        .all(|(name, value)| service.unit.environment_value(name) == Some(value.as_str()));
-    let nothing_else = treatment.unset.iter().all(|name| service.unit.environment_value(name).is_none());
+    let root = HostRoot::default();
+    let next = NextStart::of(&root, &service.unit);
+    // The same build may be preloaded from where somebody else put it.
+    let same_build = |name: &str| {
+        let object = process.identity.as_ref().and_then(|identity| identity.path.as_ref());
+        name == PRELOAD
+            && next.preloads().len() == 1
+            && object.is_some_and(|object| {
+                let bytes = std::fs::read(object);
+                next.preload_of(&root, object).is_some()
+                    && bytes.is_ok_and(|bytes| digest(&bytes) == treatment.expected.sha256)
+            })
+    };
+    let set = treatment.environment.iter();
+    let stays =
+        set.into_iter().all(|(name, value)| next.value(name) == Some(value.as_str()) || same_build(name));
+    let nothing_else = treatment.unset.iter().all(|name| next.value(name).is_none());
     let options = |relay: &heaptrial_relay::Relay| match treatment.torrc.is_empty() {
         // Options that another arm set are no part of this one.
         true => std::fs::read(&relay.torrc).is_ok_and(|text| !crate::torrc::is_edited(&text)),

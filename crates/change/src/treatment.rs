@@ -247,7 +247,7 @@ pub fn expected_of(identity: &Identity) -> Expected {
         version: identity.version.clone().filter(|_| !own),
         object: identity.path.clone().filter(|_| !own),
         sha256: identity.sha256.clone().unwrap_or_default(),
-        build_id: identity.build_id.clone(),
+        build_id: identity.build_id.clone().filter(|_| !own),
         settings: identity.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
     }
 }

@@ -91,7 +91,9 @@ fn what_was_migrated_by_hand_is_taken_over_watched_and_rolled_out_to_others() {
     assert_eq!([&file["sha256"], &own["expected"]["sha256"]], [digests[0], digests[1]]);
     assert_eq!(document["left_out"][0]["service"], units[3], "{document:#}");
     refused(&bed, "adopt churn@* --name byhand", &["has `byhand` already (adoption of services as found)"]);
-    refused(&bed, "adopt churn@* --name other", &["adopted already, as one of `byhand`"]);
+    let again = ["it belongs to adoption `byhand`", "no service can be adopted"];
+    refused(&bed, "adopt churn@* --name other --dry-run", &again);
+    refused(&bed, "adopt churn@* --name byhand --dry-run", &["has `byhand` already"]);
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     assert_eq!(pids(&bed, &units), running, "nothing was restarted");
 
@@ -103,6 +105,10 @@ fn what_was_migrated_by_hand_is_taken_over_watched_and_rolled_out_to_others() {
     assert!(stdout(&report).contains("jemalloc@5.3.0"), "{}", stdout(&report));
     bed.succeeds("adopt --end byhand");
     refused(&bed, "adopt --end byhand", &["no adoption `byhand` goes on"]);
+    // The name of one that has ended is free, and the fourth was restarted since.
+    restart(&bed, &units[3..4]);
+    let again = json(&bed.succeeds("adopt churn@* --name byhand --json"));
+    assert_eq!(names(&again["arms"][0]["services"]), units[..4], "{again:#}");
     bed.assert_active(&units);
 }
 
@@ -147,6 +153,14 @@ fn rolled_out(bed: &Bed, units: &[String]) {
     let output = bed.heaptrial("rollout start byhand --yes");
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let before = bed.snapshot();
+    // What runs it already is not restarted.
+    let running = pids(bed, &units[..3]);
+    let all = bed.succeeds(&format!(
+        "rollout start byhand --arm jemalloc@5.3.0 {PACE} --services {}",
+        units[..3].join(" ")
+    ));
+    assert!(stdout(&all).contains("nothing to do: 3 services run already"), "{}", stdout(&all));
+    assert_eq!(pids(bed, &units[..3]), running);
     let others = units[4..].join(" ");
     let command = format!("rollout start byhand --arm jemalloc-5.3.0 {PACE} --services {others}");
     bed.succeeds(&command);
@@ -217,4 +231,117 @@ fn what_will_not_be_the_same_after_the_next_start_is_left_out_and_what_comes_ano
     assert_eq!(preloads(0), serde_json::json!(["/etc/default/churn-allocator"]));
     assert_eq!(preloads(1), serde_json::json!([]));
     assert_eq!(left_out(not_reloaded), "not_reloaded");
+}
+
+/// A way to give a service its allocator: the drop-in's text after `[Service]`, and that of its file of variables.
+struct Way {
+    drop_in: &'static str,
+    variables: &'static str,
+}
+
+const FILE: &str = "EnvironmentFile=/etc/default/VARS\n";
+
+/// LIB is the library, LINK a link to it, OTHER a copy, PROGRAM what the unit starts, VARS the file of variables.
+const WAYS: [Way; 16] = [
+    Way { drop_in: "", variables: "" },
+    Way { drop_in: "Environment=LD_PRELOAD=LIB\n", variables: "" },
+    Way { drop_in: FILE, variables: "LD_PRELOAD=LIB\n" },
+    Way { drop_in: FILE, variables: " # LD_PRELOAD=OTHER\n  LD_PRELOAD = 'LI'\"B\"  \nA=\\\n1\n" },
+    Way { drop_in: FILE, variables: "export LD_PRELOAD=LIB\n" },
+    Way {
+        drop_in: "Environment=LD_PRELOAD=OTHER\nEnvironmentFile=-/etc/default/VARS\n",
+        variables: "LD_PRELOAD=LIB",
+    },
+    Way { drop_in: "Environment=LD_PRELOAD=OTHER\nEnvironmentFile=-/etc/default/VARS\n", variables: "" },
+    Way { drop_in: "Environment=LD_PRELOAD=LIB\nUnsetEnvironment=LD_PRELOAD\n", variables: "" },
+    Way { drop_in: "Environment=LD_PRELOAD=LIB\nUnsetEnvironment=LD_PRELOAD=OTHER\n", variables: "" },
+    Way { drop_in: "Environment=LD_PRELOAD=LIB\nEnvironment=MALLOC_CONF=narenas:2\n", variables: "" },
+    Way {
+        drop_in: "Environment=LD_PRELOAD=LIB\nEnvironment=\nEnvironment=MALLOC_ARENA_MAX=1\n",
+        variables: "",
+    },
+    Way { drop_in: "EnvironmentFile=/etc/default/VA*S\n", variables: "MALLOC_ARENA_MAX=\"1\"\n" },
+    Way { drop_in: "ExecStart=\nExecStart=/usr/bin/env LD_PRELOAD=LIB PROGRAM\n", variables: "" },
+    Way { drop_in: "Environment=LD_PRELOAD=LINK\n", variables: "" },
+    Way { drop_in: "Environment=\"LD_PRELOAD=LIB OTHER\"\n", variables: "" },
+    Way { drop_in: "Environment=\"LD_PRELOAD=OTHER:LIB\"\n", variables: "" },
+];
+
+/// What processes run, by unit: family, file and settings.
+fn running(bed: &Bed, units: &[String]) -> Vec<Value> {
+    let services = json(&bed.succeeds("services churn@* --json"));
+    let services = services["services"].as_array().unwrap().clone();
+    let of = |unit: &String| {
+        let own =
+            services.iter().find(|own| own["unit"]["name"] == *unit).unwrap_or_else(|| panic!("{unit}"));
+        let found = &own["process"]["identity"];
+        assert!(found["family"].is_string(), "{own:#}");
+        serde_json::json!([found["family"], found["path"], found["settings"]])
+    };
+    units.iter().map(of).collect()
+}
+
+/// The independent way of knowing: what is adopted is restarted, and must run what was said of it.
+#[test]
+#[ignore = "needs root and a container"]
+fn what_is_adopted_runs_the_same_after_a_restart() {
+    // Every way after every other one, those that stay with some to spare.
+    let pairs: Vec<(usize, usize)> =
+        (0..WAYS.len()).flat_map(|from| (0..WAYS.len()).map(move |to| (from, to))).collect();
+    // Each way once before and once after at a time, beside a service that nobody touches.
+    let Some((bed, units)) = Bed::with_churn(WAYS.len() + 1) else { return };
+    let units = &units[..WAYS.len()];
+    let (link, other) = ("/opt/allocator.so", "/usr/local/lib/other-jemalloc.so");
+    bed.container.ok(&["ln", "-sf", LIBRARY, link]);
+    // Another file, or both would be one library.
+    bed.container.ok(&["sh", "-c", &format!("cp {LIBRARY} {other} && echo >> {other}")]);
+    let program = bed.property(&units[0], "ExecStart");
+    let program = program.split("argv[]=").nth(1).unwrap().split(" ;").next().unwrap().to_owned();
+    let write = |unit: &String, way: &Way| {
+        let variables = format!("VA{}S", unit.replace(|c: char| !c.is_ascii_digit(), ""));
+        let put = |text: &str| {
+            let text = text.replace("VARS", &variables).replace("VA*S", &variables.replace('S', "*"));
+            let text = text.replace("LI'\"B\"", &format!("{}'\"{}\"", &LIBRARY[..9], &LIBRARY[9..]));
+            let text = text.replace("LIB", LIBRARY).replace("LINK", link).replace("OTHER", other);
+            text.replace("PROGRAM", &program)
+        };
+        bed.container.ok(&["mkdir", "-p", &format!("/etc/systemd/system/{unit}.d")]);
+        let files = [
+            (drop_in(unit), format!("[Service]\n{}", put(way.drop_in))),
+            (format!("/etc/default/{variables}"), put(way.variables)),
+        ];
+        for (path, text) in files {
+            // A file that stays as it is keeps its time.
+            if bed.container.read(&path).ok().as_deref() != Some(text.as_bytes()) {
+                bed.container.write(&path, text, 0o644).unwrap();
+            }
+        }
+    };
+    let mut adopted_at_all = 0;
+    for shift in 0..WAYS.len() {
+        let pairs: Vec<(usize, usize)> =
+            pairs.iter().copied().filter(|(from, to)| (from + shift) % WAYS.len() == *to).collect();
+        let each = |which: fn(&(usize, usize)) -> usize| {
+            units.iter().zip(&pairs).for_each(|(unit, pair)| write(unit, &WAYS[which(pair)]));
+            bed.container.ok(&["systemctl", "daemon-reload"]);
+        };
+        each(|(from, _)| *from);
+        restart(&bed, units);
+        each(|(_, to)| *to);
+        let before = running(&bed, units);
+        let output = bed.heaptrial("adopt churn@* --name all --dry-run --json");
+        let document = json(&output);
+        let arms = document["arms"].as_array().unwrap();
+        let adopted: Vec<&str> = arms.iter().flat_map(|arm| names(&arm["services"])).collect();
+        restart(&bed, units);
+        let after = running(&bed, units);
+        for (((unit, pair), before), after) in units.iter().zip(&pairs).zip(&before).zip(&after) {
+            let is_adopted = adopted.contains(&unit.as_str());
+            let told = format!("{pair:?} {unit}: {before} then {after}\n{}", stderr(&output));
+            assert!(before == after || !is_adopted, "it is adopted: {told}");
+            assert!(pair.0 != pair.1 || is_adopted, "nothing was changed: {told}");
+            adopted_at_all += u32::from(is_adopted);
+        }
+    }
+    assert!(adopted_at_all > 2 * WAYS.len() as u32, "{adopted_at_all}");
 }

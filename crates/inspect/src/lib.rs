@@ -1,8 +1,11 @@
 //! Services of this host, and whether a treatment would take hold on them. Nothing is changed.
 
 mod discover;
+mod environment_file;
 pub mod preflight;
 mod services;
 
 pub use discover::{Discovered, discover};
-pub use services::{MainProcess, Preload, Service, examine, files_with_preload, named, service};
+pub use services::{
+    MainProcess, NextStart, Preload, Service, examine, files_with_preload, host_preloads, named, service,
+};

@@ -1,5 +1,6 @@
 //! Services of this host: unit, life, allocator, memory, relay. Nothing is changed.
 
+mod next_start;
 mod preload;
 mod process;
 
@@ -13,7 +14,8 @@ use heaptrial_relay::Relay;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde::{Deserialize, Serialize};
 
-pub use preload::{Preload, files_with_preload};
+pub use next_start::NextStart;
+pub use preload::{Preload, files_with_preload, host_preloads};
 pub use process::MainProcess;
 
 /// A service of this host as it is now.

@@ -15,7 +15,7 @@ use crate::error::WatchError;
 use crate::folder::{Folder, SCHEMA_VERSION, names};
 use crate::install::{HostFile, announced, faults, host_files, install, remove};
 use crate::observe::code;
-use crate::plan::{Channels, Limits, WatchPlan};
+use crate::plan::{Channels, FailuresBefore, Limits, WatchPlan};
 use crate::source::{Source, failures_before};
 use crate::stored_name;
 
@@ -61,6 +61,8 @@ pub struct Elsewhere {
     pub metric: Metric,
     /// Where it is from, in words.
     pub from: String,
+    /// Failures that were seen there, where they are recorded at all.
+    pub failures: FailuresBefore,
 }
 
 /// Finds out what a watch would be; without a forecast from `elsewhere` that of the source's own readings is taken. Changes
@@ -78,6 +80,8 @@ pub fn propose(
     }
     let arm = source.arm.arm.name.clone();
     let fleet = read_fleet(store, source.trial.id, &Options::default())?;
+    let mut failures_before = failures_before(&fleet, &arm);
+    failures_before = failures_before.with(elsewhere.as_ref().map(|of| of.failures).unwrap_or_default());
     let (forecast, metric, forecast_from) = match elsewhere {
         Some(elsewhere) => (elsewhere.forecast, elsewhere.metric, Some(elsewhere.from)),
         None => {
@@ -106,7 +110,7 @@ pub fn propose(
         forecast,
         forecast_from,
         limits: request.limits,
-        failures_before: failures_before(&fleet, &arm),
+        failures_before,
         patterns,
         others: source.others,
         files: code(&source.services),

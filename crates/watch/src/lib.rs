@@ -33,7 +33,7 @@ pub use plan::{Channels, FailuresBefore, Fingerprint, Installed, Limits, WatchPl
 pub use remedy::remedies;
 pub use schedule::{look_days, look_errors};
 pub use seen::{DropInSeen, FailureSeen, Seen, ServiceSeen, TransactionSeen};
-pub use source::Source;
+pub use source::{Source, failures_before};
 pub use state::{Channel, Letter, News, Standing, WatchState};
 pub use tell::{TellError, check_hook, deliver, write_metrics};
 

@@ -8,7 +8,7 @@ use heaptrial_allocator::{Expected, IdentifyError, identify_started_with};
 use heaptrial_change::{FileState, PRELOAD};
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostError, HostRoot, Paths, Process};
-use heaptrial_inspect::files_with_preload;
+use heaptrial_inspect::{NextStart, files_with_preload};
 use heaptrial_model::{Identity, Metric, ServiceName};
 use heaptrial_store::{LatestSample, Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -52,7 +52,7 @@ pub(crate) fn fingerprint(
     digests: &mut Digests,
 ) -> Result<(Fingerprint, Identity), UnseenError> {
     let process = Process::new(root, pid);
-    let identity = identify_started_with(&process, &unit.variables())?;
+    let identity = identify_started_with(&process, &NextStart::of(root, unit).variables())?;
     let libc = process.mappings()?.into_iter().find_map(|mapping| {
         let path = PathBuf::from(&mapping.name);
         let name = path.file_name()?.to_str()?;
@@ -94,11 +94,16 @@ fn sha256(path: &Path) -> Option<String> {
     }
 }
 
-/// The drop-in by which somebody else gives a service what it preloads, with its SHA-256: of several that which counts.
-pub(crate) fn foreign_drop_in(unit: &Unit) -> Option<(PathBuf, String)> {
-    let files = files_with_preload(&HostRoot::default(), unit);
-    let path = unit.drop_ins.iter().rfind(|path| files.contains(path))?;
-    Some((path.clone(), sha256(path)?))
+/// The file by which somebody else gives a service what it preloads, with its SHA-256: of several that which counts.
+pub(crate) fn foreign_file(unit: &Unit) -> Option<(PathBuf, String)> {
+    let path = files_with_preload(&HostRoot::default(), unit).pop()?;
+    let digest = content(&path)?;
+    Some((path, digest))
+}
+
+/// SHA-256 of what a path leads to, links followed; `None` where that is nothing.
+fn content(path: &Path) -> Option<String> {
+    Some(hex::encode(Sha256::digest(fs::read(path).ok()?)))
 }
 
 /// Sees what there is at a time. What cannot be looked at is told in [`Seen::unreadable`].
@@ -153,14 +158,21 @@ fn service(
     let unit = units.and_then(|units| units.get(&planned.service));
     let runs = unit.and_then(|unit| unit.status.main_pid);
     let runs = runs.and_then(|pid| fingerprint(&HostRoot::default(), unit?, pid, digests).ok());
-    let (own, present) = match &planned.drop_in_path {
-        Some(path) => (vec![path.clone()], sha256(path)),
-        None => (paths.drop_ins(&planned.service).to_vec(), drop_in(paths, &planned.service)),
+    let in_force = |unit: &Unit| match &planned.drop_in_path {
+        Some(path) => files_with_preload(&HostRoot::default(), unit).contains(path),
+        None => {
+            let own = paths.drop_ins(&planned.service);
+            unit.drop_ins.iter().any(|path| own.contains(path))
+        }
+    };
+    let present = match &planned.drop_in_path {
+        Some(path) => content(path),
+        None => drop_in(paths, &planned.service),
     };
     let drop_in = units.map(|_| DropInSeen {
         sha256: present,
         written_by_transaction: false,
-        in_force: unit.is_some_and(|unit| unit.drop_ins.iter().any(|path| own.contains(path))),
+        in_force: unit.is_some_and(in_force),
         overridden: unit
             .map_or(Vec::new(), |unit| overridden(planned.expected.as_ref(), unit))
             .into_iter()
@@ -188,26 +200,15 @@ fn stopped(unit: Option<&Unit>) -> Option<String> {
 /// Variables of the treatment that have another value for systemd.
 pub(crate) fn overridden(expected: Option<&Expected>, unit: &Unit) -> Vec<String> {
     let Some(expected) = expected else { return Vec::new() };
-    let differs = |(name, value): &&(String, String)| unit.environment_value(name) != Some(value.as_str());
+    let root = HostRoot::default();
+    let next = NextStart::of(&root, unit);
+    let differs = |(name, value): &&(String, String)| next.value(name) != Some(value.as_str());
     let mut names: Vec<String> =
         expected.settings.iter().filter(differs).map(|(name, _)| name.clone()).collect();
-    if let Some(object) = &expected.object {
-        if !preloads(unit, object) {
-            names.push(PRELOAD.to_owned());
-        }
+    if expected.object.as_ref().is_some_and(|object| next.preload_of(&root, object).is_none()) {
+        names.push(PRELOAD.to_owned());
     }
     names
-}
-
-/// Whether a unit preloads a library, which processes map under its real path: by that, by a link to it, or by a name alone, for
-/// which the loader looks.
-fn preloads(unit: &Unit, object: &Path) -> bool {
-    let leads_there = |word: &str| {
-        let path = object.with_file_name(word);
-        path == object || fs::canonicalize(path).is_ok_and(|real| real == object)
-    };
-    let names = |value: &str| value.split([':', ' ']).filter(|word| !word.is_empty()).any(leads_there);
-    unit.environment_value(PRELOAD).is_some_and(names)
 }
 
 fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), StoreError> {
@@ -268,9 +269,12 @@ fn newcomers(plan: &WatchPlan, paths: &Paths, systemd: &Systemd) -> Result<Vec<S
         new.into_iter().zip(runs).filter(|(_, runs)| *runs).map(|(name, _)| name).collect();
     let objects: BTreeSet<&PathBuf> =
         plan.services.iter().filter_map(|own| own.expected.as_ref()?.object.as_ref()).collect();
-    let units = units(systemd, &new)?;
+    let (units, root) = (units(systemd, &new)?, HostRoot::default());
     let by_hand = |name: &&ServiceName| {
-        units.get(*name).is_some_and(|unit| objects.iter().any(|object| preloads(unit, object)))
+        units.get(*name).is_some_and(|unit| {
+            let next = NextStart::of(&root, unit);
+            objects.iter().any(|object| next.preload_of(&root, object).is_some())
+        })
     };
     Ok(new.iter().filter(|name| !by_hand(name)).map(ToString::to_string).collect())
 }

@@ -96,13 +96,31 @@ impl Limits {
     }
 }
 
-/// Failures of the arm in the trial.
+/// Failures of the arm before the watch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailuresBefore {
     /// Crashes and kills for want of memory.
     pub failures: u32,
     /// Days that its services were observed, added up.
     pub service_days: f64,
+    /// Whether nothing is known, and this is taken in its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub assumed: bool,
+}
+
+impl FailuresBefore {
+    /// With less than this, what was before says nothing of a rate.
+    const LEAST_SERVICE_DAYS: f64 = 30.0;
+
+    /// What was seen in one place and in another; where that is too little to go by, one failure in 30 service days is taken.
+    pub fn with(self, other: Self) -> Self {
+        let (failures, service_days) =
+            (self.failures + other.failures, self.service_days + other.service_days);
+        if service_days < Self::LEAST_SERVICE_DAYS {
+            return Self { failures: 1, service_days: Self::LEAST_SERVICE_DAYS, assumed: true };
+        }
+        Self { failures, service_days, assumed: false }
+    }
 }
 
 /// A service as it was when the watch started.

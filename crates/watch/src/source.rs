@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 
+use heaptrial_adoption::{LeftOut, examined};
 use heaptrial_allocator::{Expected, Mismatch, prove};
 use heaptrial_analysis::{DAY, Fleet};
 use heaptrial_host::HostRoot;
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Systemd, Unit};
-use heaptrial_model::{KnownEvent, ServiceName, ServicePattern};
+use heaptrial_inspect::examine;
+use heaptrial_model::{KnownEvent, ServiceName, ServicePattern, TrialKind};
 use heaptrial_store::{ArmRecord, ServiceRecord, Store, TrialRecord};
 
 use crate::error::WatchError;
-use crate::observe::{Digests, UnseenError, drop_in, fingerprint, foreign_drop_in, overridden, units};
+use crate::observe::{Digests, UnseenError, drop_in, fingerprint, foreign_file, overridden, units};
 use crate::plan::{FailuresBefore, Fingerprint, WatchedService};
 
 /// What is watched: an arm of a trial, a rollout or an adoption, and the services that run what it wants.
@@ -80,8 +82,6 @@ impl Source {
         paths: &Paths,
         digests: &mut Digests,
     ) -> Self {
-        let expected: Option<Expected> =
-            arm.obtained.clone().and_then(|value| serde_json::from_value(value).ok());
         let mut source = Self {
             trial: trial.clone(),
             arm,
@@ -90,6 +90,7 @@ impl Source {
             others: Vec::new(),
             left_out: Vec::new(),
         };
+        let expected = source.expected();
         for record in records {
             let Ok(name) = record.name.parse::<ServiceName>() else { continue };
             let own = record.arm_id == source.arm.id;
@@ -99,7 +100,8 @@ impl Source {
                 source.others.push(name);
                 continue;
             }
-            match proved(units.get(&name), expected.as_ref(), digests) {
+            let adopted = trial.plan.kind == TrialKind::Adoption;
+            match proved(units.get(&name), expected.as_ref(), adopted, digests) {
                 Ok(runs) => {
                     source.services.push(watched(trial, name, units, expected.clone(), runs, paths));
                     source.records.push(record.clone());
@@ -122,6 +124,11 @@ impl Source {
         };
         let records = self.records.iter().map(is_relay);
         self.services.iter().map(|own| &own.service).zip(records)
+    }
+
+    /// What the processes of its services run, where the trial recorded it.
+    pub fn expected(&self) -> Option<Expected> {
+        serde_json::from_value(self.arm.obtained.clone()?).ok()
     }
 
     /// The arm's name.
@@ -166,7 +173,7 @@ fn watched(
         };
     }
     let unit = units.get(&service);
-    let (drop_in_path, drop_in) = unit.and_then(foreign_drop_in).unzip();
+    let (drop_in_path, drop_in) = unit.and_then(foreign_file).unzip();
     let not_of_unit = unit.map_or(Vec::new(), |unit| overridden(expected.as_ref(), unit));
     let needs_drop_in = drop_in.is_some();
     WatchedService { service, expected, runs: Some(runs), drop_in, needs_drop_in, drop_in_path, not_of_unit }
@@ -187,14 +194,25 @@ pub(crate) enum NotProved {
     /// It runs something else.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
+    /// Its next start would run something else.
+    #[error(transparent)]
+    NextStart(#[from] LeftOut),
 }
 
 fn proved(
     unit: Option<&Unit>,
     expected: Option<&Expected>,
+    adopted: bool,
     digests: &mut Digests,
 ) -> Result<Fingerprint, NotProved> {
     let unit = unit.ok_or(NotProved::NoUnit)?;
+    // What Heaptrial wrote is held to the byte; of what somebody else wrote it counts what the next start will run.
+    if adopted {
+        let root = HostRoot::default();
+        examine(&root, vec![unit.clone()])
+            .iter()
+            .try_for_each(|service| examined(&root, service).map(drop))?;
+    }
     let pid = unit.status.main_pid.ok_or_else(|| NotProved::NotRunning(unit.status.active_state.clone()))?;
     let (runs, identity) = fingerprint(&HostRoot::default(), unit, pid, digests)?;
     expected.map_or(Ok(()), |expected| prove(expected, &identity))?;
@@ -217,8 +235,8 @@ fn find_trial(store: &Store, name: &str) -> Result<TrialRecord, WatchError> {
     }
 }
 
-/// Failures of an arm's services in the trial.
-pub(crate) fn failures_before(fleet: &Fleet, arm: &str) -> FailuresBefore {
+/// Failures of an arm's services in a trial.
+pub fn failures_before(fleet: &Fleet, arm: &str) -> FailuresBefore {
     let position = fleet.arms.iter().position(|own| own.name == arm);
     let member = |index: usize| position.is_some_and(|arm| fleet.services[index].arms.contains(&arm));
     let failed = fleet.events.iter().filter(|event| event.kind.known().is_some_and(KnownEvent::is_failure));
@@ -229,5 +247,6 @@ pub(crate) fn failures_before(fleet: &Fleet, arm: &str) -> FailuresBefore {
     FailuresBefore {
         failures: failed.filter(|event| event.service.is_some_and(member)).count() as u32,
         service_days: seconds / DAY,
+        assumed: false,
     }
 }

@@ -1,10 +1,11 @@
 //! `heaptrial adopt`: services that were given an allocator by hand, taken over as they are.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_adoption::{AdoptedArm, Adoption, Listed, begin, end};
+use heaptrial_adoption::{AdoptedArm, Adoption, LeftOut, Listed, begin, check_name, end, taken};
 use heaptrial_host::{HostFacts, HostRoot, Paths};
 use heaptrial_inspect::discover;
 use heaptrial_model::{ServicePattern, TrialName, units};
@@ -72,8 +73,8 @@ pub fn run(options: &AdoptOptions, global: &GlobalOptions) -> Result<ExitCode, F
             unmatched.join(" ")
         )));
     }
-    let adoption = Adoption::of(&HostRoot::default(), &found.services);
-    on_host::refuse_claimed(&paths, name, name, adoption.services().map(|own| &own.service))?;
+    let mut adoption = Adoption::of(&HostRoot::default(), &found.services);
+    leave_out_claimed(&mut adoption, name, &paths, &database)?;
     for (service, why) in &adoption.left_out {
         eprintln!("warning: {service} is left out: {why}");
     }
@@ -99,6 +100,32 @@ pub fn run(options: &AdoptOptions, global: &GlobalOptions) -> Result<ExitCode, F
         on_host::warn_of_agent(&systemd);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves out what belongs to something else of this host, and refuses a name that something else has.
+fn leave_out_claimed(
+    adoption: &mut Adoption,
+    name: &str,
+    paths: &Paths,
+    database: &Path,
+) -> Result<(), Failure> {
+    let claims = on_host::all_claims(paths, name, name)?;
+    let whose =
+        claims.into_iter().map(|(service, claim)| (service, format!("{} `{}`", claim.kind, claim.name)));
+    let mut whose: BTreeMap<_, _> = whose.collect();
+    // Before anything was recorded there is no database.
+    if database.exists() {
+        let store = Store::open(database)?;
+        check_name(&store, name)?;
+        let adopted = taken(&store)?.into_iter();
+        whose.extend(adopted.map(|(service, by)| (service, format!("adoption `{by}`"))));
+    }
+    for (service, by) in whose {
+        if adoption.services().any(|own| own.service == service) {
+            adoption.leave_out(&service, LeftOut::Taken(by));
+        }
+    }
+    Ok(())
 }
 
 fn list(database: &Path, global: &GlobalOptions) -> Result<ExitCode, Failure> {

@@ -1,12 +1,12 @@
 //! What else sets the environment that a treatment sets.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use heaptrial_allocator::Catalog;
 
-use crate::preflight::environment_file;
+use crate::environment_file;
 use crate::preflight::finding::{Check, Findings};
+use crate::services::host_preloads;
 use heaptrial_host::{DROP_IN, is_drop_in};
 
 use crate::preflight::planned::PlannedPreload;
@@ -155,16 +155,13 @@ fn present_preload(preload: &PlannedPreload, present: &[Present], findings: &mut
 
 /// `/etc/ld.so.preload` is read by every program, after `LD_PRELOAD` (ld.so(8)).
 fn host_preload(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
-    let Ok(text) = fs::read_to_string(subject.root.path("/etc/ld.so.preload")) else { return };
-    let uncommented = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-    for name in uncommented.flat_map(|line| line.split([' ', '\t', ':'])).filter(|name| !name.is_empty()) {
-        let path = PathBuf::from(name);
+    for path in host_preloads(subject.root) {
         let file = resolve(subject.root, &path).map(|path| subject.root.path(path));
         let Some(true) = file.and_then(|file| Some(subject.examiner.examine(&file).ok()?.exports_malloc))
         else {
             continue;
         };
-        let what = format!("/etc/ld.so.preload names {name}, which has a `malloc`");
+        let what = format!("/etc/ld.so.preload names {}, which has a `malloc`", path.display());
         let fix = "take it out of /etc/ld.so.preload for the time of the trial";
         match preload.library {
             None => findings.refuse(

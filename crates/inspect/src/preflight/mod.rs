@@ -8,7 +8,6 @@
 
 mod apparmor;
 mod environment;
-mod environment_file;
 mod finding;
 mod head_room;
 mod library;
@@ -34,12 +33,14 @@ use crate::Service;
 use heaptrial_allocator::Examiner;
 use heaptrial_host::HostRoot;
 
+pub(crate) use apparmor::glob;
 pub use finding::{Check, Finding, Severity};
 pub use head_room::{Need, head_room};
 pub use planned::{PlannedPreload, PlannedTreatment};
 
 use finding::Findings;
 use subject::Subject;
+pub(crate) use unit_text::{UnitText, variables};
 
 /// Everything that speaks against a treatment of a service, refusals first. `examiner` remembers the programs and
 /// libraries that services have in common.

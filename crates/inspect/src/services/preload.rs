@@ -8,7 +8,11 @@ use heaptrial_host::systemd::Unit;
 use heaptrial_host::{HostRoot, Mapping, Process};
 use serde::{Deserialize, Serialize};
 
-const LD_PRELOAD: &str = "LD_PRELOAD";
+use crate::environment_file;
+use crate::preflight::{UnitText, variables};
+use crate::services::NextStart;
+
+pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 
 /// A library that `LD_PRELOAD` asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,16 +24,11 @@ pub struct Preload {
 }
 
 impl Preload {
-    pub(crate) fn of(process: &Process, unit: &Unit) -> Vec<Self> {
-        let environment = process.environ();
-        let asked = match &environment {
-            Ok(environment) => {
-                environment.iter().find(|(name, _)| name == LD_PRELOAD).map(|(_, value)| value.as_str())
-            }
-            Err(_) => unit.environment_value(LD_PRELOAD),
-        };
-        let libraries: Vec<&str> =
-            asked.unwrap_or_default().split([':', ' ']).filter(|library| !library.is_empty()).collect();
+    pub(crate) fn of(root: &HostRoot, process: &Process, unit: &Unit) -> Vec<Self> {
+        let own = process.environ().ok().filter(|_| !process.environ_is_overwritten().unwrap_or(true));
+        let environment = own.unwrap_or_else(|| NextStart::of(root, unit).variables());
+        let asked = environment.iter().find(|(name, _)| name == LD_PRELOAD).map(|(_, value)| value.as_str());
+        let libraries: Vec<&str> = words(asked.unwrap_or_default()).collect();
         if libraries.is_empty() {
             return Vec::new();
         }
@@ -66,24 +65,31 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The files that make up a unit, of those that set `LD_PRELOAD`: unit file, drop-ins, files of variables.
-pub fn files_with_preload(root: &HostRoot, unit: &Unit) -> Vec<PathBuf> {
-    let of_unit = unit.unit_file.iter().chain(&unit.drop_ins);
-    of_unit
-        .filter(|path| {
-            holds(root, path, |line| line.starts_with("Environment") && line.contains("LD_PRELOAD="))
-        })
-        .chain(
-            unit.environment_files
-                .iter()
-                .filter(|path| holds(root, path, |line| line.starts_with("LD_PRELOAD="))),
-        )
-        .cloned()
-        .collect()
+/// The libraries of a value of `LD_PRELOAD`, which colons and spaces separate.
+pub(crate) fn words(value: &str) -> impl Iterator<Item = &str> {
+    value.split([':', ' ']).filter(|library| !library.is_empty())
 }
 
-fn holds(root: &HostRoot, path: &Path, wanted: impl Fn(&str) -> bool) -> bool {
-    fs::read_to_string(root.path(path)).is_ok_and(|text| text.lines().any(|line| wanted(line.trim_start())))
+/// The libraries of `/etc/ld.so.preload`, which every program loads after those of `LD_PRELOAD` (ld.so(8)).
+pub fn host_preloads(root: &HostRoot) -> Vec<PathBuf> {
+    let text = fs::read_to_string(root.path("/etc/ld.so.preload")).unwrap_or_default();
+    let uncommented = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let names = uncommented.flat_map(|line| line.split([' ', '\t', ':'])).filter(|name| !name.is_empty());
+    names.map(PathBuf::from).collect()
+}
+
+/// The files that make up a unit, of those that set `LD_PRELOAD`: unit file, drop-ins, files of variables, in the order in which
+/// they apply.
+pub fn files_with_preload(root: &HostRoot, unit: &Unit) -> Vec<PathBuf> {
+    let text = UnitText::read(root, unit);
+    let sets =
+        |value: &str| variables(value).iter().any(|(name, value)| name == LD_PRELOAD && !value.is_empty());
+    let of_unit = text.collected("Service", "Environment").into_iter().filter(|found| sets(&found.value));
+    let mut files: Vec<PathBuf> = of_unit.map(|found| found.file.clone()).collect();
+    let of_files = environment_file::read(root, &unit.environment_files);
+    files.extend(of_files.into_iter().filter(|found| found.name == LD_PRELOAD).map(|found| found.file));
+    files.dedup();
+    files
 }
 
 #[cfg(test)]

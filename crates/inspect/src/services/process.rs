@@ -6,7 +6,7 @@ use heaptrial_host::{HostError, HostRoot, Instant, Process, ProcessTree, Service
 use heaptrial_model::{Identity, LifeKey, Sample};
 use serde::{Deserialize, Serialize};
 
-use crate::Preload;
+use crate::{NextStart, Preload};
 
 /// The main process of a service.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct MainProcess {
     pub identity: Option<Identity>,
     /// Why the allocator cannot be told.
     pub unidentified: Option<String>,
-    /// Libraries that `LD_PRELOAD` asks for in its environment, or, where that may not be read, in its unit.
+    /// Libraries that `LD_PRELOAD` asks for in its environment, or, where that cannot be read, by its unit.
     #[serde(default)]
     pub preloads: Vec<Preload>,
 }
@@ -43,7 +43,8 @@ impl MainProcess {
         let mut sampler = ServiceSampler::open(root, pid)?;
         sampler.follow(tree);
         let sample = sampler.read()?;
-        let (identity, unidentified) = match identifier.identify(&process) {
+        let passed = || Some(NextStart::of(root, unit).variables());
+        let (identity, unidentified) = match identifier.identify_started_with(&process, &passed) {
             Ok(identity) if identity.family == "unknown" => {
                 let reason = identity.evidence.join("; ");
                 (Some(identity), Some(reason))
@@ -63,7 +64,7 @@ impl MainProcess {
             sample,
             identity,
             unidentified,
-            preloads: Preload::of(&process, unit),
+            preloads: Preload::of(root, &process, unit),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Crashes and kills above the trial's rate.
+//! Crashes and kills above the rate before.
 
 use heaptrial_analysis::DAY;
 use heaptrial_model::{KnownEvent, units};
@@ -45,11 +45,12 @@ pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
         service: None,
         services: Vec::new(),
         text: format!(
-            "{} and {} in {} of {} (the trial had {} in {:.0} service days; p {}): {}",
+            "{} and {} in {} of {} ({} {} in {:.0} service days; p {}): {}",
             units::counted(count(KnownEvent::Crash), "crash"),
             units::counted(count(KnownEvent::OomKill), "OOM kill"),
             units::counted(days as usize, "day"),
             units::counted(plan.services.len(), "service"),
+            if before.assumed { "nothing is known from before; taken are" } else { "before there were" },
             before.failures,
             before.service_days,
             units::p_value(p),
@@ -81,17 +82,28 @@ mod tests {
 
     #[test]
     fn the_test_of_two_rates_is_exact() {
-        let before = FailuresBefore { failures: 2, service_days: 100.0 };
+        let before = FailuresBefore { failures: 2, service_days: 100.0, assumed: false };
         // By sums of binomial coefficients: share 1/3 of 7, 5 or more; share 1/11 of 3, all.
         let sum = (21.0 * 4.0 + 7.0 * 2.0 + 1.0) / 3.0_f64.powi(7);
         assert!((p_value(5, 50.0, before) - sum).abs() < 1e-12);
-        let none = FailuresBefore { failures: 0, service_days: 100.0 };
+        let none = FailuresBefore { failures: 0, service_days: 100.0, assumed: false };
         assert!((p_value(3, 10.0, none) - (1.0_f64 / 11.0).powi(3)).abs() < 1e-12);
     }
 
     #[test]
     fn without_failures_or_without_a_trial_nothing_is_shown() {
-        let before = FailuresBefore { failures: 2, service_days: 100.0 };
+        let before = FailuresBefore { failures: 2, service_days: 100.0, assumed: false };
         assert_eq!((p_value(0, 50.0, before), p_value(9, 50.0, FailuresBefore::default())), (1.0, 1.0));
+    }
+
+    #[test]
+    fn where_nothing_is_known_a_rate_is_taken_and_told() {
+        let known = FailuresBefore { failures: 2, service_days: 29.0, assumed: false };
+        let days = |service_days| FailuresBefore { failures: 0, service_days, assumed: false };
+        assert_eq!(known.with(days(1.0)), FailuresBefore { failures: 2, service_days: 30.0, assumed: false });
+        let taken = FailuresBefore { failures: 1, service_days: 30.0, assumed: true };
+        assert_eq!([known.with(days(0.5)), days(0.0).with(days(0.0))], [taken, taken]);
+        // A service that fails again and again on its first day is not lost.
+        assert!(p_value(8, 1.0, taken) < 1e-9);
     }
 }

@@ -137,6 +137,7 @@ impl Month {
         let failures_before = FailuresBefore {
             failures: (0..self.before).map(|_| count(CRASHES_A_DAY * TRIAL_DAYS, &mut random)).sum(),
             service_days: self.before as f64 * TRIAL_DAYS,
+            assumed: false,
         };
         let forecast = Forecast::of_arm(&trial, &Settings::default(), ARM).expect("a forecast");
         let plan = plan(forecast, self.services, failures_before);

@@ -158,7 +158,13 @@ fn name_of(options: &StartOptions, target: &Target, paths: &Paths) -> Result<Tri
 fn obtain(target: &Target, sources: &SourceOptions) -> Result<BTreeMap<String, Obtained>, Failure> {
     let Some(spec) = &target.arm.treatment.allocator else { return Ok(BTreeMap::new()) };
     let resolved = Catalog::builtin().resolve(spec).map_err(Failure::refused)?;
-    let found = sources.obtainer(None)?.obtain(&resolved)?;
+    // What was taken over lies where somebody put it, with settings as they are.
+    let adopted = target.adopted.as_ref().map(|adopted| &adopted.expected);
+    let from = adopted.and_then(|expected| expected.object.as_deref());
+    let mut found = sources.obtainer(from)?.obtain(&resolved)?;
+    if let Some(expected) = adopted {
+        found.settings = expected.settings.clone();
+    }
     Ok(BTreeMap::from([(target.arm.name.clone(), found)]))
 }
 

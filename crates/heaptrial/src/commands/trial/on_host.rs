@@ -1,6 +1,6 @@
 //! What commands that change this host's services have in common.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -136,12 +136,17 @@ pub fn refuse_claimed<'s>(
     watched: &str,
     services: impl Iterator<Item = &'s ServiceName>,
 ) -> Result<(), Failure> {
+    Ok(free(&all_claims(paths, own, watched)?, services)?)
+}
+
+/// The services that belong to a trial, a rollout or a watch of this host, but for those of `own` and of the watch `watched`.
+pub fn all_claims(paths: &Paths, own: &str, watched: &str) -> Result<BTreeMap<ServiceName, Claim>, Failure> {
     let mut claims = claims(paths, own)?;
     let now = Moment::now().wall_us as f64 / 1e6;
     for (service, name) in heaptrial_watch::claims(&paths.state, watched, now)? {
         claims.entry(service).or_insert(Claim { kind: "watch".to_owned(), name });
     }
-    Ok(free(&claims, services)?)
+    Ok(claims)
 }
 
 /// Whether some process is changing services for this trial or rollout. One that does not say whose it is may be.

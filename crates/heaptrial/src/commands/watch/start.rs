@@ -1,19 +1,22 @@
 //! `heaptrial watch start`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use heaptrial_allocator::Expected;
 use heaptrial_analysis::{Forecast, Settings};
-use heaptrial_host::{HostRoot, Paths, host_name};
+use heaptrial_host::systemd::Systemd;
+use heaptrial_host::{HostFacts, HostRoot, Paths, host_name};
+use heaptrial_inspect::named;
 use heaptrial_judgement::{Options, read_fleet};
-use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
-use heaptrial_rollout::{Stratum, Verdict};
+use heaptrial_model::{HumanDuration, MappedLibrary, ServiceName, ServicePattern, TrialName, units};
+use heaptrial_rollout::{Evidence, Stratum, Verdict, Whole, settings_of};
 use heaptrial_store::Store;
 use heaptrial_watch::{
-    Channels, EVERY_MINUTES, Elsewhere, HostContent, Limits, Proposal, Request, Source, begin, check_hook,
-    look_days, propose, stored_name,
+    Channels, EVERY_MINUTES, Elsewhere, FailuresBefore, HostContent, Limits, Proposal, Request, Source,
+    begin, check_hook, failures_before, look_days, propose, stored_name,
 };
 use serde_json::json;
 
@@ -116,7 +119,7 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let systemd = global.systemd()?;
     let store = Store::open(&database)?;
     let source = Source::find(&store, &systemd, &paths, &request.name, options.arm.as_deref())?;
-    let elsewhere = elsewhere(options, &source, global)?;
+    let elsewhere = elsewhere(options, &source, &systemd, global)?;
     let proposal = propose(&request, source, elsewhere, &store, &paths)?;
     drop(store);
     let watched = proposal.plan.services.iter().map(|watched| &watched.service);
@@ -168,15 +171,17 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
 fn elsewhere(
     options: &StartOptions,
     source: &Source,
+    systemd: &Systemd,
     global: &GlobalOptions,
 ) -> Result<Option<Elsewhere>, Failure> {
     if let Some(named) = &options.forecast {
-        return of_trial(named, options.forecast_arm.as_deref().unwrap_or(source.arm()), global).map(Some);
+        let arm = options.forecast_arm.as_deref().unwrap_or(source.arm());
+        return of_trial(named, arm, source, global).map(Some);
     }
-    options.verdict.as_ref().map(|file| of_verdict(file, source)).transpose()
+    options.verdict.as_ref().map(|file| of_verdict(file, source, systemd)).transpose()
 }
 
-fn of_trial(named: &str, arm: &str, global: &GlobalOptions) -> Result<Elsewhere, Failure> {
+fn of_trial(named: &str, arm: &str, source: &Source, global: &GlobalOptions) -> Result<Elsewhere, Failure> {
     let Target { store, trial, .. } = Target::find(Some(named), global)?;
     let fleet = read_fleet(&store, trial.id, &Options::default())?;
     let forecast = Forecast::of_arm(&fleet, &Settings::default(), arm).map_err(|error| {
@@ -188,11 +193,60 @@ fn of_trial(named: &str, arm: &str, global: &GlobalOptions) -> Result<Elsewhere,
         ))
     })?;
     let from = format!("arm {arm} of {}", trial.plan.name);
-    Ok(Elsewhere { forecast, metric: trial.plan.metric, from })
+    let measured = store.arms(trial.id)?.into_iter().find(|record| record.arm.name == arm);
+    let measured = measured.and_then(|record| serde_json::from_value::<Expected>(record.obtained?).ok());
+    if let (Some(runs), Some(measured)) = (source.expected(), measured) {
+        for difference in whole(&runs).differences(&whole(&measured)) {
+            eprintln!("warning: the forecast of {from} is of something else: {difference}");
+        }
+    }
+    // Others than Heaptrial record no failures.
+    let failures = match trial.plan.kind.is_import() {
+        true => FailuresBefore::default(),
+        false => failures_before(&fleet, arm),
+    };
+    Ok(Elsewhere { forecast, metric: trial.plan.metric, from, failures })
 }
 
-fn of_verdict(file: &std::path::Path, source: &Source) -> Result<Elsewhere, Failure> {
+/// A treatment as far as what processes run tells it.
+fn whole(expected: &Expected) -> Whole {
+    Whole {
+        library: expected.object.as_ref().map(|_| expected.sha256.clone()),
+        settings: settings_of(&expected.settings),
+        ..Whole::default()
+    }
+}
+
+fn of_verdict(file: &Path, source: &Source, systemd: &Systemd) -> Result<Elsewhere, Failure> {
     let (verdict, _) = Verdict::read(file, None)?;
+    // Options of Tor and restarts are of the service, and not seen in what its process runs.
+    let proved = |proved: &Whole| Whole {
+        library: proved.library.clone(),
+        settings: proved.settings.clone(),
+        ..Whole::default()
+    };
+    let measured: Vec<Whole> = verdict.proved.iter().map(proved).collect();
+    let runs = source.expected().as_ref().map(whole);
+    let of = || format!("arm `{}` of trial `{}`", verdict.arm.name, verdict.trial);
+    if let Some(runs) = runs {
+        if let Evidence::Other { differences, .. } = runs.evidence(measured.iter().map(|own| (of(), own))) {
+            return Err(Failure::refused(format!(
+                "{} says what {} needs, and the services run something else: {}",
+                file.display(),
+                of(),
+                differences.join("; ")
+            )));
+        }
+    }
+    let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
+    let watched: Vec<ServiceName> = source.services().map(|(name, _)| name.clone()).collect();
+    let services = named(systemd, &watched).map_err(Failure::failed)?;
+    let identities = services.iter().filter_map(|service| service.process.as_ref()?.identity.as_ref());
+    let libraries: Vec<MappedLibrary> =
+        identities.flat_map(|identity| identity.libraries.iter().cloned()).collect();
+    for difference in verdict.differences(&facts, &libraries) {
+        eprintln!("warning: the forecast is of hosts unlike this one: {difference}");
+    }
     let names: Vec<ServiceName> = source.services().map(|(name, _)| name.clone()).collect();
     let relays: BTreeSet<&str> =
         source.services().filter(|(_, relay)| *relay).map(|(name, _)| name.as_str()).collect();
@@ -204,6 +258,8 @@ fn of_verdict(file: &std::path::Path, source: &Source) -> Result<Elsewhere, Fail
             forecast: forecast.clone(),
             metric: verdict.metric,
             from: format!("arm {} of {}", verdict.arm.name, verdict.trial),
+            // A verdict tells of none.
+            failures: FailuresBefore::default(),
         }),
         _ => {
             let why = |stratum: &Stratum| {
@@ -231,7 +287,7 @@ fn channels(options: &StartOptions) -> Result<Channels, Failure> {
     };
     if let Some(path) = &options.metrics {
         let folder = path.parent().filter(|_| path.is_absolute());
-        if !folder.is_some_and(std::path::Path::is_dir) {
+        if !folder.is_some_and(Path::is_dir) {
             return Err(Failure::usage(format!(
                 "--metrics {}: give an absolute path in a folder that is there",
                 path.display()
