@@ -187,3 +187,25 @@ fn a_service_that_a_person_took_out_counts_until_then_and_is_told() {
     assert_eq!((names(told), told.arms.as_slice()), (vec!["s8"], [1].as_slice()));
     assert!(find(&analysis, FindingKind::Vanished).is_none());
 }
+
+#[test]
+fn hosts_that_end_one_after_the_other_are_told_and_their_services_have_not_vanished() {
+    let mut fleet = fleet(&[(12, &settling(6.0)), (12, &settling(2.0))]);
+    for (index, service) in fleet.services.iter_mut().enumerate() {
+        let second = index % 2 == 1;
+        service.host = Some(if second { "beta" } else { "alpha" }.to_owned());
+        let until = if second { 6.0 } else { 8.0 } - if index == 3 { 2.0 } else { 0.0 };
+        service.lives[0].readings.retain(|reading| f64::from(reading.age_seconds) < until * DAY);
+    }
+    let analysis = run(&fleet);
+    let apart = find(&analysis, FindingKind::HostsApart).unwrap();
+    assert_eq!(apart.evidence, "beta ended 2.0 days before the last");
+    // Within its host one has.
+    assert_eq!(names(find(&analysis, FindingKind::Vanished).unwrap()), ["s3"]);
+    for service in &mut fleet.services {
+        service.host = None;
+    }
+    let analysis = run(&fleet);
+    assert!(find(&analysis, FindingKind::HostsApart).is_none());
+    assert_eq!(find(&analysis, FindingKind::Vanished).unwrap().services.len(), 12);
+}

@@ -33,6 +33,7 @@ pub(crate) fn run(
     findings.extend(age::unequal(fleet, services, members, ages));
     findings.extend(age::never_concurrent(fleet, services, members));
     findings.extend(treatment::spanned(fleet, members));
+    findings.extend(presence::hosts_apart(fleet));
     findings.extend(presence::appeared(fleet));
     findings.extend(presence::vanished(fleet));
     findings.extend(presence::dropped(fleet));

@@ -1,6 +1,6 @@
 //! Services that appear, vanish or lack samples.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::KnownEvent;
 use heaptrial_stats::{median, quantile};
@@ -43,14 +43,62 @@ fn longest_gap(life: &FleetLife) -> Option<f64> {
     gaps.max_by(f64::total_cmp)
 }
 
+/// First and last reading of the services of a host, or of all where no host is named.
+fn span_of(fleet: &Fleet, host: Option<&str>) -> Option<(f64, f64)> {
+    let own = fleet.services.iter().filter(|service| service.host.as_deref() == host);
+    let spans: Vec<(f64, f64)> = own.filter_map(observed).collect();
+    let first = spans.iter().map(|span| span.0).min_by(f64::total_cmp)?;
+    Some((first, spans.iter().map(|span| span.1).max_by(f64::total_cmp)?))
+}
+
+/// The hosts of a fleet with their spans.
+fn hosts(fleet: &Fleet) -> BTreeMap<Option<&str>, (f64, f64)> {
+    let names: BTreeSet<Option<&str>> =
+        fleet.services.iter().map(|service| service.host.as_deref()).collect();
+    names.into_iter().filter_map(|name| Some((name, span_of(fleet, name)?))).collect()
+}
+
+/// Hosts that were begun or ended one after the other, each as a whole.
+pub(super) fn hosts_apart(fleet: &Fleet) -> Option<Finding> {
+    let (first, last) = span(fleet)?;
+    let silence = silence(fleet)?;
+    let hosts = hosts(fleet);
+    let apart: Vec<(&str, f64, f64)> = hosts
+        .iter()
+        .map(|(name, span)| (name.unwrap_or("the other services"), span.0 - first, last - span.1))
+        .filter(|(_, late, early)| *late > silence || *early > silence)
+        .collect();
+    let told: Vec<String> = apart
+        .iter()
+        .map(|(name, late, early)| {
+            let late = (*late > silence).then(|| format!("began {:.1} days after the first", late / DAY));
+            let early = (*early > silence).then(|| format!("ended {:.1} days before the last", early / DAY));
+            format!("{name} {}", late.into_iter().chain(early).collect::<Vec<_>>().join(" and "))
+        })
+        .collect();
+    (!apart.is_empty()).then(|| Finding {
+        kind: FindingKind::HostsApart,
+        severity: Severity::Note,
+        arms: Vec::new(),
+        services: Vec::new(),
+        evidence: told.join("; "),
+        effect: "Nothing where somebody ended its part: arms are compared at equal age within each host. Where nobody did, that \
+                 host is read no more."
+            .to_owned(),
+    })
+}
+
 pub(super) fn appeared(fleet: &Fleet) -> Option<Finding> {
     let (first, _) = span(fleet)?;
-    let late = first + silence(fleet)?;
+    let (silence, hosts) = (silence(fleet)?, hosts(fleet));
+    let late = |service: &FleetService| {
+        hosts.get(&service.host.as_deref()).map_or(first, |(first, _)| *first) + silence
+    };
     let found: Vec<(&FleetService, f64)> = fleet
         .services
         .iter()
         .filter_map(|service| Some((service, observed(service)?.0)))
-        .filter(|(_, start)| *start > late)
+        .filter(|(service, start)| *start > late(service))
         .collect();
     let days = found.iter().map(|(_, start)| (start - first) / DAY);
     let (least, most) = (days.clone().fold(f64::INFINITY, f64::min), days.fold(0.0, f64::max));
@@ -73,10 +121,13 @@ pub(super) fn appeared(fleet: &Fleet) -> Option<Finding> {
 }
 
 pub(super) fn vanished(fleet: &Fleet) -> Option<Finding> {
-    let early =
-        span(fleet).zip(silence(fleet)).map_or(f64::NEG_INFINITY, |((_, last), silence)| last - silence);
+    let (silence, hosts) = (silence(fleet), hosts(fleet));
+    let early = |service: &FleetService| {
+        let last = hosts.get(&service.host.as_deref()).map(|(_, last)| *last);
+        last.zip(silence).map_or(f64::NEG_INFINITY, |(last, silence)| last - silence)
+    };
     let dropped = dropped_services(fleet);
-    let gone = |service: &FleetService| observed(service).is_none_or(|span| span.1 < early);
+    let gone = |service: &FleetService| observed(service).is_none_or(|span| span.1 < early(service));
     let found = fleet.services.iter().enumerate().filter(|(index, _)| !dropped.contains(index));
     let found: Vec<&FleetService> =
         found.map(|(_, service)| service).filter(|service| gone(service)).collect();

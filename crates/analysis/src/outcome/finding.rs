@@ -52,6 +52,8 @@ pub enum FindingKind {
     NearerToAnotherArm,
     /// A life that spans a change of treatment.
     SpansTreatmentChange,
+    /// Hosts that were begun or ended one after the other.
+    HostsApart,
     /// Services that appear late.
     Appeared,
     /// Services that vanish.
@@ -112,6 +114,7 @@ impl FindingKind {
             Self::SeparateClusters => "Separate clusters in one arm",
             Self::NearerToAnotherArm => "Nearer to another arm",
             Self::SpansTreatmentChange => "A life spans a change of treatment",
+            Self::HostsApart => "Hosts began or ended apart",
             Self::Appeared => "Appeared late",
             Self::Vanished => "Vanished",
             Self::Dropped => "Taken out",

@@ -47,6 +47,24 @@ impl Control {
         Self { folder, network }
     }
 
+    /// Reaches a host again that was switched off meanwhile, as an address that stays would.
+    pub fn reach_again(&mut self, name: &str, bed: &Bed) {
+        bed.container.ok(&["systemctl", "start", "ssh.service"]);
+        let address = self.network.join(&bed.container).unwrap();
+        let path = self.path().join("hosts");
+        let inventory = std::fs::read_to_string(&path).unwrap();
+        let own = |line: &str| {
+            let words = line.split(' ').map(|word| match word.starts_with("ansible_host=") {
+                true => format!("ansible_host={address}"),
+                false => word.to_owned(),
+            });
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let is_own = |line: &&str| line.split(' ').next() == Some(name);
+        let lines = inventory.lines().map(|line| if is_own(&line) { own(line) } else { line.to_owned() });
+        std::fs::write(path, lines.map(|line| line + "\n").collect::<String>()).unwrap();
+    }
+
     /// Its folder.
     pub fn path(&self) -> &Path {
         self.folder.path()

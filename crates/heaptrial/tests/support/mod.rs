@@ -3,6 +3,7 @@
 
 pub mod bed;
 pub mod control;
+pub mod fleet;
 
 use std::path::Path;
 use std::process::{Command, Output};
