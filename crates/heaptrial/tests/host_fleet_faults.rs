@@ -252,7 +252,8 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
     alpha.container.power_cut().unwrap();
     let lost = play.wait_with_output().unwrap();
     assert!(!lost.status.success(), "a host that is gone is told");
-    assert_eq!(treated(&beta, &beta_units), 0, "the next one is not begun");
+    assert!(stdout(&lost).contains("alpha was not seen to the end; beta is not begun"), "{}", stdout(&lost));
+    assert_eq!(treated(&beta, &beta_units), 0, "the next one is not begun: {}", stdout(&lost));
 
     alpha.container.boot_again().unwrap();
     alpha.container.ok(&["hostname", "alpha"]);
