@@ -24,6 +24,7 @@ mod power;
 mod procedure;
 mod server_sum;
 mod service;
+mod usual_work;
 mod work;
 
 pub use failures::ArmEvents;
@@ -40,4 +41,5 @@ pub use outlier::{Outlier, outliers};
 pub use power::{PowerRequest, PowerRow, PowerTable, power};
 pub use procedure::analyse;
 pub use server_sum::{BeforeAfter, ServerSum, sums_by_server};
+pub use usual_work::{LEAST_WORK_SECONDS, UsualWork, WorkRatio, Worked};
 pub use work::{Counts, Flag, Measure, Spent, Work};

@@ -4,15 +4,13 @@ mod support;
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Output, Stdio};
 
 use heaptrial_store::Store;
-use heaptrial_testbed::{Base, Options, Testbed};
 use serde_json::Value;
 use support::bed::Bed;
 use support::control::Control;
-use support::fleet::{PATIENCE, TRIAL, here, host, kill, other_host, rename, sampled, succeeds};
+use support::hosts::{PATIENCE, TRIAL, here, host, kill, other_host, rename, sampled, succeeds};
 use support::{json, stderr, stdout, wait_for};
 
 #[track_caller]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use heaptrial_store::Store;
 use support::bed::Bed;
 use support::control::Control;
-use support::fleet::{PATIENCE, TRIAL, host, kill, sampled, stage, succeeds};
+use support::hosts::{PATIENCE, TRIAL, host, kill, sampled, stage, succeeds};
 use support::{stderr, stdout, wait_for};
 
 #[test]

@@ -39,3 +39,4 @@ pub use kind::Kind;
 pub use levels::{Level, gap_seconds};
 pub use rows::{Rows, find_trial, read_fleet};
 pub use trajectory::{Aged, Point, Trajectories, Trajectory, extremes};
+pub use work::traffic_since;

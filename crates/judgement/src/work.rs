@@ -15,6 +15,14 @@ const OOM: &str = "tor_oom_bytes";
 /// depend on how long it goes on: a late look sees what a punctual one would have seen.
 const AGE_STEP: f64 = 1.005;
 
+/// Bytes read and written by a life since an age in seconds: seconds since 1970, and the counter. Empty where it tells none.
+pub fn traffic_since(store: &Store, life: &LifeRecord, age: f64) -> Result<Vec<(f64, f64)>, StoreError> {
+    let started = life.started_wall_us as f64 / 1e6;
+    let of = |name| store.observations_since(life, name, age);
+    let points = together(&of(READ)?, &of(WRITTEN)?);
+    Ok(points.into_iter().map(|(age, bytes)| (started + age, bytes)).collect())
+}
+
 /// Everything known of a life.
 pub(crate) fn of_life(store: &Store, life: &LifeRecord) -> Result<Work, StoreError> {
     let read = store.observations(life, READ)?;

@@ -17,7 +17,6 @@ mod step;
 mod strata;
 mod verdict;
 mod waves;
-mod work;
 
 pub use capacity::{Worth, worth};
 pub use cut_short::cut_short;
@@ -32,4 +31,3 @@ pub use step::{Reason, RolloutStep};
 pub use strata::{Kind, Stratum, kinds, strata, strata_of};
 pub use verdict::{MeasuredHost, MeasuredRatio, Verdict, VerdictError};
 pub use waves::{WaveError, WaveSizes, split};
-pub use work::{LEAST_WORK_SECONDS, UsualWork, WorkRatio, Worked};

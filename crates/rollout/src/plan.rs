@@ -8,8 +8,8 @@ use heaptrial_model::{Classified, ErrorClass, HumanDuration, ServiceName, TorFla
 use serde::{Deserialize, Serialize};
 
 use crate::strata::Stratum;
-use crate::work::{LEAST_WORK_SECONDS, UsualWork};
 use crate::{QuietHours, WaveSizes};
+use heaptrial_analysis::{LEAST_WORK_SECONDS, UsualWork};
 
 /// So much of a service's work is enough to go by.
 const MOST_WORK_SECONDS: f64 = 3600.0;

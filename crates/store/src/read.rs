@@ -211,12 +211,32 @@ impl Store {
 
     /// An observation of a life over its age: (age in seconds, value).
     pub fn observations(&self, life: &LifeRecord, name: &str) -> Result<Vec<(f64, f64)>, StoreError> {
+        self.observations_since(life, name, 0.0)
+    }
+
+    /// The same from an age in seconds on.
+    pub fn observations_since(
+        &self,
+        life: &LifeRecord,
+        name: &str,
+        age: f64,
+    ) -> Result<Vec<(f64, f64)>, StoreError> {
         let sql = "SELECT t.boottime_us, o.value FROM observation o CROSS JOIN tick t ON t.id = o.tick_id
-                   WHERE o.life_id = ?1 AND o.name = ?2 ORDER BY o.tick_id";
+                   WHERE o.life_id = ?1 AND o.name = ?2 AND t.boottime_us >= ?3 ORDER BY o.tick_id";
         let start = life.started_boottime_us;
-        self.rows("reading observations", sql, params![life.id, name], |row| {
+        // What was read in the moment of the start may bear a time before it.
+        let since = if age > 0.0 { start + (age * 1e6) as i64 } else { i64::MIN };
+        self.rows("reading observations", sql, params![life.id, name, since], |row| {
             Ok(((row.get::<_, i64>(0)? - start) as f64 / 1e6, row.get(1)?))
         })
+    }
+
+    /// The age of a life at its last sample, in seconds; `None` where it has none.
+    pub fn last_age(&self, life: &LifeRecord) -> Result<Option<f64>, StoreError> {
+        let sql = "SELECT t.boottime_us FROM sample s JOIN tick t ON t.id = s.tick_id
+                   WHERE s.life_id = ?1 ORDER BY s.tick_id DESC LIMIT 1";
+        let rows: Vec<i64> = self.rows("reading the last sample", sql, params![life.id], |row| row.get(0))?;
+        Ok(rows.first().map(|at| (at - life.started_boottime_us) as f64 / 1e6))
     }
 
     /// The names of a life's observations, in order.

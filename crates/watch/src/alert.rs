@@ -44,6 +44,8 @@ pub enum AlertKind {
     Failures,
     /// A service does not run.
     Stopped,
+    /// A service does far less work than before.
+    Work,
     /// A relay lost flags of the consensus though it ran on.
     Flags,
     /// Nothing is known.
@@ -71,7 +73,7 @@ impl Alert {
 
 impl AlertKind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Level,
         Self::Growth,
         Self::Memory,
@@ -81,6 +83,7 @@ impl AlertKind {
         Self::NewService,
         Self::Failures,
         Self::Stopped,
+        Self::Work,
         Self::Flags,
         Self::NoData,
         Self::Transaction,
@@ -98,6 +101,7 @@ impl AlertKind {
             Self::NewService => "new_service",
             Self::Failures => "failures",
             Self::Stopped => "stopped",
+            Self::Work => "work",
             Self::Flags => "flags",
             Self::NoData => "no_data",
             Self::Transaction => "transaction",
@@ -114,7 +118,7 @@ impl AlertKind {
             | Self::DropIn
             | Self::Failures
             | Self::Stopped => Severity::Error,
-            Self::File | Self::NewService | Self::Flags | Self::NoData | Self::Transaction => {
+            Self::File | Self::NewService | Self::Work | Self::Flags | Self::NoData | Self::Transaction => {
                 Severity::Warning
             }
         }

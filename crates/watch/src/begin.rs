@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use heaptrial_analysis::{Forecast, Settings};
+use heaptrial_analysis::{Forecast, Settings, UsualWork};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant};
@@ -69,7 +69,7 @@ pub struct Elsewhere {
 /// nothing.
 pub fn propose(
     request: &Request,
-    source: Source,
+    mut source: Source,
     elsewhere: Option<Elsewhere>,
     store: &Store,
     paths: &Paths,
@@ -91,6 +91,10 @@ pub fn propose(
     };
     let files = host_files(paths, name, request.every_minutes, request.database.as_deref())?;
     let (installed, made_folders) = announced(&files)?;
+    for own in &mut source.services {
+        let life = fleet.services.iter().find(|service| service.name == own.service.as_str());
+        own.usual_work = life.and_then(|service| UsualWork::of_life(service.current()?));
+    }
     let services = source.records.iter().zip(0..).map(|(record, position)| NewService {
         name: record.name.clone(),
         arm: 0,

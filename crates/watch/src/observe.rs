@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use heaptrial_allocator::{Expected, IdentifyError, identify_started_with};
+use heaptrial_analysis::{DAY, Worked};
 use heaptrial_change::{FileState, PRELOAD};
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostError, HostRoot, Paths, Process};
 use heaptrial_inspect::{NextStart, files_with_preload};
+use heaptrial_judgement::traffic_since;
 use heaptrial_model::{Identity, Metric, ServiceName};
 use heaptrial_store::{LatestSample, Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -18,6 +20,8 @@ use crate::plan::{Fingerprint, WatchPlan, WatchedService};
 use crate::seen::{DropInSeen, FailureSeen, Seen, ServiceSeen};
 use crate::transactions;
 
+/// What a restart takes from a relay has come back by then.
+const SETTLED_SECONDS: f64 = 2.0 * DAY;
 /// Names of C libraries' files begin so.
 const C_LIBRARIES: [&str; 3] = ["libc.so.", "libc-2.", "ld-musl-"];
 
@@ -233,6 +237,11 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Stor
                 own.lost_flags.push(flag);
             }
         }
+        let since = |age: f64| traffic_since(store, &life, age - DAY);
+        own.worked = match store.last_age(&life)?.filter(|age| *age >= SETTLED_SECONDS) {
+            Some(age) => Worked::of_counter(&since(age)?),
+            None => None,
+        };
     }
     let failure = |event: heaptrial_store::EventRecord| {
         let kind = event.kind.known().filter(|kind| kind.is_failure())?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use heaptrial_allocator::Expected;
-use heaptrial_analysis::{DAY, Forecast};
+use heaptrial_analysis::{DAY, Forecast, UsualWork};
 use heaptrial_model::{Metric, ServiceName, ServicePattern};
 use serde::{Deserialize, Serialize};
 
@@ -139,6 +139,9 @@ pub struct WatchedService {
     /// The drop-in, where somebody else wrote it; `None` is Heaptrial's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop_in_path: Option<PathBuf>,
+    /// What it read and wrote before the watch, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual_work: Option<UsualWork>,
     /// Variables of its treatment that its unit did not set, as where a wrapper sets them: of those systemd can tell nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_of_unit: Vec<String>,

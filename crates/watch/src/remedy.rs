@@ -38,7 +38,7 @@ pub fn remedies(plan: &WatchPlan, alert: &Alert, running: bool) -> Vec<String> {
             format!("systemctl start {services}"),
         ],
         AlertKind::Failures => vec![format!("journalctl -p warning -u {services}")],
-        AlertKind::Flags => vec![
+        AlertKind::Work | AlertKind::Flags => vec![
             format!("journalctl -u {services}"),
             "# its page of a relay search tells what the authorities measured".to_owned(),
         ],

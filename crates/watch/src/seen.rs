@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use heaptrial_analysis::Worked;
 use heaptrial_model::{KnownEvent, TorFlag};
 
 use crate::plan::Fingerprint;
@@ -70,6 +71,8 @@ pub struct ServiceSeen {
     pub bytes: Option<f64>,
     /// Flags that it had in its present life and has no more.
     pub lost_flags: Vec<TorFlag>,
+    /// What it read and wrote in its last day, where its life is two days old.
+    pub worked: Option<Worked>,
     /// MemoryMax in bytes.
     pub limit_bytes: Option<f64>,
     /// How it is, where it does not run and nothing is about to start it.

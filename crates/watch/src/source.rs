@@ -169,6 +169,7 @@ fn watched(
             drop_in: own,
             needs_drop_in,
             drop_in_path: None,
+            usual_work: None,
             not_of_unit: Vec::new(),
         };
     }
@@ -176,7 +177,16 @@ fn watched(
     let (drop_in_path, drop_in) = unit.and_then(foreign_file).unzip();
     let not_of_unit = unit.map_or(Vec::new(), |unit| overridden(expected.as_ref(), unit));
     let needs_drop_in = drop_in.is_some();
-    WatchedService { service, expected, runs: Some(runs), drop_in, needs_drop_in, drop_in_path, not_of_unit }
+    WatchedService {
+        service,
+        expected,
+        runs: Some(runs),
+        drop_in,
+        needs_drop_in,
+        drop_in_path,
+        usual_work: None,
+        not_of_unit,
+    }
 }
 
 /// Why a service does not count as one that runs what its arm wants.

@@ -179,6 +179,7 @@ fn is_hidden(seen: &Seen, alert: &Alert) -> bool {
         AlertKind::DropIn | AlertKind::Stopped => any(|service| service.drop_in.is_none()),
         AlertKind::Transaction => any(|service| service.runs.is_none() || service.drop_in.is_none()),
         AlertKind::Memory => any(|service| service.bytes.is_none()),
+        AlertKind::Work => any(|service| service.worked.is_none()),
         AlertKind::NewService | AlertKind::Failures | AlertKind::Flags => !seen.unreadable.is_empty(),
         AlertKind::Level | AlertKind::Growth | AlertKind::File | AlertKind::NoData => false,
     }

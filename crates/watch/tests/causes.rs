@@ -2,6 +2,7 @@
 
 mod simulation;
 
+use heaptrial_analysis::{UsualWork, Worked};
 use heaptrial_model::TorFlag;
 use heaptrial_watch::{AlertKind, News, Seen, TransactionSeen, WatchPlan, WatchState};
 use simulation::{Event, Month, Noise};
@@ -182,4 +183,46 @@ fn a_flag_that_several_lost_is_one_alert_and_over_when_it_is_back() {
         .into_iter()
         .filter(|(news, key)| *news == News::Resolved && key.starts_with("flags:"));
     assert_eq!(over.count(), 2);
+}
+
+/// Work whose rate follows the hour of the day, times a factor: hours since a midnight, read every ten minutes.
+fn worked(factor: f64, hours: std::ops::Range<u32>) -> Worked {
+    let rate = |hour: f64| factor * (1.0 + 9.0 * (hour % 24.0) / 24.0);
+    let mut bytes = 0.0;
+    let points = (hours.start * 6..=hours.end * 6).map(|number| {
+        let hour = f64::from(number) / 6.0;
+        bytes += 600.0 * rate(hour);
+        (20_000.0 * 86_400.0 + hour * 3600.0, bytes)
+    });
+    Worked::of_counter(&points.collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn work_below_half_of_before_is_told_until_it_has_come_back() {
+    let (mut plan, seen) = at(Event::Level(1.0));
+    // Known of each hour of the day.
+    let usual = |hour: usize| Some(1.0 + 9.0 * (hour as f64 + 0.5) / 24.0);
+    let by_hour: Vec<Option<f64>> = (0..24).map(usual).collect();
+    let mean = by_hour.iter().flatten().sum::<f64>() / 24.0;
+    let usual = UsualWork { bytes_per_second: mean, by_hour };
+    plan.services.iter_mut().for_each(|service| service.usual_work = Some(usual.clone()));
+    let mut state = WatchState::default();
+    let mut check = |works: &[Worked]| {
+        let mut seen = seen(3.0);
+        for (service, work) in seen.services.iter_mut().zip(works) {
+            service.worked = Some(work.clone());
+        }
+        state.check(&plan, &seen, None);
+        news(&mut state)
+    };
+    // A night alone is quiet, and so it was before; of three hours nothing is said.
+    assert_eq!(check(&[worked(1.0, 0..6), worked(0.55, 0..24), worked(0.1, 20..23)]), []);
+    let one = "work:s0.service".to_owned();
+    assert_eq!(check(&[worked(0.4, 0..24)]), [(News::Raised, one.clone())]);
+    // It does not go to and fro at the limit.
+    assert_eq!(check(&[worked(0.55, 0..24)]), []);
+    assert_eq!(check(&[worked(0.65, 0..24)]), [(News::Resolved, one)]);
+    let several = [worked(0.4, 0..24), worked(0.3, 6..18)];
+    assert_eq!(check(&several), [raised("work:below")]);
+    assert_eq!(check(&several), []);
 }

@@ -5,7 +5,7 @@ mod simulation;
 use std::collections::BTreeMap;
 
 use heaptrial_analysis::{DAY, Fleet, Forecast, Settings};
-use heaptrial_judgement::{Judgement, Options, read_fleet};
+use heaptrial_judgement::{Judgement, Options, read_fleet, traffic_since};
 use heaptrial_model::{Arm, Identity, LifeKey, Linkage, Metric, Sample, Treatment, TrialKind};
 use heaptrial_store::{NewService, NewTrial, Store, TickInput};
 use heaptrial_watch::{AlertKind, FailuresBefore, WatchState, stored_name};
@@ -14,6 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use simulation::{ARM, BEGIN, Month, Noise, plan, simulate};
 
 const SERVICES: usize = 8;
+const TRAFFIC: [&str; 2] = ["tor_read_bytes", "tor_written_bytes"];
 /// The boot of the host, in days of the watch.
 const BOOT_DAY: f64 = -20.0;
 
@@ -85,6 +86,11 @@ fn store_fleet(store: &mut Store, name: &str, kind: TrialKind, fleet: &Fleet, fr
             sequence,
             wall_us,
             boottime_us: boottime_us(wall_us),
+            // A kilobyte a second each way.
+            observations: samples
+                .iter()
+                .flat_map(|(id, _)| TRAFFIC.map(|name| (*id, name, second as f64 * 1e3)))
+                .collect(),
             samples,
             host_id: Some(host_id),
             ..TickInput::default()
@@ -133,6 +139,15 @@ fn a_level_above_the_forecast_is_found_in_stored_readings() {
     assert_eq!(kinds_on(3.0), []);
     assert_eq!(kinds_on(5.0), [AlertKind::Level]);
     assert_eq!(kinds_on(6.0), [], "it stands and is not told again");
+
+    for life in store.lives(watch_id).unwrap() {
+        let age = store.last_age(&life).unwrap().unwrap();
+        assert!((17.0 * DAY..=18.0 * DAY).contains(&age), "{age}");
+        let points = traffic_since(&store, &life, age - DAY).unwrap();
+        let (first, last) = (points[0], points[points.len() - 1]);
+        assert!(last.0 - first.0 <= DAY && last.0 - first.0 > 0.9 * DAY, "{first:?} {last:?}");
+        assert_eq!((last.1 - first.1) / (last.0 - first.0), 2e3);
+    }
 
     let found = Judgement::of(&store, watch_id, &Options::default()).unwrap();
     assert_eq!((found.rows.trial.plan.name.as_str(), found.arms.len()), ("five-way+watch", 1));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heaptrial_model::KnownEvent;
+use heaptrial_model::{KnownEvent, units};
 use heaptrial_stats::{median, quantile};
 
 use super::{several, span};
@@ -71,8 +71,9 @@ pub(super) fn hosts_apart(fleet: &Fleet) -> Option<Finding> {
     let told: Vec<String> = apart
         .iter()
         .map(|(name, late, early)| {
-            let late = (*late > silence).then(|| format!("began {:.1} days after the first", late / DAY));
-            let early = (*early > silence).then(|| format!("ended {:.1} days before the last", early / DAY));
+            let late = (*late > silence).then(|| format!("began {} after the first", units::duration(*late)));
+            let early =
+                (*early > silence).then(|| format!("ended {} before the last", units::duration(*early)));
             format!("{name} {}", late.into_iter().chain(early).collect::<Vec<_>>().join(" and "))
         })
         .collect();

@@ -3,7 +3,7 @@
 
 pub mod bed;
 pub mod control;
-pub mod fleet;
+pub mod hosts;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -11,7 +11,7 @@ use heaptrial_model::{ServiceName, TorFlag, units};
 
 use crate::plan::Before;
 use crate::step::Reason;
-use crate::work::Worked;
+use heaptrial_analysis::Worked;
 
 /// What samples and events tell of a service since it has its treatment.
 #[derive(Debug, Clone, Default, PartialEq)]

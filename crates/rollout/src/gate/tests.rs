@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::Tells;
-use crate::work::UsualWork;
+use heaptrial_analysis::UsualWork;
 
 const MIB: f64 = 1_048_576.0;
 const HOUR: f64 = 3600.0;

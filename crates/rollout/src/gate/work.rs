@@ -5,7 +5,7 @@ use heaptrial_stats::median;
 
 use super::{Findings, Grounds, Reason, Subject};
 use crate::plan::Before;
-use crate::work::WorkRatio;
+use heaptrial_analysis::WorkRatio;
 
 /// Work of one service below this share of its own work before stops.
 const LEAST_WORK: f64 = 0.5;

@@ -88,6 +88,10 @@ fn advice(plan: &WatchPlan, kind: AlertKind, services: &[String]) -> String {
         AlertKind::Stopped => format!(
             "`systemctl status {words}` tells how it ended; if it is meant to stay so, a watch that is started anew leaves it out"
         ),
+        AlertKind::Work => format!(
+            "`journalctl -u {words}` tells whether it can be reached and what it waits for; where others of the network do less \
+             as well, it is not the treatment"
+        ),
         AlertKind::Flags => format!(
             "`journalctl -u {words}` tells whether it can be reached; authorities take a flag from a relay that is slow or away"
         ),

@@ -3,7 +3,7 @@
 use heaptrial_model::{ServicePattern, units};
 
 use super::cause::{Finding, SILENT, together};
-use super::{failures, identity, memory, transaction};
+use super::{failures, identity, memory, transaction, work};
 use crate::alert::{Alert, AlertKind};
 use crate::plan::WatchPlan;
 use crate::seen::{Seen, ServiceSeen};
@@ -14,6 +14,7 @@ pub fn facts(plan: &WatchPlan, seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Ve
     findings.extend(identity::drop_ins(plan, seen));
     findings.extend(newcomers(plan, seen));
     findings.extend(stopped(seen));
+    findings.extend(work::less(plan, seen, stands));
     findings.extend(flags(seen));
     findings.extend(no_data(plan, seen));
     let mut files = identity::files(plan, seen);

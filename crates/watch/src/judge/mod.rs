@@ -10,6 +10,7 @@ mod look;
 mod memory;
 mod reference;
 mod transaction;
+mod work;
 
 pub use facts::facts;
 pub(crate) use identity::{CHANGED, GONE, NOT_IN_FORCE};

@@ -241,6 +241,7 @@ impl Month {
                 last_reading_at: last(index).map(|reading| reading.0),
                 bytes: last(index).map(|reading| reading.1),
                 lost_flags: Vec::new(),
+                worked: None,
                 limit_bytes: match self.event {
                     Some((Event::Full(_, times), _)) => Some(times * fleet::LEVEL_BYTES),
                     _ => Some(4.0 * fleet::LEVEL_BYTES),
@@ -306,6 +307,7 @@ pub fn plan(forecast: Forecast, services: usize, failures_before: FailuresBefore
         drop_in: Some("drop-in".to_owned()),
         needs_drop_in: true,
         drop_in_path: None,
+        usual_work: None,
         not_of_unit: Vec::new(),
     };
     WatchPlan {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use heaptrial_analysis::FleetService;
+use heaptrial_analysis::{LEAST_WORK_SECONDS, UsualWork};
 use heaptrial_inspect::Service;
 use heaptrial_judgement::LifeFigures;
 use heaptrial_model::{HumanDuration, ServiceName, units};
 use heaptrial_relay::{Relay, RelayReadings};
-use heaptrial_rollout::{Before, LEAST_WORK_SECONDS, RolloutPlan, Tells, UsualWork};
+use heaptrial_rollout::{Before, RolloutPlan, Tells};
 
 use super::target::Target;
 use crate::exit::Failure;

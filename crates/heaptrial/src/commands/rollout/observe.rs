@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use heaptrial_analysis::Worked;
 use heaptrial_analysis::{Fleet, FleetLife, Forecast};
 use heaptrial_host::Instant as Moment;
 use heaptrial_judgement::{LifeFigures, Options, read_fleet};
 use heaptrial_model::{KnownEvent, ServiceName};
-use heaptrial_rollout::{Observed, Observer, Worked};
+use heaptrial_rollout::{Observed, Observer};
 use heaptrial_store::Store;
 
 /// Readings older than this do not count: the agent reads once a minute.

@@ -1,7 +1,8 @@
 //! What a service did before and after, over comparable times of the day.
 
-use heaptrial_analysis::FleetLife;
 use serde::{Deserialize, Serialize};
+
+use crate::fleet::FleetLife;
 
 /// Hours of a day.
 const HOURS: usize = 24;
@@ -26,7 +27,7 @@ pub struct Worked {
     hours: [(f64, f64); HOURS],
 }
 
-/// What a service read and wrote a second before a rollout.
+/// What a service read and wrote a second before something was done to it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct UsualWork {
@@ -157,10 +158,10 @@ impl UsualWork {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_analysis::{Measure, Work};
     use heaptrial_model::LifeStart;
 
     use super::*;
+    use crate::work::{Measure, Work};
 
     /// A life read every ten minutes whose rate follows the time of the day.
     fn life(started_at: f64, hours: f64, rate: impl Fn(f64) -> f64) -> FleetLife {
