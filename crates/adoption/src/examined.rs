@@ -126,15 +126,15 @@ pub fn examined(root: &HostRoot, service: &Service) -> Result<Expected, LeftOut>
         return Err(LeftOut::NotReloaded { file: "by systemd's own account".to_owned() });
     }
     let next = NextStart::of(root, &service.unit);
-    let hidden = hidden(root, service, process);
-    if let Some(why) = &hidden {
+    if let Some(why) = hidden(root, service, process) {
         if let Some(path) = changed_since(root, service, process) {
-            return Err(LeftOut::ChangedSince { path, why: (*why).to_owned() });
+            return Err(LeftOut::ChangedSince { path, why: why.to_owned() });
         }
     }
-    preloads(process, identity, &next, hidden.is_some())?;
-    host_wide(root, process, identity, hidden.is_some())?;
-    settings(identity, &next, hidden.is_some())?;
+    let by_wrapper = |variable: &str| names_variable(root, &service.unit, variable);
+    preloads(process, identity, &next, &by_wrapper)?;
+    host_wide(root, process, identity, &by_wrapper)?;
+    settings(identity, &next, &by_wrapper)?;
     let own = identity.path.as_ref().filter(|_| identity.linkage != Linkage::Libc);
     if let (Some(path), Some(sha256)) = (own, &identity.sha256) {
         if digest(root, path).as_ref() != Some(sha256) {
@@ -159,16 +159,28 @@ fn hidden(root: &HostRoot, service: &Service, process: &MainProcess) -> Option<&
     (started.as_deref() != Some(program)).then_some("a wrapper starts it")
 }
 
+/// Whether what starts a service speaks of a variable, in its arguments or as a script: that may set it again.
+fn names_variable(root: &HostRoot, unit: &Unit, variable: &str) -> bool {
+    let speaks = |text: &[u8]| text.windows(variable.len()).any(|part| part == variable.as_bytes());
+    unit.exec_start.iter().any(|command| {
+        let is_script = |bytes: &Vec<u8>| bytes.starts_with(b"#!") && speaks(bytes);
+        let script = command.first().and_then(|program| fs::read(root.path(program)).ok());
+        command.iter().any(|word| speaks(word.as_bytes())) || script.as_ref().is_some_and(is_script)
+    })
+}
+
 /// A file that decides what a service is started with, and that is newer than its process.
 fn changed_since(root: &HostRoot, service: &Service, process: &MainProcess) -> Option<PathBuf> {
     let started = Instant::now().wall_us as f64 / 1e6 - process.age_seconds;
     let unit = &service.unit;
     let programs = unit.exec_start.iter().filter_map(|command| command.first().map(PathBuf::from));
     let files = unit.unit_file.iter().chain(&unit.drop_ins).chain(&unit.environment_files);
-    let mut paths = files.cloned().chain(programs);
+    let mut paths = files.cloned().chain(programs).chain(folders_of(unit));
+    let is_newer = |own: fs::Metadata| own.ctime() as f64 + own.ctime_nsec() as f64 / 1e9 > started;
     paths.find(|path| {
-        let metadata = fs::metadata(root.path(path));
-        metadata.is_ok_and(|own| own.ctime() as f64 + own.ctime_nsec() as f64 / 1e9 > started)
+        let path = root.path(path);
+        // A link may be made anew, or what it leads to.
+        fs::symlink_metadata(&path).is_ok_and(is_newer) || fs::metadata(&path).is_ok_and(is_newer)
     })
 }
 
@@ -177,19 +189,20 @@ fn preloads(
     process: &MainProcess,
     identity: &Identity,
     next: &NextStart,
-    hidden: bool,
+    by_wrapper: &dyn Fn(&str) -> bool,
 ) -> Result<(), LeftOut> {
+    let wrapped = by_wrapper(PRELOAD);
     let has = |library: &&str| process.preloads.iter().any(|preload| preload.library == **library);
     let wanted = next.preloads();
     if let Some(library) = wanted.iter().find(|library| !has(library)) {
         return Err(LeftOut::NotRestarted { library: (*library).to_owned(), runs: identity.label() });
     }
     let kept = |library: &str| wanted.contains(&library);
-    if let Some(gone) = process.preloads.iter().find(|preload| !hidden && !kept(&preload.library)) {
+    if let Some(gone) = process.preloads.iter().find(|preload| !wrapped && !kept(&preload.library)) {
         return Err(LeftOut::NotSetAnyMore { library: gone.library.clone() });
     }
     let in_order = process.preloads.iter().map(|preload| preload.library.as_str());
-    if let (false, Some((first, _))) = (hidden, wanted.iter().zip(in_order).find(|(next, now)| *next != now))
+    if let (false, Some((first, _))) = (wrapped, wanted.iter().zip(in_order).find(|(next, now)| *next != now))
     {
         // The first of several decides.
         return Err(LeftOut::NotRestarted { library: (*first).to_owned(), runs: identity.label() });
@@ -205,14 +218,14 @@ fn host_wide(
     root: &HostRoot,
     process: &MainProcess,
     identity: &Identity,
-    hidden: bool,
+    by_wrapper: &dyn Fn(&str) -> bool,
 ) -> Result<(), LeftOut> {
     let named: Vec<PathBuf> = host_preloads(root).iter().filter_map(|path| resolve(root, path)).collect();
     let own = identity.path.as_ref();
     // Neither a preload of its environment nor needed by its program.
     if let (Linkage::Unknown, Some(path)) = (identity.linkage, own) {
         let by_environment = process.preloads.iter().any(|preload| preload.loaded == Some(true));
-        if !hidden && !by_environment && !named.contains(path) {
+        if !by_wrapper(PRELOAD) && !by_environment && !named.contains(path) {
             return Err(LeftOut::NotSetAnyMore { library: path.display().to_string() });
         }
     }
@@ -231,11 +244,11 @@ fn host_wide(
 }
 
 /// What the allocator reads of the environment, now and after the next start.
-fn settings(identity: &Identity, next: &NextStart, hidden: bool) -> Result<(), LeftOut> {
+fn settings(identity: &Identity, next: &NextStart, by_wrapper: &dyn Fn(&str) -> bool) -> Result<(), LeftOut> {
     let Some(family) = Catalog::builtin().family(&identity.family) else { return Ok(()) };
     let variables = next.variables();
     let read = variables.iter().filter(|(name, _)| name != PRELOAD && family.reads_variable(name));
-    let gone = identity.settings.iter().filter(|(name, _)| !hidden && next.value(name).is_none());
+    let gone = identity.settings.iter().filter(|(name, _)| next.value(name).is_none() && !by_wrapper(name));
     let told = |value: Option<&str>| value.map_or("not set".to_owned(), |value| format!("`{value}`"));
     for (name, _) in read.map(|(name, value)| (name, value)).chain(gone) {
         let (found, wanted) = (identity.settings.get(name).map(String::as_str), next.value(name));

@@ -109,7 +109,7 @@ pub fn differing_hosts(fleet: &Fleet, arms: &[ByHost]) -> Vec<Finding> {
             arms: vec![arm.arm],
             services: Vec::new(),
             evidence: format!(
-                "{} in proportion to the control is {} (p {:.3} of one ratio on all hosts)",
+                "in proportion to the control {} is {} (p {:.3} of one ratio on all hosts)",
                 fleet.arms[arm.arm].name,
                 ratios.join(", "),
                 arm.p_value_adjusted.unwrap_or(1.0)

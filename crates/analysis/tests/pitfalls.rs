@@ -199,7 +199,7 @@ fn hosts_that_end_one_after_the_other_are_told_and_their_services_have_not_vanis
     }
     let analysis = run(&fleet);
     let apart = find(&analysis, FindingKind::HostsApart).unwrap();
-    assert_eq!(apart.evidence, "beta ended 2 d before the last");
+    assert_eq!(apart.evidence, "of the hosts, beta ended 2 d before the last");
     // Within its host one has.
     assert_eq!(names(find(&analysis, FindingKind::Vanished).unwrap()), ["s3"]);
     for service in &mut fleet.services {

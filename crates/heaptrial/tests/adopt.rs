@@ -242,7 +242,7 @@ struct Way {
 const FILE: &str = "EnvironmentFile=/etc/default/VARS\n";
 
 /// LIB is the library, LINK a link to it, OTHER a copy, PROGRAM what the unit starts, VARS the file of variables.
-const WAYS: [Way; 16] = [
+const WAYS: [Way; 17] = [
     Way { drop_in: "", variables: "" },
     Way { drop_in: "Environment=LD_PRELOAD=LIB\n", variables: "" },
     Way { drop_in: FILE, variables: "LD_PRELOAD=LIB\n" },
@@ -262,6 +262,10 @@ const WAYS: [Way; 16] = [
     },
     Way { drop_in: "EnvironmentFile=/etc/default/VA*S\n", variables: "MALLOC_ARENA_MAX=\"1\"\n" },
     Way { drop_in: "ExecStart=\nExecStart=/usr/bin/env LD_PRELOAD=LIB PROGRAM\n", variables: "" },
+    Way {
+        drop_in: "Environment=MALLOC_CONF=narenas:2\nExecStart=\nExecStart=/usr/bin/env LD_PRELOAD=LIB PROGRAM\n",
+        variables: "",
+    },
     Way { drop_in: "Environment=LD_PRELOAD=LINK\n", variables: "" },
     Way { drop_in: "Environment=\"LD_PRELOAD=LIB OTHER\"\n", variables: "" },
     Way { drop_in: "Environment=\"LD_PRELOAD=OTHER:LIB\"\n", variables: "" },
@@ -305,7 +309,12 @@ fn what_is_adopted_runs_the_same_after_a_restart() {
             let text = text.replace("LIB", LIBRARY).replace("LINK", link).replace("OTHER", other);
             text.replace("PROGRAM", &program)
         };
-        bed.container.ok(&["mkdir", "-p", &format!("/etc/systemd/system/{unit}.d")]);
+        let folder = format!("/etc/systemd/system/{unit}.d");
+        if way.drop_in.is_empty() {
+            bed.container.ok(&["rm", "-rf", &folder]);
+            return;
+        }
+        bed.container.ok(&["mkdir", "-p", &folder]);
         let files = [
             (drop_in(unit), format!("[Service]\n{}", put(way.drop_in))),
             (format!("/etc/default/{variables}"), put(way.variables)),

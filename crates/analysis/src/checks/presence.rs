@@ -82,7 +82,7 @@ pub(super) fn hosts_apart(fleet: &Fleet) -> Option<Finding> {
         severity: Severity::Note,
         arms: Vec::new(),
         services: Vec::new(),
-        evidence: told.join("; "),
+        evidence: format!("of the hosts, {}", told.join("; ")),
         effect: "Nothing where somebody ended its part: arms are compared at equal age within each host. Where nobody did, that \
                  host is read no more."
             .to_owned(),
