@@ -252,8 +252,13 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
     alpha.container.power_cut().unwrap();
     let lost = play.wait_with_output().unwrap();
     assert!(!lost.status.success(), "a host that is gone is told");
-    assert!(stdout(&lost).contains("alpha was not seen to the end; beta is not begun"), "{}", stdout(&lost));
-    assert_eq!(treated(&beta, &beta_units), 0, "the next one is not begun: {}", stdout(&lost));
+    // Ansible takes a host that goes while a task cleans up for one that failed, and ends by itself; of one that cannot be
+    // reached it goes on to the next, which looks back.
+    let said = stdout(&lost);
+    let ended = ["alpha was not seen to the end; beta is not begun", "NO MORE HOSTS LEFT"];
+    assert!(ended.iter().any(|ended| said.contains(ended)), "{said}");
+    assert!(!said.contains("changed: [beta]"), "{said}");
+    assert_eq!(treated(&beta, &beta_units), 0, "the next one is not begun: {said}");
 
     alpha.container.boot_again().unwrap();
     alpha.container.ok(&["hostname", "alpha"]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostError, HostRoot};
+use crate::{HostError, HostRoot, Process};
 
 /// `memory.stat` has some 2 KiB in version 2.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -74,7 +74,8 @@ pub struct AnonymousMemory {
 }
 
 impl Cgroup {
-    /// The control group of `pid`; `None` where the host does not account for memory.
+    /// The control group of `pid`; `None` where the host does not account for memory, and an error where the process is
+    /// ending and its group is not told any more.
     pub fn of(root: &HostRoot, pid: i32) -> Result<Option<Self>, HostError> {
         let version = CgroupVersion::of(root);
         let path = root.process_dir(pid).join("cgroup");
@@ -90,6 +91,10 @@ impl Cgroup {
             };
             wanted.then_some(path)
         });
+        // Version 1 has every process that is ending in the root group, whatever it is charged to.
+        if version == CgroupVersion::V1 && own == Some("/") && Process::new(root, pid).is_exiting()? {
+            return Err(HostError::Gone { pid });
+        }
         let mount = root.path(version.mount());
         Ok(own.map(|own| Self { version, dir: mount.join(own.trim_start_matches('/')) }))
     }
@@ -284,6 +289,36 @@ mod tests {
         assert_eq!((cgroup.oom_kills(), cgroup.times_at_limit()), (Some(1), Some(4)));
         let anonymous = AnonymousMemory { resident_bytes: 500, swap_bytes: 12 };
         assert_eq!(cgroup.anonymous().unwrap(), anonymous);
+    }
+
+    /// Of a process that is ending version 1 tells the root group, which has all of the host.
+    #[test]
+    fn a_process_that_is_ending_is_in_no_group_of_others() {
+        let stat = |flags: u32| format!("7 (a) b) R 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0\n");
+        for (flags, group) in [(0x40_0100, Some("sys/fs/cgroup/memory/")), (0x40_0104, None)] {
+            let (dir, root) = fixture(&[
+                ("proc/7/cgroup", "3:memory:/\n"),
+                ("proc/7/stat", &stat(flags)),
+                ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
+            ]);
+            let found = Cgroup::of(&root, 7);
+            let expected = group.map(|group| dir.path().join(group));
+            assert_eq!(found.ok().flatten().map(|found| found.dir), expected, "{flags:#x}");
+        }
+        // By this machine's kernel: a child that has ended and that nobody has waited for yet.
+        let root = HostRoot::default();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        while Process::new(&root, pid).state().unwrap() != 'Z' {
+            std::thread::yield_now();
+        }
+        assert!(Process::new(&root, pid).is_exiting().unwrap());
+        let own = Cgroup::of(&root, std::process::id() as i32).unwrap();
+        match Cgroup::of(&root, pid) {
+            Err(HostError::Gone { pid: gone }) => assert_eq!(gone, pid),
+            found => assert_eq!(found.unwrap(), own),
+        }
+        child.wait().unwrap();
     }
 
     #[test]

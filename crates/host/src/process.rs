@@ -81,6 +81,14 @@ impl Process {
         self.stat_field(3, "the state as field 3")
     }
 
+    /// Whether it is on its way out, from the first step of its end until nothing is left of it (`PF_EXITING` of the kernel's
+    /// `include/linux/sched.h`, in the flags of proc_pid_stat(5)).
+    pub fn is_exiting(&self) -> Result<bool, HostError> {
+        const PF_EXITING: u32 = 0x4;
+        let flags: u32 = self.stat_field(9, "the kernel's flags as field 9")?;
+        Ok(flags & PF_EXITING != 0)
+    }
+
     /// How long its threads that live were ready to run and had no processor, since each of them began; `None` where the
     /// kernel does not tell (proc_pid_schedstat(5)).
     pub fn waited_for_processors(&self) -> Option<Duration> {
