@@ -48,7 +48,7 @@ pub use preflight::preflight;
 pub use prepare::{PRELOAD, PrepareError, expected_of_arm, prepare, to_unset};
 pub use prepared::{HostUnit, Library, Owner, Prepared};
 pub use run::Halt;
-pub use standing::{Standing, changed_files, is_as_wanted};
+pub use standing::{Standing, changed_files, is_as_wanted, standings};
 pub use state::{ServiceState, Stage, TrialStage, TrialState};
 pub use stray::{Stray, refuse_strays, strays};
 pub use takeover::{check_takeover, taken_over_by};

@@ -1,10 +1,14 @@
 //! What is done to one service and found out about it; each step can be repeated after a crash at any moment.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use heaptrial_host::Paths;
 use heaptrial_host::systemd::{Activity, Job, JobResult, SystemdError, UnitEnvironment};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
+use crate::edges::{Disk, Stamp};
 use crate::edit::{self, EditError};
 use crate::error::{ChangeError, ProofError, ServiceError};
 use crate::files::FileState;
@@ -191,27 +195,9 @@ impl Trial<'_> {
 
     /// Whether the library that a service is about to load is still the one that was installed.
     pub(crate) fn check_library(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
-        let Some(treatment) = self.treatment(service) else { return Ok(()) };
-        let Some(path) = treatment.expected.object.clone() else { return Ok(()) };
-        if !self.paths.owns(&path) {
-            return Ok(());
-        }
-        let disk = self.host.disk;
-        let gone = |source| ServiceError::Library { path: path.clone(), source };
-        let seen = disk.stamp(&path).map_err(gone)?;
-        if self.checked_libraries.get(&path) == Some(&seen) {
-            return Ok(());
-        }
-        let present = disk.look(&path).map_err(gone)?.0;
-        match &present {
-            FileState::File { sha256, .. }
-                if *sha256 == treatment.expected.sha256 && present.is_untouched_by_others() =>
-            {
-                self.checked_libraries.insert(path, seen);
-                Ok(())
-            }
-            _ => Err(ServiceError::OtherLibrary { path }),
-        }
+        let treatment = self.prepared.services.iter().find(|treatment| treatment.service == *service);
+        let Some(treatment) = treatment else { return Ok(()) };
+        check_library(self.host.disk, &self.paths, treatment, &mut self.checked_libraries)
     }
 
     /// The life that runs now, if it may have been started with the treatment by an earlier, killed run and proves to
@@ -319,4 +305,29 @@ fn still_up(service: &ServiceName, other: &ServiceName, why: &str) -> String {
     format!(
         "{other} did not run, and {service} wants it: systemd started both, and stopping {other} again failed ({why})"
     )
+}
+
+/// Whether the library of a treatment is still the one that was installed; what was hashed before is remembered by its stamp.
+pub(crate) fn check_library(
+    disk: &dyn Disk,
+    paths: &Paths,
+    treatment: &ServiceTreatment,
+    checked: &mut HashMap<PathBuf, Stamp>,
+) -> Result<(), ServiceError> {
+    let Some(path) = treatment.expected.object.clone().filter(|path| paths.owns(path)) else { return Ok(()) };
+    let gone = |source| ServiceError::Library { path: path.clone(), source };
+    let seen = disk.stamp(&path).map_err(gone)?;
+    if checked.get(&path) == Some(&seen) {
+        return Ok(());
+    }
+    let present = disk.look(&path).map_err(gone)?.0;
+    match &present {
+        FileState::File { sha256, .. }
+            if *sha256 == treatment.expected.sha256 && present.is_untouched_by_others() =>
+        {
+            checked.insert(path, seen);
+            Ok(())
+        }
+        _ => Err(ServiceError::OtherLibrary { path }),
+    }
 }

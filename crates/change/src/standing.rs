@@ -1,19 +1,22 @@
 //! How services that were given a treatment are now: what a rollout's gate goes by. Nothing is restarted.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use heaptrial_allocator::prove;
-use heaptrial_host::systemd::UnitStatus;
+use heaptrial_host::systemd::{SystemdError, UnitStatus};
 use heaptrial_host::{HostRoot, Paths};
 use heaptrial_inspect::{NextStart, Service};
-use heaptrial_model::{LifeKey, ServiceName};
+use heaptrial_model::{Identity, LifeKey, ServiceName};
 
-use crate::edges::{in_force, is_program_begun};
+use crate::edges::{Host, Stamp, in_force, is_program_begun};
 use crate::error::ChangeError;
 use crate::files::{FileState, digest};
 use crate::health::{self, Health};
 use crate::journal::Event;
 use crate::prepare::PRELOAD;
+use crate::prepared::Prepared;
+use crate::service::check_library;
 use crate::state::{ServiceState, Stage, TrialState};
 use crate::treatment::ServiceTreatment;
 use crate::trial::{Trial, Witness};
@@ -43,70 +46,94 @@ impl Trial<'_> {
         services: &[ServiceName],
         witness: &mut dyn Witness,
     ) -> Result<Vec<Standing>, ChangeError> {
-        let statuses = self.host.manager.statuses(services);
+        let mut checked = std::mem::take(&mut self.checked_libraries);
+        let seen = look(self.host, &self.paths, &self.prepared, &self.state, services, &mut checked);
+        self.checked_libraries = checked;
         let mut standings = Vec::with_capacity(services.len());
-        for (service, status) in services.iter().zip(statuses) {
-            standings.push(match status {
-                Ok(status) => self.standing(service, &status, witness)?,
-                Err(error) => Standing::NotReady(error.to_string()),
-            });
+        for (service, (standing, other)) in services.iter().zip(seen) {
+            if let Some((life, identity)) = other {
+                witness.warning(&format!("{service} was restarted by somebody, and runs what it should"));
+                let service = service.clone();
+                self.record(Event::Committed { service, life, identity: Some(identity) })?;
+            }
+            standings.push(standing);
         }
         Ok(standings)
     }
+}
 
-    fn standing(
-        &mut self,
-        service: &ServiceName,
-        status: &UnitStatus,
-        witness: &mut dyn Witness,
-    ) -> Result<Standing, ChangeError> {
-        let state = self.state.services.get(service).filter(|state| state.stage == Stage::Committed);
-        let Some(known) = state.and_then(|state| state.life.clone()) else { return Ok(Standing::Untreated) };
-        let Some(treatment) = self.treatment(service).cloned() else { return Ok(Standing::Untreated) };
-        if let Err(why) = self.check_library(service) {
-            return Ok(Standing::Failed(why.to_string()));
-        }
-        if matches!(status.active_state.as_str(), "failed" | "inactive") {
-            return Ok(Standing::Failed(format!(
-                "it is {} ({})",
-                status.active_state,
-                health::how_it_ended(status)
-            )));
-        }
-        let life = status.main_pid.filter(|_| status.is_running());
-        let life = life.and_then(|pid| self.host.programs.life(pid));
-        let same_boot = |life: &LifeKey| life.boot_id == known.boot_id;
-        let by_itself = status.restarts > 0 && life.as_ref() != Some(&known);
-        if by_itself && life.as_ref().is_none_or(same_boot) {
-            let times = heaptrial_model::units::counted(status.restarts as usize, "time");
-            return Ok(Standing::Failed(format!(
-                "systemd restarted it {times} by itself ({})",
-                health::how_it_ended(status)
-            )));
-        }
-        let Some(life) = life else {
-            let why = format!("it is {} ({})", status.active_state, status.sub_state);
-            return Ok(Standing::NotReady(why));
+/// How services of a transaction are, in their order, while another process may be at work on it: nothing is recorded.
+pub fn standings(
+    host: Host<'_>,
+    paths: &Paths,
+    prepared: &Prepared,
+    state: &TrialState,
+    services: &[ServiceName],
+) -> Vec<Standing> {
+    let seen = look(host, paths, prepared, state, services, &mut HashMap::new());
+    seen.into_iter().map(|(standing, _)| standing).collect()
+}
+
+/// A service's standing, and the life that runs where the journal does not know it.
+type Seen = (Standing, Option<(LifeKey, Identity)>);
+
+fn look(
+    host: Host<'_>,
+    paths: &Paths,
+    prepared: &Prepared,
+    state: &TrialState,
+    services: &[ServiceName],
+    checked: &mut HashMap<PathBuf, Stamp>,
+) -> Vec<Seen> {
+    let statuses = host.manager.statuses(services);
+    let one = |(service, status): (&ServiceName, Result<UnitStatus, SystemdError>)| {
+        let status = match status {
+            Ok(status) => status,
+            Err(error) => return (Standing::NotReady(error.to_string()), None),
         };
-        match health::look(self.host, &treatment) {
-            Health::Waiting { what, .. } => return Ok(Standing::NotReady(what)),
-            Health::Sick(why) => return Ok(Standing::Failed(why)),
-            Health::Healthy(_) => {}
-        }
-        let identity = match health::proof(self.host, &life, &treatment) {
-            Ok(identity) => identity,
-            Err(why) => return Ok(Standing::Failed(why.to_string())),
+        let found = state.services.get(service).filter(|found| found.stage == Stage::Committed);
+        let treatment = prepared.services.iter().find(|treatment| treatment.service == *service);
+        let (Some(known), Some(treatment)) = (found.and_then(|found| found.life.as_ref()), treatment) else {
+            return (Standing::Untreated, None);
         };
-        if life != known {
-            witness.warning(&format!("{service} was restarted by somebody, and runs what it should"));
-            self.record(Event::Committed {
-                service: service.clone(),
-                life: life.clone(),
-                identity: Some(identity),
-            })?;
+        if let Err(why) = check_library(host.disk, paths, treatment, checked) {
+            return (Standing::Failed(why.to_string()), None);
         }
-        Ok(Standing::Well { life })
+        look_at(host, treatment, known, &status)
+    };
+    services.iter().zip(statuses).map(one).collect()
+}
+
+fn look_at(host: Host<'_>, treatment: &ServiceTreatment, known: &LifeKey, status: &UnitStatus) -> Seen {
+    // Between the two halves of a restart it is inactive, with a job.
+    let is_between = || health::activity(host, &treatment.service).is_ok_and(|now| !now.is_stopped());
+    if status.active_state == "failed" || status.active_state == "inactive" && !is_between() {
+        let how = format!("it is {} ({})", status.active_state, health::how_it_ended(status));
+        return (Standing::Failed(how), None);
     }
+    let life = status.main_pid.filter(|_| status.is_running());
+    let life = life.and_then(|pid| host.programs.life(pid));
+    let same_boot = |life: &LifeKey| life.boot_id == known.boot_id;
+    let by_itself = status.restarts > 0 && life.as_ref() != Some(known);
+    if by_itself && life.as_ref().is_none_or(same_boot) {
+        let times = heaptrial_model::units::counted(status.restarts as usize, "time");
+        let how = format!("systemd restarted it {times} by itself ({})", health::how_it_ended(status));
+        return (Standing::Failed(how), None);
+    }
+    let Some(life) = life else {
+        return (Standing::NotReady(format!("it is {} ({})", status.active_state, status.sub_state)), None);
+    };
+    match health::look(host, treatment) {
+        Health::Waiting { what, .. } => return (Standing::NotReady(what), None),
+        Health::Sick(why) => return (Standing::Failed(why), None),
+        Health::Healthy(_) => {}
+    }
+    let identity = match health::proof(host, &life, treatment) {
+        Ok(identity) => identity,
+        Err(why) => return (Standing::Failed(why.to_string()), None),
+    };
+    let other = (life != *known).then(|| (life.clone(), identity));
+    (Standing::Well { life }, other)
 }
 
 /// Files of services that have their treatment by the journal, and that are not as they were written.

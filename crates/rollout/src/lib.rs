@@ -20,13 +20,13 @@ mod waves;
 
 pub use capacity::{Worth, worth};
 pub use cut_short::cut_short;
-pub use gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
+pub use gate::{Course, Gate, Grounds, Judged, Observed, Outcome, PoolError, Subject, Tally, judge, pool};
 pub use hours::{QuietHours, QuietHoursError};
 pub use marker::{pause, paused};
 pub use measured::{Evidence, Whole, settings_of};
 pub use plan::{Before, Limits, RolloutPlan, RolloutPlanError, Tells, freeze, is_rollout, read_plan};
 pub use progress::{Progress, WaveStage};
-pub use rollout::{Ending, Observer, Rollout};
+pub use rollout::{Ending, Observer, Rollout, judge_now};
 pub use step::{Reason, RolloutStep};
 pub use strata::{Kind, Stratum, kinds, strata, strata_of};
 pub use verdict::{MeasuredHost, MeasuredRatio, Verdict, VerdictError};

@@ -164,13 +164,12 @@ impl RolloutPlan {
         of_wave.min(of_life).max(LEAST_WORK_SECONDS)
     }
 
-    /// Name of the stratum of a service, where there are several, and what it is expected to use.
+    /// Name of the stratum of a service, and what it is expected to use.
     pub fn held_to(&self, service: &ServiceName) -> (&str, Option<&Forecast>) {
         let Some(stratum) = self.strata.iter().find(|stratum| stratum.services.contains(service)) else {
             return ("", self.forecast.as_ref());
         };
-        let name = if self.strata.len() > 1 { stratum.name.as_str() } else { "" };
-        (name, stratum.forecast.as_ref())
+        (&stratum.name, stratum.forecast.as_ref())
     }
 
     /// All forecasts, with the name of their stratum.

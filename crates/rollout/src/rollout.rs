@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use heaptrial_change::{ChangeError, Stage, Standing, Trial, Witness};
+use heaptrial_change::edges::Host;
+use heaptrial_change::{
+    ChangeError, Prepared, Stage, Standing, Trial, TrialState, Witness, read_state, standings,
+};
 use heaptrial_host::Instant as Moment;
 use heaptrial_host::Paths;
-use heaptrial_model::{HumanDuration, Pace, ServiceName};
+use heaptrial_model::{Pace, ServiceName};
 
 use crate::gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
 use crate::marker::paused;
@@ -126,8 +129,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
     }
 
     fn is_committed(&self, service: &ServiceName) -> bool {
-        let state = self.trial.state();
-        state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
+        is_committed(self.trial.state(), service)
     }
 
     /// Puts a wave back, without canary and gates.
@@ -202,12 +204,8 @@ impl<'r, 'a> Rollout<'r, 'a> {
         if reasons.is_empty() { Ok(None) } else { self.stop(wave, reasons).map(Some) }
     }
 
-    /// Those that did not fail since the rollout was begun or resumed; what failed was put back and is left out.
     fn without_failed(&self, services: &[ServiceName]) -> Vec<ServiceName> {
-        let failed = |service: &&ServiceName| {
-            self.trial.state().failed_now.contains(*service) && !self.is_committed(service)
-        };
-        services.iter().filter(|service| !failed(service)).cloned().collect()
+        without_failed(self.trial.state(), services)
     }
 
     /// Whether all of them have their treatment; lives that a reboot or somebody replaced are proved anew.
@@ -353,33 +351,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let services = self.without_failed(&self.plan.up_to(wave));
         let standings = self.trial.standings(&services, self.witness)?;
         let observed = self.observer.observe(&services);
-        let subjects: Vec<Subject<'_>> = services
-            .iter()
-            .zip(&standings)
-            .map(|(service, standing)| {
-                let (stratum, forecast) = self.plan.held_to(service);
-                Subject {
-                    service,
-                    standing,
-                    observed: observed.get(service),
-                    before: self.plan.before.get(service),
-                    stratum,
-                    forecast,
-                    is_new: self.plan.waves[wave].contains(service),
-                }
-            })
-            .collect();
-        let grounds = Grounds {
-            stale_seconds: self.observer.stale_seconds(),
-            work_seconds: self.plan.work_seconds(wave, self.restart_every()),
-            judges_work: self.plan.judges_work,
-        };
-        Ok(judge(&subjects, &grounds))
-    }
-
-    /// How often the treatment restarts services.
-    fn restart_every(&self) -> Option<HumanDuration> {
-        self.trial.prepared().services.iter().find_map(|treatment| treatment.restart_every)
+        let seen = Seen { standings: &standings, observed: &observed };
+        let prepared = self.trial.prepared();
+        Ok(gate_of((&self.plan, prepared), wave, &services, seen, self.observer.stale_seconds()))
     }
 
     /// What is left of a time since a wave was changed, or since the host came up after that.
@@ -450,6 +424,78 @@ impl Hold {
             Self::Quiet(why) => why.clone(),
         }
     }
+}
+
+fn is_committed(state: &TrialState, service: &ServiceName) -> bool {
+    state.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
+}
+
+/// Those that did not fail since the rollout was begun or resumed; what failed was put back and is left out.
+fn without_failed(state: &TrialState, services: &[ServiceName]) -> Vec<ServiceName> {
+    let failed =
+        |service: &&ServiceName| state.failed_now.contains(*service) && !is_committed(state, service);
+    services.iter().filter(|service| !failed(service)).cloned().collect()
+}
+
+/// What is known of services, in their order.
+struct Seen<'s> {
+    standings: &'s [Standing],
+    observed: &'s BTreeMap<ServiceName, Observed>,
+}
+
+/// What the gate of a wave says of services.
+fn gate_of(
+    (plan, prepared): (&RolloutPlan, &Prepared),
+    wave: usize,
+    services: &[ServiceName],
+    seen: Seen<'_>,
+    stale_seconds: f64,
+) -> Gate {
+    let subject = |(service, standing)| {
+        let (stratum, forecast) = plan.held_to(service);
+        Subject {
+            service,
+            standing,
+            observed: seen.observed.get(service),
+            before: plan.before.get(service),
+            stratum,
+            forecast,
+            is_new: plan.waves[wave].contains(service),
+        }
+    };
+    let subjects: Vec<Subject<'_>> = services.iter().zip(seen.standings).map(subject).collect();
+    let restart_every = prepared.services.iter().find_map(|treatment| treatment.restart_every);
+    let grounds = Grounds {
+        stale_seconds,
+        work_seconds: plan.work_seconds(wave, restart_every),
+        judges_work: plan.judges_work,
+    };
+    judge(&subjects, &grounds)
+}
+
+/// What the gate of the last wave that was begun would say now of the services that have the treatment, and which these are;
+/// another process may be at work on the rollout.
+pub fn judge_now(
+    (plan, prepared): (&RolloutPlan, &Prepared),
+    (host, paths): (Host<'_>, &Paths),
+    observer: &mut dyn Observer,
+) -> Result<(Vec<ServiceName>, Gate), ChangeError> {
+    let name = &prepared.plan.name;
+    let state = read_state(paths, name)?;
+    let progress = Progress::of(&state, plan.waves.len())?;
+    let begun = |stage: &WaveStage| *stage != WaveStage::Waiting;
+    let wave = progress.waves.iter().rposition(begun).unwrap_or(0);
+    let all = plan.waves.concat();
+    let seen = standings(host, paths, prepared, &state, &all);
+    let after = read_state(paths, name)?;
+    // Of one that is put back at this moment nothing is to be said.
+    let stays = |service: &ServiceName| is_committed(&state, service) && is_committed(&after, service);
+    let (services, standings): (Vec<ServiceName>, Vec<Standing>) =
+        all.into_iter().zip(seen).filter(|(service, _)| stays(service)).unzip();
+    let observed = observer.observe(&services);
+    let seen = Seen { standings: &standings, observed: &observed };
+    let gate = gate_of((plan, prepared), wave, &services, seen, observer.stale_seconds());
+    Ok((services, gate))
 }
 
 /// What a gate waits for, and how long.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use heaptrial_model::units;
 use heaptrial_stats::geometric_mean;
+use serde::{Deserialize, Serialize};
 
 use super::{Findings, Grounds, Reason, Subject};
 
@@ -17,17 +18,20 @@ const HARMLESS: f64 = 1.1;
 const MOST_OF_BEFORE: f64 = 1.25;
 
 /// Services are held to what is expected of those like them: of unlike ones a mean tells nothing.
-pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) {
+pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) -> Vec<Alike> {
     let mut by_stratum: BTreeMap<&str, Vec<&Subject<'_>>> = BTreeMap::new();
     for subject in subjects {
         by_stratum.entry(subject.stratum).or_default().push(subject);
     }
     let confidence = 1.0 - FALSE_STOPS / subjects.len() as f64;
     let mut older = 0;
+    let mut all = Vec::new();
     for (stratum, own) in by_stratum {
-        let (alike, told) = alike(&own, confidence, grounds, findings);
+        let (mut alike, told) = alike(&own, confidence, grounds, findings);
+        alike.stratum = stratum.to_owned();
         older += told;
-        together(stratum, &alike, findings);
+        together(&alike, findings);
+        all.push(alike);
     }
     if older > 0 {
         let services = units::counted(older, "service");
@@ -35,16 +39,32 @@ pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut 
             .evidence
             .push(format!("{services} of earlier waves are older than what the trial can tell of"));
     }
+    all
 }
 
 /// Services that are alike, beside what is expected of them.
-#[derive(Default)]
-struct Alike {
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Alike {
+    /// What they have in common.
+    stratum: String,
     /// Memory over what is expected.
     ratios: Vec<f64>,
     /// The narrowest limit for one of them, as such a ratio.
     narrowest: Option<f64>,
     by_forecast: bool,
+}
+
+impl Alike {
+    /// Takes in those of another host, if they are like these and held to the same.
+    pub(super) fn take(&mut self, other: &Self) -> bool {
+        let is_like = other.stratum == self.stratum && other.by_forecast == self.by_forecast;
+        if is_like {
+            self.ratios.extend(&other.ratios);
+            let limits = self.narrowest.into_iter().chain(other.narrowest);
+            self.narrowest = limits.min_by(f64::total_cmp);
+        }
+        is_like
+    }
 }
 
 /// Each service by itself; also tells how many are older than their forecast.
@@ -113,11 +133,11 @@ fn alike(
 }
 
 /// All that are alike together.
-fn together(stratum: &str, alike: &Alike, findings: &mut Findings) {
+pub(super) fn together(alike: &Alike, findings: &mut Findings) {
     let (Some(mean), Some(narrowest)) = (geometric_mean(&alike.ratios), alike.narrowest) else { return };
     let highest = alike.ratios.iter().copied().fold(0.0, f64::max);
     let what = if alike.by_forecast { "the trial's forecast" } else { "that of before" };
-    let of = of(stratum);
+    let of = of(&alike.stratum);
     findings
         .evidence
         .push(format!("memory{of} is {mean:.2} of {what} (geometric mean), the highest {highest:.2}"));

@@ -1,6 +1,7 @@
 //! Whether a rollout may go on. What judges here cannot change anything.
 
 mod memory;
+mod pool;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -8,7 +9,9 @@ mod work;
 use heaptrial_analysis::Forecast;
 use heaptrial_change::Standing;
 use heaptrial_model::{ServiceName, TorFlag, units};
+use serde::{Deserialize, Serialize};
 
+pub use self::pool::{Course, Judged, PoolError, pool};
 use crate::plan::Before;
 use crate::step::Reason;
 use heaptrial_analysis::Worked;
@@ -41,7 +44,7 @@ pub struct Subject<'a> {
     pub observed: Option<&'a Observed>,
     /// What it was before.
     pub before: Option<&'a Before>,
-    /// Name of the services that are like it; empty where all are taken for alike.
+    /// Name of the services that are like it; empty where it is of none.
     pub stratum: &'a str,
     /// What these are expected to use; without it, what it used before.
     pub forecast: Option<&'a Forecast>,
@@ -61,7 +64,8 @@ pub struct Grounds {
 }
 
 /// What a gate says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Everything that has to be known is known and as expected.
     Go,
@@ -72,7 +76,7 @@ pub enum Outcome {
 }
 
 /// A gate's decision and what it rests on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
     /// What it says.
     pub outcome: Outcome,
@@ -80,6 +84,17 @@ pub struct Gate {
     pub reasons: Vec<Reason>,
     /// What speaks for it.
     pub evidence: Vec<String>,
+    /// Of what means and medians were taken.
+    pub tally: Tally,
+}
+
+/// Figures of single services, of which those of several hosts can be taken together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Memory, of services that are alike.
+    memory: Vec<memory::Alike>,
+    /// Work of the services of the wave over that of before.
+    work: Vec<(ServiceName, f64)>,
 }
 
 #[derive(Default)]
@@ -97,6 +112,17 @@ impl Findings {
     fn missing(&mut self, service: &ServiceName, what: impl Into<String>) {
         self.missing.push(Reason { service: Some(service.clone()), what: what.into() });
     }
+
+    /// The decision; of no services nothing is known.
+    fn gate(self, tally: Tally, services: usize) -> Gate {
+        let Self { against, missing, evidence } = self;
+        let (outcome, reasons) = match (against.is_empty(), missing.is_empty()) {
+            (false, _) => (Outcome::Stop, against),
+            (true, true) if services > 0 => (Outcome::Go, missing),
+            (true, _) => (Outcome::NotEnough, missing),
+        };
+        Gate { outcome, reasons, evidence, tally }
+    }
 }
 
 /// Judges all services that have the treatment.
@@ -104,14 +130,9 @@ pub fn judge(subjects: &[Subject<'_>], grounds: &Grounds) -> Gate {
     let mut findings = Findings::default();
     standings(subjects, &mut findings);
     failures(subjects, &mut findings);
-    memory::judge(subjects, grounds, &mut findings);
-    work::judge(subjects, grounds, &mut findings);
-    let Findings { against, missing, evidence } = findings;
-    if !against.is_empty() {
-        return Gate { outcome: Outcome::Stop, reasons: against, evidence };
-    }
-    let outcome = if missing.is_empty() && !subjects.is_empty() { Outcome::Go } else { Outcome::NotEnough };
-    Gate { outcome, reasons: missing, evidence }
+    let memory = memory::judge(subjects, grounds, &mut findings);
+    let work = work::judge(subjects, grounds, &mut findings);
+    findings.gate(Tally { memory, work }, subjects.len())
 }
 
 fn standings(subjects: &[Subject<'_>], findings: &mut Findings) {

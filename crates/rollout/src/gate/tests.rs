@@ -323,3 +323,123 @@ proptest! {
         }
     }
 }
+
+const NOW_US: i64 = 1_700_000_000_000_000;
+
+fn host(name: &str, cases: &[Case]) -> Judged {
+    let judged = Judged {
+        host: name.into(),
+        rollout: "r".into(),
+        arm: "a".into(),
+        verdict: Some("digest".into()),
+        wall_us: NOW_US,
+        standing: Course::InProgress,
+        services: cases.len(),
+        failures: 0,
+        failure_budget: 2,
+        reasons: Vec::new(),
+        gate: judged(cases),
+    };
+    // As it travels.
+    serde_json::from_value(serde_json::to_value(judged).unwrap()).unwrap()
+}
+
+fn pooled(hosts: &[Judged]) -> Gate {
+    pool(hosts, NOW_US).unwrap()
+}
+
+/// The same services spread over so many hosts, none of which is without any.
+fn spread(cases: &[Case], hosts: usize) -> Vec<Judged> {
+    let each = cases.len().div_ceil(hosts).max(1);
+    let parts = cases.chunks(each).enumerate();
+    parts.map(|(number, part)| host(&format!("h{number}"), part)).collect()
+}
+
+proptest! {
+    /// Nothing about a gate's decision depends on where services run: what one host with all of them would say is known from
+    /// a judge who never heard of hosts.
+    #[test]
+    fn hosts_together_are_judged_as_one_host_with_all_their_services_would_be(
+        (mut cases, place) in fleets(), hosts in 1_usize..6,
+        memory in 0.8_f64..1.24, work in 0.55_f64..1.2, against in 0..3 * AGAINST.len(), missing in 0..3 * MISSING.len(),
+    ) {
+        for case in &mut cases {
+            case.observed.level = Some((memory * 100.0 * MIB, HOUR));
+            if case.observed.work.is_some() {
+                case.observed.work = Some(worked(work * RATE, 23.0));
+            }
+        }
+        if let Some((apply, _)) = AGAINST.get(against) {
+            cases[place] = relay(place);
+            apply(&mut cases[place]);
+        }
+        if let Some((apply, _)) = MISSING.get(missing) {
+            apply(&mut cases[0]);
+        }
+        let whole = judged(&cases);
+        let parts = spread(&cases, hosts);
+        let gate = pooled(&parts);
+        prop_assert_eq!(gate.outcome, whole.outcome, "{:#?}\n{:#?}", gate, whole);
+        // In whatever order, and once more pooled from what travels.
+        let mut turned = parts.clone();
+        turned.reverse();
+        prop_assert_eq!(pooled(&turned).outcome, whole.outcome);
+        for reason in whole.reasons.iter().filter(|reason| reason.service.is_some()) {
+            prop_assert!(gate.reasons.iter().any(|told| told.what.contains(&reason.to_string())), "{:#?}", gate);
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_not_well_holds_all_and_is_named((cases, _) in fleets(), place in 0_usize..4, how in 0..5_usize) {
+        let mut parts: Vec<Judged> = (0..4).map(|number| host(&format!("h{number}"), &cases)).collect();
+        prop_assert_eq!(pooled(&parts).outcome, Outcome::Go);
+        let odd = &mut parts[place];
+        let outcome = match how {
+            0 => { odd.standing = Course::Stopped; Outcome::Stop }
+            1 => { odd.standing = Course::RolledBack; Outcome::Stop }
+            2 => { odd.standing = Course::CutShort; Outcome::NotEnough }
+            3 => { odd.wall_us -= 601_000_000; Outcome::NotEnough }
+            _ => { odd.failures = 1; Outcome::Go }
+        };
+        let gate = pooled(&parts);
+        prop_assert_eq!(gate.outcome, outcome, "{:?}", gate);
+        let name = format!("h{place}: ");
+        prop_assert!(gate.reasons.iter().all(|reason| reason.what.starts_with(&name)), "{:?}", gate);
+    }
+}
+
+#[test]
+fn a_little_too_much_on_each_of_several_hosts_stops_all_where_none_of_them_stops() {
+    let mut cases: Vec<Case> = (0..9).map(plain).collect();
+    for case in &mut cases {
+        case.observed.level = Some((1.2 * 100.0 * MIB, HOUR));
+    }
+    let parts = spread(&cases, 3);
+    assert!(parts.iter().all(|part| part.gate.outcome == Outcome::Go), "{parts:#?}");
+    let gate = pooled(&parts);
+    assert_eq!(gate.outcome, Outcome::Stop);
+    assert!(gate.reasons[0].what.starts_with("memory of 9 services"), "{gate:?}");
+}
+
+#[test]
+fn failures_are_counted_over_all_hosts() {
+    let mut parts: Vec<Judged> = (0..3).map(|number| host(&format!("h{number}"), &[plain(number)])).collect();
+    (parts[0].failures, parts[2].failures) = (1, 1);
+    let gate = pooled(&parts);
+    assert_eq!(gate.outcome, Outcome::Stop);
+    assert_eq!(gate.reasons[0].what, "2 services failed on h0, h2; the budget over all hosts is 2");
+}
+
+#[test]
+fn what_does_not_belong_together_is_refused() {
+    let parts = [host("a", &[plain(0)]), host("b", &[plain(1)])];
+    assert_eq!(pool(&[], NOW_US), Err(PoolError::Nothing));
+    assert_eq!(pool(&[parts[0].clone(), parts[0].clone()], NOW_US), Err(PoolError::Twice("a".into())));
+    let mut other = parts.clone();
+    other[1].verdict = Some("another".into());
+    assert!(matches!(pool(&other, NOW_US), Err(PoolError::Unlike { .. })));
+    // A host on which nothing was changed yet is told.
+    let mut none = parts;
+    none[1] = Judged { standing: Course::NotBegun, ..host("b", &[]) };
+    assert_eq!(pooled(&none).outcome, Outcome::NotEnough);
+}

@@ -16,10 +16,15 @@ const NAMED: usize = 5;
 /// Flags that a relay keeps over a restart, and whose loss costs the network what the memory is spent for.
 const KEPT_FLAGS: [TorFlag; 2] = [TorFlag::Guard, TorFlag::V2Dir];
 
-pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) {
+/// Gives what those of the wave do, over what they did before.
+pub(super) fn judge(
+    subjects: &[Subject<'_>],
+    grounds: &Grounds,
+    findings: &mut Findings,
+) -> Vec<(ServiceName, f64)> {
     if !grounds.judges_work {
         findings.evidence.push("work and flags are not looked at (--no-work)".to_owned());
-        return;
+        return Vec::new();
     }
     let mut ratios = Vec::new();
     for subject in subjects {
@@ -32,8 +37,12 @@ pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut 
             ratios.push((subject, ratio));
         }
     }
-    wave(&ratios, findings);
+    let own = ratios.iter().filter(|(subject, _)| subject.is_new);
+    let own: Vec<(ServiceName, f64)> =
+        own.map(|(subject, ratio)| (subject.service.clone(), ratio.value())).collect();
+    together(own.iter().map(|(service, ratio)| (service.to_string(), *ratio)).collect(), findings);
     told(subjects, &ratios, findings);
+    own
 }
 
 fn flags(subject: &Subject<'_>, before: &Before, findings: &mut Findings) {
@@ -94,12 +103,7 @@ fn work(
 }
 
 /// Services of the wave that each do a little less stop where one of them would not.
-fn wave(ratios: &[(&Subject<'_>, WorkRatio)], findings: &mut Findings) {
-    let mut own: Vec<(&ServiceName, f64)> = ratios
-        .iter()
-        .filter(|(subject, _)| subject.is_new)
-        .map(|(subject, ratio)| (subject.service, ratio.value()))
-        .collect();
+pub(super) fn together(mut own: Vec<(String, f64)>, findings: &mut Findings) {
     let values: Vec<f64> = own.iter().map(|(_, ratio)| *ratio).collect();
     // The median: one that does nothing is told by itself, and says nothing of the others.
     let Some(middle) = median(&values).filter(|_| own.len() > 1) else { return };

@@ -6,6 +6,7 @@ mod before;
 mod carry_out;
 mod detach;
 mod draw;
+mod judge;
 mod measured;
 pub(super) mod mitigations;
 mod observe;
@@ -30,6 +31,8 @@ pub enum RolloutCommand {
     Start(Box<options::StartOptions>),
     /// Tell where a rollout stands
     Status(status::StatusOptions),
+    /// Tell what a gate would say now of this host, or of several hosts together
+    Judge(judge::JudgeOptions),
     /// Stop before the next restart; what was changed stays
     Pause(act::NameOptions),
     /// Go on at the wave at which a rollout was paused, stopped or cut short
@@ -43,6 +46,7 @@ pub fn run(command: RolloutCommand, global: &GlobalOptions) -> Result<ExitCode, 
     match command {
         RolloutCommand::Start(options) => start::start(&options, global),
         RolloutCommand::Status(options) => status::run(&options, global),
+        RolloutCommand::Judge(options) => judge::run(&options, global),
         RolloutCommand::Pause(options) => act::pause(&options, global),
         RolloutCommand::Resume(options) => act::resume(&options, global),
         RolloutCommand::Rollback(options) => act::rollback(&options, global),

@@ -14,6 +14,7 @@ use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_inspect::{Service, discover};
 use heaptrial_model::{KnownEvent, ServiceName, ServicePattern, TrialKind, TrialName, units};
+use serde_json::json;
 
 use super::carry_out::carry_out;
 use super::options::StartOptions;
@@ -47,15 +48,16 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let whole = prepare(&drawn, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
     let (prepared, plan) = draw::frozen(options, &target, measured, whole, (&services, &host), &paths)?;
     if plan.waves.is_empty() {
-        println!(
-            "nothing to do: {} already what arm {} wants",
-            if plan.already.len() == 1 {
-                "1 service runs".to_owned()
-            } else {
-                format!("{} services run", plan.already.len())
-            },
-            plan.arm
-        );
+        let running = units::counted(plan.already.len(), "service");
+        if global.json {
+            println!(
+                "{:#}",
+                json!({ "schema_version": 1, "rollout": name, "already": plan.already, "waves": [] })
+            );
+        } else {
+            let runs = if plan.already.len() == 1 { "runs" } else { "run" };
+            println!("nothing to do: {running} {runs} already what arm {} wants", plan.arm);
+        }
         return Ok(ExitCode::SUCCESS);
     }
     admit::reaches(&plan)?;

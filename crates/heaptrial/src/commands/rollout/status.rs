@@ -11,7 +11,7 @@ use heaptrial_change::{
 use heaptrial_host::{HostFacts, HostRoot, Paths};
 use heaptrial_model::{ErrorClass, ServiceName, TrialName, units};
 use heaptrial_rollout::{
-    Progress, RolloutPlan, Stratum, WaveStage, cut_short, is_rollout, paused, read_plan,
+    Course, Progress, RolloutPlan, Stratum, WaveStage, cut_short, is_rollout, paused, read_plan,
 };
 use serde_json::{Value, json};
 
@@ -20,9 +20,6 @@ use crate::commands::trial::on_host;
 use crate::commands::trial::unfound::Unfound;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
-
-/// No process works on it, and it neither ended nor was told to pause.
-const CUT_SHORT: &str = "cut short";
 
 /// Which rollout.
 #[derive(Debug, Args)]
@@ -103,26 +100,15 @@ impl Status {
     fn is_well(&self) -> bool {
         let troubled = self.state.count(Stage::RevertFailed) + self.state.count(Stage::Failed);
         let is_known = self.untrusted.is_none() && changed_files(&self.state).is_empty();
-        troubled == 0 && is_known && !matches!(self.word(), "stopped" | CUT_SHORT)
+        troubled == 0 && is_known && !matches!(self.course(), Course::Stopped | Course::CutShort)
     }
 
-    fn word(&self) -> &'static str {
-        match self.state.stage {
-            TrialStage::Reverted => "rolled back",
-            TrialStage::Reverting if self.at_work => "being rolled back",
-            TrialStage::Reverting => CUT_SHORT,
-            TrialStage::Stopped if self.progress.current().is_none() => "complete",
-            TrialStage::Stopped => "complete but for waves that were rolled back",
-            TrialStage::Planned => "not begun",
-            _ if self.progress.waves.contains(&WaveStage::Stopped) => "stopped",
-            _ if self.paused => "paused",
-            _ if self.at_work => "in progress",
-            _ => CUT_SHORT,
-        }
+    fn course(&self) -> Course {
+        course(&self.state, &self.progress, self.at_work, self.paused)
     }
 
     fn cut_short(&self) -> Option<&str> {
-        self.ended.as_deref().filter(|_| self.word() == CUT_SHORT)
+        self.ended.as_deref().filter(|_| self.course() == Course::CutShort)
     }
 
     fn wave_counts(&self, wave: usize) -> (usize, usize) {
@@ -158,7 +144,7 @@ impl Status {
             "trial": self.plan.trial,
             "arm": self.plan.arm,
             "measured": self.plan.measured,
-            "standing": self.word(),
+            "standing": self.course(),
             "rollback_proved": self.progress.rollback_proved,
             "waves": waves,
             "already": self.plan.already,
@@ -181,7 +167,7 @@ impl Status {
 
     fn text(&self) -> String {
         let name = &self.prepared.plan.name;
-        let mut text = format!("rollout {name}: {}, {}", self.plan.arm, self.word());
+        let mut text = format!("rollout {name}: {}, {}", self.plan.arm, self.course().as_str());
         text += match &self.plan.trial {
             Some(name) if self.plan.adopted => {
                 format!("; services of adoption {name} run it, and no trial compared it with another\n")
@@ -247,12 +233,31 @@ impl Status {
         );
         if self.state.stage == TrialStage::Reverting && !self.at_work {
             text += &format!("  `heaptrial rollout rollback {name}` goes on putting everything back\n");
-        } else if !matches!(self.word(), "complete" | "rolled back" | "being rolled back" | "in progress") {
+        } else if matches!(
+            self.course(),
+            Course::NotBegun | Course::Paused | Course::Stopped | Course::CutShort | Course::CompleteInPart
+        ) {
             text += &format!(
                 "  `heaptrial rollout resume {name}` goes on, `heaptrial rollout rollback {name}` puts everything back\n"
             );
         }
         text
+    }
+}
+
+/// How far a rollout has come; whether a process works on it, and whether it was told to pause, stand in no journal.
+pub(super) fn course(state: &TrialState, progress: &Progress, at_work: bool, is_paused: bool) -> Course {
+    match state.stage {
+        TrialStage::Reverted => Course::RolledBack,
+        TrialStage::Reverting if at_work => Course::BeingRolledBack,
+        TrialStage::Reverting => Course::CutShort,
+        TrialStage::Stopped if progress.current().is_none() => Course::Complete,
+        TrialStage::Stopped => Course::CompleteInPart,
+        TrialStage::Planned => Course::NotBegun,
+        _ if progress.waves.contains(&WaveStage::Stopped) => Course::Stopped,
+        _ if is_paused => Course::Paused,
+        _ if at_work => Course::InProgress,
+        _ => Course::CutShort,
     }
 }
 

@@ -1,0 +1,218 @@
+//! The gate of several hosts: what the gates of each see, and their services taken together.
+
+use heaptrial_model::{Classified, ErrorClass, units};
+use serde::{Deserialize, Serialize};
+
+use super::memory::{self, Alike};
+use super::{Findings, Gate, Outcome, Reason, Tally, work};
+
+/// What a host saw so long ago, in seconds, says nothing of now.
+const STALE_SECONDS: f64 = 600.0;
+const SECOND_US: f64 = 1e6;
+
+/// How far a rollout of a host has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Course {
+    /// Nothing was changed yet.
+    #[serde(rename = "not begun")]
+    NotBegun,
+    /// A process works on it.
+    #[serde(rename = "in progress")]
+    InProgress,
+    /// It was told to pause.
+    #[serde(rename = "paused")]
+    Paused,
+    /// A gate, or a failure, stopped it.
+    #[serde(rename = "stopped")]
+    Stopped,
+    /// No process works on it, and it neither ended nor was told to pause.
+    #[serde(rename = "cut short")]
+    CutShort,
+    /// Every wave has passed.
+    #[serde(rename = "complete")]
+    Complete,
+    /// Every wave had passed, and some were put back since.
+    #[serde(rename = "complete but for waves that were rolled back")]
+    CompleteInPart,
+    /// A process puts it back.
+    #[serde(rename = "being rolled back")]
+    BeingRolledBack,
+    /// Everything is as before.
+    #[serde(rename = "rolled back")]
+    RolledBack,
+}
+
+impl Course {
+    /// In the words of `heaptrial rollout status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotBegun => "not begun",
+            Self::InProgress => "in progress",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+            Self::CutShort => "cut short",
+            Self::Complete => "complete",
+            Self::CompleteInPart => "complete but for waves that were rolled back",
+            Self::BeingRolledBack => "being rolled back",
+            Self::RolledBack => "rolled back",
+        }
+    }
+}
+
+/// What the gate of a host sees now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The host.
+    pub host: String,
+    /// The rollout's name there.
+    pub rollout: String,
+    /// Name of the arm.
+    pub arm: String,
+    /// The digest of the verdict by which it goes, where it goes by one.
+    pub verdict: Option<String>,
+    /// When that was, microseconds since 1970.
+    pub wall_us: i64,
+    /// How far it has come.
+    pub standing: Course,
+    /// Services that have the treatment, and are judged.
+    pub services: usize,
+    /// Services that failed since it was begun or resumed.
+    pub failures: u32,
+    /// So many failures stop it.
+    pub failure_budget: u32,
+    /// Why it stopped, if it did.
+    pub reasons: Vec<Reason>,
+    /// What its gate would say.
+    pub gate: Gate,
+}
+
+/// Why hosts cannot be judged together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// There are none.
+    #[error("no host to judge")]
+    Nothing,
+    /// One of them is there twice.
+    #[error("host `{0}` is there twice: give what each host sees once")]
+    Twice(String),
+    /// They do not bring the same.
+    #[error(
+        "rollout `{first}` of {first_host} and `{other}` of {other_host} do not go by one verdict for one arm"
+    )]
+    Unlike {
+        /// A rollout.
+        first: String,
+        /// Its host.
+        first_host: String,
+        /// Another one.
+        other: String,
+        /// Its host.
+        other_host: String,
+    },
+}
+
+impl Classified for PoolError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Refused
+    }
+}
+
+/// Judges hosts together; `now_us` are microseconds since 1970.
+///
+/// A stop of one is a stop of all; failures are counted over all; means and medians are taken of all services, so that a little
+/// too much on each of several hosts is seen though none of them stands out.
+pub fn pool(hosts: &[Judged], now_us: i64) -> Result<Gate, PoolError> {
+    check(hosts)?;
+    let mut findings = Findings::default();
+    for host in hosts {
+        one(host, now_us, &mut findings);
+    }
+    failures(hosts, &mut findings);
+    let mut tally = Tally::default();
+    for alike in hosts.iter().flat_map(|host| &host.gate.tally.memory) {
+        let mut known = tally.memory.iter_mut();
+        if !known.any(|known: &mut Alike| known.take(alike)) {
+            tally.memory.push(alike.clone());
+        }
+    }
+    tally.memory.iter().for_each(|alike| memory::together(alike, &mut findings));
+    let works = hosts.iter().flat_map(|host| {
+        let own = host.gate.tally.work.iter();
+        own.map(|(service, ratio)| (format!("{}/{service}", host.host), *ratio))
+    });
+    work::together(works.collect(), &mut findings);
+    tally.work = hosts.iter().flat_map(|host| host.gate.tally.work.iter().cloned()).collect();
+    Ok(findings.gate(tally, hosts.iter().map(|host| host.services).sum()))
+}
+
+fn check(hosts: &[Judged]) -> Result<(), PoolError> {
+    let Some(first) = hosts.first() else { return Err(PoolError::Nothing) };
+    for (index, host) in hosts.iter().enumerate() {
+        if hosts[..index].iter().any(|before| before.host == host.host) {
+            return Err(PoolError::Twice(host.host.clone()));
+        }
+        if (&host.arm, &host.verdict) != (&first.arm, &first.verdict) {
+            return Err(PoolError::Unlike {
+                first: first.rollout.clone(),
+                first_host: first.host.clone(),
+                other: host.rollout.clone(),
+                other_host: host.host.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What a host says by itself.
+fn one(host: &Judged, now_us: i64, findings: &mut Findings) {
+    let told = |what: String| Reason { service: None, what: format!("{}: {what}", host.host) };
+    let because = |findings: &mut Findings, what: &str| {
+        let of_gate = host.gate.reasons.iter().filter(|_| host.gate.outcome == Outcome::Stop);
+        let reasons: Vec<String> = host.reasons.iter().chain(of_gate).map(ToString::to_string).collect();
+        let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
+        findings.against.push(told(format!("{what}{why}")));
+    };
+    let age = (now_us - host.wall_us) as f64 / SECOND_US;
+    match (host.standing, host.gate.outcome) {
+        (Course::Stopped | Course::CompleteInPart | Course::BeingRolledBack | Course::RolledBack, _) => {
+            because(findings, host.standing.as_str());
+        }
+        (_, Outcome::Stop) => because(findings, "its gate says stop"),
+        (_, _) if age > STALE_SECONDS => {
+            findings.missing.push(told(format!("what it saw is {} old", units::duration(age))));
+        }
+        (Course::NotBegun | Course::Paused | Course::CutShort, _) => {
+            findings.missing.push(told(host.standing.as_str().to_owned()));
+        }
+        (Course::InProgress | Course::Complete, Outcome::NotEnough) if host.gate.reasons.is_empty() => {
+            findings.missing.push(told("no service has the treatment yet".to_owned()));
+        }
+        (Course::InProgress | Course::Complete, Outcome::NotEnough) => {
+            findings.missing.extend(host.gate.reasons.iter().map(|reason| told(reason.to_string())));
+        }
+        (Course::InProgress | Course::Complete, Outcome::Go) => {}
+    }
+    findings.evidence.push(format!(
+        "{}: {}, {} judged",
+        host.host,
+        host.standing.as_str(),
+        units::counted(host.services, "service")
+    ));
+}
+
+/// The budget holds over all hosts: what each may bear is no more because there are many.
+fn failures(hosts: &[Judged], findings: &mut Findings) {
+    let count: u32 = hosts.iter().map(|host| host.failures).sum();
+    let budget = hosts.iter().map(|host| host.failure_budget).min().unwrap_or(0);
+    findings.evidence.push(format!("failed services over all hosts: {count} of at most {budget}"));
+    if count > 0 && count >= budget {
+        let named: Vec<&str> =
+            hosts.iter().filter(|host| host.failures > 0).map(|host| host.host.as_str()).collect();
+        let what = format!(
+            "{} failed on {}; the budget over all hosts is {budget}",
+            units::counted(count as usize, "service"),
+            named.join(", ")
+        );
+        findings.against.push(Reason { service: None, what });
+    }
+}
