@@ -7,7 +7,7 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: rollout
-short_description: Roll out by a verdict on a host, pause it, or put it back
+short_description: Roll out by a verdict on a host, pause it, judge it, or put it back
 version_added: "0.1.0"
 description:
   - Brings what a trial found to the services of a host, in waves behind gates. A transient unit of systemd carries it out, so
@@ -39,10 +39,14 @@ options:
     description:
       - V(started) begins the rollout or goes on with it.
       - V(paused) stops it before its next restart; what was changed stays.
-      - V(rolled_back) puts every service back as it was.
+      - V(judged) tells what its gate would say now, and changes nothing.
+      - V(rolled_back) puts every service back as it was, or those of one wave.
     type: str
-    choices: [started, paused, rolled_back]
+    choices: [started, paused, judged, rolled_back]
     default: started
+  wave:
+    description: With O(state=rolled_back) only the services of this wave, counted from 1.
+    type: int
 extends_documentation_fragment:
   - heaptrial.fleet.program
   - heaptrial.fleet.program.sources
@@ -83,6 +87,14 @@ rollout:
   description: What C(heaptrial rollout status) tells of it.
   returned: where there is one
   type: dict
+judged:
+  description: What the gate would say now, which C(heaptrial rollout judge --hosts) takes together with that of other hosts.
+  returned: with O(state=judged), where there is a rollout
+  type: dict
+nothing_to_do:
+  description: Whether all services run already what would be rolled out, so that there is no rollout.
+  returned: with O(state=started)
+  type: bool
 outcome:
   description: What the program told.
   returned: where something was done, or would be in check mode
@@ -106,6 +118,13 @@ def why(found):
     return "; ".join(reasons) or found.get("cut_short") or "its status tells no reason"
 
 
+def is_back(module, found, wave):
+    """Whether a wave is as before."""
+    if not 1 <= wave <= len(found["waves"]):
+        module.fail_json(msg="rollout %s has waves 1 to %d, and no %d" % (found["rollout"], len(found["waves"]), wave))
+    return found["waves"][wave - 1]["stage"] in ("waiting", "rolled_back")
+
+
 def what_is_missing(module, name, found):
     """The command that brings the rollout to the state, if one is needed."""
     wanted = module.params["state"]
@@ -113,9 +132,10 @@ def what_is_missing(module, name, found):
     if wanted == "paused":
         return ["rollout", "pause", name] if standing in ("in progress", "not begun") else None
     if wanted == "rolled_back":
-        if standing in ("none", "rolled back"):
+        wave = module.params["wave"]
+        if standing in ("none", "rolled back") or wave and is_back(module, found, wave):
             return None
-        return ["rollout", "rollback", name, "--yes"]
+        return ["rollout", "rollback", name, "--yes"] + (["--wave", str(wave)] if wave else [])
     if standing == "none":
         if not module.params["verdict"] or not module.params["services"]:
             module.fail_json(msg="to begin a rollout it takes a verdict and services", standing=standing)
@@ -137,15 +157,20 @@ def main():
         "services": {"type": "list", "elements": "str", "default": []},
         "options": {"type": "list", "elements": "str", "default": []},
         "resume": {"type": "bool", "default": False},
-        "state": {"type": "str", "choices": ["started", "paused", "rolled_back"], "default": "started"},
+        "state": {"type": "str", "choices": ["started", "paused", "judged", "rolled_back"], "default": "started"},
+        "wave": {"type": "int"},
     }
     options.update(heaptrial.PROGRAM)
     options.update(heaptrial.SOURCES)
     module = AnsibleModule(options, supports_check_mode=True)
     name = module.params["name"]
     found = status(module, name)
-    words = what_is_missing(module, name, found)
     standing = found["standing"] if found else "none"
+    if module.params["state"] == "judged":
+        # 1: it says stop. 4: something is not known.
+        judged = heaptrial.run(module, ["rollout", "judge", name], also=(1, 4))[1] if found else None
+        module.exit_json(changed=False, standing=standing, **({"judged": judged} if judged else {}))
+    words = what_is_missing(module, name, found)
     if words is None:
         module.exit_json(changed=False, standing=standing, **({"rollout": found} if found else {}))
     result = {"changed": True, "standing": standing}
@@ -156,6 +181,8 @@ def main():
     if module.check_mode:
         if action in ("start", "rollback"):
             result["outcome"] = heaptrial.run(module, words + ["--dry-run"])[1]
+        if action == "start" and result["outcome"].get("waves") == []:
+            result.update(changed=False, nothing_to_do=True)
         module.exit_json(**result)
     if action in ("start", "resume"):
         words.append("--detach")
@@ -163,6 +190,9 @@ def main():
     found = status(module, name)
     if found:
         result.update(rollout=found, standing=found["standing"])
+    if action == "start":
+        result["nothing_to_do"] = not found
+        result["changed"] = bool(found)
     module.exit_json(**result)
 
 

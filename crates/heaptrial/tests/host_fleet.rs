@@ -336,7 +336,7 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
 
     let more = format!(
         "{{\"heaptrial_rollout\": \"to-jemalloc\", \"heaptrial_verdict\": \"{}/jemalloc.json\", \
-         \"heaptrial_services\": [\"churn@*\"], \"heaptrial_poll\": 1, \"heaptrial_polls\": 120, \
+         \"heaptrial_services\": [\"churn@*\"], \"heaptrial_poll\": 1, \
          \"heaptrial_options\": [\"--soak\", \"2s\", \"--waves\", \"100%\", \"--pause\", \"0s\", \"--settle\", \"500ms\", \"--patience\", \"20s\"]}}",
         path.display()
     );
@@ -349,26 +349,55 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     assert!(stdout(&told).contains("zz-heaptrial.conf"), "{}", stdout(&told));
     assert_eq!((treated(&alpha, &alpha_units), treated(&beta, &beta_units)), (0, 0));
 
-    // A service of the first host that does not come up under it stops the host, and the next one is not begun.
     let faults = |text: &str| {
         for unit in &alpha_units {
             let number = unit.trim_start_matches("churn@").trim_end_matches(".service");
             alpha.container.write(format!("/etc/churn/{number}"), text, 0o644).unwrap();
         }
     };
+    let standing_of = |bed: &Bed, rollout: &str| {
+        let told = bed.json_of(&format!("rollout status {rollout} --json"));
+        told["rollouts"][0]["standing"].as_str().unwrap_or_default().to_owned()
+    };
+    // Both at once, and services of one of them do not come up: the other one is paused before its third service.
     faults("FAULTS_UNDER=jemalloc\nFAIL_AFTER_MS=0\n");
+    let together = more
+        .replace("to-jemalloc", "both")
+        .replace("\"--pause\", \"0s\"", "\"--no-rollback-proof\", \"--pause\", \"10m\"")
+        .replace("\"heaptrial_poll\"", "\"heaptrial_shares\": [\"100%\"], \"heaptrial_poll\"");
+    let stopped = control.play("rollout", &["-e", &together]);
+    assert!(!stopped.status.success());
+    let said = stdout(&stopped);
+    assert!(
+        said.contains("rollout both of this host is paused, since alpha: rollout both is stopped"),
+        "{said}"
+    );
+    assert_eq!(
+        (standing_of(&alpha, "both"), standing_of(&beta, "both")),
+        ("stopped".into(), "paused".into())
+    );
+    assert_eq!((treated(&alpha, &alpha_units), treated(&beta, &beta_units)), (0, 2));
+    // The wave of one host, then the rest.
+    let back = ["-e", together.as_str(), "-e", "heaptrial_state=rolled_back"];
+    let wave = [&back[..], &["-e", "heaptrial_wave=1", "-l", "beta"]].concat();
+    assert_eq!(control.plays("rollout", &wave), [1]);
+    assert_eq!(control.plays("rollout", &wave), [0]);
+    assert_eq!(treated(&beta, &beta_units), 1);
+    control.plays("rollout", &back);
+    assert_eq!(treated(&beta, &beta_units), 0);
+    assert_eq!(control.plays("rollout", &back), [0, 0]);
+
+    // A service of the first host that does not come up under it stops the host, and the next one is not begun.
     let stopped = control.play("rollout", &with(&[]));
     assert!(!stopped.status.success());
     assert!(stdout(&stopped).contains("rollout to-jemalloc is stopped"), "{}", stdout(&stopped));
     assert_eq!((treated(&alpha, &alpha_units), treated(&beta, &beta_units)), (0, 0));
-    assert!(beta.json("rollout status --json")["rollouts"].as_array().unwrap().is_empty());
+    let names_on_beta = names(&beta.json("rollout status --json")["rollouts"], "rollout");
+    assert_eq!(names_on_beta, ["both"]);
     faults("");
 
     // The machine that controls them dies: the host goes on by itself. The same again waits for it and takes the next one.
-    let standing = |bed: &Bed| {
-        let told = bed.json_of("rollout status to-jemalloc --json");
-        told["rollouts"][0]["standing"].as_str().unwrap_or_default().to_owned()
-    };
+    let standing = |bed: &Bed| standing_of(bed, "to-jemalloc");
     let mut play = control.command("rollout", &with(&["-e", "heaptrial_resume=true"]));
     let mut play = play
         .process_group(0)
@@ -385,6 +414,18 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     assert!(changed[1] > 0, "{changed:?}");
     assert_eq!(treated(&beta, &beta_units), beta_units.len());
     assert_eq!(control.plays("rollout", &with(&[])), [0, 0]);
+    // Each tells what its gate would say, also after the end; both together go on.
+    for (bed, name) in [(&alpha, "alpha"), (&beta, "beta")] {
+        let judged = bed.json("rollout judge to-jemalloc --json");
+        assert_eq!(
+            (&judged["standing"], &judged["gate"]["outcome"]),
+            (&"complete".into(), &"go".into()),
+            "{judged:#}"
+        );
+        std::fs::write(path.join(format!("{name}.json")), judged.to_string()).unwrap();
+    }
+    let pooled = json(&succeeds(path, "rollout judge --hosts alpha.json beta.json --json"));
+    assert_eq!(pooled["gate"]["outcome"], "go", "{pooled:#}");
 
     let back = with(&["-e", "heaptrial_state=rolled_back"]);
     assert_eq!(control.plays("rollout", &back), [1, 1]);

@@ -31,13 +31,15 @@ impl Watcher {
         Self { database, rollout: rollout.to_owned(), forecast, told: None }
     }
 
-    fn fleet(&self) -> Option<Fleet> {
+    /// What is recorded, and up to when, in microseconds since 1970: of a rollout that is complete nothing is read any more.
+    fn fleet(&self) -> Option<(Fleet, i64)> {
         let store = Store::open(&self.database).ok()?;
-        let row = store.running_trials().ok()?.into_iter().rfind(|row| row.plan.name == self.rollout)?;
-        read_fleet(&store, row.id, &Options::default()).ok()
+        let row = store.trials().ok()?.into_iter().rfind(|row| row.plan.name == self.rollout)?;
+        let until = row.ended_wall_us.unwrap_or_else(|| Moment::now().wall_us);
+        Some((read_fleet(&store, row.id, &Options::default()).ok()?, until))
     }
 
-    fn observed(&self, fleet: &Fleet, index: usize) -> Observed {
+    fn observed(&self, (fleet, until_us): &(Fleet, i64), index: usize) -> Observed {
         let service = &fleet.services[index];
         let own = || fleet.events.iter().filter(move |event| event.service == Some(index));
         let since = own()
@@ -53,7 +55,7 @@ impl Watcher {
             level: life.and_then(|life| self.level(life)),
             last_reading_seconds: life.and_then(|life| {
                 let at = life.started_at + life.last_age()?;
-                Some(Moment::now().wall_us as f64 / 1e6 - at)
+                Some(*until_us as f64 / 1e6 - at)
             }),
             crashes: told(KnownEvent::Crash),
             oom_kills: told(KnownEvent::OomKill),
@@ -74,12 +76,12 @@ impl Watcher {
 
 impl Observer for Watcher {
     fn observe(&mut self, services: &[ServiceName]) -> BTreeMap<ServiceName, Observed> {
-        let Some(fleet) = self.fleet() else { return BTreeMap::new() };
+        let Some(known) = self.fleet() else { return BTreeMap::new() };
         let position =
-            |name: &ServiceName| fleet.services.iter().position(|found| found.name == name.as_str());
+            |name: &ServiceName| known.0.services.iter().position(|found| found.name == name.as_str());
         services
             .iter()
-            .filter_map(|name| Some((name.clone(), self.observed(&fleet, position(name)?))))
+            .filter_map(|name| Some((name.clone(), self.observed(&known, position(name)?))))
             .collect()
     }
 

@@ -1,0 +1,145 @@
+"""A rollout on several hosts at once, a process for each of them; what each sees lies in a folder that all of them read."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import json
+import os
+import subprocess
+import time
+
+from ansible import constants as C
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+# Anything else is no longer on its way.
+ON_ITS_WAY = ("in progress", "complete")
+# Of these it may be that the host is being booted.
+MAY_COME_BACK = ("cut short", "unreachable", "failed")
+STOP = 1
+NOT_ENOUGH = 4
+
+
+class ActionModule(ActionBase):
+    """One host's part."""
+
+    def run(self, tmp=None, task_vars=None):
+        result = super(ActionModule, self).run(tmp, task_vars)
+        _spec, self.options = self.validate_argument_spec(
+            {
+                "name": {"type": "str", "required": True},
+                "verdict": {"type": "path"},
+                "services": {"type": "list", "elements": "str", "default": []},
+                "options": {"type": "list", "elements": "str", "default": []},
+                "resume": {"type": "bool", "default": False},
+                "offline": {"type": "bool", "default": False},
+                "mirror": {"type": "str"},
+                "poll": {"type": "int", "default": 30},
+                "lost": {"type": "int", "default": 600},
+                "timeout": {"type": "int", "default": 5184000},
+                "local_program": {"type": "path", "default": "heaptrial"},
+                "program": {"type": "path", "default": "heaptrial"},
+            }
+        )
+        if self._task.check_mode:
+            return dict(result, skipped=True, changed=False)
+        self.host = task_vars["inventory_hostname"]
+        # Ansible removes it when the playbook ends.
+        self.folder = os.path.join(C.DEFAULT_LOCAL_TMP, "heaptrial-" + self.options["name"])
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        begun = self.begin(task_vars)
+        result["changed"] = begun.get("changed", False)
+        if begun.get("nothing_to_do"):
+            return dict(result, standing="none", nothing_to_do=True)
+        return dict(result, **self.wait(begun, task_vars))
+
+    def begin(self, task_vars):
+        """Begins it or goes on with it."""
+        words = ("verdict", "services", "options", "resume", "offline", "mirror")
+        return self.ask("started", task_vars, dict((word, self.options[word]) for word in words))
+
+    def wait(self, begun, task_vars):
+        """Looks until this host is complete, or all are to stop."""
+        began = well = time.monotonic()
+        while True:
+            told = begun if begun["standing"] == "failed" else self.ask("judged", task_vars)
+            now = time.monotonic()
+            if told["standing"] in ON_ITS_WAY:
+                well = now
+            is_over = told["standing"] not in ON_ITS_WAY + MAY_COME_BACK or now - well > self.options["lost"]
+            self.tell(told, is_over or told is begun)
+            against = self.against()
+            if against:
+                return self.stop(told, against, task_vars)
+            if told["standing"] == "complete":
+                return {"standing": "complete"}
+            if now - began > self.options["timeout"]:
+                raise AnsibleActionFail("rollout %s is %s after %d s" % (self.options["name"], told["standing"], now - began))
+            time.sleep(self.options["poll"])
+
+    def ask(self, state, task_vars, further=None):
+        """What the host tells of its rollout; a host that does not answer is told as such."""
+        words = dict(further or {}, name=self.options["name"], program=self.options["program"], state=state)
+        try:
+            told = self._execute_module(module_name="heaptrial.fleet.rollout", module_args=words, task_vars=task_vars)
+        except AnsibleConnectionFailure as error:
+            # A host that was booted may have another one.
+            self._connection._shell.tmpdir = None
+            return {"standing": "unreachable", "why": str(error)}
+        if told.get("unreachable"):
+            return {"standing": "unreachable", "why": told.get("msg", "")}
+        if told.get("failed"):
+            return {"standing": "failed", "why": told.get("msg", "")}
+        return told
+
+    def tell(self, told, is_over):
+        """Puts what this host sees where the others read it; what it saw last is not lost with its connection."""
+        path = os.path.join(self.folder, self.host)
+        judged = told.get("judged")
+        if judged is None:
+            judged = read(path).get("judged")
+        over = "%s: rollout %s is %s%s" % (self.host, self.options["name"], told["standing"], because(told)) if is_over else None
+        with open(path + ".new", "w") as file:
+            json.dump({"judged": judged, "over": over}, file)
+        os.rename(path + ".new", path)
+
+    def against(self):
+        """What speaks against going on, of all hosts."""
+        names = [name for name in sorted(os.listdir(self.folder)) if not name.endswith(".new")]
+        told = [read(os.path.join(self.folder, name)) for name in names]
+        over = [one["over"] for one in told if one["over"]]
+        judged = [one["judged"] for one in told if one["judged"]]
+        if over or not judged:
+            return over
+        words = [self.options["local_program"], "--json", "rollout", "judge", "--hosts", "-"]
+        done = subprocess.run(words, input=json.dumps(judged), capture_output=True, text=True, check=False)
+        if done.returncode not in (0, STOP, NOT_ENOUGH):
+            return ["the hosts cannot be judged together: %s" % done.stderr.strip()]
+        gate = json.loads(done.stdout)["gate"]
+        return [reason["what"] for reason in gate["reasons"]] if gate["outcome"] == "stop" else []
+
+    def stop(self, told, against, task_vars):
+        """Pauses this host, so that it restarts nothing more."""
+        words = "; ".join(against)
+        if told["standing"] != "in progress":
+            return {"failed": True, "standing": told["standing"], "reasons": against, "msg": words}
+        paused = self.ask("paused", task_vars)
+        how = "paused" if paused["standing"] not in MAY_COME_BACK else "NOT paused (%s)" % paused["why"]
+        return {"failed": True, "standing": paused["standing"], "reasons": against, "msg": "rollout %s of this host is %s, since %s" % (self.options["name"], how, words)}
+
+
+def read(path):
+    """What a host told last."""
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (IOError, OSError):
+        return {"judged": None, "over": None}
+
+
+def because(told):
+    """Why, where the host told it."""
+    reasons = (told.get("judged") or {}).get("reasons") or []
+    words = ["%s: %s" % (reason["service"], reason["what"]) if reason["service"] else reason["what"] for reason in reasons]
+    return "".join(": " + text for text in ["; ".join(words) or told.get("why", "")] if text)
