@@ -144,15 +144,18 @@ pub(crate) fn verdict(
         let why = format!("{services} {verb} too few for an interval of growth");
         return Verdict::Inconclusive { days_needed: None, why };
     };
-    let short = within_a_day(fleet, ages, members, growth);
-    match standing(interval, settings.stable_margin_per_day) {
-        Standing::AboveZero if short => match growing(fleet, settings, members, growth, final_bytes) {
-            bloating @ Verdict::Bloating { days_until_full, .. } if days_until_full.value <= growth.days => {
-                bloating
+    let standing = standing(interval, settings.stable_margin_per_day);
+    if within_a_day(fleet, ages, members, growth) {
+        return match (standing, growing(fleet, settings, members, growth, final_bytes)) {
+            (Standing::AboveZero, Verdict::Bloating { days_until_full, limit })
+                if days_until_full.value <= growth.days =>
+            {
+                Verdict::Bloating { days_until_full, limit }
             }
             _ => too_short(settings, growth),
-        },
-        Standing::Inside if short => too_short(settings, growth),
+        };
+    }
+    match standing {
         Standing::Inside => Verdict::Stable,
         Standing::AboveZero => growing(fleet, settings, members, growth, final_bytes),
         Standing::BelowZero => Verdict::Inconclusive {
