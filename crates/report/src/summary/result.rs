@@ -1,10 +1,12 @@
 //! The summary: what the control needs, who needs least and most, what to do, and how sure that is.
 
+use heaptrial_analysis::FindingKind;
+
 use super::confidence::confidence;
 use super::words::words;
 use super::{advice, capitalised, ended, names, needs, number};
 use crate::chart::metric_name;
-use crate::document::{Arm, Basis, Kind, LimitKind, Ratio, Report, ServiceVerdicts};
+use crate::document::{Arm, Basis, Finding, Kind, LimitKind, Ratio, Report, ServiceVerdicts};
 use crate::table::level;
 use crate::units;
 use crate::verdict::{NO_LIMIT, measured_over, runs_out_briefly};
@@ -114,6 +116,11 @@ fn problem(report: &Report) -> Vec<String> {
     let needs = units::memory(needs as f64);
     let mut sentences =
         vec![format!("Under the control, {}, a service needs {needs} of {metric} {age}.", control.name)];
+    let mixed = |finding: &&Finding| {
+        finding.kind == FindingKind::MostlyAsAnotherArm && finding.arms.contains(&control.name)
+    };
+    let mixture = report.findings.iter().find(mixed);
+    sentences.extend(mixture.map(|finding| format!("That is a mixture: {}.", finding.evidence)));
     sentences.extend(verdict(control));
     sentences
 }
