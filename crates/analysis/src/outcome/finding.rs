@@ -48,6 +48,8 @@ pub enum FindingKind {
     InTwoArms,
     /// Last values of an arm form separate clusters.
     SeparateClusters,
+    /// Most services of an arm go as those of another arm, and the rest as those of none.
+    MostlyAsAnotherArm,
     /// A service whose memory goes as that of another arm.
     NearerToAnotherArm,
     /// A life that spans a change of treatment.
@@ -112,6 +114,7 @@ impl FindingKind {
             Self::Contaminated => "Ran something else",
             Self::InTwoArms => "In two arms",
             Self::SeparateClusters => "Separate clusters in one arm",
+            Self::MostlyAsAnotherArm => "Most are as another arm",
             Self::NearerToAnotherArm => "Nearer to another arm",
             Self::SpansTreatmentChange => "A life spans a change of treatment",
             Self::HostsApart => "Hosts began or ended apart",

@@ -67,7 +67,7 @@ pub struct PrometheusImport {
     pub about: Option<About>,
     /// The trial's name.
     pub name: String,
-    /// The name of the control arm; `None` takes the first whose name contains `glibc`, else `control`, else the first.
+    /// The name of the control arm; `None` takes the one that is called so, else that of glibc, else the first.
     pub control: Option<String>,
     /// Version of Heaptrial.
     pub tool_version: String,

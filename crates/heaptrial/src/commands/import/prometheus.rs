@@ -86,7 +86,7 @@ pub struct PrometheusOptions {
     /// Name of the trial
     #[arg(long, value_name = "NAME", default_value = "prometheus")]
     name: String,
-    /// The control arm [default: the first whose name has glibc in it, else the first]
+    /// The control arm [default: the one called control, else that of glibc, else the first]
     #[arg(long, value_name = "ARM")]
     control: Option<String>,
 }
