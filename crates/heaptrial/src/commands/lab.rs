@@ -394,24 +394,8 @@ fn execute(
     words: &[String],
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    let short = duration.is_some_and(|duration| duration.0 < options.tick.0 * 2);
-    if options.tick.0 < Duration::from_millis(10) || short {
-        return Err(Failure::usage("--tick must be at least 10ms and fit twice into the duration"));
-    }
-    workload.check(&plan.arms).map_err(Failure::refused)?;
+    let metric = check(options, plan, workload, duration)?;
     let seed = options.seed.unwrap_or_else(rand::random);
-    let metric = options.metric.or(plan.metric).unwrap_or(Metric::Anon);
-    if metric == Metric::Pss {
-        return Err(Failure::usage(
-            "a lab run cannot compare pss: PSS is read too rarely (reading it stalls the service); use --metric anon, \
-             which has each page once, PSS of each service is in the report",
-        ));
-    }
-    if metric == Metric::Cgroup && workload.parameters().get("count").is_some() {
-        return Err(Failure::usage(
-            "--metric cgroup is of all processes in a service's control group, and --count of some; use --metric anon",
-        ));
-    }
     let allocators = resolve(plan, options)?;
     run_folder::check(global.out.as_deref())?;
     let command = repeat_command(kind, &options.words(seed, metric), words);
@@ -422,18 +406,7 @@ fn execute(
         print_schedule(plan, &schedule, duration, &command, global.json);
         return Ok(ExitCode::SUCCESS);
     }
-    let accounting = Accounting::find();
-    let needs_cgroup = match (metric, options.memory_limit) {
-        (_, Some(_)) => Some("--memory-limit"),
-        (Metric::Cgroup, None) => Some("--metric cgroup"),
-        _ => None,
-    };
-    if let (Some(option), Some(why)) = (needs_cgroup, accounting.why_none()) {
-        return Err(Failure::refused(format!(
-            "{option} needs control groups, and none can be made here: {why}; run it as root, or in a session of a \
-             user's systemd under cgroup version 2"
-        )));
-    }
+    let accounting = accounting(options, metric)?;
     let arms = prepare(allocators, options, global)?;
     let exchanged = userland::exchanged(options, &arms)?;
     let folder = run_folder::create(global.out.as_deref(), kind)?;
@@ -457,13 +430,7 @@ fn execute(
         exchanged,
     };
     describe(&lab, plan)?;
-    let interrupt = Interrupt::default();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        // A second Ctrl-C ends the program at once; supervisors then end the services.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
-            .map_err(Failure::failed)?;
-        signal_hook::flag::register(signal, interrupt.flag()).map_err(Failure::failed)?;
-    }
+    let interrupt = heeding_signals()?;
     let outcome = heaptrial_lab::run(&lab, workload, &interrupt, &mut LiveProgress::new());
     // Whatever ended the run, what there is gets reported.
     let reported = Store::open(&lab.database).map_err(Failure::failed).and_then(|store| {
@@ -484,6 +451,62 @@ fn execute(
             "{failed} services failed, and are in no figure; the report tells why"
         ))),
     }
+}
+
+/// Refuses what no run could do; gives what is compared.
+fn check(
+    options: &LabOptions,
+    plan: &TrialPlan,
+    workload: &dyn Workload,
+    duration: Option<HumanDuration>,
+) -> Result<Metric, Failure> {
+    let short = duration.is_some_and(|duration| duration.0 < options.tick.0 * 2);
+    if options.tick.0 < Duration::from_millis(10) || short {
+        return Err(Failure::usage("--tick must be at least 10ms and fit twice into the duration"));
+    }
+    workload.check(&plan.arms).map_err(Failure::refused)?;
+    let metric = options.metric.or(plan.metric).unwrap_or(Metric::Anon);
+    if metric == Metric::Pss {
+        return Err(Failure::usage(
+            "a lab run cannot compare pss: PSS is read too rarely (reading it stalls the service); use --metric anon, \
+             which has each page once, PSS of each service is in the report",
+        ));
+    }
+    if metric == Metric::Cgroup && workload.parameters().get("count").is_some() {
+        return Err(Failure::usage(
+            "--metric cgroup is of all processes in a service's control group, and --count of some; use --metric anon",
+        ));
+    }
+    Ok(metric)
+}
+
+/// Where figures come from, if that is all that is asked for.
+fn accounting(options: &LabOptions, metric: Metric) -> Result<Accounting, Failure> {
+    let accounting = Accounting::find();
+    let needs_cgroup = match (metric, options.memory_limit) {
+        (_, Some(_)) => Some("--memory-limit"),
+        (Metric::Cgroup, None) => Some("--metric cgroup"),
+        _ => None,
+    };
+    if let (Some(option), Some(why)) = (needs_cgroup, accounting.why_none()) {
+        return Err(Failure::refused(format!(
+            "{option} needs control groups, and none can be made here: {why}; run it as root, or in a session of a \
+             user's systemd under cgroup version 2"
+        )));
+    }
+    Ok(accounting)
+}
+
+/// An interrupt that Ctrl-C and its like request.
+fn heeding_signals() -> Result<Interrupt, Failure> {
+    let interrupt = Interrupt::default();
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        // A second Ctrl-C ends the program at once; supervisors then end the services.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
+            .map_err(Failure::failed)?;
+        signal_hook::flag::register(signal, interrupt.flag()).map_err(Failure::failed)?;
+    }
+    Ok(interrupt)
 }
 
 /// An arm with what the catalog knows of its allocator, and where the user wants it from.
