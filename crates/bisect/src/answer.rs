@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Grid, median};
 use crate::noise::Noise;
@@ -15,7 +15,7 @@ const LARGE: f64 = 0.25;
 const TAIL: f64 = 0.025;
 
 /// What a search found, or what there is when its budget is spent.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Whether every large change is located with the confidence asked for.
     pub found: bool,
@@ -31,7 +31,7 @@ pub struct Answer {
 }
 
 /// How the last position differs from position 0.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ends {
     /// Probability that they differ; beforehand one half.
     pub differ: f64,
@@ -44,7 +44,7 @@ pub struct Ends {
 }
 
 /// A change of the level.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// The last position before it.
     pub after: usize,
@@ -97,7 +97,7 @@ impl Answer {
 
     /// The last position cannot be measured.
     pub(crate) fn untestable_end() -> Self {
-        let ends = Ends { differ: 0.5, log_ratio: 0.0, interval: [f64::NEG_INFINITY, f64::INFINITY], measured: 0 };
+        let ends = Ends { differ: 0.5, log_ratio: 0.0, interval: [0.0, 0.0], measured: 0 };
         Self { found: false, ends, changes: Vec::new(), smaller: Vec::new(), blocks: 0 }
     }
 

@@ -1,0 +1,143 @@
+//! What a search found, in sentences.
+
+use heaptrial_bisect::Change;
+use heaptrial_judgement::By;
+
+use super::{BisectReport, ChangeReport};
+use crate::units;
+
+impl BisectReport {
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let ends = &self.answer.ends;
+        let interval = format!(
+            "{} ({}–{} with 95% probability, {})",
+            self.times(ends.log_ratio),
+            units::ratio(ends.interval[0].exp()),
+            units::ratio(ends.interval[1].exp()),
+            units::counted(ends.measured, "block")
+        );
+        let mut told = Vec::new();
+        if let Some(why) = &self.stopped {
+            told.push(format!("{why}: this is what there was until then."));
+        }
+        if ends.measured == 0 {
+            told.push(format!("The newer end, {}, could not be measured.", self.newer));
+            return told;
+        }
+        if !self.ends_differ() {
+            told.push(format!(
+                "Good and bad do not differ here: {} {} {interval}; the probability that there is a difference is {}. There is \
+                 nothing to search for under this load.",
+                self.newer,
+                self.verb(),
+                units::share(ends.differ)
+            ));
+            return told;
+        }
+        for (change, report) in self.answer.changes.iter().zip(&self.changes) {
+            told.push(self.one(change, report));
+        }
+        told.push(format!("Between the ends: {} {} {interval}.", self.newer, self.verb()));
+        let found = self.answer.changes.iter().filter(|change| change.narrowest).count();
+        if self.answer.changes.len() > 1 && found == self.answer.changes.len() {
+            told.push(format!("There are {} changes, not one.", found));
+        }
+        if !self.answer.found {
+            told.push(format!(
+                "It is not narrowed down as far as it could be with the {} asked for: more blocks would tell (--blocks).",
+                units::share(self.confidence)
+            ));
+        }
+        told
+    }
+
+    fn one(&self, change: &Change, report: &ChangeReport) -> String {
+        let how_much = self.times(change.log_ratio);
+        let sure = format!("probability {}", units::share(change.probability));
+        match (report.commits.as_slice(), change.narrowest) {
+            ([commit], true) => format!(
+                "{} {} what it was before, with {sure}: \"{}\" ({}).",
+                commit.id.get(..12).unwrap_or(&commit.id),
+                self.made(&how_much),
+                commit.subject,
+                commit.day
+            ),
+            ([], true) => format!("{} {} what {} was, with {sure}.", report.to, self.made(&how_much), report.after),
+            (commits, true) => format!(
+                "One of {} commits after {} up to {} {} what it was before, with {sure}; those between cannot be measured.",
+                commits.len(),
+                report.after,
+                report.to,
+                self.made(&how_much)
+            ),
+            (commits, false) => {
+                let number = if commits.is_empty() { String::new() } else { format!("{} ", commits.len()) };
+                let what = if self.of_commits { "commits" } else { "releases" };
+                format!(
+                    "The {number}{what} after {} up to {} hold a change to {how_much} what it was before, with {sure}.",
+                    report.after, report.to
+                )
+            }
+        }
+    }
+
+    fn made(&self, how_much: &str) -> String {
+        match self.by {
+            By::Level => format!("needs {how_much}"),
+            By::Growth => format!("grows {how_much}"),
+        }
+    }
+
+    fn verb(&self) -> &'static str {
+        match self.by {
+            By::Level => "needs in proportion to the older end",
+            By::Growth => "grows in proportion to the older end",
+        }
+    }
+
+    fn times(&self, log_ratio: f64) -> String {
+        format!("{} times", units::ratio(log_ratio.exp()))
+    }
+
+    /// What is compared, for tables and the chart.
+    pub(super) fn figure(&self) -> String {
+        match self.by {
+            By::Level => format!("{}, in proportion to {}", self.metric, self.older),
+            By::Growth => format!("growth of {} over a run, in proportion to {}", self.metric, self.older),
+        }
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        let what = if self.of_commits { "commits" } else { "releases" };
+        let mut notes = vec![format!(
+            "Each block runs {} and one other build with the same seed and load; a ratio is within a block. Noise of a ratio: \
+             {:.1}% (standard deviation), beside runs in another mode.",
+            self.older,
+            100.0 * self.noise
+        )];
+        if self.left_out > 0 {
+            notes.push(format!(
+                "{} on the line between the ends change nothing that is compiled, and are no positions.",
+                units::counted(self.left_out, "commit")
+            ));
+        }
+        if !self.skipped.is_empty() {
+            notes.push(format!("{} of {} {what} that were tried could not be measured.", self.skipped.len(), self.positions));
+        }
+        notes.push(
+            "A change is looked for where the level at the measured positions differs. A rise and a fall of the same size \
+             between two neighbours of them leave no trace and are not found."
+                .to_owned(),
+        );
+        for change in &self.answer.smaller {
+            notes.push(format!(
+                "A smaller step lies after position {} up to {}: {} ({}).",
+                change.after,
+                change.to,
+                self.times(change.log_ratio),
+                units::share(change.probability)
+            ));
+        }
+        notes
+    }
+}
