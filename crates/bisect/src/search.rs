@@ -130,9 +130,7 @@ impl Search {
                 };
             }
         }
-        let answer = Answer::of(&posterior, &self.measured[&self.last], self.rules.confidence, self.blocks, |at| {
-            self.testable(at)
-        });
+        let answer = self.answer(&posterior);
         if answer.found || self.blocks >= self.rules.most_blocks {
             return Next::Done(Box::new(answer));
         }
@@ -140,6 +138,19 @@ impl Search {
             Some(position) => Next::Measure(position),
             None => Next::Done(Box::new(answer)),
         }
+    }
+
+    /// What is known where the search has to end here.
+    pub fn so_far(&self) -> Answer {
+        match self.posterior() {
+            Some(posterior) => self.answer(&posterior),
+            None => Answer::untestable_end(),
+        }
+    }
+
+    fn answer(&self, posterior: &Posterior) -> Answer {
+        let of_last = &self.measured[&self.last];
+        Answer::of(posterior, of_last, self.rules.confidence, self.blocks, |at| self.testable(at))
     }
 
     /// Whether a measurement of this position could tell something new.

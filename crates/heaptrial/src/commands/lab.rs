@@ -1,5 +1,6 @@
 //! `heaptrial lab`: the same workload under several allocators on this machine.
 
+mod bisect;
 mod factorial;
 mod run;
 mod score;
@@ -23,6 +24,8 @@ use heaptrial_network::{LoadParameters, RelayParameters, TrafficParameters};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
 
+use self::bisect::BisectOptions;
+pub use self::bisect::is_search;
 use self::factorial::FactorialOptions;
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
@@ -55,6 +58,8 @@ pub enum LabCommand {
     Run(Box<RunOptions>),
     /// Run real Tor relays on a private network on loopback, all arms at once, under the same load
     Tor(Box<TorOptions>),
+    /// Search releases or upstream's commits for what changed the memory, by runs until it is sure
+    Bisect(Box<BisectOptions>),
     /// Tell how well lab runs of relays told what an import or a field trial showed
     Score(ScoreOptions),
 }
@@ -205,24 +210,17 @@ fn rate(text: &str) -> Result<f64, ValueError> {
 /// Runs a lab command.
 pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     match &command {
-        LabCommand::Run(options) => userland::enter(&options.lab, global)?,
-        LabCommand::Tor(options) => userland::enter(&options.lab, global)?,
-        LabCommand::Score(_) => {}
+        LabCommand::Run(options) => userland::enter(&options.lab, global, None)?,
+        LabCommand::Tor(options) => userland::enter(&options.lab, global, None)?,
+        LabCommand::Bisect(_) | LabCommand::Score(_) => {}
     }
     match command {
         LabCommand::Run(options) => run::run(&options, global),
+        LabCommand::Bisect(options) => bisect::run(&options, global),
         LabCommand::Score(options) => score::run(&options, global),
         LabCommand::Tor(options) => {
             let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
-            if let Some((arm, key)) =
-                plan.arms.iter().find_map(|arm| Some((&arm.name, arm.treatment.of_lab_run_only()?)))
-            {
-                return Err(Failure::usage(format!("arm `{arm}` has `{key}`, which is for lab run alone")));
-            }
-            let duration = options.duration.or(plan.duration);
-            let parameters = options.parameters(&plan, duration)?;
-            let words = options.words(duration, &parameters);
-            let workload = TorWorkload::new(parameters).map_err(Failure::refused)?;
+            let (workload, duration, words) = options.workload(&plan)?;
             execute("tor", &options.lab, &plan, &workload, duration, &words, global)
         }
     }
@@ -301,6 +299,20 @@ impl LabOptions {
 }
 
 impl TorOptions {
+    /// The relays as a workload, how long they live at most, and both as words of a command line.
+    fn workload(&self, plan: &TrialPlan) -> Result<(TorWorkload, Option<HumanDuration>, Vec<String>), Failure> {
+        if let Some((arm, key)) =
+            plan.arms.iter().find_map(|arm| Some((&arm.name, arm.treatment.of_lab_run_only()?)))
+        {
+            return Err(Failure::usage(format!("arm `{arm}` has `{key}`, which is for lab run alone")));
+        }
+        let duration = self.duration.or(plan.duration);
+        let parameters = self.parameters(plan, duration)?;
+        let words = self.words(duration, &parameters);
+        let workload = TorWorkload::new(parameters).map_err(Failure::refused)?;
+        Ok((workload, duration, words))
+    }
+
     fn parameters(
         &self,
         plan: &TrialPlan,
