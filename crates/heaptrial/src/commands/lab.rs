@@ -25,7 +25,7 @@ use heaptrial_report::Options;
 use heaptrial_store::Store;
 
 use self::bisect::BisectOptions;
-pub use self::bisect::is_search;
+pub use self::bisect::report_of as report_of_search;
 use self::factorial::FactorialOptions;
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;

@@ -15,6 +15,7 @@ use heaptrial_model::{AllocatorSpec, HumanDuration, TrialKind};
 use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
 use heaptrial_store::{Store, TrialRecord};
 
+use super::lab::report_of_search;
 use super::value::{ValueError, number, size};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -66,6 +67,11 @@ pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, 
     }
     if options.trials.len() > 1 {
         return compare_trials(options, global);
+    }
+    if let [folder] = options.trials.as_slice() {
+        if let Some(code) = report_of_search(Path::new(folder), global)? {
+            return Ok(code);
+        }
     }
     let target = Target::find(options.trials.first().map(String::as_str), global)?;
     let how = how(options, &target)?;

@@ -21,7 +21,6 @@ use crate::progress::LiveProgress;
 
 /// What is the same in all blocks.
 pub(super) struct Bench<'a> {
-    pub(super) kind: &'static str,
     pub(super) options: &'a LabOptions,
     pub(super) workload: &'a dyn Workload,
     pub(super) duration: Option<Duration>,
@@ -78,7 +77,7 @@ impl Bench<'_> {
             .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
         let control = arm(name(0), self.subject.spec(0), true);
         let other = arm(name(position), self.subject.spec(position), false);
-        let plan = pair(&format!("block-{number}"), control.clone(), other.clone())?;
+        let plan = pair(&format!("block-{number}"), control.clone(), other.clone());
         let database = folder.join("heaptrial.db");
         let lab = LabPlan {
             name: plan.name.clone(),

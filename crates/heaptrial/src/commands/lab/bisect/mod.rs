@@ -13,7 +13,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use heaptrial_bisect::{Next, Rules, Search};
 use heaptrial_judgement::By;
 use heaptrial_lab::Workload;
-use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, HumanDuration, Treatment, TrialPlan};
+use heaptrial_model::{About, AllocatorSpec, Arm, ErrorClass, HumanDuration, Pace, Treatment, TrialPlan};
+use heaptrial_report::BisectReport;
 
 use self::block::{Bench, Measured};
 use self::record::{Kept, Record, Step};
@@ -182,7 +183,6 @@ fn search(
         Err(why) => return Err(Failure::refused(format!("{} cannot be had: {why}", subject.positions[0].name))),
     };
     let bench = Bench {
-        kind: options.kind(),
         options: lab,
         workload: workload.as_ref(),
         duration: duration.map(|duration| duration.0),
@@ -243,14 +243,7 @@ fn search(
         }
     };
     let report = told::report(&subject, &search, answer, &bench, &record, options.confidence, stopped.clone())?;
-    let written = report.write(&record.folder).map_err(Failure::failed)?;
-    if global.json {
-        output::print(&report.json().map_err(Failure::failed)?)?;
-    } else {
-        output::print(&report.terminal(global.colored_stdout()).map_err(Failure::failed)?)?;
-        let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
-        output::print(&format!("{paths}\n"))?;
-    }
+    tell(&report, &record.folder, global)?;
     match stopped {
         Some(why) => Err(Failure::failed(format!(
             "{why}; `heaptrial lab bisect --continue {}` goes on",
@@ -292,13 +285,6 @@ impl BisectOptions {
         }
     }
 
-    fn kind(&self) -> &'static str {
-        match &self.workload {
-            Some(BisectWorkload::Tor(_)) => "tor",
-            _ => "run",
-        }
-    }
-
     fn workload_of(&self, subject: &Subject) -> Result<(Box<dyn Workload>, Option<HumanDuration>), Failure> {
         let plan = subject.plan();
         Ok(match &self.workload {
@@ -321,13 +307,44 @@ fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
 }
 
 /// Two arms of which the first is the control.
-fn pair(name: &str, first: Arm, second: Arm) -> Result<TrialPlan, Failure> {
-    let spec = AllocatorSpec::family("glibc");
-    let plan = TrialPlan::from_specs(name, &[spec]).map_err(Failure::failed)?;
-    Ok(TrialPlan { arms: vec![first, second], ..plan })
+fn pair(name: &str, first: Arm, second: Arm) -> TrialPlan {
+    TrialPlan {
+        name: name.to_owned(),
+        services: None,
+        duration: None,
+        metric: None,
+        looks: Vec::new(),
+        pace: Pace::default(),
+        about: About::default(),
+        arms: vec![first, second],
+    }
 }
 
-/// Whether a folder holds a search.
-pub fn is_search(folder: &Path) -> bool {
-    folder.join(record::PLAN).is_file()
+/// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none.
+pub fn report_of(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCode>, Failure> {
+    if !folder.join(record::PLAN).is_file() {
+        return Ok(None);
+    }
+    let path = folder.join("bisect.json");
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        let again = format!("`heaptrial lab bisect --continue {}` goes on with it", folder.display());
+        Failure::refused(format!("the search in {} has no report yet ({error}); {again}", folder.display()))
+    })?;
+    let report: BisectReport = serde_json::from_str(&text)
+        .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))?;
+    tell(&report, global.out.as_deref().unwrap_or(folder), global)?;
+    Ok(Some(ExitCode::SUCCESS))
+}
+
+/// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
+fn tell(report: &BisectReport, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
+    let written = report.write(folder).map_err(Failure::failed)?;
+    if global.json {
+        output::print(&report.json().map_err(Failure::failed)?)?;
+    } else {
+        output::print(&report.terminal(global.colored_stdout()).map_err(Failure::failed)?)?;
+        let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
+        output::print(&format!("{paths}\n"))?;
+    }
+    Ok(())
 }

@@ -160,11 +160,7 @@ impl Subject {
     /// The ends as a plan, for what a workload wants to know of its arms.
     pub(super) fn plan(&self) -> TrialPlan {
         let named = |name: &str, spec: &AllocatorSpec, control| arm(name, spec.clone(), control);
-        // A plan of one valid spec cannot fail.
-        pair("bisect", named("good", &self.good, true), named("bad", &self.bad, false)).unwrap_or_else(|_| TrialPlan {
-            arms: Vec::new(),
-            ..TrialPlan::from_specs("bisect", &[]).unwrap_or_else(|_| unreachable!("a plan without arms"))
-        })
+        pair("bisect", named("good", &self.good, true), named("bad", &self.bad, false))
     }
 
     /// Builds or fetches a position. The inner error is why it cannot be measured.
