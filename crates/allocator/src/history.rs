@@ -21,9 +21,12 @@ pub struct Repository {
 /// A line of commits, each with the next as its child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
-    /// Oldest first. The first is where the line starts; the others change what is compiled, and the last builds what the
-    /// newer end builds.
+    /// Oldest first. The first is the older end; the others change what is compiled, and the last builds what the newer end
+    /// builds.
     pub commits: Vec<HistoryCommit>,
+    /// Whether the newer end does not come from the older one. Then the second commit is where the line to the newer end
+    /// leaves what they share, and no child of the first.
+    pub forks: bool,
     /// Commits on the line that change nothing that is compiled.
     pub left_out: usize,
 }
@@ -83,20 +86,13 @@ pub enum HistoryError {
         /// What it has to point to.
         pinned: String,
     },
-    /// Neither comes from the other.
-    #[error(
-        "neither of {a} and {b} comes from the other, so there is no line of commits between them; {}",
-        .base.as_ref().map_or("they share no commit at all".to_owned(), |base| format!(
-            "their last common commit is {base}: search from there with --good-commit or --bad-commit"
-        ))
-    )]
+    /// They share no commit.
+    #[error("{a} and {b} share no commit, so there is no line between them")]
     NoLine {
         /// One end.
         a: String,
         /// The other.
         b: String,
-        /// Their last common commit.
-        base: Option<String>,
     },
     /// Git failed.
     #[error(transparent)]
@@ -187,12 +183,14 @@ impl Repository {
         }
     }
 
-    /// The line from `older` to `newer` by first parents. Ids are full ones. `recipe` tells what is compiled.
+    /// The line from `older` to `newer` by first parents. Ids are full ones. `recipe` tells what is compiled. Where `newer`
+    /// does not come from `older`, the line starts at the commit at which it leaves what they share.
     pub fn line(&self, older: &str, newer: &str, recipe: &Recipe) -> Result<History, HistoryError> {
-        if !self.comes_from(newer, older)? {
-            let base = self.base(newer, older)?;
-            return Err(HistoryError::NoLine { a: older.to_owned(), b: newer.to_owned(), base });
-        }
+        let no_line = || HistoryError::NoLine { a: older.to_owned(), b: newer.to_owned() };
+        let forks = match self.base(newer, older)? {
+            Some(base) => base != older,
+            None => return Err(no_line()),
+        };
         let tags = self.tags()?;
         let range = format!("{older}..{newer}");
         let log = |range: &[&str], paths: &[String]| -> Result<Vec<HistoryCommit>, HistoryError> {
@@ -216,6 +214,10 @@ impl Repository {
         let changing: std::collections::BTreeSet<String> =
             log(&[&range], &compiled)?.into_iter().map(|commit| commit.id).collect();
         let mut commits = start;
+        if forks {
+            let first = all.first().map(|first| format!("{}^1", first.id)).ok_or_else(no_line)?;
+            commits.extend(log(&["-1", &self.commit(&first, None)?], &[])?);
+        }
         let mut left_out = 0;
         for commit in all {
             match commits.last_mut() {
@@ -226,7 +228,7 @@ impl Repository {
                 _ => commits.push(commit),
             }
         }
-        Ok(History { commits, left_out })
+        Ok(History { commits, forks, left_out })
     }
 
     /// Tags by the id of their commit.
@@ -323,16 +325,27 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_do_not_come_from_each_other_are_refused_with_what_they_share() {
+    fn a_line_to_an_end_that_does_not_come_from_the_other_starts_where_it_forks() {
         let folder = tempfile::tempdir().unwrap();
         let ids = repository(folder.path(), &[("src/a.c", "1"), ("src/a.c", "2")]);
         let git = || Tool::new("git").arg("-C").arg(folder.path());
         git().args(["checkout", "--quiet", "--detach", &ids[0]]).run().unwrap();
-        let other = repository(folder.path(), &[("src/a.c", "3")]).remove(0);
+        let others = repository(folder.path(), &[("src/a.c", "3"), ("src/a.c", "4")]);
         let family = Catalog::builtin().family("mimalloc").unwrap();
         let opened = Repository::open(folder.path(), family).unwrap();
-        let error = opened.line(&ids[1], &other, family.build.as_ref().unwrap()).unwrap_err().to_string();
-        assert!(error.contains(&ids[0]) && error.contains("--good-commit"), "{error}");
+        let line = opened.line(&ids[1], &others[1], family.build.as_ref().unwrap()).unwrap();
+        let found: Vec<&str> = line.commits.iter().map(|commit| commit.id.as_str()).collect();
+        assert_eq!(found, [&ids[1], &ids[0], &others[0], &others[1]]);
+        assert!(line.forks);
+        assert!(!opened.comes_from(&others[1], &ids[1]).unwrap());
+    }
+
+    #[test]
+    fn what_is_not_there_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        repository(folder.path(), &[("src/a.c", "1")]);
+        let family = Catalog::builtin().family("mimalloc").unwrap();
+        let opened = Repository::open(folder.path(), family).unwrap();
         let error = opened.commit("nothing", Some("the tag of that version")).unwrap_err().to_string();
         assert!(error.contains("no commit `nothing` (the tag of that version)"), "{error}");
         let none = tempfile::tempdir().unwrap();

@@ -38,6 +38,8 @@ pub struct BisectReport {
     pub positions: usize,
     /// Commits between the ends that change nothing that is compiled.
     pub left_out: usize,
+    /// Where the line to the newer end leaves what it shares with the older end, if it does not come from that.
+    pub forks_at: Option<String>,
     /// Whether positions are commits; else releases.
     pub of_commits: bool,
     /// The confidence that was asked for.

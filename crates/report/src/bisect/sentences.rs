@@ -54,6 +54,16 @@ impl BisectReport {
     fn one(&self, change: &Change, report: &ChangeReport) -> String {
         let how_much = self.times(change.log_ratio);
         let sure = format!("probability {}", units::share(change.probability));
+        if let Some(fork) = self.forks_at.as_ref().filter(|_| change.after == 0 && change.to == 1) {
+            return format!(
+                "{fork} {} what {} was, with {sure}. No single commit is to blame: {fork} is where the line to {} leaves what \
+                 they share, and {} has all that was only done on its own line.",
+                self.made(&how_much),
+                self.older,
+                self.newer,
+                self.older
+            );
+        }
         match (report.commits.as_slice(), change.narrowest) {
             ([commit], true) => format!(
                 "{} {} what it was before, with {sure}: \"{}\" ({}).",
@@ -115,6 +125,12 @@ impl BisectReport {
             self.older,
             100.0 * self.noise
         )];
+        if let Some(fork) = &self.forks_at {
+            notes.push(format!(
+                "{} does not come from {}. The line to it starts at {fork}, where it leaves what they share.",
+                self.newer, self.older
+            ));
+        }
         if self.left_out > 0 {
             notes.push(format!(
                 "{} on the line between the ends change nothing that is compiled, and are no positions.",

@@ -144,6 +144,7 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         seed: lab.seed.unwrap_or_else(rand::random),
         positions: subject.positions.clone(),
         left_out: subject.left_out,
+        forks: subject.forks,
     };
     eprintln!("{}", told::plan_line(&subject, rules, duration));
     // What cannot be had is told before anything is written.

@@ -31,6 +31,8 @@ pub(super) struct Kept {
     pub(super) positions: Vec<Position>,
     /// Commits that build nothing new.
     pub(super) left_out: usize,
+    /// Whether the newer end does not come from the older one.
+    pub(super) forks: bool,
 }
 
 /// A step.

@@ -28,6 +28,8 @@ pub(super) struct Subject {
     /// Oldest first.
     pub(super) positions: Vec<Position>,
     pub(super) left_out: usize,
+    /// Whether the newer end does not come from the older one: position 1 is where the line to it forks off.
+    pub(super) forks: bool,
     pub(super) repository: Option<Repository>,
 }
 
@@ -62,7 +64,7 @@ impl Subject {
             }
             None => kept.positions.first().and_then(|first| first.version.as_ref()) == good.version.as_ref(),
         };
-        Ok(Self { good, bad, older_is_good, positions: kept.positions.clone(), left_out: kept.left_out, repository })
+        Ok(Self { good, bad, older_is_good, positions: kept.positions.clone(), left_out: kept.left_out, forks: kept.forks, repository })
     }
 
     fn of_releases(good: AllocatorSpec, bad: AllocatorSpec) -> Result<Self, Failure> {
@@ -93,7 +95,7 @@ impl Subject {
         let positions = versions
             .into_iter()
             .map(|version| Position { name: version.to_string(), version: Some(version.clone()), commit: None });
-        Ok(Self { good, bad, older_is_good, positions: positions.collect(), left_out: 0, repository: None })
+        Ok(Self { good, bad, older_is_good, positions: positions.collect(), left_out: 0, forks: false, repository: None })
     }
 
     fn of_commits(options: &BisectOptions, good: AllocatorSpec, bad: AllocatorSpec) -> Result<Self, Failure> {
@@ -118,7 +120,7 @@ impl Subject {
                     older.spec, newer.spec
                 )));
             }
-            [_, only] => {
+            [_, only] if !line.forks => {
                 return Err(Failure::refused(format!(
                     "only one commit between good and bad changes what is compiled: {} {}",
                     only.id, only.subject
@@ -137,6 +139,7 @@ impl Subject {
             older_is_good,
             positions: positions.collect(),
             left_out: line.left_out,
+            forks: line.forks,
             repository: Some(repository),
         })
     }

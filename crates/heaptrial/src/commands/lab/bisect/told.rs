@@ -50,6 +50,13 @@ pub(super) fn plan_line(subject: &Subject, rules: Rules, duration: Option<HumanD
     )
 }
 
+fn fork(subject: &Subject) -> String {
+    format!(
+        "{} does not come from {}; the line to it starts where it leaves what they share, at {}",
+        subject.positions[subject.last()].name, subject.positions[0].name, subject.positions[1].name
+    )
+}
+
 /// Runs of a block may be one after the other.
 fn lasting(duration: HumanDuration, blocks: usize) -> String {
     units::duration(duration.0.as_secs_f64() * 2.0 * blocks as f64)
@@ -82,6 +89,7 @@ pub(super) fn plan(
             "older_is_good": subject.older_is_good,
             "positions": positions,
             "left_out": subject.left_out,
+            "forks": subject.forks,
             "usual_blocks": usual_blocks(subject.positions.len()).min(rules.most_blocks),
             "most_blocks": rules.most_blocks,
             "runs_of_a_block": 2,
@@ -89,6 +97,9 @@ pub(super) fn plan(
         }));
     }
     let mut text = plan_line(subject, rules, duration) + "\n";
+    if subject.forks {
+        text.push_str(&format!("  {}\n", fork(subject)));
+    }
     for at in subject.releases() {
         text.push_str(&format!("  {at:>5}  {}\n", subject.positions[at].name));
     }
@@ -207,6 +218,7 @@ pub(super) fn report(
         command: bench.command.clone(),
         positions: subject.positions.len(),
         left_out: subject.left_out,
+        forks_at: subject.forks.then(|| name(1)),
         of_commits: subject.repository.is_some(),
         confidence,
         stopped,
