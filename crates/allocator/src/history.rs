@@ -154,7 +154,8 @@ impl Repository {
     pub fn release(&self, family: &Family, version: &str) -> Result<String, HistoryError> {
         let known = family.versions.iter().find(|release| release.version.as_str() == version);
         if let Some(pinned) = known.and_then(|release| release.commit.as_ref()) {
-            let found = self.commit(&format!("refs/tags/{}", pinned.tag), Some("a release of the catalog"))?;
+            let found =
+                self.commit(&format!("refs/tags/{}", pinned.tag), Some("a release of the catalog"))?;
             if found != pinned.id {
                 return Err(HistoryError::OtherCommit {
                     path: self.git_folder.clone(),
@@ -257,7 +258,9 @@ impl Repository {
         let files = self.git().args(["diff", "--name-only", "--no-renames", &first, id]).run()?;
         let merged = match parents {
             1 => None,
-            _ => self.git().args(["rev-list", "--count", &format!("{first}..{id}")]).run()?.trim().parse().ok(),
+            _ => {
+                self.git().args(["rev-list", "--count", &format!("{first}..{id}")]).run()?.trim().parse().ok()
+            }
         };
         let merged = merged.map(|count: usize| count.saturating_sub(1));
         Ok(CommitChanges { files: files.lines().map(str::to_owned).collect(), merged })
@@ -267,7 +270,11 @@ impl Repository {
     pub(crate) fn check_out(&self, id: &str, folder: &Path, index: &Path) -> Result<(), ToolError> {
         let mut at = std::ffi::OsString::from("--work-tree=");
         at.push(folder);
-        self.git().arg(at).env("GIT_INDEX_FILE", index).args(["checkout", "--quiet", "--force", id, "--", "."]).run()?;
+        self.git()
+            .arg(at)
+            .env("GIT_INDEX_FILE", index)
+            .args(["checkout", "--quiet", "--force", id, "--", "."])
+            .run()?;
         Ok(())
     }
 }
@@ -276,7 +283,8 @@ impl Repository {
 fn compiled_paths(recipe: &Recipe) -> Vec<String> {
     match recipe {
         Recipe::Compile { include, sources, .. } => {
-            let folder = |source: &String| source.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned();
+            let folder =
+                |source: &String| source.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned();
             include.iter().cloned().chain(sources.iter().map(folder)).collect()
         }
         Recipe::Configure { .. } => Vec::new(),
@@ -310,7 +318,8 @@ mod tests {
     #[test]
     fn a_line_has_what_changes_the_build_and_tags_move_to_what_builds_the_same() {
         let folder = tempfile::tempdir().unwrap();
-        let files = [("src/static.c", "1"), ("src/a.c", "2"), ("readme.md", "3"), ("include/b.h", "4"), ("x", "5")];
+        let files =
+            [("src/static.c", "1"), ("src/a.c", "2"), ("readme.md", "3"), ("include/b.h", "4"), ("x", "5")];
         let ids = repository(folder.path(), &files);
         let family = Catalog::builtin().family("mimalloc").unwrap();
         Tool::new("git").arg("-C").arg(folder.path()).args(["tag", "v9", &ids[2]]).run().unwrap();

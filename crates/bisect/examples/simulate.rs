@@ -9,7 +9,9 @@ use lab::{History, Lab, plain, searched};
 
 fn main() {
     let times: u64 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1000);
-    println!("| history of 200 | found | wrong, sure | not sure | runs, mean (most) | plain x1 | plain x3 | plain x5 |");
+    println!(
+        "| history of 200 | found | wrong, sure | not sure | runs, mean (most) | plain x1 | plain x3 | plain x5 |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     for (name, lab, difference) in Lab::all() {
         let mut found = 0;
@@ -19,7 +21,8 @@ fn main() {
         for seed in 0..times {
             let history = History::with_change(200, difference, seed);
             let (answer, spent) = searched(&history, lab, seed);
-            let right = answer.found && answer.changes.len() == 1 && answer.changes[0].to == history.changes[0].0;
+            let right =
+                answer.found && answer.changes.len() == 1 && answer.changes[0].to == history.changes[0].0;
             found += u64::from(right);
             wrong += u64::from(answer.found && !right);
             runs.push(spent);

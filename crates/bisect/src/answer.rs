@@ -84,7 +84,11 @@ impl Answer {
         Self {
             found,
             ends: Ends::of(of_last),
-            changes: if found { large.into_iter().map(change).collect() } else { ranges(posterior, confidence, &change) },
+            changes: if found {
+                large.into_iter().map(change).collect()
+            } else {
+                ranges(posterior, confidence, &change)
+            },
             smaller: smaller.map(change).collect(),
             blocks,
         }
@@ -118,7 +122,13 @@ fn ranges(posterior: &Posterior, confidence: f64, change: &dyn Fn(&Gap) -> Chang
         let before = posterior.gaps.iter().find(|gap| gap.to == range.after);
         let behind = posterior.gaps.iter().find(|gap| gap.after == range.to);
         let next = match (before, behind) {
-            (Some(a), Some(b)) => if weight(a) >= weight(b) { a } else { b },
+            (Some(a), Some(b)) => {
+                if weight(a) >= weight(b) {
+                    a
+                } else {
+                    b
+                }
+            }
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => break,
         };
@@ -152,7 +162,8 @@ impl Ends {
             alike += (logs[grid.zero] + prior - top).exp();
         }
         let sum: f64 = of_level.iter().sum();
-        let mean: f64 = of_level.iter().zip(&grid.levels).map(|(weight, level)| weight * level).sum::<f64>() / sum;
+        let mean: f64 =
+            of_level.iter().zip(&grid.levels).map(|(weight, level)| weight * level).sum::<f64>() / sum;
         let differing = sum / of_level.len() as f64;
         let at = |share: f64| {
             let mut below = 0.0;

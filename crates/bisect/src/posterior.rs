@@ -65,11 +65,7 @@ struct Sums {
 impl Posterior {
     /// Of measurements by position, in a history whose last position is `last`, with a change expected at one of its
     /// positions. The level does not change between the two positions of a pair of `same`.
-    pub(crate) fn of(
-        by_position: &BTreeMap<usize, Vec<f64>>,
-        same: &[(usize, usize)],
-        last: usize,
-    ) -> Self {
+    pub(crate) fn of(by_position: &BTreeMap<usize, Vec<f64>>, same: &[(usize, usize)], last: usize) -> Self {
         let grid = Grid::of(by_position, last);
         let mut known: BTreeSet<usize> = by_position.keys().copied().filter(|at| *at > 0).collect();
         known.extend(same.iter().flat_map(|(a, b)| [*a, *b]).filter(|at| *at > 0));
@@ -179,9 +175,12 @@ impl Sums {
             false => 0.0,
         };
         for start in (0..count).rev() {
-            after[start] = log_sum((start..count).map(|end| segments[start][end - start][0] + next(end, &after)));
+            after[start] =
+                log_sum((start..count).map(|end| segments[start][end - start][0] + next(end, &after)));
         }
-        let evidence = log_sum((0..count).map(|start| first[start] + log_change[start] + after[start]).chain([first[count]]));
+        let evidence = log_sum(
+            (0..count).map(|start| first[start] + log_change[start] + after[start]).chain([first[count]]),
+        );
         let mut sums = Self {
             log_evidence: evidence + log_prior,
             mean: vec![0.0; count],

@@ -161,10 +161,8 @@ impl Search {
 
     /// The position whose level is least certain; a release where that is about as good.
     fn least_certain(&self, posterior: &Posterior) -> Option<usize> {
-        let certainty: Vec<(usize, f64)> = (1..=self.last)
-            .filter(|at| self.testable(*at))
-            .map(|at| (at, posterior.moments(at).1))
-            .collect();
+        let certainty: Vec<(usize, f64)> =
+            (1..=self.last).filter(|at| self.testable(*at)).map(|at| (at, posterior.moments(at).1)).collect();
         let most = |of: &mut dyn Iterator<Item = (usize, f64)>| of.max_by(|a, b| a.1.total_cmp(&b.1));
         let of_all = most(&mut certainty.iter().copied())?;
         let of_releases = most(&mut certainty.iter().copied().filter(|(at, _)| self.releases.contains(at)));

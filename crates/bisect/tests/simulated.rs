@@ -15,7 +15,9 @@ fn a_commit_among_200_is_found_in_95_of_100_runs_and_in_fewer_runs_than_plain_bi
         let history = History::with_change(200, HALF_AGAIN, seed);
         let (answer, runs) = searched(&history, Lab::USUAL, seed);
         assert!(runs < 92, "seed {seed}: {runs} runs");
-        found += u32::from(answer.found && answer.changes.len() == 1 && answer.changes[0].to == history.changes[0].0);
+        found += u32::from(
+            answer.found && answer.changes.len() == 1 && answer.changes[0].to == history.changes[0].0,
+        );
         of_plain += u32::from(plain(&history, Lab::USUAL, seed, 3).0 == history.changes[0].0);
     }
     assert!(found >= 95, "found {found}, plain bisection with three repeats {of_plain}");
@@ -37,8 +39,7 @@ fn two_changes_are_both_found() {
 #[test]
 fn commits_that_cannot_be_measured_widen_the_answer() {
     for seed in 0..10 {
-        let history =
-            History { last: 120, changes: vec![(61, HALF_AGAIN)], untestable: (55..64).collect() };
+        let history = History { last: 120, changes: vec![(61, HALF_AGAIN)], untestable: (55..64).collect() };
         let (answer, _) = searched(&history, Lab::USUAL, seed);
         let change = answer.main().copied().unwrap();
         assert!(answer.found && change.narrowest, "{answer:?}");

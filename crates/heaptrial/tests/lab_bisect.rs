@@ -87,7 +87,7 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
     );
     let load = "run --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
 
-    let planned = json(&bisect(folder, &format!("--json {asked} {} --dry-run -- true", "run --duration 1s")));
+    let planned = json(&bisect(folder, &format!("--json {asked} {} --dry-run -- true", "run --duration 2s")));
     assert_eq!(planned["positions"].as_array().unwrap().len(), 41);
     assert_eq!(planned["left_out"], 6);
 

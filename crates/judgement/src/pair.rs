@@ -1,7 +1,7 @@
 //! One figure of each arm of a lab run: what a search compares within a block.
 
 use heaptrial_analysis::{DAY, FleetLife};
-use heaptrial_stats::theil_sen_slope;
+use heaptrial_stats::{median, theil_sen_slope};
 use serde::{Deserialize, Serialize};
 
 use crate::Judgement;
@@ -36,17 +36,27 @@ impl Judgement {
         if let Some(why) = &self.services[index].excluded {
             return Err(why.clone());
         }
-        let service = &self.analysis.services[index];
-        let level = service.level_bytes.filter(|bytes| *bytes > 0.0);
-        let level_bytes = level.ok_or_else(|| service.no_level.clone().unwrap_or("it has no level".to_owned()))?;
+        let life = self.fleet.services[index].current().ok_or("it has no readings")?;
+        let level_bytes = self.level_of(life).ok_or("it has no readings after warm-up")?;
         let log = match by {
             By::Level => level_bytes.ln(),
-            By::Growth => {
-                let life = self.fleet.services[index].current().ok_or("it has no readings")?;
-                self.growth_of(life).ok_or("it has too few readings after warm-up")?
-            }
+            By::Growth => self.growth_of(life).ok_or("it has too few readings after warm-up")?,
         };
         Ok(ArmFigure { level_bytes, log })
+    }
+
+    /// The median from the end of warm-up to the age that all that count reached, in bytes. Unlike the level of an analysis it
+    /// asks for no number of readings: noise is the search's business.
+    fn level_of(&self, life: &FleetLife) -> Option<f64> {
+        let counted =
+            self.fleet.services.iter().zip(&self.services).filter(|(_, facts)| facts.excluded.is_none());
+        let ages = counted.filter_map(|(service, _)| service.current()?.last_age());
+        let age = ages.fold(f64::INFINITY, f64::min);
+        let stretch = self.analysis.settings.level_from(age)..=age;
+        let readings =
+            life.readings.iter().filter(|reading| stretch.contains(&f64::from(reading.age_seconds)));
+        let bytes: Vec<f64> = readings.map(|reading| f64::from(reading.kib) * 1024.0).collect();
+        median(&bytes).filter(|bytes| *bytes > 0.0)
     }
 
     /// The logarithm of the factor by which memory grew from the end of warm-up to the last reading, by the median slope.

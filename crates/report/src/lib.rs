@@ -28,7 +28,8 @@ mod verdict;
 mod write;
 
 pub use bisect::{
-    BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition, SkippedPosition,
+    BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition,
+    SkippedPosition,
 };
 pub use bug::{
     ArmEvidence, BUG_SCHEMA_VERSION, Bug, BugFiles, BugParts, BugRun, Bundle, ChartFile, Evidence,

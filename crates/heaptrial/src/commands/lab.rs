@@ -25,7 +25,7 @@ use heaptrial_report::Options;
 use heaptrial_store::Store;
 
 use self::bisect::BisectOptions;
-pub use self::bisect::report_of as report_of_search;
+pub use self::bisect::{report_in, report_of as report_of_search};
 use self::factorial::FactorialOptions;
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
@@ -300,7 +300,10 @@ impl LabOptions {
 
 impl TorOptions {
     /// The relays as a workload, how long they live at most, and both as words of a command line.
-    fn workload(&self, plan: &TrialPlan) -> Result<(TorWorkload, Option<HumanDuration>, Vec<String>), Failure> {
+    fn workload(
+        &self,
+        plan: &TrialPlan,
+    ) -> Result<(TorWorkload, Option<HumanDuration>, Vec<String>), Failure> {
         if let Some((arm, key)) =
             plan.arms.iter().find_map(|arm| Some((&arm.name, arm.treatment.of_lab_run_only()?)))
         {

@@ -5,7 +5,7 @@ mod factorial;
 mod reproduce;
 
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -49,6 +49,9 @@ pub struct ReportOptions {
     /// The allocator that it is compared to [default: the one of its family that needs least, or the control]
     #[arg(long, value_name = "SPEC")]
     good: Option<AllocatorSpec>,
+    /// With --bug: the folder of a search (lab bisect), whose answer goes into the bundle
+    #[arg(long, value_name = "FOLDER", requires = "bug")]
+    bisect: Option<PathBuf>,
     /// A lab run of --factorial: how much of the difference is the version, and how much its settings
     #[arg(long, value_name = "RUN")]
     factorial: Option<String>,

@@ -4,7 +4,7 @@ use super::BisectReport;
 use crate::chart::{Chart, HistoryChart, HistoryPoint, Layout, history};
 
 impl BisectReport {
-    pub(super) fn chart(&self, layout: Layout) -> Chart {
+    pub(crate) fn chart(&self, layout: Layout) -> Chart {
         let points = self.measured.iter().map(|at| HistoryPoint {
             position: at.position,
             name: at.name.clone(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Arm, Treatment};
 
-use super::{BisectReport, ChangeReport};
+use super::{BisectReport, CHART, ChangeReport};
 use crate::chart::{Layout, Looks};
 use crate::page::{Block, Section};
 use crate::png::Painter;
@@ -63,6 +63,22 @@ impl BisectReport {
         written.collect()
     }
 
+    /// What a bug bundle tells of it, as Markdown under a heading of its own. Texts must be printable.
+    pub(crate) fn for_bug(&self) -> String {
+        let told = ["result", "changes", "positions", "skipped"];
+        let mut sections = self.sections();
+        sections.retain(|section| told.contains(&section.id));
+        for section in &mut sections {
+            let title = std::mem::take(&mut section.title);
+            section.blocks.retain(|block| !matches!(block, Block::Chart(_)));
+            if section.id != "result" {
+                section.blocks.insert(0, Block::Heading(title.to_owned()));
+            }
+        }
+        let text = markdown::body(&sections, &[]);
+        format!("{text}\n![From {} to {}]({CHART}.svg)\n", self.older, self.newer)
+    }
+
     fn title(&self) -> String {
         let settings = match self.settings.is_empty() {
             true => String::new(),
@@ -111,7 +127,8 @@ impl BisectReport {
     }
 
     fn positions_table(&self) -> Option<Table> {
-        let columns = [figure("Position"), text("Build"), figure("Blocks"), figure("Ratio"), figure("± 2 sd")];
+        let columns =
+            [figure("Position"), text("Build"), figure("Blocks"), figure("Ratio"), figure("± 2 sd")];
         let rows = self.measured.iter().map(|at| {
             row(vec![
                 at.position.to_string(),
@@ -138,7 +155,8 @@ impl BisectReport {
     }
 
     fn blocks_table(&self) -> Option<Table> {
-        let columns = [figure("Block"), text("Build"), figure("Older end"), figure("Build's"), figure("Ratio")];
+        let columns =
+            [figure("Block"), text("Build"), figure("Older end"), figure("Build's"), figure("Ratio")];
         let rows = self.blocks.iter().map(|block| {
             row(vec![
                 block.number.to_string(),
@@ -182,7 +200,12 @@ fn what_changed(change: &ChangeReport) -> Vec<Block> {
         .take(COMMITS)
         .map(|commit| {
             let skipped = commit.skipped.as_ref().map_or("", |_| " (could not be measured)");
-            format!("{} {} {}{skipped}", commit.id.get(..12).unwrap_or(&commit.id), commit.day, commit.subject)
+            format!(
+                "{} {} {}{skipped}",
+                commit.id.get(..12).unwrap_or(&commit.id),
+                commit.day,
+                commit.subject
+            )
         })
         .collect();
     if change.commits.len() > COMMITS {

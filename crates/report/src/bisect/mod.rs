@@ -135,7 +135,28 @@ pub struct BlockReport {
     pub log_ratio: f64,
 }
 
+/// Stem of the chart's files in a bug bundle.
+pub(crate) const CHART: &str = "history";
+
 impl BisectReport {
+    /// Texts that others wrote: messages of commits, and why builds failed.
+    pub(crate) fn texts_of_others(&mut self, mut each: impl FnMut(&mut String)) {
+        let commits = self.changes.iter_mut().flat_map(|change| &mut change.commits);
+        for commit in commits {
+            each(&mut commit.subject);
+            commit.skipped.as_mut().into_iter().for_each(&mut each);
+        }
+        self.skipped.iter_mut().for_each(|skipped| each(&mut skipped.why));
+        self.stopped.as_mut().into_iter().for_each(each);
+    }
+
+    /// Ids of commits, whole and as they are shown.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
+        let commits = self.changes.iter().flat_map(|change| &change.commits);
+        let whole = commits.flat_map(|commit| [Some(commit.id.as_str()), commit.id.get(..12)]).flatten();
+        whole.chain(self.measured.iter().map(|at| at.name.as_str()))
+    }
+
     /// Whether the ends were shown to differ.
     pub fn ends_differ(&self) -> bool {
         !self.answer.changes.is_empty()
@@ -151,5 +172,116 @@ impl BisectReport {
         let mut levels: Vec<f64> = self.blocks.iter().map(|block| block.older_bytes).collect();
         levels.sort_by(f64::total_cmp);
         levels.get(levels.len() / 2).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_bisect::Ends;
+
+    use super::*;
+
+    fn report(subject: &str) -> BisectReport {
+        let commit = CommitReport {
+            id: "0123456789abcdef0123456789abcdef01234567".to_owned(),
+            day: "2024-05-21".to_owned(),
+            subject: subject.to_owned(),
+            tags: Vec::new(),
+            files: vec!["src/arena.c".to_owned()],
+            merged: Some(3),
+            skipped: None,
+        };
+        let at = |position: usize, name: &str, log_ratio: f64| MeasuredPosition {
+            position,
+            name: name.to_owned(),
+            blocks: 2,
+            log_ratio,
+            sd: 0.02,
+        };
+        let change = Change { after: 4, to: 5, probability: 0.987, log_ratio: 0.405, narrowest: true };
+        BisectReport {
+            schema_version: BISECT_SCHEMA_VERSION,
+            family: "mimalloc".to_owned(),
+            older: "v2.1.7".to_owned(),
+            newer: "v3.0.1".to_owned(),
+            older_is_good: true,
+            by: By::Level,
+            metric: "anonymous memory".to_owned(),
+            settings: Vec::new(),
+            seed: 7,
+            command: "heaptrial lab bisect".to_owned(),
+            positions: 9,
+            left_out: 2,
+            forks_at: None,
+            of_commits: true,
+            confidence: 0.95,
+            stopped: None,
+            answer: Answer {
+                found: true,
+                ends: Ends { differ: 0.999, log_ratio: 0.41, interval: [0.38, 0.44], measured: 3 },
+                changes: vec![change],
+                smaller: Vec::new(),
+                blocks: 9,
+            },
+            changes: vec![ChangeReport {
+                after: "aaaaaaaaaaaa".to_owned(),
+                to: "0123456789ab".to_owned(),
+                commits: vec![commit],
+            }],
+            measured: vec![at(0, "v2.1.7", 0.0), at(4, "aaaaaaaaaaaa", 0.01), at(8, "v3.0.1", 0.41)],
+            skipped: vec![SkippedPosition {
+                position: 2,
+                name: "bbbbbbbbbbbb".to_owned(),
+                why: "does not build".to_owned(),
+            }],
+            same: Vec::new(),
+            noise: 0.02,
+            blocks: vec![BlockReport {
+                number: 1,
+                position: 8,
+                name: "v3.0.1".to_owned(),
+                older_bytes: 1e8,
+                bytes: 1.5e8,
+                log_ratio: 0.405,
+            }],
+        }
+    }
+
+    #[test]
+    fn every_form_tells_the_commit_its_size_and_how_sure_it_is() {
+        let found = report("Keep arenas");
+        let page = found.html().unwrap();
+        for text in [found.terminal(false).unwrap(), found.markdown().unwrap(), page.clone()] {
+            for told in [
+                "0123456789ab",
+                "Keep arenas",
+                "1.50 times",
+                "98.7%",
+                "src/arena.c",
+                "does not build",
+                "3 commits",
+            ] {
+                assert!(text.contains(told), "{told}: {text}");
+            }
+        }
+        assert!(page.contains("<svg") && page.contains("From v2.1.7 to v3.0.1"));
+        assert_eq!(serde_json::from_str::<BisectReport>(&found.json().unwrap()).unwrap(), found);
+    }
+
+    #[test]
+    fn a_message_of_a_commit_cannot_act_on_a_terminal_or_a_page() {
+        let found = report("\u{1b}[2Jgone <script>alert(1)</script>");
+        assert!(!found.terminal(false).unwrap().contains('\u{1b}'));
+        assert!(!found.html().unwrap().contains("<script>"));
+    }
+
+    #[test]
+    fn ends_that_do_not_differ_are_told_with_their_figures() {
+        let mut found = report("");
+        found.answer.changes.clear();
+        found.changes.clear();
+        found.answer.found = false;
+        let text = found.terminal(false).unwrap();
+        assert!(text.contains("do not differ here") && text.contains("1.46"), "{text}");
     }
 }

@@ -72,7 +72,9 @@ impl BisectReport {
                 commit.subject,
                 commit.day
             ),
-            ([], true) => format!("{} {} what {} was, with {sure}.", report.to, self.made(&how_much), report.after),
+            ([], true) => {
+                format!("{} {} what {} was, with {sure}.", report.to, self.made(&how_much), report.after)
+            }
             (commits, true) => format!(
                 "One of {} commits after {} up to {} {} what it was before, with {sure}; those between cannot be measured.",
                 commits.len(),
@@ -138,7 +140,11 @@ impl BisectReport {
             ));
         }
         if !self.skipped.is_empty() {
-            notes.push(format!("{} of {} {what} that were tried could not be measured.", self.skipped.len(), self.positions));
+            notes.push(format!(
+                "{} of {} {what} that were tried could not be measured.",
+                self.skipped.len(),
+                self.positions
+            ));
         }
         notes.push(
             "A change is looked for where the level at the measured positions differs. A rise and a fall of the same size \

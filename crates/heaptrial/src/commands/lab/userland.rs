@@ -13,7 +13,11 @@ use crate::options::GlobalOptions;
 
 /// Starts this program anew in the userland that was asked for; returns where none was, or where it runs there already.
 /// There it sees `also` at its own path.
-pub(super) fn enter(options: &LabOptions, global: &GlobalOptions, also: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn enter(
+    options: &LabOptions,
+    global: &GlobalOptions,
+    also: Option<&Path>,
+) -> Result<(), Failure> {
     let Some(userland) = options.userland.as_ref().filter(|_| Inside::current().is_none()) else {
         return Ok(());
     };

@@ -106,7 +106,8 @@ impl Bench<'_> {
             return Ok(Measured::Interrupted);
         }
         let store = Store::open(&database).map_err(Failure::failed)?;
-        let judgement = Judgement::of(&store, outcome.trial_id, &Options::default()).map_err(Failure::failed)?;
+        let judgement =
+            Judgement::of(&store, outcome.trial_id, &Options::default()).map_err(Failure::failed)?;
         let figures = [0, 1].map(|at| judgement.figure_of(at, self.by));
         Ok(match figures {
             [Err(why), _] => Measured::OlderFailed(number, why),

@@ -100,7 +100,9 @@ fn confidence(text: &str) -> Result<f64, ValueError> {
 pub fn run(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let Some(folder) = &options.goes_on else { return start(options, global) };
     if options.workload.is_some() {
-        return Err(Failure::usage("--continue takes everything as it was asked for; leave run or tor and its options out"));
+        return Err(Failure::usage(
+            "--continue takes everything as it was asked for; leave run or tor and its options out",
+        ));
     }
     let kept = Kept::read(folder)?;
     let words = std::iter::once("heaptrial".to_owned()).chain(kept.arguments.iter().cloned());
@@ -127,8 +129,9 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     }
     let arguments: Option<Vec<String>> =
         std::env::args_os().skip(1).map(|word| OsString::into_string(word).ok()).collect();
-    let arguments = arguments
-        .ok_or_else(|| Failure::usage("a search keeps its command as text, so all of its words have to be UTF-8"))?;
+    let arguments = arguments.ok_or_else(|| {
+        Failure::usage("a search keeps its command as text, so all of its words have to be UTF-8")
+    })?;
     let subject = Subject::find(options)?;
     let (workload, duration) = options.workload_of(&subject)?;
     check(lab, &subject.plan(), workload.as_ref(), duration)?;
@@ -150,7 +153,10 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     // What cannot be had is told before anything is written.
     for end in [0, subject.last()] {
         if let Err(why) = subject.obtain(end, lab)? {
-            return Err(Failure::refused(format!("{} cannot be measured: {why}", subject.positions[end].name)));
+            return Err(Failure::refused(format!(
+                "{} cannot be measured: {why}",
+                subject.positions[end].name
+            )));
         }
     }
     let folder = run_folder::create(global.out.as_deref(), "bisect")?;
@@ -181,7 +187,9 @@ fn search(
     record.steps.iter().for_each(|step| step.apply(&mut search));
     let older = match subject.obtain(0, lab)? {
         Ok(obtained) => obtained,
-        Err(why) => return Err(Failure::refused(format!("{} cannot be had: {why}", subject.positions[0].name))),
+        Err(why) => {
+            return Err(Failure::refused(format!("{} cannot be had: {why}", subject.positions[0].name)));
+        }
     };
     let bench = Bench {
         options: lab,
@@ -205,7 +213,11 @@ fn search(
         let obtained = match subject.obtain(position, lab)? {
             Ok(obtained) => obtained,
             Err(why) => {
-                eprintln!("{} is left out: {}", subject.positions[position].name, why.lines().next().unwrap_or(""));
+                eprintln!(
+                    "{} is left out: {}",
+                    subject.positions[position].name,
+                    why.lines().next().unwrap_or("")
+                );
                 record.enter(Step::Skipped { position, why }, &mut search)?;
                 continue;
             }
@@ -243,7 +255,8 @@ fn search(
             }
         }
     };
-    let report = told::report(&subject, &search, answer, &bench, &record, options.confidence, stopped.clone())?;
+    let report =
+        told::report(&subject, &search, answer, &bench, &record, options.confidence, stopped.clone())?;
     tell(&report, &record.folder, global)?;
     match stopped {
         Some(why) => Err(Failure::failed(format!(
@@ -281,7 +294,9 @@ impl BisectOptions {
             ("--exchange", !lab.exchange.is_empty()),
         ];
         match decided.iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(Failure::usage(format!("{option} is not for a search, which chooses the builds"))),
+            Some((option, _)) => {
+                Err(Failure::usage(format!("{option} is not for a search, which chooses the builds")))
+            }
             None => Ok(lab),
         }
     }
@@ -304,7 +319,11 @@ impl BisectOptions {
 
 /// An arm under this name.
 fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
-    Arm { name: name.to_owned(), control, treatment: Treatment { allocator: Some(spec), ..Treatment::default() } }
+    Arm {
+        name: name.to_owned(),
+        control,
+        treatment: Treatment { allocator: Some(spec), ..Treatment::default() },
+    }
 }
 
 /// Two arms of which the first is the control.
@@ -326,15 +345,20 @@ pub fn report_of(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCod
     if !folder.join(record::PLAN).is_file() {
         return Ok(None);
     }
+    let report = report_in(folder)?;
+    tell(&report, global.out.as_deref().unwrap_or(folder), global)?;
+    Ok(Some(ExitCode::SUCCESS))
+}
+
+/// The report that a search left in its folder.
+pub fn report_in(folder: &Path) -> Result<BisectReport, Failure> {
     let path = folder.join("bisect.json");
     let text = std::fs::read_to_string(&path).map_err(|error| {
         let again = format!("`heaptrial lab bisect --continue {}` goes on with it", folder.display());
         Failure::refused(format!("the search in {} has no report yet ({error}); {again}", folder.display()))
     })?;
-    let report: BisectReport = serde_json::from_str(&text)
-        .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))?;
-    tell(&report, global.out.as_deref().unwrap_or(folder), global)?;
-    Ok(Some(ExitCode::SUCCESS))
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))
 }
 
 /// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.

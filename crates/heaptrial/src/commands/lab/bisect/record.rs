@@ -109,11 +109,16 @@ impl Record {
         };
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let steps = whole.lines().enumerate().map(|(number, line)| {
-            serde_json::from_str(line)
-                .map_err(|error| Failure::refused(format!("{}, line {}: {error}", path.display(), number + 1)))
+            serde_json::from_str(line).map_err(|error| {
+                Failure::refused(format!("{}, line {}: {error}", path.display(), number + 1))
+            })
         });
         let steps = steps.collect::<Result<Vec<Step>, _>>()?;
-        let file = OpenOptions::new().create(true).append(true).open(&path).map_err(|error| failed(&path, &error))?;
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(|error| failed(&path, &error))?;
         file.set_len(whole.len() as u64).map_err(|error| failed(&path, &error))?;
         Ok(Self { folder: folder.to_owned(), steps, file })
     }
@@ -135,7 +140,10 @@ impl Record {
 
     /// How often a position failed.
     pub(super) fn failures(&self, at: usize) -> usize {
-        self.steps.iter().filter(|step| matches!(step, Step::Failed { position, .. } if *position == at)).count()
+        self.steps
+            .iter()
+            .filter(|step| matches!(step, Step::Failed { position, .. } if *position == at))
+            .count()
     }
 
     /// Positions that were measured, with the digests of their builds.

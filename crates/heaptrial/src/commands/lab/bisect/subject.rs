@@ -60,11 +60,22 @@ impl Subject {
         let older_is_good = match &repository {
             Some(repository) => {
                 let good = end_of(repository, &family, &good, options.good_commit.as_deref(), "--good")?;
-                kept.positions.first().and_then(|first| first.commit.as_ref()).is_some_and(|first| first.id == good.id)
+                kept.positions
+                    .first()
+                    .and_then(|first| first.commit.as_ref())
+                    .is_some_and(|first| first.id == good.id)
             }
             None => kept.positions.first().and_then(|first| first.version.as_ref()) == good.version.as_ref(),
         };
-        Ok(Self { good, bad, older_is_good, positions: kept.positions.clone(), left_out: kept.left_out, forks: kept.forks, repository })
+        Ok(Self {
+            good,
+            bad,
+            older_is_good,
+            positions: kept.positions.clone(),
+            left_out: kept.left_out,
+            forks: kept.forks,
+            repository,
+        })
     }
 
     fn of_releases(good: AllocatorSpec, bad: AllocatorSpec) -> Result<Self, Failure> {
@@ -82,8 +93,12 @@ impl Subject {
         }
         let older_is_good = of_good < of_bad;
         let (from, to) = if older_is_good { (&of_good, &of_bad) } else { (&of_bad, &of_good) };
-        let mut versions: Vec<&Version> =
-            family.versions.iter().map(|release| &release.version).filter(|v| *v >= from && *v <= to).collect();
+        let mut versions: Vec<&Version> = family
+            .versions
+            .iter()
+            .map(|release| &release.version)
+            .filter(|v| *v >= from && *v <= to)
+            .collect();
         versions.sort();
         versions.dedup();
         if versions.len() < 3 {
@@ -92,16 +107,29 @@ impl Subject {
                 family.name
             )));
         }
-        let positions = versions
-            .into_iter()
-            .map(|version| Position { name: version.to_string(), version: Some(version.clone()), commit: None });
-        Ok(Self { good, bad, older_is_good, positions: positions.collect(), left_out: 0, forks: false, repository: None })
+        let positions = versions.into_iter().map(|version| Position {
+            name: version.to_string(),
+            version: Some(version.clone()),
+            commit: None,
+        });
+        Ok(Self {
+            good,
+            bad,
+            older_is_good,
+            positions: positions.collect(),
+            left_out: 0,
+            forks: false,
+            repository: None,
+        })
     }
 
     fn of_commits(options: &BisectOptions, good: AllocatorSpec, bad: AllocatorSpec) -> Result<Self, Failure> {
         let family = Catalog::builtin().resolve_local(&good)?.family;
         let Some(recipe) = &family.build else {
-            return Err(Failure::refused(format!("the catalog does not tell how {} is built from source", family.name)));
+            return Err(Failure::refused(format!(
+                "the catalog does not tell how {} is built from source",
+                family.name
+            )));
         };
         let path = options.mirror.as_deref().unwrap_or(std::path::Path::new("."));
         let repository = Repository::open(path, &family)?;
@@ -151,7 +179,8 @@ impl Subject {
 
     /// Positions that are releases, which are asked first.
     pub(super) fn releases(&self) -> Vec<usize> {
-        let is_release = |position: &Position| position.commit.as_ref().is_none_or(|commit| !commit.tags.is_empty());
+        let is_release =
+            |position: &Position| position.commit.as_ref().is_none_or(|commit| !commit.tags.is_empty());
         (0..self.positions.len()).filter(|at| is_release(&self.positions[*at])).collect()
     }
 
@@ -167,7 +196,11 @@ impl Subject {
     }
 
     /// Builds or fetches a position. The inner error is why it cannot be measured.
-    pub(super) fn obtain(&self, position: usize, lab: &LabOptions) -> Result<Result<Obtained, String>, Failure> {
+    pub(super) fn obtain(
+        &self,
+        position: usize,
+        lab: &LabOptions,
+    ) -> Result<Result<Obtained, String>, Failure> {
         let catalog = Catalog::builtin();
         let spec = self.spec(position);
         let ran = match lab.processors {
@@ -180,7 +213,10 @@ impl Subject {
                 let resolved: Resolved = catalog.resolve_local(&ran)?;
                 obtainer.obtain_commit(&resolved, repository, &commit.id)
             }
-            _ => catalog.resolve(&ran).map_err(ObtainError::from).and_then(|resolved| obtainer.obtain(&resolved)),
+            _ => catalog
+                .resolve(&ran)
+                .map_err(ObtainError::from)
+                .and_then(|resolved| obtainer.obtain(&resolved)),
         };
         match told {
             Ok(obtained) => Ok(Ok(obtained)),
@@ -205,7 +241,9 @@ fn ends(options: &BisectOptions) -> Result<(AllocatorSpec, AllocatorSpec), Failu
         )));
     }
     if good.variants != bad.variants {
-        return Err(Failure::usage(format!("{good} and {bad} are different variants; a search is of one of them")));
+        return Err(Failure::usage(format!(
+            "{good} and {bad} are different variants; a search is of one of them"
+        )));
     }
     if good.settings != bad.settings {
         return Err(Failure::usage(format!(

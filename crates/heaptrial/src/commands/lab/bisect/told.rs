@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use heaptrial_bisect::{Answer, Rules, Search};
 use heaptrial_model::HumanDuration;
 use heaptrial_report::{
-    BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition, SkippedPosition,
-    units,
+    BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition,
+    SkippedPosition, units,
 };
 use serde_json::json;
 
@@ -39,7 +39,11 @@ pub(super) fn plan_line(subject: &Subject, rules: Rules, duration: Option<HumanD
     };
     let usual = usual_blocks(subject.positions.len()).min(rules.most_blocks);
     let length = duration.map_or(String::new(), |duration| {
-        format!("; a run is {duration}, so {} to {}", lasting(duration, usual), lasting(duration, rules.most_blocks))
+        format!(
+            "; a run is {duration}, so {} to {}",
+            lasting(duration, usual),
+            lasting(duration, rules.most_blocks)
+        )
     });
     format!(
         "{} to {}: {} {what}{left_out}{releases}; usually {usual} blocks of two runs, at most {}{length}",
@@ -53,7 +57,9 @@ pub(super) fn plan_line(subject: &Subject, rules: Rules, duration: Option<HumanD
 fn fork(subject: &Subject) -> String {
     format!(
         "{} does not come from {}; the line to it starts where it leaves what they share, at {}",
-        subject.positions[subject.last()].name, subject.positions[0].name, subject.positions[1].name
+        subject.positions[subject.last()].name,
+        subject.positions[0].name,
+        subject.positions[1].name
     )
 }
 
@@ -166,7 +172,8 @@ pub(super) fn report(
                 Some(repository) if detailed => Some(repository.changes(&commit.id)?),
                 _ => None,
             };
-            let why = skipped.iter().find(|skipped| skipped.position == at).map(|skipped| skipped.why.clone());
+            let why =
+                skipped.iter().find(|skipped| skipped.position == at).map(|skipped| skipped.why.clone());
             commits.push(CommitReport {
                 id: commit.id.clone(),
                 day: commit.day.clone(),
@@ -182,13 +189,14 @@ pub(super) fn report(
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     let posterior = search.posterior();
     let levels = posterior.iter().flat_map(|posterior| &posterior.levels);
-    let measured = levels.filter(|level| level.position == 0 || level.measured > 0).map(|level| MeasuredPosition {
-        position: level.position,
-        name: name(level.position),
-        blocks: level.measured,
-        log_ratio: level.mean,
-        sd: level.sd(),
-    });
+    let measured =
+        levels.filter(|level| level.position == 0 || level.measured > 0).map(|level| MeasuredPosition {
+            position: level.position,
+            name: name(level.position),
+            blocks: level.measured,
+            log_ratio: level.mean,
+            sd: level.sd(),
+        });
     let blocks = record.steps.iter().filter_map(|step| match step {
         Step::Measured { block, position, .. } => Some(BlockReport {
             number: block.block,
