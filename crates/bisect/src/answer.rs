@@ -159,7 +159,8 @@ impl Ends {
         let top = top.fold(f64::NEG_INFINITY, f64::max);
         for (prior, logs) in &logs {
             of_level.iter_mut().zip(logs).for_each(|(sum, log)| *sum += (log + prior - top).exp());
-            alike += (logs[grid.zero] + prior - top).exp();
+            let near = logs.iter().zip(&grid.first_prior).map(|(log, near)| near * (log + prior - top).exp());
+            alike += near.sum::<f64>();
         }
         let sum: f64 = of_level.iter().sum();
         let mean: f64 =

@@ -31,10 +31,12 @@ pub struct Measurement {
 #[derive(Debug, Clone)]
 pub(crate) struct Grid {
     pub(crate) levels: Vec<f64>,
-    /// Index of level 0.
-    pub(crate) zero: usize,
+    /// Weight of each level beforehand, of a segment after a change.
+    pub(crate) prior: Vec<f64>,
+    /// The same of the first segment: near 0, as position 0 has an offset of its own.
+    pub(crate) first_prior: Vec<f64>,
     /// Standard deviation of a position's own offset.
-    pub(crate) own_offset: f64,
+    own_offset: f64,
     step: f64,
 }
 
@@ -52,8 +54,17 @@ impl Grid {
         let step = (own_offset / STEPS_IN_OFFSET).max(range / POINTS);
         let below = ((margin - least) / step).ceil() as i64;
         let above = ((most + margin) / step).ceil() as i64;
-        let levels = (-below..=above).map(|index| index as f64 * step).collect();
-        Self { levels, zero: below as usize, own_offset: own_offset.max(step), step }
+        let levels: Vec<f64> = (-below..=above).map(|index| index as f64 * step).collect();
+        let own_offset = own_offset.max(step);
+        let near: Vec<f64> = levels.iter().map(|level| (-0.5 * (level / own_offset).powi(2)).exp()).collect();
+        let whole: f64 = near.iter().sum();
+        Self {
+            prior: vec![1.0 / levels.len() as f64; levels.len()],
+            first_prior: near.into_iter().map(|weight| weight / whole).collect(),
+            levels,
+            own_offset,
+            step,
+        }
     }
 
     /// The least noise that this grid can tell.

@@ -27,7 +27,8 @@ pub struct Level {
     pub position: usize,
     /// How often it was measured.
     pub measured: usize,
-    /// Posterior mean of its log ratio to position 0.
+    /// Posterior mean of its log ratio to position 0. Of position 0 itself it is that of its segment, from which it may be off
+    /// by an offset of its own.
     pub mean: f64,
     /// Posterior mean of the square of that.
     #[serde(skip)]
@@ -57,6 +58,7 @@ impl Level {
 /// Sums under one hypothesis of the noise, all relative to its own evidence.
 struct Sums {
     log_evidence: f64,
+    /// Of position 0 and of each measured one: mean and mean square of the level.
     mean: Vec<f64>,
     square: Vec<f64>,
     changes: Vec<f64>,
@@ -97,15 +99,16 @@ impl Posterior {
         let mix = |of: &dyn Fn(&Sums) -> f64| -> f64 {
             sums.iter().zip(&weights).map(|(sum, weight)| weight * of(sum)).sum()
         };
-        let origin = Level { position: 0, measured: 0, mean: 0.0, square: 0.0 };
         let measured = |at: &usize| by_position.get(at).map_or(0, Vec::len);
-        let levels: Vec<Level> = std::iter::once(origin)
-            .chain(known.iter().enumerate().map(|(k, at)| Level {
+        let levels: Vec<Level> = std::iter::once(&0)
+            .chain(&known)
+            .enumerate()
+            .map(|(k, at)| Level {
                 position: *at,
                 measured: measured(at),
                 mean: mix(&|sum| sum.mean[k]),
                 square: mix(&|sum| sum.square[k]),
-            }))
+            })
             .collect();
         let gaps = gaps.iter().enumerate().map(|(k, (after, to))| {
             let probability = mix(&|sum| sum.changes[k]).min(1.0);
@@ -134,8 +137,8 @@ impl Posterior {
 }
 
 impl Sums {
-    /// Over all ways to cut `likelihoods` into segments. The first is at level 0 until the first change; the others' levels
-    /// are anywhere on the grid alike.
+    /// Over all ways to cut `likelihoods` into segments. The first is at the level of position 0; the others' levels are
+    /// anywhere on the grid alike.
     fn of(grid: &Grid, likelihoods: &[Vec<f64>], log_change: &[f64], log_prior: f64) -> Self {
         let count = likelihoods.len();
         let stay: Vec<f64> = log_change.iter().map(|change| (-change.exp()).ln_1p()).collect();
@@ -151,22 +154,27 @@ impl Sums {
                         if end > start {
                             stayed += stay[end];
                         }
-                        let [log, mean, square] = under_one_level(grid, &sum);
+                        let [log, mean, square] = under_one_level(grid, &sum, &grid.prior);
                         [log + stayed, mean, square]
                     })
                     .collect()
             })
             .collect();
-        // first[e]: positions before e at level 0.
-        let mut first = vec![0.0; count + 1];
+        // first[e]: positions before e as position 0, whose own offset they share; with mean and square of their level.
+        let mut sum = vec![0.0; grid.levels.len()];
+        let mut stayed = 0.0;
+        let mut first = vec![[0.0; 3]];
         for end in 0..count {
-            first[end + 1] = first[end] + stay[end] + likelihoods[end][grid.zero];
+            sum.iter_mut().zip(&likelihoods[end]).for_each(|(sum, own)| *sum += own);
+            stayed += stay[end];
+            let [log, mean, square] = under_one_level(grid, &sum, &grid.first_prior);
+            first.push([log + stayed, mean, square]);
         }
         // before[s]: all before s, and a change in the gap that ends at s.
         let mut before = vec![f64::NEG_INFINITY; count];
         for start in 0..count {
             let earlier = (0..start).map(|from| before[from] + segments[from][start - 1 - from][0]);
-            before[start] = log_change[start] + log_sum(earlier.chain([first[start]]));
+            before[start] = log_change[start] + log_sum(earlier.chain([first[start][0]]));
         }
         // after[s]: s and all after it, given that a segment starts at s.
         let mut after = vec![0.0; count + 1];
@@ -179,19 +187,29 @@ impl Sums {
                 log_sum((start..count).map(|end| segments[start][end - start][0] + next(end, &after)));
         }
         let evidence = log_sum(
-            (0..count).map(|start| first[start] + log_change[start] + after[start]).chain([first[count]]),
+            (0..count)
+                .map(|start| first[start][0] + log_change[start] + after[start])
+                .chain([first[count][0]]),
         );
         let mut sums = Self {
             log_evidence: evidence + log_prior,
-            mean: vec![0.0; count],
-            square: vec![0.0; count],
+            mean: vec![0.0; count + 1],
+            square: vec![0.0; count + 1],
             changes: (0..count).map(|start| (before[start] + after[start] - evidence).exp()).collect(),
         };
+        for (end, [log, mean, square]) in first.into_iter().enumerate() {
+            let rest = if end < count { log_change[end] + after[end] } else { 0.0 };
+            let weight = (log + rest - evidence).exp();
+            for at in 0..=end {
+                sums.mean[at] += weight * mean;
+                sums.square[at] += weight * square;
+            }
+        }
         for start in 0..count {
             for end in start..count {
                 let [log, mean, square] = segments[start][end - start];
                 let weight = (before[start] + log + next(end, &after) - evidence).exp();
-                for at in start..=end {
+                for at in start + 1..=end + 1 {
                     sums.mean[at] += weight * mean;
                     sums.square[at] += weight * square;
                 }
@@ -201,17 +219,18 @@ impl Sums {
     }
 }
 
-/// Log of the mean likelihood over the grid, and mean and mean square of the level.
-fn under_one_level(grid: &Grid, logs: &[f64]) -> [f64; 3] {
+/// Log of the likelihood averaged over the grid by `prior`, and mean and mean square of the level.
+fn under_one_level(grid: &Grid, logs: &[f64], prior: &[f64]) -> [f64; 3] {
     let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let (mut sum, mut mean, mut square) = (0.0, 0.0, 0.0);
-    for (log, level) in logs.iter().zip(&grid.levels) {
-        let weight = (log - top).exp();
+    for ((log, level), prior) in logs.iter().zip(&grid.levels).zip(prior) {
+        let weight = prior * (log - top).exp();
         sum += weight;
         mean += weight * level;
         square += weight * level * level;
     }
-    [top + (sum / logs.len() as f64).ln(), mean / sum, square / sum]
+    let sum = sum.max(f64::MIN_POSITIVE);
+    [top + sum.ln(), mean / sum, square / sum]
 }
 
 fn log_sum(logs: impl Iterator<Item = f64>) -> f64 {

@@ -194,8 +194,9 @@ pub(super) fn report(
             position: level.position,
             name: name(level.position),
             blocks: level.measured,
-            log_ratio: level.mean,
-            sd: level.sd(),
+            // What the others are measured against.
+            log_ratio: if level.position == 0 { 0.0 } else { level.mean },
+            sd: if level.position == 0 { 0.0 } else { level.sd() },
         });
     let blocks = record.steps.iter().filter_map(|step| match step {
         Step::Measured { block, position, .. } => Some(BlockReport {
