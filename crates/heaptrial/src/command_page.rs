@@ -34,7 +34,8 @@ fn leaves(command: &Command, above: &str) -> Vec<(String, Command)> {
     own.flat_map(|found| {
         let name = format!("{above}{}", found.get_name());
         // A command with options of its own is told as a whole; what is below it takes options of others.
-        let has_own = found.get_arguments().any(|argument| !argument.is_global_set());
+        let is_own = |argument: &Arg| !argument.is_global_set() && argument.get_id() != "help";
+        let has_own = found.get_arguments().any(is_own);
         match found.has_subcommands() && !has_own {
             true => leaves(found, &format!("{name} ")),
             false => vec![(name, found.clone())],
