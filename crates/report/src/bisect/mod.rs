@@ -276,6 +276,19 @@ mod tests {
     }
 
     #[test]
+    fn a_bug_bundle_gets_the_commit_and_the_chart_and_no_command_of_the_house() {
+        let mut found = report("Keep arenas");
+        found.command = "heaptrial --out /srv/secret lab bisect".to_owned();
+        let text = found.for_bug();
+        assert!(text.contains("Keep arenas") && text.contains("src/arena.c"), "{text}");
+        assert!(text.contains("(history.svg)") && !text.contains("/srv/secret"), "{text}");
+        assert!(found.ids().any(|id| id == "0123456789ab"));
+        let mut others = Vec::new();
+        found.texts_of_others(|text| others.push(text.clone()));
+        assert_eq!(others, ["Keep arenas", "does not build"]);
+    }
+
+    #[test]
     fn ends_that_do_not_differ_are_told_with_their_figures() {
         let mut found = report("");
         found.answer.changes.clear();

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use heaptrial_bisect::{Next, Rules, Search};
 use heaptrial_judgement::By;
-use heaptrial_lab::Workload;
+use heaptrial_lab::{Arrangement, Workload};
 use heaptrial_model::{About, AllocatorSpec, Arm, ErrorClass, HumanDuration, Pace, Treatment, TrialPlan};
 use heaptrial_report::BisectReport;
 
@@ -136,9 +136,11 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     let (workload, duration) = options.workload_of(&subject)?;
     check(lab, &subject.plan(), workload.as_ref(), duration)?;
     run_folder::check(global.out.as_deref())?;
+    let in_turn = if workload.arrangement() == Arrangement::OneByOne { 2 } else { 1 };
+    let block = duration.map(|duration| HumanDuration(duration.0 * in_turn));
     let rules = rules(options, options.blocks, subject.positions.len());
     if lab.dry_run {
-        return told::plan(&subject, rules, duration, global);
+        return told::plan(&subject, rules, block, global);
     }
     let kept = Kept {
         schema_version: record::SCHEMA_VERSION,
@@ -149,7 +151,7 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         left_out: subject.left_out,
         forks: subject.forks,
     };
-    eprintln!("{}", told::plan_line(&subject, rules, duration));
+    eprintln!("{}", told::plan_line(&subject, rules, block));
     // What cannot be had is told before anything is written.
     for end in [0, subject.last()] {
         if let Err(why) = subject.obtain(end, lab)? {

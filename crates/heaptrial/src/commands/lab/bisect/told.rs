@@ -26,8 +26,8 @@ fn usual_blocks(positions: usize) -> usize {
     (5.0 + halvings).round() as usize
 }
 
-/// What will be done.
-pub(super) fn plan_line(subject: &Subject, rules: Rules, duration: Option<HumanDuration>) -> String {
+/// What will be done; `block` is how long a block lasts, without what comes before and after its services.
+pub(super) fn plan_line(subject: &Subject, rules: Rules, block: Option<HumanDuration>) -> String {
     let what = if subject.repository.is_some() { "commits" } else { "releases" };
     let left_out = match subject.left_out {
         0 => String::new(),
@@ -38,12 +38,8 @@ pub(super) fn plan_line(subject: &Subject, rules: Rules, duration: Option<HumanD
         None => String::new(),
     };
     let usual = usual_blocks(subject.positions.len()).min(rules.most_blocks);
-    let length = duration.map_or(String::new(), |duration| {
-        format!(
-            "; a run is {duration}, so {} to {}",
-            lasting(duration, usual),
-            lasting(duration, rules.most_blocks)
-        )
+    let length = block.map_or(String::new(), |block| {
+        format!("; a block is {block}, so {} to {}", lasting(block, usual), lasting(block, rules.most_blocks))
     });
     format!(
         "{} to {}: {} {what}{left_out}{releases}; usually {usual} blocks of two runs, at most {}{length}",
@@ -63,16 +59,15 @@ fn fork(subject: &Subject) -> String {
     )
 }
 
-/// Runs of a block may be one after the other.
-fn lasting(duration: HumanDuration, blocks: usize) -> String {
-    units::duration(duration.0.as_secs_f64() * 2.0 * blocks as f64)
+fn lasting(block: HumanDuration, blocks: usize) -> String {
+    units::duration(block.0.as_secs_f64() * blocks as f64)
 }
 
 /// `--dry-run`.
 pub(super) fn plan(
     subject: &Subject,
     rules: Rules,
-    duration: Option<HumanDuration>,
+    block: Option<HumanDuration>,
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
     if global.json {
@@ -99,10 +94,10 @@ pub(super) fn plan(
             "usual_blocks": usual_blocks(subject.positions.len()).min(rules.most_blocks),
             "most_blocks": rules.most_blocks,
             "runs_of_a_block": 2,
-            "run_seconds": duration.map(|duration| duration.0.as_secs_f64()),
+            "block_seconds": block.map(|block| block.0.as_secs_f64()),
         }));
     }
-    let mut text = plan_line(subject, rules, duration) + "\n";
+    let mut text = plan_line(subject, rules, block) + "\n";
     if subject.forks {
         text.push_str(&format!("  {}\n", fork(subject)));
     }
