@@ -9,7 +9,7 @@ use serde_json::Value;
 use support::{heaptrial, json, stderr, stdout};
 
 /// Holds 40 MB in pieces, a little more or less each time, and stays.
-const HOLDER: &str = "import random, time\nheld = [bytes(4000) for _ in range(random.randrange(10000, 10500))]\ntime.sleep(600)\n";
+const HOLDER: &str = "import random, time\nheld = [bytes(4000) for _ in range(random.randrange(10000, 10500))]\nprint('held', flush=True)\ntime.sleep(600)\n";
 const SOURCE: &str = include_str!("programs/padded_malloc.c");
 
 /// What the commits of a history do.
@@ -85,7 +85,7 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
         "--good mimalloc --bad mimalloc --mirror upstream --good-commit {} --bad-commit {}",
         ids[0], ids[40]
     );
-    let load = "run --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
+    let load = "run --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
 
     let planned = json(&bisect(folder, &format!("--json {asked} {} --dry-run -- true", "run --duration 2s")));
     assert_eq!(planned["positions"].as_array().unwrap().len(), 41);

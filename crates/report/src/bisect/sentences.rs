@@ -6,12 +6,15 @@ use heaptrial_judgement::By;
 use super::{BisectReport, ChangeReport};
 use crate::units;
 
+/// What a commit is compared to.
+const BEFORE: &str = "what the one before it does";
+
 impl BisectReport {
     pub(super) fn sentences(&self) -> Vec<String> {
         let ends = &self.answer.ends;
+        let size = self.times(ends.log_ratio);
         let interval = format!(
-            "{} ({}–{} with 95% probability, {})",
-            self.times(ends.log_ratio),
+            "({}–{} with 95% probability, {})",
             units::ratio(ends.interval[0].exp()),
             units::ratio(ends.interval[1].exp()),
             units::counted(ends.measured, "block")
@@ -26,10 +29,9 @@ impl BisectReport {
         }
         if !self.ends_differ() {
             told.push(format!(
-                "Good and bad do not differ here: {} {} {interval}; the probability that there is a difference is {}. There is \
+                "Good and bad do not differ here: {} {interval}; the probability that there is a difference is {}. There is \
                  nothing to search for under this load.",
-                self.newer,
-                self.verb(),
+                self.compared(&self.newer, &size, &format!("what {} does", self.older)),
                 units::share(ends.differ)
             ));
             return told;
@@ -37,7 +39,8 @@ impl BisectReport {
         for (change, report) in self.answer.changes.iter().zip(&self.changes) {
             told.push(self.one(change, report));
         }
-        told.push(format!("Between the ends: {} {} {interval}.", self.newer, self.verb()));
+        let whole = self.compared(&self.newer, &size, &format!("what {} does", self.older));
+        told.push(format!("Between the ends: {whole} {interval}."));
         let found = self.answer.changes.iter().filter(|change| change.narrowest).count();
         if self.answer.changes.len() > 1 && found == self.answer.changes.len() {
             told.push(format!("There are {} changes, not one.", found));
@@ -56,54 +59,50 @@ impl BisectReport {
         let sure = format!("probability {}", units::share(change.probability));
         if let Some(fork) = self.forks_at.as_ref().filter(|_| change.after == 0 && change.to == 1) {
             return format!(
-                "{fork} {} what {} was, with {sure}. No single commit is to blame: {fork} is where the line to {} leaves what \
+                "{}, with {sure}. No single commit is to blame: {fork} is where the line to {} leaves what \
                  they share, and {} has all that was only done on its own line.",
-                self.made(&how_much),
-                self.older,
+                self.compared(fork, &how_much, &format!("what {} does", self.older)),
                 self.newer,
                 self.older
             );
         }
         match (report.commits.as_slice(), change.narrowest) {
             ([commit], true) => format!(
-                "{} {} what it was before, with {sure}: \"{}\" ({}).",
-                commit.id.get(..12).unwrap_or(&commit.id),
-                self.made(&how_much),
+                "{}, with {sure}: \"{}\" ({}).",
+                self.compared(commit.id.get(..12).unwrap_or(&commit.id), &how_much, BEFORE),
                 commit.subject,
                 commit.day
             ),
             ([], true) => {
-                format!("{} {} what {} was, with {sure}.", report.to, self.made(&how_much), report.after)
+                format!(
+                    "{}, with {sure}.",
+                    self.compared(&report.to, &how_much, &format!("what {} does", report.after))
+                )
             }
             (commits, true) => format!(
-                "One of {} commits after {} up to {} {} what it was before, with {sure}; those between cannot be measured.",
-                commits.len(),
-                report.after,
-                report.to,
-                self.made(&how_much)
+                "{}, with {sure}; those between cannot be measured.",
+                self.compared(
+                    &format!("One of {} commits after {} up to {}", commits.len(), report.after, report.to),
+                    &how_much,
+                    BEFORE
+                )
             ),
             (commits, false) => {
                 let number = if commits.is_empty() { String::new() } else { format!("{} ", commits.len()) };
                 let what = if self.of_commits { "commits" } else { "releases" };
                 format!(
-                    "The {number}{what} after {} up to {} hold a change to {how_much} what it was before, with {sure}.",
+                    "The change is among the {number}{what} after {} up to {}, with {sure}: to {how_much}.",
                     report.after, report.to
                 )
             }
         }
     }
 
-    fn made(&self, how_much: &str) -> String {
+    /// `X needs 1.31 times what Y does`.
+    fn compared(&self, what: &str, how_much: &str, to: &str) -> String {
         match self.by {
-            By::Level => format!("needs {how_much}"),
-            By::Growth => format!("grows {how_much}"),
-        }
-    }
-
-    fn verb(&self) -> &'static str {
-        match self.by {
-            By::Level => "needs in proportion to the older end",
-            By::Growth => "grows in proportion to the older end",
+            By::Level => format!("{what} needs {how_much} {to}"),
+            By::Growth => format!("{what} grows by a factor that is {how_much} {to}"),
         }
     }
 
@@ -141,9 +140,8 @@ impl BisectReport {
         }
         if !self.skipped.is_empty() {
             notes.push(format!(
-                "{} of {} {what} that were tried could not be measured.",
-                self.skipped.len(),
-                self.positions
+                "{} of the {what} could not be measured when they were tried.",
+                self.skipped.len()
             ));
         }
         notes.push(

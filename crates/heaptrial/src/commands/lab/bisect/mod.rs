@@ -26,8 +26,8 @@ use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 use crate::{output, run_folder};
 
-/// Times a build may fail in the lab before it is left out.
-const TRIES: usize = 2;
+/// Times a build may fail in the lab before it is left out; the older end in a row, before the search stops.
+const TRIES: usize = 3;
 
 /// Options of `lab bisect`.
 #[derive(Debug, Args)]
@@ -243,8 +243,9 @@ fn search(
                 }
             }
             Measured::OlderFailed(block, why) => {
+                eprintln!("block {block}: {} failed: {why}", subject.positions[0].name);
                 record.enter(Step::Failed { block, position: 0, why: why.clone() }, &mut search)?;
-                if record.failures(0) >= TRIES {
+                if record.failures_in_a_row() >= TRIES {
                     stopped = Some(format!("{} failed: {why}", subject.positions[0].name));
                 }
             }

@@ -146,6 +146,11 @@ impl Record {
             .count()
     }
 
+    /// How often the older end failed one time after the other until now.
+    pub(super) fn failures_in_a_row(&self) -> usize {
+        self.steps.iter().rev().take_while(|step| matches!(step, Step::Failed { position: 0, .. })).count()
+    }
+
     /// Positions that were measured, with the digests of their builds.
     pub(super) fn builds(&self) -> impl Iterator<Item = (usize, String)> + '_ {
         self.steps.iter().filter_map(|step| match step {

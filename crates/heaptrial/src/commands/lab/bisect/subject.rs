@@ -221,9 +221,21 @@ impl Subject {
         match told {
             Ok(obtained) => Ok(Ok(obtained)),
             Err(ObtainError::Cache(error)) => Err(error.into()),
-            Err(error) => Ok(Err(error.to_string())),
+            Err(error) => Ok(Err(why_not(&error))),
         }
     }
+}
+
+/// Why a build cannot be had, in a line: of a compiler's output, its first error.
+fn why_not(error: &ObtainError) -> String {
+    let text = match error {
+        ObtainError::NoSource { attempts, .. } => {
+            attempts.iter().map(|attempt| attempt.why.to_string()).collect::<Vec<_>>().join("\n")
+        }
+        error => error.to_string(),
+    };
+    let of_compiler = text.lines().find(|line| line.contains("error:"));
+    of_compiler.or(text.lines().next()).unwrap_or_default().trim().to_owned()
 }
 
 /// Good and bad, of one family and variant, with the same settings.
