@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Catalog, ExchangedLibraries, Obtained, identify_started_with, prove};
 use heaptrial_host::{Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceSampler, SlowBudget};
-use heaptrial_model::{Ending, Identity};
+use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
 use crate::ends::Ends;
