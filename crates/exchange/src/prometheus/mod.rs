@@ -6,6 +6,7 @@ mod client;
 mod lives;
 mod notes;
 mod query;
+mod readings;
 mod series;
 mod service;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::{Access, PrometheusError};
 pub use query::Exporter;
+pub use readings::{ReadingsRequest, read_readings};
 
 use crate::ImportError;
 use crate::import::ArmSummary;

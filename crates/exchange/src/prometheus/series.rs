@@ -142,11 +142,7 @@ fn joined(
     // Of one series there is a part for each window.
     let mut by_labels: BTreeMap<BTreeMap<String, String>, Values> = BTreeMap::new();
     for part in series {
-        let values = part.values.iter().filter_map(|(at, value)| {
-            // Whole milliseconds, as stores keep them.
-            Some(((at * 1e3).round() as i64 * 1000, value.parse().ok()?))
-        });
-        by_labels.entry(part.metric).or_default().extend(values);
+        by_labels.entry(part.metric).or_default().extend(part.values.iter().map(|point| (point.0, point.1)));
     }
     for values in by_labels.values_mut() {
         values.sort_by_key(|(at, _)| *at);
