@@ -60,6 +60,9 @@ pub struct PrometheusOptions {
     /// From when on: a time, a date or how long back, such as 14d [default: 30d, or where the stored trial ends]
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
+    /// Where the stored trial is continued, ask again for so long before its end: readings may have come late into the store
+    #[arg(long, value_name = "DURATION", default_value = "6h")]
+    late: HumanDuration,
     /// Until when [default: now]
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
@@ -120,6 +123,7 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCod
         access,
         groups: options.groups,
         from_us,
+        late_us: i64::try_from(options.late.0.as_micros()).unwrap_or(i64::MAX),
         to_us,
         step_us: i64::try_from(options.step.0.as_micros()).unwrap_or(i64::MAX),
         about,
