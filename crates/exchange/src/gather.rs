@@ -219,7 +219,20 @@ pub fn host_of(from: &Store, path: &Path, trial: &TrialRecord) -> Result<String,
     }
     let services = from.services(trial.id)?;
     let names: BTreeSet<&str> = services.iter().map(|service| service.name.as_str()).collect();
-    match own_host(parameters, &names) {
+    // Of several with services of these names, the one whose arms and blocks these are: blocks are of one host mostly.
+    let own = match own_host(parameters, &names) {
+        Some(host) => Some(host),
+        None => {
+            let mut as_planned = Vec::new();
+            for (host, planned) in planned_hosts(parameters) {
+                if planned == names && differs_from_plan(from, trial, host)?.is_none() {
+                    as_planned.push(host);
+                }
+            }
+            as_planned.pop().filter(|_| as_planned.is_empty())
+        }
+    };
+    match own {
         Some(host) => Ok(host.to_owned()),
         None if planned_hosts(parameters).is_empty() => Err(GatherError::NoPlan { path, trial: name }),
         None => {

@@ -433,3 +433,28 @@ fn a_host_with_several_trials_writes_the_one_that_is_asked_for() {
     assert_eq!(host.gather_into(&mut store, first.last).new.samples, 20);
     assert_eq!(gathered(&store), truth(&[host]));
 }
+
+/// A host that got another name and then lost its database records the trial anew under the new one.
+#[test]
+fn a_host_that_was_renamed_is_told_by_the_blocks_of_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = plan(&[("a", 4), ("b", 4)]);
+    for index in 4..8 {
+        plan["services"][index]["block"] = json!(7 + index / 2);
+    }
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let mut before = Host::new(folder.path(), &plan, "a", 4);
+    before.tick(5);
+    take(&mut store, &before.database, None, before.now_us()).unwrap();
+    let mut after = Host::new(&folder.path().join("after"), &plan, "a", 4);
+    (after.boot, after.ticks) = (5, 10);
+    let connection = rusqlite::Connection::open(&after.database).unwrap();
+    let sql = "UPDATE trial SET parameters_json = json_set(parameters_json, '$.host', 'z'), started_wall_us = ?1";
+    connection.execute(sql, [after.now_us()]).unwrap();
+    drop(connection);
+    after.tick(3);
+    let part = take(&mut store, &after.database, None, after.now_us()).unwrap();
+    assert_eq!((part.host.as_str(), part.new.samples, part.new.anew), ("a", 12, true));
+    let events = store.events(store.trials().unwrap()[0].id).unwrap();
+    assert!(events.iter().any(|event| event.kind == KnownEvent::DatabaseLost));
+}
