@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use heaptrial_exchange::{ExportError, ExportFormat, export, host_of};
+use heaptrial_exchange::{ExportError, ExportFormat, export, host_of, pack};
 use heaptrial_host::Instant;
 use heaptrial_model::units;
 use heaptrial_store::{PartContent, PartTick};
@@ -109,7 +109,7 @@ fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Res
         return Err(Failure::usage("a database is no stream; name a file with --output"));
     };
     let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
-    let host = host_of(&target.store, &target.trial).map_err(Failure::from)?;
+    let host = host_of(&target.store, target.store.path(), &target.trial).map_err(Failure::from)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let beside = tempfile::Builder::new().prefix(".heaptrial").tempdir_in(folder).map_err(failed)?;
     let file = beside.path().join("part.db");
@@ -119,8 +119,9 @@ fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Res
     if !known {
         eprintln!("this database does not have that tick (it may be a new one): everything is written");
     }
-    std::fs::File::open(&file).and_then(|written| written.sync_all()).map_err(failed)?;
-    std::fs::rename(&file, path).map_err(failed)?;
+    let packed = beside.path().join("packed");
+    pack(&file, &packed).map_err(failed)?;
+    std::fs::rename(&packed, path).map_err(failed)?;
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
     if global.json {
         let json = serde_json::json!({
