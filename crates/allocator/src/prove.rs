@@ -165,7 +165,8 @@ fn shows(shown: &str, family: &str, name: &str, asked: &str) -> Option<bool> {
         // To ask for what it does anyway may set nothing.
         let setting = Catalog::builtin().family(family)?.setting(name)?;
         let mut defaults = setting.in_versions.iter();
-        let is_default = defaults.any(|range| range.default.as_deref().is_none_or(|default| default == asked));
+        let is_default =
+            defaults.any(|range| range.default.as_deref().is_none_or(|default| default == asked));
         return Some(is_default).filter(|is_default| !is_default);
     }
     let number = |text: &str| match text {

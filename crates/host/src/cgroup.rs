@@ -197,21 +197,24 @@ impl CgroupReader {
     pub fn anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
         let path = self.dir.join("memory.stat");
         let length = self.stat.read_at(&mut self.buffer, 0).map_err(HostError::read(&path))?;
-        let text = String::from_utf8_lossy(&self.buffer[..length]);
-        let field = |name: &str| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-            value.trim().parse::<u64>().ok()
-        };
-        let (resident, swap, expected) = match self.version {
-            CgroupVersion::V1 => (field("total_rss"), field("total_swap"), "a line `total_rss N`"),
+        let text = &self.buffer[..length];
+        let (found, expected) = match self.version {
+            CgroupVersion::V1 => {
+                let [resident, swap] = fields(text, ["total_rss", "total_swap"]);
+                (resident.zip(swap.or(Some(0))), "a line `total_rss N`")
+            }
             _ => {
-                let swap = self.swap.as_ref().and_then(number_in);
-                (field("anon"), swap.map(|swap| swap.saturating_sub(mapped_and_swapped(field))), "a line `anon N`")
+                let swap = self.swap.as_ref().and_then(number_in).unwrap_or(0);
+                let [resident] = fields(text, ["anon"]);
+                let swap = swap.saturating_sub(mapped_and_swapped(text, swap));
+                (resident.zip(Some(swap)), "a line `anon N`")
             }
         };
-        let resident_bytes =
-            resident.ok_or_else(|| HostError::Parse { path, expected, found: first_line(&text) })?;
-        Ok(AnonymousMemory { resident_bytes, swap_bytes: swap.unwrap_or(0) })
+        let (resident_bytes, swap_bytes) = found.ok_or_else(|| {
+            let found = String::from_utf8_lossy(text.split(|byte| *byte == b'\n').next().unwrap_or_default());
+            HostError::Parse { path, expected, found: found.into_owned() }
+        })?;
+        Ok(AnonymousMemory { resident_bytes, swap_bytes })
     }
 
     /// As [`Cgroup::current_bytes`].
@@ -229,25 +232,36 @@ impl CgroupReader {
 /// and not written to since. `anon` and the swap's figure both have them. Those whose writing to swap is under way
 /// are in the swap cache and not in `anon`, which has mapped pages only. Both are on the lists of anonymous pages, which
 /// have shared memory too. Kernels before 5.12 do not tell of the swap cache.
-fn mapped_and_swapped(field: impl Fn(&str) -> Option<u64>) -> u64 {
-    let in_swap_cache = field("swapcached").unwrap_or(0);
-    if in_swap_cache == 0 {
+fn mapped_and_swapped(stat: &[u8], swap_bytes: u64) -> u64 {
+    if swap_bytes == 0 {
         return 0;
     }
-    let of = |name: &str| field(name).unwrap_or(0);
-    let listed = of("inactive_anon") + of("active_anon");
-    let unmapped = listed.saturating_sub(of("shmem") + of("anon"));
+    let names = ["anon", "shmem", "swapcached", "inactive_anon", "active_anon"];
+    let [mapped, shared, in_swap_cache, inactive, active] =
+        fields(stat, names).map(|value| value.unwrap_or(0));
+    let unmapped = (inactive + active).saturating_sub(shared + mapped);
     in_swap_cache.saturating_sub(unmapped)
+}
+
+/// Values of lines `NAME VALUE`.
+fn fields<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<u64>; N] {
+    let mut values = [None; N];
+    for line in text.split(|byte| *byte == b'\n') {
+        let found = names.iter().position(|name| {
+            line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b' '))
+        });
+        if let Some(index) = found {
+            let value = std::str::from_utf8(&line[names[index].len()..]).ok();
+            values[index] = value.and_then(|value| value.trim().parse().ok());
+        }
+    }
+    values
 }
 
 fn number_in(file: &File) -> Option<u64> {
     let mut buffer = [0; 32];
     let length = file.read_at(&mut buffer, 0).ok()?;
     std::str::from_utf8(&buffer[..length]).ok()?.trim().parse().ok()
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -35,10 +35,7 @@ pub const USER_MANAGER_FILES: [(&str, &str); 3] = [
         "/etc/systemd/system/user@.service.d/runtime.conf",
         "[Service]\nEnvironment=XDG_RUNTIME_DIR=/run/user/%i\n",
     ),
-    (
-        "/etc/systemd/user/dbus.socket",
-        "[Unit]\nDescription=The user's bus\n[Socket]\nListenStream=%t/bus\n",
-    ),
+    ("/etc/systemd/user/dbus.socket", "[Unit]\nDescription=The user's bus\n[Socket]\nListenStream=%t/bus\n"),
     (
         "/etc/systemd/user/dbus.service",
         "[Unit]\nDescription=The user's bus\nRequires=dbus.socket\n[Service]\nType=notify\n\

@@ -33,9 +33,10 @@ pub(super) fn settings(
     let Ok(memory) = process.memory() else { return BTreeMap::new() };
     match family.name.as_str() {
         "mimalloc" => options(&memory, provider, family),
-        "glibc" => objects.iter().find(|object| object.is_loader()).map_or(BTreeMap::new(), |loader| {
-            tunables(&memory, loader, family).unwrap_or_default()
-        }),
+        "glibc" => objects
+            .iter()
+            .find(|object| object.is_loader())
+            .map_or(BTreeMap::new(), |loader| tunables(&memory, loader, family).unwrap_or_default()),
         _ => variables(&memory, provider, family),
     }
 }
@@ -58,7 +59,8 @@ fn options(memory: &ProcessMemory, library: &MappedObject<'_>, family: &Family) 
         // Value, whether it was initialized, number of the option, name.
         for entry in bytes.windows(24).step_by(8) {
             let Some(name) = u64_at(entry, 16).and_then(|pointer| names.get(&pointer)) else { continue };
-            let (Some(value), Some(state), Some(number)) = (u64_at(entry, 0), i32_at(entry, 8), i32_at(entry, 12))
+            let (Some(value), Some(state), Some(number)) =
+                (u64_at(entry, 0), i32_at(entry, 8), i32_at(entry, 12))
             else {
                 continue;
             };
@@ -98,16 +100,23 @@ fn tunables(
     Some(family.settings.iter().filter_map(value).collect())
 }
 
-fn variables(memory: &ProcessMemory, library: &MappedObject<'_>, family: &Family) -> BTreeMap<String, String> {
+fn variables(
+    memory: &ProcessMemory,
+    library: &MappedObject<'_>,
+    family: &Family,
+) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     library.elf.variables(|symbol, address, length| {
         let Ok(symbol) = std::str::from_utf8(symbol) else { return };
-        let Some(setting) = family.settings.iter().find(|setting| is_of(symbol, &family.name, &setting.name)) else {
+        let Some(setting) = family.settings.iter().find(|setting| is_of(symbol, &family.name, &setting.name))
+        else {
             return;
         };
         let mut bytes = [0; 8];
         let length = length as usize;
-        if length > bytes.len() || memory.read_at(library.bias.wrapping_add(address), &mut bytes[..length]).is_err() {
+        if length > bytes.len()
+            || memory.read_at(library.bias.wrapping_add(address), &mut bytes[..length]).is_err()
+        {
             return;
         }
         let value = match (setting.kind, length) {
@@ -131,7 +140,9 @@ fn is_of(symbol: &str, family: &str, setting: &str) -> bool {
             .and_then(|rest| rest.strip_suffix("opt_"))
             .is_some_and(|prefix| ["", "je_", "_rjem_je_"].contains(&prefix)),
         // In a C++ namespace.
-        "tcmalloc" => ["tcmalloc", "malloc"].iter().any(|of| symbol.ends_with(&format!("FLAGS_{of}_{setting}E"))),
+        "tcmalloc" => {
+            ["tcmalloc", "malloc"].iter().any(|of| symbol.ends_with(&format!("FLAGS_{of}_{setting}E")))
+        }
         _ => false,
     }
 }

@@ -23,9 +23,9 @@ use heaptrial_model::{Identity, Linkage};
 
 use crate::catalog::{Catalog, Family};
 use crate::elf::{Elf, ElfError};
+pub(crate) use effective::NOT_SET;
 use files::Files;
 use objects::{MappedObject, MappedObjects};
-pub(crate) use effective::NOT_SET;
 pub(crate) use program::carried_families;
 
 /// Why a process cannot be examined.
