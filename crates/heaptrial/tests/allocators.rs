@@ -158,7 +158,7 @@ fn settings_are_proved_to_be_in_force() {
     let cache = kept_cache();
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "dynamic", &[]);
-    // What the probe is told, and what the memory of a process that was not asked shows.
+    // What the probe is told, and what the memory of a process that nobody asks shows: more, of a library that cannot be asked.
     for (spec, evidence, shown) in [
         (
             "glibc?arena_max=1&mmap_threshold=16384",
@@ -171,7 +171,7 @@ fn settings_are_proved_to_be_in_force() {
             "setting segment_decommit_delay = 7 is in force",
             Some(("segment_decommit_delay", "7")),
         ),
-        // Debian's build has no symbols.
+        // Debian's build has no symbols of its variables.
         (
             "jemalloc@5.3.0?dirty_decay_ms=0&background_thread=true",
             "setting background_thread = true is in force",
@@ -181,7 +181,7 @@ fn settings_are_proved_to_be_in_force() {
         ("tcmalloc@2.10?aggressive_decommit=1", "setting aggressive_decommit = 1 is in force", None),
         (
             "tcmalloc@2.10?release_rate=2.5",
-            "setting release_rate = 2.5 is in force",
+            "setting release_rate = 2.5 is in the environment",
             Some(("release_rate", "2.5")),
         ),
     ] {
