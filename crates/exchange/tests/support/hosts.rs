@@ -53,6 +53,7 @@ pub fn identity() -> Identity {
         linkage: Linkage::Libc,
         settings: BTreeMap::new(),
         evidence: Vec::new(),
+        effective: Default::default(),
         libraries: Vec::new(),
     }
 }
