@@ -434,7 +434,7 @@ fn are_scraped(world: &World, database: &Path, readings: &RemoteReadings) {
     assert_eq!(readings.lives.len(), world.scraped.len());
 }
 
-/// Asked for singly it is what the database has of the ticks that were scraped.
+/// Asked for by the minute it is what the database has of the ticks that were scraped.
 #[track_caller]
 fn is_in_the_database(world: &World, full: &Path, readings: &RemoteReadings) {
     let rows = lives(full);
@@ -487,7 +487,8 @@ fn a_report_from_a_store_is_that_from_the_databases() {
     let rolled = [&prometheus, &victoria].map(|server| {
         let rolled = read(&ledger, &server.url(), STEP_US);
         are_scraped(&world, &ledger, &rolled);
-        let singly = read(&ledger, &server.url(), S);
+        // A span of a minute has one scrape.
+        let singly = read(&ledger, &server.url(), 60 * S);
         let readings = |of: &RemoteReadings| of.lives.values().map(|life| life.readings.len()).sum::<usize>();
         assert!(readings(&rolled) * 8 < readings(&singly), "{}, {}", readings(&rolled), readings(&singly));
         is_in_the_database(&world, &full, &{
