@@ -20,6 +20,7 @@ pub use import::{
 pub use measured::{MeasuredService, Measurements};
 pub use problem::{Column, DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
 pub use prometheus::{
-    Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, import_prometheus,
+    Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, ReadingsRequest,
+    import_prometheus, read_readings,
 };
 pub use torutils::Timezone;

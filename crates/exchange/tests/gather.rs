@@ -9,7 +9,7 @@ use std::path::Path;
 
 use heaptrial_exchange::{GatherError, gather};
 use heaptrial_model::{KnownEvent, Metric};
-use heaptrial_store::{PartTick, Readings, RollupHorizon, Store, StoreError};
+use heaptrial_store::{PartContent, PartTick, Readings, RollupHorizon, Store, StoreError};
 use hosts::{Host, START_US, plan};
 use proptest::prelude::*;
 use serde_json::json;
@@ -121,7 +121,7 @@ fn only_what_is_new_travels_and_a_new_database_is_told() {
     let own = Store::open(&host.database).unwrap();
     let written = |since| {
         let file = folder.path().join("size.db");
-        own.write_part(host.trial(), "a", since, &file, 0).unwrap();
+        own.write_part(host.trial(), "a", since, PartContent::Everything, &file, 0).unwrap();
         let samples: i64 = rusqlite_count(&file);
         std::fs::remove_file(&file).unwrap();
         samples
@@ -238,7 +238,10 @@ fn an_export_does_not_wait_for_a_writer_nor_a_writer_for_it() {
     let writer = rusqlite::Connection::open(&host.database).unwrap();
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     let file = folder.path().join("part.db");
-    Store::open(&host.database).unwrap().write_part(host.trial(), "a", None, &file, host.now_us()).unwrap();
+    Store::open(&host.database)
+        .unwrap()
+        .write_part(host.trial(), "a", None, PartContent::Everything, &file, host.now_us())
+        .unwrap();
     let mut store = Store::create(&folder.path().join("all.db")).unwrap();
     assert_eq!(gather(&mut store, &host.database, None, host.now_us()).unwrap().new.samples, 10);
     writer.execute_batch("ROLLBACK").unwrap();
@@ -270,7 +273,7 @@ fn what_is_not_as_the_plan_says_is_refused() {
         let _ = std::fs::remove_file(&forged);
         Store::open(&host.database)
             .unwrap()
-            .write_part(host.trial(), "a", None, &forged, host.now_us())
+            .write_part(host.trial(), "a", None, PartContent::Everything, &forged, host.now_us())
             .unwrap();
         rusqlite::Connection::open(&forged).unwrap().execute_batch(sql).unwrap();
         let error = gather(&mut store, &forged, None, host.now_us()).unwrap_err().to_string();
@@ -327,7 +330,7 @@ fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
         let path = folder.path().join(name);
         Store::open(&host.database)
             .unwrap()
-            .write_part(host.trial(), "a", since, &path, host.now_us())
+            .write_part(host.trial(), "a", since, PartContent::Everything, &path, host.now_us())
             .unwrap();
         path
     };

@@ -26,7 +26,9 @@ pub use import::{
     AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
     ImportedTrial,
 };
-pub use part::{GATHERED, Gathered, PartOf, PartRecord, PartTick, is_gathered, own_host, planned_hosts};
+pub use part::{
+    GATHERED, Gathered, PartContent, PartOf, PartRecord, PartTick, is_gathered, own_host, planned_hosts,
+};
 pub use readings::Readings;
 pub use recent::TickRecord;
 pub use records::{

@@ -36,6 +36,16 @@ pub struct PartTick {
     pub wall_us: i64,
 }
 
+/// What a file of a host's part has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PartContent {
+    /// All that is in its database.
+    #[default]
+    Everything,
+    /// Plan, services, lives, events and ticks, and nothing of what was measured.
+    Ledger,
+}
+
 /// What of a host's database is one part.
 #[derive(Debug, Clone)]
 pub struct PartOf<'a> {
@@ -127,12 +137,14 @@ impl Store {
     }
 
     /// Writes what is new of a trial of this host into `to`, a file that is not there yet: a database that
-    /// [`Store::gather`] reads. Everything, where the tick `since` is not here. Tells whether it was.
+    /// [`Store::gather`] reads. Everything, where the tick `since` is not here. Tells whether it was. The ledger alone is all but
+    /// what was measured of services, which is in a store of series.
     pub fn write_part(
         &self,
         trial_id: i64,
         host: &str,
         since: Option<PartTick>,
+        content: PartContent,
         to: &Path,
         now_us: i64,
     ) -> Result<bool, StoreError> {
@@ -176,7 +188,8 @@ impl Store {
             transaction.execute(ticks, params![trial_id, after])?;
             // All ticks of a life are of its trial.
             let of_these = if after < 0 { "" } else { "WHERE m.tick_id IN (SELECT id FROM tick)" };
-            for table in ["sample", "slow_sample", "observation", "rollup"] {
+            let measured = ["sample", "slow_sample", "observation", "rollup"];
+            for table in measured.iter().filter(|_| content == PartContent::Everything) {
                 let sql = format!(
                     "INSERT INTO {table} SELECT m.* FROM life l CROSS JOIN there.{table} m ON m.life_id = l.id {of_these}"
                 );

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_exchange::{GatheredPart, gather, host_of, trial_of};
 use heaptrial_model::{Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, TrialKind, TrialPlan};
-use heaptrial_store::{NewService, NewTrial, PartTick, Store, TickInput};
+use heaptrial_store::{NewService, NewTrial, PartContent, PartTick, Store, TickInput};
 use serde_json::json;
 
 pub const START_US: i64 = 1_800_000_000_000_000;
@@ -173,7 +173,7 @@ impl Host {
         let own = Store::open(&self.database).unwrap();
         let host = host_of(&own, &trial_of(&own, None).unwrap()).unwrap();
         assert_eq!(host, self.name);
-        own.write_part(self.trial(), &host, since, &file, self.now_us()).unwrap();
+        own.write_part(self.trial(), &host, since, PartContent::Everything, &file, self.now_us()).unwrap();
         gather(store, &file, None, self.now_us()).unwrap()
     }
 }
