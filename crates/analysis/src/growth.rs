@@ -27,6 +27,8 @@ const STUDENT_SERVICES: usize = 3;
 const SHAPE_READINGS: f64 = 10.0;
 /// Shares of the observation for which the width of the interval is looked at, to tell how it shrinks.
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
+/// Load changes within a day: growth seen for fewer days is not carried on for longer than it was seen.
+const LEAST_DAYS: f64 = 0.9;
 /// An interval this much wider than that between services alone is one of load that they share.
 const WIDENED: f64 = 1.2;
 
@@ -142,7 +144,18 @@ pub(crate) fn verdict(
         let why = format!("{services} {verb} too few for an interval of growth");
         return Verdict::Inconclusive { days_needed: None, why };
     };
-    match standing(interval, settings.stable_margin_per_day) {
+    let standing = standing(interval, settings.stable_margin_per_day);
+    if within_a_day(fleet, ages, members, growth) {
+        return match (standing, growing(fleet, settings, members, growth, final_bytes)) {
+            (Standing::AboveZero, Verdict::Bloating { days_until_full, limit })
+                if days_until_full.value <= growth.days =>
+            {
+                Verdict::Bloating { days_until_full, limit }
+            }
+            _ => too_short(settings, growth),
+        };
+    }
+    match standing {
         Standing::Inside => Verdict::Stable,
         Standing::AboveZero => growing(fleet, settings, members, growth, final_bytes),
         Standing::BelowZero => Verdict::Inconclusive {
@@ -156,6 +169,25 @@ pub(crate) fn verdict(
             days_needed: more_days(fleet, settings, ages, members, growth),
             why: "the interval of growth holds 0 and is not inside the margin".to_owned(),
         },
+    }
+}
+
+/// Whether growth was seen for so short a time that it cannot be told from the course of a day.
+pub(crate) fn within_a_day(fleet: &Fleet, ages: &Ages, members: &[usize], growth: &Growth) -> bool {
+    let restarted = members.iter().any(|index| in_sawtooth(&fleet.services[*index], ages));
+    fleet.clock.has_calendar() && growth.days < LEAST_DAYS && !restarted
+}
+
+fn too_short(settings: &Settings, growth: &Growth) -> Verdict {
+    // Warm-up grows with the time observed.
+    let share = if settings.warm_up_seconds.is_some() { 0.0 } else { settings.warm_up_share };
+    let days_needed = (1.0 - growth.days) / (1.0 - share).max(f64::EPSILON);
+    Verdict::Inconclusive {
+        days_needed: Some(days_needed),
+        why: format!(
+            "{} after warm-up are part of a day, in which load and caches change: they tell nothing of days to come",
+            units::duration(growth.days * DAY)
+        ),
     }
 }
 

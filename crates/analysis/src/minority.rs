@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::age::{Ages, in_sawtooth};
 use crate::common_load::error_of_slope;
 use crate::fleet::{Clock, Fleet};
-use crate::growth::until_full;
+use crate::growth::{until_full, within_a_day};
 use crate::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceGrowth, ServiceResult,
     ServiceVerdict, ServiceVerdicts, Settings, Severity, Verdict,
@@ -57,6 +57,7 @@ pub(crate) fn of_arm(
         return None;
     }
     let together = Together::of(fleet, settings, ages, &read);
+    let short = growth.filter(|growth| within_a_day(fleet, ages, &read, growth)).map(|growth| growth.days);
     let each = 1.0 - FAMILY / read.len() as f64;
     let judged: Vec<(ServiceVerdict, Option<ServiceGrowth>)> = read
         .par_iter()
@@ -64,7 +65,7 @@ pub(crate) fn of_arm(
         .map(|(place, index)| {
             let arm_bloats = matches!(arm, Verdict::Bloating { .. });
             let judge =
-                Judge { fleet, settings, ages, service: &services[*index], index: *index, arm_bloats };
+                Judge { fleet, settings, ages, service: &services[*index], index: *index, arm_bloats, short };
             let none = (ServiceVerdict::Inconclusive, None);
             together.as_ref().map_or(none, |together| judge.verdict(together, place, each, &read, growth))
         })
@@ -283,6 +284,8 @@ struct Judge<'a> {
     service: &'a ServiceResult,
     index: usize,
     arm_bloats: bool,
+    /// The days that growth was seen for, where they are less than one: memory must run out within as many.
+    short: Option<f64>,
 }
 
 impl Judge<'_> {
@@ -312,10 +315,11 @@ impl Judge<'_> {
         let is_negligible = |half: f64| standing((slope - half, slope + half), margin) == Standing::Inside;
         let full = self.until_full(read, of_arm, 1.0);
         let by_its_own = self.until_full(read, of_arm, (own / slope).clamp(0.0, 1.0));
-        let soon =
-            |full: Option<(f64, LimitKind)>| full.is_some_and(|found| found.0 <= self.settings.horizon_days);
+        let horizon = self.short.unwrap_or(self.settings.horizon_days);
+        let soon = |full: Option<(f64, LimitKind)>| full.is_some_and(|found| found.0 <= horizon);
         let bloats = away && soon(by_its_own) || self.arm_bloats && shown && soon(full);
         let verdict = match shown {
+            _ if self.short.is_some() && !bloats => ServiceVerdict::Inconclusive,
             // Growth that is shown and negligible.
             _ if is_negligible(half) => ServiceVerdict::Stable,
             _ if bloats && !self.levels_off() => ServiceVerdict::Bloating,

@@ -209,3 +209,37 @@ fn hosts_that_end_one_after_the_other_are_told_and_their_services_have_not_vanis
     assert!(find(&analysis, FindingKind::HostsApart).is_none());
     assert_eq!(find(&analysis, FindingKind::Vanished).unwrap().services.len(), 12);
 }
+
+/// A control of 20 services of which `wrong` go as the arm beside it, which has an eighth more than 1.3 GiB.
+fn mostly(wrong: usize) -> Fleet {
+    let mut fleet = fleet(&[]);
+    add_arm(&mut fleet, 20, |seed| {
+        let level = if seed < wrong { 1.3 } else { 6.0 };
+        vec![life(seed, 0.0, 8.0, |age| own(seed) * settling(level)(age))]
+    });
+    add_arm(&mut fleet, 12, |seed| vec![life(seed, 0.0, 8.0, |age| own(seed) * settling(1.35)(age))]);
+    fleet
+}
+
+#[test]
+fn a_list_that_is_wrong_for_most_of_its_services_is_told() {
+    for wrong in [10, 12, 17] {
+        let analysis = run(&mostly(wrong));
+        let found = find(&analysis, FindingKind::MostlyAsAnotherArm).unwrap_or_else(|| panic!("{wrong}"));
+        assert_eq!((found.severity, found.arms.as_slice()), (Severity::Grave, &[0][..]));
+        assert_eq!(found.services.len(), wrong);
+        let told = format!("{wrong} of the 20 services of arm 0 stand at 1.2");
+        assert!(
+            found.evidence.starts_with(&told) && found.evidence.contains("as those of arm 1"),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_list_that_is_wrong_for_few_of_its_services_is_mended_as_before() {
+    let analysis = run(&mostly(6));
+    assert!(find(&analysis, FindingKind::MostlyAsAnotherArm).is_none());
+    let off = analysis.services.iter().filter(|service| !service.off_treatment_in.is_empty()).count();
+    assert_eq!(off, 6);
+}

@@ -121,3 +121,41 @@ fn a_life_spans_a_change_unless_it_began_with_it() {
     assert_eq!((finding.arms.as_slice(), finding.services.len()), (&[1][..], 7));
     assert!(!finding.services.contains(&"s9".to_owned()));
 }
+
+/// The same fleet with all of its time so many times as short.
+fn hastened(mut fleet: heaptrial_analysis::Fleet, times: f32) -> heaptrial_analysis::Fleet {
+    for reading in fleet.services.iter_mut().flat_map(|service| &mut service.lives[0].readings) {
+        reading.age_seconds /= times;
+    }
+    fleet
+}
+
+#[test]
+fn a_part_of_a_day_tells_nothing_of_days_to_come() {
+    // 8 hours, 5 of them after warm-up: memory settles, leaks slowly, and stays.
+    for course in [
+        &(|age: f64| 1.0 - 0.5 * (-age / 6.0).exp()) as &dyn Fn(f64) -> f64,
+        &|age| 1.0 + 0.005 * age,
+        &|_| 1.0,
+    ] {
+        let fleet = hastened(fleet(&[(8, &|_| 1.0), (8, course)]), 24.0);
+        let analysis = run(&fleet);
+        for arm in &analysis.arms {
+            let Some(Verdict::Inconclusive { why, days_needed: Some(days) }) = &arm.verdict else {
+                panic!("{:?}", arm.verdict)
+            };
+            assert!(why.contains("part of a day") && (1.1..1.3).contains(days), "{why} {days}");
+            let services = arm.services.as_ref().unwrap();
+            assert_eq!((services.stable, services.growing, services.bloating), (0, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn memory_that_runs_out_within_hours_bloats_whatever_the_length_of_the_trial() {
+    let mut fleet = hastened(growing(0.5), 24.0);
+    // 5 GiB by now, half a GiB in each twentieth of the time.
+    fleet.limit.service_bytes = Some(6.0 * GIB);
+    let (days, limit) = bloating(&run(&fleet));
+    assert!(limit == LimitKind::Service && (0.05..0.15).contains(&days), "{days}");
+}

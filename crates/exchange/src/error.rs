@@ -71,12 +71,14 @@ pub enum ImportError {
     #[error("no file with memory measurements was named")]
     NoMemoryFile,
     /// Nothing was measured in the files.
-    #[error("{files}: no measurement in it; {problems} rows were left out")]
+    #[error("{files}: no measurement in it; {problems} rows were left out{first}")]
     NoMeasurement {
         /// Which files.
         files: String,
         /// How many malformed rows there are.
         problems: u64,
+        /// The first of them, as the end of a sentence; empty without any.
+        first: String,
     },
     /// A list most of whose lines name no service.
     #[error(

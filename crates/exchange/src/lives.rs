@@ -13,6 +13,9 @@ pub const FALLEN_SHARE: f64 = 0.7;
 /// The same for RSS where there is neither VmHWM nor VmSize.
 pub const FALLEN_SHARE_RSS_ALONE: f64 = 0.3;
 
+/// The same for RSS where VmHWM is not told, but somebody noted that processes were started in between.
+pub const FALLEN_SHARE_TOLD: f64 = 0.9;
+
 /// A fall of VmHWM up to this share may be the kernel's counting; see [`is_restart`].
 pub const COUNTING_SHARE: f64 = 0.01;
 
@@ -26,6 +29,8 @@ pub struct StartEvent {
     pub wall_us: i64,
     /// What it says about starts.
     pub weight: Weight,
+    /// Whether it happened at that time. Else it is only known to lie between the reading before and that time.
+    pub dated: bool,
     /// The caller's position of the event.
     pub index: usize,
 }
@@ -83,6 +88,17 @@ pub fn is_restart(before: &ImportedSample, after: &ImportedSample) -> bool {
     }
 }
 
+/// The same, with what operators noted: where VmHWM is not told on both sides, a start that is noted in between needs only
+/// a fall of RSS below 90%.
+fn is_told_restart(before: &ImportedSample, after: &ImportedSample, events: &[StartEvent]) -> bool {
+    let between = |event: &StartEvent| {
+        event.weight == Weight::Start && before.wall_us < event.wall_us && event.wall_us <= after.wall_us
+    };
+    before.hwm_bytes.and(after.hwm_bytes).is_none()
+        && (after.rss_bytes as f64) < FALLEN_SHARE_TOLD * before.rss_bytes as f64
+        && events.iter().any(between)
+}
+
 fn is_counting(was: u64, is: u64, before: &ImportedSample, after: &ImportedSample) -> bool {
     let close = |a: u64, b: u64| (a.abs_diff(b) as f64) <= COUNTING_SHARE * a as f64;
     let same_size = matches!((before.vsize_bytes, after.vsize_bytes), (Some(a), Some(b)) if close(a, b));
@@ -99,7 +115,7 @@ pub fn infer(samples: &[ImportedSample], events: &[StartEvent]) -> Vec<InferredL
         event: None,
     }];
     for (index, pair) in samples.windows(2).enumerate() {
-        if !is_restart(&pair[0], &pair[1]) {
+        if !is_restart(&pair[0], &pair[1]) && !is_told_restart(&pair[0], &pair[1], events) {
             continue;
         }
         if let Some(last) = lives.last_mut() {
@@ -112,7 +128,7 @@ pub fn infer(samples: &[ImportedSample], events: &[StartEvent]) -> Vec<InferredL
 
 /// A life that began after `from` and not later than `to`.
 fn begun_between(from: i64, to: i64, samples: Range<usize>, events: &[StartEvent]) -> InferredLife {
-    let within = || events.iter().filter(|event| from < event.wall_us && event.wall_us <= to);
+    let within = || events.iter().filter(|event| event.dated && from < event.wall_us && event.wall_us <= to);
     let told = within().max_by_key(|event| (event.weight, event.wall_us));
     match told {
         Some(event) => {
@@ -142,14 +158,29 @@ fn begun_between(from: i64, to: i64, samples: Range<usize>, events: &[StartEvent
 /// Whether a restart at `wall_us` would not show in these readings, and none shows after it.
 ///
 /// It would not show where there is a reading before and one after it, they are not told apart by [`is_restart`], and a
-/// VmHWM that changed leaves it open.
-pub fn could_hide_last_restart(samples: &[ImportedSample], wall_us: i64) -> bool {
+/// VmHWM that changed leaves it open. `events` are those that are about the service.
+pub fn could_hide_last_restart(samples: &[ImportedSample], events: &[StartEvent], wall_us: i64) -> bool {
     let after = samples.partition_point(|sample| sample.wall_us < wall_us);
     let Some([before, next]) = after.checked_sub(1).and_then(|from| samples.get(from..from + 2)) else {
         return false;
     };
     let same_process = before.hwm_bytes.is_some() && before.hwm_bytes == next.hwm_bytes;
-    !same_process && !samples[after - 1..].windows(2).any(|pair| is_restart(&pair[0], &pair[1]))
+    let later = infer(&samples[after - 1..], events).len() > 1;
+    !same_process && !later
+}
+
+/// Whether a restart at `wall_us` shows in these readings. `events` are those that are about the service.
+pub fn shows_restart(samples: &[ImportedSample], events: &[StartEvent], wall_us: i64) -> bool {
+    let after = samples.partition_point(|sample| sample.wall_us < wall_us);
+    let around = after.checked_sub(1).and_then(|from| samples.get(from..from + 2));
+    around.is_some_and(|around| infer(around, events).len() > 1)
+}
+
+/// Whether the readings around a time tell no VmHWM, so that a restart may leave no trace.
+pub fn tells_no_peak(samples: &[ImportedSample], wall_us: i64) -> bool {
+    let after = samples.partition_point(|sample| sample.wall_us < wall_us);
+    let around = after.checked_sub(1).and_then(|from| samples.get(from..from + 2));
+    around.is_some_and(|around| around.iter().any(|sample| sample.hwm_bytes.is_none()))
 }
 
 #[cfg(test)]
@@ -170,7 +201,7 @@ mod tests {
     }
 
     fn start(hours: i64, kind: &str, index: usize) -> StartEvent {
-        StartEvent { wall_us: hours * HOUR, weight: Weight::of(&kind.into()).unwrap(), index }
+        StartEvent { wall_us: hours * HOUR, weight: Weight::of(&kind.into()).unwrap(), dated: true, index }
     }
 
     #[test]
@@ -245,8 +276,36 @@ mod tests {
     fn a_restart_can_hide_behind_a_higher_peak() {
         let samples = [sample(0, 170, 440, 240), sample(24, 173, 443, 241), sample(25, 173, 443, 241)];
         assert_eq!(infer(&samples, &[]).len(), 1);
-        assert!(could_hide_last_restart(&samples, 8 * HOUR));
-        assert!(!could_hide_last_restart(&samples, 25 * HOUR), "the same peak");
-        assert!(!could_hide_last_restart(&samples, 0) && !could_hide_last_restart(&samples, 26 * HOUR));
+        let could_hide = |hours: i64| could_hide_last_restart(&samples, &[], hours * HOUR);
+        assert!(could_hide(8));
+        assert!(!could_hide(25), "the same peak");
+        assert!(!could_hide(0) && !could_hide(26));
+    }
+
+    #[test]
+    fn a_noted_start_is_believed_where_no_peak_could_contradict_it() {
+        let noted = [start(4, "migration", 0)];
+        let fallen = |hwm: u64| [sample(0, 1000, 0, hwm), sample(10, 600, 0, hwm), sample(20, 610, 0, hwm)];
+        let lives = infer(&fallen(0), &noted);
+        assert_eq!((lives.len(), lives[1].started_wall_us), (2, 4 * HOUR));
+        assert!(shows_restart(&fallen(0), &noted, 4 * HOUR) && !shows_restart(&fallen(0), &[], 4 * HOUR));
+        assert_eq!(infer(&fallen(1100), &noted).len(), 1, "the same peak is the same process");
+        assert_eq!(
+            infer(&fallen(0), &[start(4, "config_change", 0)]).len(),
+            1,
+            "that starts nothing by itself"
+        );
+        let risen = [sample(0, 1000, 0, 0), sample(10, 990, 0, 0)];
+        assert_eq!(infer(&risen, &noted).len(), 1, "a new process needs less at first");
+        assert!(could_hide_last_restart(&risen, &noted, 4 * HOUR) && tells_no_peak(&risen, 4 * HOUR));
+    }
+
+    #[test]
+    fn a_start_without_a_time_of_its_own_lies_in_the_middle() {
+        let samples = [sample(0, 1000, 0, 0), sample(10, 600, 0, 0)];
+        let undated = StartEvent { dated: false, ..start(10, "migration", 0) };
+        let life = &infer(&samples, &[undated])[1];
+        assert_eq!((life.started_wall_us, life.event), (5 * HOUR, None));
+        assert_eq!(life.start, LifeStart::Inferred { uncertainty_us: 5 * HOUR });
     }
 }

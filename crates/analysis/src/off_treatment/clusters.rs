@@ -17,6 +17,8 @@ const WITH_LEVEL_SHARE: f64 = 0.9;
 const COMPARABLE_AGE_SHARE: f64 = 0.5;
 /// A cluster is told to be as another arm if their values are within this factor.
 const ALIKE: f64 = 0.25;
+/// And most of an arm only if over age half of them are within a factor of 1.2.
+const AS_ANOTHER: f64 = 0.182;
 
 pub(super) fn search(
     fleet: &Fleet,
@@ -119,17 +121,24 @@ fn tell(
     let p_value = found.splits.iter().map(|split| split.p_value).fold(0.0, f64::max);
     let mut told = Vec::new();
     let mut names = Vec::new();
-    for (number, cluster) in found.clusters.iter().enumerate() {
+    let parts: Vec<Part> = found
+        .clusters
+        .iter()
+        .enumerate()
+        .map(|(number, cluster)| {
+            let of = comparable.iter().zip(&found.assignment).filter(|(_, of)| **of == number);
+            let group: Vec<usize> = of.map(|((index, _), _)| *index).collect();
+            let like = alike(fleet, services, near, arm, (cluster.mean, what), &group);
+            Part { mean: cluster.mean, like, group }
+        })
+        .collect();
+    search.findings.extend(mostly_as_another(fleet, services, near, arm, &parts));
+    for (number, (cluster, part)) in found.clusters.iter().zip(&parts).enumerate() {
         if own == Some(number) {
             continue;
         }
-        let group: Vec<usize> = comparable
-            .iter()
-            .zip(&found.assignment)
-            .filter(|(_, of)| **of == number)
-            .map(|((index, _), _)| *index)
-            .collect();
-        let like = alike(fleet, services, near, arm, (cluster.mean, what), &group);
+        let Part { like, group, .. } = part;
+        let like = *like;
         if let Some(like) = like {
             told.push(format!(
                 "the {} at {} as in {}",
@@ -138,7 +147,7 @@ fn tell(
                 fleet.arms[like].name
             ));
         }
-        for index in &group {
+        for index in group {
             names.push(services[*index].name.clone());
             // What is like no other arm may be an effect of the treatment.
             if let (Some(_), Some(_)) = (own, like) {
@@ -179,6 +188,61 @@ fn tell(
         }
         .to_owned(),
     });
+}
+
+/// Services of one cluster.
+struct Part {
+    /// Mean of their logarithms.
+    mean: f64,
+    /// The arm that they are like.
+    like: Option<usize>,
+    group: Vec<usize>,
+}
+
+/// Where half of an arm's services or more go as those of one other arm and the rest as those of none, either both arms do
+/// the same or the list is wrong for most of it: then the rest is what the arm is named after. Only of pairs with the control,
+/// on which all ratios rest.
+fn mostly_as_another(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    near: &Nearest,
+    arm: usize,
+    parts: &[Part],
+) -> Option<Finding> {
+    let (as_another, rest): (Vec<&Part>, Vec<&Part>) = parts.iter().partition(|part| part.like.is_some());
+    let ([first, ..], [_, ..]) = (&as_another[..], &rest[..]) else { return None };
+    let like = first.like?;
+    let one = as_another.iter().all(|part| part.like == Some(like));
+    let with_control = fleet.arms[arm].control || fleet.arms[like].control;
+    let count = |parts: &[&Part]| parts.iter().map(|part| part.group.len()).sum::<usize>();
+    let (many, few) = (count(&as_another), count(&rest));
+    let members: Vec<usize> = as_another.iter().flat_map(|part| part.group.iter().copied()).collect();
+    let distances: Vec<f64> = members.iter().filter_map(|index| near.own(*index, like)).collect();
+    if !one || !with_control || many < few || median(&distances).is_none_or(|distance| distance > AS_ANOTHER)
+    {
+        return None;
+    }
+    let levels = |parts: &[&Part]| {
+        let levels: Vec<String> = parts.iter().map(|part| memory(part.mean)).collect();
+        levels.join(" and ")
+    };
+    let (name, other) = (&fleet.arms[arm].name, &fleet.arms[like].name);
+    Some(Finding {
+        kind: FindingKind::MostlyAsAnotherArm,
+        severity: Severity::Grave,
+        arms: vec![arm],
+        services: members.iter().map(|index| services[*index].name.clone()).collect(),
+        evidence: format!(
+            "{many} of the {} services of {name} stand at {}, as those of {other}, and the {few} others at {}, as those of \
+             no arm",
+            many + few,
+            levels(&as_another),
+            levels(&rest)
+        ),
+        effect: "Either both arms do the same, or most of the list is wrong and the others are what it is named after. Nothing \
+                 is left out, and the arm's figures are a mixture: a look into the processes would tell."
+            .to_owned(),
+    })
 }
 
 /// The cluster that the arm is: the one with more than half of its services.

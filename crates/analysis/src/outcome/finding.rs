@@ -38,6 +38,8 @@ pub enum Severity {
 pub enum FindingKind {
     /// Hosts of the plan that are not in the data.
     HostsMissing,
+    /// Readings of lives that are in the ledger, and not where readings are taken from.
+    SeriesMissing,
     /// An arm does not do the same on every host.
     DiffersByHost,
     /// Services of an arm run another build on other hosts.
@@ -48,6 +50,8 @@ pub enum FindingKind {
     InTwoArms,
     /// Last values of an arm form separate clusters.
     SeparateClusters,
+    /// Most services of an arm go as those of another arm, and the rest as those of none.
+    MostlyAsAnotherArm,
     /// A service whose memory goes as that of another arm.
     NearerToAnotherArm,
     /// A life that spans a change of treatment.
@@ -107,11 +111,13 @@ impl FindingKind {
     pub fn describe(self) -> &'static str {
         match self {
             Self::HostsMissing => "Hosts are missing",
+            Self::SeriesMissing => "Readings are missing",
             Self::DiffersByHost => "Differs between hosts",
             Self::BuildsByHost => "Another build on other hosts",
             Self::Contaminated => "Ran something else",
             Self::InTwoArms => "In two arms",
             Self::SeparateClusters => "Separate clusters in one arm",
+            Self::MostlyAsAnotherArm => "Most are as another arm",
             Self::NearerToAnotherArm => "Nearer to another arm",
             Self::SpansTreatmentChange => "A life spans a change of treatment",
             Self::HostsApart => "Hosts began or ended apart",

@@ -4,6 +4,7 @@ use heaptrial_model::{About, LifeStart, Metric, TrialKind};
 use heaptrial_store::{AggregateRow, ImportedEvent, ImportedLife, ImportedService, ImportedTrial, NewTrial};
 use serde_json::{Value, json};
 
+use super::control::Found;
 use super::files::Files;
 use super::hidden::{note_events, note_hidden_restarts};
 use super::identity::Rule;
@@ -17,6 +18,9 @@ use super::{TorUtilsImport, event, span};
 use crate::ImportError;
 use crate::lives::{self, StartEvent};
 use crate::problem::Problems;
+
+/// Under this name the trial's parameters have the control that somebody chose.
+const CHOSEN_CONTROL: &str = "control_chosen";
 
 /// A trial that may be written.
 pub(super) struct Assembled {
@@ -44,6 +48,12 @@ pub(super) fn assemble(
     let Merged { mut services, relabelled, kept_apart } =
         merge(files.measurements.services, stored, relays, rule, problems)?;
     let mut lists_from = wanted.from.as_str().to_owned();
+    // Whoever chose it once need not do so again.
+    let chosen = request.control.clone().or_else(|| {
+        let chosen = stored?.plan.parameters.get(CHOSEN_CONTROL)?.as_str()?.to_owned();
+        wanted.lists.iter().any(|list| list.arm.name == chosen).then_some(chosen)
+    });
+    let control = chosen.as_deref();
     if wanted.from == ListsFrom::Nothing {
         match stored {
             Some(stored) if stored_lists_from(stored) != "nothing" => {
@@ -52,17 +62,20 @@ pub(super) fn assemble(
                 notes.push("no lists of services were given: the arms stay as they were".to_owned());
             }
             _ => {
-                wanted.settle(&services, relays, request.control.as_deref())?;
+                wanted.settle(&services, relays, control)?;
                 notes.push("no lists of services were given: all services are in one arm, `all`".to_owned());
             }
         }
-    } else {
-        wanted.settle(&services, relays, request.control.as_deref())?;
+    } else if wanted.settle(&services, relays, control)? == Found::First && wanted.lists.len() > 1 {
+        let first = wanted.lists.iter().find(|list| list.arm.control).map_or("", |list| &list.arm.name);
+        notes.push(format!(
+            "no arm is called control, and none is that of glibc: {first}, the first, is taken for it; --control says otherwise"
+        ));
     }
     let members = members(&wanted, &mut services, &mut notes);
     let (mut services, lists, ungrouped) = only_grouped(services, members, &wanted, &mut notes);
 
-    if services.is_empty() && !measured.is_empty() {
+    if services.iter().all(|service| service.samples.is_empty()) && !measured.is_empty() {
         let some = some_of(measured.iter().map(String::as_str));
         return Err(ImportError::NobodyMeasured { measured: measured.len(), some });
     }
@@ -192,6 +205,9 @@ pub(super) fn assemble(
         .filter(|about| !about.is_empty());
     if let Some(about) = about {
         parameters["about"] = json!(about);
+    }
+    if let Some(control) = &chosen {
+        parameters[CHOSEN_CONTROL] = json!(control);
     }
     if keep_apart {
         parameters["labels_kept_apart"] = json!(true);

@@ -113,7 +113,9 @@ pub(super) fn starts_of(events: &[ImportedEvent], service: usize, arms: &[usize]
     let events = events.iter().enumerate().filter(|(_, event)| about(event));
     events
         .filter_map(|(index, event)| {
-            Some(StartEvent { wall_us: event.wall_us, weight: Weight::of(&event.kind)?, index })
+            // Of a service's own change of group the first reading after it is known, and no more.
+            let dated = event.service.is_none();
+            Some(StartEvent { wall_us: event.wall_us, weight: Weight::of(&event.kind)?, dated, index })
         })
         .collect()
 }

@@ -84,16 +84,22 @@ impl Files {
 
         let memory = request.memory.iter().map(|path| File::read(path)).collect::<Result<Vec<_>, _>>()?;
         let contents: Vec<Content<'_>> = memory.iter().map(File::content).collect();
-        let (mut measurements, rows, times) = read_memory(&contents, &timezone, request.first_day, problems)?;
+        let (mut measurements, mut rows, times) =
+            read_memory(&contents, &timezone, request.first_day, problems)?;
         local_times += times.local;
         if let Some(now_wall_us) = request.now_wall_us {
-            drop_future(&mut measurements, &memory[0].name, now_wall_us, problems)?;
+            rows[0].skipped += drop_future(&mut measurements, &memory[0].name, now_wall_us, problems)?;
         }
         if measurements.services.is_empty() && measurements.aggregates.is_empty() {
             let files: Vec<&str> = memory.iter().map(|file| file.name.as_str()).collect();
             return Err(ImportError::NoMeasurement {
                 files: files.join(", "),
                 problems: rows.iter().map(|rows| rows.skipped).sum(),
+                first: problems
+                    .details
+                    .first()
+                    .map(|first| format!("; the first: {first}"))
+                    .unwrap_or_default(),
             });
         }
         sources.splice(0..0, memory.iter().zip(rows).map(|(file, rows)| file.source("memory", rows)));
@@ -154,25 +160,27 @@ fn stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// A clock that was set wrong writes readings of times to come, which would stretch every chart.
+/// A clock that was set wrong writes readings of times to come, which would stretch every chart. How many there were.
 fn drop_future(
     measurements: &mut Measurements,
     file: &str,
     now_wall_us: i64,
     problems: &mut Problems,
-) -> Result<(), ImportError> {
+) -> Result<u64, ImportError> {
     let latest = now_wall_us.saturating_add(DAY_US);
+    let mut dropped = 0;
     for service in &mut measurements.services {
         let before = service.samples.len();
         service.samples.retain(|sample| sample.wall_us <= latest);
         for _ in service.samples.len()..before {
+            dropped += 1;
             let place = Place { file, line: 0, column: None, value: service.nickname.as_bytes() };
             problems.report(place, ProblemKind::MalformedRow, "a reading of a time to come")?;
         }
     }
     measurements.services.retain(|service| !service.samples.is_empty());
     measurements.aggregates.retain(|row| row.wall_us <= latest);
-    Ok(())
+    Ok(dropped)
 }
 
 /// The one offset that times in the events have.

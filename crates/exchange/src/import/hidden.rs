@@ -1,5 +1,7 @@
 //! What cannot be told from the files, said in notes.
 
+use std::collections::BTreeSet;
+
 use heaptrial_store::{ImportedEvent, ImportedList};
 
 use super::event;
@@ -17,7 +19,8 @@ pub(super) fn note_events(events: &[ImportedEvent], notes: &mut Vec<String>) {
     }
 }
 
-/// Tells of services that do not show a restart which most of their arm shows, where it would be their last one.
+/// Tells of services that do not show a restart which operators noted, where it would be their last one: if most of their arm
+/// shows it, or their readings tell no VmHWM.
 pub(super) fn note_hidden_restarts(
     services: &[MergedService],
     lists: &[ImportedList],
@@ -25,7 +28,7 @@ pub(super) fn note_hidden_restarts(
     events: &[ImportedEvent],
     notes: &mut Vec<String>,
 ) {
-    let mut hidden = std::collections::BTreeSet::new();
+    let (mut hidden, mut no_peak) = (BTreeSet::new(), BTreeSet::new());
     for event in events.iter().filter(|event| Weight::of(&event.kind) == Some(Weight::Start)) {
         if event::is_unattributed(event) || event.service.is_some() {
             continue;
@@ -36,32 +39,35 @@ pub(super) fn note_hidden_restarts(
             if !about {
                 continue;
             }
-            let restarted =
-                members().filter(|member| restarted_at(&services[**member], event.wall_us)).count();
+            let (samples, at) = (|member: usize| &services[member].samples, event.wall_us);
+            let starts = |member: usize| event::starts_of(events, member, &arms_of[member]);
+            let restarted = members()
+                .filter(|member| lives::shows_restart(samples(**member), &starts(**member), at))
+                .count();
             let suspects: Vec<usize> = members()
                 .copied()
-                .filter(|member| lives::could_hide_last_restart(&services[*member].samples, event.wall_us))
+                .filter(|member| lives::could_hide_last_restart(samples(*member), &starts(*member), at))
                 .collect();
             if restarted > suspects.len() {
                 hidden.extend(suspects);
+            } else {
+                no_peak
+                    .extend(suspects.into_iter().filter(|member| lives::tells_no_peak(samples(*member), at)));
             }
         }
     }
-    if !hidden.is_empty() {
-        let names = some_of(
-            hidden.iter().map(|index| services[*index].name.as_str()).collect::<Vec<_>>().into_iter(),
-        );
-        notes.push(format!(
-            "services that may have been restarted with most of their arm without showing it, \
-             so that their ages may be too high: {} ({names})",
-            hidden.len()
-        ));
-    }
-}
-
-fn restarted_at(service: &MergedService, wall_us: i64) -> bool {
-    let after = service.samples.partition_point(|sample| sample.wall_us < wall_us);
-    after > 0
-        && after < service.samples.len()
-        && lives::is_restart(&service.samples[after - 1], &service.samples[after])
+    let mut note = |found: &BTreeSet<usize>, what: &str| {
+        if !found.is_empty() {
+            let names = some_of(found.iter().map(|index| services[*index].name.as_str()));
+            notes.push(format!("{what}: {} ({names})", found.len()));
+        }
+    };
+    note(
+        &hidden,
+        "services that may have been restarted with most of their arm without showing it, so that their ages may be too high",
+    );
+    note(
+        &no_peak,
+        "services whose readings, without VmHWM, do not show a start that the events tell, so that their ages may be too high",
+    );
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::identity::{Apart, By, is_same_server};
+use super::merge::MergedService;
 use super::piece::Piece;
 use super::summary::some_of;
 use crate::lives;
@@ -43,11 +44,11 @@ pub struct Relabelled {
 pub struct KeptApart {
     /// The labels.
     pub labels: Vec<String>,
-    /// `overlap`, `group` or `ambiguous`.
+    /// `overlap`, `group` or `ambiguous`; `nickname` for nicknames that share a fingerprint.
     pub why: &'static str,
-    /// Nicknames.
+    /// Nicknames; where they share a fingerprint those of one relay together, such as `one = uno`.
     pub nicknames: Vec<String>,
-    /// The first reading under the label that began last, in microseconds since 1970.
+    /// The first reading under the label (or nickname) that began last, in microseconds since 1970.
     pub since_us: i64,
 }
 
@@ -150,6 +151,30 @@ pub(super) fn apart(pieces: &[Piece], apart: &[(Vec<usize>, Apart)]) -> Vec<Kept
     told
 }
 
+/// Services that have one fingerprint under several nicknames: most likely one relay that was renamed.
+pub(super) fn renamed(services: &[MergedService]) -> Option<KeptApart> {
+    let mut by_fingerprint: BTreeMap<&str, Vec<&MergedService>> = BTreeMap::new();
+    for service in
+        services.iter().filter(|service| !service.fingerprint.is_empty() && !service.samples.is_empty())
+    {
+        by_fingerprint.entry(&service.fingerprint).or_default().push(service);
+    }
+    let first = |service: &&MergedService| service.samples.first().map(|sample| sample.wall_us);
+    let mut nicknames = Vec::new();
+    let mut since_us = i64::MAX;
+    for mut same in by_fingerprint.into_values() {
+        same.sort_by_key(|service| (first(service), service.name.clone()));
+        let mut names: Vec<&str> = same.iter().map(|service| service.nickname.as_str()).collect();
+        names.dedup();
+        if names.len() > 1 {
+            nicknames.push(names.join(" = "));
+            since_us = since_us.min(same.iter().filter_map(first).max().unwrap_or(i64::MAX));
+        }
+    }
+    nicknames.sort();
+    (!nicknames.is_empty()).then(|| KeptApart { labels: Vec::new(), why: "nickname", nicknames, since_us })
+}
+
 impl Relabelled {
     /// As an event of the trial.
     pub(super) fn event(&self) -> ImportedEvent {
@@ -181,6 +206,15 @@ impl Relabelled {
 impl KeptApart {
     /// As an event of the trial.
     pub(super) fn event(&self) -> ImportedEvent {
+        if self.why == "nickname" {
+            let relays = match self.nicknames.len() {
+                1 => "1 relay has several nicknames".to_owned(),
+                several => format!("{several} relays have several nicknames"),
+            };
+            let names = some_of(self.nicknames.iter().map(String::as_str));
+            let text = format!("{relays} by the fingerprint; each nickname counts apart ({names})");
+            return event(self.since_us, KEPT_APART, text);
+        }
         let labels: Vec<String> =
             self.labels.iter().map(|label| format!("`{}`", escape(label.as_bytes()))).collect();
         let why = match self.why {

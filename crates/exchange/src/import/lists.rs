@@ -8,6 +8,7 @@ use heaptrial_store::{ImportedService, ImportedTrial};
 use serde_json::Value;
 
 use super::check_name;
+use super::control::{self, Found};
 use super::files::Files;
 use super::merge::MergedService;
 use crate::ImportError;
@@ -108,7 +109,7 @@ impl Wanted {
         services: &[MergedService],
         relays: &[RelayConfig],
         control: Option<&str>,
-    ) -> Result<(), ImportError> {
+    ) -> Result<Found, ImportError> {
         match self.from {
             ListsFrom::Files | ListsFrom::Config => {}
             ListsFrom::Column => {
@@ -124,7 +125,7 @@ impl Wanted {
     }
 
     /// What the arms' names claim of their treatments, and which is the control.
-    pub fn claim(&mut self, relays: &[RelayConfig], control: Option<&str>) -> Result<(), ImportError> {
+    pub fn claim(&mut self, relays: &[RelayConfig], control: Option<&str>) -> Result<Found, ImportError> {
         let names: Vec<String> = self.lists.iter().map(|list| list.arm.name.clone()).collect();
         for list in &mut self.lists {
             let name = &list.arm.name;
@@ -137,7 +138,7 @@ impl Wanted {
     }
 
     /// The arms of the stored trial, for an import that names none.
-    pub fn adopt(&mut self, stored: &ImportedTrial, control: Option<&str>) -> Result<(), ImportError> {
+    pub fn adopt(&mut self, stored: &ImportedTrial, control: Option<&str>) -> Result<Found, ImportError> {
         self.lists = stored
             .lists
             .iter()
@@ -155,7 +156,7 @@ impl Wanted {
             .collect();
         match control {
             Some(_) => self.choose_control(control, &[]),
-            None => Ok(()),
+            None => Ok(Found::Told),
         }
     }
 
@@ -191,48 +192,35 @@ impl Wanted {
             };
             let services: Vec<&ImportedService> =
                 other.members.iter().filter_map(|index| stored.services.get(*index)).collect();
-            let by_name: HashSet<&str> =
-                services.iter().flat_map(|service| [service.name.as_str(), nickname(service)]).collect();
-            let named: HashSet<&str> = list.members.iter().map(|member| member.name.as_str()).collect();
-            let here = list.members.iter().filter(|member| !by_name.contains(member.name.as_str())).count();
+            // The case of nicknames says nothing.
+            let names =
+                |service: &&ImportedService| [service.name.to_lowercase(), nickname(service).to_lowercase()];
+            let by_name: HashSet<String> = services.iter().flat_map(names).collect();
+            let named: HashSet<String> =
+                list.members.iter().map(|member| member.name.to_lowercase()).collect();
+            let here = named.iter().filter(|name| !by_name.contains(*name)).count();
             let there = services
                 .iter()
-                .filter(|service| {
-                    !named.contains(service.name.as_str()) && !named.contains(nickname(service))
-                })
+                .filter(|service| names(service).iter().all(|name| !named.contains(name)))
                 .count();
             (here + there > 0)
                 .then(|| format!("arm `{}`: {here} members are only here, {there} only there", list.arm.name))
         })
     }
 
-    fn choose_control(&mut self, control: Option<&str>, relays: &[RelayConfig]) -> Result<(), ImportError> {
+    fn choose_control(
+        &mut self,
+        control: Option<&str>,
+        relays: &[RelayConfig],
+    ) -> Result<Found, ImportError> {
         let present = || self.lists.iter().enumerate().filter(|(_, list)| list.earlier_list_of.is_none());
-        let named = |part: &str| {
-            present()
-                .find(|(_, list)| list.arm.name.to_ascii_lowercase().contains(part))
-                .map(|(index, _)| index)
-        };
-        let noted = || {
-            present().map(|(index, _)| index).find(|index| {
-                let mut members = relays.iter().filter(|relay| self.lists[*index].names(relay)).peekable();
-                let says_control = |relay: &RelayConfig| {
-                    relay
-                        .values
-                        .get("notes")
-                        .is_some_and(|notes| notes.to_ascii_lowercase().contains("control"))
-                };
-                members.peek().is_some() && members.all(says_control)
-            })
-        };
         let chosen = match control {
-            Some(name) => present().find(|(_, list)| list.arm.name == name).map(|(index, _)| index),
-            None => named("glibc")
-                .or_else(|| named("control"))
-                .or_else(noted)
-                .or_else(|| present().next().map(|(index, _)| index)),
+            Some(name) => {
+                present().find(|(_, list)| list.arm.name == name).map(|(index, _)| (index, Found::Told))
+            }
+            None => control::find(&self.lists, relays),
         };
-        let Some(chosen) = chosen else {
+        let Some((chosen, found)) = chosen else {
             let arms: Vec<&str> = present().map(|(_, list)| list.arm.name.as_str()).collect();
             return Err(ImportError::UnknownControl {
                 control: control.unwrap_or_default().to_owned(),
@@ -242,7 +230,7 @@ impl Wanted {
         for (index, list) in self.lists.iter_mut().enumerate() {
             list.arm.control = index == chosen;
         }
-        Ok(())
+        Ok(found)
     }
 }
 
@@ -252,7 +240,7 @@ impl WantedList {
         Self { arm, earlier_list_of: None, members, source }
     }
 
-    fn names(&self, relay: &RelayConfig) -> bool {
+    pub(super) fn names(&self, relay: &RelayConfig) -> bool {
         self.members.iter().any(|member| member.name == relay.nickname)
     }
 

@@ -145,7 +145,7 @@ pub(super) fn merge(
 ) -> Result<Merged, ImportError> {
     let pieces = piece::pieces(measured, stored, problems)?;
     let (members, apart) = identity::services(&pieces, rule);
-    let kept_apart = labels::apart(&pieces, &apart);
+    let mut kept_apart = labels::apart(&pieces, &apart);
     let mut pieces: Vec<Option<Piece>> = pieces.into_iter().map(Some).collect();
     let mut services = Vec::with_capacity(members.len());
     let mut parts: Vec<Vec<Piece>> = Vec::with_capacity(members.len());
@@ -155,6 +155,7 @@ pub(super) fn merge(
         parts.push(own);
     }
     names::name(&mut services, problems)?;
+    kept_apart.extend(labels::renamed(&services));
     let changes = services.iter().zip(&parts).filter(|(_, own)| own.len() > 1);
     let changes = changes.flat_map(|(service, own)| labels::changes(&service.name, own)).collect();
     let mut configured: HashMap<&str, Vec<&RelayConfig>> = HashMap::new();

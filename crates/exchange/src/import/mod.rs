@@ -1,6 +1,7 @@
 //! Importing the files of the TorUtils scripts into the database.
 
 mod assemble;
+mod control;
 mod event;
 mod files;
 mod hidden;
@@ -63,7 +64,7 @@ pub struct TorUtilsImport {
     pub about: Option<About>,
     /// The trial's name; `None` takes the stem of the first memory file.
     pub name: Option<String>,
-    /// The name of the control arm; `None` takes the first whose name contains `glibc`, else `control`, else the first.
+    /// The name of the control arm; `None` takes the one that is called so, else that of glibc, else the first.
     pub control: Option<String>,
     /// Version of Heaptrial.
     pub tool_version: String,

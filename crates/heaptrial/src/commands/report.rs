@@ -16,6 +16,7 @@ use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
 use heaptrial_store::{Store, TrialRecord};
 
 use super::lab::report_of_search;
+use super::series::SeriesOptions;
 use super::value::{ValueError, number, size};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -55,6 +56,8 @@ pub struct ReportOptions {
     /// A lab run of --factorial: how much of the difference is the version, and how much its settings
     #[arg(long, value_name = "RUN")]
     factorial: Option<String>,
+    #[command(flatten)]
+    series: SeriesOptions,
 }
 
 /// Writes the report of a trial anew and prints it, or compares several.
@@ -103,6 +106,7 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
     Ok(Options {
         warm_up: options.warm_up.map(|duration| duration.0),
         memory_limit_bytes: options.memory_limit,
+        remote: options.series.read(&target.store, &target.trial, None)?,
         settings: Settings {
             window_seconds: options.window.0.as_secs_f64(),
             stable_margin_per_day: options.stable_margin / 100.0,

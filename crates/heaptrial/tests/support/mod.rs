@@ -4,6 +4,7 @@
 pub mod bed;
 pub mod control;
 pub mod hosts;
+pub mod series_store;
 
 use std::path::Path;
 use std::process::{Command, Output};

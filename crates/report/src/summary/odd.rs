@@ -62,6 +62,7 @@ pub(crate) fn about_off_treatment(kind: FindingKind) -> bool {
         FindingKind::Contaminated
             | FindingKind::InTwoArms
             | FindingKind::SeparateClusters
+            | FindingKind::MostlyAsAnotherArm
             | FindingKind::NearerToAnotherArm
     )
 }

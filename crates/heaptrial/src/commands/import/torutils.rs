@@ -55,7 +55,7 @@ pub struct TorUtilsOptions {
     /// Name of the trial [default: the memory file's, without extension]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The control arm [default: the first whose name has glibc in it, else the first]
+    /// The control arm [default: the one called control, else that of glibc, else the first]
     #[arg(long, value_name = "ARM")]
     control: Option<String>,
 }
