@@ -9,6 +9,11 @@ use crate::units;
 /// What a commit is compared to.
 const BEFORE: &str = "what the one before it does";
 
+/// A probability in percent. None is quite 1.
+fn sure(probability: f64) -> String {
+    if probability > 0.999 { "above 99.9%".to_owned() } else { format!("{:.1}%", 100.0 * probability) }
+}
+
 impl BisectReport {
     pub(super) fn sentences(&self) -> Vec<String> {
         let ends = &self.answer.ends;
@@ -32,7 +37,7 @@ impl BisectReport {
                 "Good and bad do not differ here: {} {interval}; the probability that there is a difference is {}. There is \
                  nothing to search for under this load.",
                 self.compared(&self.newer, &size, &format!("what {} does", self.older)),
-                units::share(ends.differ)
+                sure(ends.differ)
             ));
             return told;
         }
@@ -48,7 +53,7 @@ impl BisectReport {
         if !self.answer.found {
             told.push(format!(
                 "It is not narrowed down as far as it could be with the {} asked for: more blocks would tell (--blocks).",
-                units::share(self.confidence)
+                sure(self.confidence)
             ));
         }
         told
@@ -56,7 +61,7 @@ impl BisectReport {
 
     fn one(&self, change: &Change, report: &ChangeReport) -> String {
         let how_much = self.times(change.log_ratio);
-        let sure = format!("probability {}", units::share(change.probability));
+        let sure = format!("probability {}", sure(change.probability));
         if let Some(fork) = self.forks_at.as_ref().filter(|_| change.after == 0 && change.to == 1) {
             return format!(
                 "{}, with {sure}. No single commit is to blame: {fork} is where the line to {} leaves what \
@@ -155,7 +160,7 @@ impl BisectReport {
                 change.after,
                 change.to,
                 self.times(change.log_ratio),
-                units::share(change.probability)
+                sure(change.probability)
             ));
         }
         notes
