@@ -10,6 +10,7 @@ but for a host0.db of the days before the last, which takes minutes to write.
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -24,39 +25,69 @@ def run(arguments):
     os.sync()
     started = time.monotonic()
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    output, error = process.stdout.read(), process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
+    output = process.stdout.read()
+    peak = finish(process)
     os.sync()
-    elapsed = time.monotonic() - started
-    if status != 0:
-        sys.exit(f"{arguments}: {error.decode()}")
-    return elapsed, usage.ru_maxrss / 1024, output.decode()
+    return time.monotonic() - started, peak, output.decode()
 
 
 def rsync():
-    """Seconds of rsync of all databases, and the bytes that it sent and received."""
+    """Seconds and processor seconds of rsync of all databases, and the bytes that it sent and received."""
     names = [f"{folder}/host{number}.db" for number in range(hosts)]
     # Without --no-whole-file rsync would copy whole files on one machine, and not what differs, as it does over a network.
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     elapsed, _, output = run(["rsync", "-a", "--no-whole-file", "--stats", *names, f"{folder}/copies/"])
     total = sum(int(re.search(rf"{what}: ([\d,]+)", output)[1].replace(",", ""))
                 for what in ("Total bytes sent", "Total bytes received"))
-    return elapsed, total
+    return elapsed, processor(before), total
+
+
+def export(number, since):
+    """Begins the export of a host."""
+    more = ["--since", since[number]] if number in since else []
+    words = [heaptrial, "export", f"{folder}/host{number}.db", "--format", "heaptrial", "-o", f"{folder}/part{number}", *more]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def gather(since):
-    """Seconds of export and import of all hosts, the bytes that travelled, the peak, and where each host ended."""
-    took, travelled, peak, last = 0.0, 0, 0.0, {}
+    """Seconds and processor seconds of export and import of all hosts, the bytes that travelled, the peak, and where each host ended.
+
+    Hosts export beside each other: here one does while the one before it is imported.
+    """
+    travelled, peak, last = 0, 0.0, {}
+    os.sync()
+    started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    exporting = export(0, since)
     for number in range(hosts):
-        part = f"{folder}/part{number}.db"
-        more = ["--since", since[number]] if number in since else []
-        exported = run([heaptrial, "export", f"{folder}/host{number}.db", "--format", "heaptrial", "-o", part, *more])
-        imported = run([heaptrial, "--db", f"{folder}/gathered.db", "--json", "import", "heaptrial", part])
-        took += exported[0] + imported[0]
+        peak = max(peak, finish(exporting))
+        if number + 1 < hosts:
+            exporting = export(number + 1, since)
+        part = f"{folder}/part{number}"
+        words = [heaptrial, "--db", f"{folder}/gathered.db", "--json", "import", "heaptrial", part]
+        importing = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        told = importing.stdout.read()
+        peak = max(peak, finish(importing))
         travelled += os.path.getsize(part)
-        peak = max(peak, exported[1], imported[1])
-        last[number] = json.loads(imported[2])["parts"][0]["since"]
+        last[number] = json.loads(told)["parts"][0]["since"]
         os.remove(part)
-    return took, travelled, peak, last
+    os.sync()
+    return time.monotonic() - started, processor(before), travelled, peak, last
+
+
+def finish(process):
+    """Waits for a process; its peak RSS in MB."""
+    error = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"{process.args}: {error.decode()}")
+    process.returncode = 0
+    return usage.ru_maxrss / 1024
+
+
+def processor(before):
+    """Processor seconds of children since then."""
+    now = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
 
 
 os.makedirs(folder, exist_ok=True)
@@ -68,15 +99,15 @@ for name in os.listdir(folder):
         os.remove(path)
 os.makedirs(f"{folder}/copies")
 print(f"{hosts} hosts x {services} services, a tick a minute\n")
-print("| | rsync | gather | gather over rsync | bytes of rsync | bytes of gather | peak of gather |")
-print("|---|---|---|---|---|---|---|")
+print("| | rsync | gather | gather over rsync | processor of rsync | of gather | bytes of rsync | bytes of gather | peak of gather |")
+print("|---|---|---|---|---|---|---|---|---|")
 since = {}
 for what, until in ((f"{days - 1} days, all new", days - 1), ("one more day", days)):
     run([example, folder, str(hosts), str(services), str(until)])
-    of_rsync, bytes_of_rsync = rsync()
-    of_gather, bytes_of_gather, peak, since = gather(since)
-    print(f"| {what} | {of_rsync:.1f} s | {of_gather:.1f} s | {of_gather / of_rsync:.2f} | {bytes_of_rsync / 1e6:.0f} MB "
-          f"| {bytes_of_gather / 1e6:.0f} MB | {peak:.0f} MB |", flush=True)
+    of_rsync, processor_of_rsync, bytes_of_rsync = rsync()
+    of_gather, processor_of_gather, bytes_of_gather, peak, since = gather(since)
+    print(f"| {what} | {of_rsync:.1f} s | {of_gather:.1f} s | {of_gather / of_rsync:.2f} | {processor_of_rsync:.1f} s "
+          f"| {processor_of_gather:.1f} s | {bytes_of_rsync / 1e6:.0f} MB | {bytes_of_gather / 1e6:.0f} MB | {peak:.0f} MB |", flush=True)
 elapsed, peak, _ = run([heaptrial, "--db", f"{folder}/gathered.db", "--out", f"{folder}/report", "report", "fleet"])
 size = os.path.getsize(f"{folder}/gathered.db")
 print(f"\nThe pooled report of {size / 1e9:.1f} GB, every form and chart: {elapsed:.1f} s, {peak:.0f} MB at the peak.")

@@ -32,6 +32,8 @@ COLUMNS = 24
 OF_PROMETHEUS = {"up"}
 OF_GRAFANA = {"__rate_interval": "5m", "__interval": "1m", "__range": "1h"}
 LABELS = {"job", "instance", "trial", "arm", "service", "watch", "kind", "severity", "key"}
+# What reports read of a store, and tells a person nothing more.
+OF_REPORTS = {"heaptrial_service_memory_bytes", "heaptrial_agent_last_tick_boottime_seconds", "heaptrial_trial_info"}
 WORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan", "start", "end"}
 
 faults = []
@@ -157,7 +159,7 @@ for variable in DASHBOARD["templating"]["list"]:
 for expression in expressions:
     for name in sorted(metrics_of(expression) - known):
         faults.append(f"the dashboard names `{name}`, which nothing exposes or records: {expression}")
-for name in sorted(exposed - set().union(*map(metrics_of, expressions))):
+for name in sorted(exposed - OF_REPORTS - set().union(*map(metrics_of, expressions))):
     faults.append(f"no panel shows `{name}`")
 
 rules = [{"record": f"dashboard:expression:{number}", "expr": text} for number, text in enumerate(expressions)]

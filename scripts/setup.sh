@@ -9,6 +9,8 @@ CARGO_DEB=3.8.0
 RUN_PACKAGES="ca-certificates gcc g++ libc6-dev git tor"
 DEB_PACKAGES="$RUN_PACKAGES dpkg-dev"
 TEST_PACKAGES="$DEB_PACKAGES chromium python3 python3-venv iproute2 libjemalloc2 systemd-container mmdebstrap strace ansible-core openssh-client openssl prometheus victoria-metrics"
+# A kernel with control groups of version 2, as a process; for x86 alone.
+[ "$(uname -m)" != x86_64 ] || TEST_PACKAGES="$TEST_PACKAGES user-mode-linux"
 # Services of `docs/lab-services.md` with their loads.
 TEST_PACKAGES="$TEST_PACKAGES postgresql postgresql-contrib nginx-light redis-server redis-tools wrk memcached libmemcached-tools gunicorn apache2-utils"
 command -v node >/dev/null || TEST_PACKAGES="$TEST_PACKAGES nodejs"

@@ -120,13 +120,28 @@ class ActionModule(ActionBase):
         return [reason["what"] for reason in gate["reasons"]] if gate["outcome"] == "stop" else []
 
     def stop(self, told, against, task_vars):
-        """Pauses this host, so that it restarts nothing more."""
-        words = "; ".join(against)
-        if told["standing"] != "in progress":
-            return {"failed": True, "standing": told["standing"], "reasons": against, "msg": words}
-        paused = self.ask("paused", task_vars)
-        how = "paused" if paused["standing"] not in MAY_COME_BACK else "NOT paused (%s)" % paused["why"]
-        return {"failed": True, "standing": paused["standing"], "reasons": against, "msg": "rollout %s of this host is %s, since %s" % (self.options["name"], how, words)}
+        """Pauses this host, so that it restarts nothing more, and tells how it stands once nothing is being restarted."""
+        if told["standing"] == "in progress":
+            paused = self.pause(task_vars)
+            if paused["standing"] == "paused" or paused["standing"] in MAY_COME_BACK:
+                how = "paused" if paused["standing"] == "paused" else "NOT paused (%s)" % paused.get("why", paused["standing"])
+                words = "rollout %s of this host is %s, since %s" % (self.options["name"], how, "; ".join(against))
+                return {"failed": True, "standing": paused["standing"], "reasons": against, "msg": words}
+            # It came to its end by itself before it saw that it is to pause.
+            told = self.ask("judged", task_vars)
+            self.tell(told, told["standing"] != "complete")
+            against = self.against() or against
+        return {"failed": True, "standing": told["standing"], "reasons": against, "msg": "; ".join(against)}
+
+    def pause(self, task_vars):
+        """Tells the host to pause, and waits for its process, which brings to a known state what it restarts just then."""
+        began = time.monotonic()
+        while True:
+            paused = self.ask("paused", task_vars)
+            at_work = paused.get("rollout", {}).get("process_at_work", False)
+            if not at_work or time.monotonic() - began > self.options["lost"]:
+                return paused
+            time.sleep(min(self.options["poll"], 1))
 
 
 def read(path):

@@ -15,6 +15,7 @@ mod digest;
 mod elf;
 mod factorial;
 mod file_key;
+mod history;
 mod identify;
 mod licence;
 mod manifest;
@@ -42,6 +43,7 @@ pub use elf::{
 };
 pub use factorial::{Crossed, DefaultDifference, FactorialError};
 pub use heaptrial_model::{Identity, Linkage};
+pub use history::{CommitChanges, History, HistoryCommit, HistoryError, Repository};
 pub use identify::{Identifier, IdentifyError, PassedVariables, identify, identify_started_with};
 pub use licence::LicenceText;
 pub use manifest::{CachedFile, Manifest};

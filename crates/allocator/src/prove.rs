@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use heaptrial_model::{AllocatorSpec, Identity, Linkage, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::identify::OVERWRITTEN;
+use crate::catalog::Catalog;
+use crate::identify::{NOT_SET, OVERWRITTEN};
 use crate::obtained::Obtained;
 
 /// What a process must run to be proved: an obtained allocator as far as a running process can show it.
@@ -117,22 +118,63 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
     if let Some((name, value)) = foreign {
         return Err(mismatch(format!("{name}={value} is in its environment and no part of the treatment")));
     }
+    let effective = all_took_effect(expected, found).map_err(mismatch)?;
     for (name, value) in &expected.settings {
         match found.settings.get(name) {
             Some(set) if set == value => {}
             Some(set) => {
                 return Err(mismatch(format!("{name} is `{set}` in its environment and not `{value}`")));
             }
-            None => {
-                let unreadable = found.evidence.iter().find(|line| line.starts_with(OVERWRITTEN));
-                return Err(mismatch(match unreadable {
-                    Some(why) => format!("{name} can be neither found nor ruled out: {why}"),
-                    None => format!("{name} is not in its environment"),
-                }));
-            }
+            None => match found.evidence.iter().find(|line| line.starts_with(OVERWRITTEN)) {
+                Some(_) if effective => {}
+                Some(why) => {
+                    return Err(mismatch(format!("{name} can be neither found nor ruled out: {why}")));
+                }
+                None => return Err(mismatch(format!("{name} is not in its environment"))),
+            },
         }
     }
     Ok(())
+}
+
+/// Whether the allocator's own memory shows each setting of the treatment in effect; `false` where it does not tell of all. An
+/// error where it has another value for one.
+fn all_took_effect(expected: &Expected, found: &Identity) -> Result<bool, String> {
+    let mut all = true;
+    for setting in &expected.spec.settings {
+        let shown = found.effective.get(&setting.name);
+        match shown.and_then(|shown| shows(shown, &expected.spec.family, &setting.name, &setting.value)) {
+            Some(true) => {}
+            Some(false) => {
+                return Err(format!(
+                    "{}={} did not take effect: the allocator itself has it as {}",
+                    setting.name,
+                    setting.value,
+                    shown.map_or(NOT_SET, String::as_str)
+                ));
+            }
+            None => all = false,
+        }
+    }
+    Ok(all)
+}
+
+/// Whether a value in the allocator's memory is the one that was asked for; `None` where the two cannot be compared.
+fn shows(shown: &str, family: &str, name: &str, asked: &str) -> Option<bool> {
+    if shown == NOT_SET {
+        // To ask for what it does anyway may set nothing.
+        let setting = Catalog::builtin().family(family)?.setting(name)?;
+        let mut defaults = setting.in_versions.iter();
+        let is_default =
+            defaults.any(|range| range.default.as_deref().is_none_or(|default| default == asked));
+        return Some(is_default).filter(|is_default| !is_default);
+    }
+    let number = |text: &str| match text {
+        "true" => Some(1.0),
+        "false" => Some(0.0),
+        _ => text.parse::<f64>().ok(),
+    };
+    Some(number(shown)? == number(asked)?)
 }
 
 #[cfg(test)]
@@ -163,6 +205,7 @@ mod tests {
             linkage: Linkage::Preloaded,
             settings: BTreeMap::from([("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())]),
             evidence: Vec::new(),
+            effective: Default::default(),
             libraries: Vec::new(),
         }
     }
@@ -194,6 +237,32 @@ mod tests {
             let message = prove(&expected(), &identity).unwrap_err().to_string();
             assert!(message.contains(why), "{message}");
         }
+    }
+
+    #[test]
+    fn what_the_allocator_itself_has_decides() {
+        let with = |effective: &[(&str, &str)], identity: Identity| {
+            let effective = effective.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Identity { effective: effective.collect(), ..identity }
+        };
+        assert_eq!(prove(&expected(), &with(&[("purge_delay", "0"), ("verbose", "1")], found())), Ok(()));
+        let why = prove(&expected(), &with(&[("purge_delay", "10")], found())).unwrap_err().why;
+        assert!(why.contains("purge_delay=0 did not take effect") && why.ends_with("as 10"), "{why}");
+        // Where the environment cannot be read, it is the proof.
+        let overwritten =
+            Identity { settings: BTreeMap::new(), evidence: vec![format!("{OVERWRITTEN}: so")], ..found() };
+        assert_eq!(prove(&expected(), &with(&[("purge_delay", "0")], overwritten.clone())), Ok(()));
+        assert!(prove(&expected(), &with(&[("verbose", "0")], overwritten)).is_err());
+    }
+
+    #[test]
+    fn values_are_compared_as_what_they_mean() {
+        assert_eq!(shows("1", "jemalloc", "background_thread", "true"), Some(true));
+        assert_eq!(shows("0", "jemalloc", "background_thread", "true"), Some(false));
+        assert_eq!(shows("2.5", "tcmalloc", "release_rate", "2.50"), Some(true));
+        assert_eq!(shows("8", "jemalloc", "narenas", "default"), None);
+        assert_eq!(shows(NOT_SET, "glibc", "arena_max", "2"), Some(false));
+        assert_eq!(shows(NOT_SET, "glibc", "arena_max", "0"), None);
     }
 
     #[test]

@@ -128,6 +128,23 @@ fn a_preload_is_found_with_its_settings() {
     assert_eq!(settings, ["MIMALLOC_PURGE_DELAY"]);
 }
 
+/// By the machine's own C library.
+#[test]
+fn what_took_effect_is_read_from_the_process() {
+    let folder = Folder::new();
+    let program = folder.compile("program", &["program.c"]);
+    let mut command = Command::new(&program);
+    // Less than a tunable may be is as good as nothing.
+    command.env("MALLOC_ARENA_MAX", "3").env("MALLOC_ARENA_TEST", "0");
+    command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=5");
+    let effective = Running::start(&mut command).identity().effective;
+    let of = |name: &str| effective.get(name).map(String::as_str);
+    assert_eq!(of("arena_max"), Some("3"), "{effective:?}");
+    assert_eq!(of("tcache_count"), Some("5"), "{effective:?}");
+    assert_eq!(of("arena_test"), Some("not set"), "{effective:?}");
+    assert_eq!(of("mmap_threshold"), Some("not set"), "{effective:?}");
+}
+
 #[test]
 fn a_preload_that_the_loader_refuses_is_not_believed() {
     let folder = Folder::new();

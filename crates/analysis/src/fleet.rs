@@ -99,6 +99,8 @@ pub struct FleetLife {
     pub proved: bool,
     /// Its readings in order of age.
     pub readings: Vec<Reading>,
+    /// The highest reading of what some of them are medians of; `None` where they tell it themselves.
+    pub peak_kib: Option<u32>,
     /// What it did beside using memory.
     pub work: Work,
 }
@@ -155,7 +157,12 @@ impl Fleet {
                 life.contamination = None;
             }
             let age = (at - life.started_at) as f32;
-            life.readings.truncate(life.readings.partition_point(|reading| reading.age_seconds <= age));
+            let until = life.readings.partition_point(|reading| reading.age_seconds <= age);
+            if until < life.readings.len() {
+                // It may have come after.
+                life.peak_kib = None;
+                life.readings.truncate(until);
+            }
             life.work.until(age);
         }
         service.lives.retain(|life| life.started_at <= at);

@@ -48,7 +48,7 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
         readings: life.map_or(0, |life| life.readings.len() as u64),
         final_bytes: life.and_then(|life| life.readings.last()).map(bytes),
         peak_bytes: life
-            .and_then(|life| life.readings.iter().map(|reading| reading.kib).max())
+            .and_then(|life| life.readings.iter().map(|reading| reading.kib).chain(life.peak_kib).max())
             .map(|kib| f64::from(kib) * 1024.0),
         level_bytes,
         no_level,
@@ -266,6 +266,7 @@ mod tests {
                 contamination: None,
                 proved: true,
                 readings: readings.collect(),
+                peak_kib: None,
                 work: Default::default(),
             }],
             ..FleetService::default()

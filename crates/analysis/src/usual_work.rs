@@ -179,6 +179,7 @@ mod tests {
             contamination: None,
             proved: true,
             readings: Vec::new(),
+            peak_kib: None,
             work: Work { measures: vec![Measure::traffic(readings.collect())], ..Work::default() },
         }
     }

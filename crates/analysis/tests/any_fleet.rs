@@ -38,6 +38,7 @@ fn life() -> impl Strategy<Value = FleetLife> {
                 proved: contamination.is_some(),
                 contamination,
                 readings,
+                peak_kib: None,
                 work: Work::default(),
             }
         },

@@ -13,6 +13,7 @@ use crate::error::ChangeError;
 use crate::files::{self, FileState};
 use crate::journal::{self, Change, Event};
 use crate::state::Stage;
+use crate::treatment::quoted;
 use crate::trial::{Trial, Witness, names, state_of};
 
 /// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
@@ -20,6 +21,9 @@ use crate::trial::{Trial, Witness, names, state_of};
 const RECOVERY_SECONDS: u32 = 120;
 /// Stems of its units, before the transaction's name: today's, and the one of version 0.1.0, which may be armed still.
 pub(crate) const RECOVERY_STEMS: [&str; 2] = ["heaptrial-recovery-", "heaptrial-dead-man-"];
+/// Stem of the units that go on after a reboot, and the time that services have until then to come up.
+pub(crate) const AFTER_REBOOT_STEM: &str = "heaptrial-resume-";
+const AFTER_REBOOT_SECONDS: u32 = 60;
 const UNIT_PATIENCE: Duration = Duration::from_secs(30);
 /// Files up to this size are kept, so that it can be told what somebody changed in them.
 const LARGEST_KEPT: usize = 16_384;
@@ -29,6 +33,16 @@ struct Installed {
     path: PathBuf,
     state: FileState,
     bytes: Vec<u8>,
+}
+
+/// What a timer and its unit say.
+struct Timed {
+    /// Description of the unit.
+    service: String,
+    /// Description of the timer.
+    timer: String,
+    /// Its settings of times.
+    when: String,
 }
 
 impl Installed {
@@ -59,6 +73,18 @@ impl Trial<'_> {
                     0o644,
                 )?);
             }
+        }
+        if !self.prepared.after_reboot.is_empty() {
+            let name = &self.prepared.plan.name;
+            files.extend(self.timer(
+                AFTER_REBOOT_STEM,
+                &self.prepared.after_reboot,
+                Timed {
+                    service: format!("Go on with {name} after a reboot"),
+                    timer: format!("Go on with {name} once services are up"),
+                    when: format!("OnActiveSec={AFTER_REBOOT_SECONDS}s"),
+                },
+            ));
         }
         if let Some(agent) = self.prepared.agent.clone() {
             files.push(Installed::text(self.paths.unit(agent.name.as_str()), &agent.text));
@@ -98,26 +124,17 @@ impl Trial<'_> {
     pub(crate) fn arm(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
         let name = self.prepared.plan.name.clone();
         let stem = format!("{}{name}", RECOVERY_STEMS[0]);
-        let program = self.paths.program();
-        let mut service = format!(
-            "[Unit]\nDescription=Put right what a Heaptrial that was cut short left of trial {name}\n\n\
-             [Service]\nType=oneshot\nExecStart={} {}\n",
-            program.display(),
-            [self.paths.scope.option(), &["trial", "recover", &name]].concat().join(" ")
+        let words = ["trial", "recover", &name].map(str::to_owned);
+        let files = self.timer(
+            RECOVERY_STEMS[0],
+            &words,
+            Timed {
+                service: format!("Put right what a Heaptrial that was cut short left of trial {name}"),
+                timer: format!("Look after a Heaptrial that changes services for trial {name}"),
+                when: format!("OnActiveSec={RECOVERY_SECONDS}s\nOnUnitInactiveSec={RECOVERY_SECONDS}s"),
+            },
         );
-        for (variable, value) in self.paths.environment() {
-            service += &format!("Environment={variable}={}\n", value.display());
-        }
-        let timer = format!(
-            "[Unit]\nDescription=Look after a Heaptrial that changes services for trial {name}\n\n\
-             [Timer]\nOnActiveSec={RECOVERY_SECONDS}s\nOnUnitInactiveSec={RECOVERY_SECONDS}s\n"
-        );
-        let link = self.paths.unit(&format!("timers.target.wants/{stem}.timer"));
-        self.put_host_files(vec![
-            Installed::text(self.paths.unit(&format!("{stem}.service")), &service),
-            Installed::text(self.paths.unit(&format!("{stem}.timer")), &timer),
-            Installed::link(link, &format!("../{stem}.timer")),
-        ])?;
+        self.put_host_files(files)?;
         let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() else { return Ok(()) };
         self.forget_failure(&timer);
         // systemd finds a unit that it never knew by itself, and reading all units anew takes long on a large host.
@@ -137,10 +154,45 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// A timer that is there after each boot, and the unit that it starts: the program with some words.
+    fn timer(&self, stem: &str, words: &[String], timed: Timed) -> Vec<Installed> {
+        let stem = format!("{stem}{}", self.prepared.plan.name);
+        let program = self.paths.program();
+        let scope = self.paths.scope.option().iter().map(|word| (*word).to_owned());
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:".contains(c);
+        let word = |word: String| if word.chars().all(is_plain) { word } else { quoted(&word) };
+        let words: Vec<String> = scope.chain(words.iter().cloned()).map(word).collect();
+        let mut service = format!(
+            "[Unit]\nDescription={}\n\n[Service]\nType=oneshot\nExecStart={} {}\n",
+            timed.service,
+            program.display(),
+            words.join(" ")
+        );
+        for (variable, value) in self.paths.environment() {
+            service += &format!("Environment={variable}={}\n", value.display());
+        }
+        let timer = format!("[Unit]\nDescription={}\n\n[Timer]\n{}\n", timed.timer, timed.when);
+        let link = self.paths.unit(&format!("timers.target.wants/{stem}.timer"));
+        vec![
+            Installed::text(self.paths.unit(&format!("{stem}.service")), &service),
+            Installed::text(self.paths.unit(&format!("{stem}.timer")), &timer),
+            Installed::link(link, &format!("../{stem}.timer")),
+        ]
+    }
+
     /// Removes the recovery timer: there is nothing left to take over.
     pub(crate) fn disarm(&mut self) -> Result<(), ChangeError> {
+        self.remove_timers(&RECOVERY_STEMS)
+    }
+
+    /// Removes what goes on after a reboot: there is nothing left to go on with.
+    pub(crate) fn forget_reboots(&mut self) -> Result<(), ChangeError> {
+        self.remove_timers(&[AFTER_REBOOT_STEM])
+    }
+
+    fn remove_timers(&mut self, stems: &[&str]) -> Result<(), ChangeError> {
         let name = self.prepared.plan.name.clone();
-        let stems = RECOVERY_STEMS.map(|stem| format!("{stem}{name}"));
+        let stems: Vec<String> = stems.iter().map(|stem| format!("{stem}{name}")).collect();
         let of = |change: &Change, stem: &str| is_unit_of(&change.path, stem);
         let own = |change: &&Change| stems.iter().any(|stem| of(change, stem));
         let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
@@ -156,7 +208,7 @@ impl Trial<'_> {
         for change in changes.iter().rev() {
             edit::undo(change, &self.journal)?;
         }
-        Ok(self.host.manager.reload()?)
+        if changes.is_empty() { Ok(()) } else { Ok(self.host.manager.reload()?) }
     }
 
     /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.
@@ -192,14 +244,16 @@ impl Trial<'_> {
             self.forget_failure(&agent);
         }
         // What takes over if this process ends goes last.
-        let stems = RECOVERY_STEMS.map(|stem| format!("{stem}{}", self.prepared.plan.name));
-        let is_recovery = |change: &Change| stems.iter().any(|stem| is_unit_of(&change.path, stem));
+        let stems = RECOVERY_STEMS.into_iter().chain([AFTER_REBOOT_STEM]);
+        let stems: Vec<String> = stems.map(|stem| format!("{stem}{}", self.prepared.plan.name)).collect();
+        let is_timer = |change: &Change| stems.iter().any(|stem| is_unit_of(&change.path, stem));
         let program = self.paths.program();
         let (last, first): (Vec<&Change>, Vec<&Change>) = changes
             .iter()
             .rev()
-            .filter(|change| !is_recovery(change))
+            .filter(|change| !is_timer(change))
             .partition(|change| change.path == program);
+        self.forget_reboots()?;
         self.put_host_files_back(&first, witness)?;
         self.disarm()?;
         self.put_host_files_back(&last, witness)?;

@@ -149,7 +149,9 @@ pub fn prepare(
         treatments.iter().any(|treatment| treatment.expected.object.as_ref() == Some(&library.installed))
     };
     libraries.retain(used);
-    Ok(Prepared { plan: plan.clone(), services: treatments, libraries, agent, owner: Owner::trial() })
+    let after_reboot = Vec::new();
+    let owner = Owner::trial();
+    Ok(Prepared { plan: plan.clone(), services: treatments, libraries, agent, after_reboot, owner })
 }
 
 fn of_service(

@@ -21,6 +21,9 @@ pub struct Prepared {
     pub libraries: Vec<Library>,
     /// Further files of the host, and the unit to start once they are there.
     pub agent: Option<HostUnit>,
+    /// What of the program is run after a reboot, as words of its command line, until the transaction has ended; empty
+    /// where it then stands until somebody goes on with it.
+    pub after_reboot: Vec<String>,
     /// What the transaction is for.
     pub owner: Owner,
 }
@@ -50,6 +53,8 @@ struct Stored {
     services: Vec<ServiceTreatment>,
     libraries: Vec<Library>,
     agent: Option<HostUnit>,
+    #[serde(default)]
+    after_reboot: Vec<String>,
     owner: Option<Owner>,
     /// In place of an owner: what the only other kind than a trial had frozen.
     rollout: Option<Value>,
@@ -57,12 +62,13 @@ struct Stored {
 
 impl From<Stored> for Prepared {
     fn from(stored: Stored) -> Self {
-        let Stored { plan, services, libraries, agent, owner, rollout } = stored;
+        let Stored { plan, services, libraries, agent, after_reboot, owner, rollout } = stored;
         let older = || match rollout {
             Some(frozen) => Owner { kind: "rollout".to_owned(), takes_over: true, frozen },
             None => Owner::trial(),
         };
-        Self { plan, services, libraries, agent, owner: owner.unwrap_or_else(older) }
+        let owner = owner.unwrap_or_else(older);
+        Self { plan, services, libraries, agent, after_reboot, owner }
     }
 }
 

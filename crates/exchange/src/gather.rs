@@ -9,6 +9,9 @@ use heaptrial_store::{
     planned_hosts,
 };
 use serde_json::json;
+use tempfile::NamedTempFile;
+
+use crate::packed::unpack;
 
 /// A host's clock this far ahead is told.
 const AHEAD_US: i64 = 60_000_000;
@@ -36,6 +39,14 @@ pub enum GatherError {
     /// A database could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A packed file does not give what was written.
+    #[error("{}: cannot be unpacked: it is not whole, was changed, or has no room beside it", path.display())]
+    Unpack {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// There is no trial, or there are several.
     #[error("{}: {}", path.display(), which(known, named.as_deref()))]
     WhichTrial {
@@ -152,8 +163,34 @@ fn which(known: &[String], named: Option<&str>) -> String {
     }
 }
 
-/// The trial of a file.
-pub fn trial_of(from: &Store, named: Option<&str>) -> Result<TrialRecord, GatherError> {
+/// What a host wrote, or a copy of its database.
+pub struct PartFile {
+    path: PathBuf,
+    store: Store,
+    /// It goes with this.
+    unpacked: Option<NamedTempFile>,
+}
+
+impl PartFile {
+    /// Opens it. What is packed is unpacked beside it as long as it is open.
+    pub fn open(path: &Path) -> Result<Self, GatherError> {
+        if !path.is_file() {
+            return Err(StoreError::Missing { path: path.to_owned() }.into());
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let unpacked = unpack(path, folder)
+            .map_err(|source| GatherError::Unpack { path: path.to_owned(), source })?;
+        let store = Store::open(unpacked.as_ref().map_or(path, NamedTempFile::path))?;
+        Ok(Self { path: path.to_owned(), store, unpacked })
+    }
+
+    /// Its trial.
+    pub fn trial(&self, named: Option<&str>) -> Result<TrialRecord, GatherError> {
+        trial_of(&self.store, &self.path, named)
+    }
+}
+
+fn trial_of(from: &Store, path: &Path, named: Option<&str>) -> Result<TrialRecord, GatherError> {
     let mut trials = from.trials()?;
     trials.retain(|trial| trial.plan.kind == TrialKind::Field);
     let names: BTreeSet<String> = trials.iter().map(|trial| trial.plan.name.clone()).collect();
@@ -162,16 +199,16 @@ pub fn trial_of(from: &Store, named: Option<&str>) -> Result<TrialRecord, Gather
     match trials.iter().rposition(wanted).filter(|_| named.is_some() || names.len() == 1) {
         Some(index) => Ok(trials.swap_remove(index)),
         None => Err(GatherError::WhichTrial {
-            path: from.path().to_owned(),
+            path: path.to_owned(),
             named: named.map(str::to_owned),
             known: names.into_iter().collect(),
         }),
     }
 }
 
-/// Whose part of a trial a host's database is.
-pub fn host_of(from: &Store, trial: &TrialRecord) -> Result<String, GatherError> {
-    let (path, name) = (from.path().to_owned(), trial.plan.name.clone());
+/// Whose part of a trial a host's database is; `path` is what errors name.
+pub fn host_of(from: &Store, path: &Path, trial: &TrialRecord) -> Result<String, GatherError> {
+    let (path, name) = (path.to_owned(), trial.plan.name.clone());
     let parameters = &trial.plan.parameters;
     if is_gathered(parameters) {
         return Err(GatherError::IsGathered { path, trial: name });
@@ -182,7 +219,20 @@ pub fn host_of(from: &Store, trial: &TrialRecord) -> Result<String, GatherError>
     }
     let services = from.services(trial.id)?;
     let names: BTreeSet<&str> = services.iter().map(|service| service.name.as_str()).collect();
-    match own_host(parameters, &names) {
+    // Of several with services of these names, the one whose arms and blocks these are: blocks are of one host mostly.
+    let own = match own_host(parameters, &names) {
+        Some(host) => Some(host),
+        None => {
+            let mut as_planned = Vec::new();
+            for (host, planned) in planned_hosts(parameters) {
+                if planned == names && differs_from_plan(from, trial, host)?.is_none() {
+                    as_planned.push(host);
+                }
+            }
+            as_planned.pop().filter(|_| as_planned.is_empty())
+        }
+    };
+    match own {
         Some(host) => Ok(host.to_owned()),
         None if planned_hosts(parameters).is_empty() => Err(GatherError::NoPlan { path, trial: name }),
         None => {
@@ -227,17 +277,18 @@ fn differs_from_plan(file: &Store, trial: &TrialRecord, host: &str) -> Result<Op
 /// Takes what is new in a host's file, or a copy of its database, into `store`. `now_us` is in microseconds since 1970.
 pub fn gather(
     store: &mut Store,
-    from: &Path,
+    part: PartFile,
     named: Option<&str>,
     now_us: i64,
 ) -> Result<GatheredPart, GatherError> {
-    let file = Store::open(from)?;
-    let trial = trial_of(&file, named)?;
-    let host = host_of(&file, &trial)?;
+    let trial = part.trial(named)?;
+    let PartFile { path: from, store: file, unpacked } = part;
+    let host = host_of(&file, &from, &trial)?;
     let written = file.parts(trial.id)?.first().map(|part| part.gathered_wall_us);
     let last_us = file.last_tick(trial.id)?.map(|tick| tick.wall_us);
     let first = file.first_of_part(trial.id)?;
     let differs = differs_from_plan(&file, &trial, &host)?;
+    let database = file.path().to_owned();
     drop(file);
     let parameters = &trial.plan.parameters;
     let id = &parameters["plan"]["id"];
@@ -250,7 +301,7 @@ pub fn gather(
     }
     let same_plan = known.is_none_or(|known| known.plan.parameters["plan"] == parameters["plan"]);
     if let Some(why) = (!same_plan).then(|| "the plan that is here".to_owned()).or(differs) {
-        let (path, trial) = (from.to_owned(), trial.plan.name);
+        let (path, trial) = (from, trial.plan.name);
         return Err(GatherError::OtherPlan { path, host, trial, why });
     }
     let of_name = |other: &TrialRecord| other.plan.name == trial.plan.name && other.ended_wall_us.is_none();
@@ -262,7 +313,7 @@ pub fn gather(
     let next = here.map_or(0, |tick| tick.sequence + 1);
     if let Some(first) = first.filter(|first| *first > next) {
         let here = here.map(|tick| tick.sequence);
-        return Err(GatherError::Misses { path: from.to_owned(), host, first: first - 1, here });
+        return Err(GatherError::Misses { path: from, host, first: first - 1, here });
     }
     let hosts = planned_hosts(parameters);
     let services = parameters["plan"]["services"].as_array().map_or(&[][..], Vec::as_slice);
@@ -271,15 +322,16 @@ pub fn gather(
         .filter(|(_, assignment)| assignment["host"] == host.as_str())
         .filter_map(|(position, assignment)| Some((assignment["service"].as_str()?.to_owned(), position)))
         .collect();
-    let part = PartOf {
+    let part_of = PartOf {
         host: &host,
         trial_id: trial.id,
         positions: &positions,
         parameters: &json!({ "plan": parameters["plan"], GATHERED: true }),
         hosts: hosts.len(),
         now_us,
+        verified: unpacked.is_some(),
     };
-    let new = store.gather(from, &part)?;
+    let new = store.gather(&database, &part_of)?;
     let parts = store.parts(new.trial_id)?;
     let is_here = |host: &str| parts.iter().any(|part| part.host == host);
     let last = parts.iter().find(|part| part.host == host).and_then(|part| part.last);

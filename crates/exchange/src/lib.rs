@@ -7,19 +7,22 @@ mod gather;
 mod import;
 pub mod lives;
 mod measured;
+mod packed;
 mod problem;
 mod prometheus;
 pub mod torutils;
 
 pub use error::{ExportError, ImportError};
 pub use export::{ExportFormat, export};
-pub use gather::{GatherError, GatheredPart, gather, host_of, trial_of};
+pub use gather::{GatherError, GatheredPart, PartFile, gather, host_of};
 pub use import::{
     ArmSummary, ImportSummary, KeptApart, Relabelled, TimezoneSource, TorUtilsImport, import_torutils,
 };
 pub use measured::{MeasuredService, Measurements};
+pub use packed::pack;
 pub use problem::{Column, DETAILED_PROBLEMS, Problem, ProblemKind, Problems};
 pub use prometheus::{
-    Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, import_prometheus,
+    Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, ReadingsRequest,
+    import_prometheus, read_readings,
 };
 pub use torutils::Timezone;

@@ -7,10 +7,10 @@ mod hosts;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use heaptrial_exchange::{GatherError, gather};
+use heaptrial_exchange::{GatherError, pack};
 use heaptrial_model::{KnownEvent, Metric};
-use heaptrial_store::{PartTick, Readings, RollupHorizon, Store, StoreError};
-use hosts::{Host, START_US, plan};
+use heaptrial_store::{PartContent, PartTick, Readings, RollupHorizon, Store, StoreError};
+use hosts::{Host, START_US, plan, take};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -121,7 +121,7 @@ fn only_what_is_new_travels_and_a_new_database_is_told() {
     let own = Store::open(&host.database).unwrap();
     let written = |since| {
         let file = folder.path().join("size.db");
-        own.write_part(host.trial(), "a", since, &file, 0).unwrap();
+        own.write_part(host.trial(), "a", since, PartContent::Everything, &file, 0).unwrap();
         let samples: i64 = rusqlite_count(&file);
         std::fs::remove_file(&file).unwrap();
         samples
@@ -154,7 +154,7 @@ fn only_what_is_new_travels_and_a_new_database_is_told() {
     let fourth = again.gather_into(&mut store, None);
     assert_eq!((fourth.new.anew, fourth.new.samples, fourth.new.events), (false, 0, 0));
     // A copy of the database that was lost brings nothing and undoes nothing.
-    let old = gather(&mut store, &folder.path().join("lost.db"), None, again.now_us()).unwrap();
+    let old = take(&mut store, &folder.path().join("lost.db"), None, again.now_us()).unwrap();
     assert_eq!((old.new.anew, old.new.samples, old.new.events), (false, 0, 0));
     assert_eq!(old.last, fourth.last);
     let trial = &store.trials().unwrap()[0];
@@ -201,9 +201,9 @@ fn what_is_no_part_is_refused_and_nothing_is_changed() {
     host.tick(3);
     let all = folder.path().join("all.db");
     let mut store = Store::create(&all).unwrap();
-    gather(&mut store, &host.database, None, host.now_us()).unwrap();
+    take(&mut store, &host.database, None, host.now_us()).unwrap();
     let mut other = Store::create(&folder.path().join("other.db")).unwrap();
-    let refused = |store: &mut Store, from: &Path, named| gather(store, from, named, 0).unwrap_err();
+    let refused = |store: &mut Store, from: &Path, named| take(store, from, named, 0).unwrap_err();
     assert!(matches!(refused(&mut other, &all, None), GatherError::IsGathered { .. }));
     assert!(matches!(refused(&mut other, &host.database, Some("x")), GatherError::WhichTrial { .. }));
     let nothing = folder.path().join("nothing.db");
@@ -224,9 +224,9 @@ fn what_is_no_part_is_refused_and_nothing_is_changed() {
     drop(connection);
     assert!(matches!(refused(&mut other, &second.database, None), GatherError::WhichHost { .. }));
     // A clock that is ahead is told, one that is not is not.
-    let ahead = gather(&mut store, &host.database, None, host.now_us() - 3_600_000_000).unwrap();
+    let ahead = take(&mut store, &host.database, None, host.now_us() - 3_600_000_000).unwrap();
     assert_eq!(ahead.ahead_seconds, Some(3600.0));
-    assert_eq!(gather(&mut store, &host.database, None, host.now_us()).unwrap().ahead_seconds, None);
+    assert_eq!(take(&mut store, &host.database, None, host.now_us()).unwrap().ahead_seconds, None);
 }
 
 /// The agent writes a tick each minute, and cannot wait for an export of days.
@@ -238,9 +238,12 @@ fn an_export_does_not_wait_for_a_writer_nor_a_writer_for_it() {
     let writer = rusqlite::Connection::open(&host.database).unwrap();
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     let file = folder.path().join("part.db");
-    Store::open(&host.database).unwrap().write_part(host.trial(), "a", None, &file, host.now_us()).unwrap();
+    Store::open(&host.database)
+        .unwrap()
+        .write_part(host.trial(), "a", None, PartContent::Everything, &file, host.now_us())
+        .unwrap();
     let mut store = Store::create(&folder.path().join("all.db")).unwrap();
-    assert_eq!(gather(&mut store, &host.database, None, host.now_us()).unwrap().new.samples, 10);
+    assert_eq!(take(&mut store, &host.database, None, host.now_us()).unwrap().new.samples, 10);
     writer.execute_batch("ROLLBACK").unwrap();
 }
 
@@ -270,10 +273,10 @@ fn what_is_not_as_the_plan_says_is_refused() {
         let _ = std::fs::remove_file(&forged);
         Store::open(&host.database)
             .unwrap()
-            .write_part(host.trial(), "a", None, &forged, host.now_us())
+            .write_part(host.trial(), "a", None, PartContent::Everything, &forged, host.now_us())
             .unwrap();
         rusqlite::Connection::open(&forged).unwrap().execute_batch(sql).unwrap();
-        let error = gather(&mut store, &forged, None, host.now_us()).unwrap_err().to_string();
+        let error = take(&mut store, &forged, None, host.now_us()).unwrap_err().to_string();
         assert!(error.contains(why), "{sql}: {error}");
         assert!(store.trials().unwrap().is_empty(), "{sql}");
     }
@@ -283,7 +286,7 @@ fn what_is_not_as_the_plan_says_is_refused() {
     edited["services"][5]["arm"] = json!("glibc");
     let mut other = Host::new(&folder.path().join("b"), &edited, "b", 2);
     other.tick(1);
-    let error = gather(&mut store, &other.database, None, host.now_us()).unwrap_err();
+    let error = take(&mut store, &other.database, None, host.now_us()).unwrap_err();
     assert!(matches!(error, GatherError::OtherPlan { .. }), "{error}");
 }
 
@@ -327,7 +330,7 @@ fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
         let path = folder.path().join(name);
         Store::open(&host.database)
             .unwrap()
-            .write_part(host.trial(), "a", since, &path, host.now_us())
+            .write_part(host.trial(), "a", since, PartContent::Everything, &path, host.now_us())
             .unwrap();
         path
     };
@@ -350,7 +353,7 @@ fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
 
     let mut store = Store::create(&folder.path().join("all.db")).unwrap();
     let now_us = host.now_us();
-    let take = |store: &mut Store, file: &Path| gather(store, file, None, now_us);
+    let take = |store: &mut Store, file: &Path| take(store, file, None, now_us);
     for file in [&late, &empty] {
         assert!(matches!(take(&mut store, file), Err(GatherError::Misses { here: None, .. })));
     }
@@ -372,4 +375,89 @@ fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
     assert_eq!((part.new.samples, part.new.anew), (0, false));
     assert_eq!(told(&store), before);
     assert_eq!(gathered(&store), truth(&[host]));
+}
+
+/// What travels has a checksum: a file that is cut short or changed on its way brings nothing.
+#[test]
+fn a_packed_file_that_is_torn_or_changed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::new(folder.path(), &plan(&[("a", 4)]), "a", 4);
+    host.tick(300);
+    let (file, packed) = (folder.path().join("part.db"), folder.path().join("packed"));
+    Store::open(&host.database).unwrap().write_part(host.trial(), "a", None, PartContent::Everything, &file, host.now_us()).unwrap();
+    pack(&file, &packed).unwrap();
+    let whole = std::fs::read(&packed).unwrap();
+    assert!(whole.len() * 2 < std::fs::metadata(&file).unwrap().len() as usize);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let changed = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let cut = [1, 4, whole.len() / 2].map(|less| whole[..whole.len() - less].to_vec());
+    let flipped = [whole.len() / 3, whole.len() / 2, whole.len() - 1].map(changed);
+    for bytes in cut.into_iter().chain(flipped) {
+        std::fs::write(&packed, bytes).unwrap();
+        let error = take(&mut store, &packed, None, host.now_us()).unwrap_err();
+        assert!(matches!(error, GatherError::Unpack { .. }), "{error}");
+        assert!(store.trials().unwrap().is_empty());
+    }
+    std::fs::write(&packed, &whole).unwrap();
+    assert_eq!(take(&mut store, &packed, None, host.now_us()).unwrap().new.samples, 1200);
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".heaptrial")), "{left:?}");
+}
+
+/// A part of several trials of a host, and of a trial that is not the first of its database.
+#[test]
+fn a_host_with_several_trials_writes_the_one_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = Host::new(folder.path(), &plan(&[("a", 4)]), "a", 4);
+    host.tick(20);
+    // Rows of another trial before and after those of this one.
+    rusqlite::Connection::open(&host.database)
+        .unwrap()
+        .execute_batch(
+            "INSERT INTO trial SELECT 77, 'other', 'watch', host_id, metric, seed, repeats, planned_us, plan_json, '{}', command,
+               tool_version, started_wall_us, NULL, NULL, NULL FROM trial;
+             INSERT INTO arm (id, trial_id, position, name, control, treatment_json) VALUES (77, 77, 0, 'x', 1, '{}');
+             INSERT INTO service (id, trial_id, arm_id, name, block, position) VALUES (77, 77, 77, 'x.service', 0, 0);
+             INSERT INTO life (id, service_id, start_json, started_wall_us, started_boottime_us)
+               VALUES (77, 77, '\"unknown\"', 0, 0);
+             INSERT INTO tick (id, trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us)
+               VALUES (7777, 77, 0, 0, 0, 0, 0);
+             INSERT INTO sample (life_id, tick_id, rss_bytes) VALUES (77, 7777, 1);",
+        )
+        .unwrap();
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let first = host.gather_into(&mut store, None);
+    assert_eq!(first.new.samples, 80);
+    host.tick(5);
+    assert_eq!(host.gather_into(&mut store, first.last).new.samples, 20);
+    assert_eq!(gathered(&store), truth(&[host]));
+}
+
+/// A host that got another name and then lost its database records the trial anew under the new one.
+#[test]
+fn a_host_that_was_renamed_is_told_by_the_blocks_of_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = plan(&[("a", 4), ("b", 4)]);
+    for index in 4..8 {
+        plan["services"][index]["block"] = json!(7 + index / 2);
+    }
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let mut before = Host::new(folder.path(), &plan, "a", 4);
+    before.tick(5);
+    take(&mut store, &before.database, None, before.now_us()).unwrap();
+    let mut after = Host::new(&folder.path().join("after"), &plan, "a", 4);
+    (after.boot, after.ticks) = (5, 10);
+    let connection = rusqlite::Connection::open(&after.database).unwrap();
+    let sql = "UPDATE trial SET parameters_json = json_set(parameters_json, '$.host', 'z'), started_wall_us = ?1";
+    connection.execute(sql, [after.now_us()]).unwrap();
+    drop(connection);
+    after.tick(3);
+    let part = take(&mut store, &after.database, None, after.now_us()).unwrap();
+    assert_eq!((part.host.as_str(), part.new.samples, part.new.anew), ("a", 12, true));
+    let events = store.events(store.trials().unwrap()[0].id).unwrap();
+    assert!(events.iter().any(|event| event.kind == KnownEvent::DatabaseLost));
 }

@@ -12,10 +12,11 @@ const BEGIN: &str = "<!-- Made from the definitions of the commands; `UPDATE_DOC
 const END: &str = "<!-- The end of what is made. -->\n";
 const WIDTH: usize = 100;
 /// Pages that tell more of a command, by the beginning of its name.
-const PAGES: [(&str, &str); 12] = [
+const PAGES: [(&str, &str); 13] = [
     ("allocators package", "packages.md"),
     ("agent", "agent.md"),
     ("import", "import.md"),
+    ("lab bisect", "lab-bisect.md"),
     ("preflight", "preflight.md"),
     ("report", "bug-report.md"),
     ("rollout", "rollout.md"),
@@ -32,7 +33,10 @@ fn leaves(command: &Command, above: &str) -> Vec<(String, Command)> {
     let own = command.get_subcommands().filter(|found| !found.is_hide_set() && found.get_name() != "help");
     own.flat_map(|found| {
         let name = format!("{above}{}", found.get_name());
-        match found.has_subcommands() {
+        // A command with options of its own is told as a whole; what is below it takes options of others.
+        let is_own = |argument: &Arg| !argument.is_global_set() && argument.get_id() != "help";
+        let has_own = found.get_arguments().any(is_own);
+        match found.has_subcommands() && !has_own {
             true => leaves(found, &format!("{name} ")),
             false => vec![(name, found.clone())],
         }

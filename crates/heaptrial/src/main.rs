@@ -56,6 +56,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// The words of a command line, the program's name first.
+fn parse(words: impl IntoIterator<Item = String>) -> Result<(GlobalOptions, Command), clap::Error> {
+    let cli = Cli::try_parse_from(words)?;
+    Ok((cli.global, cli.command))
+}
+
 /// Help and the version are no errors; the rest is usage.
 fn not_understood(error: &clap::Error) -> ExitCode {
     let mut own = std::env::args_os().take_while(|word| word != "--");

@@ -156,18 +156,47 @@ fn every_allocator_is_obtained_verified_and_identified() {
 #[ignore = "needs the sources of allocators"]
 fn settings_are_proved_to_be_in_force() {
     let cache = kept_cache();
-    for (spec, evidence) in [
-        ("glibc?arena_max=1&mmap_threshold=16384", "setting arena_max = 0x1 is in force"),
-        ("mimalloc@3.0.1?purge_delay=0", "setting purge_delay = 0 is in force"),
-        ("mimalloc@2.0.9?segment_decommit_delay=7", "setting segment_decommit_delay = 7 is in force"),
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "dynamic", &[]);
+    // What the probe is told, and what the memory of a process that nobody asks shows: more, of a library that cannot be asked.
+    for (spec, evidence, shown) in [
+        (
+            "glibc?arena_max=1&mmap_threshold=16384",
+            "setting arena_max = 0x1 is in force",
+            Some(("mmap_threshold", "16384")),
+        ),
+        ("mimalloc@3.0.1?purge_delay=0", "setting purge_delay = 0 is in force", Some(("purge_delay", "0"))),
+        (
+            "mimalloc@2.0.9?segment_decommit_delay=7",
+            "setting segment_decommit_delay = 7 is in force",
+            Some(("segment_decommit_delay", "7")),
+        ),
+        // Debian's build has no symbols of its variables.
         (
             "jemalloc@5.3.0?dirty_decay_ms=0&background_thread=true",
             "setting background_thread = true is in force",
+            None,
         ),
-        ("tcmalloc@2.10?aggressive_decommit=1", "setting aggressive_decommit = 1 is in force"),
+        ("jemalloc@5.2.1?narenas=3", "setting narenas = 3 is in force", Some(("narenas", "3"))),
+        ("tcmalloc@2.10?aggressive_decommit=1", "setting aggressive_decommit = 1 is in force", None),
+        (
+            "tcmalloc@2.10?release_rate=2.5",
+            "setting release_rate = 2.5 is in the environment",
+            Some(("release_rate", "2.5")),
+        ),
     ] {
-        let found = json(&cache, &["allocators", "verify", spec])["verification"]["evidence"].to_string();
+        let verified = json(&cache, &["allocators", "verify", spec]);
+        let found = verified["verification"]["evidence"].to_string();
         assert!(found.contains(evidence), "{spec}: {found}");
+        let identity = Running::start(under(&verified, &program)).identity(&cache);
+        if let Some((name, value)) = shown {
+            assert_eq!(identity["effective"][name], value, "{spec}: {identity:#}");
+        } else {
+            assert!(
+                identity.get("effective").is_none_or(|all| all.get("background_thread").is_none()),
+                "{spec}"
+            );
+        }
     }
 }
 

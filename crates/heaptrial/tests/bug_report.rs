@@ -18,15 +18,17 @@ use trial::{FieldArm, FieldTrial, four_arms};
 const USAGE: i32 = 2;
 const REFUSED: i32 = 3;
 
-/// Builds and drops structures of many sizes and keeps a little of each.
+/// Builds and drops structures of many sizes, keeps a little of each, and then stays as it is: what it needs does not depend on when it is
+/// read.
 const CHURN: &str = "import random, time
 random.seed(1)
 kept = []
-while True:
+for _ in range(4):
     burst = [bytes(int(random.lognormvariate(6, 1)) % 20000) for _ in range(20000)]
     kept += burst[::200]
     del burst
-    time.sleep(0.2)
+print('built', flush=True)
+time.sleep(600)
 ";
 
 /// The files of a bundle, by name.
@@ -95,7 +97,10 @@ fn factorial_run(folder: &Path) -> Output {
             "lab run --factorial mimalloc@2.1.7,mimalloc@3.0.1 --settings purge_delay --out run --seed 7"
                 .split(' '),
         )
-        .args("--repeat 2 --duration 1500ms --tick 50ms -- /usr/bin/python3 program.py".split(' '))
+        .args(
+            "--repeat 2 --duration 1500ms --tick 50ms --ready log:built -- /usr/bin/python3 program.py"
+                .split(' '),
+        )
         .env("PYTHONMALLOC", "malloc")
         .output()
         .unwrap()

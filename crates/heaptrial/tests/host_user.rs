@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use heaptrial_testbed::Snapshot;
+use heaptrial_testbed::{Snapshot, USER_MANAGER_FILES};
 use serde_json::Value;
 use support::bed::{Bed, CHANGED, example};
 use support::{json, stderr, stdout, wait_for};
@@ -16,12 +16,6 @@ const ID: &str = "1500";
 const HOME: &str = "/home/alice";
 const RUNTIME: &str = "XDG_RUNTIME_DIR=/run/user/1500";
 
-/// What pam_systemd(8) does, which the test bed has not.
-const RUNTIME_DROP_IN: &str = "[Service]\nEnvironment=XDG_RUNTIME_DIR=/run/user/%i\n";
-/// The bus of a user, as distributions have it.
-const BUS_SOCKET: &str = "[Unit]\nDescription=The user's bus\n[Socket]\nListenStream=%t/bus\n";
-const BUS_SERVICE: &str = "[Unit]\nDescription=The user's bus\nRequires=dbus.socket\n[Service]\nType=notify\n\
-    ExecStart=/usr/bin/dbus-daemon --session --address=systemd: --nofork --nopidfile --systemd-activation --syslog-only\n";
 /// An agent that reads often.
 const AGENT_DROP_IN: &str = "[Service]\nExecStart=\n\
     ExecStart=/home/alice/.local/lib/heaptrial/bin/heaptrial --user agent --interval 300ms\n";
@@ -44,12 +38,8 @@ impl Alice {
         let container = &alice.bed.container;
         container.ok(&["useradd", "--create-home", "--uid", ID, "alice"]);
         container.install_program(&example("churn_service")).unwrap();
-        for (path, text) in [
-            ("/etc/systemd/system/user@.service.d/runtime.conf", RUNTIME_DROP_IN),
-            ("/etc/systemd/user/heaptrial-agent.service.d/test.conf", AGENT_DROP_IN),
-            ("/etc/systemd/user/dbus.socket", BUS_SOCKET),
-            ("/etc/systemd/user/dbus.service", BUS_SERVICE),
-        ] {
+        let agent = ("/etc/systemd/user/heaptrial-agent.service.d/test.conf", AGENT_DROP_IN);
+        for (path, text) in USER_MANAGER_FILES.into_iter().chain([agent]) {
             container.write(path, text, 0o644).unwrap();
         }
         container.ok(&["systemctl", "daemon-reload"]);

@@ -6,24 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use support::shapes::{self, BARE_MIB, MIB, shapes};
 use support::{arm, heaptrial, json, stderr};
-
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/shapes.c");
-const MIB: f64 = 1024.0 * 1024.0;
-/// What the C library and the stack of a small program hold, in MiB for each process.
-const BARE_MIB: f64 = 0.15;
-
-/// A folder with the program.
-fn shapes() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let compiled = Command::new("cc")
-        .args(["-O1", "-o", "shapes", SOURCE])
-        .current_dir(folder.path())
-        .status()
-        .expect("cc, from the package gcc");
-    assert!(compiled.success());
-    folder
-}
 
 /// Runs a shape, behind `wrapper`, a command that changes where the whole run lives.
 fn lab_behind(wrapper: &[&str], folder: &Path, options: &str, shape: &[&str]) -> Output {
@@ -53,9 +37,7 @@ fn lab(options: &str, shape: &[&str]) -> Output {
 
 #[track_caller]
 fn assert_anon(report: &Value, truth_mib: f64) {
-    let bytes = arm(report, "glibc")["anon_bytes_final"].as_f64().unwrap_or_else(|| panic!("{report:#}"));
-    let off = (bytes / MIB - truth_mib).abs() / truth_mib;
-    assert!(off < 0.02, "{} MiB where {truth_mib} are true: {report:#}", bytes / MIB);
+    shapes::assert_anon(report, "glibc", truth_mib);
 }
 
 /// Files of cgroups that cannot be written, and no process connector: what a container has.

@@ -7,20 +7,22 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use heaptrial_exchange::{Access, ReadingsRequest, read_readings};
 use heaptrial_model::{LifeStart, Metric, TrialKind};
-use heaptrial_store::{ImportedTrial, SeriesPoint, Store};
+use heaptrial_store::{ImportedService, ImportedTrial, Readings, SeriesPoint, Store};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use support::bed::Bed;
+use support::series_store::{Server, ask, installed};
 use support::{heaptrial, json, run, stderr, stdout, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,86 +30,6 @@ const S: i64 = 1_000_000;
 /// 2026-10-01, in seconds since 1970.
 const BEGIN: i64 = 1_790_812_800;
 const HOURS: i64 = 30;
-
-/// A server of the test, ended with it.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Server {
-    fn start(program: &str, folder: &Path, arguments: &[&str], ready: &str) -> Self {
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        let arguments = arguments.iter().map(|argument| argument.replace("ADDRESS", &address.to_string()));
-        let log = fs::File::create(folder.join(format!("{program}.log"))).unwrap();
-        let child = Command::new(program)
-            .args(arguments)
-            .current_dir(folder)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let server = Self { child, address };
-        if !ready.is_empty() {
-            wait_for(program, PATIENCE, || {
-                let answer = server.ask("GET", ready, "").ok()?;
-                answer.starts_with("HTTP/1.1 200").then_some(())
-            });
-        }
-        server
-    }
-
-    fn prometheus(folder: &Path, configuration: &str, more: &[&str]) -> Self {
-        fs::write(folder.join("prometheus.yml"), configuration).unwrap();
-        let arguments = [
-            "--config.file=prometheus.yml",
-            "--storage.tsdb.path=data",
-            "--storage.tsdb.retention.time=100y",
-            "--web.listen-address=ADDRESS",
-        ];
-        let ready = if more.is_empty() { "/-/ready" } else { "" };
-        Self::start("prometheus", folder, &[&arguments[..], more].concat(), ready)
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> std::io::Result<String> {
-        ask(self.address, method, path, body)
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
-}
-
-fn installed(programs: &[&str]) -> bool {
-    let missing: Vec<&str> = programs
-        .iter()
-        .filter(|program| !Command::new("which").arg(program).output().unwrap().status.success())
-        .copied()
-        .collect();
-    if !missing.is_empty() {
-        heaptrial_testbed::skip(&format!("{} is not installed", missing.join(", ")));
-    }
-    missing.is_empty()
-}
 
 /// A life as it was drawn: when it began and its readings (seconds since 1970, bytes).
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -182,14 +104,21 @@ type Series = (&'static str, Value, Vec<(i64, f64)>);
 fn series(services: &[Service], world: u64) -> Vec<Series> {
     let mut series = Vec::new();
     for service in services {
-        let labels = json!({
-            "instance": service.instance, "name": service.name, "allocator": service.arm, "world": world.to_string(),
-        });
-        let memory = service.lives.iter().flat_map(|life| &life.readings);
-        series.push(("memory", labels.clone(), memory.map(|(at, bytes)| (*at, *bytes as f64)).collect()));
-        series.push(("start", labels.clone(), service.told.iter().map(|told| (told.0, told.1)).collect()));
-        series.push(("cpu_total", labels, service.told.iter().map(|told| (told.0, told.2)).collect()));
+        // A label that is none of the service's changes and comes back.
+        for revision in ["first", "second"] {
+            let labels = json!({
+                "instance": service.instance, "name": service.name, "allocator": service.arm, "world": world.to_string(),
+                "revision": revision,
+            });
+            let own = |at: i64| (at - BEGIN) / 36_000 % 2 == i64::from(revision == "second");
+            let told = || service.told.iter().filter(|told| own(told.0));
+            let memory = service.lives.iter().flat_map(|life| &life.readings).filter(|(at, _)| own(*at));
+            series.push(("memory", labels.clone(), memory.map(|(at, bytes)| (*at, *bytes as f64)).collect()));
+            series.push(("start", labels.clone(), told().map(|told| (told.0, told.1)).collect()));
+            series.push(("cpu_total", labels, told().map(|told| (told.0, told.2)).collect()));
+        }
     }
+    series.retain(|(.., values): &Series| !values.is_empty());
     series
 }
 
@@ -257,6 +186,19 @@ fn found(trial: &ImportedTrial) -> Found {
     found
 }
 
+/// The same lives with the same starts and readings.
+#[track_caller]
+fn same_lives(found: &ImportedTrial, wanted: &ImportedTrial) {
+    for (found, wanted) in found.services.iter().zip(&wanted.services) {
+        let lives = |service: &ImportedService| -> Vec<(i64, LifeStart, usize)> {
+            service.lives.iter().map(|life| (life.started_wall_us, life.start, life.samples.len())).collect()
+        };
+        assert_eq!((&found.name, lives(found)), (&wanted.name, lives(wanted)));
+    }
+    assert_eq!(found.services.len(), wanted.services.len());
+    assert_eq!(found.sources[0].sha256, wanted.sources[0].sha256);
+}
+
 fn drawn(services: &[Service]) -> Found {
     let of = |service: &Service| {
         let lives = service.lives.iter().map(|life| (Some(life.started), life.readings.clone())).collect();
@@ -309,23 +251,8 @@ fn drawn_histories_come_back_from_both_stores() {
     let folder = folder.path();
     let worlds: Vec<(u64, Vec<Service>)> = (1..=4).map(|seed| (seed, draw(seed))).collect();
     let all: Vec<_> = worlds.iter().flat_map(|(world, services)| series(services, *world)).collect();
-    fs::write(folder.join("history.om"), openmetrics(&all)).unwrap();
-    let blocks = Command::new("promtool")
-        .args(["tsdb", "create-blocks-from", "openmetrics", "history.om", "data"])
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    assert!(blocks.status.success(), "{}", stderr(&blocks));
-    let prometheus = Server::prometheus(folder, "global: {}\n", &[]);
-    let victoria = Server::start(
-        "victoria-metrics",
-        folder,
-        &["-storageDataPath=victoria", "-httpListenAddr=ADDRESS", "-retentionPeriod=100y"],
-        "/health",
-    );
-    let put = victoria.ask("POST", "/api/v1/import", &json_lines(&all)).unwrap();
-    assert!(put.starts_with("HTTP/1.1 204"), "{put}");
-    victoria.ask("GET", "/internal/force_flush", "").unwrap();
+    let prometheus = Server::prometheus_with(folder, &openmetrics(&all));
+    let victoria = Server::victoria(folder, &json_lines(&all));
 
     let (end, middle) = (at(BEGIN + HOURS * 3600), at(BEGIN + 11 * 3600 + 30));
     for (world, services) in &worlds {
@@ -384,6 +311,16 @@ fn drawn_histories_come_back_from_both_stores() {
                 assert!(drawn.iter().any(near), "{}: {life:?}", service.name);
             }
         }
+        // Readings that are much rarer than what the counter told: in two steps the lives are those of one.
+        let rare = |name: &'static str, to: &str, from: bool| {
+            let given = if from { &counter[..counter.len() - 6] } else { &counter[..counter.len() - 8] };
+            let more = ["--to", to, "--step", "1h", "--name", name];
+            imported(&import(folder, &format!("p{world}.db"), &prometheus.url(), &[given, &more].concat()));
+            trial(folder, &format!("p{world}.db"), name)
+        };
+        let whole = rare("rare", &end, true);
+        rare("rare-parts", &middle, true);
+        same_lives(&rare("rare-parts", &end, false), &whole);
     }
 
     // An expression is evaluated at whole steps.
@@ -466,6 +403,86 @@ fn refusals(folder: &Path, prometheus: &Server, end: &str) {
         "{}",
         stderr(&output)
     );
+}
+
+/// What comes into the store after an import is in the next one, where it goes on and what it had already; arms that changed before
+/// are no new change.
+#[test]
+fn late_readings_come_with_the_next_import() {
+    if !installed(&["victoria-metrics"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let services = draw(7);
+    let all = series(&services, 1);
+    let late = |at: i64| (BEGIN + 5 * 3600..BEGIN + 7 * 3600).contains(&at);
+    let part = |wanted: &dyn Fn(i64) -> bool| -> Vec<Series> {
+        let of = |(name, labels, values): &Series| {
+            (*name, labels.clone(), values.iter().copied().filter(|(at, _)| wanted(*at)).collect())
+        };
+        let mut part: Vec<Series> = all.iter().map(of).collect();
+        part.retain(|(.., values)| !values.is_empty());
+        part
+    };
+    // One service came from another arm.
+    let moved = |from: i64, to: i64, arm: &str| {
+        let labels = json!({ "instance": "host0:1", "name": "moved", "allocator": arm, "world": "1" });
+        let values = (from..to).map(|minute| (BEGIN + minute * 60, 3e8 + minute as f64)).collect();
+        ("memory", labels, values)
+    };
+    let mut early = part(&|at| !late(at));
+    early.extend([moved(0, 300, "glibc"), moved(300, HOURS * 60, "mimalloc-2.0.9")]);
+    let victoria = Server::victoria(folder, &json_lines(&early));
+    let words = asked(1);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let import_to = |hours: i64, database: &str, from: bool, more: &[&str]| {
+        let given = if from { &words[..] } else { &words[..words.len() - 2] };
+        let until = at(BEGIN + hours * 3600);
+        let output = import(folder, database, &victoria.url(), &[given, &["--to", &until], more].concat());
+        imported(&output);
+        stdout(&output)
+    };
+    import_to(9, "late.db", true, &[]);
+    let put = victoria.ask("POST", "/api/v1/import", &json_lines(&part(&late))).unwrap();
+    assert!(put.starts_with("HTTP/1.1 204"), "{put}");
+    victoria.ask("GET", "/internal/force_flush", "").unwrap();
+    let said = import_to(9, "late.db", false, &["--late", "1h"]);
+    assert!(said.contains("nothing new"), "{said}");
+    import_to(12, "late.db", false, &[]);
+    import_to(12, "whole.db", true, &[]);
+    let (found, wanted) = (trial(folder, "late.db", "prometheus"), trial(folder, "whole.db", "prometheus"));
+    same_lives(&found, &wanted);
+    let readings =
+        |service: &ImportedService| service.lives.iter().map(|life| life.samples.len()).sum::<usize>();
+    let of_moved = found.services.iter().find(|service| service.name == "host0:1/moved").unwrap();
+    assert_eq!((readings(of_moved), found.events.len()), (12 * 60 - 300, 1), "{:?}", found.events);
+    assert_eq!(found.events, wanted.events);
+}
+
+/// A Prometheus that asks another one, which is away, answers with what it has itself and warns: that is not taken for the whole.
+#[test]
+fn answers_that_are_not_whole_are_refused() {
+    if !installed(&["prometheus", "promtool"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let whole = Server::prometheus_with(folder, &openmetrics(&series(&draw(3), 1)));
+    drop(whole);
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let remote = format!("remote_read: [{{url: 'http://{nobody}/read', read_recent: true}}]\n");
+    let part = Server::prometheus(folder, &remote, &[]);
+    let words = asked(1);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let output = import(folder, "part.db", &part.url(), &words);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("its answer is not whole") && said.contains("--accept-partial"), "{said}");
+    assert!(!folder.join("part.db").exists());
+    let output = import(folder, "part.db", &part.url(), &[&words[..], &["--accept-partial"]].concat());
+    imported(&output);
+    assert!(stdout(&output).contains("the store warns"), "{}", stdout(&output));
 }
 
 /// A target that tells of one process; while `away` it tells nothing.
@@ -717,6 +734,26 @@ fn a_prometheus_has_what_the_database_has() {
                 assert!(series.iter().any(near), "{name}: {sample:?} at {age} s is none of {series:?}");
             }
         }
+    }
+
+    // With the ledger of that database, the series give the lives and readings that it has itself.
+    let record = store.trials().unwrap().into_iter().find(|trial| trial.id == id).unwrap();
+    let request = ReadingsRequest {
+        url: prometheus.url(),
+        access: Access::default(),
+        step_us: 100_000,
+        until_us: None,
+    };
+    let (remote, _) = read_readings(&store, &record, &request).unwrap();
+    assert!(remote.of_unknown_lives.is_empty() && remote.hosts_without.is_empty(), "{remote:?}");
+    let own = Readings::of_trial(&store, id, record.plan.metric).unwrap();
+    for life in &lives {
+        let found = &remote.lives[&life.id].readings;
+        let own = own.of_life(&store, life.id, life.started_boottime_us).unwrap();
+        assert!(
+            found.len() >= 5 && found.iter().all(|reading| own.contains(reading)),
+            "{found:?} and {own:?}"
+        );
     }
 
     let answer = prometheus.ask("GET", "/api/v1/rules", "").unwrap();

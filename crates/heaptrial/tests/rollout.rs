@@ -222,7 +222,7 @@ fn memory_above_the_trials_forecast_stops_a_wave() {
     let options = "--waves 25%,100% --soak 5s,20s,5s";
     let leaking = host.planned(2, options);
     host.fault(&leaking, "LEAK_BYTES_PER_SECOND=5000000");
-    host.assert_stopped(&host.start(options), 2, &leaking, "the trial's services used");
+    host.assert_stopped(&host.start(options), 2, &leaking, "the trial's services of churn@* used");
     host.fault(&leaking, "");
     host.assert_completes();
 

@@ -296,6 +296,7 @@ mod tests {
             contamination: None,
             proved: true,
             readings: hours.map(reading).collect(),
+            peak_kib: None,
             work: Default::default(),
         }
     }

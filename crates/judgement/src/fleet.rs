@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use heaptrial_analysis::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
-use heaptrial_model::{KnownEvent, Reading};
+use heaptrial_model::{KnownEvent, Reading, RemoteLife};
 use heaptrial_store::{
     ArmRecord, EventRecord, LifeRecord, ROLLUP_BUCKET, Readings, ServiceRecord, Store, StoreError,
 };
@@ -40,8 +40,17 @@ impl Rows {
         let (trial, kind) = (&self.trial, self.kind);
         // What others measured has no ledger, and nobody drew the lists of an import.
         let in_ledger = !kind.is_import();
-        let readings = Readings::of_trial(store, trial.id, trial.plan.metric)?;
-        let by_life = read_lives(store, &readings, &self.lives, in_ledger)?;
+        let by_life = match &options.remote {
+            Some(remote) => {
+                let of =
+                    |life: &LifeRecord| remote.lives.get(&life.id).map_or_else(OfLife::default, OfLife::of);
+                self.lives.iter().map(of).collect()
+            }
+            None => {
+                let readings = Readings::of_trial(store, trial.id, trial.plan.metric)?;
+                read_lives(store, &readings, self, in_ledger)?
+            }
+        };
         let position: HashMap<i64, usize> =
             self.services.iter().enumerate().map(|(index, service)| (service.id, index)).collect();
         let mut services: Vec<FleetService> =
@@ -52,7 +61,8 @@ impl Rows {
             vec![Treated::Yes; self.lives.len()]
         };
         let mut untreated: Vec<(usize, f64, String)> = Vec::new();
-        for ((life, (readings, work)), treated) in self.lives.iter().zip(by_life).zip(treated) {
+        let mut peaks: Vec<(usize, f64, u32)> = Vec::new();
+        for ((life, of_life), treated) in self.lives.iter().zip(by_life).zip(treated) {
             let Some(index) = position.get(&life.service_id) else { continue };
             let started_at = life.started_wall_us as f64 / 1e6;
             match treated {
@@ -60,12 +70,15 @@ impl Rows {
                 Treated::Before => continue,
                 Treated::No(why) => untreated.push((*index, started_at, why)),
             }
+            let OfLife { readings, peak_kib, work } = of_life;
+            peaks.extend(peak_kib.map(|kib| (*index, started_at, kib)));
             services[*index].lives.push(FleetLife {
                 started_at,
                 start: life.start,
                 contamination: life.contamination.clone(),
                 proved: life.identity.is_some(),
                 readings,
+                peak_kib: None,
                 work,
             });
         }
@@ -85,11 +98,22 @@ impl Rows {
             randomised: kind == Kind::Field,
             identities_proved: in_ledger,
             clock: Clock::Calendar,
-            rolled_up_seconds: if in_ledger { ROLLUP_BUCKET.as_secs_f64() } else { 0.0 },
+            rolled_up_seconds: match (&options.remote, in_ledger) {
+                (Some(remote), _) => remote.step_seconds,
+                (None, true) => ROLLUP_BUCKET.as_secs_f64(),
+                (None, false) => 0.0,
+            },
             seed: trial.plan.seed,
         };
         if self.until_us < i64::MAX {
             fleet.until(self.until_us as f64 / 1e6);
+        }
+        // They are of what came until then, as the readings are now.
+        for (index, started_at, kib) in peaks {
+            let lives = &mut fleet.services[index].lives;
+            if let Some(life) = lives.iter_mut().find(|life| life.started_at == started_at) {
+                life.peak_kib = Some(kib);
+            }
         }
         for (index, at) in self.dropped_services() {
             fleet.service_until(index, at);
@@ -165,17 +189,31 @@ pub(crate) fn memory_limit(record: &ServiceRecord) -> Option<u64> {
     record.attributes.as_ref()?.get("memory_max_bytes")?.as_u64().filter(|bytes| *bytes > 0)
 }
 
-/// The readings of a life and its work.
-type OfLife = (Vec<Reading>, Work);
+/// What was read of a life.
+#[derive(Debug, Clone, Default)]
+struct OfLife {
+    readings: Vec<Reading>,
+    /// The highest of those that are rolled up.
+    peak_kib: Option<u32>,
+    work: Work,
+}
+
+impl OfLife {
+    /// A store of series has memory alone.
+    fn of(remote: &RemoteLife) -> Self {
+        Self { readings: remote.readings.clone(), peak_kib: Some(remote.peak_kib), work: Work::default() }
+    }
+}
 
 /// The readings of each life and, if asked for, its work, in the order of `lives`. Shared among threads that each have a connection of their own;
 /// a thread that gets none leaves its share to the others.
 fn read_lives(
     store: &Store,
     readings: &Readings,
-    lives: &[LifeRecord],
+    rows: &Rows,
     with_work: bool,
 ) -> Result<Vec<OfLife>, JudgementError> {
+    let lives = &rows.lives;
     let next = AtomicUsize::new(0);
     let work = |store: &Store| -> Result<Vec<(usize, OfLife)>, StoreError> {
         let mut done = Vec::new();
@@ -189,7 +227,8 @@ fn read_lives(
                 let mut read = readings.of_life(store, life.id, life.started_boottime_us)?;
                 read.shrink_to_fit();
                 let work = if with_work { work::of_life(store, life)? } else { Work::default() };
-                done.push((index, (read, work)));
+                let peak_kib = readings.rolled_up_peak(store, life.id, rows.until_us)?;
+                done.push((index, OfLife { readings: read, peak_kib, work }));
             }
         }
     };
@@ -205,7 +244,7 @@ fn read_lives(
         });
         std::iter::once(own).chain(others.collect::<Vec<_>>()).collect()
     });
-    let mut by_life = vec![(Vec::new(), Work::default()); lives.len()];
+    let mut by_life = vec![OfLife::default(); lives.len()];
     for (index, read) in parts?.into_iter().flatten() {
         by_life[index] = read;
     }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heaptrial_analysis::{Finding, FindingKind, Severity};
-use heaptrial_model::{Identity, units};
-use heaptrial_store::{ArmRecord, own_host, planned_hosts};
+use heaptrial_analysis::{Finding, FindingKind, Fleet, Severity};
+use heaptrial_model::{Identity, RemoteReadings, units};
+use heaptrial_store::{ArmRecord, Store, own_host, planned_hosts};
 
-use crate::Rows;
+use crate::{JudgementError, Rows};
 
 /// Hosts that a finding names.
 const NAMED: usize = 8;
@@ -18,6 +18,13 @@ fn build(identity: &Identity) -> String {
     let digest = identity.sha256.as_ref().or(identity.build_id.as_ref());
     let digest = digest.map(|digest| format!(" ({})", digest.chars().take(DIGITS).collect::<String>()));
     format!("{}{}", identity.label(), digest.unwrap_or_default())
+}
+
+/// The first names, and how many more there are.
+fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let told = names.take(NAMED).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{told} and {more} more") } else { told }
 }
 
 impl Rows {
@@ -58,12 +65,8 @@ impl Rows {
             if all.len() < 2 {
                 return None;
             }
-            let told = hosts.iter().map(|(build, hosts)| {
-                let named: Vec<&str> = hosts.iter().take(NAMED).copied().collect();
-                let more = hosts.len().saturating_sub(NAMED);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("{build} on {}{more}", named.join(", "))
-            });
+            let told =
+                hosts.iter().map(|(build, hosts)| format!("{build} on {}", named(hosts.iter().copied())));
             Some(Finding {
                 kind: FindingKind::BuildsByHost,
                 severity: Severity::Caution,
@@ -76,6 +79,74 @@ impl Rows {
             })
         };
         self.arms.iter().enumerate().filter_map(of_arm).collect()
+    }
+
+    /// That readings of hosts or lives are missing where they are taken from: this database, or a store of series.
+    pub(crate) fn series_missing(
+        &self,
+        store: &Store,
+        fleet: &Fleet,
+        remote: Option<&RemoteReadings>,
+    ) -> Result<Option<Finding>, JudgementError> {
+        let (hosts, unknown, place) = match remote {
+            Some(remote) => {
+                (remote.hosts_without.clone(), remote.of_unknown_lives.clone(), remote.source.as_str())
+            }
+            None => (self.hosts_without_readings(store, fleet)?, BTreeMap::new(), "this database"),
+        };
+        let mut told = Vec::new();
+        if !hosts.is_empty() {
+            told.push(format!("{place} has no readings of {}", named(hosts.iter().map(String::as_str))));
+        }
+        if !unknown.is_empty() {
+            told.push(format!(
+                "{} of lives that are not in the ledger are left out ({})",
+                units::counted(unknown.values().sum::<u64>() as usize, "reading"),
+                named(unknown.keys().map(String::as_str))
+            ));
+        }
+        if told.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Finding {
+            kind: FindingKind::SeriesMissing,
+            severity: Severity::Grave,
+            arms: Vec::new(),
+            services: unknown.into_keys().collect(),
+            evidence: told.join("; "),
+            effect: match remote {
+                Some(_) => {
+                    "Every figure is of the other readings only. The store must scrape every host, and the ledger be gathered after                      what is to be reported."
+                }
+                None => {
+                    "Every figure is of the other hosts only. Where a host's ledger alone was gathered, its readings are in the store                      that scrapes it: --series URL."
+                }
+            }
+            .to_owned(),
+        }))
+    }
+
+    /// Hosts that took ticks and have lives, without a sample of any of them.
+    fn hosts_without_readings(&self, store: &Store, fleet: &Fleet) -> Result<Vec<String>, JudgementError> {
+        let mut hosts = Vec::new();
+        for part in self.parts.iter().filter(|part| part.last.is_some()) {
+            let in_fleet = fleet.services.iter().filter(|service| service.host.as_ref() == Some(&part.host));
+            if in_fleet.flat_map(|service| &service.lives).any(|life| !life.readings.is_empty()) {
+                continue;
+            }
+            // The fleet has no lives from before the trial.
+            let own = self.services.iter().filter(|service| service.host() == Some(&part.host));
+            let own: Vec<i64> = own.map(|service| service.id).collect();
+            let mut lives = self.lives.iter().filter(|life| own.contains(&life.service_id)).peekable();
+            let mut missing = lives.peek().is_some();
+            for life in lives {
+                missing = missing && !store.has_samples(life.id)?;
+            }
+            if missing {
+                hosts.push(part.host.clone());
+            }
+        }
+        Ok(hosts)
     }
 
     /// That hosts are missing, where some are.

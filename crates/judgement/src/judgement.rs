@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use heaptrial_analysis::{
     Analysis, ByHost, FindingKind, Fleet, FleetLife, RatioToControl, Settings, analyse, by_host,
     differing_hosts, ratio_of_arms,
 };
-use heaptrial_model::Metric;
+use heaptrial_model::{Metric, RemoteReadings};
 use heaptrial_stats::median;
-use heaptrial_store::{Store, TickSummary};
+use heaptrial_store::{LifeRecord, Store, TickSummary};
 
 use crate::arms::{self, ArmFacts};
 use crate::consensuses::{ConsensusClock, Taken};
@@ -33,6 +34,8 @@ pub struct Options {
     pub memory_limit_bytes: Option<u64>,
     /// How the fleet is analysed.
     pub settings: Settings,
+    /// The readings of a trial on hosts, where they are in a store of series and not in the database.
+    pub remote: Option<Arc<RemoteReadings>>,
 }
 
 /// A trial with its fleet, its analysis, and what no analysis needs.
@@ -84,7 +87,7 @@ impl Judgement {
         }
         let fleet = rows.fleet(store, options)?;
         let analysis = analyse(&fleet, &options.settings);
-        Self::from_fleet(store, rows, fleet, analysis)
+        Self::from_fleet(store, rows, fleet, analysis, options)
     }
 
     fn of_lab(store: &Store, rows: Rows, options: &Options) -> Result<Self, JudgementError> {
@@ -100,7 +103,7 @@ impl Judgement {
         let settled = run.warm_up_seconds(&rows, options);
         // A warm-up in hours of a relay's life is none of the lab's seconds.
         let usual = match fleet.clock.has_days() {
-            true => run.warm_up_seconds(&rows, &Options { warm_up: None, ..*options }),
+            true => run.warm_up_seconds(&rows, &Options { warm_up: None, ..options.clone() }),
             false => settled,
         };
         let mut services = Vec::with_capacity(run.services.len());
@@ -173,16 +176,20 @@ impl Judgement {
         rows: Rows,
         fleet: Fleet,
         mut analysis: Analysis,
+        options: &Options,
     ) -> Result<Self, JudgementError> {
         let by_host = by_host(&fleet, &analysis);
         analysis.findings.extend(differing_hosts(&fleet, &by_host));
         analysis.findings.extend(rows.hosts_missing());
         analysis.findings.extend(rows.builds_by_host());
-        analysis
-            .findings
-            .sort_by_key(|finding| (finding.severity, finding.kind != FindingKind::HostsMissing));
+        analysis.findings.extend(rows.series_missing(store, &fleet, options.remote.as_deref())?);
+        analysis.findings.sort_by_key(|finding| (finding.severity, !tells_what_is_missing(finding.kind)));
         let imported = rows.kind.is_import();
-        let anon = if imported { HashMap::new() } else { last_anon(store, &rows)? };
+        let anon = match &options.remote {
+            Some(remote) => last_anon_of(remote, &rows),
+            None if imported => HashMap::new(),
+            None => last_anon(store, &rows)?,
+        };
         let services: Vec<ServiceFacts> = rows
             .services
             .iter()
@@ -255,6 +262,11 @@ impl Judgement {
     }
 }
 
+/// What a reader must know before all else.
+fn tells_what_is_missing(kind: FindingKind) -> bool {
+    matches!(kind, FindingKind::HostsMissing | FindingKind::SeriesMissing)
+}
+
 fn lives(fleet: &Fleet) -> impl Iterator<Item = &FleetLife> {
     fleet.services.iter().flat_map(|service| &service.lives)
 }
@@ -279,6 +291,12 @@ fn last_anon(store: &Store, rows: &Rows) -> Result<HashMap<i64, u64>, JudgementE
         found.extend(last.map(|point| (service_id, point.anon_bytes)));
     }
     Ok(found)
+}
+
+/// The same from a store of series.
+fn last_anon_of(remote: &RemoteReadings, rows: &Rows) -> HashMap<i64, u64> {
+    let told = |life: &LifeRecord| Some((life.service_id, remote.lives.get(&life.id)?.anon_bytes?));
+    rows.lives.iter().filter_map(told).collect()
 }
 
 fn warm_up_seconds(analysis: &Analysis) -> f64 {

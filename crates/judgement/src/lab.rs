@@ -205,6 +205,7 @@ impl LabService {
             contamination: None,
             proved: life.identity.is_some(),
             readings,
+            peak_kib: None,
             work,
         })
     }

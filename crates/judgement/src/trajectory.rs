@@ -376,6 +376,7 @@ mod tests {
                 contamination: None,
                 proved: false,
                 readings: vec![Reading { age_seconds, kib: 4 }],
+                peak_kib: None,
                 work: Default::default(),
             }],
             ..FleetService::default()

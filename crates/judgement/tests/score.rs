@@ -71,6 +71,7 @@ fn identity(spec: &str) -> Identity {
         linkage: Linkage::Preloaded,
         settings: Default::default(),
         evidence: Vec::new(),
+        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

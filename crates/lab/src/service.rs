@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Catalog, ExchangedLibraries, Obtained, identify_started_with, prove};
 use heaptrial_host::{Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceSampler, SlowBudget};
-use heaptrial_model::{Ending, Identity};
+use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
 use crate::ends::Ends;
@@ -166,7 +166,9 @@ pub(crate) fn prove_identity(
                 .map_err(|mismatch| mismatch.with_stderr(&read_lossy(&command.stderr)).to_string()),
             Err(error) => Err(format!("its allocator could not be identified: {error}")),
         };
-        let patience = if found.is_ok() { MISMATCH_PATIENCE } else { PROOF_PATIENCE };
+        // Before its libraries are mapped a process runs no allocator yet; that takes long where processors are short.
+        let is_loaded = found.as_ref().is_ok_and(|identity| identity.linkage != Linkage::Unknown);
+        let patience = if is_loaded { MISMATCH_PATIENCE } else { PROOF_PATIENCE };
         match outcome {
             Ok(()) => return Proof { identity: found.ok(), contamination: None, ended: None },
             // What was not proved by then says nothing about the arm.

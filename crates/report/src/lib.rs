@@ -3,6 +3,7 @@
 //!
 //! Nothing here estimates, reads a clock or writes to a database: the same judgement gives the same report, byte for byte.
 
+mod bisect;
 mod bug;
 mod build;
 mod chart;
@@ -26,6 +27,10 @@ mod terminal;
 mod verdict;
 mod write;
 
+pub use bisect::{
+    BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition,
+    SkippedPosition,
+};
 pub use bug::{
     ArmEvidence, BUG_SCHEMA_VERSION, Bug, BugFiles, BugParts, BugRun, Bundle, ChartFile, Evidence,
     OddFinding, Ran, Reproduction, Secrets, SettingDefault, WithoutDefaults, pseudonymise, write_bug,

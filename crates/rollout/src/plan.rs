@@ -52,6 +52,9 @@ pub struct RolloutPlan {
     /// Whether somebody was there who started it, so that the canary did not wait for quiet hours to end.
     #[serde(default)]
     pub attended: bool,
+    /// Whether it goes on by itself after a reboot.
+    #[serde(default)]
+    pub goes_on_after_reboot: bool,
     /// Whether gates go by what services can tell of their work and flags.
     #[serde(default = "yes")]
     pub judges_work: bool,

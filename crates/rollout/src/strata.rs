@@ -398,6 +398,7 @@ pub(crate) mod tests {
             contamination: None,
             proved: true,
             readings: (0..=48).map(reading).collect(),
+            peak_kib: None,
             work: Work::default(),
         }
     }

@@ -26,7 +26,9 @@ pub use import::{
     AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
     ImportedTrial,
 };
-pub use part::{GATHERED, Gathered, PartOf, PartRecord, PartTick, is_gathered, own_host, planned_hosts};
+pub use part::{
+    GATHERED, Gathered, PartContent, PartOf, PartRecord, PartTick, is_gathered, own_host, planned_hosts,
+};
 pub use readings::Readings;
 pub use recent::TickRecord;
 pub use records::{
@@ -220,9 +222,12 @@ fn open_exclusive(path: &Path) -> rusqlite::Result<(Connection, Access)> {
 }
 
 fn open_immutable(path: &Path) -> rusqlite::Result<(Connection, Access)> {
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
-    if std::fs::metadata(wal).is_ok_and(|found| found.len() > 0) {
+    let log = |suffix: &str| {
+        let mut log = path.as_os_str().to_owned();
+        log.push(suffix);
+        std::fs::metadata(log).is_ok_and(|found| found.len() > 0)
+    };
+    if log("-wal") || log("-journal") {
         return open_shared(path);
     }
     let name = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");

@@ -1,14 +1,18 @@
 //! A trial over several hosts: each host's database has the part of its own services; the parts are gathered in one.
 
+mod take;
+mod write;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use heaptrial_model::KnownEvent;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
-use crate::records::SERVER;
-use crate::{SCHEMA_VERSION, Store, StoreError};
+use crate::{Store, StoreError};
+
+/// Bytes of a page where much is written at once: rows fill fewer and larger pages sooner.
+const BULK_PAGE: u32 = 16_384;
 
 /// What is here of a host's part.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +40,16 @@ pub struct PartTick {
     pub wall_us: i64,
 }
 
+/// What a file of a host's part has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PartContent {
+    /// All that is in its database.
+    #[default]
+    Everything,
+    /// Plan, services, lives, events and ticks, and nothing of what was measured.
+    Ledger,
+}
+
 /// What of a host's database is one part.
 #[derive(Debug, Clone)]
 pub struct PartOf<'a> {
@@ -51,6 +65,8 @@ pub struct PartOf<'a> {
     pub hosts: usize,
     /// Now, in microseconds since 1970.
     pub now_us: i64,
+    /// Whether a digest told that the file is as it was written; if not, all its pages are looked through first.
+    pub verified: bool,
 }
 
 /// What a gathering brought.
@@ -100,18 +116,6 @@ pub fn is_gathered(parameters: &Value) -> bool {
 /// In the parameters of a trial that was gathered.
 pub const GATHERED: &str = "gathered";
 
-/// Tables of ticks and samples, with their columns but for those that name life and tick.
-const MEASURED: [(&str, &str); 4] = [
-    ("rollup", "samples, rss_max_bytes, anon_max_bytes, anon_swap_max_bytes, cgroup_current_max_bytes"),
-    (
-        "sample",
-        "rss_bytes, anon_bytes, file_bytes, shmem_bytes, swap_bytes, vsize_bytes, hwm_bytes, minor_faults, \
-         major_faults, cpu_us, threads, processes, cgroup_current_bytes, cgroup_peak_bytes",
-    ),
-    ("slow_sample", "pss_bytes, private_dirty_bytes, lazyfree_bytes, anon_huge_bytes, cost_us"),
-    ("observation", "name, value"),
-];
-
 impl Store {
     /// The gathered parts of a trial, by host.
     pub fn parts(&self, trial_id: i64) -> Result<Vec<PartRecord>, StoreError> {
@@ -126,76 +130,6 @@ impl Store {
         rows.into_iter().map(with_facts).collect()
     }
 
-    /// Writes what is new of a trial of this host into `to`, a file that is not there yet: a database that
-    /// [`Store::gather`] reads. Everything, where the tick `since` is not here. Tells whether it was.
-    pub fn write_part(
-        &self,
-        trial_id: i64,
-        host: &str,
-        since: Option<PartTick>,
-        to: &Path,
-        now_us: i64,
-    ) -> Result<bool, StoreError> {
-        let found = crate::user_version(&Connection::open(&self.path).map_err(StoreError::open(&self.path))?)
-            .map_err(StoreError::open(&self.path))?;
-        if found != SCHEMA_VERSION {
-            return Err(StoreError::Older { path: self.path.clone(), found, known: SCHEMA_VERSION });
-        }
-        let is_here = |tick: &PartTick| -> Result<bool, StoreError> {
-            let sql = "SELECT 1 FROM tick WHERE trial_id = ?1 AND sequence = ?2 AND wall_us = ?3";
-            let found =
-                self.rows("looking for a tick", sql, params![trial_id, tick.sequence, tick.wall_us], |_| {
-                    Ok(())
-                })?;
-            Ok(!found.is_empty())
-        };
-        let known = since.as_ref().map(is_here).transpose()?.unwrap_or(true);
-        let after = since.filter(|_| known).map_or(-1, |tick| tick.sequence);
-        let file = Store::create(to)?;
-        let write = || -> rusqlite::Result<()> {
-            // Off here as in every bulk copy: what is referred to is copied by the same condition. A file that is not finished is
-            // nobody's, so that it needs no journal; who wants it on the disk syncs it.
-            file.connection.pragma_update(None, "foreign_keys", false)?;
-            file.connection.pragma_update(None, "journal_mode", "OFF")?;
-            file.connection.pragma_update(None, "synchronous", "OFF")?;
-            attach(&file.connection, &self.path)?;
-            let transaction = only_reading_there(&file.connection)?;
-            for sql in [
-                "INSERT INTO trial SELECT * FROM there.trial WHERE id = ?1",
-                "INSERT INTO arm SELECT * FROM there.arm WHERE trial_id = ?1",
-                "INSERT INTO service SELECT * FROM there.service WHERE trial_id = ?1",
-                "INSERT INTO life SELECT * FROM there.life WHERE service_id IN (SELECT id FROM service WHERE trial_id = ?1)",
-                "INSERT INTO event SELECT * FROM there.event WHERE trial_id = ?1",
-                "INSERT INTO host SELECT * FROM there.host WHERE id IN
-                   (SELECT host_id FROM trial WHERE id = ?1
-                    UNION SELECT host_id FROM there.tick WHERE trial_id = ?1)",
-            ] {
-                transaction.execute(sql, params![trial_id])?;
-            }
-            let ticks = "INSERT INTO tick SELECT * FROM there.tick WHERE trial_id = ?1 AND sequence > ?2";
-            transaction.execute(ticks, params![trial_id, after])?;
-            // All ticks of a life are of its trial.
-            let of_these = if after < 0 { "" } else { "WHERE m.tick_id IN (SELECT id FROM tick)" };
-            for table in ["sample", "slow_sample", "observation", "rollup"] {
-                let sql = format!(
-                    "INSERT INTO {table} SELECT m.* FROM life l CROSS JOIN there.{table} m ON m.life_id = l.id {of_these}"
-                );
-                transaction.execute(&sql, [])?;
-            }
-            let sql = "INSERT INTO part
-                       SELECT t.id, ?2, h.facts_json, t.started_wall_us, t.ended_wall_us, k.sequence, k.wall_us, ?3
-                       FROM trial t JOIN host h ON h.id = t.host_id
-                       LEFT JOIN there.tick k ON k.trial_id = t.id
-                         AND k.sequence = (SELECT max(sequence) FROM there.tick WHERE trial_id = t.id)
-                       WHERE t.id = ?1";
-            transaction.execute(sql, params![trial_id, host, now_us])?;
-            transaction.commit()?;
-            file.connection.execute_batch("DETACH there")
-        };
-        write().map_err(StoreError::query(to, "writing a host's part"))?;
-        Ok(known)
-    }
-
     /// The number of the first tick that a file of [`Store::write_part`] has, or would have if there were one; `None` for
     /// a host's own database, which has all.
     pub fn first_of_part(&self, trial_id: i64) -> Result<Option<i64>, StoreError> {
@@ -204,56 +138,6 @@ impl Store {
         let found = self.rows("reading a part", sql, params![trial_id], |row| row.get(0))?;
         Ok(found.into_iter().next())
     }
-
-    /// Takes in what a host's database, or a file of [`Store::write_part`], has of its part and is not here yet. All or
-    /// nothing; the same once more changes nothing.
-    pub fn gather(&mut self, from: &Path, part: &PartOf<'_>) -> Result<Gathered, StoreError> {
-        let path = self.path.clone();
-        let doing = "gathering a host's part";
-        check(from)?;
-        let set = |on: bool| self.connection.pragma_update(None, "foreign_keys", on);
-        set(false).map_err(StoreError::query(&path, doing))?;
-        let result = attach(&self.connection, from).and_then(|()| {
-            let gathered = only_reading_there(&self.connection).and_then(|transaction| {
-                let gathered = gather(&transaction, part)?;
-                transaction.commit()?;
-                Ok(gathered)
-            });
-            let _ = self.connection.execute_batch("DETACH there");
-            gathered
-        });
-        set(true).map_err(StoreError::query(&path, doing))?;
-        result.map_err(StoreError::query(&path, doing))
-    }
-}
-
-/// Whether a file can be taken in: of this schema, whole, and with nothing in it that runs by itself. It comes from another machine.
-fn check(file: &Path) -> Result<(), StoreError> {
-    let connection = Connection::open(file).map_err(StoreError::open(file))?;
-    let found = crate::user_version(&connection).map_err(StoreError::open(file))?;
-    if found < SCHEMA_VERSION {
-        return Err(StoreError::Older { path: file.to_owned(), found, known: SCHEMA_VERSION });
-    }
-    if found > SCHEMA_VERSION {
-        return Err(StoreError::Schema { path: file.to_owned(), found, known: SCHEMA_VERSION });
-    }
-    let doing = "checking a host's part";
-    let of = StoreError::query(file, doing);
-    let state: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(of)?;
-    let foreign: i64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema WHERE type IN ('trigger', 'view')", [], |row| {
-            row.get(0)
-        })
-        .map_err(StoreError::query(file, doing))?;
-    if state != "ok" || foreign > 0 {
-        let why = if foreign > 0 {
-            "it has triggers or views, which no database of Heaptrial has".into()
-        } else {
-            state
-        };
-        return Err(StoreError::Damaged { path: file.to_owned(), why });
-    }
-    Ok(())
 }
 
 fn attach(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
@@ -279,352 +163,3 @@ fn part(row: &Row<'_>) -> rusqlite::Result<PartRecord> {
     })
 }
 
-fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<Gathered> {
-    transaction.execute_batch(
-        "DROP TABLE IF EXISTS temp.host_there; DROP TABLE IF EXISTS temp.life_there; DROP TABLE IF EXISTS temp.tick_there;
-         CREATE TEMP TABLE host_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL);
-         CREATE TEMP TABLE life_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL);
-         CREATE TEMP TABLE tick_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL, known INTEGER NOT NULL);",
-    )?;
-    hosts(transaction)?;
-    let trial_id = trial(transaction, part)?;
-    let is_newest = is_newest(transaction, part, trial_id)?;
-    let arms = arms(transaction, part, trial_id)?;
-    let services = services(transaction, part, trial_id, &arms)?;
-    let before: i64 = count(transaction, "life")?;
-    let (started_us, ended_us): (i64, Option<i64>) = transaction.query_row(
-        "SELECT started_wall_us, ended_wall_us FROM there.trial WHERE id = ?1",
-        params![part.trial_id],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    // Services go on after a trial, and the agent may read them for a while.
-    let until_us = ended_us.unwrap_or(i64::MAX);
-    lives(transaction, &services, until_us, is_newest)?;
-    let lives = count(transaction, "life")? - before;
-    ticks(transaction, part, trial_id, until_us)?;
-    let before = count(transaction, "sample")?;
-    for (table, columns) in MEASURED {
-        // What is here in full stays so, though it was rolled up there meanwhile.
-        let unless_here = match table {
-            "rollup" => {
-                "WHERE NOT EXISTS (SELECT 1 FROM main.sample s WHERE s.life_id = l.new AND s.tick_id = t.new)"
-            }
-            // Of a span that was rolled up there they stand at its middle; here they are where they were read.
-            "slow_sample" | "observation" => {
-                "WHERE NOT (t.known AND EXISTS (SELECT 1 FROM there.rollup r
-                                                WHERE r.life_id = m.life_id AND r.tick_id = m.tick_id))"
-            }
-            _ => "",
-        };
-        let sql = format!(
-            "INSERT OR IGNORE INTO main.{table} (life_id, tick_id, {columns})
-             SELECT l.new, t.new, {columns} FROM there.{table} m
-             JOIN temp.life_there l ON l.old = m.life_id JOIN temp.tick_there t ON t.old = m.tick_id {unless_here}"
-        );
-        transaction.execute(&sql, [])?;
-    }
-    let samples = count(transaction, "sample")? - before;
-    let mut events = events(transaction, part, (trial_id, &services, &arms), until_us)?;
-    let earlier: Option<i64> = transaction
-        .query_row(
-            "SELECT started_wall_us FROM part WHERE trial_id = ?1 AND host = ?2",
-            params![trial_id, part.host],
-            |row| row.get(0),
-        )
-        .optional()?;
-    let anew = is_newest && earlier.is_some_and(|earlier| earlier < started_us);
-    if is_newest {
-        record(transaction, part, trial_id, (started_us, ended_us))?;
-    }
-    if anew {
-        let text = format!(
-            "{} has recorded the trial anew: its database was lost, or it was installed again",
-            part.host
-        );
-        transaction.execute(
-            "INSERT INTO main.event (trial_id, wall_us, kind, text, host) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![trial_id, part.now_us, KnownEvent::DatabaseLost.as_str(), text, part.host],
-        )?;
-        events += 1;
-    }
-    Ok(Gathered { trial_id, samples: samples as u64, events, lives: lives as u64, anew })
-}
-
-fn count(transaction: &Transaction<'_>, table: &str) -> rusqlite::Result<i64> {
-    transaction.query_row(&format!("SELECT count(*) FROM main.{table}"), [], |row| row.get(0))
-}
-
-fn hosts(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    transaction.execute_batch(
-        "INSERT INTO main.host (boot_id, facts_json) SELECT boot_id, facts_json FROM there.host WHERE true
-           ON CONFLICT (boot_id) DO NOTHING;
-         INSERT INTO temp.host_there SELECT t.id, h.id FROM there.host t JOIN main.host h ON h.boot_id = t.boot_id;",
-    )
-}
-
-/// The trial's row here, by the id of its plan.
-fn trial(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<i64> {
-    let id = part.parameters["plan"]["id"].as_str().unwrap_or_default();
-    let known = transaction
-        .query_row(
-            "SELECT id FROM main.trial WHERE json_extract(parameters_json, '$.plan.id') = ?1 ORDER BY id DESC",
-            params![id],
-            |row| row.get(0),
-        )
-        .optional()?;
-    if let Some(known) = known {
-        return Ok(known);
-    }
-    transaction.execute(
-        "INSERT INTO main.trial (name, kind, host_id, metric, seed, repeats, planned_us, plan_json, parameters_json,
-                                 command, tool_version, started_wall_us)
-         SELECT t.name, t.kind, h.new, t.metric, t.seed, t.repeats, t.planned_us, t.plan_json, ?2, t.command,
-                t.tool_version, t.started_wall_us
-         FROM there.trial t JOIN temp.host_there h ON h.old = t.host_id WHERE t.id = ?1",
-        params![part.trial_id, part.parameters.to_string()],
-    )?;
-    Ok(transaction.last_insert_rowid())
-}
-
-/// The arms here by their row ids there.
-fn arms(
-    transaction: &Transaction<'_>,
-    part: &PartOf<'_>,
-    trial_id: i64,
-) -> rusqlite::Result<HashMap<i64, i64>> {
-    // A host without services of an arm does not know what they must run.
-    transaction.execute(
-        "INSERT INTO main.arm (trial_id, position, name, control, treatment_json, obtained_json)
-         SELECT ?2, position, name, control, treatment_json, obtained_json FROM there.arm WHERE trial_id = ?1
-         ON CONFLICT (trial_id, name) DO UPDATE SET obtained_json = coalesce(obtained_json, excluded.obtained_json)",
-        params![part.trial_id, trial_id],
-    )?;
-    let sql = "SELECT t.id, a.id FROM there.arm t JOIN main.arm a ON a.name = t.name AND a.trial_id = ?2
-               WHERE t.trial_id = ?1";
-    let mut statement = transaction.prepare(sql)?;
-    statement.query_map(params![part.trial_id, trial_id], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
-}
-
-/// The services here by their row ids there. Two hosts may have services of one name.
-fn services(
-    transaction: &Transaction<'_>,
-    part: &PartOf<'_>,
-    trial_id: i64,
-    arms: &HashMap<i64, i64>,
-) -> rusqlite::Result<HashMap<i64, i64>> {
-    let mut statement = transaction.prepare(
-        "SELECT id, arm_id, name, block, position, attributes_json FROM there.service WHERE trial_id = ?1",
-    )?;
-    let mut rows = statement.query(params![part.trial_id])?;
-    let mut services = HashMap::new();
-    while let Some(row) = rows.next()? {
-        let (id, arm_id, name, block, position): (i64, i64, String, u32, u32) =
-            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-        let attributes: Option<String> = row.get(5)?;
-        let mut attributes: Value = attributes
-            .and_then(|text| serde_json::from_str(&text).ok())
-            .filter(Value::is_object)
-            .unwrap_or_else(|| serde_json::json!({}));
-        attributes[SERVER] = Value::from(part.host);
-        let position = part.positions.get(&name).copied().unwrap_or(position);
-        let own = format!("{}/{name}", part.host);
-        let arm = arms.get(&arm_id).ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-        transaction.execute(
-            "INSERT INTO main.service (trial_id, arm_id, name, block, position, attributes_json)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (trial_id, name) DO NOTHING",
-            params![trial_id, arm, own, block, position, attributes.to_string()],
-        )?;
-        let new = transaction.query_row(
-            "SELECT id FROM main.service WHERE trial_id = ?1 AND name = ?2",
-            params![trial_id, own],
-            |row| row.get(0),
-        )?;
-        services.insert(id, new);
-    }
-    Ok(services)
-}
-
-/// Whether the file is not older than what is here of the host: an older one brings what is missing, and changes nothing. Told by
-/// when the host recorded the trial, then by numbers of ticks, then by its end; no clock that was set meanwhile matters.
-fn is_newest(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64) -> rusqlite::Result<bool> {
-    type Age = (i64, i64, bool);
-    let age = |row: &Row<'_>| -> rusqlite::Result<Age> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
-    let sql = "SELECT started_wall_us, coalesce(sequence, -1), ended_wall_us IS NOT NULL FROM main.part
-               WHERE trial_id = ?1 AND host = ?2";
-    let here: Option<Age> = transaction.query_row(sql, params![trial_id, part.host], age).optional()?;
-    let sql = "SELECT t.started_wall_us,
-                      max(coalesce((SELECT max(sequence) FROM there.part WHERE trial_id = t.id), -1),
-                          coalesce((SELECT max(sequence) FROM there.tick WHERE trial_id = t.id), -1)),
-                      t.ended_wall_us IS NOT NULL
-               FROM there.trial t WHERE t.id = ?1";
-    let there: Age = transaction.query_row(sql, params![part.trial_id], age)?;
-    Ok(here.is_none_or(|here| there >= here))
-}
-
-fn lives(
-    transaction: &Transaction<'_>,
-    services: &HashMap<i64, i64>,
-    until_us: i64,
-    is_newest: bool,
-) -> rusqlite::Result<()> {
-    let known = match is_newest {
-        true => {
-            "UPDATE SET identity_json = excluded.identity_json, contamination = excluded.contamination,
-               ended_wall_us = excluded.ended_wall_us, ended_boottime_us = excluded.ended_boottime_us,
-               ending_json = excluded.ending_json"
-        }
-        false => "NOTHING",
-    };
-    let columns = "boot_id, pid, start_ticks, start_json, started_wall_us, started_boottime_us, identity_json, \
-                   contamination, ended_wall_us, ended_boottime_us, ending_json";
-    let mut insert = transaction.prepare(&format!(
-        "INSERT INTO main.life (service_id, {columns})
-         SELECT ?2, {columns} FROM there.life WHERE service_id = ?1 AND started_wall_us <= ?3 ORDER BY id
-         ON CONFLICT (service_id, boot_id, pid, start_ticks) DO {known}"
-    ))?;
-    let mut map = transaction.prepare(
-        "INSERT INTO temp.life_there SELECT t.id, l.id FROM there.life t
-         JOIN main.life l ON l.service_id = ?2 AND l.boot_id = t.boot_id AND l.pid = t.pid
-           AND l.start_ticks = t.start_ticks
-         WHERE t.service_id = ?1",
-    )?;
-    let mut services: Vec<(&i64, &i64)> = services.iter().collect();
-    services.sort();
-    for (old, new) in services {
-        insert.execute(params![old, new, until_us])?;
-        map.execute(params![old, new])?;
-    }
-    Ok(())
-}
-
-/// A tick is told by its boot and its time since then.
-fn ticks(
-    transaction: &Transaction<'_>,
-    part: &PartOf<'_>,
-    trial_id: i64,
-    until_us: i64,
-) -> rusqlite::Result<()> {
-    let known = "SELECT k.id, k.host_id, k.boottime_us, ?2 FROM main.tick k
-                 WHERE k.trial_id = ?1 AND k.host_id IN (SELECT new FROM temp.host_there)";
-    transaction.execute_batch(
-        "DROP TABLE IF EXISTS temp.tick_here;
-         CREATE TEMP TABLE tick_here (id INTEGER PRIMARY KEY, host_id INTEGER NOT NULL, boottime_us INTEGER NOT NULL,
-                                      known INTEGER NOT NULL);
-         CREATE INDEX temp.tick_here_at ON tick_here (host_id, boottime_us);",
-    )?;
-    transaction.execute(&format!("INSERT INTO temp.tick_here {known}"), params![trial_id, true])?;
-    let there = "there.tick t JOIN there.trial r ON r.id = t.trial_id
-                 JOIN temp.host_there h ON h.old = coalesce(t.host_id, r.host_id)";
-    transaction.execute(
-        &format!(
-            "INSERT INTO main.tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us, host_id)
-             SELECT ?2, (SELECT coalesce(max(sequence), -1) FROM main.tick WHERE trial_id = ?2)
-                        + row_number() OVER (ORDER BY t.sequence),
-                    t.wall_us, t.boottime_us, t.cost_wall_us, t.cost_cpu_us, h.new
-             FROM {there}
-             WHERE t.trial_id = ?1 AND t.wall_us <= ?3
-               AND NOT EXISTS (SELECT 1 FROM temp.tick_here k
-                               WHERE k.host_id = h.new AND k.boottime_us = t.boottime_us)
-             ORDER BY t.sequence"
-        ),
-        params![part.trial_id, trial_id, until_us],
-    )?;
-    transaction
-        .execute(&format!("INSERT OR IGNORE INTO temp.tick_here {known}"), params![trial_id, false])?;
-    transaction.execute(
-        &format!(
-            "INSERT INTO temp.tick_there SELECT t.id, k.id, k.known FROM {there}
-             JOIN temp.tick_here k ON k.host_id = h.new AND k.boottime_us = t.boottime_us
-             WHERE t.trial_id = ?1 AND t.wall_us <= ?2"
-        ),
-        params![part.trial_id, until_us],
-    )?;
-    Ok(())
-}
-
-/// Events are told by what they say and when. Those after the host's own end are none of the trial, though others go on: they
-/// tell of services that were put back.
-fn events(
-    transaction: &Transaction<'_>,
-    part: &PartOf<'_>,
-    (trial_id, services, arms): (i64, &HashMap<i64, i64>, &HashMap<i64, i64>),
-    until_us: i64,
-) -> rusqlite::Result<u64> {
-    transaction.execute_batch(
-        "DROP TABLE IF EXISTS temp.event_here;
-         CREATE TEMP TABLE event_here (wall_us INTEGER, kind TEXT, text TEXT, service_id INTEGER);
-         CREATE INDEX temp.event_here_at ON event_here (wall_us);",
-    )?;
-    transaction.execute(
-        "INSERT INTO temp.event_here SELECT wall_us, kind, text, service_id FROM main.event
-         WHERE trial_id = ?1 AND host = ?2",
-        params![trial_id, part.host],
-    )?;
-    let mut insert = transaction.prepare(
-        "INSERT INTO main.event (trial_id, service_id, arm_id, wall_us, kind, text, host)
-         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (
-           SELECT 1 FROM temp.event_here WHERE wall_us = ?4 AND kind = ?5 AND text = ?6 AND service_id IS ?2)",
-    )?;
-    let mut statement = transaction.prepare(
-        "SELECT service_id, arm_id, wall_us, kind, text FROM there.event WHERE trial_id = ?1 AND wall_us <= ?2 ORDER BY id",
-    )?;
-    let mut rows = statement.query(params![part.trial_id, until_us])?;
-    let mut new = 0;
-    while let Some(row) = rows.next()? {
-        let (service, arm): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
-        let (wall_us, kind, text): (i64, String, String) = (row.get(2)?, row.get(3)?, row.get(4)?);
-        let service = service.and_then(|id| services.get(&id));
-        let arm = arm.and_then(|id| arms.get(&id));
-        new += insert.execute(params![trial_id, service, arm, wall_us, kind, text, part.host])? as u64;
-    }
-    Ok(new)
-}
-
-/// What is here of the part now, and of the whole.
-fn record(
-    transaction: &Transaction<'_>,
-    part: &PartOf<'_>,
-    trial_id: i64,
-    (started_us, ended_us): (i64, Option<i64>),
-) -> rusqlite::Result<()> {
-    let written: Option<(Option<i64>, Option<i64>)> = transaction
-        .query_row(
-            "SELECT sequence, tick_wall_us FROM there.part WHERE trial_id = ?1",
-            params![part.trial_id],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )
-        .optional()?;
-    // A host's own database has no parts; a part may have no tick that is new.
-    let last = match written {
-        Some(last) => Some(last),
-        None => transaction
-            .query_row(
-                "SELECT sequence, wall_us FROM there.tick WHERE trial_id = ?1 ORDER BY sequence DESC LIMIT 1",
-                params![part.trial_id],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-            .optional()?,
-    };
-    let (sequence, wall_us) = last.unwrap_or_default();
-    transaction.execute(
-        "INSERT INTO main.part
-         SELECT ?1, ?2, h.facts_json, ?3, ?4, ?5, ?6, ?7 FROM there.trial t JOIN there.host h ON h.id = t.host_id
-         WHERE t.id = ?8
-         ON CONFLICT (trial_id, host) DO UPDATE SET facts_json = excluded.facts_json,
-           started_wall_us = excluded.started_wall_us, ended_wall_us = excluded.ended_wall_us,
-           sequence = excluded.sequence, tick_wall_us = excluded.tick_wall_us,
-           gathered_wall_us = excluded.gathered_wall_us",
-        params![trial_id, part.host, started_us, ended_us, sequence, wall_us, part.now_us, part.trial_id],
-    )?;
-    transaction.execute(
-        "UPDATE main.trial SET
-           started_wall_us = min(started_wall_us, (SELECT min(started_wall_us) FROM main.part WHERE trial_id = ?1)),
-           (ended_wall_us, outcome) = (
-             SELECT CASE WHEN count(ended_wall_us) = ?2 THEN max(ended_wall_us) END,
-                    CASE WHEN count(ended_wall_us) = ?2 THEN 'completed' END
-             FROM main.part WHERE trial_id = ?1)
-         WHERE id = ?1",
-        params![trial_id, part.hosts as i64],
-    )?;
-    Ok(())
-}

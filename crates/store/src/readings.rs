@@ -12,6 +12,16 @@ pub struct Readings {
     /// By tick id from `first_tick` on.
     boottime_us: Vec<i64>,
     sql: &'static str,
+    /// Column of the maxima of what was rolled up.
+    max: Option<&'static str>,
+}
+
+impl Store {
+    /// Whether a life was read at all.
+    pub fn has_samples(&self, life_id: i64) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM sample WHERE life_id = ?1 LIMIT 1";
+        Ok(!self.rows("looking for samples", sql, params![life_id], |_| Ok(()))?.is_empty())
+    }
 }
 
 impl Readings {
@@ -29,7 +39,7 @@ impl Readings {
         for (id, time) in ticks {
             boottime_us[(id - first_tick) as usize] = time;
         }
-        Ok(Self { first_tick, boottime_us, sql: query(metric) })
+        Ok(Self { first_tick, boottime_us, sql: query(metric), max: max_of(metric) })
     }
 
     /// All readings of a life that began at `started_boottime_us`, in order of age.
@@ -56,6 +66,36 @@ impl Readings {
             readings.sort_by(|a, b| a.age_seconds.total_cmp(&b.age_seconds));
         }
         Ok(readings)
+    }
+
+    /// The highest reading, in KiB, of those of a life until then (microseconds since 1970) that are rolled up; `None` where
+    /// nothing is.
+    pub fn rolled_up_peak(
+        &self,
+        store: &Store,
+        life_id: i64,
+        until_us: i64,
+    ) -> Result<Option<u32>, StoreError> {
+        let Some(max) = self.max else { return Ok(None) };
+        let until = match until_us {
+            // The join costs more than all else.
+            i64::MAX => "?2 = ?2",
+            _ => "(SELECT wall_us FROM tick WHERE id = tick_id) <= ?2",
+        };
+        let sql = format!("SELECT max({max}) FROM rollup WHERE life_id = ?1 AND {until}");
+        let found: Vec<Option<i64>> =
+            store.rows("reading maxima", &sql, params![life_id, until_us], |row| row.get(0))?;
+        let bytes = found.into_iter().flatten().next();
+        Ok(bytes.map(|bytes| u32::try_from(bytes / 1024).unwrap_or(u32::MAX)))
+    }
+}
+
+fn max_of(metric: Metric) -> Option<&'static str> {
+    match metric {
+        Metric::Rss => Some("rss_max_bytes"),
+        Metric::Anon => Some("anon_swap_max_bytes"),
+        Metric::Cgroup => Some("cgroup_current_max_bytes"),
+        Metric::Pss => None,
     }
 }
 

@@ -35,6 +35,7 @@ fn identity() -> Identity {
         linkage: Linkage::Libc,
         settings: Default::default(),
         evidence: vec![],
+        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

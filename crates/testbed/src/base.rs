@@ -91,12 +91,18 @@ fn check_programs() -> Result<(), Unavailable> {
         ("unshare", "util-linux"),
         ("mmdebstrap", "mmdebstrap"),
     ] {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
-            return Err(Unavailable(format!("{program} is missing: install the package `{package}`")));
-        }
+        check_program(program, package)?;
     }
     Ok(())
+}
+
+/// Whether a program is there.
+pub(crate) fn check_program(program: &str, package: &str) -> Result<(), Unavailable> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+        true => Ok(()),
+        false => Err(Unavailable(format!("{program} is missing: install the package `{package}`"))),
+    }
 }
 
 /// Removes containers of processes that have ended, and root file systems that were not finished. The caller holds the

@@ -307,7 +307,9 @@ impl Drop for Container {
     }
 }
 
-fn checked_bind((host, container): (PathBuf, PathBuf)) -> Result<(PathBuf, PathBuf), TestbedError> {
+pub(crate) fn checked_bind(
+    (host, container): (PathBuf, PathBuf),
+) -> Result<(PathBuf, PathBuf), TestbedError> {
     let host = host.canonicalize().map_err(TestbedError::file("cannot find", &host))?;
     for path in [&host, &container] {
         if path.to_string_lossy().contains([':', '\\', '"']) || !path.is_absolute() {

@@ -19,17 +19,8 @@ pub(crate) fn launch(folder: &Path, state: &State, limit: Duration) -> Result<(C
     let console_path = folder.join("console");
     let console = File::create(&console_path).map_err(TestbedError::file("cannot create", &console_path))?;
     let errors = console.try_clone().map_err(TestbedError::file("cannot open", &console_path))?;
-    let mut command = command(folder, state);
+    let mut command = command(folder, state)?;
     command.stdin(Stdio::null()).stdout(console).stderr(errors).process_group(0);
-    let entrances = state.cgroups.entrances()?;
-    let enter = move || -> io::Result<()> {
-        for entrance in &entrances {
-            rustix::io::write(entrance, b"0")?;
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec only write(2) is called, on files that are open already.
-    unsafe { command.pre_exec(enter) };
     let mut supervisor = command.spawn().map_err(|source| TestbedError::Start {
         program: command.get_program().to_string_lossy().into_owned(),
         source,
@@ -57,18 +48,31 @@ pub(crate) fn launch(folder: &Path, state: &State, limit: Duration) -> Result<(C
     }
 }
 
-fn command(folder: &Path, state: &State) -> Command {
-    let mut command = match &state.cgroups {
-        Cgroups::Own(_) => Command::new("systemd-nspawn"),
-        Cgroups::Scope { unit, .. } => {
-            let mut command = Command::new("systemd-run");
-            command
-                .args(["--scope", "--quiet", "--collect", "--property=Delegate=yes"])
-                .arg(format!("--unit={unit}"))
-                .args(["--", "systemd-nspawn"]);
-            command
+/// A command whose program runs in these cgroups, which have been created.
+pub(crate) fn command_in(cgroups: &Cgroups, program: &str) -> Result<Command, TestbedError> {
+    if let Cgroups::Scope { unit, .. } = cgroups {
+        let mut command = Command::new("systemd-run");
+        command
+            .args(["--scope", "--quiet", "--collect", "--property=Delegate=yes"])
+            .arg(format!("--unit={unit}"))
+            .args(["--", program]);
+        return Ok(command);
+    }
+    let mut command = Command::new(program);
+    let entrances = cgroups.entrances()?;
+    let enter = move || -> io::Result<()> {
+        for entrance in &entrances {
+            rustix::io::write(entrance, b"0")?;
         }
+        Ok(())
     };
+    // SAFETY: between fork and exec only write(2) is called, on files that are open already.
+    unsafe { command.pre_exec(enter) };
+    Ok(command)
+}
+
+fn command(folder: &Path, state: &State) -> Result<Command, TestbedError> {
+    let mut command = command_in(&state.cgroups, "systemd-nspawn")?;
     command
         .args(["--quiet", "--register=no", "--keep-unit", "--link-journal=no", "--private-network"])
         .args(["--console=read-only", "--resolv-conf=off", "--timezone=off"])
@@ -79,7 +83,7 @@ fn command(folder: &Path, state: &State) -> Command {
         command.arg(format!("--bind-ro={}:{}", host.display(), container.display()));
     }
     command.arg(recipe::INIT_PATH);
-    command
+    Ok(command)
 }
 
 /// The child of systemd-nspawn that is systemd, once it listens.

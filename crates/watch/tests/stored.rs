@@ -29,6 +29,7 @@ fn identity() -> Identity {
         linkage: Linkage::Preloaded,
         settings: BTreeMap::new(),
         evidence: Vec::new(),
+        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

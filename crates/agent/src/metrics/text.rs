@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use heaptrial_model::Sample;
+use heaptrial_model::{Metric, Sample};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -24,7 +24,24 @@ fn of_sample(line: &ServiceLine, value: impl Fn(&Sample) -> u64) -> Option<u64> 
     line.sample.as_ref().map(value)
 }
 
-const FAMILIES: [Family; 7] = [
+/// The reading that the trial compares; proportional memory is not read at each tick.
+fn compared(line: &ServiceLine) -> Option<u64> {
+    let sample = line.sample.as_ref()?;
+    match line.metric {
+        Metric::Rss => Some(sample.rss_bytes),
+        Metric::Anon => Some(sample.anon_bytes + sample.swap_bytes),
+        Metric::Cgroup => sample.cgroup_current_bytes,
+        Metric::Pss => None,
+    }
+}
+
+const FAMILIES: [Family; 8] = [
+    Family {
+        name: "memory",
+        unit: Some(Unit::Bytes),
+        help: "Memory by the metric that the trial compares.",
+        value: compared,
+    },
     Family {
         name: "rss",
         unit: Some(Unit::Bytes),
@@ -133,9 +150,23 @@ impl Collector for Snapshot {
         if self.taken_wall_us > 0 {
             let taken = ConstGauge::new(self.taken_wall_us as f64 / 1e6);
             agent("last_tick_timestamp", seconds, "When the last tick was.", &taken)?;
+            let taken = ConstGauge::new(self.taken_boottime_us as f64 / 1e6);
+            agent(
+                "last_tick_boottime",
+                seconds,
+                "When the last tick was, since the boot of the host.",
+                &taken,
+            )?;
         }
         let help = "Trials, rollouts and watches that run; services that are in none count as one.";
-        agent("trials", None, help, &ConstGauge::new(self.trials.len()))
+        agent("trials", None, help, &ConstGauge::new(self.trials.len()))?;
+        let help = "1 for each trial that runs, with the id of its plan and the name of the host in it.";
+        let mut family = to.encode_descriptor("heaptrial_trial_info", help, None, MetricType::Gauge)?;
+        for line in &self.trials {
+            let labels = [("trial", &*line.trial), ("plan", &*line.plan), ("host", &*line.host)];
+            ConstGauge::new(1_u64).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }
 
@@ -168,6 +199,7 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
+    use super::super::TrialLine;
     use super::*;
 
     #[test]
@@ -180,10 +212,15 @@ mod tests {
             started_wall_us: Some(1_799_999_938_750_000).filter(|_| up),
             sample: Some(Sample { rss_bytes: 4096, threads: 3, cpu_us: 2_500_000, ..Sample::default() })
                 .filter(|_| up),
+            metric: Metric::Rss,
         };
         let snapshot = Snapshot {
             services: vec![line("tor@a.service", true), line("tor\\x2db.service", false)],
-            trials: vec!["five-way".into()],
+            trials: vec![TrialLine {
+                trial: "five-way".into(),
+                plan: "0123456789abcdef".into(),
+                host: "alpha".into(),
+            }],
             cpu_us: 1_500_000,
             rss_bytes: 20 << 20,
             tick_seconds: 0.025,
@@ -191,6 +228,7 @@ mod tests {
             lost_ticks: 0,
             lost_databases: 1,
             taken_wall_us: 1_800_000_000_250_000,
+            taken_boottime_us: 86_400_500_000,
         };
         let openmetrics = render(snapshot).unwrap();
         insta::assert_snapshot!(openmetrics);

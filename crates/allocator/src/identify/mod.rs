@@ -5,6 +5,7 @@
 //! libraries, then the C library. Where the process' memory may be read, the resolved slots of
 //! `malloc` in the mapped files prove it. What the evidence does not decide is `unknown`.
 
+mod effective;
 mod files;
 mod libraries;
 mod markers;
@@ -22,6 +23,7 @@ use heaptrial_model::{Identity, Linkage};
 
 use crate::catalog::{Catalog, Family};
 use crate::elf::{Elf, ElfError};
+pub(crate) use effective::NOT_SET;
 use files::Files;
 use objects::{MappedObject, MappedObjects};
 pub(crate) use program::carried_families;
@@ -72,6 +74,7 @@ struct Findings {
     sha256: Option<String>,
     linkage: Linkage,
     evidence: Vec<String>,
+    effective: BTreeMap<String, String>,
 }
 
 /// What the evidence begins with where a program overwrote the memory of its environment.
@@ -195,6 +198,9 @@ fn examine_dynamic(
     } else {
         describe(provider, findings);
     }
+    if let Some(family) = findings.family.as_ref().and_then(|name| Catalog::builtin().family(name)) {
+        findings.effective = effective::settings(process, objects, provider, family);
+    }
 }
 
 /// The provider that the dynamic loader binds to, where that can be told without reading memory.
@@ -288,6 +294,7 @@ impl Findings {
             sha256: None,
             linkage: Linkage::Unknown,
             evidence: Vec::new(),
+            effective: BTreeMap::new(),
         }
     }
 
@@ -308,6 +315,7 @@ impl Findings {
             linkage: self.linkage,
             settings,
             evidence: self.evidence,
+            effective: self.effective,
             libraries: Vec::new(),
         }
     }

@@ -70,7 +70,15 @@ pub(super) fn build(
     }
 }
 
-fn version_of(compiler: &str) -> Result<String, SourceError> {
+/// The compiler that a recipe uses.
+pub(super) fn compiler_of(recipe: &Recipe) -> &str {
+    match recipe {
+        Recipe::Compile { compiler, .. } => compiler,
+        Recipe::Configure { .. } => "cc",
+    }
+}
+
+pub(super) fn version_of(compiler: &str) -> Result<String, SourceError> {
     let text = Tool::new(compiler).arg("--version").run()?;
     Ok(text.lines().next().unwrap_or(compiler).to_owned())
 }

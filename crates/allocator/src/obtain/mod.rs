@@ -3,6 +3,7 @@
 //! Whatever the source, a probe process under the library is asked what it is before the library is
 //! used or kept. A library that turns out to be something else is refused.
 
+mod commit;
 mod compile;
 mod crate_source;
 mod debian;

@@ -38,6 +38,8 @@ pub enum Severity {
 pub enum FindingKind {
     /// Hosts of the plan that are not in the data.
     HostsMissing,
+    /// Readings of lives that are in the ledger, and not where readings are taken from.
+    SeriesMissing,
     /// An arm does not do the same on every host.
     DiffersByHost,
     /// Services of an arm run another build on other hosts.
@@ -109,6 +111,7 @@ impl FindingKind {
     pub fn describe(self) -> &'static str {
         match self {
             Self::HostsMissing => "Hosts are missing",
+            Self::SeriesMissing => "Readings are missing",
             Self::DiffersByHost => "Differs between hosts",
             Self::BuildsByHost => "Another build on other hosts",
             Self::Contaminated => "Ran something else",

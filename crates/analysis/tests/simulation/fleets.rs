@@ -230,6 +230,7 @@ fn life(start_days: f64) -> FleetLife {
         contamination: None,
         proved: false,
         readings: Vec::new(),
+        peak_kib: None,
         work: Work::default(),
     }
 }

@@ -26,10 +26,9 @@ pub(super) struct Assembled {
     pub summary: PrometheusSummary,
 }
 
-/// The last reading of a trial, in microseconds since 1970.
-pub(super) fn last_reading(trial: &ImportedTrial) -> Option<i64> {
-    let lives = trial.services.iter().flat_map(|service| &service.lives);
-    lives.filter_map(|life| life.samples.last()).map(|sample| sample.wall_us).max()
+/// The first and the last reading of a trial, in microseconds since 1970.
+pub(super) fn span_of(trial: &ImportedTrial) -> Option<(i64, i64)> {
+    span(&trial.services)
 }
 
 /// Whether a stored trial was made of the same.
@@ -75,7 +74,8 @@ pub(super) fn assemble(
         let mut since = None;
         if let Some((at, arm)) = told.arms.last().filter(|_| by_label) {
             let before = told.arms.iter().nth_back(1).map_or(&service.arm, |(_, before)| before);
-            if before != arm && !service.samples.is_empty() {
+            let stored_before = service.samples.first().is_some_and(|sample| sample.wall_us < *at);
+            if before != arm && stored_before {
                 // What is stored may be gone in the store: it is not given up for a label.
                 return Err(PrometheusError::OtherQueries {
                     name: request.name.clone(),
@@ -86,14 +86,15 @@ pub(super) fn assemble(
                 .into());
             }
             if before != arm && !(before.is_empty() && service.samples.is_empty()) {
-                events.push((*at, name.clone(), format!("`{before}` before, `{arm}` from here on")));
-                service.samples.retain(|sample| sample.wall_us >= *at);
                 since = Some(*at);
-                moved_arm.push(name);
+                if !events.iter().any(|(known, of, _)| (known, of) == (at, &name)) {
+                    events.push((*at, name.clone(), format!("`{before}` before, `{arm}` from here on")));
+                    moved_arm.push(name);
+                }
             }
             service.arm = arm.clone();
         }
-        add(service, told, request.metric, since);
+        add(service, told, request.metric, since, request.step_us);
     }
     if !moved_arm.is_empty() {
         notes.push(format!(

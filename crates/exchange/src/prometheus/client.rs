@@ -1,10 +1,13 @@
 //! Asking the store, by its HTTP interface (<https://prometheus.io/docs/prometheus/latest/querying/api/>).
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptrial_model::{Classified, ErrorClass};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
@@ -25,6 +28,8 @@ pub struct Access {
     pub client: Option<(PathBuf, PathBuf)>,
     /// Certificates that are trusted in place of the system's (PEM).
     pub authority: Option<PathBuf>,
+    /// Whether answers count that the store says are not whole.
+    pub accept_partial: bool,
 }
 
 /// Why a store did not tell what it was asked for.
@@ -74,6 +79,19 @@ pub enum PrometheusError {
         /// The query.
         query: String,
     },
+    /// It answers with a part of what was asked for.
+    #[error(
+        "{url} says that its answer is not whole: {why}\n  query: {query}\n  nothing was taken; mend the store, or take what there is \
+         with --accept-partial"
+    )]
+    Partial {
+        /// The address.
+        url: String,
+        /// What it says.
+        why: String,
+        /// The query.
+        query: String,
+    },
     /// An empty span of time.
     #[error("nothing to ask for: {} is not before {}", time(*from_us), time(*to_us))]
     NoTime {
@@ -95,6 +113,17 @@ pub enum PrometheusError {
         from_us: i64,
         /// Microseconds since 1970.
         to_us: i64,
+    },
+    /// No agent told it of the trial.
+    #[error(
+        "{url} has no readings of the trial: {selector} finds none of the lives in its ledger; is it the store that has the series of \
+         the agents, and are these agents of this version?"
+    )]
+    NoSeries {
+        /// The address.
+        url: String,
+        /// What tells of the trial.
+        selector: String,
     },
     /// A label that no series has.
     #[error("no series of {query} has the label `{label}`; the labels are: {labels}")]
@@ -155,30 +184,58 @@ pub(super) fn time(us: i64) -> String {
     jiff::Timestamp::from_microsecond(us).map_or_else(|_| us.to_string(), |time| time.to_string())
 }
 
+/// Labels, in order of their names.
+pub(super) type Labels = BTreeMap<String, String>;
+
 /// A series as it is answered.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Series {
-    /// Its labels, in order of their names.
-    pub metric: std::collections::BTreeMap<String, String>,
-    /// Seconds since 1970, and the value.
+    /// What it is of.
+    pub metric: Labels,
+    /// Its values, in order of time.
     #[serde(default)]
-    pub values: Vec<(f64, String)>,
+    pub values: Vec<Point>,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    status: String,
-    data: Option<Data>,
-    error: Option<String>,
-    #[serde(default)]
-    warnings: Vec<String>,
+/// A value of a series: microseconds since 1970, whole milliseconds as stores keep them, and the value.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(try_from = "(f64, Cow<'_, str>)")]
+pub(super) struct Point(pub i64, pub f64);
+
+impl TryFrom<(f64, Cow<'_, str>)> for Point {
+    type Error = std::num::ParseFloatError;
+
+    fn try_from((seconds, value): (f64, Cow<'_, str>)) -> Result<Self, Self::Error> {
+        Ok(Self((seconds * 1e3).round() as i64 * 1000, value.parse()?))
+    }
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Data {
+struct Answer<T> {
+    status: String,
+    data: Option<T>,
+    error: Option<String>,
+    #[serde(default)]
+    warnings: Vec<String>,
+    /// VictoriaMetrics' word for an answer that lacks what one of its nodes has.
+    #[serde(default)]
+    is_partial: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Matrix {
     result_type: String,
-    result: serde_json::Value,
+    #[serde(default)]
+    result: Vec<Series>,
+}
+
+/// The data of an answer that is none of series over time.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OtherData {
+    result_type: String,
 }
 
 /// A store.
@@ -187,6 +244,7 @@ pub(super) struct Client {
     agent: Agent,
     url: String,
     authorization: Option<String>,
+    accept_partial: bool,
 }
 
 impl Client {
@@ -222,7 +280,13 @@ impl Client {
             .tls_config(tls.build())
             .build();
         let url = url.trim_end_matches('/').to_owned();
-        Ok(Self { agent: Agent::new_with_config(config), url, authorization })
+        let accept_partial = access.accept_partial;
+        Ok(Self { agent: Agent::new_with_config(config), url, authorization, accept_partial })
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Readings from `from_us` to `to_us`: of a selector as they were scraped, of an expression at each `step_us`.
@@ -234,7 +298,6 @@ impl Client {
         step_us: i64,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<Series>, PrometheusError> {
-        let seconds = |us: i64| format!("{:.3}", us as f64 / 1e6);
         let asked = if is_selector(query) {
             let span_ms = (to_us - from_us) / 1000;
             let ranged = format!("{}[{}ms]", query.trim(), span_ms);
@@ -245,10 +308,12 @@ impl Client {
                 ("start", seconds(from_us)),
                 ("end", seconds(to_us)),
                 ("step", seconds(step_us)),
+                // VictoriaMetrics would answer from a cache, without what came late.
+                ("nocache", "1".to_owned()),
             ];
             self.ask("query_range", &fields, warnings)
         };
-        match asked {
+        match asked.and_then(|matrix: Matrix| self.matrix(query, matrix)) {
             Err(PrometheusError::Refused { why, .. }) if too_much(&why) && to_us - from_us > 2 * step_us => {
                 let middle = from_us + (to_us - from_us) / 2 / step_us * step_us;
                 let mut series = self.series(query, (from_us, middle), step_us, warnings)?;
@@ -259,13 +324,39 @@ impl Client {
         }
     }
 
-    fn ask(
+    /// The labels of all series of a selector that have readings in a span.
+    pub fn labels(
+        &self,
+        selector: &str,
+        (from_us, to_us): (i64, i64),
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Labels>, PrometheusError> {
+        let fields = [("match[]", selector.to_owned()), ("start", seconds(from_us)), ("end", seconds(to_us))];
+        self.ask("series", &fields, warnings)
+    }
+
+    fn matrix(&self, query: &str, matrix: Matrix) -> Result<Vec<Series>, PrometheusError> {
+        if matrix.result_type != "matrix" {
+            return Err(
+                self.refused(query, format!("it gives a {}, and series are needed", matrix.result_type))
+            );
+        }
+        Ok(matrix.result)
+    }
+
+    fn refused(&self, query: &str, why: String) -> PrometheusError {
+        PrometheusError::Refused { url: self.url.clone(), why, query: query.to_owned() }
+    }
+
+    /// The first of `fields` is the query.
+    fn ask<T: DeserializeOwned>(
         &self,
         what: &str,
         fields: &[(&'static str, String)],
         warnings: &mut Vec<String>,
-    ) -> Result<Vec<Series>, PrometheusError> {
+    ) -> Result<T, PrometheusError> {
         let url = format!("{}/api/v1/{what}", self.url);
+        let query = &fields[0].1;
         let answer_error = |why: String| PrometheusError::Answer { url: self.url.clone(), why };
         let reach = |why: ureq::Error| PrometheusError::Reach { url: self.url.clone(), why: why.to_string() };
         let mut request = self.agent.post(&url);
@@ -273,7 +364,8 @@ impl Client {
             request = request.header("Authorization", authorization);
         }
         let form = fields.iter().map(|(name, value)| (*name, value.as_str()));
-        let mut response = request.send_form(form).map_err(reach)?;
+        let whole = WHOLE.iter().filter(|_| !self.accept_partial).copied();
+        let mut response = request.send_form(form.chain(whole)).map_err(reach)?;
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(ANSWER_AT_MOST).read_to_vec().map_err(reach)?;
         if matches!(status, 401 | 403) {
@@ -281,25 +373,46 @@ impl Client {
                 "status {status}: it wants credentials, by --basic-file, --bearer-file or --cert-file, or others than these"
             )));
         }
-        let Ok(answer) = serde_json::from_slice::<Answer>(&body) else {
-            return Err(answer_error(format!("status {status}, no answer in JSON")));
+        let answer = match serde_json::from_slice::<Answer<T>>(&body) {
+            Ok(answer) => answer,
+            Err(error) => {
+                return Err(match serde_json::from_slice::<Answer<OtherData>>(&body) {
+                    Ok(Answer { data: Some(data), .. }) if data.result_type != "matrix" => {
+                        self.refused(query, format!("it gives a {}, and series are needed", data.result_type))
+                    }
+                    Ok(_) => answer_error(error.to_string()),
+                    Err(_) => answer_error(format!("status {status}, no answer in JSON")),
+                });
+            }
         };
-        let refused =
-            |why: String| PrometheusError::Refused { url: self.url.clone(), why, query: fields[0].1.clone() };
         if answer.status != "success" {
-            return Err(refused(answer.error.unwrap_or_else(|| format!("status {status}"))));
+            return Err(self.refused(query, answer.error.unwrap_or_else(|| format!("status {status}"))));
+        }
+        let lacks = answer.warnings.iter().find(|warning| !is_annotation(warning)).cloned();
+        let lacks = lacks.or_else(|| answer.is_partial.then(|| "isPartial".to_owned()));
+        if let Some(why) = lacks.filter(|_| !self.accept_partial) {
+            return Err(PrometheusError::Partial { url: self.url.clone(), why, query: query.clone() });
         }
         for warning in answer.warnings {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
         }
-        let data = answer.data.ok_or_else(|| answer_error("no data".into()))?;
-        if data.result_type != "matrix" {
-            return Err(refused(format!("it gives a {}, and series are needed", data.result_type)));
-        }
-        serde_json::from_value(data.result).map_err(|error| answer_error(error.to_string()))
+        answer.data.ok_or_else(|| answer_error("no data".into()))
     }
+}
+
+/// What tells a store of several nodes to refuse rather than to answer with what some of them have: Thanos' word, and that of
+/// VictoriaMetrics. Others pass over both.
+const WHOLE: [(&str, &str); 2] = [("partial_response", "false"), ("deny_partial_response", "1")];
+
+/// What a Prometheus remarks about a query. All other warnings tell of data that could not be read.
+fn is_annotation(warning: &str) -> bool {
+    warning.starts_with("PromQL ")
+}
+
+fn seconds(us: i64) -> String {
+    format!("{:.3}", us as f64 / 1e6)
 }
 
 /// Whether the store says that it would have to load or to give too much at once.

@@ -6,6 +6,7 @@ mod client;
 mod lives;
 mod notes;
 mod query;
+mod readings;
 mod series;
 mod service;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::{Access, PrometheusError};
 pub use query::Exporter;
+pub use readings::{ReadingsRequest, read_readings};
 
 use crate::ImportError;
 use crate::import::ArmSummary;
@@ -59,6 +61,8 @@ pub struct PrometheusImport {
     pub groups: Vec<PathBuf>,
     /// From when on, in microseconds since 1970; `None` goes on where the stored trial ends.
     pub from_us: Option<i64>,
+    /// Where it goes on, so many microseconds before that end are asked for again: readings may come late into the store.
+    pub late_us: i64,
     /// Until when, in microseconds since 1970.
     pub to_us: i64,
     /// At most one reading of a service in so many microseconds is kept; expressions are evaluated so often.
@@ -119,8 +123,9 @@ pub fn import_prometheus(
     if let Some((_, trial)) = &stored {
         assemble::same_queries(trial, request)?;
     }
-    let ended = stored.as_ref().and_then(|(_, trial)| assemble::last_reading(trial));
-    let from_us = request.from_us.or(ended).unwrap_or(request.to_us - BACK_US);
+    let stored_span = stored.as_ref().and_then(|(_, trial)| assemble::span_of(trial));
+    let goes_on = stored_span.map(|(first, last)| last.saturating_sub(request.late_us).max(first));
+    let from_us = request.from_us.or(goes_on).unwrap_or(request.to_us - BACK_US);
     if from_us >= request.to_us {
         return Err(PrometheusError::NoTime { from_us, to_us: request.to_us }.into());
     }

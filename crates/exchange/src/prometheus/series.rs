@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::Queries;
-use super::client::{Client, PrometheusError, Series, time};
+use super::client::{Client, Labels, PrometheusError, Series, time};
 use super::query::is_selector;
 
 const DAY_US: i64 = 86_400_000_000;
 /// Points of one series in one answer: Prometheus gives 11,000 at most.
 const POINTS_AT_MOST: i64 = 10_000;
+/// Values in one answer, some 25 bytes each. Where there are more, shorter spans are asked for.
+const POINTS_AT_ONCE: i64 = 2_000_000;
+/// A series was away where its values are further apart than so many of its usual distances.
+const AWAY: f64 = 2.5;
 
 /// Values of one thing of a service, in order of time (microseconds since 1970), each time once.
 pub(super) type Values = Vec<(i64, f64)>;
@@ -67,12 +71,18 @@ impl Fetched {
             let Some(query) = query else { continue };
             let mut of_service: BTreeMap<String, Vec<Series>> = BTreeMap::new();
             let mut first_labels = None;
-            let window = if is_selector(query) { DAY_US } else { DAY_US.min(POINTS_AT_MOST * step_us) };
+            let mut window = if is_selector(query) { DAY_US } else { DAY_US.min(POINTS_AT_MOST * step_us) };
             // Expressions are evaluated at whole steps, so that a later import goes on in the same rhythm.
             let mut from = asked.start.div_euclid(step_us) * step_us;
             while from < asked.end {
                 let to = (from + window).min(asked.end);
-                for series in client.series(query, (from, to), step_us, &mut fetched.warnings)? {
+                let answer = client.series(query, (from, to), step_us, &mut fetched.warnings)?;
+                let points: usize = answer.iter().map(|series| series.values.len()).sum();
+                if points as i64 > POINTS_AT_ONCE {
+                    let share = POINTS_AT_ONCE as f64 / points as f64;
+                    window = (((to - from) as f64 * share) as i64 / step_us).max(1) * step_us;
+                }
+                for series in answer {
                     first_labels.get_or_insert_with(|| series.metric.clone());
                     match name(&series.metric, &queries.service_labels) {
                         Some(name) => of_service.entry(name).or_default().push(series),
@@ -114,7 +124,7 @@ impl Fetched {
 }
 
 /// What the labels call a service; `None` where one is missing.
-fn name(labels: &BTreeMap<String, String>, names: &[String]) -> Option<String> {
+fn name(labels: &Labels, names: &[String]) -> Option<String> {
     let parts: Option<Vec<&str>> = names
         .iter()
         .map(|name| labels.get(name).map(String::as_str).filter(|value| !value.is_empty()))
@@ -122,7 +132,7 @@ fn name(labels: &BTreeMap<String, String>, names: &[String]) -> Option<String> {
     parts.map(|parts| crate::problem::escape(parts.join("/").as_bytes()))
 }
 
-fn no_label(query: &str, labels: &BTreeMap<String, String>, names: &[String]) -> PrometheusError {
+fn no_label(query: &str, labels: &Labels, names: &[String]) -> PrometheusError {
     let missing = names.iter().find(|name| !labels.contains_key(*name)).or(names.first());
     let known: Vec<&str> = labels.keys().map(String::as_str).filter(|name| *name != "__name__").collect();
     PrometheusError::NoLabel {
@@ -140,20 +150,16 @@ fn joined(
     arm_label: Option<&str>,
 ) -> Result<(Values, Vec<(i64, String)>), PrometheusError> {
     // Of one series there is a part for each window.
-    let mut by_labels: BTreeMap<BTreeMap<String, String>, Values> = BTreeMap::new();
+    let mut by_labels: BTreeMap<Labels, Values> = BTreeMap::new();
     for part in series {
-        let values = part.values.iter().filter_map(|(at, value)| {
-            // Whole milliseconds, as stores keep them.
-            Some(((at * 1e3).round() as i64 * 1000, value.parse().ok()?))
-        });
-        by_labels.entry(part.metric).or_default().extend(values);
+        by_labels.entry(part.metric).or_default().extend(part.values.iter().map(|point| (point.0, point.1)));
     }
     for values in by_labels.values_mut() {
         values.sort_by_key(|(at, _)| *at);
         values.dedup_by_key(|(at, _)| *at);
     }
-    let mut parts: Vec<(&BTreeMap<String, String>, &Values)> =
-        by_labels.iter().filter(|(_, values)| !values.is_empty()).collect();
+    let mut parts: Vec<(&Labels, &[(i64, f64)])> =
+        by_labels.iter().flat_map(|(labels, values)| runs(values).map(move |run| (labels, run))).collect();
     parts.sort_by_key(|(_, values)| values[0].0);
     let mut all: Values = Vec::new();
     let mut arms: Vec<(i64, String)> = Vec::new();
@@ -179,8 +185,17 @@ fn joined(
     Ok((all, arms))
 }
 
+/// The values of a series without those spans in which it was away: labels may change and come back.
+fn runs(values: &Values) -> impl Iterator<Item = &[(i64, f64)]> {
+    let mut distances: Vec<i64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    distances.sort_unstable();
+    let usual = distances.get(distances.len() / 2).copied().unwrap_or_default();
+    let longest = (usual as f64 * AWAY) as i64;
+    values.chunk_by(move |a, b| b.0 - a.0 <= longest)
+}
+
 /// Labels that another series does not have.
-fn only(labels: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> String {
+fn only(labels: &Labels, other: &Labels) -> String {
     let own = labels.iter().filter(|(name, value)| other.get(*name) != Some(value));
     let own: Vec<String> = own.map(|(name, value)| format!("{name}={value:?}")).collect();
     format!("{{{}}}", own.join(", "))

@@ -1,6 +1,6 @@
 //! A service while it is put together: what is stored of it, and the readings that come to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::{LifeStart, Metric};
 use heaptrial_store::{ImportedSample, ImportedTrial};
@@ -28,14 +28,31 @@ pub(super) fn of_stored(trial: &ImportedTrial, metric: Metric) -> BTreeMap<Strin
         for life in &stored.lives {
             service.samples.extend_from_slice(&life.samples);
             let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { continue };
+            let started_us = life.started_wall_us;
             if life.start == LifeStart::Observed {
-                let started = life.started_wall_us as f64 / 1e6;
+                let started = started_us as f64 / 1e6;
                 service.start.extend([(first.wall_us, started), (last.wall_us, started)]);
             }
+            // Readings are rarer than what the counter told: where it has risen above its old value until the next one, only
+            // what was found then tells that it fell.
+            let counted = life.samples.iter().any(|sample| sample.cpu_us.is_some());
+            if let LifeStart::Inferred { uncertainty_us } = life.start
+                && counted
+            {
+                let earliest = started_us - uncertainty_us;
+                // Readings after that were put to the life before, with the counter's last value.
+                while service.counter.last().is_some_and(|(at, _)| *at > earliest) {
+                    service.counter.pop();
+                }
+                let fell_from = service.counter.last().map_or(1.0, |(_, value)| value + 1.0);
+                service.counter.push((earliest, fell_from));
+                service.counter.push((started_us + uncertainty_us, 0.0));
+            }
+            let told = life.samples.iter();
+            service
+                .counter
+                .extend(told.filter_map(|sample| Some((sample.wall_us, sample.cpu_us? as f64 / 1e6))));
         }
-        let told = service.samples.iter();
-        service.counter =
-            told.filter_map(|sample| Some((sample.wall_us, sample.cpu_us? as f64 / 1e6))).collect();
         let list = trial.lists.iter().find(|list| list.members.contains(&index));
         service.arm = list.map(|list| list.arm.name.clone()).unwrap_or_default();
         debug_assert!(service.samples.iter().all(|sample| memory_of(sample, metric).is_some()));
@@ -53,15 +70,17 @@ pub(super) fn memory_of(sample: &ImportedSample, metric: Metric) -> Option<u64> 
     }
 }
 
-/// Adds readings that came after those that are there.
-pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Option<i64>) {
-    let last = service.samples.last().map_or(i64::MIN, |sample| sample.wall_us);
+/// Adds readings that are not there, one in each `step_us`: what is stored stays.
+pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Option<i64>, step_us: i64) {
+    let step_of = |at: i64| at.div_euclid(step_us);
+    let stored: BTreeSet<i64> = service.samples.iter().map(|sample| step_of(sample.wall_us)).collect();
     let first_wanted = since.unwrap_or(i64::MIN);
     let no_swap = told.swap.is_empty();
     let mut swap = LookBack::new(&told.swap);
     let mut contaminated = LookBack::new(&told.contaminated);
     let mut counter = LookBack::new(&told.counter);
-    for (wall_us, bytes) in told.memory.into_iter().filter(|(at, _)| *at > last && *at >= first_wanted) {
+    let is_new = |at: i64| at >= first_wanted && !stored.contains(&step_of(at));
+    for (wall_us, bytes) in told.memory.into_iter().filter(|(at, _)| is_new(*at)) {
         if contaminated.at(wall_us).is_some_and(|is| is > 0.5) {
             continue;
         }
@@ -83,9 +102,13 @@ pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Opti
         service.samples.push(sample);
         service.new_samples += 1;
     }
+    service.samples.sort_by_key(|sample| sample.wall_us);
     for (stored, new) in [(&mut service.start, told.start), (&mut service.counter, told.counter)] {
-        let last = stored.last().map_or(i64::MIN, |(at, _)| *at);
-        stored.extend(new.into_iter().filter(|(at, _)| *at > last));
+        let before = std::mem::replace(stored, new);
+        stored.extend(before);
+        // What is told now stands for what was made of it before.
+        stored.sort_by_key(|(at, _)| *at);
+        stored.dedup_by_key(|(at, _)| *at);
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use heaptrial_exchange::{GatheredPart, gather, host_of, trial_of};
+use heaptrial_exchange::{GatherError, GatheredPart, PartFile, gather, host_of, pack};
 use heaptrial_model::{Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, TrialKind, TrialPlan};
-use heaptrial_store::{NewService, NewTrial, PartTick, Store, TickInput};
+use heaptrial_store::{NewService, NewTrial, PartContent, PartTick, Store, TickInput};
 use serde_json::json;
 
 pub const START_US: i64 = 1_800_000_000_000_000;
@@ -53,6 +53,7 @@ pub fn identity() -> Identity {
         linkage: Linkage::Libc,
         settings: BTreeMap::new(),
         evidence: Vec::new(),
+        effective: Default::default(),
         libraries: Vec::new(),
     }
 }
@@ -106,7 +107,7 @@ impl Host {
     }
 
     pub fn trial(&self) -> i64 {
-        trial_of(&Store::open(&self.database).unwrap(), None).unwrap().id
+        PartFile::open(&self.database).unwrap().trial(None).unwrap().id
     }
 
     /// New lives, in a new boot or in this one.
@@ -168,11 +169,22 @@ impl Host {
     /// Written there, and taken in.
     pub fn gather_into(&self, store: &mut Store, since: Option<PartTick>) -> GatheredPart {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("part.db");
+        let (file, packed) = (folder.path().join("part.db"), folder.path().join("packed"));
         let own = Store::open(&self.database).unwrap();
-        let host = host_of(&own, &trial_of(&own, None).unwrap()).unwrap();
+        let trial = PartFile::open(&self.database).unwrap().trial(None).unwrap();
+        let host = host_of(&own, &self.database, &trial).unwrap();
         assert_eq!(host, self.name);
-        own.write_part(self.trial(), &host, since, &file, self.now_us()).unwrap();
-        gather(store, &file, None, self.now_us()).unwrap()
+        own.write_part(self.trial(), &host, since, PartContent::Everything, &file, self.now_us()).unwrap();
+        pack(&file, &packed).unwrap();
+        take(store, &packed, None, self.now_us()).unwrap()
     }
+}
+
+pub fn take(
+    store: &mut Store,
+    from: &Path,
+    named: Option<&str>,
+    now_us: i64,
+) -> Result<GatheredPart, GatherError> {
+    gather(store, PartFile::open(from)?, named, now_us)
 }

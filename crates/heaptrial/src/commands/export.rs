@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use heaptrial_exchange::{ExportError, ExportFormat, export, host_of};
+use heaptrial_exchange::{ExportError, ExportFormat, export, host_of, pack};
 use heaptrial_host::Instant;
 use heaptrial_model::units;
-use heaptrial_store::PartTick;
+use heaptrial_store::{PartContent, PartTick};
 
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -30,6 +30,10 @@ pub struct ExportOptions {
     /// database does not have that tick
     #[arg(long, value_name = "TICK", value_parser = tick)]
     since: Option<PartTick>,
+    /// With --format heaptrial: plan, services, lives, events and ticks, without readings; those are in the store that scrapes the
+    /// agent, and `heaptrial report --series` reads them there
+    #[arg(long)]
+    ledger: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -55,6 +59,9 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
     };
     if options.since.is_some() {
         return Err(Failure::usage("--since goes with --format heaptrial"));
+    }
+    if options.ledger {
+        return Err(Failure::usage("--ledger goes with --format heaptrial"));
     }
     if global.json && options.output.is_none() {
         return Err(Failure::usage("--json tells what was written; name the file with --output"));
@@ -102,17 +109,19 @@ fn part(options: &ExportOptions, target: &Target, global: &GlobalOptions) -> Res
         return Err(Failure::usage("a database is no stream; name a file with --output"));
     };
     let failed = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
-    let host = host_of(&target.store, &target.trial).map_err(Failure::from)?;
+    let host = host_of(&target.store, target.store.path(), &target.trial).map_err(Failure::from)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let beside = tempfile::Builder::new().prefix(".heaptrial").tempdir_in(folder).map_err(failed)?;
     let file = beside.path().join("part.db");
     let now_us = Instant::now().wall_us;
-    let known = target.store.write_part(target.trial.id, &host, options.since, &file, now_us)?;
+    let content = if options.ledger { PartContent::Ledger } else { PartContent::Everything };
+    let known = target.store.write_part(target.trial.id, &host, options.since, content, &file, now_us)?;
     if !known {
         eprintln!("this database does not have that tick (it may be a new one): everything is written");
     }
-    std::fs::File::open(&file).and_then(|written| written.sync_all()).map_err(failed)?;
-    std::fs::rename(&file, path).map_err(failed)?;
+    let packed = beside.path().join("packed");
+    pack(&file, &packed).map_err(failed)?;
+    std::fs::rename(&packed, path).map_err(failed)?;
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
     if global.json {
         let json = serde_json::json!({

@@ -1,5 +1,6 @@
 //! `heaptrial lab`: the same workload under several allocators on this machine.
 
+mod bisect;
 mod factorial;
 mod run;
 mod score;
@@ -23,6 +24,8 @@ use heaptrial_network::{LoadParameters, RelayParameters, TrafficParameters};
 use heaptrial_report::Options;
 use heaptrial_store::Store;
 
+use self::bisect::BisectOptions;
+pub use self::bisect::{report_in, report_of as report_of_search};
 use self::factorial::FactorialOptions;
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
@@ -55,6 +58,8 @@ pub enum LabCommand {
     Run(Box<RunOptions>),
     /// Run real Tor relays on a private network on loopback, all arms at once, under the same load
     Tor(Box<TorOptions>),
+    /// Search releases or upstream's commits for what changed the memory, by runs until it is sure
+    Bisect(Box<BisectOptions>),
     /// Tell how well lab runs of relays told what an import or a field trial showed
     Score(ScoreOptions),
 }
@@ -205,24 +210,17 @@ fn rate(text: &str) -> Result<f64, ValueError> {
 /// Runs a lab command.
 pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     match &command {
-        LabCommand::Run(options) => userland::enter(&options.lab, global)?,
-        LabCommand::Tor(options) => userland::enter(&options.lab, global)?,
-        LabCommand::Score(_) => {}
+        LabCommand::Run(options) => userland::enter(&options.lab, global, None)?,
+        LabCommand::Tor(options) => userland::enter(&options.lab, global, None)?,
+        LabCommand::Bisect(_) | LabCommand::Score(_) => {}
     }
     match command {
         LabCommand::Run(options) => run::run(&options, global),
+        LabCommand::Bisect(options) => bisect::run(&options, global),
         LabCommand::Score(options) => score::run(&options, global),
         LabCommand::Tor(options) => {
             let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
-            if let Some((arm, key)) =
-                plan.arms.iter().find_map(|arm| Some((&arm.name, arm.treatment.of_lab_run_only()?)))
-            {
-                return Err(Failure::usage(format!("arm `{arm}` has `{key}`, which is for lab run alone")));
-            }
-            let duration = options.duration.or(plan.duration);
-            let parameters = options.parameters(&plan, duration)?;
-            let words = options.words(duration, &parameters);
-            let workload = TorWorkload::new(parameters).map_err(Failure::refused)?;
+            let (workload, duration, words) = options.workload(&plan)?;
             execute("tor", &options.lab, &plan, &workload, duration, &words, global)
         }
     }
@@ -301,6 +299,23 @@ impl LabOptions {
 }
 
 impl TorOptions {
+    /// The relays as a workload, how long they live at most, and both as words of a command line.
+    fn workload(
+        &self,
+        plan: &TrialPlan,
+    ) -> Result<(TorWorkload, Option<HumanDuration>, Vec<String>), Failure> {
+        if let Some((arm, key)) =
+            plan.arms.iter().find_map(|arm| Some((&arm.name, arm.treatment.of_lab_run_only()?)))
+        {
+            return Err(Failure::usage(format!("arm `{arm}` has `{key}`, which is for lab run alone")));
+        }
+        let duration = self.duration.or(plan.duration);
+        let parameters = self.parameters(plan, duration)?;
+        let words = self.words(duration, &parameters);
+        let workload = TorWorkload::new(parameters).map_err(Failure::refused)?;
+        Ok((workload, duration, words))
+    }
+
     fn parameters(
         &self,
         plan: &TrialPlan,
@@ -394,24 +409,8 @@ fn execute(
     words: &[String],
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    let short = duration.is_some_and(|duration| duration.0 < options.tick.0 * 2);
-    if options.tick.0 < Duration::from_millis(10) || short {
-        return Err(Failure::usage("--tick must be at least 10ms and fit twice into the duration"));
-    }
-    workload.check(&plan.arms).map_err(Failure::refused)?;
+    let metric = check(options, plan, workload, duration)?;
     let seed = options.seed.unwrap_or_else(rand::random);
-    let metric = options.metric.or(plan.metric).unwrap_or(Metric::Anon);
-    if metric == Metric::Pss {
-        return Err(Failure::usage(
-            "a lab run cannot compare pss: PSS is read too rarely (reading it stalls the service); use --metric anon, \
-             which has each page once, PSS of each service is in the report",
-        ));
-    }
-    if metric == Metric::Cgroup && workload.parameters().get("count").is_some() {
-        return Err(Failure::usage(
-            "--metric cgroup is of all processes in a service's control group, and --count of some; use --metric anon",
-        ));
-    }
     let allocators = resolve(plan, options)?;
     run_folder::check(global.out.as_deref())?;
     let command = repeat_command(kind, &options.words(seed, metric), words);
@@ -422,18 +421,7 @@ fn execute(
         print_schedule(plan, &schedule, duration, &command, global.json);
         return Ok(ExitCode::SUCCESS);
     }
-    let accounting = Accounting::find();
-    let needs_cgroup = match (metric, options.memory_limit) {
-        (_, Some(_)) => Some("--memory-limit"),
-        (Metric::Cgroup, None) => Some("--metric cgroup"),
-        _ => None,
-    };
-    if let (Some(option), Some(why)) = (needs_cgroup, accounting.why_none()) {
-        return Err(Failure::refused(format!(
-            "{option} needs control groups, and none can be made here: {why}; run it as root, or in a session of a \
-             user's systemd under cgroup version 2"
-        )));
-    }
+    let accounting = accounting(options, metric)?;
     let arms = prepare(allocators, options, global)?;
     let exchanged = userland::exchanged(options, &arms)?;
     let folder = run_folder::create(global.out.as_deref(), kind)?;
@@ -457,13 +445,7 @@ fn execute(
         exchanged,
     };
     describe(&lab, plan)?;
-    let interrupt = Interrupt::default();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        // A second Ctrl-C ends the program at once; supervisors then end the services.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
-            .map_err(Failure::failed)?;
-        signal_hook::flag::register(signal, interrupt.flag()).map_err(Failure::failed)?;
-    }
+    let interrupt = heeding_signals()?;
     let outcome = heaptrial_lab::run(&lab, workload, &interrupt, &mut LiveProgress::new());
     // Whatever ended the run, what there is gets reported.
     let reported = Store::open(&lab.database).map_err(Failure::failed).and_then(|store| {
@@ -484,6 +466,62 @@ fn execute(
             "{failed} services failed, and are in no figure; the report tells why"
         ))),
     }
+}
+
+/// Refuses what no run could do; gives what is compared.
+fn check(
+    options: &LabOptions,
+    plan: &TrialPlan,
+    workload: &dyn Workload,
+    duration: Option<HumanDuration>,
+) -> Result<Metric, Failure> {
+    let short = duration.is_some_and(|duration| duration.0 < options.tick.0 * 2);
+    if options.tick.0 < Duration::from_millis(10) || short {
+        return Err(Failure::usage("--tick must be at least 10ms and fit twice into the duration"));
+    }
+    workload.check(&plan.arms).map_err(Failure::refused)?;
+    let metric = options.metric.or(plan.metric).unwrap_or(Metric::Anon);
+    if metric == Metric::Pss {
+        return Err(Failure::usage(
+            "a lab run cannot compare pss: PSS is read too rarely (reading it stalls the service); use --metric anon, \
+             which has each page once, PSS of each service is in the report",
+        ));
+    }
+    if metric == Metric::Cgroup && workload.parameters().get("count").is_some() {
+        return Err(Failure::usage(
+            "--metric cgroup is of all processes in a service's control group, and --count of some; use --metric anon",
+        ));
+    }
+    Ok(metric)
+}
+
+/// Where figures come from, if that is all that is asked for.
+fn accounting(options: &LabOptions, metric: Metric) -> Result<Accounting, Failure> {
+    let accounting = Accounting::find();
+    let needs_cgroup = match (metric, options.memory_limit) {
+        (_, Some(_)) => Some("--memory-limit"),
+        (Metric::Cgroup, None) => Some("--metric cgroup"),
+        _ => None,
+    };
+    if let (Some(option), Some(why)) = (needs_cgroup, accounting.why_none()) {
+        return Err(Failure::refused(format!(
+            "{option} needs control groups, and none can be made here: {why}; run it as root, or in a session of a \
+             user's systemd under cgroup version 2"
+        )));
+    }
+    Ok(accounting)
+}
+
+/// An interrupt that Ctrl-C and its like request.
+fn heeding_signals() -> Result<Interrupt, Failure> {
+    let interrupt = Interrupt::default();
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        // A second Ctrl-C ends the program at once; supervisors then end the services.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
+            .map_err(Failure::failed)?;
+        signal_hook::flag::register(signal, interrupt.flag()).map_err(Failure::failed)?;
+    }
+    Ok(interrupt)
 }
 
 /// An arm with what the catalog knows of its allocator, and where the user wants it from.

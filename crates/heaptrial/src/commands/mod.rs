@@ -10,6 +10,7 @@ mod lab;
 mod preflight;
 mod report;
 mod rollout;
+mod series;
 mod serve;
 mod services;
 pub(crate) mod trial;

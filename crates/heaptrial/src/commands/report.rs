@@ -5,7 +5,7 @@ mod factorial;
 mod reproduce;
 
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use heaptrial_model::{AllocatorSpec, HumanDuration, TrialKind};
 use heaptrial_report::{Comparison, Options, Report, Settings, Written, compare};
 use heaptrial_store::{Store, TrialRecord};
 
+use super::lab::report_of_search;
+use super::series::SeriesOptions;
 use super::value::{ValueError, number, size};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -48,9 +50,14 @@ pub struct ReportOptions {
     /// The allocator that it is compared to [default: the one of its family that needs least, or the control]
     #[arg(long, value_name = "SPEC")]
     good: Option<AllocatorSpec>,
+    /// With --bug: the folder of a search (lab bisect), whose answer goes into the bundle
+    #[arg(long, value_name = "FOLDER", requires = "bug")]
+    bisect: Option<PathBuf>,
     /// A lab run of --factorial: how much of the difference is the version, and how much its settings
     #[arg(long, value_name = "RUN")]
     factorial: Option<String>,
+    #[command(flatten)]
+    series: SeriesOptions,
 }
 
 /// Writes the report of a trial anew and prints it, or compares several.
@@ -66,6 +73,11 @@ pub fn run(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, 
     }
     if options.trials.len() > 1 {
         return compare_trials(options, global);
+    }
+    if let [folder] = options.trials.as_slice() {
+        if let Some(code) = report_of_search(Path::new(folder), global)? {
+            return Ok(code);
+        }
     }
     let target = Target::find(options.trials.first().map(String::as_str), global)?;
     let how = how(options, &target)?;
@@ -94,6 +106,7 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
     Ok(Options {
         warm_up: options.warm_up.map(|duration| duration.0),
         memory_limit_bytes: options.memory_limit,
+        remote: options.series.read(&target.store, &target.trial, None)?,
         settings: Settings {
             window_seconds: options.window.0.as_secs_f64(),
             stable_margin_per_day: options.stable_margin / 100.0,

@@ -1,11 +1,15 @@
 /* Services of several processes whose memory is known by construction; sizes are in MiB.
  *
- * prefork SHARED PRIVATE WORKERS: a parent touches SHARED, each worker reads it and touches PRIVATE of its own.
+ * prefork SHARED PRIVATE WORKERS [swap | swap-read]: a parent touches SHARED, each worker reads it and touches PRIVATE of its
+ *   own. With `swap` the parent pushes the second half of SHARED to swap before, and no worker reads that; with `swap-read`
+ *   the parent reads it again, so that it is in memory and in swap.
  * crash-loop HELD: a parent holds HELD and restarts a worker that aborts after 0.2 s, again and again.
  * storm SIZE: a parent starts itself as `brief SIZE`, which lives for 0.2 s, one after the other.
  * title SIZE: holds SIZE and writes a title over its arguments and its environment.
  * hold SIZE: holds SIZE. fail CODE: starts a helper that exits with CODE, and holds 8.
  * grow SIZE: touches SIZE in a worker, which the parent starts again when it is killed.
+ *
+ * prefork, title, hold and fail write `holds` when they hold all.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -14,6 +18,10 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
 
 extern char **environ;
 
@@ -30,21 +38,54 @@ static void stay(void) {
     for (;;) pause();
 }
 
+static void holds(void) {
+    puts("holds");
+    fflush(stdout);
+    stay();
+}
+
+static void read_through(volatile char *held, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += 4096) (void)held[at];
+}
+
+/* Of this process, in bytes. */
+static size_t in_swap(void) {
+    char line[256];
+    size_t kib = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status)) sscanf(line, "VmSwap: %zu", &kib);
+    if (status) fclose(status);
+    return kib << 10;
+}
+
 int main(int argc, char **argv) {
     const char *shape = argv[1], *size = argv[2];
     if (argc < 3) return 2;
     if (!strcmp(shape, "prefork")) {
         volatile char *shared = touch(size);
         size_t bytes = strtoul(size, NULL, 10) << 20;
-        for (int worker = 0; worker < atoi(argv[4]); worker++) {
+        const char *swap = argc > 5 ? argv[5] : "";
+        size_t read_bytes = *swap ? bytes / 2 : bytes;
+        int ready[2], workers = atoi(argv[4]);
+        char byte = 1;
+        if (pipe(ready)) return 9;
+        size_t pushed = bytes - read_bytes;
+        if (*swap && (madvise((void *)(shared + read_bytes), pushed, MADV_PAGEOUT) || in_swap() < pushed / 2)) return 9;
+        for (int worker = 0; worker < workers; worker++) {
             if (fork() == 0) {
-                long sum = 0;
-                for (size_t at = 0; at < bytes; at += 4096) sum += shared[at];
+                read_through(shared, read_bytes);
                 touch(argv[3]);
+                if (write(ready[1], &byte, 1) != 1) return 9;
                 stay();
             }
         }
-        stay();
+        for (int worker = 0; worker < workers; worker++)
+            if (read(ready[0], &byte, 1) != 1) return 9;
+        if (!strcmp(swap, "swap-read")) {
+            read_through(shared + read_bytes, pushed);
+            if (in_swap() > 0) return 9;
+        }
+        holds();
     } else if (!strcmp(shape, "crash-loop")) {
         touch(size);
         for (;;) {
@@ -70,7 +111,7 @@ int main(int argc, char **argv) {
         for (int at = 0; environ[at]; at++) end = environ[at] + strlen(environ[at]) + 1;
         memset(argv[0], 0, end - argv[0]);
         strcpy(argv[0], "shapes: master");
-        stay();
+        holds();
     } else if (!strcmp(shape, "grow")) {
         for (;;) {
             if (fork() == 0) {
@@ -84,10 +125,10 @@ int main(int argc, char **argv) {
         if (fork() == 0) _exit(atoi(size));
         wait(NULL);
         touch("8");
-        stay();
+        holds();
     } else if (!strcmp(shape, "hold")) {
         touch(size);
-        stay();
+        holds();
     }
     return 2;
 }

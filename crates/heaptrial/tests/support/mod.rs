@@ -4,6 +4,8 @@
 pub mod bed;
 pub mod control;
 pub mod hosts;
+pub mod series_store;
+pub mod shapes;
 
 use std::path::Path;
 use std::process::{Command, Output};

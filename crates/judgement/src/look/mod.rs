@@ -128,6 +128,13 @@ pub fn state(store: &Store, trial_id: i64, now_us: i64, gaps: Gaps) -> Result<Lo
     }
 }
 
+/// The time of a planned look, in microseconds since 1970; `None` where there is no look of this number.
+pub fn planned_at(store: &Store, trial: &TrialRecord, number: u32) -> Result<Option<i64>, JudgementError> {
+    let schedule = schedule(store, trial)?;
+    let found = schedule.iter().find(|look| look.number == number);
+    Ok(found.map(|look| trial.plan.started_wall_us.saturating_add(look.planned_us)))
+}
+
 /// A look that was taken already.
 pub fn recorded(store: &Store, trial_id: i64, number: u32) -> Result<Option<LookRecord>, JudgementError> {
     Ok(store.looks(trial_id)?.into_iter().find(|look| look.number == number))
@@ -164,7 +171,7 @@ pub fn take(
         trial.ended_wall_us.is_some_and(|ended| ended < start.saturating_add(look.planned_us))
     };
     let ended_before_next = next.is_some_and(|look| ends(&look));
-    let judgement = Judgement::from_fleet(store, rows, fleet, found.analysis.clone())?;
+    let judgement = Judgement::from_fleet(store, rows, fleet, found.analysis.clone(), options)?;
     Ok(Look {
         judgement,
         found,
@@ -202,7 +209,7 @@ pub fn peek(store: &Store, trial_id: i64, now_us: i64, options: &Options) -> Res
     let analysis = analyse(&fleet, &options.settings);
     let last_us = reach::last_tick(store, trial_id, rows.until_us.min(now_us))?;
     Ok(Peek {
-        judgement: Judgement::from_fleet(store, rows, fleet, analysis)?,
+        judgement: Judgement::from_fleet(store, rows, fleet, analysis, options)?,
         looks: schedule(store, &trial)?.len() as u32,
         last_us,
     })

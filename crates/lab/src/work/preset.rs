@@ -43,6 +43,15 @@ const KNOWN: &[Known] = &[
             r"less:p99_ms=^ +99%+ in ([0-9.]+) (secs)",
         ],
     },
+    // The columns before the latency are rates of requests, hits and misses; a latency has none where nothing was asked for.
+    Known {
+        name: "memtier",
+        work: &[
+            r"requests=^Totals +([0-9.]+) ",
+            r"less:latency_ms=^Totals +[0-9.]+ +(?:[0-9.]+|---) +(?:[0-9.]+|---) +([0-9.]+) ",
+            r"less:p99_ms=^Totals +[0-9.]+ +(?:[0-9.]+|---) +(?:[0-9.]+|---) +[0-9.]+ +[0-9.]+ +([0-9.]+) ",
+        ],
+    },
     // With -q or --csv; of each test one measure.
     Known {
         name: "redis-benchmark",
@@ -152,6 +161,14 @@ mod tests {
         let output = include_str!("outputs/hey.txt");
         let expected = [("less:latency_ms", 0.4), ("requests", 22567.2133), ("less:p99_ms", 3.3)];
         assert_tells("hey", output, &expected);
+    }
+
+    /// Of a build of its sources, against Debian 12's Redis.
+    #[test]
+    fn memtier_tells_requests_and_latency_of_all() {
+        let output = include_str!("outputs/memtier.txt");
+        let expected = [("requests", 38471.05), ("less:latency_ms", 0.17335), ("less:p99_ms", 1.791)];
+        assert_tells("memtier", output, &expected);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use heaptrial_analysis::Severity;
 use heaptrial_model::Metric;
 use serde::{Deserialize, Serialize};
 
-use crate::FactorialReport;
 use crate::document::{Estimate, Host, Kind, Ratio};
+use crate::{BisectReport, FactorialReport};
 
 /// The form of [`Bug`] as JSON that this version writes.
 pub const BUG_SCHEMA_VERSION: u32 = 1;
@@ -29,6 +29,9 @@ pub struct Bug {
     pub defaults: Vec<SettingDefault>,
     /// What is the version and what its settings; `None` where no factorial was run.
     pub factorial: Option<FactorialReport>,
+    /// Which release or commit made the difference; `None` where none was searched for.
+    #[serde(default)]
+    pub bisect: Option<BisectReport>,
     /// How to see it again.
     pub reproduce: Vec<Reproduction>,
     /// What the evidence does not show.

@@ -49,6 +49,10 @@ pub(super) fn page(bug: &Bug) -> String {
     }
     put("## Version or default settings");
     put(&version_or_settings(bug));
+    if let Some(found) = &bug.bisect {
+        put("## Which change");
+        put(found.for_bug().trim_end());
+    }
     put("## How to see it again");
     put(&reproduction(bug));
     put("## What this does not show");

@@ -19,8 +19,9 @@ pub use write::{BugFiles, write_bug};
 use heaptrial_model::AllocatorSpec;
 use heaptrial_store::{Store, StoreError};
 
-use crate::chart::Chart;
-use crate::{FactorialReport, ReportError, escape, table};
+use crate::bisect;
+use crate::chart::{Chart, Layout};
+use crate::{BisectReport, FactorialReport, ReportError, escape, table};
 use scrub::Scrub;
 
 /// Names that must not stand in what leaves the house, and texts that look like such but are none.
@@ -34,6 +35,8 @@ pub struct BugParts {
     pub defaults: Vec<SettingDefault>,
     /// What is the version and what its settings.
     pub factorial: Option<FactorialReport>,
+    /// Which release or commit made the difference.
+    pub bisect: Option<BisectReport>,
     /// How to see it again.
     pub reproduce: Vec<Reproduction>,
 }
@@ -79,8 +82,16 @@ impl Bundle {
         };
         let evidence: Vec<Evidence> =
             runs.iter().enumerate().map(|(index, run)| run.evidence(&file(index))).collect();
-        let charts =
+        let mut charts: Vec<(String, Chart)> =
             runs.iter().enumerate().filter_map(|(index, run)| Some((file(index), run.chart()?))).collect();
+        let mut bisect = parts.bisect;
+        if let Some(found) = &mut bisect {
+            // Its command is one of the house; how to see it again is told by others.
+            found.command.clear();
+            found.texts_of_others(|text| *text = secrets.clean(text));
+            found.ids().for_each(|id| secrets.0.keep(id));
+            charts.push((bisect::CHART.to_owned(), escape::printable_copy(&*found)?.chart(Layout::Wide)));
+        }
         for arm in evidence.iter().flat_map(|evidence| &evidence.arms) {
             secrets.keep_arm(arm);
         }
@@ -97,6 +108,7 @@ impl Bundle {
             evidence,
             defaults: parts.defaults,
             factorial: parts.factorial,
+            bisect,
             reproduce: parts.reproduce,
             limits: Vec::new(),
             replaced: Vec::new(),

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::scrub::{Caught, Scrub};
 use super::{Bundle, markdown};
 use crate::ReportError;
+use crate::bisect::CHART;
 use crate::png::Painter;
 use crate::write::replace;
 
@@ -123,8 +124,8 @@ fn clean_json(value: Value, scrub: &Scrub) -> (Value, Caught) {
 fn earlier_files(folder: &Path) -> Result<Vec<String>, ReportError> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let ours = |name: &str| {
-        let chart =
-            name.starts_with("memory-over-time") && (name.ends_with(".svg") || name.ends_with(".png"));
+        let chart = (name.starts_with("memory-over-time") || name.starts_with(CHART))
+            && (name.ends_with(".svg") || name.ends_with(".png"));
         let plan = name.starts_with("arms") && name.ends_with(".toml");
         chart || plan || [MARKDOWN, JSON].contains(&name)
     };

@@ -4,6 +4,7 @@ mod arms;
 mod bars;
 mod calendar;
 mod distribution;
+mod history;
 mod legend;
 mod look;
 mod marker;
@@ -14,6 +15,7 @@ mod scale;
 mod svg;
 mod timeline;
 
+pub(crate) use history::{HistoryChart, HistoryPoint, history};
 pub(crate) use look::Look;
 pub use look::Looks;
 pub(crate) use palette::{Sheet, style_sheet, variables};

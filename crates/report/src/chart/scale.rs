@@ -84,7 +84,7 @@ fn decimals(step: f64) -> usize {
 }
 
 /// The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `step`.
-fn round_step(step: f64) -> f64 {
+pub(super) fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let digits = [1.0, 2.0, 2.5, 5.0, 10.0];
     digits.into_iter().map(|digit| digit * power).find(|round| *round >= step * (1.0 - 1e-9)).unwrap_or(step)

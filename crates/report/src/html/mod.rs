@@ -30,9 +30,19 @@ pub(crate) fn page(report: &Report, trajectories: &Trajectories) -> String {
 
 /// A page of sections without charts; all texts must be printable.
 pub(crate) fn plain(title: &str, sections: &[Section], looks: &Looks) -> String {
+    with_charts(title, sections, looks, [Vec::new(), Vec::new()])
+}
+
+/// The same with charts, laid out for a desktop and for a phone.
+pub(crate) fn with_charts(
+    title: &str,
+    sections: &[Section],
+    looks: &Looks,
+    [wide, narrow]: [Vec<Chart>; 2],
+) -> String {
     let content = html! {
         header { h1 { (title) } }
-        main { (body(sections, &Figures::default(), looks)) }
+        main { (body(sections, &Figures { wide, narrow }, looks)) }
     };
     frame(title, env!("CARGO_PKG_VERSION"), &content)
 }
@@ -86,7 +96,6 @@ fn style() -> String {
 }
 
 /// The charts laid out for a desktop and for a phone; the page shows the one that fits.
-#[derive(Default)]
 struct Figures {
     wide: Vec<Chart>,
     narrow: Vec<Chart>,

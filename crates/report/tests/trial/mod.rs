@@ -185,6 +185,7 @@ pub fn identity(family: &str, version: &str) -> Identity {
         linkage: if family == "glibc" { Linkage::Libc } else { Linkage::Preloaded },
         settings: Default::default(),
         evidence: Vec::new(),
+        effective: Default::default(),
         libraries: Vec::new(),
     }
 }

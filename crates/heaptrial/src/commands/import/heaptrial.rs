@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_exchange::{GatherError, GatheredPart, gather, trial_of};
+use heaptrial_exchange::{GatherError, GatheredPart, PartFile, gather};
 use heaptrial_host::Instant;
 use heaptrial_model::{TrialName, units};
 use heaptrial_store::Store;
@@ -28,21 +28,19 @@ pub struct HeaptrialOptions {
 pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let named = options.trial.as_ref().map(TrialName::as_str);
     let refused = |error: GatherError| Failure::from(error);
-    let name = {
-        let first = Store::open(&options.files[0])?;
-        let name = trial_of(&first, named).map_err(refused)?.plan.name;
-        // It comes from another machine, and names a folder here.
-        name.parse::<TrialName>()
-            .map_err(|error| Failure::refused(error).about(options.files[0].display().to_string()))?;
-        name
-    };
+    let first = PartFile::open(&options.files[0]).map_err(refused)?;
+    let name = first.trial(named).map_err(refused)?.plan.name;
+    // It comes from another machine, and names a folder here.
+    name.parse::<TrialName>()
+        .map_err(|error| Failure::refused(error).about(options.files[0].display().to_string()))?;
     let database = database_of(&name, global);
     let missing_folder = make_folder(&database)?;
     let existed = database.exists();
     let mut store = Store::create(&database).map_err(Failure::refused)?;
     let mut parts = Vec::new();
-    for file in &options.files {
-        match gather(&mut store, file, named, Instant::now().wall_us) {
+    let rest = options.files[1..].iter().map(|file| PartFile::open(file));
+    for file in std::iter::once(Ok(first)).chain(rest) {
+        match file.and_then(|file| gather(&mut store, file, named, Instant::now().wall_us)) {
             Ok(part) => parts.push(part),
             Err(error) => {
                 drop(store);

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use heaptrial_exchange::{Access, Exporter, PrometheusImport, PrometheusSummary, Queries, import_prometheus};
+use heaptrial_exchange::{Exporter, PrometheusImport, PrometheusSummary, Queries, import_prometheus};
 use heaptrial_model::{HumanDuration, Metric, units};
 
 use super::{arm_line, database_of, into, own_command, print_next, read_about};
+use crate::commands::series::AccessOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -59,27 +60,17 @@ pub struct PrometheusOptions {
     /// From when on: a time, a date or how long back, such as 14d [default: 30d, or where the stored trial ends]
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
+    /// Where the stored trial is continued, ask again for so long before its end: readings may have come late into the store
+    #[arg(long, value_name = "DURATION", default_value = "6h")]
+    late: HumanDuration,
     /// Until when [default: now]
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
     /// Keep one reading of a service in so long a time; expressions are evaluated so often
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     step: HumanDuration,
-    /// File with one line, USER:PASSWORD
-    #[arg(long, value_name = "FILE", conflicts_with = "bearer_file")]
-    basic_file: Option<PathBuf>,
-    /// File with one line, a token
-    #[arg(long, value_name = "FILE")]
-    bearer_file: Option<PathBuf>,
-    /// Certificate of the client (PEM)
-    #[arg(long, value_name = "FILE", requires = "key_file")]
-    cert_file: Option<PathBuf>,
-    /// Key of the client's certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert_file")]
-    key_file: Option<PathBuf>,
-    /// Certificates to trust in place of the system's (PEM)
-    #[arg(long, value_name = "FILE")]
-    ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    access: AccessOptions,
     /// What the trial is about, for its report: TOML with the texts hypothesis, notes and next_steps
     #[arg(long, value_name = "FILE")]
     about: Option<PathBuf>,
@@ -125,23 +116,14 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCod
     let about = options.about.as_deref().map(read_about).transpose()?;
     let database = database_of(&options.name, global);
     let (queries, metric) = queries(&options)?;
-    if queries.url.starts_with("http://")
-        && (options.basic_file.is_some() || options.bearer_file.is_some())
-        && !["http://localhost", "http://127.", "http://[::1]"].iter().any(|own| queries.url.starts_with(own))
-    {
-        eprintln!("warning: {} is not encrypted: the credentials can be read on the way", queries.url);
-    }
+    let access = options.access.access(&queries.url);
     let request = PrometheusImport {
         queries,
         metric,
-        access: Access {
-            basic: options.basic_file,
-            bearer: options.bearer_file,
-            client: options.cert_file.zip(options.key_file),
-            authority: options.ca_file,
-        },
+        access,
         groups: options.groups,
         from_us,
+        late_us: i64::try_from(options.late.0.as_micros()).unwrap_or(i64::MAX),
         to_us,
         step_us: i64::try_from(options.step.0.as_micros()).unwrap_or(i64::MAX),
         about,

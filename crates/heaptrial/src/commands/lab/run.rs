@@ -59,7 +59,7 @@ struct ServiceOptions {
     /// http:URL#FIELD, prometheus:URL#METRIC{LABELS} or file:PATH#FIELD; repeat it
     #[arg(long, value_name = "NAME=SOURCE")]
     work: Vec<Work>,
-    /// The same of a known load generator: pgbench, wrk, wrk2, ab, hey or redis-benchmark (with -q or --csv)
+    /// The same of a known load generator: pgbench, wrk, wrk2, ab, hey, memtier or redis-benchmark (with -q or --csv)
     #[arg(long, value_name = "TOOL")]
     work_preset: Vec<WorkPreset>,
     /// An arm whose work costs more than this factor of the control's (a latency of 1.05 times, a rate of 1/1.05) has no
@@ -90,42 +90,51 @@ fn factor(text: &str) -> Result<f64, ValueError> {
 /// Runs `lab run`.
 pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let plan = options.lab.plan(&options.name(), None)?;
-    if options.command.is_empty() && plan.arms.iter().any(|arm| arm.treatment.command.is_empty()) {
-        return Err(Failure::usage(
-            "no CMD; name the program after `--`, or give every arm of --arms a `command` of its own",
-        ));
-    }
-    let (duration, ends_with_load) = options.length(&plan);
-    if let (Some(warm_up), Some(duration)) = (options.service.warm_up, duration) {
-        if warm_up.0 >= duration.0 {
-            return Err(Failure::usage(format!(
-                "--warm-up {warm_up} leaves nothing of --duration {duration}"
-            )));
-        }
-    }
-    if options.service.load.is_none() {
-        let of_load = |work: &&Work| work.source.is_of_load();
-        if let Some(work) = options.service.works().iter().find(of_load) {
-            return Err(Failure::usage(format!(
-                "--work {work} is read from what a --load writes, and there is none"
-            )));
-        }
-    }
-    let mut of_workload = options.service.options(options.command.clone(), ends_with_load);
-    of_workload.tick = options.lab.tick.0;
-    let workload = CommandWorkload::new(of_workload)?;
-    let mut words = options.service.words();
-    words.extend(duration.map(|duration| format!("--duration {duration}")));
-    if !options.command.is_empty() {
-        let program: Vec<String> = options.command.iter().map(|word| quoted(word)).collect();
-        words.push(format!("-- {}", program.join(" ")));
-    }
+    let (workload, duration, words) = options.workload(&plan)?;
     execute("run", &options.lab, &plan, &workload, duration, &words, global)
 }
 
 impl RunOptions {
+    /// The program as a workload, how long it is observed at most, and both as words of a command line.
+    pub(super) fn workload(
+        &self,
+        plan: &TrialPlan,
+    ) -> Result<(CommandWorkload, Option<HumanDuration>, Vec<String>), Failure> {
+        if self.command.is_empty() && plan.arms.iter().any(|arm| arm.treatment.command.is_empty()) {
+            return Err(Failure::usage(
+                "no CMD; name the program after `--`, or give every arm of --arms a `command` of its own",
+            ));
+        }
+        let (duration, ends_with_load) = self.length(plan);
+        if let (Some(warm_up), Some(duration)) = (self.service.warm_up, duration) {
+            if warm_up.0 >= duration.0 {
+                return Err(Failure::usage(format!(
+                    "--warm-up {warm_up} leaves nothing of --duration {duration}"
+                )));
+            }
+        }
+        if self.service.load.is_none() {
+            let of_load = |work: &&Work| work.source.is_of_load();
+            if let Some(work) = self.service.works().iter().find(of_load) {
+                return Err(Failure::usage(format!(
+                    "--work {work} is read from what a --load writes, and there is none"
+                )));
+            }
+        }
+        let mut of_workload = self.service.options(self.command.clone(), ends_with_load);
+        of_workload.tick = self.lab.tick.0;
+        let workload = CommandWorkload::new(of_workload)?;
+        let mut words = self.service.words();
+        words.extend(duration.map(|duration| format!("--duration {duration}")));
+        if !self.command.is_empty() {
+            let program: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
+            words.push(format!("-- {}", program.join(" ")));
+        }
+        Ok((workload, duration, words))
+    }
+
     /// What a run is called that nobody named: the program.
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let program = self.command.first().map(OsString::as_os_str).unwrap_or(OsStr::new("lab"));
         let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
         let plain =

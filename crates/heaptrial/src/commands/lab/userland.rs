@@ -12,7 +12,12 @@ use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
 /// Starts this program anew in the userland that was asked for; returns where none was, or where it runs there already.
-pub(super) fn enter(options: &LabOptions, global: &GlobalOptions) -> Result<(), Failure> {
+/// There it sees `also` at its own path.
+pub(super) fn enter(
+    options: &LabOptions,
+    global: &GlobalOptions,
+    also: Option<&Path>,
+) -> Result<(), Failure> {
     let Some(userland) = options.userland.as_ref().filter(|_| Inside::current().is_none()) else {
         return Ok(());
     };
@@ -20,7 +25,9 @@ pub(super) fn enter(options: &LabOptions, global: &GlobalOptions) -> Result<(), 
     let say = |line: &str| eprintln!("{line}");
     let root =
         userland.root(&options.userland_package, &say).map_err(|error| Failure::of(error.class(), error))?;
-    let told = userland.enter(&root, &visible(options, global), &host);
+    let folders: Vec<PathBuf> =
+        visible(options, global).into_iter().chain(also.and_then(existing_folder)).collect();
+    let told = userland.enter(&root, &folders, &host);
     told.map(|never| match never {}).map_err(|error| Failure::of(error.class(), error))
 }
 

@@ -8,11 +8,12 @@ use heaptrial_host::{HostRoot, host_name};
 use heaptrial_judgement::{Judgement, Rows};
 use heaptrial_model::{AllocatorSpec, TrialKind};
 use heaptrial_report::{
-    BugFiles, BugParts, BugRun, Bundle, FactorialReport, Report, Secrets, SettingDefault, pseudonymise,
-    write_bug,
+    BisectReport, BugFiles, BugParts, BugRun, Bundle, FactorialReport, Report, Secrets, SettingDefault,
+    pseudonymise, write_bug,
 };
 
 use super::{ReportOptions, factorial, reproduce};
+use crate::commands::lab::report_in;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
@@ -55,6 +56,7 @@ pub fn run(
              bug.md has the command that tells"
         );
     }
+    let bisect = bisect_of(bad, options)?;
     let reports: Vec<&Report> = found.runs.iter().map(BugRun::report).collect();
     let parts = BugParts {
         defaults: defaults(factorial.as_ref().map_or(&good, |found| &found.design.good), bad),
@@ -66,6 +68,7 @@ pub fn run(
             &found.secrets,
         ),
         factorial,
+        bisect,
     };
     let bundle = Bundle::new((&good, bad), &found.runs, parts, found.secrets).map_err(Failure::failed)?;
     let folder =
@@ -172,6 +175,20 @@ fn factorial_of(
     let Some(name) = &options.factorial else { return Ok(found.runs.iter().find_map(of)) };
     let named = found.factorial.and_then(|index| of(&found.runs[index]));
     named.map(Some).ok_or_else(|| factorial::none(name, Some(bad)))
+}
+
+/// What a search found that is named, of the same family.
+fn bisect_of(bad: &AllocatorSpec, options: &ReportOptions) -> Result<Option<BisectReport>, Failure> {
+    let Some(folder) = &options.bisect else { return Ok(None) };
+    let found = report_in(folder)?;
+    if found.family != bad.family {
+        return Err(Failure::refused(format!(
+            "the search in {} is of {} and says nothing of {bad}",
+            folder.display(),
+            found.family
+        )));
+    }
+    Ok(Some(found))
 }
 
 fn defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Vec<SettingDefault> {

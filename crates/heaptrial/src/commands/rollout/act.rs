@@ -9,13 +9,14 @@ use heaptrial_change::journal::Action;
 use heaptrial_change::{Stage, Trial, TrialStage, changed_files, read_prepared, read_state};
 use heaptrial_host::Paths;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
-use heaptrial_rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
+use heaptrial_rollout::{Course, Progress, Rollout, RolloutPlan, pause as mark, paused, read_plan};
 use serde_json::json;
 
 use super::carry_out::carry_out;
 use super::detach;
 use super::observe::Watcher;
 use super::start::record;
+use super::status::course;
 use crate::commands::trial::in_database::refuse_lost;
 use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
 use crate::exit::{Failure, code};
@@ -42,6 +43,9 @@ pub struct ResumeOptions {
     /// Return once it goes on: a transient unit of systemd carries it out, and no terminal has to stay
     #[arg(long)]
     detach: bool,
+    /// Only one that was cut short: what a unit of systemd runs after a reboot
+    #[arg(long, hide = true)]
+    after_reboot: bool,
 }
 
 /// Which rollout, and how much of it.
@@ -105,6 +109,10 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     on_host::require_root("rollout resume")?;
     let paths = Paths::default();
     let plan = plan_of(&paths, options.rollout.as_str())?;
+    if options.after_reboot && !is_cut_short(&paths, options.rollout.as_str(), &plan)? {
+        println!("rollout {}: nothing was cut short", options.rollout);
+        return Ok(ExitCode::SUCCESS);
+    }
     refuse_taken_over(&paths, options.rollout.as_str())?;
     if let Some(code) = nothing_to_do(&paths, options.rollout.as_str(), &plan)? {
         return Ok(code);
@@ -121,6 +129,14 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     record(&database, trial.prepared(), &[], "resume")?;
     let attended = options.attended || on_host::is_attended();
     carry_out(&mut trial, (plan, attended), &paths, &database, global)
+}
+
+/// Whether a rollout is to go on after a reboot; a revert that was cut short is the recovery timer's.
+fn is_cut_short(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<bool, Failure> {
+    let state = read_state(paths, name)?;
+    let progress = Progress::of(&state, plan.waves.len())?;
+    let standing = course(&state, &progress, on_host::is_at_work(paths, name), paused(paths, name));
+    Ok(standing == Course::CutShort && state.stage != TrialStage::Reverting)
 }
 
 /// Of a rollout of which every wave has passed: says so, or which services have lost their treatment since.

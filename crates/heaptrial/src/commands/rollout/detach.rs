@@ -20,7 +20,7 @@ const LOOK_GAP: Duration = Duration::from_millis(50);
 const LAST_WORDS: &str = "5";
 
 /// Starts a unit that carries a rollout out as `heaptrial rollout resume` does, and returns once it is at work. The unit is gone after a reboot:
-/// then the rollout stands where it was, and `rollout resume` goes on.
+/// then the rollout stands where it was until `rollout resume` goes on, which [`after_reboot`] does by itself.
 pub fn carry_out(
     name: &str,
     attended: bool,
@@ -59,6 +59,13 @@ pub fn carry_out(
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The words by which a rollout goes on after a reboot.
+pub fn after_reboot(name: &str, database: &Path) -> Vec<String> {
+    let database = std::path::absolute(database).unwrap_or_else(|_| database.to_owned());
+    let database = database.display().to_string();
+    ["--db", &database, "rollout", "resume", name, "--detach", "--after-reboot"].map(str::to_owned).to_vec()
 }
 
 /// Waits until the unit works on the rollout; an error if it ended before that was seen.

@@ -1,6 +1,7 @@
 //! The plan of a rollout: one arm over all services, and the waves in which they get it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use heaptrial_allocator::Obtained;
 use heaptrial_change::{Prepared, ServiceTreatment, is_as_wanted};
@@ -10,9 +11,9 @@ use heaptrial_model::{About, HumanDuration, Pace, PlanId, ServiceName};
 use heaptrial_plan::{Assignment, Build, DrawnPlan};
 use heaptrial_rollout::{Limits, RolloutPlan, WaveSizes, freeze, split};
 
-use super::before;
-use super::options::StartOptions;
+use super::options::{AfterReboot, StartOptions};
 use super::target::{self, Target};
+use super::{before, detach};
 use crate::commands::trial::plan::family::families;
 use crate::exit::Failure;
 
@@ -78,7 +79,7 @@ pub(super) fn frozen(
     measured: bool,
     whole: Prepared,
     (services, host): (&[Service], &str),
-    paths: &Paths,
+    (paths, database): (&Paths, &Path),
 ) -> Result<(Prepared, RolloutPlan), Failure> {
     let is_there = |treatment: &ServiceTreatment| {
         let found = services.iter().find(|service| *service.name() == treatment.service);
@@ -114,6 +115,7 @@ pub(super) fn frozen(
         prove_rollback: !options.no_rollback_proof,
         quiet_hours: options.quiet_hours,
         attended: options.is_attended(),
+        goes_on_after_reboot: options.after_reboot == AfterReboot::GoOn,
         judges_work: !options.no_work,
         limits: Limits { restarts: options.restart_budget.unwrap_or(2 * names.len() as u32 + 4) },
         forecast: None,
@@ -125,5 +127,9 @@ pub(super) fn frozen(
         waves,
     };
     let owner = freeze(&plan).map_err(Failure::failed)?;
-    Ok((Prepared { services: treatments, owner, ..whole }, plan))
+    let after_reboot = match options.after_reboot {
+        AfterReboot::GoOn => detach::after_reboot(&whole.plan.name, database),
+        AfterReboot::Stand => Vec::new(),
+    };
+    Ok((Prepared { services: treatments, after_reboot, owner, ..whole }, plan))
 }

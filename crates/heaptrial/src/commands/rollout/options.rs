@@ -94,6 +94,10 @@ pub struct StartOptions {
     /// Return once it is begun: a transient unit of systemd carries it out, and no terminal has to stay
     #[arg(long, conflicts_with = "dry_run")]
     pub(super) detach: bool,
+    /// What becomes of it where the host is booted before it is complete: it stands until `resume`, or goes on by itself in a
+    /// unit of systemd once services are up. One that a gate stopped or somebody paused stands in any case
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = AfterReboot::Stand)]
+    pub(super) after_reboot: AfterReboot,
     /// Start without asking
     #[arg(long)]
     pub(super) yes: bool,
@@ -105,6 +109,15 @@ pub struct StartOptions {
     pub(super) no_agent: bool,
     #[command(flatten)]
     pub(super) sources: SourceOptions,
+}
+
+/// What becomes of a rollout that a reboot cut short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AfterReboot {
+    /// It stands.
+    Stand,
+    /// It goes on.
+    GoOn,
 }
 
 impl StartOptions {

@@ -46,7 +46,8 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let whole = prepare(&drawn, &host, &services, &obtained, &paths, agent).map_err(Failure::refused)?;
-    let (prepared, plan) = draw::frozen(options, &target, measured, whole, (&services, &host), &paths)?;
+    let (prepared, plan) =
+        draw::frozen(options, &target, measured, whole, (&services, &host), (&paths, &database))?;
     if plan.waves.is_empty() {
         let running = units::counted(plan.already.len(), "service");
         if global.json {

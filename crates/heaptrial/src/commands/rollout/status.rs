@@ -145,11 +145,13 @@ impl Status {
             "arm": self.plan.arm,
             "measured": self.plan.measured,
             "standing": self.course(),
+            "process_at_work": self.at_work,
             "rollback_proved": self.progress.rollback_proved,
             "waves": waves,
             "already": self.plan.already,
             "quiet_hours": self.plan.quiet_hours,
             "attended": self.plan.attended,
+            "goes_on_after_reboot": self.plan.goes_on_after_reboot,
             "judges_work": self.plan.judges_work,
             "strata": strata,
             "restarts": self.state.restarts,
@@ -195,6 +197,9 @@ impl Status {
             let canary =
                 if self.plan.attended { " but the canary, which was attended and began at once" } else { "" };
             text += &format!("  quiet hours {hours}: no service is changed in them{canary}\n");
+        }
+        if self.plan.goes_on_after_reboot && self.state.stage != TrialStage::Stopped && !is_back {
+            text += "  after a reboot it goes on by itself\n";
         }
         for line in forecast_lines(&self.plan) {
             text += &format!("  {line}\n");

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_analysis::Decision;
+use heaptrial_analysis::{Decision, FindingKind};
 use heaptrial_host::Instant;
 use heaptrial_judgement::look::{self, Gaps, LookState};
 use heaptrial_judgement::{Options, Rows};
@@ -12,6 +12,7 @@ use heaptrial_report::LookReport;
 use heaptrial_store::{Store, TrialRecord};
 
 use super::{in_database, on_host};
+use crate::commands::series::SeriesOptions;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
@@ -38,6 +39,8 @@ pub struct LookOptions {
     /// Take a look though the last reading is long before its time or the trial ended before it; the look says so
     #[arg(long, conflicts_with = "peek")]
     accept_gap: bool,
+    #[command(flatten)]
+    series: SeriesOptions,
 }
 
 /// Takes the looks that are due, or prints what there is.
@@ -52,13 +55,14 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     let trial = find(&store, options.trial.as_str())?;
     let now_us = Instant::now().wall_us;
     if options.peek {
-        let peek = look::peek(&store, trial.id, now_us, &Options::default()).map_err(Failure::failed)?;
+        let remote = options.series.read(&store, &trial, None)?;
+        let how = Options { remote, ..Options::default() };
+        let peek = look::peek(&store, trial.id, now_us, &how).map_err(Failure::failed)?;
         print(&LookReport::of_peek(&peek, now_us).map_err(Failure::failed)?, global)?;
         return Ok(ExitCode::SUCCESS);
     }
     refuse_missing(&store, trial.id, options)?;
-    let gaps = if options.accept_gap { Gaps::Accepted } else { Gaps::Refused };
-    match look::state(&store, trial.id, now_us, gaps).map_err(Failure::failed)? {
+    match look::state(&store, trial.id, now_us, gaps(options)).map_err(Failure::failed)? {
         LookState::NoLooks => Err(Failure::refused(format!(
             "the plan of trial `{}` has no looks; --peek shows what there is",
             options.trial
@@ -96,7 +100,7 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
             let mut store = Store::open_for_writing(&database).map_err(Failure::failed)?;
             let mut code = ExitCode::SUCCESS;
             for (index, number) in numbers.iter().enumerate() {
-                let taken = take(&mut store, trial.id, *number, now_us, gaps)?;
+                let taken = take(&mut store, &trial, *number, now_us, options)?;
                 // As JSON a single document is printed: the last one, which knows what was shown before.
                 if !global.json || index + 1 == numbers.len() {
                     print(&taken, global)?;
@@ -127,15 +131,31 @@ fn refuse_missing(store: &Store, trial_id: i64, options: &LookOptions) -> Result
     )))
 }
 
+fn gaps(options: &LookOptions) -> Gaps {
+    if options.accept_gap { Gaps::Accepted } else { Gaps::Refused }
+}
+
 /// Takes a look and records what it shows.
 fn take(
     store: &mut Store,
-    trial_id: i64,
+    trial: &TrialRecord,
     number: u32,
     now_us: i64,
-    gaps: Gaps,
+    options: &LookOptions,
 ) -> Result<LookReport, Failure> {
-    let taken = look::take(store, trial_id, number, now_us, gaps, &Options::default())?;
+    let until_us = look::planned_at(store, trial, number).map_err(Failure::failed)?;
+    let remote = options.series.read(store, trial, until_us)?;
+    let how = Options { remote, ..Options::default() };
+    let taken = look::take(store, trial.id, number, now_us, gaps(options), &how)?;
+    let findings = &taken.judgement.analysis.findings;
+    let missing = findings.iter().find(|finding| finding.kind == FindingKind::SeriesMissing);
+    if let Some(missing) = missing.filter(|_| !options.accept_gap) {
+        return Err(Failure::refused(format!(
+            "{}. A look is taken once, over all services: name the store that has their readings with --series, gather the ledger \
+             anew, or take it without them with --accept-gap",
+            missing.evidence
+        )));
+    }
     let report = LookReport::of(&taken).map_err(Failure::failed)?;
     taken.record(store, report.record().map_err(Failure::failed)?).map_err(Failure::failed)?;
     Ok(report)

@@ -392,8 +392,20 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
     Ok(id)
 }
 
-/// What the plan calls this host, which may have another name since.
+/// What the plan calls this host, which may have another name since: told by the order of its restarts with their arms, then by its
+/// services.
 fn own_host(prepared: &Prepared) -> Result<String, Failure> {
+    let own: Vec<(&str, &str)> =
+        prepared.services.iter().map(|treatment| (treatment.service.as_str(), treatment.arm.as_str())).collect();
+    let mut planned: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+    for assignment in &prepared.plan.services {
+        let list = planned.entry(assignment.host.as_str()).or_default();
+        list.push((assignment.service.as_str(), assignment.arm.as_str()));
+    }
+    planned.retain(|_, list| *list == own);
+    if let (1, Some((host, _))) = (planned.len(), planned.first_key_value()) {
+        return Ok((*host).to_owned());
+    }
     let services = prepared.services.iter().map(|treatment| treatment.service.as_str()).collect();
     let own = heaptrial_store::own_host(&json!({ "plan": prepared.plan }), &services).map(str::to_owned);
     own.map_or_else(|| host_name(&HostRoot::default()).map_err(Failure::failed), Ok)

@@ -1,0 +1,171 @@
+//! Settings as the allocator has them in the process' memory: what took effect, whatever the environment says.
+//!
+//! - mimalloc has a table of options, each with its value beside a pointer to its name (`mi_option_desc_t` in options.c).
+//! - glibc's dynamic loader has a table of tunables, each with its name and value (`tunable_t` in elf/dl-tunable-types.h).
+//! - jemalloc and tcmalloc have a variable for each, which is found by its symbol; Debian's jemalloc has none.
+
+use std::collections::BTreeMap;
+
+use heaptrial_host::{Process, ProcessMemory};
+
+use super::objects::MappedObject;
+use crate::catalog::{Family, SettingEntry, SettingKind};
+
+/// The value of a tunable that nobody set: what the allocator takes then is not in its table.
+pub(crate) const NOT_SET: &str = "not set";
+
+/// More writable data than any allocator's library has.
+const MOST_BYTES: u64 = 8 << 20;
+/// Far above the number of mimalloc's options.
+const MOST_OPTIONS: i32 = 256;
+/// A tunable of glibc, from its name on.
+const TUNABLE_BYTES: usize = 256;
+/// A tunable by whose other name, the environment variable, the table's layout is known.
+const KNOWN_TUNABLE: (&[u8], &[u8]) = (b"glibc.malloc.arena_max\0", b"MALLOC_ARENA_MAX\0");
+
+/// Values by the names of settings; empty where memory may not be read or the allocator's data is not known.
+pub(super) fn settings(
+    process: &Process,
+    objects: &[MappedObject<'_>],
+    provider: &MappedObject<'_>,
+    family: &Family,
+) -> BTreeMap<String, String> {
+    let Ok(memory) = process.memory() else { return BTreeMap::new() };
+    match family.name.as_str() {
+        "mimalloc" => options(&memory, provider, family),
+        "glibc" => objects
+            .iter()
+            .find(|object| object.is_loader())
+            .map_or(BTreeMap::new(), |loader| tunables(&memory, loader, family).unwrap_or_default()),
+        _ => variables(&memory, provider, family),
+    }
+}
+
+fn options(memory: &ProcessMemory, library: &MappedObject<'_>, family: &Family) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    // Sizes are kept in other units than they are given in.
+    for setting in family.settings.iter().filter(|setting| setting.unit.as_deref() != Some("KiB")) {
+        let text = format!("{}\0", setting.name);
+        for address in library.elf.find_constant(text.as_bytes()) {
+            names.insert(library.bias.wrapping_add(address), setting.name.clone());
+        }
+    }
+    let mut found = BTreeMap::new();
+    for (address, length) in library.elf.writable() {
+        let mut bytes = vec![0; length.min(MOST_BYTES) as usize];
+        if memory.read_at(library.bias.wrapping_add(address), &mut bytes).is_err() {
+            continue;
+        }
+        // Value, whether it was initialized, number of the option, name.
+        for entry in bytes.windows(24).step_by(8) {
+            let Some(name) = u64_at(entry, 16).and_then(|pointer| names.get(&pointer)) else { continue };
+            let (Some(value), Some(state), Some(number)) =
+                (u64_at(entry, 0), i32_at(entry, 8), i32_at(entry, 12))
+            else {
+                continue;
+            };
+            // 1 is the default, 2 what somebody set; what was not looked at yet may still become either.
+            if (1..=2).contains(&state) && (0..MOST_OPTIONS).contains(&number) {
+                found.insert(name.clone(), (value as i64).to_string());
+            }
+        }
+    }
+    found
+}
+
+fn tunables(
+    memory: &ProcessMemory,
+    loader: &MappedObject<'_>,
+    family: &Family,
+) -> Option<BTreeMap<String, String>> {
+    let entry_of = |name: &[u8]| -> Option<[u8; TUNABLE_BYTES]> {
+        let address = loader.elf.find_data(name).first().copied()?;
+        let mut entry = [0; TUNABLE_BYTES];
+        memory.read_at(loader.bias.wrapping_add(address), &mut entry).ok()?;
+        Some(entry)
+    };
+    // Before the other name stand the value, whether it was set, and how it is treated in set-user-ID programs.
+    let known = entry_of(KNOWN_TUNABLE.0)?;
+    let other_name = memchr::memmem::find(&known, KNOWN_TUNABLE.1)?;
+    let (value_at, set_at) = (other_name.checked_sub(16)?, other_name.checked_sub(8)?);
+    let value = |setting: &SettingEntry| {
+        let entry = entry_of(format!("glibc.malloc.{}\0", setting.name).as_bytes())?;
+        let value = match entry.get(set_at)? {
+            0 => NOT_SET.to_owned(),
+            1 => (u64_at(&entry, value_at)? as i64).to_string(),
+            _ => return None,
+        };
+        Some((setting.name.clone(), value))
+    };
+    Some(family.settings.iter().filter_map(value).collect())
+}
+
+fn variables(
+    memory: &ProcessMemory,
+    library: &MappedObject<'_>,
+    family: &Family,
+) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    library.elf.variables(|symbol, address, length| {
+        let Ok(symbol) = std::str::from_utf8(symbol) else { return };
+        let Some(setting) = family.settings.iter().find(|setting| is_of(symbol, &family.name, &setting.name))
+        else {
+            return;
+        };
+        let mut bytes = [0; 8];
+        let length = length as usize;
+        if length > bytes.len()
+            || memory.read_at(library.bias.wrapping_add(address), &mut bytes[..length]).is_err()
+        {
+            return;
+        }
+        let value = match (setting.kind, length) {
+            (SettingKind::Bool, 1) => bytes[0].to_string(),
+            (SettingKind::Number, 8) => f64::from_ne_bytes(bytes).to_string(),
+            (SettingKind::Integer | SettingKind::Text, 8) => i64::from_ne_bytes(bytes).to_string(),
+            (SettingKind::Integer | SettingKind::Text, 4) => u64::from_ne_bytes(bytes).to_string(),
+            _ => return,
+        };
+        found.insert(setting.name.clone(), value);
+    });
+    found
+}
+
+/// Whether a variable is that of a setting.
+fn is_of(symbol: &str, family: &str, setting: &str) -> bool {
+    match family {
+        // With or without the prefix that builds give it.
+        "jemalloc" => symbol
+            .strip_suffix(setting)
+            .and_then(|rest| rest.strip_suffix("opt_"))
+            .is_some_and(|prefix| ["", "je_", "_rjem_je_"].contains(&prefix)),
+        // In a C++ namespace.
+        "tcmalloc" => {
+            ["tcmalloc", "malloc"].iter().any(|of| symbol.ends_with(&format!("FLAGS_{of}_{setting}E")))
+        }
+        _ => false,
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_known_by_their_symbols() {
+        assert!(is_of("je_opt_narenas", "jemalloc", "narenas"));
+        assert!(is_of("opt_tcache", "jemalloc", "tcache"));
+        assert!(!is_of("je_opt_lg_tcache_max", "jemalloc", "tcache_max"));
+        let mangled = "_ZN62FLAG__namespace_do_not_use_directly_use_DECLARE_double_instead27FLAGS_tcmalloc_release_rateE";
+        assert!(is_of(mangled, "tcmalloc", "release_rate"));
+        assert!(!is_of(&mangled.replace("27FLAGS_", "29FLAGS_no"), "tcmalloc", "release_rate"));
+    }
+}

@@ -1,0 +1,105 @@
+//! Whole searches in simulated histories, with noise as in the lab.
+
+mod lab;
+
+use heaptrial_bisect::{Measurement, Next, Rules, Search};
+use lab::{History, Lab, plain, searched};
+
+const HALF_AGAIN: f64 = 0.405;
+
+#[test]
+fn a_commit_among_200_is_found_in_95_of_100_runs_and_in_fewer_runs_than_plain_bisection_needs() {
+    let mut found = 0;
+    let mut of_plain = 0;
+    for seed in 0..100 {
+        let history = History::with_change(200, HALF_AGAIN, seed);
+        let (answer, runs) = searched(&history, Lab::USUAL, seed);
+        assert!(runs < 92, "seed {seed}: {runs} runs");
+        found += u32::from(
+            answer.found && answer.changes.len() == 1 && answer.changes[0].to == history.changes[0].0,
+        );
+        of_plain += u32::from(plain(&history, Lab::USUAL, seed, 3).0 == history.changes[0].0);
+    }
+    assert!(found >= 95, "found {found}, plain bisection with three repeats {of_plain}");
+}
+
+#[test]
+fn two_changes_are_both_found() {
+    let mut both = 0;
+    for seed in 0..20 {
+        let history = History { last: 200, changes: vec![(40, 0.5), (150, 0.4)], untestable: Vec::new() };
+        let (answer, _) = searched(&history, Lab::USUAL, seed);
+        let mut at: Vec<usize> = answer.changes.iter().map(|change| change.to).collect();
+        at.sort_unstable();
+        both += u32::from(answer.found && at == [40, 150]);
+    }
+    assert!(both >= 18, "{both} of 20");
+}
+
+#[test]
+fn commits_that_cannot_be_measured_widen_the_answer() {
+    for seed in 0..10 {
+        let history = History { last: 120, changes: vec![(61, HALF_AGAIN)], untestable: (55..64).collect() };
+        let (answer, _) = searched(&history, Lab::USUAL, seed);
+        let change = answer.main().copied().unwrap();
+        assert!(answer.found && change.narrowest, "{answer:?}");
+        assert_eq!((change.after, change.to), (54, 64), "{answer:?}");
+    }
+}
+
+#[test]
+fn ends_that_do_not_differ_are_told_with_figures() {
+    let mut alike = 0;
+    for seed in 0..100 {
+        let history = History { last: 200, changes: Vec::new(), untestable: Vec::new() };
+        let (answer, _) = searched(&history, Lab { commit: 0.005, ..Lab::USUAL }, seed);
+        alike += u32::from(!answer.found && answer.changes.is_empty());
+        assert!(answer.ends.interval[0] <= answer.ends.log_ratio, "{answer:?}");
+    }
+    assert!(alike >= 90, "{alike} of 100");
+}
+
+#[test]
+fn a_history_that_falls_is_searched_alike() {
+    let history = History { last: 64, changes: vec![(17, -HALF_AGAIN)], untestable: Vec::new() };
+    let (answer, _) = searched(&history, Lab::USUAL, 3);
+    let change = answer.main().unwrap();
+    assert!(answer.found && change.to == 17 && change.log_ratio < 0.0, "{answer:?}");
+}
+
+#[test]
+fn releases_are_asked_first() {
+    let mut search = Search::new(100, [0, 30, 60, 80, 100], Rules::for_history(100));
+    let mut asked = Vec::new();
+    while let Next::Measure(position) = search.next() {
+        asked.push(position);
+        let log_ratio = if position >= 71 { 0.5 } else { 0.0 };
+        search.take(Measurement { position, log_ratio });
+    }
+    let others = asked.iter().position(|at| ![30, 60, 80, 100].contains(at)).unwrap();
+    let releases: std::collections::BTreeSet<_> = asked[..others].iter().copied().collect();
+    assert!(releases.contains(&60) && releases.contains(&80), "{asked:?}");
+}
+
+#[test]
+fn a_measurement_that_contradicts_reopens_the_search() {
+    let mut search = Search::new(2, [], Rules::for_history(2));
+    for (position, log_ratio) in [(2, 0.50), (2, 0.51), (2, 0.49), (1, 0.0), (1, 0.01)] {
+        search.take(Measurement { position, log_ratio });
+    }
+    assert!(matches!(search.next(), Next::Done(answer) if answer.found && answer.changes[0].to == 2));
+    for log_ratio in [0.5, 0.51] {
+        search.take(Measurement { position: 1, log_ratio });
+    }
+    assert_eq!(search.next(), Next::Measure(1));
+}
+
+#[test]
+fn builds_that_are_the_same_need_no_runs() {
+    let mut search = Search::new(4, [], Rules::for_history(4));
+    search.same(2, 3);
+    while let Next::Measure(position) = search.next() {
+        assert_ne!(position, 2);
+        search.take(Measurement { position, log_ratio: if position >= 4 { 0.5 } else { 0.0 } });
+    }
+}

@@ -1,0 +1,378 @@
+//! `heaptrial lab bisect`: which release or commit changed the memory.
+
+mod block;
+mod record;
+mod subject;
+mod told;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use heaptrial_bisect::{Next, Rules, Search};
+use heaptrial_judgement::By;
+use heaptrial_lab::{Arrangement, Workload};
+use heaptrial_model::{About, AllocatorSpec, Arm, ErrorClass, HumanDuration, Pace, Treatment, TrialPlan};
+use heaptrial_report::BisectReport;
+
+use self::block::{Bench, Measured};
+use self::record::{Kept, Record, Step};
+use self::subject::Subject;
+use super::{LabCommand, LabOptions, RunOptions, TorOptions, accounting, check, heeding_signals, userland};
+use crate::commands::Command;
+use crate::commands::value::{ValueError, number};
+use crate::exit::{Failure, code};
+use crate::options::GlobalOptions;
+use crate::{output, run_folder};
+
+/// Times a build may fail in the lab before it is left out; the older end in a row, before the search stops.
+const TRIES: usize = 3;
+
+/// Options of `lab bisect`.
+#[derive(Debug, Args)]
+pub struct BisectOptions {
+    /// The allocator that is as it should be, such as mimalloc@2.1.7. Settings hold for every build, and are the same in
+    /// --bad
+    #[arg(long, value_name = "SPEC")]
+    good: Option<AllocatorSpec>,
+    /// The one that is not; it may be older than --good
+    #[arg(long, value_name = "SPEC")]
+    bad: Option<AllocatorSpec>,
+    /// Search upstream's commits, in a git repository on this machine, bare or not (or a folder that holds it by name), and
+    /// build every one from it; without it the releases of the catalog are searched
+    #[arg(long, value_name = "DIR")]
+    mirror: Option<PathBuf>,
+    /// The commit that is good (a revision of --mirror), in place of the one of its release
+    #[arg(long, value_name = "REV", requires = "mirror")]
+    good_commit: Option<String>,
+    /// The commit that is bad
+    #[arg(long, value_name = "REV", requires = "mirror")]
+    bad_commit: Option<String>,
+    /// What is compared: the level of memory, or its growth after warm-up
+    #[arg(long, value_enum, default_value_t = ByName::Level, value_name = "WHAT")]
+    by: ByName,
+    /// How sure the answer has to be
+    #[arg(long, default_value_t = 0.95, value_name = "P", value_parser = confidence)]
+    confidence: f64,
+    /// Most blocks, each of which runs the older end and one build [default: 6 for each halving of the history]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=10_000))]
+    blocks: Option<u32>,
+    /// Go on with a search that ended early, as it was asked for; --blocks gives it more
+    #[arg(long = "continue", value_name = "FOLDER",
+          conflicts_with_all = ["good", "bad", "mirror", "good_commit", "bad_commit", "by", "confidence"])]
+    goes_on: Option<PathBuf>,
+    #[command(subcommand)]
+    workload: Option<BisectWorkload>,
+}
+
+/// Under what load; with the options of that command, but for its arms.
+#[derive(Debug, Subcommand)]
+enum BisectWorkload {
+    /// A program, as `lab run` runs it
+    Run(Box<RunOptions>),
+    /// Real Tor relays, as `lab tor` runs them
+    Tor(Box<TorOptions>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ByName {
+    /// The level of memory after warm-up
+    Level,
+    /// How much memory grows after warm-up
+    Growth,
+}
+
+impl From<ByName> for By {
+    fn from(name: ByName) -> Self {
+        match name {
+            ByName::Level => Self::Level,
+            ByName::Growth => Self::Growth,
+        }
+    }
+}
+
+fn confidence(text: &str) -> Result<f64, ValueError> {
+    number(text, 0.5..=0.9999, "a probability from 0.5 to 0.9999, such as 0.95")
+}
+
+/// Searches, or goes on with it.
+pub fn run(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let Some(folder) = &options.goes_on else { return start(options, global) };
+    if options.workload.is_some() {
+        return Err(Failure::usage(
+            "--continue takes everything as it was asked for; leave run or tor and its options out",
+        ));
+    }
+    let kept = Kept::read(folder)?;
+    let words = std::iter::once("heaptrial".to_owned()).chain(kept.arguments.iter().cloned());
+    let (_, command) = crate::parse(words).map_err(|error| {
+        Failure::refused(format!("{} is of another version of Heaptrial: {error}", folder.display()))
+    })?;
+    let Command::Lab(LabCommand::Bisect(asked)) = command else {
+        return Err(Failure::refused(format!("{} holds no search", folder.display())));
+    };
+    let folder = std::path::absolute(folder).map_err(Failure::failed)?;
+    std::env::set_current_dir(&kept.directory).map_err(|error| {
+        Failure::refused(format!("cannot go to {}, where it was started: {error}", kept.directory.display()))
+    })?;
+    let record = Record::open(&folder)?;
+    let blocks = options.blocks.or(asked.blocks);
+    search(&asked, &kept, record, blocks, global)
+}
+
+fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let lab = options.lab()?;
+    userland::enter(lab, global, options.mirror.as_deref())?;
+    if global.db.is_some() {
+        return Err(Failure::usage("a search has a database for each block, in its folder; leave --db out"));
+    }
+    let arguments: Option<Vec<String>> =
+        std::env::args_os().skip(1).map(|word| OsString::into_string(word).ok()).collect();
+    let arguments = arguments.ok_or_else(|| {
+        Failure::usage("a search keeps its command as text, so all of its words have to be UTF-8")
+    })?;
+    let subject = Subject::find(options)?;
+    let (workload, duration) = options.workload_of(&subject)?;
+    check(lab, &subject.plan(), workload.as_ref(), duration)?;
+    run_folder::check(global.out.as_deref())?;
+    let in_turn = if workload.arrangement() == Arrangement::OneByOne { 2 } else { 1 };
+    let block = duration.map(|duration| HumanDuration(duration.0 * in_turn));
+    let rules = rules(options, options.blocks, subject.positions.len());
+    if lab.dry_run {
+        return told::plan(&subject, rules, block, global);
+    }
+    let kept = Kept {
+        schema_version: record::SCHEMA_VERSION,
+        arguments,
+        directory: std::env::current_dir().map_err(Failure::failed)?,
+        seed: lab.seed.unwrap_or_else(rand::random),
+        positions: subject.positions.clone(),
+        left_out: subject.left_out,
+        forks: subject.forks,
+    };
+    eprintln!("{}", told::plan_line(&subject, rules, block));
+    // What cannot be had is told before anything is written.
+    for end in [0, subject.last()] {
+        if let Err(why) = subject.obtain(end, lab)? {
+            return Err(Failure::refused(format!(
+                "{} cannot be measured: {why}",
+                subject.positions[end].name
+            )));
+        }
+    }
+    let folder = run_folder::create(global.out.as_deref(), "bisect")?;
+    let record = Record::create(&folder, &kept)?;
+    eprintln!("seed {}; the search's folder is {}", kept.seed, folder.display());
+    search(options, &kept, record, options.blocks, global)
+}
+
+fn rules(options: &BisectOptions, blocks: Option<u32>, positions: usize) -> Rules {
+    let usual = Rules { confidence: options.confidence, ..Rules::for_history(positions.saturating_sub(1)) };
+    Rules { most_blocks: blocks.map_or(usual.most_blocks, |blocks| blocks as usize), ..usual }
+}
+
+/// Measures until it is found, and reports what there is.
+fn search(
+    options: &BisectOptions,
+    kept: &Kept,
+    mut record: Record,
+    blocks: Option<u32>,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    let lab = options.lab()?;
+    let subject = Subject::kept(options, kept)?;
+    let (workload, duration) = options.workload_of(&subject)?;
+    let metric = check(lab, &subject.plan(), workload.as_ref(), duration)?;
+    let rules = rules(options, blocks, subject.positions.len());
+    let mut search = Search::new(subject.last(), subject.releases(), rules);
+    record.steps.iter().for_each(|step| step.apply(&mut search));
+    let older = match subject.obtain(0, lab)? {
+        Ok(obtained) => obtained,
+        Err(why) => {
+            return Err(Failure::refused(format!("{} cannot be had: {why}", subject.positions[0].name)));
+        }
+    };
+    let bench = Bench {
+        options: lab,
+        workload: workload.as_ref(),
+        duration: duration.map(|duration| duration.0),
+        metric,
+        accounting: accounting(lab, metric)?,
+        interrupt: heeding_signals()?,
+        by: options.by.into(),
+        command: command_of(&kept.arguments),
+        seed: kept.seed,
+        folder: record.folder.clone(),
+        subject: &subject,
+    };
+    let mut stopped = None;
+    let answer = loop {
+        let position = match search.next() {
+            Next::Done(answer) => break *answer,
+            Next::Measure(position) => position,
+        };
+        let obtained = match subject.obtain(position, lab)? {
+            Ok(obtained) => obtained,
+            Err(why) => {
+                eprintln!(
+                    "{} is left out: {}",
+                    subject.positions[position].name,
+                    why.lines().next().unwrap_or("")
+                );
+                record.enter(Step::Skipped { position, why }, &mut search)?;
+                continue;
+            }
+        };
+        let known = [(0, older.sha256.clone())].into_iter().chain(record.builds());
+        if let Some(with) = told::same_build(known, position, &obtained.sha256) {
+            record.enter(Step::Same { position, with }, &mut search)?;
+            continue;
+        }
+        match bench.measure(record.next_block(), position, &older, &obtained)? {
+            Measured::Ratio(block) => {
+                let step = Step::Measured { block, position, sha256: obtained.sha256.clone() };
+                record.enter(step, &mut search)?;
+                eprintln!("{}", told::progress(&subject, &search, block, position));
+            }
+            Measured::Failed(block, why) => {
+                eprintln!("block {block}: {} failed: {why}", subject.positions[position].name);
+                record.enter(Step::Failed { block, position, why: why.clone() }, &mut search)?;
+                if record.failures(position) >= TRIES {
+                    record.enter(Step::Skipped { position, why }, &mut search)?;
+                }
+            }
+            Measured::OlderFailed(block, why) => {
+                eprintln!("block {block}: {} failed: {why}", subject.positions[0].name);
+                record.enter(Step::Failed { block, position: 0, why: why.clone() }, &mut search)?;
+                if record.failures_in_a_row() >= TRIES {
+                    stopped = Some(format!("{} failed: {why}", subject.positions[0].name));
+                }
+            }
+            Measured::Interrupted => stopped = Some("It was interrupted".to_owned()),
+        }
+        if stopped.is_some() {
+            match search.next() {
+                Next::Done(answer) => break *answer,
+                Next::Measure(_) => break search.so_far(),
+            }
+        }
+    };
+    let report =
+        told::report(&subject, &search, answer, &bench, &record, options.confidence, stopped.clone())?;
+    tell(&report, &record.folder, global)?;
+    match stopped {
+        Some(why) => Err(Failure::failed(format!(
+            "{why}; `heaptrial lab bisect --continue {}` goes on",
+            record.folder.display()
+        ))),
+        None if report.answer.found => Ok(ExitCode::SUCCESS),
+        None => Ok(code(ErrorClass::Inconclusive)),
+    }
+}
+
+fn command_of(arguments: &[String]) -> String {
+    let words: Vec<_> = arguments.iter().map(|word| shell_words::quote(word)).collect();
+    format!("heaptrial {}", words.join(" "))
+}
+
+impl BisectOptions {
+    /// The options of the lab, without those that a search decides itself.
+    fn lab(&self) -> Result<&LabOptions, Failure> {
+        let lab = match &self.workload {
+            Some(BisectWorkload::Run(run)) => &run.lab,
+            Some(BisectWorkload::Tor(tor)) => &tor.lab,
+            None => {
+                return Err(Failure::usage(
+                    "under what load? End with `run [OPTIONS] -- CMD` or `tor [OPTIONS]`, as of `lab run` and `lab tor`",
+                ));
+            }
+        };
+        let decided = [
+            ("--allocator", !lab.allocators.is_empty()),
+            ("--arms", lab.arms.is_some()),
+            ("--factorial", !lab.factorial.words().is_empty()),
+            ("--repeat", lab.repeat != 1),
+            ("--from", !lab.from.is_empty()),
+            ("--exchange", !lab.exchange.is_empty()),
+        ];
+        match decided.iter().find(|(_, given)| *given) {
+            Some((option, _)) => {
+                Err(Failure::usage(format!("{option} is not for a search, which chooses the builds")))
+            }
+            None => Ok(lab),
+        }
+    }
+
+    fn workload_of(&self, subject: &Subject) -> Result<(Box<dyn Workload>, Option<HumanDuration>), Failure> {
+        let plan = subject.plan();
+        Ok(match &self.workload {
+            Some(BisectWorkload::Tor(tor)) => {
+                let (workload, duration, _) = tor.workload(&plan)?;
+                (Box::new(workload), duration)
+            }
+            Some(BisectWorkload::Run(run)) => {
+                let (workload, duration, _) = run.workload(&plan)?;
+                (Box::new(workload), duration)
+            }
+            None => return Err(Failure::usage("under what load?")),
+        })
+    }
+}
+
+/// An arm under this name.
+fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
+    Arm {
+        name: name.to_owned(),
+        control,
+        treatment: Treatment { allocator: Some(spec), ..Treatment::default() },
+    }
+}
+
+/// Two arms of which the first is the control.
+fn pair(name: &str, first: Arm, second: Arm) -> TrialPlan {
+    TrialPlan {
+        name: name.to_owned(),
+        services: None,
+        duration: None,
+        metric: None,
+        looks: Vec::new(),
+        pace: Pace::default(),
+        about: About::default(),
+        arms: vec![first, second],
+    }
+}
+
+/// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none.
+pub fn report_of(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCode>, Failure> {
+    if !folder.join(record::PLAN).is_file() {
+        return Ok(None);
+    }
+    let report = report_in(folder)?;
+    tell(&report, global.out.as_deref().unwrap_or(folder), global)?;
+    Ok(Some(ExitCode::SUCCESS))
+}
+
+/// The report that a search left in its folder.
+pub fn report_in(folder: &Path) -> Result<BisectReport, Failure> {
+    let path = folder.join("bisect.json");
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        let again = format!("`heaptrial lab bisect --continue {}` goes on with it", folder.display());
+        Failure::refused(format!("the search in {} has no report yet ({error}); {again}", folder.display()))
+    })?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))
+}
+
+/// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
+fn tell(report: &BisectReport, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
+    let written = report.write(folder).map_err(Failure::failed)?;
+    if global.json {
+        output::print(&report.json().map_err(Failure::failed)?)?;
+    } else {
+        output::print(&report.terminal(global.colored_stdout()).map_err(Failure::failed)?)?;
+        let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
+        output::print(&format!("{paths}\n"))?;
+    }
+    Ok(())
+}

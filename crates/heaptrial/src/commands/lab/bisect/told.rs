@@ -1,0 +1,237 @@
+//! What a search tells: its plan, how far it is, and its report.
+
+use std::process::ExitCode;
+
+use heaptrial_bisect::{Answer, Rules, Search};
+use heaptrial_model::HumanDuration;
+use heaptrial_report::{
+    BISECT_SCHEMA_VERSION, BisectReport, BlockReport, ChangeReport, CommitReport, MeasuredPosition,
+    SkippedPosition, units,
+};
+use serde_json::json;
+
+use super::block::{Bench, MeasuredBlock};
+use super::record::{Record, Step};
+use super::subject::Subject;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::output::{print, print_json};
+
+/// Commits of a range whose files are looked up.
+const DETAILED: usize = 3;
+
+/// Blocks that a search usually takes: by simulation, with noise as in the lab.
+fn usual_blocks(positions: usize) -> usize {
+    let halvings = (positions.max(2) as f64).log2();
+    (5.0 + halvings).round() as usize
+}
+
+/// What will be done; `block` is how long a block lasts, without what comes before and after its services.
+pub(super) fn plan_line(subject: &Subject, rules: Rules, block: Option<HumanDuration>) -> String {
+    let what = if subject.repository.is_some() { "commits" } else { "releases" };
+    let left_out = match subject.left_out {
+        0 => String::new(),
+        count => format!(" ({count} more change nothing that is compiled)"),
+    };
+    let releases = match subject.repository {
+        Some(_) => format!(", {} of them releases, which are asked first", subject.releases().len()),
+        None => String::new(),
+    };
+    let usual = usual_blocks(subject.positions.len()).min(rules.most_blocks);
+    let length = block.map_or(String::new(), |block| {
+        format!("; a block is {block}, so {} to {}", lasting(block, usual), lasting(block, rules.most_blocks))
+    });
+    format!(
+        "{} to {}: {} {what}{left_out}{releases}; usually {usual} blocks of two runs, at most {}{length}",
+        subject.positions[0].name,
+        subject.positions[subject.last()].name,
+        subject.positions.len(),
+        rules.most_blocks
+    )
+}
+
+fn fork(subject: &Subject) -> String {
+    format!(
+        "{} does not come from {}; the line to it starts where it leaves what they share, at {}",
+        subject.positions[subject.last()].name,
+        subject.positions[0].name,
+        subject.positions[1].name
+    )
+}
+
+fn lasting(block: HumanDuration, blocks: usize) -> String {
+    units::duration(block.0.as_secs_f64() * blocks as f64)
+}
+
+/// `--dry-run`.
+pub(super) fn plan(
+    subject: &Subject,
+    rules: Rules,
+    block: Option<HumanDuration>,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    if global.json {
+        let releases = subject.releases();
+        let positions: Vec<_> = subject
+            .positions
+            .iter()
+            .enumerate()
+            .map(|(at, position)| {
+                json!({
+                    "position": at,
+                    "name": position.name,
+                    "release": releases.contains(&at),
+                    "version": position.version,
+                    "commit": position.commit,
+                })
+            })
+            .collect();
+        return print_json(json!({
+            "older_is_good": subject.older_is_good,
+            "positions": positions,
+            "left_out": subject.left_out,
+            "forks": subject.forks,
+            "usual_blocks": usual_blocks(subject.positions.len()).min(rules.most_blocks),
+            "most_blocks": rules.most_blocks,
+            "runs_of_a_block": 2,
+            "block_seconds": block.map(|block| block.0.as_secs_f64()),
+        }));
+    }
+    let mut text = plan_line(subject, rules, block) + "\n";
+    if subject.forks {
+        text.push_str(&format!("  {}\n", fork(subject)));
+    }
+    for at in subject.releases() {
+        text.push_str(&format!("  {at:>5}  {}\n", subject.positions[at].name));
+    }
+    print(&text)
+}
+
+/// The nearest position that is known to build the same file.
+pub(super) fn same_build(
+    known: impl Iterator<Item = (usize, String)>,
+    position: usize,
+    sha256: &str,
+) -> Option<usize> {
+    let known: Vec<(usize, String)> = known.filter(|(at, _)| *at != position).collect();
+    let same = known.iter().filter(|(_, digest)| digest == sha256).map(|(at, _)| *at);
+    // Where another build lies between, it was changed and changed back.
+    let next_to = |at: &usize| {
+        let (from, to) = (*at.min(&position), *at.max(&position));
+        known.iter().all(|(other, digest)| digest == sha256 || *other < from || *other > to)
+    };
+    same.filter(next_to).min_by_key(|at| at.abs_diff(position))
+}
+
+/// One line after a block.
+pub(super) fn progress(subject: &Subject, search: &Search, block: MeasuredBlock, position: usize) -> String {
+    let name = |at: usize| subject.positions[at].name.as_str();
+    let mut line =
+        format!("{block}: {} {} times {}", name(position), units::ratio(block.log_ratio.exp()), name(0));
+    if let Some(progress) = search.progress() {
+        let (after, to) = progress.between;
+        let share = units::share(progress.probability);
+        line.push_str(&format!("; a change after {} up to {} ({share})", name(after), name(to)));
+    }
+    line
+}
+
+/// The report of what there is.
+pub(super) fn report(
+    subject: &Subject,
+    search: &Search,
+    answer: Answer,
+    bench: &Bench<'_>,
+    record: &Record,
+    confidence: f64,
+    stopped: Option<String>,
+) -> Result<BisectReport, Failure> {
+    let name = |at: usize| subject.positions[at].name.clone();
+    let skipped: Vec<SkippedPosition> = record
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Skipped { position, why } => {
+                Some(SkippedPosition { position: *position, name: name(*position), why: why.clone() })
+            }
+            _ => None,
+        })
+        .collect();
+    let changes = answer.changes.iter().map(|change| -> Result<ChangeReport, Failure> {
+        let range = change.after + 1..=change.to;
+        let detailed = range.clone().count() <= DETAILED;
+        let mut commits = Vec::new();
+        for at in range {
+            let Some(commit) = &subject.positions[at].commit else { continue };
+            let changed = match &subject.repository {
+                Some(repository) if detailed => Some(repository.changes(&commit.id)?),
+                _ => None,
+            };
+            let why =
+                skipped.iter().find(|skipped| skipped.position == at).map(|skipped| skipped.why.clone());
+            commits.push(CommitReport {
+                id: commit.id.clone(),
+                day: commit.day.clone(),
+                subject: commit.subject.clone(),
+                tags: commit.tags.clone(),
+                merged: changed.as_ref().and_then(|changed| changed.merged),
+                files: changed.map(|changed| changed.files).unwrap_or_default(),
+                skipped: why,
+            });
+        }
+        Ok(ChangeReport { after: name(change.after), to: name(change.to), commits })
+    });
+    let changes = changes.collect::<Result<Vec<_>, _>>()?;
+    let posterior = search.posterior();
+    let levels = posterior.iter().flat_map(|posterior| &posterior.levels);
+    let measured =
+        levels.filter(|level| level.position == 0 || level.measured > 0).map(|level| MeasuredPosition {
+            position: level.position,
+            name: name(level.position),
+            blocks: level.measured,
+            // What the others are measured against.
+            log_ratio: if level.position == 0 { 0.0 } else { level.mean },
+            sd: if level.position == 0 { 0.0 } else { level.sd() },
+        });
+    let blocks = record.steps.iter().filter_map(|step| match step {
+        Step::Measured { block, position, .. } => Some(BlockReport {
+            number: block.block,
+            position: *position,
+            name: name(*position),
+            older_bytes: block.older_bytes,
+            bytes: block.bytes,
+            log_ratio: block.log_ratio,
+        }),
+        _ => None,
+    });
+    let same = record.steps.iter().filter_map(|step| match step {
+        Step::Same { position, with } => Some((name(*position), name(*with))),
+        _ => None,
+    });
+    let settings = subject.bad.settings.iter().map(|setting| format!("{}={}", setting.name, setting.value));
+    Ok(BisectReport {
+        schema_version: BISECT_SCHEMA_VERSION,
+        family: subject.bad.family.clone(),
+        older: name(0),
+        newer: name(subject.last()),
+        older_is_good: subject.older_is_good,
+        by: bench.by,
+        metric: bench.metric.describe().to_owned(),
+        settings: settings.collect(),
+        seed: bench.seed,
+        command: bench.command.clone(),
+        positions: subject.positions.len(),
+        left_out: subject.left_out,
+        forks_at: subject.forks.then(|| name(1)),
+        of_commits: subject.repository.is_some(),
+        confidence,
+        stopped,
+        answer,
+        changes,
+        measured: measured.collect(),
+        skipped,
+        same: same.collect(),
+        noise: posterior.as_ref().map_or(0.0, |posterior| posterior.noise),
+        blocks: blocks.collect(),
+    })
+}

@@ -1,0 +1,161 @@
+//! `heaptrial lab bisect` over a repository made for the test, whose commits are built and run for real.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{heaptrial, json, stderr, stdout};
+
+/// Holds 40 MB in pieces, a little more or less each time, and stays.
+const HOLDER: &str = "import random, time\nheld = [bytes(4000) for _ in range(random.randrange(10000, 10500))]\nprint('held', flush=True)\ntime.sleep(600)\n";
+const SOURCE: &str = include_str!("programs/padded_malloc.c");
+
+/// What the commits of a history do.
+struct Commits {
+    count: usize,
+    /// From here on a third more memory is asked for.
+    bad: usize,
+    /// This one does not build.
+    broken: usize,
+    /// This one crashes.
+    crashes: usize,
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(folder)
+        .args(["-c", "user.name=Test", "-c", "user.email=test@heaptrial.invalid"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    stdout(&output).trim().to_owned()
+}
+
+/// Makes `upstream` in `folder`; gives the ids of its commits, oldest first.
+fn repository(folder: &Path, commits: &Commits) -> Vec<String> {
+    let upstream = folder.join("upstream");
+    std::fs::create_dir_all(upstream.join("src")).unwrap();
+    std::fs::create_dir_all(upstream.join("include")).unwrap();
+    git(&upstream, &["init", "--quiet"]);
+    std::fs::write(upstream.join("src/static.c"), SOURCE).unwrap();
+    let ids = (0..commits.count).map(|number| {
+        let padding = if number >= commits.bad { 34 } else { 0 };
+        let mut text = format!("#define REVISION {number}\n#define PADDING {padding}\n");
+        if number == commits.broken {
+            text.push_str("#error does not build\n");
+        }
+        if number == commits.crashes {
+            text.push_str("#define CRASHES\n");
+        }
+        std::fs::write(upstream.join("include/revision.h"), text).unwrap();
+        if number % 7 == 3 {
+            // Changes nothing that is compiled.
+            std::fs::write(upstream.join("readme.md"), number.to_string()).unwrap();
+            git(&upstream, &["add", "readme.md"]);
+            git(&upstream, &["commit", "--quiet", "--message", "Tell more"]);
+        }
+        git(&upstream, &["add", "--all"]);
+        git(&upstream, &["commit", "--quiet", "--message", &format!("Change {number}")]);
+        git(&upstream, &["rev-parse", "HEAD"])
+    });
+    ids.collect()
+}
+
+fn bisect(folder: &Path, options: &str) -> Output {
+    heaptrial(folder)
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .args("lab bisect".split(' '))
+        .args(options.split_whitespace())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let commits = Commits { count: 41, bad: 27, broken: 20, crashes: 30 };
+    let ids = repository(folder, &commits);
+    std::fs::write(folder.join("program.py"), HOLDER).unwrap();
+    let asked = format!(
+        "--good mimalloc --bad mimalloc --mirror upstream --good-commit {} --bad-commit {}",
+        ids[0], ids[40]
+    );
+    let load = "run --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
+
+    let planned = json(&bisect(folder, &format!("--json {asked} {} --dry-run -- true", "run --duration 2s")));
+    assert_eq!(planned["positions"].as_array().unwrap().len(), 41);
+    assert_eq!(planned["left_out"], 6);
+
+    let short = bisect(folder, &format!("--json --out found {asked} --blocks 5 {load}"));
+    assert_eq!(short.status.code(), Some(4), "{}", stderr(&short));
+    let so_far = json(&short);
+    assert_eq!(so_far["answer"]["found"], false);
+    assert_eq!(so_far["blocks"].as_array().unwrap().len(), 5);
+
+    let whole = bisect(folder, "--json --continue found --blocks 60");
+    assert_eq!(whole.status.code(), Some(0), "{}", stderr(&whole));
+    let report = json(&whole);
+    let changes = report["changes"].as_array().unwrap();
+    assert_eq!(changes.len(), 1, "{report:#}");
+    let commit = &changes[0]["commits"][0];
+    assert_eq!(commit["id"], Value::from(ids[27].as_str()), "{report:#}");
+    assert_eq!(commit["subject"], "Change 27");
+    assert_eq!(commit["files"], serde_json::json!(["include/revision.h"]));
+    let change = &report["answer"]["changes"][0];
+    assert!(change["probability"].as_f64().unwrap() >= 0.95, "{change}");
+    assert!((0.15..0.35).contains(&change["log_ratio"].as_f64().unwrap()), "{change}");
+    // The first five blocks are still there.
+    assert_eq!(report["blocks"].as_array().unwrap()[..5], so_far["blocks"].as_array().unwrap()[..]);
+    let skipped: Vec<&str> =
+        report["skipped"].as_array().unwrap().iter().map(|at| at["name"].as_str().unwrap()).collect();
+    assert!(skipped.contains(&&ids[20][..12]), "{skipped:?}");
+    for name in ["bisect.html", "bisect.md", "bisect.json", "charts/history.svg", "charts/history.png"] {
+        assert!(folder.join("found").join(name).is_file(), "{name}");
+    }
+    let page = std::fs::read_to_string(folder.join("found/bisect.html")).unwrap();
+    assert!(page.contains("Change 27") && page.contains("<svg"));
+
+    let again = heaptrial(folder).args(["report", "found"]).output().unwrap();
+    assert!(stdout(&again).contains("Change 27"), "{}", stderr(&again));
+}
+
+#[test]
+fn what_cannot_be_searched_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let commits = Commits { count: 3, bad: 1, broken: 9, crashes: 9 };
+    let ids = repository(folder, &commits);
+    let ends = format!("--good-commit {} --bad-commit {}", ids[0], ids[2]);
+    let load = "run --duration 1s -- true";
+    for (options, code, told) in [
+        ("--good mimalloc@2.1.7 --bad jemalloc@5.3.0", 2, "different families"),
+        ("--good mimalloc@2.1.7 --bad mimalloc@2.1.7", 2, "the same version"),
+        ("--good mimalloc@2.1.7 --bad mimalloc@3.9.9", 2, "no version `3.9.9`"),
+        ("--good mimalloc@2.3.1 --bad mimalloc@2.3.2", 3, "no release of mimalloc between 2.3.1 and 2.3.2"),
+        ("--good mimalloc --bad mimalloc@3.0.1", 2, "name a version"),
+        ("--good mimalloc@2.1.7?purge_delay=0 --bad mimalloc@3.0.1", 2, "different settings"),
+        ("--good mimalloc@2.1.7+secure --bad mimalloc@3.0.1", 2, "different variants"),
+        ("--bad mimalloc@3.0.1", 2, "--good SPEC"),
+        ("--good mimalloc@2.1.7 --bad mimalloc@3.0.1 --mirror nowhere", 3, "no git repository"),
+        ("--good mimalloc@2.1.7 --bad mimalloc@3.0.1 --mirror upstream", 3, "no commit `refs/tags/v2.1.7`"),
+    ] {
+        let output = bisect(folder, &format!("--out run {options} {load}"));
+        assert_eq!(output.status.code(), Some(code), "{options}: {}", stderr(&output));
+        assert!(stderr(&output).contains(told), "{options}: {}", stderr(&output));
+    }
+    let of_commits = format!("--good mimalloc --bad mimalloc --mirror upstream {ends}");
+    for (options, told) in [
+        (format!("{of_commits} run --duration 1s -a glibc -- true"), "--allocator is not for a search"),
+        (of_commits.clone(), "under what load?"),
+        ("--continue run".to_owned(), "holds no search"),
+    ] {
+        let output = bisect(folder, &format!("--out run {options}"));
+        assert!(stderr(&output).contains(told), "{options}: {}", stderr(&output));
+    }
+    assert!(!folder.join("run").exists());
+}

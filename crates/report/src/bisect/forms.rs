@@ -1,0 +1,220 @@
+//! A search for a terminal, as Markdown, as a page and as JSON.
+
+use std::path::{Path, PathBuf};
+
+use heaptrial_model::{Arm, Treatment};
+
+use super::{BisectReport, CHART, ChangeReport};
+use crate::chart::{Layout, Looks};
+use crate::page::{Block, Section};
+use crate::png::Painter;
+use crate::table::{Emphasis, Row, Table, figure, text};
+use crate::terminal::{self, Paint};
+use crate::write::replace;
+use crate::{ReportError, escape, html, markdown, units};
+
+/// Files of a commit that are listed.
+const FILES: usize = 20;
+/// Commits of a range that are listed.
+const COMMITS: usize = 40;
+
+impl BisectReport {
+    /// As JSON: what `bisect.json` holds.
+    pub fn json(&self) -> Result<String, ReportError> {
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// For a terminal, in colour if `colored`.
+    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
+        let report = escape::printable_copy(self)?;
+        Ok(terminal::plain(&report.title(), &report.sections(), Paint { colored }))
+    }
+
+    /// As Markdown that refers to `charts/history.svg`.
+    pub fn markdown(&self) -> Result<String, ReportError> {
+        let report = escape::printable_copy(self)?;
+        let charts = [report.chart(Layout::Wide)];
+        Ok(format!("# {}\n\n{}", report.title(), markdown::body(&report.sections(), &charts)))
+    }
+
+    /// As a self-contained page.
+    pub fn html(&self) -> Result<String, ReportError> {
+        let report = escape::printable_copy(self)?;
+        let charts = [Layout::Wide, Layout::Narrow].map(|layout| vec![report.chart(layout)]);
+        Ok(html::with_charts(&report.title(), &report.sections(), &report.looks(), charts))
+    }
+
+    /// Writes `bisect.html`, `bisect.md`, `bisect.json` and `charts/history.*` into `folder`, creating it where it is missing.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+        let charts = folder.join("charts");
+        std::fs::create_dir_all(&charts).map_err(ReportError::write(&charts))?;
+        let chart = escape::printable_copy(self)?.chart(Layout::Wide);
+        replace(&charts.join("history.svg"), chart.file().as_bytes())?;
+        replace(&charts.join("history.png"), &Painter::new().paint(&chart)?)?;
+        let forms =
+            [("bisect.html", self.html()?), ("bisect.md", self.markdown()?), ("bisect.json", self.json()?)];
+        let written = forms.into_iter().map(|(name, content)| {
+            let path = folder.join(name);
+            replace(&path, content.as_bytes())?;
+            Ok(path)
+        });
+        written.collect()
+    }
+
+    /// What a bug bundle tells of it, as Markdown under a heading of its own. Texts must be printable.
+    pub(crate) fn for_bug(&self) -> String {
+        let told = ["result", "changes", "positions", "skipped"];
+        let mut sections = self.sections();
+        sections.retain(|section| told.contains(&section.id));
+        for section in &mut sections {
+            let title = std::mem::take(&mut section.title);
+            section.blocks.retain(|block| !matches!(block, Block::Chart(_)));
+            if section.id != "result" {
+                section.blocks.insert(0, Block::Heading(title.to_owned()));
+            }
+        }
+        let text = markdown::body(&sections, &[]);
+        format!("{text}\n![From {} to {}]({CHART}.svg)\n", self.older, self.newer)
+    }
+
+    fn title(&self) -> String {
+        let settings = match self.settings.is_empty() {
+            true => String::new(),
+            false => format!(", with {}", self.settings.join(", ")),
+        };
+        format!("{}: what changed from {} to {}{settings}", self.family, self.older, self.newer)
+    }
+
+    /// One look for all: the family's.
+    pub(super) fn looks(&self) -> Looks {
+        let spec = heaptrial_model::AllocatorSpec::family(&self.family);
+        let treatment = Treatment { allocator: Some(spec), ..Treatment::default() };
+        let arm = Arm { name: self.family.clone(), control: false, treatment };
+        Looks::of([(&arm, None)])
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let section = |id, title, blocks| Section { id, title, blocks };
+        let mut result = vec![Block::Lead(self.sentences())];
+        if !self.measured.is_empty() {
+            result.push(Block::Chart("history"));
+        }
+        let mut sections = vec![section("result", "Result", result)];
+        let what: Vec<Block> = self.changes.iter().flat_map(what_changed).collect();
+        if !what.is_empty() {
+            sections.push(section("changes", "What changed", what));
+        }
+        if let Some(table) = self.positions_table() {
+            let title = "Positions that were measured";
+            sections.push(section(
+                "positions",
+                title,
+                vec![Block::Legend(self.figure()), Block::Table(title.to_owned(), table)],
+            ));
+        }
+        if let Some(table) = self.skipped_table() {
+            let title = "What could not be measured";
+            sections.push(section("skipped", title, vec![Block::Table(title.to_owned(), table)]));
+        }
+        sections.push(section("notes", "What to mind", vec![Block::List(self.notes())]));
+        if let Some(table) = self.blocks_table() {
+            sections.push(section("blocks", "Blocks", vec![Block::Table("Blocks".to_owned(), table)]));
+        }
+        sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
+        sections
+    }
+
+    fn positions_table(&self) -> Option<Table> {
+        let columns =
+            [figure("Position"), text("Build"), figure("Blocks"), figure("Ratio"), figure("± 2 sd")];
+        let rows = self.measured.iter().map(|at| {
+            row(vec![
+                at.position.to_string(),
+                at.name.clone(),
+                if at.position == 0 { "all".to_owned() } else { at.blocks.to_string() },
+                units::ratio(at.log_ratio.exp()),
+                format!(
+                    "{}–{}",
+                    units::ratio((at.log_ratio - 2.0 * at.sd).exp()),
+                    units::ratio((at.log_ratio + 2.0 * at.sd).exp())
+                ),
+            ])
+        });
+        Table::of(columns, rows)
+    }
+
+    fn skipped_table(&self) -> Option<Table> {
+        let columns = [figure("Position"), text("Build"), text("Why")];
+        let rows = self.skipped.iter().map(|skipped| {
+            let why = skipped.why.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+            row(vec![skipped.position.to_string(), skipped.name.clone(), why.chars().take(300).collect()])
+        });
+        Table::of(columns, rows)
+    }
+
+    fn blocks_table(&self) -> Option<Table> {
+        let columns =
+            [figure("Block"), text("Build"), figure("Older end"), figure("Build's"), figure("Ratio")];
+        let rows = self.blocks.iter().map(|block| {
+            row(vec![
+                block.number.to_string(),
+                block.name.clone(),
+                units::memory(block.older_bytes),
+                units::memory(block.bytes),
+                units::ratio(block.log_ratio.exp()),
+            ])
+        });
+        Table::of(columns, rows)
+    }
+}
+
+fn what_changed(change: &ChangeReport) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if let [commit] = change.commits.as_slice() {
+        blocks.push(Block::Heading(format!("{} {}", commit.id, commit.subject)));
+        let mut pairs = vec![("day".to_owned(), commit.day.clone())];
+        if let Some(merged) = commit.merged {
+            pairs.push(("merge".to_owned(), format!("brings {}", units::counted(merged, "commit"))));
+        }
+        if !commit.tags.is_empty() {
+            pairs.push(("tags".to_owned(), commit.tags.join(", ")));
+        }
+        let more = commit.files.len().saturating_sub(FILES);
+        let mut files = commit.files.iter().take(FILES).cloned().collect::<Vec<_>>().join(", ");
+        if more > 0 {
+            files.push_str(&format!(" and {more} more"));
+        }
+        pairs.push(("files".to_owned(), files));
+        blocks.push(Block::Pairs(pairs));
+        return blocks;
+    }
+    if change.commits.is_empty() {
+        return blocks;
+    }
+    blocks.push(Block::Heading(format!("After {} up to {}", change.after, change.to)));
+    let mut items: Vec<String> = change
+        .commits
+        .iter()
+        .take(COMMITS)
+        .map(|commit| {
+            let skipped = commit.skipped.as_ref().map_or("", |_| " (could not be measured)");
+            format!(
+                "{} {} {}{skipped}",
+                commit.id.get(..12).unwrap_or(&commit.id),
+                commit.day,
+                commit.subject
+            )
+        })
+        .collect();
+    if change.commits.len() > COMMITS {
+        items.push(format!("and {} more", change.commits.len() - COMMITS));
+    }
+    blocks.push(Block::List(items));
+    blocks
+}
+
+fn row(cells: Vec<String>) -> Row {
+    Row { arm: None, emphasis: Emphasis::None, cells }
+}
