@@ -57,7 +57,7 @@ pub enum Command {
     /// Sample the services of running trials, as a service of this host
     Agent(agent::AgentOptions),
     /// Print a trial's report and write it anew, or compare several trials
-    Report(report::ReportOptions),
+    Report(Box<report::ReportOptions>),
     /// Show a database as pages in a browser, read-only, on this machine
     Serve(serve::ServeOptions),
     /// Print completions for a shell
