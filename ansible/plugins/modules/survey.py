@@ -16,7 +16,7 @@ description:
 options:
   description:
     description: The trial's description, a file on the control machine.
-    type: path
+    type: str
     required: true
   folder:
     description: Where the survey is kept as C(HOST.json), a folder on the control machine.
@@ -65,8 +65,12 @@ from ansible_collections.heaptrial.fleet.plugins.module_utils import heaptrial
 
 
 def main():
-    # What remains on the control machine is the action plugin's; it gives the text in place of the file.
-    options = {"description": {"type": "str", "required": True}}
+    # What happens on the control machine is the action plugin's, which gives the text in place of the file and nothing of the rest.
+    options = {
+        "description": {"type": "str", "required": True},
+        "folder": {"type": "path"},
+        "clock_seconds": {"type": "float", "default": 30},
+    }
     options.update(heaptrial.PROGRAM)
     options.update(heaptrial.SOURCES)
     module = AnsibleModule(options, supports_check_mode=True)
