@@ -178,8 +178,8 @@ impl PartFile {
             return Err(StoreError::Missing { path: path.to_owned() }.into());
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let unpacked = unpack(path, folder)
-            .map_err(|source| GatherError::Unpack { path: path.to_owned(), source })?;
+        let unpacked =
+            unpack(path, folder).map_err(|source| GatherError::Unpack { path: path.to_owned(), source })?;
         let store = Store::open(unpacked.as_ref().map_or(path, NamedTempFile::path))?;
         Ok(Self { path: path.to_owned(), store, unpacked })
     }

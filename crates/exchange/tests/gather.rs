@@ -384,7 +384,10 @@ fn a_packed_file_that_is_torn_or_changed_is_refused() {
     let mut host = Host::new(folder.path(), &plan(&[("a", 4)]), "a", 4);
     host.tick(300);
     let (file, packed) = (folder.path().join("part.db"), folder.path().join("packed"));
-    Store::open(&host.database).unwrap().write_part(host.trial(), "a", None, PartContent::Everything, &file, host.now_us()).unwrap();
+    Store::open(&host.database)
+        .unwrap()
+        .write_part(host.trial(), "a", None, PartContent::Everything, &file, host.now_us())
+        .unwrap();
     pack(&file, &packed).unwrap();
     let whole = std::fs::read(&packed).unwrap();
     assert!(whole.len() * 2 < std::fs::metadata(&file).unwrap().len() as usize);
@@ -404,7 +407,8 @@ fn a_packed_file_that_is_torn_or_changed_is_refused() {
     }
     std::fs::write(&packed, &whole).unwrap();
     assert_eq!(take(&mut store, &packed, None, host.now_us()).unwrap().new.samples, 1200);
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".heaptrial")), "{left:?}");
 }
 
@@ -452,7 +456,8 @@ fn a_host_that_was_renamed_is_told_by_the_blocks_of_the_plan() {
     let mut after = Host::new(&folder.path().join("after"), &plan, "a", 4);
     (after.boot, after.ticks) = (5, 10);
     let connection = rusqlite::Connection::open(&after.database).unwrap();
-    let sql = "UPDATE trial SET parameters_json = json_set(parameters_json, '$.host', 'z'), started_wall_us = ?1";
+    let sql =
+        "UPDATE trial SET parameters_json = json_set(parameters_json, '$.host', 'z'), started_wall_us = ?1";
     connection.execute(sql, [after.now_us()]).unwrap();
     drop(connection);
     after.tick(3);

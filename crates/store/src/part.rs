@@ -162,4 +162,3 @@ fn part(row: &Row<'_>) -> rusqlite::Result<PartRecord> {
         gathered_wall_us: row.get(6)?,
     })
 }
-

@@ -95,15 +95,18 @@ fn main() -> Result<(), Failure> {
 
 /// A host with services.
 fn boot(build: &Path, public: &str) -> Result<Container, Failure> {
-    let host = Container::boot(&Testbed::prepare_suite(Some("bookworm"))?, Options::new().bind(build, "/ht"))?;
+    let host =
+        Container::boot(&Testbed::prepare_suite(Some("bookworm"))?, Options::new().bind(build, "/ht"))?;
     host.try_ok(&["mkdir", "-p", "-m", "700", "/root/.ssh"])?;
     host.write("/root/.ssh/authorized_keys", public, 0o600)?;
     // More connections at once than a login by hand makes.
     host.write("/etc/ssh/sshd_config.d/speed.conf", "MaxStartups 200\nMaxSessions 200\n", 0o644)?;
     host.try_ok(&["systemctl", "restart", "ssh.service"])?;
-    let churn = ChurnService { live_bytes: 1 << 20, ..ChurnService::new(build.join("examples/churn_service"), 4) };
+    let churn =
+        ChurnService { live_bytes: 1 << 20, ..ChurnService::new(build.join("examples/churn_service"), 4) };
     let units = host.install_churn_service(&churn)?;
-    let words: Vec<&str> = ["systemctl", "start"].into_iter().chain(units.iter().map(String::as_str)).collect();
+    let words: Vec<&str> =
+        ["systemctl", "start"].into_iter().chain(units.iter().map(String::as_str)).collect();
     host.try_ok(&words)?;
     host.write("/root/fleet.toml", TRIAL, 0o644)?;
     Ok(host)
@@ -112,7 +115,9 @@ fn boot(build: &Path, public: &str) -> Result<Container, Failure> {
 /// Starts a trial there, whose status is asked for.
 fn start(host: &Container) -> Result<(), Failure> {
     let program = ["/usr/bin/env", "-C", "/root", "HOME=/root", "/ht/heaptrial"];
-    for words in [&["trial", "plan", "fleet.toml", "--seed", "1"][..], &["trial", "start", "fleet.plan.toml", "--yes"]] {
+    for words in
+        [&["trial", "plan", "fleet.toml", "--seed", "1"][..], &["trial", "start", "fleet.plan.toml", "--yes"]]
+    {
         host.try_ok(&[&program[..], words].concat())?;
     }
     Ok(())

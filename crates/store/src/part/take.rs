@@ -177,12 +177,11 @@ fn measured(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Resul
         |row| row.get(0),
     )?;
     // Looked up for each row only where others stand between those that are new.
-    let each = if within == new { "" } else { "AND m.tick_id IN (SELECT old FROM temp.tick_there WHERE NOT known)" };
-    let known: bool = transaction.query_row(
-        "SELECT EXISTS (SELECT 1 FROM temp.tick_there WHERE known)",
-        [],
-        |row| row.get(0),
-    )?;
+    let each =
+        if within == new { "" } else { "AND m.tick_id IN (SELECT old FROM temp.tick_there WHERE NOT known)" };
+    let known: bool =
+        transaction
+            .query_row("SELECT EXISTS (SELECT 1 FROM temp.tick_there WHERE known)", [], |row| row.get(0))?;
     let mut samples = 0;
     for (table, columns) in MEASURED {
         let mut here = 0;

@@ -395,8 +395,11 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
 /// What the plan calls this host, which may have another name since: told by the order of its restarts with their arms, then by its
 /// services.
 fn own_host(prepared: &Prepared) -> Result<String, Failure> {
-    let own: Vec<(&str, &str)> =
-        prepared.services.iter().map(|treatment| (treatment.service.as_str(), treatment.arm.as_str())).collect();
+    let own: Vec<(&str, &str)> = prepared
+        .services
+        .iter()
+        .map(|treatment| (treatment.service.as_str(), treatment.arm.as_str()))
+        .collect();
     let mut planned: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
     for assignment in &prepared.plan.services {
         let list = planned.entry(assignment.host.as_str()).or_default();
