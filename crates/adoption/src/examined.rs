@@ -171,7 +171,9 @@ fn names_variable(root: &HostRoot, unit: &Unit, variable: &str) -> bool {
 
 /// A file that decides what a service is started with, and that is newer than its process.
 fn changed_since(root: &HostRoot, service: &Service, process: &MainProcess) -> Option<PathBuf> {
-    let started = Instant::now().wall_us as f64 / 1e6 - process.age_seconds;
+    // Its age was read a while ago, longer than it takes to change a file.
+    let now = Instant::now();
+    let started = now.wall_us as f64 / 1e6 - now.age_seconds(process.life.start_ticks);
     let unit = &service.unit;
     let programs = unit.exec_start.iter().filter_map(|command| command.first().map(PathBuf::from));
     let files = unit.unit_file.iter().chain(&unit.drop_ins).chain(&unit.environment_files);

@@ -223,7 +223,7 @@ impl Session {
                     seat.earlier = row.identity.clone();
                     seat.settled = true;
                     if let (Proof::Due { .. }, Some(identity)) = (&main.proof, row.identity) {
-                        main.proof = Proof::Done(identity);
+                        main.proof = Proof::Done(Box::new(identity));
                         main.next_check_us = now.boottime_us + LOOK_CLOSELY_US;
                     }
                 }

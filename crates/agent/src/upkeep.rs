@@ -100,7 +100,7 @@ impl Session {
             _ => None,
         };
         let before = match &main.proof {
-            Proof::Done(identity) => Some(identity.clone()),
+            Proof::Done(identity) => Some(Identity::clone(identity)),
             _ => None,
         };
         let age_us = now.boottime_us - main.started.boottime_us;
@@ -152,7 +152,7 @@ impl Session {
                 }
                 _ => {
                     main.signature = signature;
-                    main.proof = Proof::Done(identity);
+                    main.proof = Proof::Done(Box::new(identity));
                     if age_us < STARTING_US {
                         main.next_check_us = now.boottime_us + CHECK_SOON_US;
                     }
@@ -204,6 +204,7 @@ impl Session {
             let Some(life_id) = seat.life_id else { continue };
             let (identity, fault) = match &main.proof {
                 Proof::Done(identity) => {
+                    let identity = &**identity;
                     let fault = match (&seat.expected, &seat.earlier) {
                         (Some(expected), _) => prove(expected, identity).err().map(|mismatch| {
                             if is_put_back(&self.ledger.store, seat.service_id) {

@@ -88,7 +88,7 @@ pub(crate) enum Proof {
     /// Being examined.
     Asked { since_us: i64 },
     /// Done: what it runs.
-    Done(Identity),
+    Done(Box<Identity>),
     /// Given up.
     Unknown(String),
 }

@@ -184,6 +184,11 @@ impl PartFile {
         Ok(Self { path: path.to_owned(), store, unpacked })
     }
 
+    /// The database that it is.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Its trial.
     pub fn trial(&self, named: Option<&str>) -> Result<TrialRecord, GatherError> {
         trial_of(&self.store, &self.path, named)

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
+use heaptrial_exchange::PartFile;
 use heaptrial_store::Store;
 use serde_json::Value;
 use support::bed::Bed;
@@ -136,7 +137,8 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
     assert!(report["findings"].as_array().unwrap().iter().all(|found| found["kind"] != "hosts_missing"));
     assert_eq!(report["services"].as_array().unwrap().len(), 8);
     for (file, host) in [(&a, "alpha"), (&b, "beta")] {
-        let store = Store::open(file).unwrap();
+        let part = PartFile::open(file).unwrap();
+        let store = part.store();
         let trial = store.trials().unwrap().remove(0);
         let services = store.services(trial.id).unwrap();
         for latest in store.latest(trial.id).unwrap() {
