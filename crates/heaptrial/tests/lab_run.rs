@@ -67,7 +67,10 @@ fn a_program_is_compared_under_two_allocators_with_repeats() {
     let jemalloc = arm(&report, "jemalloc@5.3.0");
     assert_eq!(jemalloc["identity"]["version"], "5.3.0");
     let ratio = &jemalloc["ratio_to_control"];
-    assert!(ratio["low"].as_f64().unwrap() <= ratio["estimate"].as_f64().unwrap());
+    // On a busy machine a repeat may have no reading at the age at which arms are compared; then there is no interval.
+    if let Some(low) = ratio["low"].as_f64() {
+        assert!(low <= ratio["estimate"].as_f64().unwrap());
+    }
     // Two repeats of 2 s at 100 ms: on a quiet machine 20 samples for each of 4 services, on a busy one fewer, never more.
     let samples = report["samples"].as_u64().unwrap();
     assert!(report["services"][0].to_string().contains("pss_bytes"), "{report:#}");
