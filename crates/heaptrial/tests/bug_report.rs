@@ -18,8 +18,7 @@ use trial::{FieldArm, FieldTrial, four_arms};
 const USAGE: i32 = 2;
 const REFUSED: i32 = 3;
 
-/// Builds and drops structures of many sizes, keeps a little of each, and then stays as it is: what it needs does not depend on when it is
-/// read.
+/// Builds and drops structures of many sizes, keeps a little of each, and then stays as it is.
 const CHURN: &str = "import random, time
 random.seed(1)
 kept = []
@@ -131,7 +130,8 @@ fn a_factorial_of_two_versions_becomes_a_bundle_for_their_maintainers() {
 
     let output = run(folder.path(), "report run --bug mimalloc@3.0.1 --good mimalloc@2.1.7 --out bundle");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(!stderr(&output).contains("warning"), "{}", stderr(&output));
+    let warnings: Vec<String> =
+        stderr(&output).lines().filter(|line| line.starts_with("warning")).map(str::to_owned).collect();
     let files = files(&folder.path().join("bundle"));
     let expected = ["bug.json", "bug.md", "memory-over-time.png", "memory-over-time.svg"];
     assert_eq!(files.keys().collect::<Vec<_>>(), expected);
@@ -139,6 +139,10 @@ fn a_factorial_of_two_versions_becomes_a_bundle_for_their_maintainers() {
     let evidence = &bug["evidence"][0];
     assert_eq!(evidence["bad_arm"], "mimalloc@3.0.1?purge_delay=2500");
     assert_eq!(evidence["good_arm"], "mimalloc@2.1.7?purge_delay=10");
+    // When mimalloc purges is a matter of time: which version needs less here is the machine's to say.
+    let less = "warning: mimalloc@3.0.1 needs less than mimalloc@2.1.7: this is no evidence against it";
+    let expected_warnings: &[&str] = if ratio(&evidence["ratio"]) < 1.0 { &[less] } else { &[] };
+    assert_eq!(warnings, expected_warnings);
     // Bad over good by two ways: the evidence's ratio and the whole of the factorial.
     assert!((ratio(&evidence["ratio"]) / ratio(&parts["total"]) - 1.0).abs() < 1e-6);
     assert_eq!(bug["factorial"]["parts"], *parts);
