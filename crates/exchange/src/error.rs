@@ -80,6 +80,21 @@ pub enum ImportError {
         /// The first of them, as the end of a sentence; empty without any.
         first: String,
     },
+    /// A file most of whose rows cannot be understood.
+    #[error(
+        "{file}: {skipped} of {rows} rows cannot be understood{first}; nothing was imported: mend these rows, or take them \
+         out if the rest is what you measured"
+    )]
+    MostlyMalformed {
+        /// Which file.
+        file: String,
+        /// Malformed rows.
+        skipped: u64,
+        /// All rows.
+        rows: u64,
+        /// The first of them, as the end of a clause; empty without any.
+        first: String,
+    },
     /// A list most of whose lines name no service.
     #[error(
         "{file}: no list of services: {skipped} of {rows} lines are no nickname; expected one nickname a line"

@@ -99,6 +99,13 @@ impl Problems {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
 
+    /// The first problem of a file that is no note, as the end of a clause; empty without any.
+    pub(crate) fn first_of(&self, file: &str) -> String {
+        let first =
+            self.details.iter().find(|problem| problem.file == file && problem.kind != ProblemKind::Note);
+        first.map(|first| format!("; the first: {first}")).unwrap_or_default()
+    }
+
     /// Counts a problem, and keeps it if there is room for its kind.
     pub(crate) fn report(
         &mut self,

@@ -92,6 +92,29 @@ fn malformed_rows_are_told_with_their_place() {
 }
 
 #[test]
+fn a_file_that_is_mostly_not_understood_is_refused() {
+    let good = "2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n";
+    let bad = "2026-01-05T00:00:00,go,relay,,one,n/a,,,,,,,,\n";
+    let of = |rows: String| read(format!("{HEADER}\n{rows}").as_bytes());
+    assert!(of(good.repeat(3) + &bad.repeat(3)).is_ok());
+    let error = of(good.repeat(3) + &bad.repeat(4)).unwrap_err().to_string();
+    assert!(
+        error.starts_with("m.csv: 4 of 7 rows cannot be understood; the first: m.csv:5, column 6"),
+        "{error}"
+    );
+    // Services that did not run are no reason: their rows are understood.
+    let down = "2026-01-05T00:00:00,go,relay,,two,0,,,,,,,,\n2026-01-05T00:01:00,go,relay,,two,,,,,,,,,\n";
+    assert!(of(good.to_owned() + &down.repeat(9)).is_ok());
+    // All days of a relay are one row.
+    let days = "nickname,day0,day1,day2\none,x,y,1.5\ntwo,1,1,1\n";
+    let contents = [Content { file: "d.csv", bytes: days.as_bytes() }];
+    let first_day = Some(jiff::civil::date(2026, 1, 5));
+    let mut problems = Problems::new(false);
+    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), first_day, &mut problems).unwrap();
+    assert_eq!(measurements.services.len(), 2);
+}
+
+#[test]
 fn sizes_of_zero_are_not_known() {
     let (measurements, _) =
         read(format!("{HEADER}\n2026-01-05T00:00:00,go,relay,,one,5,0,,,,,,,\n").as_bytes()).unwrap();

@@ -62,7 +62,8 @@ impl Times {
     }
 }
 
-/// Reads files with memory measurements, each in whichever of the three formats its header tells.
+/// Reads files with memory measurements, each in whichever of the three formats its header tells. A file is refused where more
+/// than half of its rows cannot be understood: what the others say would be told of a fleet that they are a remnant of.
 ///
 /// `first_day` is the date of the column `day0` in the format with a column per day.
 pub fn read_memory(
@@ -87,6 +88,15 @@ pub fn read_memory(
             wide::read(&mut table, timezone, first_day, &mut gatherer, problems)?;
         } else {
             return Err(table.unknown_format());
+        }
+        // Of a file without a readable row it is told that there is no measurement in it.
+        if table.not_understood < table.rows && table.rows < 2 * table.not_understood {
+            return Err(ImportError::MostlyMalformed {
+                file: content.file.to_owned(),
+                skipped: table.not_understood,
+                rows: table.rows,
+                first: problems.first_of(content.file),
+            });
         }
         rows.push(Rows { read: table.rows, skipped: table.skipped });
         times.add(clock);

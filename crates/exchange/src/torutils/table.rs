@@ -24,6 +24,9 @@ pub(crate) struct Table<'a> {
     pub rows: u64,
     /// Malformed rows.
     pub skipped: u64,
+    /// Those of them that cannot be understood; the others say that there was nothing to measure.
+    pub not_understood: u64,
+    last_not_understood: Option<u64>,
 }
 
 impl<'a> Table<'a> {
@@ -43,7 +46,17 @@ impl<'a> Table<'a> {
         let name = |field: &[u8]| String::from_utf8_lossy(field.trim_ascii()).to_ascii_lowercase();
         let header = record.iter().map(name).collect();
         let header_line = line(bytes, &record);
-        Ok(Self { file, bytes, reader, header, header_line, rows: 0, skipped: 0 })
+        Ok(Self {
+            file,
+            bytes,
+            reader,
+            header,
+            header_line,
+            rows: 0,
+            skipped: 0,
+            not_understood: 0,
+            last_not_understood: None,
+        })
     }
 
     /// The position of the first column that has one of these names.
@@ -96,12 +109,30 @@ impl<'a> Table<'a> {
             let value = record.as_slice();
             let place = Place { file: self.file, line: self.line(record), column: None, value };
             self.skipped += 1;
+            self.not_understood += 1;
             problems.report(place, ProblemKind::MalformedRow, &what)?;
         }
     }
 
     /// Counts this row as malformed because of one field.
     pub fn skip(
+        &mut self,
+        record: &ByteRecord,
+        column: usize,
+        what: &str,
+        problems: &mut Problems,
+    ) -> Result<(), ImportError> {
+        // A row with a column for each day may have several such fields.
+        let row = Some(self.rows);
+        if self.last_not_understood != row {
+            self.last_not_understood = row;
+            self.not_understood += 1;
+        }
+        self.leave_out(record, column, what, problems)
+    }
+
+    /// Counts this row as malformed because one field has no reading, as of a service that did not run.
+    pub fn leave_out(
         &mut self,
         record: &ByteRecord,
         column: usize,

@@ -146,8 +146,8 @@ fn relay(
     };
     let rss_bytes = match kib(&record[columns.rss]) {
         Ok(Some(bytes)) if bytes > 0 => bytes,
-        Ok(Some(_)) => return table.skip(record, columns.rss, "0 KiB: there was no process", problems),
-        Ok(None) => return table.skip(record, columns.rss, "no value", problems),
+        Ok(Some(_)) => return table.leave_out(record, columns.rss, "0 KiB: there was no process", problems),
+        Ok(None) => return table.leave_out(record, columns.rss, "no value", problems),
         Err(what) => return table.skip(record, columns.rss, what, problems),
     };
     let mut optional = [None; 2];
@@ -273,7 +273,7 @@ pub(super) fn sums_row(
         match kib(&record[*column]) {
             Ok(Some(read)) => *bytes = read,
             Ok(None) => {
-                table.skip(record, *column, "no value", problems)?;
+                table.leave_out(record, *column, "no value", problems)?;
                 return Ok(None);
             }
             Err(what) => {

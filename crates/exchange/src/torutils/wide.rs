@@ -64,7 +64,7 @@ pub(super) fn read(
                 // A relay that was not measured that day.
                 Ok(None) => continue,
                 Ok(Some(_)) => {
-                    table.skip(&record, *column, "0 GiB: there was no process", problems)?;
+                    table.leave_out(&record, *column, "0 GiB: there was no process", problems)?;
                     continue;
                 }
                 Err(what) => {
