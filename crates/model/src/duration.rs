@@ -1,4 +1,4 @@
-//! Durations as people write them: `90s`, `5m`, `1h30m`, `10d`.
+//! Durations as people write them: `90s`, `5m`, `1h30m`, `0.5s`, `10d`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A duration that is written as numbers with units (`d`, `h`, `m`, `s`, `ms`).
+/// A duration that is written as numbers with units (`d`, `h`, `m`, `s`, `ms`), in whole milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HumanDuration(pub Duration);
 
@@ -35,17 +35,27 @@ impl FromStr for HumanDuration {
         }
         let mut total_ms: u64 = 0;
         while !rest.is_empty() {
-            let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(error)?;
-            let number: u64 = rest[..digits].parse().map_err(|_| error())?;
-            rest = &rest[digits..];
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
+            let (number, after) = rest.split_at(end);
             let (unit, scale) =
-                UNITS.into_iter().find(|(unit, _)| rest.starts_with(unit)).ok_or_else(error)?;
-            rest = &rest[unit.len()..];
-            total_ms =
-                number.checked_mul(scale).and_then(|part| total_ms.checked_add(part)).ok_or_else(error)?;
+                UNITS.into_iter().find(|(unit, _)| after.starts_with(unit)).ok_or_else(error)?;
+            rest = &after[unit.len()..];
+            let part = milliseconds(number, scale).ok_or_else(error)?;
+            total_ms = total_ms.checked_add(part).ok_or_else(error)?;
         }
         Ok(Self(Duration::from_millis(total_ms)))
     }
+}
+
+/// A number such as `2` or `0.5` times `scale`, where that is a whole number.
+fn milliseconds(number: &str, scale: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let of_fraction = fraction.parse::<u64>().ok()?.checked_mul(scale)?;
+    let places = 10u64.checked_pow(fraction.len().try_into().ok()?)?;
+    if of_fraction % places != 0 {
+        return None;
+    }
+    whole.parse::<u64>().ok()?.checked_mul(scale)?.checked_add(of_fraction / places)
 }
 
 impl fmt::Display for HumanDuration {
@@ -84,16 +94,35 @@ mod tests {
 
     #[test]
     fn units_add_up() {
-        for (text, milliseconds) in
-            [("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("10d", 864_000_000), ("250ms", 250)]
-        {
+        for (text, milliseconds) in [
+            ("90s", 90_000),
+            ("5m", 300_000),
+            ("1h30m", 5_400_000),
+            ("10d", 864_000_000),
+            ("250ms", 250),
+            ("0.5s", 500),
+            ("1.5h", 5_400_000),
+        ] {
             assert_eq!(text.parse::<HumanDuration>().unwrap().0.as_millis(), milliseconds);
         }
     }
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "5", "m", "5x", "-3s", "5m3", "99999999999999999999d"] {
+        for text in [
+            "",
+            "5",
+            "m",
+            "5x",
+            "-3s",
+            "5m3",
+            "99999999999999999999d",
+            ".5s",
+            "5.s",
+            "0.5ms",
+            "1.2.3s",
+            "0.0001s",
+        ] {
             assert!(text.parse::<HumanDuration>().is_err(), "{text}");
         }
     }
