@@ -165,7 +165,12 @@ fn settings_are_proved_to_be_in_force() {
             "setting arena_max = 0x1 is in force",
             Some(("mmap_threshold", "16384")),
         ),
+        // The tables of the dynamic loader differ between versions.
+        ("glibc@2.41?arena_max=3", "setting arena_max = 0x3 is in force", Some(("arena_max", "3"))),
+        ("glibc@2.43?arena_max=3", "setting arena_max = 0x3 is in force", Some(("arena_max", "3"))),
+        ("mimalloc@2.1.7?purge_delay=0", "setting purge_delay = 0 is in force", Some(("purge_delay", "0"))),
         ("mimalloc@3.0.1?purge_delay=0", "setting purge_delay = 0 is in force", Some(("purge_delay", "0"))),
+        ("mimalloc@3.3.2?purge_delay=0", "setting purge_delay = 0 is in force", Some(("purge_delay", "0"))),
         (
             "mimalloc@2.0.9?segment_decommit_delay=7",
             "setting segment_decommit_delay = 7 is in force",

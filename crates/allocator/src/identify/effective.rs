@@ -22,6 +22,20 @@ const MOST_OPTIONS: i32 = 256;
 const TUNABLE_BYTES: usize = 256;
 /// A tunable by whose other name, the environment variable, the table's layout is known.
 const KNOWN_TUNABLE: (&[u8], &[u8]) = (b"glibc.malloc.arena_max\0", b"MALLOC_ARENA_MAX\0");
+/// Where an entry of glibc's table has what, as read in processes of these versions on 64 bits.
+const TUNABLE_LAYOUTS: [TunableLayout; 2] = [
+    // 2.35 and 2.36
+    TunableLayout { value: 72, is_set: 80, other_name: 88 },
+    // 2.39, 2.41, 2.42 and 2.43: a default before the value, both as wide as a text with its length
+    TunableLayout { value: 88, is_set: 104, other_name: 105 },
+];
+
+/// Offsets in bytes from the start of an entry, which is its name.
+struct TunableLayout {
+    value: usize,
+    is_set: usize,
+    other_name: usize,
+}
 
 /// Values by the names of settings; empty where memory may not be read or the allocator's data is not known.
 pub(super) fn settings(
@@ -84,15 +98,14 @@ fn tunables(
         memory.read_at(loader.bias.wrapping_add(address), &mut entry).ok()?;
         Some(entry)
     };
-    // Before the other name stand the value, whether it was set, and how it is treated in set-user-ID programs.
     let known = entry_of(KNOWN_TUNABLE.0)?;
-    let other_name = memchr::memmem::find(&known, KNOWN_TUNABLE.1)?;
-    let (value_at, set_at) = (other_name.checked_sub(16)?, other_name.checked_sub(8)?);
+    let layout =
+        TUNABLE_LAYOUTS.iter().find(|layout| known[layout.other_name..].starts_with(KNOWN_TUNABLE.1))?;
     let value = |setting: &SettingEntry| {
         let entry = entry_of(format!("glibc.malloc.{}\0", setting.name).as_bytes())?;
-        let value = match entry.get(set_at)? {
+        let value = match entry[layout.is_set] {
             0 => NOT_SET.to_owned(),
-            1 => (u64_at(&entry, value_at)? as i64).to_string(),
+            1 => (u64_at(&entry, layout.value)? as i64).to_string(),
             _ => return None,
         };
         Some((setting.name.clone(), value))
