@@ -76,6 +76,28 @@ fn another_suite_and_one_library_of_a_third() {
     assert!(versions(&plain, 0, "libzstd.so.1")[0].starts_with("1.5.7"), "{plain}");
     assert_eq!(versions(&plain, 0, "libzstd.so.1"), versions(&plain, 1, "libzstd.so.1"));
 
+    // TLS clients inside trust whom the host trusts, by the files that it has for them.
+    let own = folder.path().join("own-authority.pem");
+    fs::write(&own, "whom this host trusts besides").unwrap();
+    let script = format!(
+        "cat /etc/ssl/certs/ca-certificates.crt {} > {}",
+        own.display(),
+        folder.path().join("trusted").display()
+    );
+    let output = heaptrial(folder.path())
+        .args("lab run --userland trixie -a glibc --duration 1s --tick 100ms --out trust -- sh -c".split(' '))
+        .arg(format!("{script}; sleep 60"))
+        .env("SSL_CERT_FILE", &own)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let bundle = fs::read("/etc/ssl/certs/ca-certificates.crt").unwrap();
+    let expected = [bundle, fs::read(&own).unwrap()].concat();
+    assert!(
+        fs::read(folder.path().join("trusted")).unwrap() == expected,
+        "other authorities are trusted inside"
+    );
+
     let exchange = ["--userland", "trixie", "--exchange", "libzstd1=bookworm"];
     let (output, exchanged) = run(folder.path(), "exchanged", &exchange);
     assert!(output.status.success(), "{}", stderr(&output));

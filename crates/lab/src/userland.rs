@@ -5,6 +5,7 @@
 //! anew inside, so that C library, packages, compilers and the allocators that are obtained are all that suite's. Nothing
 //! is emulated, and the kernel is the host's.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -30,6 +31,10 @@ const UBUNTU_SUITES: [&str; 3] = ["jammy", "noble", "resolute"];
 const PACKAGES: [&str; 8] = ["bzip2", "ca-certificates", "g++", "gcc", "git", "libc6-dev", "make", "tor"];
 /// Folders of the host that are seen inside as they are.
 const KERNEL_FOLDERS: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// Files of the host that are seen inside: where names are asked for, and whom TLS clients trust.
+const HOST_FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"];
+/// Variables that name another file of whom TLS clients trust.
+const TRUST_VARIABLES: [&str; 4] = ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO"];
 /// Folders that make a root what it is, and that nothing of the host may hide.
 const OWN_FOLDERS: [&str; 8] = ["/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var/lib"];
 /// Tells a program that was started inside which userland that is.
@@ -200,7 +205,11 @@ impl Userland {
         for path in KERNEL_FOLDERS.iter().map(PathBuf::from).chain(visible) {
             show(&path, root)?;
         }
-        show_file(Path::new("/etc/resolv.conf"), root)?;
+        let trusted = TRUST_VARIABLES.iter().filter_map(std::env::var_os).map(PathBuf::from);
+        let files: BTreeSet<PathBuf> = HOST_FILES.iter().map(PathBuf::from).chain(trusted).collect();
+        for path in files.iter().filter(|path| path.is_absolute()) {
+            show_file(path, root)?;
+        }
         rustix::process::chroot(root).map_err(|error| io_error("entering", root)(error.into()))?;
         std::env::set_current_dir(&folder).map_err(io_error("entering", folder))?;
 
@@ -346,6 +355,9 @@ fn show_file(path: &Path, root: &Path) -> Result<(), UserlandError> {
     let target = root.join(path.strip_prefix("/").unwrap_or(path));
     if fs::symlink_metadata(&target).is_ok_and(|found| !found.is_file()) {
         fs::remove_file(&target).map_err(io_error("removing", &target))?;
+    }
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder).map_err(io_error("making", folder))?;
     }
     if !target.exists() {
         File::create(&target).map_err(io_error("making", &target))?;

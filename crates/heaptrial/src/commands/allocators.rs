@@ -214,6 +214,11 @@ impl SourceOptions {
         words
     }
 
+    /// The mirror, where it is a folder of this machine.
+    pub fn mirror_folder(&self) -> Option<&Path> {
+        self.mirror.as_deref().map(Path::new).filter(|folder| folder.is_dir())
+    }
+
     /// An obtainer with these sources, or of the library or source folder `from`, whose progress goes
     /// to standard error.
     pub fn obtainer(&self, from: Option<&Path>) -> Result<Obtainer, Failure> {

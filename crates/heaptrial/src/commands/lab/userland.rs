@@ -41,6 +41,7 @@ fn visible(options: &LabOptions, global: &GlobalOptions) -> Vec<PathBuf> {
     let named = [&options.arms, &global.out, &global.db].into_iter().flatten();
     let named = named.chain(options.from.iter().map(|(_, path)| path));
     folders.extend(named.filter_map(|path| existing_folder(path)));
+    folders.extend(options.sources.mirror_folder().and_then(existing_folder));
     folders
 }
 
