@@ -213,6 +213,19 @@ fn a_program_that_drops_the_preload_is_not_measured_as_if_it_had_not() {
 }
 
 #[test]
+fn a_run_whose_control_does_not_take_ends_with_its_first_repeat() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = ["env", "-u", "LD_PRELOAD", "sleep", "60"];
+    let arms = "-a jemalloc@5.3.0 --repeat 3 --duration 1s --tick 100ms";
+    let output = lab(folder.path(), arms, &command);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("nothing can be compared without the control"), "{}", stderr(&output));
+    // And not three.
+    assert!(stderr(&output).contains("a service failed"), "{}", stderr(&output));
+    assert_eq!(arm(&report_of(folder.path()), "jemalloc@5.3.0")["services"], 0);
+}
+
+#[test]
 fn a_child_that_holds_the_memory_under_another_allocator_contaminates_the_service() {
     let folder = folder_with(HOLDER);
     let script = "env -u LD_PRELOAD /usr/bin/python3 program.py & wait";

@@ -165,6 +165,7 @@ pub fn run(
         positions: 0,
         interrupt,
         progress,
+        control: Control::NotSeen,
         outcome: RunOutcome { trial_id, interrupted: false, failed_services: 0 },
     };
     let result = run.all_rounds(workload);
@@ -190,7 +191,16 @@ struct Run<'a> {
     positions: u32,
     interrupt: &'a Interrupt,
     progress: &'a mut dyn Progress,
+    control: Control,
     outcome: RunOutcome,
+}
+
+/// Whether the control's treatment took, where it was started for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Control {
+    NotSeen,
+    Proved,
+    Refuted,
 }
 
 impl Run<'_> {
@@ -205,6 +215,13 @@ impl Run<'_> {
             self.progress.round(number + 1, count, round.repeat);
             self.one_round(workload, round)?;
             self.progress.round_ended();
+            if self.control == Control::Refuted {
+                let text = "nothing can be compared without the control: the run ends here";
+                self.progress.message(text);
+                let now = heaptrial_host::Instant::now().wall_us;
+                self.store.add_event(self.trial_id, None, now, KnownEvent::Warning, text)?;
+                break;
+            }
         }
         Ok(())
     }
@@ -225,7 +242,7 @@ impl Run<'_> {
         let mut round = workload.begin(&context)?;
         let mut services = Vec::new();
         for (index, slot) in slots.iter().enumerate() {
-            if self.interrupt.requested() {
+            if self.interrupt.requested() || self.control == Control::Refuted {
                 break;
             }
             services.extend(self.start(
@@ -236,7 +253,12 @@ impl Run<'_> {
                 round.as_mut(),
             )?);
         }
-        let sampled = self.sample_until_the_end(&slots, &mut services, round.as_mut());
+        let sampled = match self.control {
+            Control::Refuted => Ok(()),
+            Control::NotSeen | Control::Proved => {
+                self.sample_until_the_end(&slots, &mut services, round.as_mut())
+            }
+        };
         let events = round.finish();
         let told = sampled.and_then(|()| self.take_last_work(&services, round.as_ref()));
         // Children are ended and entered in the ledger whether or not sampling failed.
@@ -314,6 +336,9 @@ impl Run<'_> {
             proof.identity.as_ref(),
             proof.contamination.as_deref(),
         )?;
+        if slot.arm.arm.control && self.control == Control::NotSeen {
+            self.control = if proof.contamination.is_some() { Control::Refuted } else { Control::Proved };
+        }
         if let Some(why) = &proof.contamination {
             // Nothing that it does would count.
             self.fail(service_id, slot, &format!("its treatment did not take: {why}"))?;
