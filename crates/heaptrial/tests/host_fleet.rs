@@ -11,7 +11,9 @@ use heaptrial_store::Store;
 use serde_json::Value;
 use support::bed::Bed;
 use support::control::Control;
-use support::hosts::{PATIENCE, TRIAL, here, host, kill, other_host, rename, sampled, succeeds};
+use support::hosts::{
+    PATIENCE, TRIAL, here, host, kill, other_host, rename, sampled, succeeds, treated, with_verdict,
+};
 use support::{json, stderr, stdout, wait_for};
 
 #[track_caller]
@@ -98,8 +100,7 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
     rename(&beta, "beta");
     for (bed, units) in [(&alpha, &alpha_units), (&beta, &beta_units)] {
         bed.succeeds("trial start fleet --yes");
-        let treated = units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc"));
-        assert_eq!(treated.count(), 2);
+        assert_eq!(treated(bed, units), 2);
     }
     sampled(&alpha, 20);
     // It is called otherwise now, and stays the same host of the trial.
@@ -222,7 +223,7 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     let said = format!("{}{}", stdout(&started), stderr(&started));
     assert!(started.status.success(), "{said}");
     assert!(said.contains("jemalloc of trial fleet: ") && said.contains("of the trial"), "{said}");
-    assert_eq!(units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count(), units.len());
+    assert_eq!(treated(bed, units), units.len());
     let report = bed.heaptrial("report fleet-rollout");
     assert!(stdout(&report).contains(digest), "{}{}", stdout(&report), stderr(&report));
     let watch = json(&bed.succeeds("watch start fleet-rollout --verdict jemalloc.json --dry-run --json"));
@@ -265,12 +266,12 @@ fn ansible_takes_two_hosts_from_survey_to_revert() {
     let failed = control.play("start", &[]);
     assert!(!failed.status.success());
     assert!(stdout(&failed).contains("is not running"), "{}", stdout(&failed));
-    assert!(beta_units.iter().all(|unit| !beta.maps(unit).contains("libjemalloc")));
+    assert_eq!(treated(&beta, &beta_units), 0);
     alpha.container.ok(&["systemctl", "start", &alpha_units[0]]);
 
     assert!(control.plays("start", &[]).iter().all(|changed| *changed > 0));
     for (bed, units) in [(&alpha, &alpha_units), (&beta, &beta_units)] {
-        assert_eq!(units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count(), 2);
+        assert_eq!(treated(bed, units), 2);
     }
     assert_eq!(control.plays("start", &[]), [0, 0]);
     sampled(&alpha, 2);
@@ -330,12 +331,7 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     control.plays("survey", &[]);
     let before = [alpha.snapshot(), beta.snapshot()];
     succeeds(path, "trial plan fleet.toml --survey surveys --seed 1");
-    control.plays("start", &[]);
-    sampled(&alpha, 20);
-    sampled(&beta, 20);
-    control.plays("stop", &["-e", "heaptrial_state=reverted"]);
-    control.plays("gather", &[]);
-    succeeds(path, "trial verdict heaptrial.db --arm jemalloc -o jemalloc.json");
+    with_verdict(&control, &[&alpha, &beta]);
 
     let more = format!(
         "{{\"heaptrial_rollout\": \"to-jemalloc\", \"heaptrial_verdict\": \"{}/jemalloc.json\", \
@@ -344,9 +340,6 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
         path.display()
     );
     let with = |further: &'static [&str]| [&["-e", more.as_str()], further].concat();
-    let treated = |bed: &Bed, units: &[String]| {
-        units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count()
-    };
     let told = control.play("rollout", &with(&["--check", "--diff"]));
     assert!(told.status.success(), "{}\n{}", stdout(&told), stderr(&told));
     assert!(stdout(&told).contains("zz-heaptrial.conf"), "{}", stdout(&told));

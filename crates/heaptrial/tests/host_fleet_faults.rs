@@ -9,7 +9,7 @@ use std::time::Duration;
 use heaptrial_store::Store;
 use support::bed::Bed;
 use support::control::Control;
-use support::hosts::{PATIENCE, TRIAL, host, kill, sampled, stage, succeeds};
+use support::hosts::{PATIENCE, TRIAL, host, kill, sampled, stage, succeeds, treated, with_verdict};
 use support::{stderr, stdout, wait_for};
 
 #[test]
@@ -57,7 +57,7 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
     control.plays("start", &[]);
     for (bed, units) in hosts {
         assert_eq!(stage(bed).as_deref(), Some("running"));
-        assert_eq!(units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count(), 2);
+        assert_eq!(treated(bed, units), 2);
     }
 
     // Gatherings that are cut short, twice, lose nothing.
@@ -128,7 +128,7 @@ fn a_key_without_root_is_told_and_changes_nothing() {
     assert!(!output.status.success() && stdout(&output).contains("root"), "{}", stdout(&output));
     assert_eq!(users.difference(&alpha.snapshot()), Vec::<String>::new());
     assert!(!before.difference(&users).is_empty());
-    assert!(alpha_units.iter().all(|unit| !alpha.maps(unit).contains("libjemalloc")));
+    assert_eq!(treated(&alpha, &alpha_units), 0);
 }
 
 #[test]
@@ -141,9 +141,6 @@ fn two_operators_at_once_and_a_full_disk_leave_a_trial_that_is_whole() {
     hosts.iter().for_each(|(bed, _)| bed.install_agent());
     control.plays("survey", &[]);
     succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
-    let treated = |(bed, units): (&Bed, &[String])| {
-        units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count()
-    };
 
     // A disk without room: the host is told, nothing of it is changed, and the next host is not begun.
     alpha.container.ok(&["mkdir", "-p", "-m", "700", "/var/lib/heaptrial-fleet"]);
@@ -154,7 +151,7 @@ fn two_operators_at_once_and_a_full_disk_leave_a_trial_that_is_whole() {
     let said = stdout(&full);
     assert!(!full.status.success(), "{said}");
     assert!(said.contains("No space left") || said.contains("space"), "{said}");
-    assert_eq!((stage(&beta), treated((&beta, &beta_units))), (None, 0));
+    assert_eq!((stage(&beta), treated(&beta, &beta_units)), (None, 0));
     alpha.container.ok(&["rm", "/fill"]);
     let after: Vec<String> = alpha_units.iter().map(|unit| alpha.property(unit, "MainPID")).collect();
     assert_eq!(after, running, "nothing was restarted");
@@ -183,7 +180,7 @@ fn two_operators_at_once_and_a_full_disk_leave_a_trial_that_is_whole() {
     control.plays("start", &[]);
     assert_eq!(control.plays("start", &[]), [0, 0]);
     for (bed, units) in hosts {
-        assert_eq!((stage(bed).as_deref(), treated((bed, units))), (Some("running"), 2));
+        assert_eq!((stage(bed).as_deref(), treated(bed, units)), (Some("running"), 2));
         bed.assert_active(units);
     }
     // One puts it back while the other still starts it.
@@ -224,12 +221,7 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
     control.plays("survey", &[]);
     succeeds(control.path(), "trial plan fleet.toml --survey surveys --seed 1");
     let before = [alpha.snapshot(), beta.snapshot()];
-    control.plays("start", &[]);
-    sampled(&alpha, 20);
-    sampled(&beta, 20);
-    control.plays("stop", &["-e", "heaptrial_state=reverted"]);
-    control.plays("gather", &[]);
-    succeeds(control.path(), "trial verdict heaptrial.db --arm jemalloc -o jemalloc.json");
+    with_verdict(&control, &[&alpha, &beta]);
 
     // Waves of a half, the second of which lasts long enough to be met.
     let with = format!(
@@ -239,9 +231,6 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
          \"--patience\", \"20s\", \"--after-reboot\", \"go-on\"]}}",
         control.path().display()
     );
-    let treated = |bed: &Bed, units: &[String]| {
-        units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count()
-    };
     let play =
         control.command("rollout", &["-e", &with]).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
     let drop_ins = "ls -d /etc/systemd/system/churn@*.service.d/zz-heaptrial.conf | wc -l";
@@ -267,7 +256,7 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
     let left =
         alpha.container.run(&["sh", "-c", "find /etc/systemd/system -name 'heaptrial-resume-*' | wc -l"]);
     assert_eq!(String::from_utf8_lossy(&left.stdout).trim(), "0");
-    control.reach_again("alpha", &alpha);
+    control.reach("alpha", &alpha);
     let changed = control.plays("rollout", &["-e", &with]);
     assert!(changed[0] == 0 && changed[1] > 0, "{changed:?}");
     let all = (treated(&alpha, &alpha_units), treated(&beta, &beta_units));

@@ -9,21 +9,8 @@ use std::process::{Command, Output, Stdio};
 use heaptrial_store::Store;
 use support::bed::Bed;
 use support::control::Control;
-use support::hosts::{TRIAL, host, sampled, stage, succeeds};
+use support::hosts::{TRIAL, host, sampled, stage, succeeds, treated, with_verdict};
 use support::{stderr, stdout};
-
-fn treated(bed: &Bed, units: &[String]) -> usize {
-    units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count()
-}
-
-/// Runs the trial, puts it back and takes its verdict.
-fn with_verdict(control: &Control, hosts: &[&Bed]) {
-    control.plays("start", &[]);
-    hosts.iter().for_each(|bed| sampled(bed, 20));
-    control.plays("stop", &["-e", "heaptrial_state=reverted"]);
-    control.plays("gather", &[]);
-    succeeds(control.path(), "trial verdict heaptrial.db --arm jemalloc -o jemalloc.json");
-}
 
 fn rollout(folder: &Path) -> String {
     format!(

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use heaptrial_testbed::{ChurnService, Container, Network, Options, Snapshot, Testbed};
+use heaptrial_testbed::{ChurnService, Container, Controller, Options, Snapshot, Testbed};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -47,9 +47,8 @@ allocator = "jemalloc@5.3.0"
 "#;
 
 struct Fleet {
-    folder: tempfile::TempDir,
+    control: Controller,
     hosts: Vec<Container>,
-    network: Network,
     /// The program that is installed on the hosts, here.
     program: PathBuf,
 }
@@ -78,7 +77,7 @@ fn main() -> Result<(), Failure> {
     }
     say("On each of the four hosts every file below /etc and /usr is byte by byte as it was before.")?;
     std::fs::create_dir_all(&reports)?;
-    let from = fleet.folder.path().join("report");
+    let from = fleet.control.path().join("report");
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
@@ -90,29 +89,13 @@ fn main() -> Result<(), Failure> {
 
 impl Fleet {
     fn boot(build: &Path, services: usize) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path();
-        let collections = path.join("collections/ansible_collections/heaptrial");
-        std::fs::create_dir_all(&collections)?;
-        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ansible").canonicalize()?;
-        std::os::unix::fs::symlink(own, collections.join("fleet"))?;
-        std::fs::write(path.join("fleet.toml"), TRIAL)?;
-        let key = path.join("key");
-        let made =
-            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status()?;
-        if !made.success() {
-            return Err("ssh-keygen made no key".into());
-        }
-        let public = std::fs::read_to_string(path.join("key.pub"))?;
-        let mut network = Network::new()?;
-        let (mut hosts, mut inventory) = (Vec::new(), String::new());
+        let mut control = Controller::new()?;
+        std::fs::write(control.path().join("fleet.toml"), TRIAL)?;
+        let mut hosts = Vec::new();
         for (name, suite) in HOSTS {
             let base = Testbed::prepare_suite(Some(suite))?;
             let host = Container::boot(&base, Options::new().disk_bytes(2 << 30))?;
             host.try_ok(&["hostname", name])?;
-            host.try_ok(&["mkdir", "-p", "-m", "700", "/root/.ssh"])?;
-            host.write("/root/.ssh/authorized_keys", &public, 0o600)?;
-            host.try_ok(&["systemctl", "start", "ssh.service"])?;
             host.write(format!("{FAST_FOLDER}/demo.conf"), FAST_AGENT, 0o644)?;
             let program = build.join("examples/churn_service");
             let churn = ChurnService { live_bytes: 8 << 20, ..ChurnService::new(program, services) };
@@ -120,22 +103,16 @@ impl Fleet {
             let words: Vec<&str> =
                 ["systemctl", "start"].into_iter().chain(units.iter().map(String::as_str)).collect();
             host.try_ok(&words)?;
-            let address = network.join(&host)?;
-            inventory += &format!("{name} ansible_host={address}\n");
+            control.reach(name, &host)?;
             hosts.push(host);
         }
-        inventory += &format!(
-            "[all:vars]\nansible_user=root\nansible_python_interpreter=/usr/bin/python3\nansible_ssh_private_key_file={}\n",
-            key.display()
-        );
-        std::fs::write(path.join("hosts"), inventory)?;
-        Ok(Self { folder, hosts, network, program: build.join("heaptrial") })
+        Ok(Self { control, hosts, program: build.join("heaptrial") })
     }
 
     fn snapshots(&self) -> Result<Vec<Snapshot>, Failure> {
         // What the first login leaves is there before.
         let mut ping = self.ansible("ansible");
-        ping.args(["-i", "hosts", "all", "-m", "ping", "-o"]);
+        ping.args(["all", "-m", "ping", "-o"]);
         run(&mut ping, "ansible -i hosts all -m ping -o")?;
         self.hosts.iter().map(|host| Ok(Snapshot::of(host, &CHANGED)?)).collect()
     }
@@ -145,7 +122,7 @@ impl Fleet {
         self.play("install", &[&format!("heaptrial_deb={}", deb.display())])?;
         say("A trial is described in a file, and drawn over what all hosts have:")?;
         println!("{TRIAL}");
-        let folder = format!("heaptrial_local={}", self.folder.path().display());
+        let folder = format!("heaptrial_local={}", self.control.path().display());
         let own = ["heaptrial_trial=fleet", &folder];
         self.play("survey", &own)?;
         self.here("trial plan fleet.toml --survey surveys --seed 7")?;
@@ -161,7 +138,7 @@ impl Fleet {
 
     /// By the verdict to all hosts, watched, and back.
     fn rollout(&self) -> Result<(), Failure> {
-        let verdict = format!("heaptrial_verdict={}", self.folder.path().join("jemalloc.json").display());
+        let verdict = format!("heaptrial_verdict={}", self.control.path().join("jemalloc.json").display());
         let more = r#"{"heaptrial_rollout": "to-jemalloc", "heaptrial_services": ["churn@*"], "heaptrial_poll": 2, "heaptrial_shares": [1, "100%"], "heaptrial_options": ["--soak", "5s", "--waves", "50%,100%", "--pause", "0s", "--settle", "500ms", "--at-once", "2"]}"#;
         self.play("rollout", &[&verdict, more])?;
         let watch = "heaptrial_watch=to-jemalloc";
@@ -174,25 +151,19 @@ impl Fleet {
     }
 
     fn ansible(&self, program: &str) -> Command {
-        let mut command = self.network.command(program);
-        command.current_dir(self.folder.path()).env("HOME", self.folder.path());
-        command.env("ANSIBLE_COLLECTIONS_PATH", self.folder.path().join("collections"));
-        let quiet = ["ANSIBLE_NOCOLOR", "ANSIBLE_LOCALHOST_WARNING_OFF", "ANSIBLE_RETRY_FILES_ENABLED"];
-        for (name, value) in quiet.into_iter().zip(["1", "1", "0"]) {
-            command.env(name, value);
-        }
-        command.env("ANSIBLE_HOST_KEY_CHECKING", "False").env("ANSIBLE_DISPLAY_SKIPPED_HOSTS", "False");
-        command.env("ANSIBLE_DISPLAY_OK_HOSTS", "False").env("ANSIBLE_STDOUT_CALLBACK", "default");
+        let mut command = self.control.command(program);
+        command.env("ANSIBLE_DISPLAY_SKIPPED_HOSTS", "False").env("ANSIBLE_DISPLAY_OK_HOSTS", "False");
+        command.env("ANSIBLE_STDOUT_CALLBACK", "default");
         command
     }
 
     /// Runs a playbook of the collection as one types it.
     fn play(&self, playbook: &str, variables: &[&str]) -> Result<(), Failure> {
         let mut command = self.ansible("ansible-playbook");
-        command.args(["-i", "hosts", &format!("heaptrial.fleet.{playbook}")]);
+        command.arg(format!("heaptrial.fleet.{playbook}"));
         command.args(["-e", &format!("heaptrial_local_program={}", self.program.display())]);
         let mut typed = format!("ansible-playbook -i hosts heaptrial.fleet.{playbook}");
-        let folder = self.folder.path().display().to_string();
+        let folder = self.control.path().display().to_string();
         for variable in variables {
             command.args(["-e", variable]);
             let quote = if variable.contains(' ') { "'" } else { "" };
@@ -204,7 +175,7 @@ impl Fleet {
     /// Runs a command on the machine that controls the hosts.
     fn here(&self, arguments: &str) -> Result<(), Failure> {
         let mut command = Command::new(&self.program);
-        command.args(arguments.split(' ')).current_dir(self.folder.path()).env("HOME", self.folder.path());
+        command.args(arguments.split(' ')).current_dir(self.control.path()).env("HOME", self.control.path());
         run(&mut command, &format!("heaptrial {arguments}"))
     }
 }

@@ -8,6 +8,7 @@ use heaptrial_store::Store;
 use heaptrial_testbed::{Base, Options, Testbed};
 
 use super::bed::Bed;
+use super::control::Control;
 use super::{stderr, stdout, wait_for};
 
 /// Whatever is waited for comes within some seconds; a machine with much else to do may take minutes.
@@ -90,4 +91,18 @@ pub fn stage(bed: &Bed) -> Option<String> {
     let trials = bed.json_of("trial status --json");
     let own = trials["trials"].as_array()?.iter().find(|trial| trial["name"] == "fleet")?;
     Some(own["stage"].as_str()?.to_owned())
+}
+
+/// How many of these services run the treatment of the trial's arm.
+pub fn treated(bed: &Bed, units: &[String]) -> usize {
+    units.iter().filter(|unit| bed.maps(unit).contains("libjemalloc")).count()
+}
+
+/// Runs the trial that is planned, puts it back, gathers it and takes its verdict.
+pub fn with_verdict(control: &Control, hosts: &[&Bed]) {
+    control.plays("start", &[]);
+    hosts.iter().for_each(|bed| sampled(bed, 20));
+    control.plays("stop", &["-e", "heaptrial_state=reverted"]);
+    control.plays("gather", &[]);
+    succeeds(control.path(), "trial verdict heaptrial.db --arm jemalloc -o jemalloc.json");
 }
