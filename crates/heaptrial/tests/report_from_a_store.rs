@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use heaptrial_exchange::{Access, ReadingsRequest, read_readings};
+use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_model::{Identity, LifeKey, Linkage, Metric, RemoteReadings, Sample, TrialKind, TrialPlan};
 use heaptrial_store::{NewService, NewTrial, Readings, Store, TickInput};
 use rand::rngs::StdRng;
@@ -79,13 +80,18 @@ fn plan() -> Value {
     json!({ "id": "00112233445566778899aabbccddeeff", "duration": "2d", "services": services.collect::<Vec<_>>() })
 }
 
+/// Those of this machine stand for those of every host.
+fn facts() -> Value {
+    serde_json::to_value(HostFacts::read(&HostRoot::default()).unwrap()).unwrap()
+}
+
 fn begin(path: &Path, host: &str, started_us: i64) -> (Store, i64) {
     let specs = ARMS.map(|arm| arm.parse().unwrap());
     let trial = NewTrial {
         name: "fleet".into(),
         kind: TrialKind::Field,
         boot_id: format!("{host}-0"),
-        host_facts: json!({ "kernel": "6.1" }),
+        host_facts: facts(),
         metric: Metric::Anon,
         seed: 7,
         repeats: 1,
@@ -162,7 +168,7 @@ impl World {
         let start = START as f64;
         let (mut store, trial) = begin(&path, host, wall_us(start));
         let mut boot = (0, start - 500_000.0);
-        let mut host_row = store.add_host(&format!("{host}-0"), &json!({ "kernel": "6.1" })).unwrap();
+        let mut host_row = store.add_host(&format!("{host}-0"), &facts()).unwrap();
         let mut running: Vec<Running> = store
             .services(trial)
             .unwrap()
@@ -185,7 +191,7 @@ impl World {
             let at = start + minute as f64 * 60.0 + 7.0;
             if boot.0 == 0 && at > reboot {
                 boot = (1, reboot + 30.0);
-                host_row = store.add_host(&format!("{host}-1"), &json!({ "kernel": "6.1" })).unwrap();
+                host_row = store.add_host(&format!("{host}-1"), &facts()).unwrap();
                 agent_away = at..at + 150.0;
                 for service in &mut running {
                     service.life = 0;
@@ -511,6 +517,7 @@ fn a_report_from_a_store_is_that_from_the_databases() {
     assert_eq!(rolled[0].lives, rolled[1].lives);
 
     looks_are_taken_on_all_of_it(folder, &full, &ledger, &prometheus.url());
+    verdicts_are_of_all_of_it(folder, &full, &ledger, &prometheus.url());
     what_is_missing_is_told(folder, &world, &ledger, &prometheus.url());
 }
 
@@ -577,6 +584,32 @@ fn looks_are_taken_on_all_of_it(folder: &Path, full: &Path, ledger: &Path, url: 
     let (wanted, found) = (json_of(&wanted), json_of(&found));
     assert_eq!((&found["number"], &found["decision"]), (&wanted["number"], &wanted["decision"]));
     assert!(found["decision"].is_string(), "{found:#}");
+}
+
+/// A verdict is one on the ledger with the readings of the store, and refused on the ledger alone.
+fn verdicts_are_of_all_of_it(folder: &Path, full: &Path, ledger: &Path, url: &str) {
+    for database in [full, ledger] {
+        let ended = "UPDATE trial SET ended_wall_us = started_wall_us + planned_us";
+        rusqlite::Connection::open(database).unwrap().execute(ended, []).unwrap();
+    }
+    let verdict = |database: &Path, more: &[&str]| {
+        let mut command = heaptrial(folder);
+        command.args(["--json", "trial", "verdict", database.to_str().unwrap(), "--arm", ARMS[1]]).args(more);
+        command.env("NO_PROXY", "127.0.0.1,localhost").output().unwrap()
+    };
+    let refused = verdict(ledger, &[]);
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("this database has no readings of alpha, beta"),
+        "{}",
+        stderr(&refused)
+    );
+    let (wanted, found) = (verdict(full, &[]), verdict(ledger, &["--series", url]));
+    succeeds(&wanted);
+    succeeds(&found);
+    let (wanted, found) = (json_of(&wanted), json_of(&found));
+    near("ratio", &found["ratio"], &wanted["ratio"], 0.005);
+    assert_eq!((&found["verdict"], &found["findings"]), (&wanted["verdict"], &wanted["findings"]));
 }
 
 /// A host that nobody scrapes, a ledger that lacks a life, a store without the trial.

@@ -16,6 +16,7 @@ use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, Worth, kind
 use serde_json::Value;
 
 use crate::commands::rollout::mitigations;
+use crate::commands::series::SeriesOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::{file_beside, table};
@@ -33,6 +34,8 @@ pub struct VerdictOptions {
     /// The file [default: TRIAL-ARM.verdict.json in this folder]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    series: SeriesOptions,
 }
 
 /// Writes it.
@@ -50,8 +53,9 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
             "trial `{name}` has not ended; `heaptrial trial stop {name}` ends it and leaves services as they are"
         )));
     }
-    let judgement =
-        Judgement::of(&target.store, target.trial.id, &Options::default()).map_err(Failure::failed)?;
+    let remote = options.series.read(&target.store, &target.trial, None)?;
+    let how = Options { remote, ..Options::default() };
+    let judgement = Judgement::of(&target.store, target.trial.id, &how).map_err(Failure::failed)?;
     let verdict = of(&judgement, &options.arm)?;
     let (text, digest) = verdict.sealed().map_err(Failure::failed)?;
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
@@ -86,10 +90,17 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
 fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
     let (rows, analysis) = (&judgement.rows, &judgement.analysis);
     let name = &rows.trial.plan.name;
-    let missing = analysis.findings.iter().find(|finding| finding.kind == FindingKind::HostsMissing);
-    if let Some(missing) = missing {
+    let missing = |kind| analysis.findings.iter().find(|finding| finding.kind == kind);
+    if let Some(missing) = missing(FindingKind::HostsMissing) {
         return Err(Failure::refused(format!(
             "Hosts are missing: {}. A verdict is of all hosts: gather the others first (`heaptrial import heaptrial`)",
+            missing.evidence
+        )));
+    }
+    if let Some(missing) = missing(FindingKind::SeriesMissing) {
+        return Err(Failure::refused(format!(
+            "Readings are missing: {}. A verdict is of all services: name the store that has their readings with --series, or gather \
+             the ledger anew",
             missing.evidence
         )));
     }
