@@ -25,7 +25,7 @@ const READERS_AT_MOST: usize = 8;
 const USER_VERSION_OFFSET: usize = 60;
 
 /// Longest text of an event in a finding: operators paste whole logs.
-const EVENT_CHARACTERS: usize = 160;
+const EVENT_CHARACTERS: usize = 300;
 
 impl Rows {
     /// Makes the fleet: reads all samples of the trial.

@@ -100,7 +100,7 @@ pub(crate) fn number(number: u64, of: &str) -> String {
 }
 
 /// Longest text of an event outside the list of events.
-const EVENT_CHARACTERS: usize = 160;
+const EVENT_CHARACTERS: usize = 300;
 
 /// The beginning of what an event says: operators paste whole logs.
 pub(crate) fn cut(text: &str) -> String {
