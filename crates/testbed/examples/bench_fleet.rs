@@ -45,8 +45,10 @@ fn main() -> Result<(), Failure> {
     std::fs::write(control.path().join("fleet.toml"), TRIAL)?;
     let mut hosts = Vec::new();
     for number in 0..count {
+        let name = format!("host{number:02}");
         let host = boot(&base, &build)?;
-        control.reach(&format!("host{number:02}"), &host)?;
+        host.try_ok(&["hostname", &name])?;
+        control.reach(&name, &host)?;
         hosts.push(host);
     }
     let program = build.join("heaptrial");
