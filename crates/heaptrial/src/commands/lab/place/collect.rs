@@ -71,7 +71,9 @@ impl Collector {
         let accounting = |store: &Store, id: i64| -> Result<serde_json::Value, Failure> {
             let trials = store.trials()?;
             let own = trials.into_iter().find(|trial| trial.id == id);
-            Ok(own.map_or_else(Default::default, |trial| trial.plan.parameters["memory_accounting"].clone()))
+            Ok(own.map_or_else(Default::default, |trial| {
+                trial.plan.parameters["memory_accounting"]["from"].clone()
+            }))
         };
         let of_run = accounting(store, trial_id)?;
         // A block's database has one trial.

@@ -12,6 +12,9 @@ use super::task::exit;
 /// over a network file system, which may show a new file a minute late.
 pub(super) const GONE_FOR: u32 = 15;
 
+/// For how many looks such a reason has to stand: Slurm tells one for a while after it has gone.
+pub(super) const STUCK_FOR: u32 = 8;
+
 /// Reasons of Slurm that no waiting ends: somebody has to do something (squeue(1), "JOB REASON CODES").
 const NEEDS_SOMEBODY: [&str; 16] = [
     "AccountNotAllowed",
@@ -53,6 +56,7 @@ pub(super) struct Course {
     restarts: BTreeMap<u32, u32>,
     gone: BTreeMap<u32, u32>,
     reasons: BTreeSet<String>,
+    stuck_for: u32,
 }
 
 impl Course {
@@ -86,12 +90,14 @@ impl Course {
         failed
     }
 
-    /// Takes in one look at a block that was submitted; gives what is to be told at once.
+    /// Takes in one look at a block that was submitted; gives what is to be told at once. `patience` is for how many looks a
+    /// block may be gone, such as [`GONE_FOR`].
     pub(super) fn see(
         &mut self,
         block: u32,
         task: Option<&QueuedTask>,
         failure: Option<BlockFailure>,
+        patience: u32,
     ) -> Option<String> {
         let state = task.and_then(|task| task.state);
         if let (Some(task), Some(TaskState::Ended(how))) = (task, state) {
@@ -116,7 +122,7 @@ impl Course {
             (task, state) => {
                 let looks = self.gone.entry(block).or_default();
                 *looks += u32::from(task.is_none() || state.is_some());
-                if *looks >= GONE_FOR {
+                if *looks >= patience {
                     let why = match failure {
                         Some(failure) => format!("on {}: {}", failure.node, failure.why),
                         None if task.is_some() => {
@@ -130,7 +136,7 @@ impl Course {
                 }
             }
         }
-        let restarts = task.map_or(0, |task| task.restarts);
+        let restarts = task?.restarts;
         let known = self.restarts.insert(block, restarts).unwrap_or(restarts);
         (restarts > known).then(|| {
             let node = self.nodes.get(&block).map_or("its node", String::as_str);
@@ -141,18 +147,17 @@ impl Course {
         })
     }
 
-    /// A reason for which blocks wait that no waiting ends.
-    pub(super) fn stuck(&self) -> Option<&str> {
+    /// Ends a look; gives a reason for which blocks wait that no waiting ends, once it has stood for [`STUCK_FOR`] looks.
+    pub(super) fn looked(&mut self) -> Option<&str> {
         let waits = self.states.values().any(|state| *state == BlockState::Waiting);
         let runs = self.states.values().any(|state| matches!(state, BlockState::Running(_)));
         let needs = |reason: &&String| {
-            NEEDS_SOMEBODY.iter().any(|word| {
-                reason.as_str() == *word
-                    || reason.starts_with(&format!("{word},"))
-                    || reason.starts_with(&format!("{word}("))
-            }) || reason.contains("requeued held")
+            let word = reason.split([',', '(', ' ']).next().unwrap_or_default();
+            NEEDS_SOMEBODY.contains(&word) || reason.contains("requeued held")
         };
-        self.reasons.iter().find(needs).map(String::as_str).filter(|_| waits && !runs)
+        let found = self.reasons.iter().find(needs).filter(|_| waits && !runs);
+        self.stuck_for = if found.is_some() { self.stuck_for + 1 } else { 0 };
+        found.map(String::as_str).filter(|_| self.stuck_for >= STUCK_FOR)
     }
 
     /// Begins a new look: reasons are those that it tells.
@@ -254,11 +259,11 @@ mod tests {
     #[test]
     fn a_block_that_is_started_again_is_told_once_and_goes_on() {
         let mut course = Course::of(&[0, 1]);
-        assert_eq!(course.see(0, Some(&task(TaskState::Running, 0)), None), None);
+        assert_eq!(course.see(0, Some(&task(TaskState::Running, 0)), None, GONE_FOR), None);
         assert_eq!(course.line(), "0 of 2 blocks here, 1 runs (n1), 1 waits");
-        let told = course.see(0, Some(&task(TaskState::Waiting, 1)), None).unwrap();
+        let told = course.see(0, Some(&task(TaskState::Waiting, 1)), None, GONE_FOR).unwrap();
         assert!(told.contains("block 1") && told.contains("n1 died"), "{told}");
-        assert_eq!(course.see(0, Some(&task(TaskState::Running, 1)), None), None);
+        assert_eq!(course.see(0, Some(&task(TaskState::Running, 1)), None, GONE_FOR), None);
         course.set(0, BlockState::Here);
         assert_eq!(course.open(), [1]);
     }
@@ -267,25 +272,33 @@ mod tests {
     fn results_of_a_task_that_is_gone_are_waited_for_and_then_missing() {
         let mut course = Course::of(&[0]);
         for _ in 1..GONE_FOR {
-            assert_eq!(course.see(0, None, None), None);
+            assert_eq!(course.see(0, None, None, GONE_FOR), None);
         }
-        assert!(course.see(0, None, None).unwrap().contains("does not know"));
+        assert!(course.see(0, None, None, GONE_FOR).unwrap().contains("does not know"));
         assert!(course.open().is_empty());
         assert_eq!(course.failed().len(), 1);
     }
 
     #[test]
-    fn what_no_waiting_ends_is_found_when_nothing_runs() {
-        let mut course = Course::of(&[0, 1]);
+    fn what_no_waiting_ends_is_found_when_it_stands_and_nothing_runs() {
         let held = QueuedTask { reason: "JobHeldUser".to_owned(), ..task(TaskState::Waiting, 0) };
-        course.see(0, Some(&held), None);
-        assert_eq!(course.stuck(), Some("JobHeldUser"));
-        course.look();
-        course.see(0, Some(&task(TaskState::Waiting, 0)), None);
-        assert_eq!(course.stuck(), None);
-        course.see(0, Some(&held), None);
-        course.see(1, Some(&task(TaskState::Running, 0)), None);
-        assert_eq!(course.stuck(), None);
+        let (waits, runs) = (task(TaskState::Waiting, 0), task(TaskState::Running, 0));
+        let mut course = Course::of(&[0, 1]);
+        let mut look = |first: &QueuedTask, second: &QueuedTask| {
+            course.look();
+            course.see(0, Some(first), None, GONE_FOR);
+            course.see(1, Some(second), None, GONE_FOR);
+            course.looked().map(str::to_owned)
+        };
+        for _ in 1..STUCK_FOR {
+            assert_eq!(look(&held, &waits), None);
+        }
+        assert_eq!(look(&held, &waits).as_deref(), Some("JobHeldUser"));
+        // It waits for something else in between, and then another one runs.
+        assert_eq!(look(&waits, &waits), None);
+        for _ in 0..2 * STUCK_FOR {
+            assert_eq!(look(&held, &runs), None);
+        }
     }
 
     #[test]

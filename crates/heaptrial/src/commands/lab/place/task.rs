@@ -134,11 +134,12 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
         userland: None,
         exchanged: Vec::new(),
     };
-    let (outcome, used) = measured(|| run_block(&lab, workload.as_ref(), block, &interrupt, &mut Told))
-        .map_err(Failure::from)?;
-    if outcome.interrupted {
+    let carried_out = measured(|| run_block(&lab, workload.as_ref(), block, &interrupt, &mut Told));
+    // Slurm ends services together with the task: what goes wrong then is no failure of the block.
+    if interrupt.requested() {
         return Err(NoResult::Interrupted);
     }
+    let (outcome, used) = carried_out.map_err(Failure::from)?;
     Store::create(&lab.database).and_then(Store::into_one_file).map_err(Failure::failed)?;
     let report = BlockReport {
         schema_version: SCHEMA_VERSION,

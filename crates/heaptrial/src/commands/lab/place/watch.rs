@@ -1,5 +1,6 @@
 //! Watching the tasks of a run until all of its blocks are here, by whoever: the process that submits, or a later one.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::On;
 use super::collect::Collector;
-use super::course::{BlockState, Course};
+use super::course::{BlockState, Course, GONE_FOR};
 use super::kept::{BlockReport, KeptRun, RunFolder, Submission, at};
 use crate::commands::lab::{conclude, heeding_signals};
 use crate::exit::Failure;
@@ -43,6 +44,8 @@ pub(super) struct Watch<'a> {
     submitted: Vec<Submission>,
     course: Course,
     collector: Collector,
+    /// Blocks that are submitted once more should they have no results.
+    again: BTreeSet<u32>,
     told: String,
     /// Held as long as this process collects.
     _lock: File,
@@ -58,7 +61,7 @@ pub fn attach(options: &AttachOptions, global: &GlobalOptions) -> Result<ExitCod
     let interrupt = heeding_signals(On::Slurm)?;
     let mut watch = Watch::begin(&cluster, folder, run)?;
     if options.again {
-        watch.submit_again()?;
+        watch.again.extend(watch.run.blocks.clone());
     }
     let outcome = watch.to_the_end(&interrupt, &mut LiveProgress::new());
     conclude(&database, &path, outcome, global)
@@ -80,7 +83,17 @@ impl<'a> Watch<'a> {
             submitted.retain(|submission| submission.job.is_some());
             folder.write_submitted(&submitted)?;
         }
-        Ok(Self { cluster, folder, run, submitted, course, collector, told: String::new(), _lock: lock })
+        Ok(Self {
+            cluster,
+            folder,
+            run,
+            submitted,
+            course,
+            collector,
+            again: BTreeSet::new(),
+            told: String::new(),
+            _lock: lock,
+        })
     }
 
     /// Until every block is here, or it is known why not; Ctrl-C cancels the rest.
@@ -123,8 +136,8 @@ impl<'a> Watch<'a> {
         let log = self.folder.log(first);
         let log = if log.is_file() { format!(" (its log: {})", log.display()) } else { String::new() };
         Failure::failed(format!(
-            "{} of {} have no results. Block {}: {why}{log}. The others are kept; `heaptrial lab attach {} --again` carries out \
-             those that are missing",
+            "{} of {} have no results. Block {}: {why}{log}. What is here is kept; `heaptrial lab attach {} --again` carries \
+             out what is missing",
             failed.len(),
             units::counted(self.run.blocks.len(), "block"),
             first + 1,
@@ -198,7 +211,7 @@ impl<'a> Watch<'a> {
             let (block, why) = (*block, (*why).to_owned());
             rest.iter().for_each(|block| {
                 self.course
-                    .set(*block, BlockState::Failed("it was not submitted: the first failed".to_owned()));
+                    .set(*block, BlockState::Failed("it was not submitted, because that failed".to_owned()));
             });
             progress.message(&format!("block {} failed, and the others are not submitted: {why}", block + 1));
             return Ok(());
@@ -217,21 +230,17 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Those that ended without results, as tasks of a new array.
-    fn submit_again(&mut self) -> Result<(), Failure> {
-        let mut progress = LiveProgress::new();
-        self.take_arrived(&mut progress)?;
-        let queue = self.cluster.queue()?;
-        let under_way = |block: &u32| {
-            use heaptrial_slurm::TaskState::{Running, Waiting};
-            let task = self.job_of(*block).and_then(|job| queue.task(job, *block));
-            task.is_some_and(|task| matches!(task.state, Some(Waiting | Running)))
-        };
-        let again: Vec<u32> = self.course.open().into_iter().filter(|block| !under_way(block)).collect();
+    /// Those that ended without results and may be carried out once more, as tasks of a new array.
+    fn submit_again(&mut self, progress: &mut dyn Progress) -> Result<(), Failure> {
+        let failed: Vec<u32> = self.course.failed().iter().map(|(block, _)| *block).collect();
+        let again: Vec<u32> = failed.into_iter().filter(|block| self.again.remove(block)).collect();
         if again.is_empty() {
             return Ok(());
         }
-        again.iter().for_each(|block| self.folder.forget_failure(*block));
+        for block in &again {
+            self.folder.forget_failure(*block);
+            self.course.set(*block, BlockState::Waiting);
+        }
         let resources = self.first_report().map(|report| asked_by(&report));
         self.submit(again, resources)?;
         progress.message(&self.told_of_last());
@@ -316,16 +325,18 @@ impl<'a> Watch<'a> {
                 task = kept.and_then(|(_, queue)| queue.as_ref()?.task(job, block).cloned());
             }
             let failure = self.folder.read_failure(block);
-            if let Some(told) = self.course.see(block, task.as_ref(), failure) {
+            let patience = if self.again.contains(&block) { 1 } else { GONE_FOR };
+            if let Some(told) = self.course.see(block, task.as_ref(), failure, patience) {
                 progress.message(&told);
             }
         }
+        self.submit_again(progress)?;
         let line = self.course.line();
         self.tell(&line, progress);
-        match self.course.stuck() {
+        let job = self.jobs().last().copied().unwrap_or_default();
+        match self.course.looked() {
             Some(reason) => Err(Failure::failed(format!(
-                "blocks wait in the queue for a reason that no waiting ends: {reason} (`scontrol show job {}` tells more)",
-                self.jobs().last().copied().unwrap_or_default()
+                "blocks wait in the queue for a reason that no waiting ends: {reason} (`scontrol show job {job}` tells more)"
             ))),
             None => Ok(()),
         }
