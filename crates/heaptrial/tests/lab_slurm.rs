@@ -286,7 +286,7 @@ fn a_folder_that_takes_nothing_loses_nothing(bed: &Bed, small: &Path) {
     told(
         &output,
         &[
-            "1 of 1 block",
+            "no results of 1 of 1 block",
             "cannot write to the run's folder",
             "quota",
             "lab attach /shared/small/full --again",
@@ -305,5 +305,5 @@ fn what_cannot_be_is_told(bed: &Bed) {
     // Every host has a home of its own.
     let output = bed.lab("--on slurm --repeat 2 --out /home/ana/run").output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    told(&output, &["does not see the run's folder", "--out", "2 of 2 blocks have no results"]);
+    told(&output, &["does not see the run's folder", "--out", "no results of 2 of 2 blocks"]);
 }

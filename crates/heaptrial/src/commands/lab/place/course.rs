@@ -100,6 +100,8 @@ impl Course {
         patience: u32,
     ) -> Option<String> {
         let state = task.and_then(|task| task.state);
+        // Where it was until now: one that is started again may run elsewhere already.
+        let was_on = self.nodes.get(&block).cloned();
         if let (Some(task), Some(TaskState::Ended(how))) = (task, state) {
             let why = why_ended(how, task, failure);
             let told = format!("block {} has no results: {why}", block + 1);
@@ -139,7 +141,7 @@ impl Course {
         let restarts = task?.restarts;
         let known = self.restarts.insert(block, restarts).unwrap_or(restarts);
         (restarts > known).then(|| {
-            let node = self.nodes.get(&block).map_or("its node", String::as_str);
+            let node = was_on.as_deref().unwrap_or("its node");
             format!(
                 "block {} is started again by Slurm: {node} died, or was taken from it; what was begun there is discarded",
                 block + 1
@@ -261,7 +263,8 @@ mod tests {
         let mut course = Course::of(&[0, 1]);
         assert_eq!(course.see(0, Some(&task(TaskState::Running, 0)), None, GONE_FOR), None);
         assert_eq!(course.line(), "0 of 2 blocks here, 1 runs (n1), 1 waits");
-        let told = course.see(0, Some(&task(TaskState::Waiting, 1)), None, GONE_FOR).unwrap();
+        let elsewhere = QueuedTask { node: Some("n2".to_owned()), ..task(TaskState::Running, 1) };
+        let told = course.see(0, Some(&elsewhere), None, GONE_FOR).unwrap();
         assert!(told.contains("block 1") && told.contains("n1 died"), "{told}");
         assert_eq!(course.see(0, Some(&task(TaskState::Running, 1)), None, GONE_FOR), None);
         course.set(0, BlockState::Here);

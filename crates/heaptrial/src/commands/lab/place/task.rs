@@ -1,7 +1,7 @@
 //! A block on a node: an internal command that a task of an array runs.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,25 +61,30 @@ pub fn run_task(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Exit
         return ExitCode::from(2);
     };
     let node = node();
-    println!("block {} on {node}", block + 1);
+    say(&format!("block {} on {node}", block + 1));
     match carry_out(&folder, block, &node) {
         Ok(()) => ExitCode::SUCCESS,
         Err(NoResult::Interrupted) => {
-            println!("it was asked to end; nothing of it is kept");
+            say("it was asked to end; nothing of it is kept");
             ExitCode::FAILURE
         }
         Err(NoResult::CannotWrite(why)) => {
-            eprintln!("{why}");
+            say(&why.to_string());
             ExitCode::from(exit::CANNOT_WRITE)
         }
         Err(NoResult::Failed(why)) => {
-            eprintln!("{why}");
+            say(&why.to_string());
             match folder.write_failure(block, &BlockFailure { node, why: why.to_string() }) {
                 Ok(()) => ExitCode::FAILURE,
                 Err(_) => ExitCode::from(exit::CANNOT_WRITE),
             }
         }
     }
+}
+
+/// A line of the task's log, which lies in the run's folder. Where that is full, the exit code has to do.
+fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
 }
 
 /// The node as Slurm calls it.
@@ -239,7 +244,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("{}: {error}", self.0.display());
+            say(&format!("{}: {error}", self.0.display()));
         }
     }
 }
@@ -310,6 +315,6 @@ struct Told;
 
 impl Progress for Told {
     fn message(&mut self, text: &str) {
-        println!("{text}");
+        say(text);
     }
 }

@@ -136,8 +136,8 @@ impl<'a> Watch<'a> {
         let log = self.folder.log(first);
         let log = if log.is_file() { format!(" (its log: {})", log.display()) } else { String::new() };
         Failure::failed(format!(
-            "{} of {} have no results. Block {}: {why}{log}. What is here is kept; `heaptrial lab attach {} --again` carries \
-             out what is missing",
+            "no results of {} of {}. Block {}: {why}{log}. What is here is kept; `heaptrial lab attach {} --again` carries out \
+             what is missing",
             failed.len(),
             units::counted(self.run.blocks.len(), "block"),
             first + 1,
