@@ -10,6 +10,7 @@ use std::time::Duration;
 use heaptrial_store::Store;
 use heaptrial_testbed::{Options, SlurmCluster};
 use serde_json::Value;
+use support::upstream::{Commits, repository};
 use support::{bed, json, stderr, stdout, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -171,6 +172,7 @@ fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters()
     ctrl_c_cancels_and_keeps_what_is_there(&bed);
     a_folder_that_takes_nothing_loses_nothing(&bed, &small.0);
     what_cannot_be_is_told(&bed);
+    a_search_has_its_blocks_carried_out_there(&bed);
 }
 
 fn a_node_that_dies_costs_its_block(bed: &mut Bed) {
@@ -306,4 +308,31 @@ fn what_cannot_be_is_told(bed: &Bed) {
     let output = bed.lab("--on slurm --repeat 2 --out /home/ana/run").output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     told(&output, &["does not see the run's folder", "--out", "no results of 2 of 2 blocks"]);
+}
+
+fn a_search_has_its_blocks_carried_out_there(bed: &Bed) {
+    let commits = Commits { count: 3, bad: 1, broken: 9, crashes: 9 };
+    let ids = repository(bed.folder.path(), &commits);
+    let upstream = bed.path("upstream");
+    let given = Command::new("chown").args(["-R", "1000:1000"]).arg(&upstream).status().unwrap();
+    assert!(given.success());
+    let output = bed
+        .command(&format!(
+            "lab bisect --json --out /shared/search --good mimalloc --bad mimalloc --mirror /shared/upstream \
+             --good-commit {} --bad-commit {} --blocks 4 run --on slurm --ready log:^held --duration 1s --tick 200ms --seed 7 \
+             {PROGRAM}",
+            ids[0], ids[2]
+        ))
+        .output()
+        .unwrap();
+    assert!([Some(0), Some(4)].contains(&output.status.code()), "{}", stderr(&output));
+    let blocks = json(&output)["blocks"].as_array().unwrap().clone();
+    // From the second commit on a third more is asked for.
+    let log_ratio = blocks[0]["log_ratio"].as_f64().unwrap();
+    assert!((0.15..0.35).contains(&log_ratio), "{blocks:?}");
+    for number in 1..=blocks.len() {
+        let store = Store::open(&bed.path(&format!("search/blocks/{number:04}/heaptrial.db"))).unwrap();
+        let parts = store.parts(store.trials().unwrap()[0].id).unwrap();
+        assert!(parts.len() == 1 && ["n1", "n3"].contains(&parts[0].host.as_str()), "{parts:?}");
+    }
 }

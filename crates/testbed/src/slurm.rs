@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::cgroup::wait_for;
 use crate::{Base, Container, Network, Options, Testbed, TestbedError};
 
-/// What hosts of a cluster have besides.
-const PACKAGES: [&str; 4] = ["munge", "slurm-client", "slurmctld", "slurmd"];
+/// What hosts of a cluster have besides: Slurm, and what builds an allocator.
+const PACKAGES: [&str; 7] = ["gcc", "git", "libc6-dev", "munge", "slurm-client", "slurmctld", "slurmd"];
 /// The user who runs something, and whose folder all hosts share.
 const USER: (&str, u32) = ("ana", 1000);
 const CONTROLLER: &str = "ctl";

@@ -151,6 +151,7 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         left_out: subject.left_out,
         forks: subject.forks,
     };
+    lab.place.reach()?;
     eprintln!("{}", told::plan_line(&subject, rules, block));
     // What cannot be had is told before anything is written.
     for end in [0, subject.last()] {

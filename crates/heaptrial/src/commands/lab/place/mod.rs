@@ -3,9 +3,12 @@
 //! A command that has a [`LabPlan`] and its workload hands both to a [`Place`], and gets back what a lab run on this machine
 //! gives: the outcome, with all blocks in the plan's database.
 
+mod asked;
+mod attach;
 mod collect;
 mod course;
 mod kept;
+mod submissions;
 mod submit;
 mod task;
 mod watch;
@@ -17,9 +20,9 @@ use heaptrial_lab::{Interrupt, LabPlan, Progress, RunOutcome, Workload};
 use heaptrial_model::TrialPlan;
 use heaptrial_slurm::SubmitOption;
 
+pub use self::attach::AttachOptions;
+pub(super) use self::attach::attach;
 pub use self::task::{BLOCK_COMMAND, run_task};
-pub use self::watch::AttachOptions;
-pub(super) use self::watch::attach;
 use crate::exit::Failure;
 
 /// Where blocks are carried out.
@@ -68,6 +71,14 @@ impl PlaceOptions {
                 "{option} makes files on this machine that nodes of a cluster do not see; leave it or --on slurm out"
             ))),
             None => Ok(()),
+        }
+    }
+
+    /// Refuses a cluster that is none, before anything is written.
+    pub(super) fn reach(&self) -> Result<(), Failure> {
+        match self.on {
+            On::Here => Ok(()),
+            On::Slurm => Ok(heaptrial_slurm::Cluster::find().map(drop)?),
         }
     }
 

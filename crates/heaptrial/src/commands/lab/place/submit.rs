@@ -32,7 +32,7 @@ impl Slurm {
     ) -> Result<RunOutcome, Failure> {
         let folder = RunFolder(lab.folder.clone());
         let run = self.keep(lab, plan, workload, &folder)?;
-        Watch::begin(&self.cluster, folder, run)?.to_the_end(interrupt, progress)
+        Watch::begin(&self.cluster, folder, run)?.finish(interrupt, progress)
     }
 
     fn keep(

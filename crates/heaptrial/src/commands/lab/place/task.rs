@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Catalog, Obtained};
 use heaptrial_host::{FamilyUse, HostFacts, HostRoot, host_name};
-use heaptrial_lab::{LabPlan, PreparedArm, Progress, RunOutcome, Workload, run_block};
-use heaptrial_model::{About, HumanDuration, Pace, TrialPlan};
+use heaptrial_lab::{LabPlan, PreparedArm, Progress, RunOutcome, run_block};
+use heaptrial_model::{About, Pace, TrialPlan};
 use heaptrial_store::Store;
 
 use super::On;
+use super::asked::Asked;
 use super::kept::{
     BlockFailure, BlockReport, KeptRun, RunFolder, SCHEMA_VERSION, Used, at, block_name, write,
 };
-use crate::commands::Command;
-use crate::commands::lab::{LabCommand, LabOptions, OWN_PROGRAM, accounting_here, check, heeding_signals};
+use crate::commands::lab::{LabOptions, OWN_PROGRAM, accounting_here, check, heeding_signals};
 use crate::exit::Failure;
 
 /// The internal command: the run's folder and the block's number follow.
@@ -196,34 +196,6 @@ impl KeptRun {
             .zip(&self.builds)
             .map(|(arm, build)| Ok(PreparedArm { arm: arm.clone(), obtained: here(build)? }))
             .collect()
-    }
-}
-
-/// What a command asks of a lab run.
-struct Asked<'a> {
-    options: &'a LabOptions,
-    workload: Box<dyn Workload>,
-    duration: Option<HumanDuration>,
-}
-
-impl<'a> Asked<'a> {
-    /// Of any command that carries out lab runs.
-    fn of(command: &'a Command, plan: &TrialPlan) -> Result<Self, Failure> {
-        match command {
-            Command::Lab(LabCommand::Run(run)) => {
-                let (workload, duration, _) = run.workload(plan)?;
-                Ok(Self { options: &run.lab, workload: Box::new(workload), duration })
-            }
-            Command::Lab(LabCommand::Tor(tor)) => {
-                let (workload, duration, _) = tor.workload(plan)?;
-                Ok(Self { options: &tor.lab, workload: Box::new(workload), duration })
-            }
-            Command::Lab(LabCommand::Bisect(bisect)) => {
-                let (workload, duration) = bisect.workload_of(plan)?;
-                Ok(Self { options: bisect.lab()?, workload, duration })
-            }
-            _ => Err(Failure::failed("the run's command carries out no lab run")),
-        }
     }
 }
 

@@ -2,46 +2,34 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use heaptrial_lab::{Interrupt, Progress, RunOutcome};
 use heaptrial_model::units;
-use heaptrial_slurm::{Cluster, Queue, Request, Resources};
+use heaptrial_slurm::{Cluster, Queue, Request, Resources, TaskState};
 use rustix::fs::{FlockOperation, flock};
 
-use super::On;
 use super::collect::Collector;
 use super::course::{BlockState, Course, GONE_FOR};
-use super::kept::{BlockReport, KeptRun, RunFolder, Submission, at};
-use crate::commands::lab::{conclude, heeding_signals};
+use super::kept::{BlockReport, KeptRun, RunFolder, at};
+use super::submissions::Submissions;
 use crate::exit::Failure;
-use crate::options::GlobalOptions;
-use crate::progress::LiveProgress;
 
 /// How often results are looked for, and the controller is asked, which all users of a cluster do.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const ASK_EVERY: Duration = Duration::from_secs(5);
 
-/// Options of `lab attach`.
-#[derive(Debug, Args)]
-pub struct AttachOptions {
-    /// The folder of a run that was started with --on slurm
-    #[arg(value_name = "FOLDER")]
-    folder: PathBuf,
-    /// Submit those blocks again that ended without results; without it nothing is submitted twice
-    #[arg(long)]
-    again: bool,
-}
+/// How often, and for how many times, cancelled tasks are looked for; Slurm kills them after its KillWait, usually 30 s.
+const END_EVERY: Duration = Duration::from_secs(1);
+const END_LOOKS: u32 = 40;
 
 /// A run under way.
 pub(super) struct Watch<'a> {
     cluster: &'a Cluster,
     folder: RunFolder,
     run: KeptRun,
-    submitted: Vec<Submission>,
+    submitted: Submissions,
     course: Course,
     collector: Collector,
     /// Blocks that are submitted once more should they have no results.
@@ -51,38 +39,13 @@ pub(super) struct Watch<'a> {
     _lock: File,
 }
 
-/// Goes on watching and collecting.
-pub fn attach(options: &AttachOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let path = std::path::absolute(&options.folder).map_err(Failure::failed)?;
-    let folder = RunFolder(path.clone());
-    let run = folder.read_run()?;
-    let database = run.database.clone();
-    let cluster = Cluster::find()?;
-    let interrupt = heeding_signals(On::Slurm)?;
-    let mut watch = Watch::begin(&cluster, folder, run)?;
-    if options.again {
-        watch.again.extend(watch.run.blocks.clone());
-    }
-    let outcome = watch.to_the_end(&interrupt, &mut LiveProgress::new());
-    conclude(&database, &path, outcome, global)
-}
-
 impl<'a> Watch<'a> {
     /// Begins with what the folder tells; whatever was submitted is not submitted again.
     pub(super) fn begin(cluster: &'a Cluster, folder: RunFolder, run: KeptRun) -> Result<Self, Failure> {
         let lock = lock(&folder)?;
         let collector = Collector::new(folder.clone(), run.token.clone(), run.database.clone());
         let course = Course::of(&run.blocks);
-        let mut submitted = folder.read_submitted()?;
-        if submitted.iter().any(|submission| submission.job.is_none()) {
-            let queue = cluster.queue()?;
-            // The process ended while it submitted: the array is in the queue by its name, or there is none.
-            submitted.iter_mut().for_each(|submission| {
-                submission.job = submission.job.or_else(|| queue.array_named(&submission.name));
-            });
-            submitted.retain(|submission| submission.job.is_some());
-            folder.write_submitted(&submitted)?;
-        }
+        let submitted = Submissions::read(folder.clone(), cluster)?;
         Ok(Self {
             cluster,
             folder,
@@ -96,21 +59,26 @@ impl<'a> Watch<'a> {
         })
     }
 
+    /// Has blocks without results submitted once more.
+    pub(super) fn carry_out_again(&mut self) {
+        self.again.extend(self.run.blocks.iter().copied());
+    }
+
     /// Until every block is here, or it is known why not; Ctrl-C cancels the rest.
-    pub(super) fn to_the_end(
+    pub(super) fn finish(
         mut self,
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
     ) -> Result<RunOutcome, Failure> {
         let watched = self.watch(interrupt, progress);
         if let Err(failure) = watched {
-            let again = format!(
-                "nothing is lost: `heaptrial lab attach {}` goes on, `scancel {}` ends what is under way",
-                self.folder.0.display(),
-                self.jobs().iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
-            );
-            if !self.jobs().is_empty() {
-                progress.message(&again);
+            let jobs: Vec<String> = self.submitted.jobs().iter().map(u64::to_string).collect();
+            if !jobs.is_empty() {
+                progress.message(&format!(
+                    "nothing is lost: `heaptrial lab attach {}` goes on, `scancel {}` ends what is under way",
+                    self.folder.0.display(),
+                    jobs.join(" ")
+                ));
             }
             return Err(failure);
         }
@@ -153,9 +121,7 @@ impl<'a> Watch<'a> {
         let mut ask_at = Instant::now();
         while !self.course.open().is_empty() {
             if interrupt.requested() {
-                progress.message("interrupted: tasks are cancelled; blocks that are here are kept");
-                self.cancel()?;
-                return self.take_arrived(progress);
+                return self.cancel(progress);
             }
             self.take_arrived(progress)?;
             self.submit_rest(progress)?;
@@ -166,6 +132,24 @@ impl<'a> Watch<'a> {
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
+    }
+
+    /// Cancels all tasks and waits until they have ended: one that is just delivering its block still does.
+    fn cancel(&mut self, progress: &mut dyn Progress) -> Result<(), Failure> {
+        progress.message("interrupted: tasks are cancelled; blocks that are here are kept");
+        self.cluster.cancel(&self.submitted.jobs())?;
+        for _ in 0..END_LOOKS {
+            let queue = self.cluster.queue()?;
+            let runs = |block: &u32| {
+                let task = self.submitted.job_of(*block).and_then(|job| queue.task(job, *block));
+                task.is_some_and(|task| task.state == Some(TaskState::Running))
+            };
+            if !self.course.open().iter().any(runs) {
+                break;
+            }
+            std::thread::sleep(END_EVERY);
+        }
+        self.take_arrived(progress)
     }
 
     fn take_arrived(&mut self, progress: &mut dyn Progress) -> Result<(), Failure> {
@@ -193,16 +177,15 @@ impl<'a> Watch<'a> {
         let open = self.course.open();
         let all = Request::all_asked_for(&self.run.options) || open.len() == 1;
         let first = if all { open } else { open[..1].to_vec() };
-        self.submit(first, None)?;
+        let told = self.submit(first, None)?;
         let follow = if all { "" } else { "; the others follow, and ask for what it used" };
-        progress.message(&format!("{}{follow}", self.told_of_last()));
+        progress.message(&format!("{told}{follow}"));
         Ok(())
     }
 
     /// What was not submitted yet, once a block tells what it needs.
     fn submit_rest(&mut self, progress: &mut dyn Progress) -> Result<(), Failure> {
-        let submitted =
-            |block: &u32| self.submitted.iter().any(|submission| submission.blocks.contains(block));
+        let submitted = |block: &u32| self.submitted.has(*block);
         let rest: Vec<u32> = self.course.open().into_iter().filter(|block| !submitted(block)).collect();
         if rest.is_empty() {
             return Ok(());
@@ -218,10 +201,9 @@ impl<'a> Watch<'a> {
         }
         let Some(report) = self.first_report() else { return Ok(()) };
         let resources = asked_by(&report);
-        self.submit(rest, Some(resources))?;
+        let told = self.submit(rest, Some(resources))?;
         progress.message(&format!(
-            "{}; each asks for {} MiB, {} and {} min, what block {} used with a margin",
-            self.told_of_last(),
+            "{told}; each asks for {} MiB, {} and {} min, what block {} used with a margin",
             resources.memory_mib,
             units::counted(resources.processors as usize, "processor"),
             resources.minutes,
@@ -242,8 +224,8 @@ impl<'a> Watch<'a> {
             self.course.set(*block, BlockState::Waiting);
         }
         let resources = self.first_report().map(|report| asked_by(&report));
-        self.submit(again, resources)?;
-        progress.message(&self.told_of_last());
+        let told = self.submit(again, resources)?;
+        progress.message(&told);
         Ok(())
     }
 
@@ -253,52 +235,9 @@ impl<'a> Watch<'a> {
         self.run.blocks.iter().find(here).and_then(|block| self.folder.read_block(*block).ok())
     }
 
-    /// Writes down what is going to be submitted, submits, and writes down the job.
-    fn submit(&mut self, blocks: Vec<u32>, resources: Option<Resources>) -> Result<(), Failure> {
-        let name = format!("heaptrial-{}-{}", self.run.token, self.submitted.len() + 1);
-        self.submitted.push(Submission {
-            name: name.clone(),
-            blocks: blocks.clone(),
-            asked: resources,
-            job: None,
-        });
-        self.folder.write_submitted(&self.submitted)?;
-        let request = Request {
-            name,
-            tasks: blocks,
-            script: self.folder.script(),
-            resources,
-            options: self.run.options.clone(),
-        };
-        match self.cluster.submit(&request) {
-            Ok(job) => {
-                if let Some(last) = self.submitted.last_mut() {
-                    last.job = Some(job);
-                }
-                self.folder.write_submitted(&self.submitted)
-            }
-            Err(error) => {
-                self.submitted.pop();
-                self.folder.write_submitted(&self.submitted)?;
-                Err(error.into())
-            }
-        }
-    }
-
-    fn told_of_last(&self) -> String {
-        let Some(Submission { blocks, job: Some(job), .. }) = self.submitted.last() else {
-            return String::new();
-        };
-        format!("{} submitted as job {job}", units::counted(blocks.len(), "block"))
-    }
-
-    /// The array that a block is a task of now.
-    fn job_of(&self, block: u32) -> Option<u64> {
-        self.submitted.iter().rfind(|submission| submission.blocks.contains(&block))?.job
-    }
-
-    fn jobs(&self) -> Vec<u64> {
-        self.submitted.iter().filter_map(|submission| submission.job).collect()
+    /// Gives what is to be told.
+    fn submit(&mut self, blocks: Vec<u32>, resources: Option<Resources>) -> Result<String, Failure> {
+        self.submitted.submit(self.cluster, &self.run, blocks, resources)
     }
 
     /// Asks the controller how far tasks are.
@@ -315,7 +254,7 @@ impl<'a> Watch<'a> {
         let arrived = self.folder.arrived()?;
         let mut accounts: Vec<(u64, Option<Queue>)> = Vec::new();
         for block in self.course.open().into_iter().filter(|block| !arrived.contains(block)) {
-            let Some(job) = self.job_of(block) else { continue };
+            let Some(job) = self.submitted.job_of(block) else { continue };
             let mut task = queue.task(job, block).cloned();
             if task.is_none() {
                 if !accounts.iter().any(|(known, _)| *known == job) {
@@ -333,7 +272,7 @@ impl<'a> Watch<'a> {
         self.submit_again(progress)?;
         let line = self.course.line();
         self.tell(&line, progress);
-        let job = self.jobs().last().copied().unwrap_or_default();
+        let job = self.submitted.jobs().last().copied().unwrap_or_default();
         match self.course.looked() {
             Some(reason) => Err(Failure::failed(format!(
                 "blocks wait in the queue for a reason that no waiting ends: {reason} (`scontrol show job {job}` tells more)"
@@ -348,10 +287,6 @@ impl<'a> Watch<'a> {
             progress.message(text);
             self.told = text.to_owned();
         }
-    }
-
-    fn cancel(&self) -> Result<(), Failure> {
-        Ok(self.cluster.cancel(&self.jobs())?)
     }
 }
 
