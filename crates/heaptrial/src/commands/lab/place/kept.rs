@@ -178,12 +178,8 @@ impl RunFolder {
     pub(super) fn arrived(&self) -> Result<Vec<u32>, Failure> {
         let folder = self.blocks();
         let entries = fs::read_dir(&folder).map_err(|error| at(&folder, error))?;
-        let mut found: Vec<u32> =
-            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).collect();
-        found.retain_mut(|number| {
-            *number = number.wrapping_sub(1);
-            *number != u32::MAX
-        });
+        let number = |name: std::ffi::OsString| name.to_str()?.parse::<u32>().ok()?.checked_sub(1);
+        let mut found: Vec<u32> = entries.flatten().filter_map(|entry| number(entry.file_name())).collect();
         found.sort_unstable();
         Ok(found)
     }
