@@ -78,14 +78,10 @@ impl SlurmCluster {
         command
     }
 
-    /// Tasks in the queue, one a line: id, state, node, times started again.
+    /// Tasks in the queue and those that ended of late, one a line: id, state, node, times started again.
     pub fn queue(&self) -> Vec<String> {
-        let said = self.controller.ok(&[
-            "squeue",
-            "--noheader",
-            "--array",
-            "--Format=JobArrayID,State,NodeList,RestartCnt",
-        ]);
+        let form = "--Format=JobArrayID,State,NodeList,RestartCnt";
+        let said = self.controller.ok(&["squeue", "--noheader", "--array", "--states=all", form]);
         said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
     }
 }
