@@ -85,7 +85,7 @@ impl Obtained {
         if let Some(library) = &self.library {
             let to = self.installed_below(folder);
             fs::create_dir_all(to.parent().unwrap_or(folder))?;
-            fs::copy(library, &to)?;
+            copy_once(library, &to)?;
             copied.library = Some(to);
         }
         if let Some(loader) = &self.loader {
@@ -94,7 +94,7 @@ impl Obtained {
             for entry in fs::read_dir(&loader.folder)? {
                 let from = entry?.path();
                 if let (true, Some(name)) = (from.is_file(), from.file_name()) {
-                    fs::copy(&from, to.join(name))?;
+                    copy_once(&from, &to.join(name))?;
                 }
             }
             let program = loader.program.strip_prefix(&loader.folder).map_err(io::Error::other)?;
@@ -119,6 +119,11 @@ impl Obtained {
             (None, None) => None,
         }
     }
+}
+
+/// Arms share builds, and a copy of a file that nobody may write to cannot be written over.
+fn copy_once(from: &Path, to: &Path) -> io::Result<()> {
+    if to.exists() { Ok(()) } else { fs::copy(from, to).map(drop) }
 }
 
 impl Loader {
