@@ -1,12 +1,14 @@
 //! An allocator at hand: where its files are and how a program is started under it.
 
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use heaptrial_model::{AllocatorSpec, Version};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::application::Application;
 use crate::cache::Entry;
+use crate::digest;
 use crate::licence::LicenceText;
 use crate::provenance::Provenance;
 use crate::verify::Verification;
@@ -15,7 +17,7 @@ use crate::verify::Verification;
 const SHORT_DIGEST: usize = 12;
 
 /// An obtained and verified allocator.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Obtained {
     /// The spec as asked for.
     pub spec: AllocatorSpec,
@@ -41,7 +43,7 @@ pub struct Obtained {
 }
 
 /// A C library beside the host's own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loader {
     /// Its version.
     pub version: Version,
@@ -77,6 +79,38 @@ impl Obtained {
         folder.join(build).join(file)
     }
 
+    /// Copies its files below a folder that other hosts see too; gives it as it is there.
+    pub fn copied_below(&self, folder: &Path) -> io::Result<Self> {
+        let mut copied = self.clone();
+        if let Some(library) = &self.library {
+            let to = self.installed_below(folder);
+            fs::create_dir_all(to.parent().unwrap_or(folder))?;
+            copy_once(library, &to)?;
+            copied.library = Some(to);
+        }
+        if let Some(loader) = &self.loader {
+            let to = folder.join(format!("libc-{}", loader.version));
+            fs::create_dir_all(&to)?;
+            for entry in fs::read_dir(&loader.folder)? {
+                let from = entry?.path();
+                if let (true, Some(name)) = (from.is_file(), from.file_name()) {
+                    copy_once(&from, &to.join(name))?;
+                }
+            }
+            let program = loader.program.strip_prefix(&loader.folder).map_err(io::Error::other)?;
+            copied.loader =
+                Some(Loader { version: loader.version.clone(), program: to.join(program), folder: to });
+        }
+        Ok(copied)
+    }
+
+    /// Whether the file that holds its `malloc` is, byte by byte, the one that was obtained; `None` of the host's own C library,
+    /// which no copy stands for.
+    pub fn is_intact(&self) -> io::Result<Option<bool>> {
+        let Some(object) = self.object() else { return Ok(None) };
+        digest::of_file(&object).map(|found| Some(found == self.sha256))
+    }
+
     /// The file that holds its `malloc`, where it is not the host's C library.
     pub(crate) fn object(&self) -> Option<PathBuf> {
         match (&self.library, &self.loader) {
@@ -85,6 +119,11 @@ impl Obtained {
             (None, None) => None,
         }
     }
+}
+
+/// Arms share builds, and a copy of a file that nobody may write to cannot be written over.
+fn copy_once(from: &Path, to: &Path) -> io::Result<()> {
+    if to.exists() { Ok(()) } else { fs::copy(from, to).map(drop) }
 }
 
 impl Loader {

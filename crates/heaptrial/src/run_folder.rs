@@ -19,17 +19,23 @@ pub fn check(out: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Creates the folder of a new run: `out`, or a name by date in [`RUNS`].
-pub fn create(out: Option<&Path>, kind: &str) -> Result<PathBuf, Failure> {
+/// What the folder of a new run will be: `out`, or a name by date in [`RUNS`].
+pub fn named(out: Option<&Path>, kind: &str) -> Result<PathBuf, Failure> {
     let folder = match out {
         Some(folder) => folder.to_owned(),
         None => unused(Path::new(RUNS), kind),
     };
+    std::path::absolute(&folder).map_err(Failure::failed)
+}
+
+/// Creates the folder of a new run.
+pub fn create(out: Option<&Path>, kind: &str) -> Result<PathBuf, Failure> {
+    let folder = named(out, kind)?;
     check(Some(&folder))?;
     fs::create_dir_all(&folder).map_err(|error| {
         Failure::refused(format!("cannot create the run's folder {}: {error}", folder.display()))
     })?;
-    std::path::absolute(&folder).map_err(Failure::failed)
+    Ok(folder)
 }
 
 fn unused(runs: &Path, kind: &str) -> PathBuf {

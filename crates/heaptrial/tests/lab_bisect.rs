@@ -3,67 +3,14 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
+use support::upstream::{Commits, repository};
 use support::{heaptrial, json, stderr, stdout};
 
 /// Holds 40 MB in pieces, a little more or less each time, and stays.
 const HOLDER: &str = "import random, time\nheld = [bytes(4000) for _ in range(random.randrange(10000, 10500))]\nprint('held', flush=True)\ntime.sleep(600)\n";
-const SOURCE: &str = include_str!("programs/padded_malloc.c");
-
-/// What the commits of a history do.
-struct Commits {
-    count: usize,
-    /// From here on a third more memory is asked for.
-    bad: usize,
-    /// This one does not build.
-    broken: usize,
-    /// This one crashes.
-    crashes: usize,
-}
-
-fn git(folder: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(folder)
-        .args(["-c", "user.name=Test", "-c", "user.email=test@heaptrial.invalid"])
-        .args(arguments)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-    stdout(&output).trim().to_owned()
-}
-
-/// Makes `upstream` in `folder`; gives the ids of its commits, oldest first.
-fn repository(folder: &Path, commits: &Commits) -> Vec<String> {
-    let upstream = folder.join("upstream");
-    std::fs::create_dir_all(upstream.join("src")).unwrap();
-    std::fs::create_dir_all(upstream.join("include")).unwrap();
-    git(&upstream, &["init", "--quiet"]);
-    std::fs::write(upstream.join("src/static.c"), SOURCE).unwrap();
-    let ids = (0..commits.count).map(|number| {
-        let padding = if number >= commits.bad { 34 } else { 0 };
-        let mut text = format!("#define REVISION {number}\n#define PADDING {padding}\n");
-        if number == commits.broken {
-            text.push_str("#error does not build\n");
-        }
-        if number == commits.crashes {
-            text.push_str("#define CRASHES\n");
-        }
-        std::fs::write(upstream.join("include/revision.h"), text).unwrap();
-        if number % 7 == 3 {
-            // Changes nothing that is compiled.
-            std::fs::write(upstream.join("readme.md"), number.to_string()).unwrap();
-            git(&upstream, &["add", "readme.md"]);
-            git(&upstream, &["commit", "--quiet", "--message", "Tell more"]);
-        }
-        git(&upstream, &["add", "--all"]);
-        git(&upstream, &["commit", "--quiet", "--message", &format!("Change {number}")]);
-        git(&upstream, &["rev-parse", "HEAD"])
-    });
-    ids.collect()
-}
 
 fn bisect(folder: &Path, options: &str) -> Output {
     heaptrial(folder)

@@ -100,6 +100,11 @@ impl Judgement {
             let arm = rows.arms.iter().position(|arm| arm.id == record.arm_id);
             arm.into_iter().for_each(|arm| analysis.extremes.leave_out(arm));
         }
+        // Blocks on nodes of a cluster.
+        let by_kind = rows.by_node_kind(&fleet);
+        let by_host = by_kind.map_or_else(Vec::new, |by_kind| by_host(&by_kind, &analysis));
+        analysis.findings.extend(differing_hosts(&fleet, &by_host));
+        analysis.findings.extend(rows.builds_by_host());
         let settled = run.warm_up_seconds(&rows, options);
         // A warm-up in hours of a relay's life is none of the lab's seconds.
         let usual = match fleet.clock.has_days() {
@@ -164,7 +169,7 @@ impl Judgement {
             duration_seconds,
             sampling_interval_seconds: None,
             looks: Vec::new(),
-            by_host: Vec::new(),
+            by_host,
             set_aside,
             rows,
         })

@@ -21,6 +21,7 @@ mod kind;
 mod lab;
 mod levels;
 pub mod look;
+mod nodes;
 mod pair;
 mod rows;
 pub mod score;

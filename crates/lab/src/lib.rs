@@ -43,7 +43,7 @@ pub use interrupt::Interrupt;
 pub use program::{ProgramProblem, find_program};
 pub use progress::{Progress, RoundView, ServiceView};
 pub use ready::{Ready, ReadyError};
-pub use runner::{LabPlan, RunOutcome, run};
+pub use runner::{LabPlan, RunOutcome, run, run_block};
 pub use schedule::{RoundPlan, Schedule};
 pub use supervisor::{SUPERVISOR_COMMAND, run_supervisor};
 pub use tor::{TorParameters, TorWorkload};

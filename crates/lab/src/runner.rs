@@ -110,6 +110,28 @@ pub fn run(
     interrupt: &Interrupt,
     progress: &mut dyn Progress,
 ) -> Result<RunOutcome, LabError> {
+    run_part(plan, workload, None, interrupt, progress)
+}
+
+/// Carries out one block of a lab run, as a run of all blocks would have: the same services, seeds, order and numbers. The
+/// database then has that block alone.
+pub fn run_block(
+    plan: &LabPlan,
+    workload: &dyn Workload,
+    block: u32,
+    interrupt: &Interrupt,
+    progress: &mut dyn Progress,
+) -> Result<RunOutcome, LabError> {
+    run_part(plan, workload, Some(block), interrupt, progress)
+}
+
+fn run_part(
+    plan: &LabPlan,
+    workload: &dyn Workload,
+    block: Option<u32>,
+    interrupt: &Interrupt,
+    progress: &mut dyn Progress,
+) -> Result<RunOutcome, LabError> {
     let logs = plan.folder.join("logs");
     std::fs::create_dir_all(&logs).map_err(LabError::file(&logs))?;
     let root = HostRoot::default();
@@ -168,7 +190,7 @@ pub fn run(
         control: Control::NotSeen,
         outcome: RunOutcome { trial_id, interrupted: false, failed_services: 0 },
     };
-    let result = run.all_rounds(workload);
+    let result = run.all_rounds(workload, block);
     let word = match &result {
         Err(_) => "failed",
         Ok(()) if run.outcome.interrupted => "interrupted",
@@ -204,10 +226,15 @@ enum Control {
 }
 
 impl Run<'_> {
-    fn all_rounds(&mut self, workload: &dyn Workload) -> Result<(), LabError> {
+    /// All rounds, or those of one block.
+    fn all_rounds(&mut self, workload: &dyn Workload, block: Option<u32>) -> Result<(), LabError> {
         let schedule = self.plan.schedule(workload);
         let count = schedule.rounds.len();
         for (number, round) in schedule.rounds.iter().enumerate() {
+            if block.is_some_and(|block| block != round.block) {
+                self.positions += round.arms.len() as u32;
+                continue;
+            }
             if self.interrupt.requested() {
                 self.outcome.interrupted = true;
                 break;

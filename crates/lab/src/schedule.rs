@@ -68,6 +68,13 @@ impl Schedule {
         }
         Self { rounds }
     }
+
+    /// Its blocks, in order: parts of a run that can be carried out each by itself.
+    pub fn blocks(&self) -> Vec<u32> {
+        let mut blocks: Vec<u32> = self.rounds.iter().map(|round| round.block).collect();
+        blocks.dedup();
+        blocks
+    }
 }
 
 #[cfg(test)]
@@ -111,7 +118,7 @@ mod tests {
             arms.sort_unstable();
             assert_eq!(arms, [0, 1, 2, 3, 4, 6, 7]);
         }
-        let blocks: Vec<u32> = schedule.rounds.iter().map(|round| round.block).collect();
-        assert_eq!(blocks, (0..9).collect::<Vec<_>>());
+        assert_eq!(schedule.blocks(), (0..9).collect::<Vec<_>>());
+        assert_eq!(Schedule::draw(3, 0, 2, Arrangement::OneByOne, 1).blocks(), [0, 1]);
     }
 }

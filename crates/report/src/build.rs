@@ -64,7 +64,9 @@ impl Parts<'_> {
             [] => host(&trial.plan.host_facts),
             parts => alike(parts),
         };
-        let cpu_share = cpu_share(&services, self.judgement.duration_seconds, host.cpu_count);
+        // Of several hosts at once the time of the run tells nothing of what they offered.
+        let cpu_count = host.cpu_count.filter(|_| rows.parts.len() < 2);
+        let cpu_share = cpu_share(&services, self.judgement.duration_seconds, cpu_count);
         let findings = analysis.findings.iter().map(|finding| Finding {
             kind: finding.kind,
             severity: finding.severity,
@@ -210,6 +212,7 @@ impl Parts<'_> {
                 services: rows.services.iter().filter(own).count() as u32,
                 os: facts.os,
                 kernel: facts.kernel,
+                cpu_model: facts.cpu_model,
                 cpu_count: facts.cpu_count,
                 ram_bytes: facts.ram_bytes,
                 started_at: self.time("start on a host", part.started_wall_us)?,

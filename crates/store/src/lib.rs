@@ -27,7 +27,8 @@ pub use import::{
     ImportedTrial,
 };
 pub use part::{
-    GATHERED, Gathered, PartContent, PartOf, PartRecord, PartTick, is_gathered, own_host, planned_hosts,
+    BlockOf, GATHERED, Gathered, PartContent, PartOf, PartRecord, PartTick, is_gathered, own_host,
+    planned_hosts,
 };
 pub use readings::Readings;
 pub use recent::TickRecord;
@@ -154,6 +155,12 @@ impl Store {
             Some(error) => StoreError::open(path)(error),
             None => StoreError::Schema { path: path.to_owned(), found: 0, known: SCHEMA_VERSION },
         })
+    }
+
+    /// Ends it as one file, with nothing beside it: what is copied elsewhere is whole then, and read where no log can be shared.
+    pub fn into_one_file(self) -> Result<(), StoreError> {
+        let set = self.connection.pragma_update(None, "journal_mode", "DELETE");
+        set.map_err(StoreError::query(&self.path, "closing the database"))
     }
 
     /// The file.

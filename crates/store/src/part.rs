@@ -1,5 +1,6 @@
 //! A trial over several hosts: each host's database has the part of its own services; the parts are gathered in one.
 
+mod block;
 mod take;
 mod write;
 
@@ -9,6 +10,7 @@ use std::path::Path;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use serde_json::Value;
 
+pub use self::block::BlockOf;
 use crate::{Store, StoreError};
 
 /// Bytes of a page where much is written at once: rows fill fewer and larger pages sooner.

@@ -33,12 +33,16 @@ impl Testbed {
 
     /// The same of another suite of this host's distribution, such as `trixie`; `None` is this host's own.
     pub fn prepare_suite(suite: Option<&str>) -> Result<Base, Unavailable> {
+        Self::prepare_with(suite, &[])
+    }
+
+    fn prepare_with(suite: Option<&str>, further: &[&'static str]) -> Result<Base, Unavailable> {
         check_programs()?;
         let unavailable = |error: TestbedError| Unavailable(error.to_string());
         let folder = testbed_folder().map_err(unavailable)?;
         let _alone = Lock::wait(&folder.join("lock")).map_err(unavailable)?;
         tidy(&folder).map_err(unavailable)?;
-        let recipe = Recipe::of(suite)?;
+        let recipe = Recipe::of(suite, further)?;
         let root = folder.join(format!("base-{}", recipe.hash()));
         if !root.exists() {
             build(&recipe, &root).map_err(unavailable)?;
@@ -55,16 +59,21 @@ impl Testbed {
 
     /// The root file system for a test; `None`, after [skipping](crate::skip) it, if this machine cannot boot containers.
     pub fn for_test() -> Option<Base> {
-        Self::or_skip(None)
+        Self::or_skip(None, &[])
+    }
+
+    /// The same with further packages of this host's suite.
+    pub fn for_test_with(packages: &[&'static str]) -> Option<Base> {
+        Self::or_skip(None, packages)
     }
 
     /// The same of another suite.
     pub fn for_test_of(suite: &str) -> Option<Base> {
-        Self::or_skip(Some(suite))
+        Self::or_skip(Some(suite), &[])
     }
 
-    fn or_skip(suite: Option<&str>) -> Option<Base> {
-        match Self::prepare_suite(suite) {
+    fn or_skip(suite: Option<&str>, further: &[&'static str]) -> Option<Base> {
+        match Self::prepare_with(suite, further) {
             Ok(base) => Some(base),
             Err(why) => {
                 crate::skip(&format!("a container cannot be booted here ({why})"));

@@ -19,6 +19,7 @@ use crate::{Base, TestbedError, disk, launch};
 pub struct Options {
     name: Option<String>,
     binds: Vec<(PathBuf, PathBuf)>,
+    shares: Vec<(PathBuf, PathBuf)>,
     disk_bytes: u64,
     boot_timeout: Duration,
 }
@@ -35,7 +36,13 @@ pub struct Container {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { name: None, binds: Vec::new(), disk_bytes: 1 << 30, boot_timeout: Duration::from_secs(90) }
+        Self {
+            name: None,
+            binds: Vec::new(),
+            shares: Vec::new(),
+            disk_bytes: 1 << 30,
+            boot_timeout: Duration::from_secs(90),
+        }
     }
 }
 
@@ -49,6 +56,13 @@ impl Options {
     #[must_use]
     pub fn bind(mut self, host: impl Into<PathBuf>, container: impl Into<PathBuf>) -> Self {
         self.binds.push((host.into(), container.into()));
+        self
+    }
+
+    /// Lets the container see a folder of the host and write to it, as a file system that several hosts share.
+    #[must_use]
+    pub fn share(mut self, host: impl Into<PathBuf>, container: impl Into<PathBuf>) -> Self {
+        self.shares.push((host.into(), container.into()));
         self
     }
 
@@ -91,10 +105,12 @@ impl Container {
             )));
         }
         let binds = options.binds.into_iter().map(checked_bind).collect::<Result<_, _>>()?;
+        let shares = options.shares.into_iter().map(checked_bind).collect::<Result<_, _>>()?;
         let state = State {
             cgroups: Cgroups::for_container(&name)?,
             name,
             binds,
+            shares,
             disk_bytes: options.disk_bytes,
             leader: None,
             kept: false,

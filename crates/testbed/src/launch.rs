@@ -82,6 +82,9 @@ fn command(folder: &Path, state: &State) -> Result<Command, TestbedError> {
     for (host, container) in &state.binds {
         command.arg(format!("--bind-ro={}:{}", host.display(), container.display()));
     }
+    for (host, container) in &state.shares {
+        command.arg(format!("--bind={}:{}", host.display(), container.display()));
+    }
     command.arg(recipe::INIT_PATH);
     Ok(command)
 }

@@ -74,6 +74,7 @@ impl Machine {
         let state = State {
             cgroups: Cgroups::for_container(&name)?,
             name,
+            shares: Vec::new(),
             binds: binds.collect::<Result<_, _>>()?,
             disk_bytes: DISK_BYTES,
             leader: None,

@@ -72,8 +72,9 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
-    /// For this host's suite, so that programs built here run there, or for a newer one of its distribution.
-    pub(crate) fn of(suite: Option<&str>) -> Result<Self, Unavailable> {
+    /// For this host's suite, so that programs built here run there, or for a newer one of its distribution; with `further`
+    /// packages.
+    pub(crate) fn of(suite: Option<&str>, further: &[&'static str]) -> Result<Self, Unavailable> {
         let path = "/etc/os-release";
         let text =
             fs::read_to_string(path).map_err(|error| Unavailable(format!("cannot read {path}: {error}")))?;
@@ -89,7 +90,8 @@ impl Recipe {
             "trixie" => Some("libmimalloc3"),
             _ => None,
         };
-        Ok(Self { packages: PACKAGES.into_iter().chain(mimalloc).collect(), suite, own })
+        let packages = PACKAGES.into_iter().chain(mimalloc).chain(further.iter().copied()).collect();
+        Ok(Self { packages, suite, own })
     }
 
     /// Short and different for each recipe.

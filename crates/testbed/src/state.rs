@@ -17,6 +17,9 @@ pub(crate) struct State {
     pub(crate) name: String,
     /// Host path and container path of folders that it sees read-only.
     pub(crate) binds: Vec<(PathBuf, PathBuf)>,
+    /// The same of folders that it can write to.
+    #[serde(default)]
+    pub(crate) shares: Vec<(PathBuf, PathBuf)>,
     /// Limit of what it can write.
     pub(crate) disk_bytes: u64,
     /// Its cgroups.

@@ -1,7 +1,8 @@
-//! `heaptrial lab`: the same workload under several allocators on this machine.
+//! `heaptrial lab`: the same workload under several allocators, on this machine or on a cluster.
 
 mod bisect;
 mod factorial;
+mod place;
 mod run;
 mod score;
 mod shell;
@@ -16,8 +17,8 @@ use clap::{Args, Subcommand};
 use heaptrial_allocator::{Catalog, Resolved};
 use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_lab::{
-    Accounting, Inside, Interrupt, LabPlan, Pace, PreparedArm, Schedule, TorParameters, TorWorkload,
-    Userland, Workload,
+    Accounting, Inside, Interrupt, LabPlan, Pace, PreparedArm, RunOutcome, Schedule, TorParameters,
+    TorWorkload, Userland, Workload,
 };
 use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialName, TrialPlan};
 use heaptrial_network::{LoadParameters, RelayParameters, TrafficParameters};
@@ -27,6 +28,8 @@ use heaptrial_store::Store;
 use self::bisect::BisectOptions;
 pub use self::bisect::{report_in, report_of as report_of_search};
 use self::factorial::FactorialOptions;
+pub use self::place::{AttachOptions, BLOCK_COMMAND, run_task};
+use self::place::{On, PlaceOptions};
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
 use self::shell::quoted;
@@ -60,6 +63,8 @@ pub enum LabCommand {
     Tor(Box<TorOptions>),
     /// Search releases or upstream's commits for what changed the memory, by runs until it is sure
     Bisect(Box<BisectOptions>),
+    /// Go on watching a run whose blocks a cluster carries out, and collect its results
+    Attach(AttachOptions),
     /// Tell how well lab runs of relays told what an import or a field trial showed
     Score(ScoreOptions),
 }
@@ -112,6 +117,8 @@ struct LabOptions {
     /// Run the services with the shared libraries of PACKAGE from another suite, everything else equal; may be repeated
     #[arg(long, value_name = "PACKAGE=SUITE", value_parser = package_and_suite)]
     exchange: Vec<(String, String)>,
+    #[command(flatten)]
+    place: PlaceOptions,
     /// Show what would be run, and run nothing
     #[arg(long)]
     dry_run: bool,
@@ -212,11 +219,12 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
     match &command {
         LabCommand::Run(options) => userland::enter(&options.lab, global, None)?,
         LabCommand::Tor(options) => userland::enter(&options.lab, global, None)?,
-        LabCommand::Bisect(_) | LabCommand::Score(_) => {}
+        LabCommand::Bisect(_) | LabCommand::Attach(_) | LabCommand::Score(_) => {}
     }
     match command {
         LabCommand::Run(options) => run::run(&options, global),
         LabCommand::Bisect(options) => bisect::run(&options, global),
+        LabCommand::Attach(options) => place::attach(&options, global),
         LabCommand::Score(options) => score::run(&options, global),
         LabCommand::Tor(options) => {
             let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
@@ -285,6 +293,7 @@ impl LabOptions {
                 .map(|package| format!("--userland-package {}", shell_words::quote(package))),
         );
         words.extend(self.exchange.iter().map(|(package, suite)| format!("--exchange {package}={suite}")));
+        words.extend(self.place.words());
         words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
         words.extend(self.processors.map(|number| format!("--processors {number}")));
         words.extend(self.memory_limit.map(|bytes| format!("--memory-limit {bytes}")));
@@ -422,9 +431,11 @@ fn execute(
         return Ok(ExitCode::SUCCESS);
     }
     let accounting = accounting(options, metric)?;
+    let home = run_folder::named(global.out.as_deref(), kind)?;
+    let place = options.place.place(home.clone())?;
     let arms = prepare(allocators, options, global)?;
     let exchanged = userland::exchanged(options, &arms)?;
-    let folder = run_folder::create(global.out.as_deref(), kind)?;
+    let folder = run_folder::create(Some(&home), kind)?;
     eprintln!("seed {seed}; the run's folder is {}", folder.display());
     let lab = LabPlan {
         name: plan.name.clone(),
@@ -445,14 +456,23 @@ fn execute(
         exchanged,
     };
     describe(&lab, plan)?;
-    let interrupt = heeding_signals()?;
-    let outcome = heaptrial_lab::run(&lab, workload, &interrupt, &mut LiveProgress::new());
-    // Whatever ended the run, what there is gets reported.
-    let reported = Store::open(&lab.database).map_err(Failure::failed).and_then(|store| {
+    let interrupt = heeding_signals(options.place.on)?;
+    let outcome = place.run(&lab, plan, workload, &interrupt, &mut LiveProgress::new());
+    conclude(&lab.database, &folder, outcome, global)
+}
+
+/// Reports on a run that has ended, whatever ended it, and tells how it did.
+fn conclude(
+    database: &Path,
+    folder: &Path,
+    outcome: Result<RunOutcome, Failure>,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    let reported = Store::open(database).map_err(Failure::failed).and_then(|store| {
         let trials = store.trials().map_err(Failure::failed)?;
         let trial =
             trials.last().ok_or_else(|| Failure::failed("the run ended before anything was written"))?;
-        write_and_print(&store, trial.id, &folder, &Options::default(), global)
+        write_and_print(&store, trial.id, folder, &Options::default(), global)
     });
     let outcome = outcome?;
     reported?;
@@ -495,8 +515,16 @@ fn check(
     Ok(metric)
 }
 
-/// Where figures come from, if that is all that is asked for.
+/// Where figures come from. Of a cluster each node tells by itself, and this machine's are of no block.
 fn accounting(options: &LabOptions, metric: Metric) -> Result<Accounting, Failure> {
+    match options.place.on {
+        On::Here => accounting_here(options, metric),
+        On::Slurm => Ok(Accounting::find()),
+    }
+}
+
+/// Where figures come from on this machine, if that is all that is asked for.
+fn accounting_here(options: &LabOptions, metric: Metric) -> Result<Accounting, Failure> {
     let accounting = Accounting::find();
     let needs_cgroup = match (metric, options.memory_limit) {
         (_, Some(_)) => Some("--memory-limit"),
@@ -512,10 +540,16 @@ fn accounting(options: &LabOptions, metric: Metric) -> Result<Accounting, Failur
     Ok(accounting)
 }
 
-/// An interrupt that Ctrl-C and its like request.
-fn heeding_signals() -> Result<Interrupt, Failure> {
+/// An interrupt that Ctrl-C and its like request. Tasks of a cluster do not end with the terminal that submitted them: there it is
+/// Ctrl-C alone.
+fn heeding_signals(on: On) -> Result<Interrupt, Failure> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let interrupt = Interrupt::default();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    let signals = match on {
+        On::Here => &[SIGINT, SIGTERM, SIGHUP][..],
+        On::Slurm => &[SIGINT],
+    };
+    for signal in signals.iter().copied() {
         // A second Ctrl-C ends the program at once; supervisors then end the services.
         signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
             .map_err(Failure::failed)?;

@@ -72,12 +72,14 @@ pub enum Command {
     },
 }
 
-/// Runs a command that Heaptrial starts itself and nobody types: the supervisor of a service, and the probe of
-/// an allocator. They are no part of the command line's definition, its completions and man pages.
+/// Runs a command that Heaptrial starts itself and nobody types: the supervisor of a service, a block of a run on a node of a
+/// cluster, and the probe of an allocator. They are no part of the command line's definition, its completions and man pages.
 pub fn run_internal() -> Option<ExitCode> {
     let name = std::env::args_os().nth(1)?;
     if name == heaptrial_lab::SUPERVISOR_COMMAND {
         Some(heaptrial_lab::run_supervisor())
+    } else if name == lab::BLOCK_COMMAND {
+        Some(lab::run_task(std::env::args_os().skip(2)))
     } else if name == heaptrial_allocator::PROBE_COMMAND {
         heaptrial_allocator::run_probe()
     } else {

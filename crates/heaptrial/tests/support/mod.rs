@@ -6,6 +6,7 @@ pub mod control;
 pub mod hosts;
 pub mod series_store;
 pub mod shapes;
+pub mod upstream;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -162,6 +162,9 @@ pub struct TrialHost {
     pub os: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
+    /// The first processor's model name.
+    #[serde(default)]
+    pub cpu_model: Option<String>,
     /// Online processors.
     pub cpu_count: Option<u32>,
     /// Memory.

@@ -7,7 +7,8 @@ use heaptrial_model::units;
 /// The hosts that are here.
 pub(crate) fn hosts(report: &Report) -> Option<Table> {
     let columns =
-        [text("Host"), figure("Services"), text("System"), text("Kernel"), figure("CPUs"), figure("Memory")];
+        [text("Host"), figure("Services"), text("System"), text("Kernel"), text("Processor"), figure("CPUs")];
+    let columns = columns.into_iter().chain([figure("Memory")]);
     let columns = columns.into_iter().chain([text("Started"), text("Last reading"), text("Ended")]);
     let known = |value: &Option<String>| value.clone().unwrap_or_else(|| NOTHING.to_owned());
     let rows = report.hosts.iter().map(|host| Row {
@@ -18,6 +19,7 @@ pub(crate) fn hosts(report: &Report) -> Option<Table> {
             host.services.to_string(),
             known(&host.os),
             known(&host.kernel),
+            known(&host.cpu_model),
             optional(host.cpu_count, |count| count.to_string()),
             optional(host.ram_bytes, |bytes| units::memory(bytes as f64)),
             host.started_at.clone(),

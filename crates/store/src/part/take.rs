@@ -12,7 +12,7 @@ use crate::records::SERVER;
 use crate::{SCHEMA_VERSION, Store, StoreError};
 
 /// Tables of ticks and samples, with their columns but for those that name life and tick.
-const MEASURED: [(&str, &str); 4] = [
+pub(super) const MEASURED: [(&str, &str); 4] = [
     ("rollup", "samples, rss_max_bytes, anon_max_bytes, anon_swap_max_bytes, cgroup_current_max_bytes"),
     (
         "sample",
@@ -82,7 +82,7 @@ impl Store {
 }
 
 /// Whether a file can be taken in: of this schema, whole, and with nothing in it that runs by itself. It comes from another machine.
-fn check(file: &Path, verified: bool) -> Result<(), StoreError> {
+pub(super) fn check(file: &Path, verified: bool) -> Result<(), StoreError> {
     let connection = Connection::open(file).map_err(StoreError::open(file))?;
     let found = crate::user_version(&connection).map_err(StoreError::open(file))?;
     if found < SCHEMA_VERSION {

@@ -18,6 +18,7 @@ pub(super) fn enter(
     global: &GlobalOptions,
     also: Option<&Path>,
 ) -> Result<(), Failure> {
+    options.place.check(options.userland.is_some(), !options.exchange.is_empty())?;
     let Some(userland) = options.userland.as_ref().filter(|_| Inside::current().is_none()) else {
         return Ok(());
     };

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::record::block_folder;
 use super::subject::Subject;
 use super::{arm, pair};
+use crate::commands::lab::place::Place;
 use crate::commands::lab::{LabOptions, OWN_PROGRAM, describe};
 use crate::exit::Failure;
 use crate::progress::LiveProgress;
@@ -26,6 +27,7 @@ pub(super) struct Bench<'a> {
     pub(super) duration: Option<Duration>,
     pub(super) metric: Metric,
     pub(super) accounting: Accounting,
+    pub(super) place: Place,
     pub(super) interrupt: Interrupt,
     pub(super) by: By,
     pub(super) command: String,
@@ -101,7 +103,8 @@ impl Bench<'_> {
             exchanged: Vec::new(),
         };
         describe(&lab, &plan)?;
-        let outcome = heaptrial_lab::run(&lab, self.workload, &self.interrupt, &mut LiveProgress::new())?;
+        let outcome =
+            self.place.run(&lab, &plan, self.workload, &self.interrupt, &mut LiveProgress::new())?;
         if outcome.interrupted {
             return Ok(Measured::Interrupted);
         }

@@ -133,7 +133,7 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         Failure::usage("a search keeps its command as text, so all of its words have to be UTF-8")
     })?;
     let subject = Subject::find(options)?;
-    let (workload, duration) = options.workload_of(&subject)?;
+    let (workload, duration) = options.workload_of(&subject.plan())?;
     check(lab, &subject.plan(), workload.as_ref(), duration)?;
     run_folder::check(global.out.as_deref())?;
     let in_turn = if workload.arrangement() == Arrangement::OneByOne { 2 } else { 1 };
@@ -151,6 +151,7 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         left_out: subject.left_out,
         forks: subject.forks,
     };
+    lab.place.reach()?;
     eprintln!("{}", told::plan_line(&subject, rules, block));
     // What cannot be had is told before anything is written.
     for end in [0, subject.last()] {
@@ -182,7 +183,7 @@ fn search(
 ) -> Result<ExitCode, Failure> {
     let lab = options.lab()?;
     let subject = Subject::kept(options, kept)?;
-    let (workload, duration) = options.workload_of(&subject)?;
+    let (workload, duration) = options.workload_of(&subject.plan())?;
     let metric = check(lab, &subject.plan(), workload.as_ref(), duration)?;
     let rules = rules(options, blocks, subject.positions.len());
     let mut search = Search::new(subject.last(), subject.releases(), rules);
@@ -199,7 +200,8 @@ fn search(
         duration: duration.map(|duration| duration.0),
         metric,
         accounting: accounting(lab, metric)?,
-        interrupt: heeding_signals()?,
+        place: lab.place.place(record.folder.clone())?,
+        interrupt: heeding_signals(lab.place.on)?,
         by: options.by.into(),
         command: command_of(&kept.arguments),
         seed: kept.seed,
@@ -278,7 +280,7 @@ fn command_of(arguments: &[String]) -> String {
 
 impl BisectOptions {
     /// The options of the lab, without those that a search decides itself.
-    fn lab(&self) -> Result<&LabOptions, Failure> {
+    pub(super) fn lab(&self) -> Result<&LabOptions, Failure> {
         let lab = match &self.workload {
             Some(BisectWorkload::Run(run)) => &run.lab,
             Some(BisectWorkload::Tor(tor)) => &tor.lab,
@@ -304,15 +306,18 @@ impl BisectOptions {
         }
     }
 
-    fn workload_of(&self, subject: &Subject) -> Result<(Box<dyn Workload>, Option<HumanDuration>), Failure> {
-        let plan = subject.plan();
+    /// The workload over arms of these names.
+    pub(super) fn workload_of(
+        &self,
+        plan: &TrialPlan,
+    ) -> Result<(Box<dyn Workload>, Option<HumanDuration>), Failure> {
         Ok(match &self.workload {
             Some(BisectWorkload::Tor(tor)) => {
-                let (workload, duration, _) = tor.workload(&plan)?;
+                let (workload, duration, _) = tor.workload(plan)?;
                 (Box::new(workload), duration)
             }
             Some(BisectWorkload::Run(run)) => {
-                let (workload, duration, _) = run.workload(&plan)?;
+                let (workload, duration, _) = run.workload(plan)?;
                 (Box::new(workload), duration)
             }
             None => return Err(Failure::usage("under what load?")),

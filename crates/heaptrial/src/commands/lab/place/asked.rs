@@ -1,0 +1,36 @@
+//! What a command asks of a lab run, read from its words anew on a node.
+
+use heaptrial_lab::Workload;
+use heaptrial_model::{HumanDuration, TrialPlan};
+
+use crate::commands::Command;
+use crate::commands::lab::{LabCommand, LabOptions};
+use crate::exit::Failure;
+
+/// What a command asks of a lab run.
+pub(super) struct Asked<'a> {
+    pub(super) options: &'a LabOptions,
+    pub(super) workload: Box<dyn Workload>,
+    pub(super) duration: Option<HumanDuration>,
+}
+
+impl<'a> Asked<'a> {
+    /// Of any command that carries out lab runs, over the arms of `plan`.
+    pub(super) fn of(command: &'a Command, plan: &TrialPlan) -> Result<Self, Failure> {
+        match command {
+            Command::Lab(LabCommand::Run(run)) => {
+                let (workload, duration, _) = run.workload(plan)?;
+                Ok(Self { options: &run.lab, workload: Box::new(workload), duration })
+            }
+            Command::Lab(LabCommand::Tor(tor)) => {
+                let (workload, duration, _) = tor.workload(plan)?;
+                Ok(Self { options: &tor.lab, workload: Box::new(workload), duration })
+            }
+            Command::Lab(LabCommand::Bisect(bisect)) => {
+                let (workload, duration) = bisect.workload_of(plan)?;
+                Ok(Self { options: bisect.lab()?, workload, duration })
+            }
+            _ => Err(Failure::failed("the run's command carries out no lab run")),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A block on a node: an internal command that a task of an array runs.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use heaptrial_allocator::{Catalog, Obtained};
+use heaptrial_host::{FamilyUse, HostFacts, HostRoot, host_name};
+use heaptrial_lab::{LabPlan, PreparedArm, Progress, RunOutcome, run_block};
+use heaptrial_model::{About, Pace, TrialPlan};
+use heaptrial_store::Store;
+
+use super::On;
+use super::asked::Asked;
+use super::kept::{
+    BlockFailure, BlockReport, KeptRun, RunFolder, SCHEMA_VERSION, Used, at, block_name, write,
+};
+use crate::commands::lab::{LabOptions, OWN_PROGRAM, accounting_here, check, heeding_signals};
+use crate::exit::Failure;
+
+/// The internal command: the run's folder and the block's number follow.
+pub const BLOCK_COMMAND: &str = "lab-block";
+
+/// How often a node is asked what a block takes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_STEP: Duration = Duration::from_millis(50);
+
+/// Exit codes of a task by which more is known than that it failed, as sysexits.h has them.
+pub(super) mod exit {
+    /// The node does not see the run's folder.
+    pub(in super::super) const NOT_SHARED: u8 = 66;
+    /// The node cannot write there.
+    pub(in super::super) const CANNOT_WRITE: u8 = 73;
+}
+
+/// Why there is no result.
+enum NoResult {
+    Failed(Failure),
+    /// The run's folder takes nothing.
+    CannotWrite(Failure),
+    /// It was asked to end, as when it is cancelled.
+    Interrupted,
+}
+
+impl From<Failure> for NoResult {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Carries out a block and leaves what came of it in the run's folder. What was begun there before, on a node that died, was on
+/// that node alone.
+pub fn run_task(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+    let folder = arguments.next().map(|folder| RunFolder(PathBuf::from(folder)));
+    let block = arguments.next().and_then(|number| number.to_str()?.parse().ok());
+    let (Some(folder), Some(block)) = (folder, block) else {
+        eprintln!("usage: heaptrial {BLOCK_COMMAND} FOLDER NUMBER");
+        return ExitCode::from(2);
+    };
+    let node = node();
+    say(&format!("block {} on {node}", block + 1));
+    match carry_out(&folder, block, &node) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(NoResult::Interrupted) => {
+            say("it was asked to end; nothing of it is kept");
+            ExitCode::FAILURE
+        }
+        Err(NoResult::CannotWrite(why)) => {
+            say(&why.to_string());
+            ExitCode::from(exit::CANNOT_WRITE)
+        }
+        Err(NoResult::Failed(why)) => {
+            say(&why.to_string());
+            match folder.write_failure(block, &BlockFailure { node, why: why.to_string() }) {
+                Ok(()) => ExitCode::FAILURE,
+                Err(_) => ExitCode::from(exit::CANNOT_WRITE),
+            }
+        }
+    }
+}
+
+/// A line of the task's log, which lies in the run's folder. Where that is full, the exit code has to do.
+fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+/// The node as Slurm calls it.
+fn node() -> String {
+    std::env::var("SLURMD_NODENAME")
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| host_name(&HostRoot::default()).unwrap_or_else(|_| "unknown".to_owned()))
+}
+
+fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult> {
+    let run = folder.read_run()?;
+    folder.forget_failure(block);
+    if folder.block(block).exists() {
+        return Ok(());
+    }
+    std::env::set_current_dir(&run.directory).map_err(|error| {
+        Failure::failed(format!(
+            "{}, where the run was started, is not there: {error}",
+            run.directory.display()
+        ))
+    })?;
+    let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
+    let plan = run.plan();
+    let words = shell_words::split(&run.command).map_err(Failure::failed)?;
+    let (_, command) = crate::parse(words).map_err(Failure::failed)?;
+    let Asked { options, workload, duration } = Asked::of(&command, &plan)?;
+    let metric = check(options, &plan, workload.as_ref(), duration)?;
+    let arms = run.arms_here(options)?;
+    let interrupt = heeding_signals(On::Here)?;
+    // What a task before it left on this node is of no use.
+    let scratch = Scratch::create(&std::env::temp_dir().join(format!(
+        "heaptrial-{}-{}",
+        run.token,
+        block_name(block)
+    )))?;
+    let lab = LabPlan {
+        name: run.name.clone(),
+        arms,
+        repeats: run.repeats,
+        duration: duration.map(|duration| duration.0),
+        tick: options.tick.0,
+        metric,
+        accounting: accounting_here(options, metric)?,
+        memory_limit_bytes: options.memory_limit,
+        seed: run.seed,
+        processors: options.processors,
+        command: run.command.clone(),
+        database: scratch.0.join("heaptrial.db"),
+        folder: scratch.0.clone(),
+        supervisor: PathBuf::from(OWN_PROGRAM),
+        userland: None,
+        exchanged: Vec::new(),
+    };
+    let carried_out = measured(|| run_block(&lab, workload.as_ref(), block, &interrupt, &mut Told));
+    // Slurm ends services together with the task: what goes wrong then is no failure of the block.
+    if interrupt.requested() {
+        return Err(NoResult::Interrupted);
+    }
+    let (outcome, used) = carried_out.map_err(Failure::from)?;
+    Store::create(&lab.database).and_then(Store::into_one_file).map_err(Failure::failed)?;
+    let report = BlockReport {
+        schema_version: SCHEMA_VERSION,
+        block,
+        node: node.to_owned(),
+        facts,
+        used,
+        restarts: std::env::var("SLURM_RESTART_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(0),
+        failed_services: outcome.failed_services,
+    };
+    deliver(&lab, &report, folder).map_err(NoResult::CannotWrite)
+}
+
+impl KeptRun {
+    pub(super) fn plan(&self) -> TrialPlan {
+        TrialPlan {
+            name: self.name.clone(),
+            services: None,
+            duration: self.duration,
+            metric: Some(self.metric),
+            looks: Vec::new(),
+            pace: Pace::default(),
+            about: About::default(),
+            arms: self.arms.clone(),
+        }
+    }
+
+    /// The arms with their allocators as they are seen here, each file as it was obtained. The host's own C library is that of
+    /// this node.
+    fn arms_here(&self, options: &LabOptions) -> Result<Vec<PreparedArm>, Failure> {
+        let here = |build: &Obtained| -> Result<Obtained, Failure> {
+            match build.is_intact() {
+                Ok(Some(true)) => Ok(build.clone()),
+                Ok(None) => {
+                    let resolved = Catalog::builtin().resolve(&build.spec)?;
+                    Ok(options.sources.obtainer(None)?.obtain(&resolved)?)
+                }
+                Ok(Some(false)) => Err(Failure::failed(format!(
+                    "the copy of {} in the run's folder is not the file that was obtained (SHA-256 {}): start the run anew",
+                    build.spec, build.sha256
+                ))),
+                Err(error) => {
+                    Err(Failure::failed(format!("the copy of {} cannot be read: {error}", build.spec)))
+                }
+            }
+        };
+        self.arms
+            .iter()
+            .zip(&self.builds)
+            .map(|(arm, build)| Ok(PreparedArm { arm: arm.clone(), obtained: here(build)? }))
+            .collect()
+    }
+}
+
+/// A folder on this node alone, which is gone with the task.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn create(path: &Path) -> Result<Self, Failure> {
+        let removed = match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        let created = removed.and_then(|()| fs::DirBuilder::new().mode(0o700).create(path));
+        created.map_err(|error| at(path, error))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            say(&format!("{}: {error}", self.0.display()));
+        }
+    }
+}
+
+/// Does something, and tells what this process and everything below it took meanwhile.
+fn measured<E>(work: impl FnOnce() -> Result<RunOutcome, E>) -> Result<(RunOutcome, Used), E> {
+    let started = Instant::now();
+    let over = AtomicBool::new(false);
+    let look = || {
+        let mut most = FamilyUse::default();
+        let mut due = Instant::now();
+        while !over.load(Ordering::Relaxed) {
+            if Instant::now() >= due {
+                // A moment of which nothing is known changes nothing.
+                if let Ok(now) = FamilyUse::read(&HostRoot::default(), std::process::id() as i32) {
+                    most.rss_bytes = most.rss_bytes.max(now.rss_bytes);
+                    most.cpu = most.cpu.max(now.cpu);
+                }
+                due = Instant::now() + LOOK_EVERY;
+            }
+            std::thread::sleep(LOOK_STEP);
+        }
+        most
+    };
+    let (result, most) = std::thread::scope(|scope| {
+        let looking = scope.spawn(look);
+        let result = work();
+        over.store(true, Ordering::Relaxed);
+        (result, looking.join().unwrap_or_default())
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    let used = Used {
+        memory_bytes: most.rss_bytes,
+        processors: most.cpu.as_secs_f64() / seconds.max(0.001),
+        seconds,
+    };
+    result.map(|outcome| (outcome, used))
+}
+
+/// Puts what came of a block into the run's folder, all at once.
+fn deliver(lab: &LabPlan, report: &BlockReport, folder: &RunFolder) -> Result<(), Failure> {
+    let whole = folder.block(report.block);
+    let own = format!("{}.{}.{}", block_name(report.block), report.node, std::process::id());
+    let beside = folder.blocks().join(own);
+    let copy = |from: &Path, to: &Path| -> Result<(), Failure> {
+        fs::copy(from, to).and_then(|_| File::open(to)?.sync_all()).map_err(|error| at(to, error))
+    };
+    let put = || -> Result<(), Failure> {
+        let logs = beside.join("logs");
+        fs::create_dir_all(&logs).map_err(|error| at(&logs, error))?;
+        copy(&lab.database, &beside.join("heaptrial.db"))?;
+        let written = lab.folder.join("logs");
+        for entry in fs::read_dir(&written).map_err(|error| at(&written, error))?.flatten() {
+            copy(&entry.path(), &logs.join(entry.file_name()))?;
+        }
+        write(&beside.join("block.json"), report)?;
+        fs::rename(&beside, &whole).map_err(|error| at(&whole, error))
+    };
+    let delivered = put();
+    if delivered.is_err() {
+        // What is only a part would stand in the way of the next attempt.
+        let _ = fs::remove_dir_all(&beside);
+    }
+    // Slurm may have taken a node for dead that lives: another task was first, and one result is as good as the other.
+    if whole.exists() { Ok(()) } else { delivered }
+}
+
+/// What is told goes into the task's log.
+struct Told;
+
+impl Progress for Told {
+    fn message(&mut self, text: &str) {
+        say(text);
+    }
+}

@@ -1,0 +1,342 @@
+//! Blocks of lab runs as tasks of a real Slurm: a controller and three nodes, each a host of its own, one of which dies.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use heaptrial_store::Store;
+use heaptrial_testbed::{Options, SlurmCluster};
+use serde_json::Value;
+use support::upstream::{Commits, repository};
+use support::{bed, json, stderr, stdout, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Holds 20 MB in pieces, and stays.
+const HOLDER: &str =
+    "import time\nheld = [bytes(4000) for _ in range(5000)]\nprint('held', flush=True)\ntime.sleep(600)\n";
+const PROGRAM: &str = "-- python3 /shared/holder.py";
+/// All that a task needs is asked for, so that nothing has to be measured first.
+const ALL_ASKED: &str = "--slurm mem=300M --slurm cpus-per-task=1 --slurm time=5";
+
+struct Bed {
+    cluster: SlurmCluster,
+    folder: tempfile::TempDir,
+}
+
+/// A file system of its own that is soon full.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(path: PathBuf) -> Self {
+        std::fs::create_dir(&path).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=384m,mode=777", "small"])
+            .arg(&path)
+            .status();
+        assert!(mounted.unwrap().success());
+        Self(path)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+impl Bed {
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = self.cluster.command("/shared", "/ht/heaptrial");
+        command.args(arguments.split_whitespace());
+        command
+    }
+
+    fn lab(&self, options: &str) -> Command {
+        self.command(&format!("lab run -a glibc -a jemalloc --source host --seed 7 {options} {PROGRAM}"))
+    }
+
+    fn start(&self, options: &str) -> Child {
+        self.lab(options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    fn value(&self, path: &str) -> Option<Value> {
+        serde_json::from_slice(&std::fs::read(self.path(path)).ok()?).ok()
+    }
+
+    /// Jobs of a run's folder, once so many or more are written down.
+    fn jobs(&self, run: &str, count: usize) -> Vec<u64> {
+        wait_for("a submission", PATIENCE, || {
+            let submitted = self.value(&format!("{run}/slurm/submitted.json"))?;
+            let jobs: Vec<u64> = submitted.as_array()?.iter().filter_map(|one| one["job"].as_u64()).collect();
+            (jobs.len() >= count).then_some(jobs)
+        })
+    }
+
+    /// Reports of a run's blocks that are here.
+    fn blocks(&self, run: &str) -> Vec<Value> {
+        let found = |number: u32| self.value(&format!("{run}/blocks/{number:04}/block.json"));
+        (1..=20).filter_map(found).collect()
+    }
+
+    /// Sends a signal to the process that submitted a run.
+    fn signal(&self, signal: &str, run: &str) {
+        self.cluster.controller.ok(&[
+            "pkill",
+            signal,
+            "-f",
+            &format!("^/ht/heaptrial lab run.*--out /shared/{run} "),
+        ]);
+    }
+
+    fn under_way(&self, job: u64) -> Vec<String> {
+        let own = format!("{job}_");
+        let tasks = self.cluster.queue().into_iter();
+        tasks
+            .filter(|task| task.starts_with(&own) && (task.contains("RUNNING") || task.contains("PENDING")))
+            .collect()
+    }
+}
+
+#[track_caller]
+fn ended(child: Child, code: i32) -> Output {
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{}\n{}", stdout(&output), stderr(&output));
+    output
+}
+
+#[track_caller]
+fn told(output: &Output, words: &[&str]) {
+    let said = stderr(output);
+    words.iter().for_each(|word| assert!(said.contains(word), "`{word}` is not in\n{said}"));
+}
+
+/// Services of a run's database in the order of starting: name, block, arm.
+fn services(database: &Path) -> Vec<(String, u32, String)> {
+    let store = Store::open(database).unwrap();
+    let trial = store.trials().unwrap().remove(0).id;
+    let arms: BTreeMap<i64, String> =
+        store.arms(trial).unwrap().into_iter().map(|record| (record.id, record.arm.name)).collect();
+    let services = store.services(trial).unwrap().into_iter().enumerate().map(|(place, service)| {
+        assert_eq!(service.position as usize, place);
+        (service.name, service.block, arms[&service.arm_id].clone())
+    });
+    services.collect()
+}
+
+#[test]
+fn without_slurm_nothing_is_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |options: &str| {
+        let arguments = format!("lab run -a glibc --on slurm {options} --out run -- true");
+        support::heaptrial(folder.path())
+            .env("PATH", folder.path())
+            .args(arguments.split_whitespace())
+            .output()
+            .unwrap()
+    };
+    std::os::unix::fs::symlink("/bin/true", folder.path().join("true")).unwrap();
+    let output = run("");
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    told(&output, &["`sbatch` is not in PATH", "login node"]);
+    let output = run("--userland trixie");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    told(&output, &["--userland", "nodes of a cluster do not see"]);
+    let output = run("--slurm array=1-3");
+    told(&output, &["array is decided by the run"]);
+    assert!(!folder.path().join("run").exists());
+    let output = support::run(folder.path(), "lab attach .");
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    told(&output, &["holds no run on a cluster"]);
+}
+
+#[test]
+#[ignore = "needs root and containers"]
+fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters() {
+    let Some(base) = SlurmCluster::base_for_test() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("holder.py"), HOLDER).unwrap();
+    let small = Small::mount(folder.path().join("small"));
+    let options = Options::new().bind(bed::stripped(), "/ht");
+    let cluster = SlurmCluster::boot(&base, 3, folder.path(), &options).unwrap();
+    let mut bed = Bed { cluster, folder };
+
+    a_node_that_dies_costs_its_block(&mut bed);
+    a_submitter_that_dies_is_replaced(&bed);
+    ctrl_c_cancels_and_keeps_what_is_there(&bed);
+    a_folder_that_takes_nothing_loses_nothing(&bed, &small.0);
+    what_cannot_be_is_told(&bed);
+    a_search_has_its_blocks_carried_out_there(&bed);
+}
+
+fn a_node_that_dies_costs_its_block(bed: &mut Bed) {
+    let asked = "--repeat 6 --duration 3s";
+    let run = bed.start(&format!("{asked} --on slurm --out /shared/died --json"));
+    // The first block tells what the others ask for.
+    let jobs = bed.jobs("died", 2);
+    let submitted = bed.value("died/slurm/submitted.json").unwrap();
+    assert_eq!((&submitted[0]["blocks"], &submitted[0]["asked"]), (&serde_json::json!([0]), &Value::Null));
+    assert_eq!(submitted[1]["asked"]["processors"], 1);
+    let on_n2 = wait_for("a task on n2", PATIENCE, || {
+        let tasks = bed.under_way(jobs[1]);
+        tasks
+            .iter()
+            .find(|task| task.contains("RUNNING n2"))
+            .map(|task| task.split(' ').next().unwrap().to_owned())
+    });
+    bed.cluster.nodes[1].power_cut().unwrap();
+    wait_for("the task that is started again", PATIENCE, || {
+        bed.cluster.queue().iter().any(|task| task.starts_with(&format!("{on_n2} PENDING"))).then_some(())
+    });
+    // Slurm leaves two minutes between.
+    let now = ["scontrol", "update", &format!("JobId={on_n2}"), "StartTime=now"];
+    bed.cluster.controller.ok(&now);
+    let output = ended(run, 0);
+    told(&output, &["is started again by Slurm: n2 died", "5 blocks submitted", "each asks for"]);
+
+    let restarted: Vec<Value> =
+        bed.blocks("died").into_iter().filter(|block| block["restarts"] != 0).collect();
+    assert_eq!(bed.blocks("died").len(), 6);
+    assert_eq!(restarted.len(), 1, "{restarted:?}");
+    assert_eq!(format!("{}_{}", jobs[1], restarted[0]["block"]), on_n2);
+
+    // The same seed gives the same blocks here.
+    let report = json(&output);
+    let plan = json(&bed.lab(&format!("{asked} --dry-run --json")).output().unwrap());
+    let planned: Vec<(u32, String)> = plan["rounds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|round| {
+            (round["repeat"].as_u64().unwrap() as u32 - 1, round["arms"][0].as_str().unwrap().to_owned())
+        })
+        .collect();
+    let database = bed.path("died/heaptrial.db");
+    let ran = services(&database);
+    assert_eq!(ran.iter().map(|(_, block, arm)| (*block, arm.clone())).collect::<Vec<_>>(), planned);
+    let here = bed.lab("--repeat 1 --duration 1s --tick 200ms --out /shared/here --json").output().unwrap();
+    assert!(here.status.success(), "{}", stderr(&here));
+    assert_eq!(services(&bed.path("here/heaptrial.db")), ran[..2]);
+    let here = json(&here);
+    for (there, here) in report["arms"].as_array().unwrap().iter().zip(here["arms"].as_array().unwrap()) {
+        let what =
+            |arm: &Value| ["family", "version", "build_id", "sha256"].map(|key| arm["identity"][key].clone());
+        assert_eq!((&there["name"], what(there)), (&here["name"], what(here)));
+        assert_eq!((&there["services"], &here["services"]), (&Value::from(6), &Value::from(1)));
+    }
+    let keys = |report: &Value| {
+        let keys = report.as_object().unwrap().keys().filter(|key| *key != "hosts" && *key != "by_host");
+        keys.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&report), keys(&here));
+    // And knows besides where they ran.
+    let hosts: Vec<&str> =
+        report["hosts"].as_array().unwrap().iter().map(|host| host["name"].as_str().unwrap()).collect();
+    assert!(hosts.len() >= 2 && hosts.iter().all(|host| ["n1", "n2", "n3"].contains(host)), "{hosts:?}");
+    assert_eq!(report["outcome"], "completed");
+    assert_eq!(std::fs::read_dir(bed.path("died/logs")).unwrap().count(), 24);
+}
+
+fn a_submitter_that_dies_is_replaced(bed: &Bed) {
+    let run = bed
+        .start("-a jemalloc?narenas=1 --repeat 3 --duration 1s --tick 200ms --on slurm --out /shared/left");
+    // Two arms have one library.
+    let first = bed.jobs("left", 1);
+    bed.signal("-KILL", "left");
+    run.wait_with_output().unwrap();
+    let output = bed.command("lab attach /shared/left --json").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(json(&output)["services"].as_array().unwrap().len(), 9);
+    let jobs = bed.jobs("left", 2);
+    assert_eq!(jobs[0], first[0]);
+    // Each block was a task once.
+    let of_run = |task: &&String| jobs.iter().any(|job| task.starts_with(&format!("{job}_")));
+    assert_eq!(bed.cluster.queue().iter().filter(of_run).count(), 3);
+    assert_eq!(bed.blocks("left").len(), 3);
+    // Who comes later finds all of it done.
+    let output = bed.command("lab attach /shared/left --again --json").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(json(&output)["services"].as_array().unwrap().len(), 9);
+    assert_eq!(bed.jobs("left", 2), jobs);
+}
+
+fn ctrl_c_cancels_and_keeps_what_is_there(bed: &Bed) {
+    let run = bed.start(&format!("--repeat 8 --duration 2s --on slurm {ALL_ASKED} --out /shared/cut --json"));
+    let jobs = bed.jobs("cut", 1);
+    wait_for("a block", PATIENCE, || (!bed.blocks("cut").is_empty()).then_some(()));
+    bed.signal("-INT", "cut");
+    let output = ended(run, 1);
+    told(&output, &["the run was interrupted"]);
+    wait_for("an empty queue", PATIENCE, || bed.under_way(jobs[0]).is_empty().then_some(()));
+    let report = json(&output);
+    let services = report["services"].as_array().unwrap().len();
+    assert_eq!(report["outcome"], "interrupted");
+    assert!((2..16).contains(&services) && services % 2 == 0, "{services}");
+    assert_eq!(services, 2 * bed.blocks("cut").len());
+}
+
+fn a_folder_that_takes_nothing_loses_nothing(bed: &Bed, small: &Path) {
+    let run = bed.start("--repeat 1 --duration 4s --on slurm --out /shared/small/full");
+    bed.jobs("small/full", 1);
+    let filler = small.join("filler");
+    let filled =
+        Command::new("dd").args(["if=/dev/zero", "bs=4k"]).arg(format!("of={}", filler.display())).output();
+    assert!(stderr(&filled.unwrap()).contains("No space left"));
+    let output = ended(run, 1);
+    told(
+        &output,
+        &[
+            "no results of 1 of 1 block",
+            "cannot write to the run's folder",
+            "quota",
+            "lab attach /shared/small/full --again",
+        ],
+    );
+    std::fs::remove_file(&filler).unwrap();
+    let output = bed.command("lab attach /shared/small/full --again --json").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(json(&output)["services"].as_array().unwrap().len(), 2);
+}
+
+fn what_cannot_be_is_told(bed: &Bed) {
+    let output = bed.lab("--on slurm --slurm partition=nope --out /shared/nope").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    told(&output, &["invalid partition specified: nope", "`sinfo` lists the partitions"]);
+    // Every host has a home of its own.
+    let output = bed.lab("--on slurm --repeat 2 --out /home/ana/run").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    told(&output, &["does not see the run's folder", "--out", "no results of 2 of 2 blocks"]);
+}
+
+fn a_search_has_its_blocks_carried_out_there(bed: &Bed) {
+    let commits = Commits { count: 3, bad: 1, broken: 9, crashes: 9 };
+    let ids = repository(bed.folder.path(), &commits);
+    let upstream = bed.path("upstream");
+    let given = Command::new("chown").args(["-R", "1000:1000"]).arg(&upstream).status().unwrap();
+    assert!(given.success());
+    let output = bed
+        .command(&format!(
+            "lab bisect --json --out /shared/search --good mimalloc --bad mimalloc --mirror /shared/upstream \
+             --good-commit {} --bad-commit {} --blocks 4 run --on slurm --ready log:^held --duration 1s --tick 200ms --seed 7 \
+             {PROGRAM}",
+            ids[0], ids[2]
+        ))
+        .output()
+        .unwrap();
+    assert!([Some(0), Some(4)].contains(&output.status.code()), "{}", stderr(&output));
+    let blocks = json(&output)["blocks"].as_array().unwrap().clone();
+    // From the second commit on a third more is asked for.
+    let log_ratio = blocks[0]["log_ratio"].as_f64().unwrap();
+    assert!((0.15..0.35).contains(&log_ratio), "{blocks:?}");
+    for number in 1..=blocks.len() {
+        let store = Store::open(&bed.path(&format!("search/blocks/{number:04}/heaptrial.db"))).unwrap();
+        let parts = store.parts(store.trials().unwrap()[0].id).unwrap();
+        assert!(parts.len() == 1 && ["n1", "n3"].contains(&parts[0].host.as_str()), "{parts:?}");
+    }
+}
