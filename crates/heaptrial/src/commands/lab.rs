@@ -4,6 +4,7 @@ mod bisect;
 mod factorial;
 mod run;
 mod score;
+mod search;
 mod shell;
 mod userland;
 
