@@ -32,4 +32,4 @@ pub use prefix::{Prediction, prediction};
 pub use race::{Drop, DropReason};
 pub use search::{Next, Rules, Search, Standing};
 pub use space::{Base, Candidate, Level, Needs, Setting, Space};
-pub use verified::{Against, Verified, verified};
+pub use verified::{Against, Verified, told_apart, verified};

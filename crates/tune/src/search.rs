@@ -192,6 +192,14 @@ impl Search {
         self.compared(Figure::Level)?.comparison.noise()
     }
 
+    /// Of each candidate that has the figure: log ratio to the control.
+    pub fn ratios(&self, figure: Figure) -> Vec<(usize, f64)> {
+        self.compared(figure).map_or_else(Vec::new, |compared| {
+            let ratio = |(place, arm): (usize, &usize)| (*arm, compared.comparison.to_control(place));
+            compared.arms.iter().enumerate().map(ratio).collect()
+        })
+    }
+
     fn race(&mut self) {
         let block = self.blocks.len();
         let goals: Vec<Compared> =

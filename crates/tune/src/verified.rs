@@ -1,6 +1,6 @@
 //! What is left of the winners on seeds that the search never saw.
 
-use heaptrial_stats::student_interval;
+use heaptrial_stats::{student_interval, student_quantile};
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{Block, Figure};
@@ -65,6 +65,14 @@ pub fn verified(
     (0..winners).map(of).collect()
 }
 
+/// The log ratio that so many blocks usually tell from none, where a log ratio of one block has this standard deviation: half
+/// the length of an interval. `None` of fewer than two blocks.
+pub fn told_apart(blocks: usize, winners: usize, level: f64, sd: f64) -> Option<f64> {
+    let each = 1.0 - (1.0 - level) / winners.max(1) as f64;
+    let reach = student_quantile(blocks.checked_sub(1)? as f64, f64::midpoint(1.0, each))?;
+    Some(reach * sd / (blocks as f64).sqrt())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +93,8 @@ mod tests {
         // Student's t with 2 degrees of freedom: 4.302653 · 0.01 / √3.
         let (low, high) = control.interval.unwrap();
         assert!((high - low - 2.0 * 4.302_653 * 0.01 / 3f64.sqrt()).abs() < 1e-6);
+        assert!((told_apart(3, 1, 0.95, 0.01).unwrap() - (high - low) / 2.0).abs() < 1e-6);
+        assert_eq!(told_apart(1, 1, 0.95, 0.01), None);
         assert_eq!(verified(&blocks[..1], 1, 2, &[Figure::Level], 0.95)[0].against[0].interval, None);
     }
 }

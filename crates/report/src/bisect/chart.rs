@@ -1,6 +1,7 @@
 //! The level over the history.
 
 use super::BisectReport;
+use crate::paper::Paper as _;
 use crate::chart::{Chart, HistoryChart, HistoryPoint, Layout, history};
 
 impl BisectReport {

@@ -48,6 +48,14 @@ impl Load {
         }
     }
 
+    /// The factor of the control's work that the load's own options allow.
+    pub(in super::super) fn work_margin(&self) -> Option<f64> {
+        match self {
+            Self::Run(run) => run.work_margin(),
+            Self::Tor(_) => None,
+        }
+    }
+
     /// The workload of these arms, and how long they live at most.
     pub(in super::super) fn workload(
         &self,
