@@ -12,11 +12,12 @@ const BEGIN: &str = "<!-- Made from the definitions of the commands; `UPDATE_DOC
 const END: &str = "<!-- The end of what is made. -->\n";
 const WIDTH: usize = 100;
 /// Pages that tell more of a command, by the beginning of its name.
-const PAGES: [(&str, &str); 13] = [
+const PAGES: [(&str, &str); 14] = [
     ("allocators package", "packages.md"),
     ("agent", "agent.md"),
     ("import", "import.md"),
     ("lab bisect", "lab-bisect.md"),
+    ("lab tune", "lab-tune.md"),
     ("preflight", "preflight.md"),
     ("report", "bug-report.md"),
     ("rollout", "rollout.md"),

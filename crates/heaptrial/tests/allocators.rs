@@ -230,13 +230,16 @@ fn both_ends_of_every_range_that_a_search_tries_are_taken() {
         let searched = family.settings.iter().filter(|entry| entry.search.is_some());
         let there = |entry: &&SettingEntry| spec.version.as_ref().is_none_or(|at| entry.range(at).is_some());
         for entry in searched.filter(there) {
-            for value in entry.search_levels(spec.version.as_ref(), 2).into_iter().filter_map(|level| level.value) {
+            for value in
+                entry.search_levels(spec.version.as_ref(), 2).into_iter().filter_map(|level| level.value)
+            {
                 let set = format!("{spec}?{}={value}", entry.name);
                 let output = run(&cache, &["allocators", "verify", &set, "--json"]);
                 let told = String::from_utf8_lossy(&output.stdout);
                 // Others cannot be asked for all, but complain of what they do not take.
                 let asked = family.name == "mimalloc" || entry.key.is_some() && family.name == "glibc";
-                let in_force = told.contains(&format!("setting {} = ", entry.name)) && told.contains("is in force");
+                let in_force =
+                    told.contains(&format!("setting {} = ", entry.name)) && told.contains("is in force");
                 if !output.status.success() || (asked && !in_force) {
                     wrong.push(format!("{set}: {told}{}", String::from_utf8_lossy(&output.stderr)));
                 }

@@ -1,8 +1,8 @@
 //! The level over the history.
 
 use super::BisectReport;
-use crate::paper::Paper as _;
 use crate::chart::{Chart, HistoryChart, HistoryPoint, Layout, history};
+use crate::paper::Paper as _;
 
 impl BisectReport {
     pub(crate) fn chart(&self, layout: Layout) -> Chart {

@@ -7,12 +7,12 @@ use heaptrial_judgement::score::{AtConsensuses, Figure, MatchedBy, UnlikePair};
 use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 
 use super::ScoreReport;
+use crate::ReportError;
 use crate::chart::Looks;
 use crate::page::{Block, Section};
 use crate::paper::Paper;
 use crate::table::{Emphasis, NOTHING, Row, Table, figure, optional, text};
 use crate::units::{self, Pace};
-use crate::ReportError;
 
 impl Paper for ScoreReport {
     const NAME: &'static str = "score";
@@ -265,7 +265,6 @@ impl ScoreReport {
     fn arm_row(&self, arm: usize, cells: Vec<String>) -> Row {
         Row { arm: Some(arm), emphasis: if arm == 0 { Emphasis::Control } else { Emphasis::None }, cells }
     }
-
 }
 
 fn row(cells: Vec<String>) -> Row {

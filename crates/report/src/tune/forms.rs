@@ -37,20 +37,17 @@ impl TuneReport {
         let arm = |spec: &str, control| Arm {
             name: spec.to_owned(),
             control,
-            treatment: Treatment {
-                allocator: spec.parse::<AllocatorSpec>().ok(),
-                ..Treatment::default()
-            },
+            treatment: Treatment { allocator: spec.parse::<AllocatorSpec>().ok(), ..Treatment::default() },
         };
-        let arms: Vec<Arm> = std::iter::once(arm(&self.control, true))
-            .chain(specs.map(|spec| arm(spec, false)))
-            .collect();
+        let arms: Vec<Arm> =
+            std::iter::once(arm(&self.control, true)).chain(specs.map(|spec| arm(spec, false))).collect();
         Looks::of(arms.iter().map(|arm| (arm, None)))
     }
 
     fn verified_table(&self) -> Option<Table> {
         let verified = self.verified.as_ref().filter(|verified| verified.blocks > 0)?;
-        let columns = [text("Candidate"), text("Of"), text("To"), figure("Ratio"), figure("95%"), figure("Believed")];
+        let columns =
+            [text("Candidate"), text("Of"), text("To"), figure("Ratio"), figure("95%"), figure("Believed")];
         let rows = verified.arms.iter().flat_map(|arm| {
             arm.against.iter().map(move |(other, against)| {
                 let interval = against.interval.map_or(NOTHING.to_owned(), |(low, high)| {
@@ -104,7 +101,8 @@ impl TuneReport {
     }
 
     fn effects_table(&self, of: &[EffectReport]) -> Option<Table> {
-        let columns = [text("Allocator"), text("Setting"), figure("Candidates"), figure("Ratio"), figure("± 2 sd")];
+        let columns =
+            [text("Allocator"), text("Setting"), figure("Candidates"), figure("Ratio"), figure("± 2 sd")];
         let rows = of.iter().map(|effect| {
             let settings = effect.settings.iter().map(|(name, value)| format!("{name}={value}"));
             let ends = [-2.0, 2.0].map(|sds| units::ratio((effect.log_ratio + sds * effect.sd).exp()));

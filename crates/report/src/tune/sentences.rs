@@ -30,7 +30,10 @@ impl TuneReport {
             return told;
         };
         if verified.blocks == 0 {
-            told.push("The winners of the search were not verified yet; what the search believes is no result.".to_owned());
+            told.push(
+                "The winners of the search were not verified yet; what the search believes is no result."
+                    .to_owned(),
+            );
             return told;
         }
         let winners = self.winners();
@@ -38,15 +41,10 @@ impl TuneReport {
             told.push(self.one(arm));
         }
         if winners.is_empty() {
-            let names: Vec<&str> = verified.arms.iter().map(|arm| arm.spec.as_str()).collect();
             told.push(format!(
-                "Nothing was found that is shown to be better than {}: of {} fresh blocks {} told.",
+                "Nothing is shown to be better than {} by {} on seeds that the search never saw.",
                 self.control,
-                verified.blocks,
-                match names.as_slice() {
-                    [_] => format!("do not bear out {} as was", names[0]),
-                    _ => format!("do not bear out {} as was", names.join(" and ")),
-                }
+                units::counted(verified.blocks, "block")
             ));
         }
         for arm in &verified.arms {
@@ -59,28 +57,34 @@ impl TuneReport {
     }
 
     fn nothing(&self) -> String {
-        let alive = |out: bool| self.candidates.iter().filter(|one| one.out.is_some() == out).count();
+        let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
         if self.candidates.is_empty() {
             return "Nothing was measured.".to_owned();
         }
         if self.stopped.is_some() {
-            return format!("{} were measured; none was verified yet.", units::counted(self.candidates.len(), "candidate"));
+            return format!(
+                "{} were measured; none was verified yet.",
+                units::counted(self.candidates.len(), "candidate")
+            );
         }
         let within = self.candidates.iter().filter(|one| one.out.is_none() && one.within).count();
-        let broken = self.limits.given().map(|(figure, most)| format!("{} of {}", noun(figure), units::ratio(most.exp())));
+        let broken = self
+            .limits
+            .given()
+            .map(|(figure, most)| format!("{} of {}", noun(figure), units::ratio(most.exp())));
         if within == 0 {
             return format!(
                 "None of {} keeps the limits ({}); {} are out.",
                 units::counted(self.candidates.len(), "measured candidate"),
                 broken.collect::<Vec<_>>().join(", "),
-                alive(true)
+                out
             );
         }
         format!(
             "None of {} is believed to be better than {}; {} are out.",
             units::counted(self.candidates.len(), "measured candidate"),
             self.control,
-            alive(true)
+            out
         )
     }
 
@@ -137,7 +141,8 @@ impl TuneReport {
         }
         let broken = self.limits.given().find(|(figure, most)| arm.keeps(*figure, *most) == Some(false));
         if let Some((figure, most)) = broken {
-            let ratio = arm.against(None, figure).map_or(String::new(), |own| times(own.log_ratio, own.interval));
+            let ratio =
+                arm.against(None, figure).map_or(String::new(), |own| times(own.log_ratio, own.interval));
             return format!(
                 "{} is shown to break the limit of {} of {}: {ratio}.",
                 arm.spec,
@@ -146,7 +151,9 @@ impl TuneReport {
             );
         }
         let figure = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
-        let ratio = arm.against(None, figure).map_or("no figure".to_owned(), |own| times(own.log_ratio, own.interval));
+        let ratio = arm
+            .against(None, figure)
+            .map_or("no figure".to_owned(), |own| times(own.log_ratio, own.interval));
         format!("{} is not shown to be better than {}: {ratio}.", arm.spec, self.control)
     }
 
@@ -192,7 +199,8 @@ impl TuneReport {
             ));
         }
         if let Some(prediction) = self.prediction {
-            let verdict = if prediction.low >= PREDICTS { "would have told" } else { "are not shown to tell" };
+            let verdict =
+                if prediction.low >= PREDICTS { "would have told" } else { "are not shown to tell" };
             notes.push(format!(
                 "Runs of a quarter of the length {verdict} the order: Kendall's tau-b of {} candidates early and at the end is \
                  {:.2}, above {:.2} with 95%.",

@@ -1,5 +1,7 @@
 //! A lab on paper: a level for every candidate of a space and every seed, searched as the lab is.
 
+#![allow(dead_code)] // each that uses it uses a part
+
 use std::collections::BTreeSet;
 
 use heaptrial_tune::{

@@ -18,13 +18,15 @@ use heaptrial_report::BisectReport;
 use self::block::{Measure, Measured};
 use self::record::{Kept, Record, Step};
 use self::subject::Subject;
-use super::search::{Bench, Load, TRIES, asked_again, command_of, own_arguments, write_plan};
+use super::search::{
+    Bench, Load, TRIES, asked_again, command_of, own_arguments, print_report, read_report, write_plan,
+};
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
 use crate::commands::value::{ValueError, number};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
-use crate::{output, run_folder};
+use crate::run_folder;
 
 /// What the search chooses.
 const WHAT: &str = "the builds";
@@ -265,24 +267,12 @@ pub fn report_of(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCod
 
 /// The report that a search left in its folder.
 pub fn report_in(folder: &Path) -> Result<BisectReport, Failure> {
-    let path = folder.join("bisect.json");
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        let again = format!("`heaptrial lab bisect --continue {}` goes on with it", folder.display());
-        Failure::refused(format!("the search in {} has no report yet ({error}); {again}", folder.display()))
-    })?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))
+    read_report(folder, "bisect")
 }
 
 /// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
 fn tell(report: &BisectReport, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
     let written = report.write(folder).map_err(Failure::failed)?;
-    if global.json {
-        output::print(&report.json().map_err(Failure::failed)?)?;
-    } else {
-        output::print(&report.terminal(global.colored_stdout()).map_err(Failure::failed)?)?;
-        let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
-        output::print(&format!("{paths}\n"))?;
-    }
-    Ok(())
+    let shown = if global.json { report.json() } else { report.terminal(global.colored_stdout()) };
+    print_report(&shown.map_err(Failure::failed)?, &written, global)
 }

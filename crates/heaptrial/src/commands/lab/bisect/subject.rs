@@ -4,8 +4,8 @@ use heaptrial_allocator::{Catalog, Family, HistoryCommit, ObtainError, Obtained,
 use heaptrial_model::{AllocatorSpec, TrialPlan, Version};
 use serde::{Deserialize, Serialize};
 
-use super::record::Kept;
 use super::BisectOptions;
+use super::record::Kept;
 use crate::commands::lab::LabOptions;
 use crate::commands::lab::search::{arm, plan_of};
 use crate::exit::Failure;

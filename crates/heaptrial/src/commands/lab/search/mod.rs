@@ -11,9 +11,11 @@ use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
 
 pub(super) use self::bench::{Bench, LabRun};
 pub(super) use self::load::Load;
-pub(super) use self::record::{Record, read_plan, write_plan};
+pub(super) use self::record::{Record, read_plan, read_report, write_plan};
 use crate::commands::Command;
 use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::output;
 
 /// Times that something may fail in the lab before it is given up.
 pub(super) const TRIES: usize = 3;
@@ -70,4 +72,14 @@ pub(super) fn asked_again(
         Failure::refused(format!("cannot go to {}, where it was started: {error}", directory.display()))
     })?;
     Ok((command, folder))
+}
+
+/// Prints a report as it is to be shown, and where its forms are.
+pub(super) fn print_report(shown: &str, written: &[PathBuf], global: &GlobalOptions) -> Result<(), Failure> {
+    output::print(shown)?;
+    if !global.json {
+        let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
+        output::print(&format!("{paths}\n"))?;
+    }
+    Ok(())
 }

@@ -81,3 +81,14 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("{}: {error}", path.display()))
 }
+
+/// The report that a search left in its folder as `NAME.json`, where `heaptrial lab NAME` is the search.
+pub(in super::super) fn read_report<R: DeserializeOwned>(folder: &Path, name: &str) -> Result<R, Failure> {
+    let path = folder.join(format!("{name}.json"));
+    let text = fs::read_to_string(&path).map_err(|error| {
+        let again = format!("`heaptrial lab {name} --continue {}` goes on with it", folder.display());
+        Failure::refused(format!("the search in {} has no report yet ({error}); {again}", folder.display()))
+    })?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))
+}

@@ -1,32 +1,36 @@
 //! `heaptrial lab tune`: which settings of which allocators need the least memory.
 
 mod block;
+mod cost;
 mod options;
 mod record;
 mod space;
 mod told;
+mod tuning;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use heaptrial_lab::{Arrangement, Workload};
-use heaptrial_model::{AllocatorSpec, Arm, ErrorClass, TrialPlan};
+use heaptrial_lab::Workload;
+use heaptrial_model::{Arm, ErrorClass, TrialPlan};
 use heaptrial_report::TuneReport;
-use heaptrial_tune::{Candidate, Next, Search};
+use heaptrial_tune::Search;
 
-use self::block::{Measure, Outcome, obtain};
+use self::block::{Measure, obtain};
+use self::cost::Cost;
 pub use self::options::TuneOptions;
-use self::record::{Kept, Record, Step, Winner};
+use self::record::{Kept, Record};
 use self::space::Found;
+use self::tuning::Tuning;
 use super::search::{
-    Bench, Load, TRIES, arm, asked_again, command_of, own_arguments, plan_of, write_plan,
+    Bench, Load, arm, asked_again, command_of, own_arguments, plan_of, print_report, read_report, write_plan,
 };
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
-use crate::{output, run_folder};
+use crate::run_folder;
 
 /// What the search chooses.
 const WHAT: &str = "the arms";
@@ -84,7 +88,7 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
     check(lab, &plan, workload.as_ref(), duration)?;
     run_folder::check(global.out.as_deref())?;
     let rules = options.rules(load.work_margin());
-    let cost = told::Cost::of(options, &rules, budget(options), workload.arrangement(), duration);
+    let cost = Cost::of(options, &rules, budget(options), workload.arrangement(), duration);
     let size = found.space.all(told::COUNTED).map(|all| all.len() - usize::from(control.is_some()));
     cost.check(found.space.bases.len(), size)?;
     if lab.dry_run {
@@ -129,16 +133,6 @@ fn every_base(options: &TuneOptions, found: &Found) -> TrialPlan {
     plan_of("tune", arms)
 }
 
-/// Everything that the loop needs.
-struct Tuning<'a> {
-    options: &'a TuneOptions,
-    kept: &'a Kept,
-    search: Search,
-    record: Record,
-    measure: Measure<'a>,
-    budget: Budget,
-}
-
 /// Measures as long as the budget lasts, verifies the winners, and reports what there is.
 fn search(
     options: &TuneOptions,
@@ -153,8 +147,7 @@ fn search(
     let plan = every_base(options, &found);
     let (workload, duration) = load.workload(&plan)?;
     let metric = check(lab, &plan, workload.as_ref(), duration)?;
-    let mut search =
-        Search::new(kept.space.clone(), kept.rules.clone(), kept.control.clone(), kept.seed);
+    let mut search = Search::new(kept.space.clone(), kept.rules.clone(), kept.control.clone(), kept.seed);
     record.steps.iter().for_each(|step| step.apply(&mut search));
     let workload: &dyn Workload = workload.as_ref();
     let bench = Bench {
@@ -190,137 +183,6 @@ fn search(
     }
 }
 
-impl Tuning<'_> {
-    fn have(&mut self, spec: &AllocatorSpec) -> Result<(), Failure> {
-        let told = self.measure.obtain(spec)?;
-        told.map_err(|why| Failure::refused(format!("{spec} cannot be had: {why}")))
-    }
-
-    fn spec(&self, candidate: &Candidate) -> Result<AllocatorSpec, Failure> {
-        let name = self.kept.space.name(candidate);
-        name.parse().map_err(|error| Failure::failed(format!("{name}: {error}")))
-    }
-
-    /// Whether another block of the search leaves enough for the verification.
-    fn affords(&self) -> bool {
-        let blocks: Vec<f64> = self.record.searched().map(|block| block.seconds).collect();
-        match self.budget {
-            Budget::Blocks(most) => blocks.len() < most,
-            Budget::Seconds(most) => {
-                let mean = blocks.iter().sum::<f64>() / blocks.len().max(1) as f64;
-                let runs = (self.kept.rules.winners + self.options.beside.len() + 1) as f64;
-                let each = match self.measure.bench.workload.arrangement() {
-                    Arrangement::OneByOne => mean * runs / (self.kept.rules.arms + 1) as f64,
-                    _ => mean,
-                };
-                self.record.seconds() + mean + each * f64::from(self.options.verify) <= most
-            }
-        }
-    }
-
-    /// Blocks of the search; why it stopped before its end, if it did.
-    fn race(&mut self) -> Result<Option<String>, Failure> {
-        while self.affords() {
-            let Next::Measure(chosen) = self.search.next() else { break };
-            let candidates: Vec<Candidate> =
-                chosen.iter().map(|at| self.search.candidates()[*at].clone()).collect();
-            self.enter(Step::Chosen { candidates: candidates.clone() })?;
-            let mut specs = Vec::new();
-            for (at, candidate) in chosen.into_iter().zip(candidates) {
-                let spec = self.spec(&candidate)?;
-                match self.measure.obtain(&spec)? {
-                    Ok(()) => specs.push((at, spec)),
-                    Err(why) => self.failed(candidate, &spec.to_string(), why)?,
-                }
-            }
-            if specs.is_empty() {
-                continue;
-            }
-            match self.measure.measure(&self.record, &specs, false)? {
-                Outcome::Measured(block, failed) => {
-                    for (at, why) in failed {
-                        let candidate = self.search.candidates()[at].clone();
-                        self.failed(candidate.clone(), &self.kept.space.name(&candidate), why)?;
-                    }
-                    self.enter(Step::Searched { block: block.clone() })?;
-                    eprint!("{}", told::progress(&self.search, &block));
-                }
-                Outcome::Void(number, why) => {
-                    eprintln!("block {number}: the control failed: {why}");
-                    self.enter(Step::Void { number, why: why.clone() })?;
-                    if self.record.voids_in_a_row() >= TRIES {
-                        return Ok(Some(format!("The control failed {TRIES} times in a row: {why}")));
-                    }
-                }
-                Outcome::Interrupted => return Ok(Some("It was interrupted".to_owned())),
-            }
-        }
-        Ok(None)
-    }
-
-    fn failed(&mut self, candidate: Candidate, spec: &str, why: String) -> Result<(), Failure> {
-        eprintln!("{spec} is out: {}", why.lines().next().unwrap_or(""));
-        self.enter(Step::Failed { candidate, spec: spec.to_owned(), why })
-    }
-
-    fn enter(&mut self, step: Step) -> Result<(), Failure> {
-        self.record.enter(step)?.apply(&mut self.search);
-        Ok(())
-    }
-
-    /// Blocks of the winners on fresh seeds.
-    fn verify(&mut self) -> Result<Option<String>, Failure> {
-        if self.record.verification().is_none() {
-            let standings = self.search.standings();
-            let winners = self.search.winners().into_iter().map(|at| {
-                let candidate = self.search.candidates()[at].clone();
-                let standing = standings.iter().find(|standing| standing.candidate == at);
-                Winner {
-                    spec: self.kept.space.name(&candidate),
-                    candidate,
-                    believed: standing.map_or_else(Vec::new, |standing| standing.believed.clone()),
-                }
-            });
-            let winners: Vec<Winner> = winners.collect();
-            let beside = self.options.beside.iter().map(ToString::to_string);
-            let beside: Vec<String> =
-                beside.filter(|spec| winners.iter().all(|winner| winner.spec != *spec)).collect();
-            if winners.is_empty() {
-                return Ok(None);
-            }
-            let names: Vec<&str> = winners.iter().map(|winner| winner.spec.as_str()).collect();
-            eprintln!("verified on fresh seeds: {}", names.join(", "));
-            let round = self.record.rounds() + 1;
-            self.enter(Step::Winners { round, winners, beside })?;
-        }
-        let Some(verification) = self.record.verification() else { return Ok(None) };
-        let (round, done) = (verification.round, verification.blocks.len());
-        let names = verification.winners.iter().map(|winner| &winner.spec).chain(verification.beside);
-        let specs: Vec<(usize, String)> = names.cloned().enumerate().collect();
-        let mut arms: Vec<(usize, AllocatorSpec)> = Vec::new();
-        for (at, name) in specs {
-            let spec = name.parse().map_err(|error| Failure::failed(format!("{name}: {error}")))?;
-            self.have(&spec)?;
-            arms.push((at, spec));
-        }
-        for _ in done..self.options.verify as usize {
-            match self.measure.measure(&self.record, &arms, true)? {
-                Outcome::Measured(block, failed) => {
-                    eprint!("{}", told::verified_line(&block));
-                    self.enter(Step::Verified { round, block, failed })?;
-                }
-                Outcome::Void(number, why) => {
-                    eprintln!("block {number}: the control failed: {why}");
-                    self.enter(Step::Void { number, why: why.clone() })?;
-                    return Ok(Some(format!("The control failed while winners were verified: {why}")));
-                }
-                Outcome::Interrupted => return Ok(Some("It was interrupted".to_owned())),
-            }
-        }
-        Ok(None)
-    }
-}
-
 /// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none.
 pub fn report_of(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCode>, Failure> {
     if !folder.join(record::PLAN).is_file() {
@@ -333,22 +195,12 @@ pub fn report_of(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCod
 
 /// The report that a search left in its folder.
 pub fn report_in(folder: &Path) -> Result<TuneReport, Failure> {
-    let path = folder.join("tune.json");
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        let again = format!("`heaptrial lab tune --continue {}` goes on with it", folder.display());
-        Failure::refused(format!("the search in {} has no report yet ({error}); {again}", folder.display()))
-    })?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))
+    read_report(folder, "tune")
 }
 
 /// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
 fn tell(report: &TuneReport, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
     let written = report.write(folder).map_err(Failure::failed)?;
-    if global.json {
-        return output::print(&report.json().map_err(Failure::failed)?).map(|_| ());
-    }
-    output::print(&report.terminal(global.colored_stdout()).map_err(Failure::failed)?)?;
-    let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
-    output::print(&format!("{paths}\n")).map(|_| ())
+    let shown = if global.json { report.json() } else { report.terminal(global.colored_stdout()) };
+    print_report(&shown.map_err(Failure::failed)?, &written, global)
 }

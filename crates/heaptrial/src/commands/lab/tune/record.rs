@@ -87,10 +87,7 @@ pub(super) struct Winner {
 
 impl Measured {
     pub(super) fn block(&self) -> Block {
-        Block {
-            control: self.control,
-            arms: self.arms.iter().map(|arm| (arm.at, arm.figures)).collect(),
-        }
+        Block { control: self.control, arms: self.arms.iter().map(|arm| (arm.at, arm.figures)).collect() }
     }
 }
 

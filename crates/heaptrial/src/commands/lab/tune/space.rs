@@ -77,7 +77,8 @@ impl Found {
         }
         let found = Self { space: Space { bases }, left_out };
         let control = found.candidate(&options.control);
-        let nothing = found.space.all(1).is_some_and(|all| all.iter().all(|one| Some(one) == control.as_ref()));
+        let nothing =
+            found.space.all(1).is_some_and(|all| all.iter().all(|one| Some(one) == control.as_ref()));
         if nothing {
             let why: String = found.left_out.iter().map(|(_, why)| format!("\n  {why}")).collect();
             return Err(Failure::usage(format!(
@@ -191,7 +192,9 @@ fn settings_of(spec: &AllocatorSpec, family: &Family, searched: Vec<Searched>) -
         let levels = searched.levels.iter();
         Setting {
             name: searched.name.clone(),
-            levels: levels.map(|level| Level { value: level.value.clone(), position: level.position }).collect(),
+            levels: levels
+                .map(|level| Level { value: level.value.clone(), position: level.position })
+                .collect(),
             needs: needs.collect(),
             excludes: excludes.collect(),
         }

@@ -2,21 +2,18 @@
 
 use std::process::ExitCode;
 
-use heaptrial_lab::Arrangement;
-use heaptrial_model::HumanDuration;
 use heaptrial_report::{
-    BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm,
-    VerifiedReport, units,
+    BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
+    units,
 };
-use heaptrial_tune::{
-    DropReason, Figure, Rules, Search, Standing, effects, prediction, told_apart, verified,
-};
+use heaptrial_tune::{DropReason, Figure, Search, Standing, effects, prediction, told_apart, verified};
 use serde_json::json;
 
+use super::Tuning;
+use super::cost::Cost;
 use super::options::TuneOptions;
 use super::record::{Measured, Step};
 use super::space::Found;
-use super::{Budget, Tuning};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output::{print, print_json};
@@ -27,77 +24,6 @@ pub(super) const COUNTED: usize = 100_000;
 const LEVEL: f64 = 0.95;
 /// Standard deviations of one block's log ratio that a plan reckons with.
 const NOISES: [f64; 2] = [0.03, 0.1];
-
-/// What a budget holds.
-pub(super) struct Cost {
-    /// Blocks of the search.
-    blocks: usize,
-    /// Blocks of the verification.
-    verify: usize,
-    /// Candidates of a block.
-    arms: usize,
-    winners: usize,
-    /// Seconds of a block of the search and one of the verification, without what comes before and after services.
-    seconds: Option<(f64, f64)>,
-    budget: Budget,
-}
-
-impl Cost {
-    pub(super) fn of(
-        options: &TuneOptions,
-        rules: &Rules,
-        budget: Budget,
-        arrangement: Arrangement,
-        duration: Option<HumanDuration>,
-    ) -> Self {
-        let in_turn = |arms: usize| if arrangement == Arrangement::OneByOne { arms + 1 } else { 1 };
-        let verified = rules.winners + options.beside.len();
-        let seconds = duration.map(|duration| {
-            let each = duration.0.as_secs_f64();
-            (each * in_turn(rules.arms) as f64, each * in_turn(verified) as f64)
-        });
-        let verify = options.verify as usize;
-        let blocks = match (budget, seconds) {
-            (Budget::Blocks(blocks), _) => blocks,
-            (Budget::Seconds(time), Some((block, of_verification))) => {
-                ((time - verify as f64 * of_verification) / block).max(0.0) as usize
-            }
-            // How long a block takes is seen when the first was run.
-            (Budget::Seconds(_), None) => super::BLOCKS,
-        };
-        Self { blocks, verify, arms: rules.arms, winners: rules.winners, seconds, budget }
-    }
-
-    /// Different candidates that can be measured: one of each block after the first is the best so far.
-    fn reach(&self) -> usize {
-        self.blocks * self.arms - self.blocks.saturating_sub(1)
-    }
-
-    /// Refuses a budget that ends before every allocator was measured as it comes.
-    pub(super) fn check(&self, bases: usize, size: Option<usize>) -> Result<(), Failure> {
-        let least = bases.min(size.unwrap_or(bases)).div_ceil(self.arms.saturating_sub(1).max(1)) + 1;
-        if self.blocks >= least {
-            return Ok(());
-        }
-        let (given, ask) = match (self.budget, self.seconds) {
-            (Budget::Seconds(time), Some((block, of_verification))) => {
-                let needed = least as f64 * block + self.verify as f64 * of_verification;
-                let told = format!("--time {}", units::duration(time));
-                (told, format!("--time {} at least", units::duration(needed)))
-            }
-            _ => (format!("--blocks {}", self.blocks), format!("--blocks {least} at least")),
-        };
-        Err(Failure::usage(format!(
-            "{given} is too little: {bases} allocators as they come and one block more need {ask}, or more --candidates to a \
-             block"
-        )))
-    }
-
-    fn seconds_in_all(&self) -> Option<f64> {
-        let (block, of_verification) = self.seconds?;
-        Some(self.blocks as f64 * block + self.verify as f64 * of_verification)
-    }
-}
 
 /// What will be done, and what it can and cannot find.
 pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize>, cost: &Cost) -> String {
@@ -117,7 +43,8 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
         Some(size) => units::counted(size, "candidate"),
         None => format!("up to {:.0} candidates", found.space.size_at_most()),
     };
-    let length = cost.seconds_in_all().map_or(String::new(), |all| format!("; {} in all", units::duration(all)));
+    let length =
+        cost.seconds_in_all().map_or(String::new(), |all| format!("; {} in all", units::duration(all)));
     line(format!(
         "{size}. {} of {} and up to {} candidates each, then {} of the {} on fresh seeds{length}",
         units::counted(cost.blocks, "block"),
@@ -206,7 +133,9 @@ fn reason(search: &Search, standing: &Standing) -> Option<String> {
         DropReason::Worse { than: Some(than), log_ratio } => {
             format!("no better than {} ({})", name(*than), told(*log_ratio))
         }
-        DropReason::Worse { than: None, log_ratio } => format!("worse than the control ({})", told(*log_ratio)),
+        DropReason::Worse { than: None, log_ratio } => {
+            format!("worse than the control ({})", told(*log_ratio))
+        }
         DropReason::Limit { figure, log_ratio } => {
             let what = match figure {
                 Figure::Cpu => "CPU time",
@@ -240,8 +169,8 @@ impl Tuning<'_> {
         let measured: Vec<_> =
             standings.iter().map(|standing| search.candidates()[standing.candidate].clone()).collect();
         let model = rules.goals.first().and_then(|goal| search.model(*goal));
-        let (found, together) = model
-            .map_or_else(Default::default, |model| effects(search.space(), &model, &measured));
+        let (found, together) =
+            model.map_or_else(Default::default, |model| effects(search.space(), &model, &measured));
         let effects = found.into_iter().map(|effect| EffectReport {
             base: search.space().bases[effect.base].name.clone(),
             settings: vec![(effect.setting, effect.value)],
