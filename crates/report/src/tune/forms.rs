@@ -27,6 +27,16 @@ impl TuneReport {
         self.as_terminal(colored)
     }
 
+    /// As Markdown that refers to `charts/front.svg`.
+    pub fn markdown(&self) -> Result<String, ReportError> {
+        self.as_markdown()
+    }
+
+    /// As a self-contained page.
+    pub fn html(&self) -> Result<String, ReportError> {
+        self.as_html()
+    }
+
     /// Writes `tune.html`, `tune.md`, `tune.json` and `charts/front.*` into `folder`, creating it where it is missing.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
         self.write_into(folder)

@@ -224,3 +224,132 @@ pub(crate) fn noun(figure: Figure) -> &'static str {
         Figure::Work => "work missed",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn against(figure: Figure, log_ratio: f64, half: f64) -> Against {
+        let interval = Some((log_ratio - half, log_ratio + half));
+        Against { other: None, figure, blocks: 5, log_ratio, interval }
+    }
+
+    fn report() -> TuneReport {
+        let spec = "mimalloc@2.0.9?decommit_delay=0";
+        let candidate = |spec: &str, level: f64, out: Option<&str>| CandidateReport {
+            spec: spec.to_owned(),
+            blocks: 3,
+            believed: vec![(level, 0.02)],
+            cpu: Some(0.01),
+            limited: vec![(Figure::Cpu, 0.01)],
+            within: true,
+            out: out.map(str::to_owned),
+        };
+        let arm = VerifiedArm {
+            spec: spec.to_owned(),
+            believed: vec![(0.6_f64.ln(), 0.02)],
+            failed: None,
+            against: vec![
+                (None, against(Figure::Level, 0.66_f64.ln(), 0.05)),
+                (None, against(Figure::Cpu, 0.01, 0.02)),
+                (Some("mimalloc@2.0.9".to_owned()), against(Figure::Level, 0.99_f64.ln(), 0.05)),
+            ],
+        };
+        TuneReport {
+            schema_version: TUNE_SCHEMA_VERSION,
+            control: "glibc".to_owned(),
+            over: vec!["glibc".to_owned(), "mimalloc@2.0.9".to_owned()],
+            left_out: vec![("snmalloc".to_owned(), "snmalloc has no guard_pages".to_owned())],
+            goals: vec![Goal::Level],
+            limits: Limits { cpu: Some(1.05_f64.ln()), ..Limits::default() },
+            keep: Vec::new(),
+            metric: "anonymous memory".to_owned(),
+            margin: 1.01_f64.ln(),
+            error: 0.05,
+            seed: 7,
+            command: "heaptrial lab tune".to_owned(),
+            possible: Some(160),
+            seconds: 1200.0,
+            noise: Some((0.031, 9)),
+            candidates: vec![
+                candidate(spec, 0.6_f64.ln(), None),
+                candidate("glibc?arena_max=1", 0.1, Some("worse than the control (1.11 times)")),
+            ],
+            front: vec![spec.to_owned()],
+            prediction: Some(Prediction { candidates: 12, tau: 0.81, low: 0.66 }),
+            effects: vec![EffectReport {
+                base: "mimalloc@2.0.9".to_owned(),
+                settings: vec![("decommit_delay".to_owned(), "0".to_owned())],
+                candidates: Some(3),
+                log_ratio: -0.1,
+                sd: 0.02,
+            }],
+            interactions: Vec::new(),
+            verified: Some(VerifiedReport {
+                round: 1,
+                blocks: 5,
+                asked: 5,
+                level: 0.95,
+                beside: vec!["mimalloc@2.0.9".to_owned()],
+                arms: vec![arm],
+            }),
+            stopped: None,
+            blocks: vec![BlockOfTune {
+                number: 1,
+                fresh: false,
+                control_bytes: 1e8,
+                arms: vec![(spec.to_owned(), 6e7)],
+            }],
+        }
+    }
+
+    #[test]
+    fn every_form_tells_fresh_figures_and_what_was_believed() {
+        let found = report();
+        let page = found.html().unwrap();
+        let unbroken = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for text in [found.terminal(false).unwrap(), found.markdown().unwrap(), page.clone()] {
+            let text = unbroken(&text);
+            for told in [
+                "0.66 times (0.63–0.69)",
+                "not told apart",
+                "the search believed 0.60",
+                "+10.0%",
+                "worse than the control",
+            ] {
+                assert!(text.contains(told), "{told}: {text}");
+            }
+        }
+        assert!(page.contains("<svg") && page.contains("What each candidate takes"));
+        assert_eq!(serde_json::from_str::<TuneReport>(&found.json().unwrap()).unwrap(), found);
+        assert_eq!(found.arms(), ["glibc", "mimalloc@2.0.9", "mimalloc@2.0.9?decommit_delay=0"]);
+    }
+
+    #[test]
+    fn what_fresh_seeds_do_not_bear_out_is_no_winner() {
+        let mut open = report();
+        open.verified.as_mut().unwrap().arms[0].against[0].1.interval = Some((-0.9, 0.1));
+        assert!(!open.found());
+        assert!(open.markdown().unwrap().contains("Nothing is shown to be better than glibc"));
+        let mut broken = report();
+        broken.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.2, 0.02);
+        assert!(!broken.found());
+        assert!(broken.markdown().unwrap().contains("is shown to break the limit of 1.05 of CPU time"));
+        let mut unsure = report();
+        unsure.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.04, 0.1);
+        assert!(unsure.found());
+        assert!(unsure.markdown().unwrap().contains("the limit of CPU time is kept is not shown"));
+    }
+
+    #[test]
+    fn without_a_winner_it_tells_why() {
+        let mut none = report();
+        none.verified = None;
+        none.candidates.iter_mut().for_each(|one| one.within = false);
+        let text = none.markdown().unwrap();
+        assert!(text.contains("None of 2 measured candidates keeps the limits (CPU time of 1.05)"), "{text}");
+        none.candidates[0].out = Some("failed: \u{1b}[2J<script>".to_owned());
+        assert!(!none.terminal(false).unwrap().contains('\u{1b}'));
+        assert!(!none.html().unwrap().contains("<script>"));
+    }
+}

@@ -54,7 +54,7 @@ pub struct TuneOptions {
     #[arg(long, default_value_t = 1.01, value_name = "FACTOR", value_parser = factor)]
     pub(super) margin: f64,
     /// Candidates that run beside the control in each block
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
+    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
     pub(super) candidates: u32,
     /// Blocks to search in [default: 12, or what --time holds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
