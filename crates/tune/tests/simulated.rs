@@ -43,7 +43,7 @@ fn candidates_that_are_worse_are_dropped_and_never_measured_again() {
     let mut search = Search::new(lab.space().clone(), rules(3), None, 3);
     let mut gone: Vec<usize> = Vec::new();
     for number in 0..25 {
-        let Next::Measure(arms) = search.next() else { break };
+        let Next::Measure(arms) = search.next_step() else { break };
         assert!(arms.iter().all(|arm| !gone.contains(arm)), "{arms:?} {gone:?}");
         let block = block(&lab, &search, &arms, number);
         search.take(block);
@@ -66,7 +66,7 @@ fn the_same_seed_and_blocks_give_the_same_search_also_when_it_is_told_anew() {
     assert_eq!((first.blocks(), &winner), (second.blocks(), &again));
     let mut told = Search::new(lab.space().clone(), rules(4), None, 5);
     for block in first.blocks() {
-        let Next::Measure(arms) = told.next() else { panic!("it ended") };
+        let Next::Measure(arms) = told.next_step() else { panic!("it ended") };
         assert_eq!(arms, block.arms.iter().map(|arm| arm.0).collect::<Vec<_>>());
         told.take(block.clone());
     }
@@ -93,7 +93,7 @@ fn limits_are_kept_and_who_breaks_them_is_out() {
     let limits = Limits { cpu: Some(most), ..Limits::default() };
     let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
     for number in 0..15 {
-        let Next::Measure(arms) = search.next() else { break };
+        let Next::Measure(arms) = search.next_step() else { break };
         let block = with_cost(&lab, &search, &arms, number);
         search.take(block);
     }
@@ -110,7 +110,7 @@ fn who_is_shown_to_break_a_limit_is_out() {
     let limits = Limits { cpu: Some(most), ..Limits::default() };
     let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
     for number in 0..15 {
-        let Next::Measure(arms) = search.next() else { break };
+        let Next::Measure(arms) = search.next_step() else { break };
         let block = with_cost(&lab, &search, &arms, number);
         search.take(block);
     }
@@ -132,7 +132,7 @@ fn two_goals_that_pull_apart_give_a_front() {
     let rules = Rules { goals: vec![Goal::Level, Goal::Growth], winners: 3, ..rules(4) };
     let mut search = Search::new(lab.space().clone(), rules, None, 9);
     for number in 0..15 {
-        let Next::Measure(arms) = search.next() else { break };
+        let Next::Measure(arms) = search.next_step() else { break };
         let block = with_cost(&lab, &search, &arms, number);
         search.take(block);
     }
@@ -151,7 +151,7 @@ fn limits_that_nothing_meets_leave_no_winner() {
     let limits = Limits { cpu: Some(-2.0), ..Limits::default() };
     let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
     for number in 0..10 {
-        let Next::Measure(arms) = search.next() else { break };
+        let Next::Measure(arms) = search.next_step() else { break };
         let block = with_cost(&lab, &search, &arms, number);
         search.take(block);
     }
@@ -162,10 +162,10 @@ fn limits_that_nothing_meets_leave_no_winner() {
 fn a_crash_puts_a_candidate_out_and_a_small_space_ends_by_itself() {
     let lab = Landscape::small(1, 0.02);
     let mut search = Search::new(lab.space().clone(), rules(4), None, 1);
-    search.next();
+    search.next_step();
     search.fail(2, "killed by SIGSEGV");
     let mut blocks = 0;
-    while let Next::Measure(arms) = search.next() {
+    while let Next::Measure(arms) = search.next_step() {
         assert!(!arms.contains(&2));
         let measured = block(&lab, &search, &arms, blocks);
         search.take(measured);
@@ -209,7 +209,7 @@ fn short_runs_are_told_to_predict_only_where_they_do() {
         let lab = Landscape::new(4, 0.01, None);
         let mut search = Search::new(lab.space().clone(), rules(4), None, 4);
         for number in 0..8 {
-            let Next::Measure(arms) = search.next() else { break };
+            let Next::Measure(arms) = search.next_step() else { break };
             let mut block = block(&lab, &search, &arms, number);
             // Early figures are the late ones and something that has nothing to do with them.
             let early = |figures: ArmFigures, at: f64| ArmFigures {

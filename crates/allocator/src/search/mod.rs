@@ -108,7 +108,7 @@ pub enum SearchError {
     #[error("{spec} has no {mitigation}{}", .by.as_ref().map_or(String::new(), |by| format!(" unless `{by}` is set, and none of its values that give it are searched")))]
     WithoutMitigation {
         /// The allocator.
-        spec: AllocatorSpec,
+        spec: Box<AllocatorSpec>,
         /// The mitigation.
         mitigation: String,
         /// The setting that gives it.

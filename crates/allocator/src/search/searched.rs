@@ -74,7 +74,11 @@ impl Catalog {
             return Err(SearchError::UnknownMitigation { name: name.to_owned(), known });
         }
         let without = |by: Option<String>| {
-            Err(SearchError::WithoutMitigation { spec: spec.clone(), mitigation: name.to_owned(), by })
+            Err(SearchError::WithoutMitigation {
+                spec: Box::new(spec.clone()),
+                mitigation: name.to_owned(),
+                by,
+            })
         };
         let variants = spec.variants.iter().map(|variant| Some(variant.as_str())).chain([None]);
         let state = variants.map(|variant| family.mitigation(name, variant)).find_map(|cell| cell);

@@ -24,7 +24,7 @@ pub enum Next {
 
 impl Search {
     /// What to measure next. The same seed and the same blocks give the same answer.
-    pub fn next(&mut self) -> Next {
+    pub fn next_step(&mut self) -> Next {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(self.blocks.len() as u64 + 1);
         let arms = self.rules.arms.max(1);

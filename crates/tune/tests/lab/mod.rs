@@ -45,7 +45,7 @@ pub fn searched(lab: &dyn Lab, rules: Rules, runs: usize, seed: u64) -> (Search,
     let mut search = Search::new(lab.space().clone(), rules, None, seed);
     let mut spent = 0;
     for number in 0.. {
-        let Next::Measure(mut arms) = search.next() else { break };
+        let Next::Measure(mut arms) = search.next_step() else { break };
         arms.truncate(runs.saturating_sub(spent + 1));
         if arms.is_empty() {
             break;

@@ -52,7 +52,7 @@ impl Tuning<'_> {
     /// Blocks of the search; why it stopped before its end, if it did.
     pub(super) fn race(&mut self) -> Result<Option<String>, Failure> {
         while self.affords() {
-            let Next::Measure(chosen) = self.search.next() else { break };
+            let Next::Measure(chosen) = self.search.next_step() else { break };
             let candidates: Vec<Candidate> =
                 chosen.iter().map(|at| self.search.candidates()[*at].clone()).collect();
             self.enter(Step::Chosen { candidates: candidates.clone() })?;
