@@ -59,8 +59,8 @@ impl TuneReport {
         let chart = FrontChart {
             title: "What each candidate takes".to_owned(),
             caption: format!(
-                "Each candidate by {memory} and {axis}, in proportion to {} (the cross). Open: as the search believes; faint: \
-                 out, or beyond a limit. Filled, with an interval: verified on fresh seeds.",
+                "Each candidate by {memory} and {axis}, in proportion to {} (the cross). Small: as the search believes; faint: \
+                 out, or beyond a limit. Large, with an interval: verified on fresh seeds.",
                 self.control
             ),
             subtitle: format!("{} blocks, seed {}", self.blocks.len(), self.seed),
