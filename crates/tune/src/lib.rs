@@ -29,7 +29,7 @@ pub use effects::{Effect, Interaction, effects};
 pub use figures::{ArmFigures, Block, Figure, Goal, Limits};
 pub use model::Model;
 pub use prefix::{Prediction, prediction};
-pub use race::{Drop, DropReason};
+pub use race::{DropReason, Dropped};
 pub use search::{Next, Rules, Search, Standing};
 pub use space::{Base, Candidate, Level, Needs, Setting, Space};
 pub use verified::{Against, Verified, told_apart, verified};

@@ -15,7 +15,7 @@ const LEAST_BLOCKS: usize = 2;
 
 /// A candidate that is out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Drop {
+pub struct Dropped {
     /// Position of the candidate.
     pub candidate: usize,
     /// Blocks measured when it was dropped.

@@ -3,7 +3,7 @@
 mod lab;
 
 use heaptrial_tune::{
-    ArmFigures, Block, Candidate, Drop, DropReason, Figure, Goal, Limits, Next, Rules, Search, effects,
+    ArmFigures, Block, Candidate, DropReason, Dropped, Figure, Goal, Limits, Next, Rules, Search, effects,
     prediction,
 };
 use lab::{Lab, Landscape, block, drawn, regret, rules, searched};
@@ -52,7 +52,9 @@ fn candidates_that_are_worse_are_dropped_and_never_measured_again() {
     assert!(gone.len() >= 3, "{gone:?}");
     let of = |at: usize| lab.truth(&search.candidates()[at]);
     for drop in search.dropped() {
-        let Drop { candidate, reason: DropReason::Worse { than, .. }, .. } = drop else { panic!("{drop:?}") };
+        let Dropped { candidate, reason: DropReason::Worse { than, .. }, .. } = drop else {
+            panic!("{drop:?}")
+        };
         let other = than.map_or(0.0, of);
         assert!(of(*candidate) > other - 0.02, "{drop:?}");
     }

@@ -13,7 +13,7 @@ pub use self::standing::Standing;
 use crate::comparison::Comparison;
 use crate::figures::{ArmFigures, Block, Figure, Goal, Limits};
 use crate::model::{Known, Model};
-use crate::race::{Drop, DropReason};
+use crate::race::{DropReason, Dropped};
 use crate::space::{Candidate, Space};
 
 /// How it is searched.
@@ -43,7 +43,7 @@ pub struct Search {
     candidates: Vec<Candidate>,
     positions: BTreeMap<Candidate, usize>,
     blocks: Vec<Block>,
-    dropped: BTreeMap<usize, Drop>,
+    dropped: BTreeMap<usize, Dropped>,
 }
 
 /// The figures that were measured of one kind: which candidates have any, and how they compare.
@@ -94,8 +94,8 @@ impl Search {
     }
 
     /// Those that are out, in the order in which they were dropped.
-    pub fn dropped(&self) -> Vec<&Drop> {
-        let mut dropped: Vec<&Drop> = self.dropped.values().collect();
+    pub fn dropped(&self) -> Vec<&Dropped> {
+        let mut dropped: Vec<&Dropped> = self.dropped.values().collect();
         dropped.sort_by_key(|drop| (drop.after, drop.candidate));
         dropped
     }
@@ -122,7 +122,7 @@ impl Search {
 
     fn drop_out(&mut self, candidate: usize, reason: DropReason) {
         let after = self.blocks.len();
-        self.dropped.entry(candidate).or_insert(Drop { candidate, after, reason });
+        self.dropped.entry(candidate).or_insert(Dropped { candidate, after, reason });
     }
 
     fn figures(&self, of: impl Fn(&ArmFigures) -> Option<f64>) -> Option<Compared> {
