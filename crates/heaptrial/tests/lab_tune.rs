@@ -123,6 +123,10 @@ fn a_setting_that_matters_is_found_and_verified_and_a_search_goes_on() {
         "{plan}"
     );
 
+    let again = tune(folder, &format!("--out found {SPACE} --blocks 4 {LOAD}"));
+    assert_eq!(again.status.code(), Some(3), "{}", stderr(&again));
+    assert!(stderr(&again).contains("already holds a search"), "{}", stderr(&again));
+
     let more = json(&tune(folder, "--json --continue found --blocks 5"));
     assert_eq!(more["verified"]["round"], 2);
     let blocks = specs_of_blocks(&more);

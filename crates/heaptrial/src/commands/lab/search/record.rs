@@ -26,11 +26,19 @@ pub(in super::super) fn read_plan<P: DeserializeOwned>(folder: &Path, name: &str
         .map_err(|error| Failure::refused(format!("{} cannot be read: {error}", path.display())))
 }
 
-/// Writes it.
+/// Writes it into a folder that holds none yet.
 pub(in super::super) fn write_plan<P: Serialize>(folder: &Path, name: &str, plan: &P) -> Result<(), Failure> {
     let path = folder.join(name);
     let text = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
-    fs::write(&path, text + "\n").map_err(|error| failed(&path, &error))
+    let created = OpenOptions::new().write(true).create_new(true).open(&path);
+    let mut file = created.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure::refused(format!(
+            "{} already holds a search; name another folder with --out, or go on with it by --continue",
+            folder.display()
+        )),
+        _ => failed(&path, &error),
+    })?;
+    file.write_all((text + "\n").as_bytes()).map_err(|error| failed(&path, &error))
 }
 
 impl<S: Serialize + DeserializeOwned> Record<S> {

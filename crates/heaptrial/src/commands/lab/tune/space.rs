@@ -51,8 +51,12 @@ impl Found {
             Some(path) => read(path)?,
             None => File::default(),
         };
-        let mut over = options.over.clone();
-        over.extend(file.over.iter().filter(|spec| !options.over.contains(spec)).cloned());
+        let mut over: Vec<AllocatorSpec> = Vec::new();
+        for spec in options.over.iter().chain(&file.over) {
+            if !over.contains(spec) {
+                over.push(spec.clone());
+            }
+        }
         if over.is_empty() {
             return Err(Failure::usage(
                 "which allocators? Name them with --over SPEC,SPEC, or as `over` in the file of --space",
