@@ -39,24 +39,27 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
     for (name, why) in &found.left_out {
         line(format!("{name} is left out: {why}"));
     }
-    let size = match size {
+    let counted = match size {
         Some(size) => units::counted(size, "candidate"),
         None => format!("up to {:.0} candidates", found.space.size_at_most()),
     };
     let length =
         cost.seconds_in_all().map_or(String::new(), |all| format!("; {} in all", units::duration(all)));
     line(format!(
-        "{size}. {} of {} and up to {} candidates each, then {} of the {} on fresh seeds{length}",
+        "{counted}. {} of {} and up to {} candidates each, then {} of {} on fresh seeds{length}",
         units::counted(cost.blocks, "block"),
         options.control,
         cost.arms,
         units::counted(cost.verify, "block"),
-        if cost.winners == 1 { "winner".to_owned() } else { format!("up to {} winners", cost.winners) },
+        if cost.winners == 1 { "the winner".to_owned() } else { format!("up to {} winners", cost.winners) },
     ));
-    line(format!(
-        "At most {} different candidates can be measured; what is like none of them is not found.",
-        cost.reach()
-    ));
+    line(match size {
+        Some(size) if size <= cost.reach() => "Every candidate can be measured.".to_owned(),
+        _ => format!(
+            "At most {} different candidates can be measured; what is like none of them is not found.",
+            cost.reach()
+        ),
+    });
     let apart = NOISES.iter().filter_map(|noise| {
         let least = told_apart(cost.verify, cost.winners, LEVEL, *noise)?;
         Some(format!("{:.0}% where blocks repeat to {:.0}%", 100.0 * least.exp_m1(), 100.0 * noise))
@@ -88,7 +91,7 @@ pub(super) fn plan(
         "blocks": cost.blocks,
         "runs_of_a_block": cost.arms + 1,
         "verification_blocks": cost.verify,
-        "measured_at_most": cost.reach(),
+        "measured_at_most": size.unwrap_or(usize::MAX).min(cost.reach()),
         "seconds": cost.seconds_in_all(),
     }))
 }
