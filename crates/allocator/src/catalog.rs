@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mitigation::Mitigation;
 use crate::processors::ProcessorSizing;
+use crate::search::SearchRange;
 
 /// All families, in the order of `catalog.toml`.
 #[derive(Debug, Clone)]
@@ -230,6 +231,8 @@ pub struct SettingEntry {
     /// The only values of a text.
     #[serde(default)]
     pub values: Vec<String>,
+    /// What a search over settings tries; a setting without it is never searched.
+    pub search: Option<SearchRange>,
     /// Versions that have it.
     pub in_versions: Vec<VersionRange>,
 }

@@ -28,6 +28,7 @@ mod processors;
 mod prove;
 mod provenance;
 mod resolve;
+mod search;
 mod tool;
 mod verify;
 
@@ -57,5 +58,6 @@ pub use processors::{AsOn, ProcessorSizing};
 pub use prove::{Expected, Mismatch, prove};
 pub use provenance::{Build, Provenance};
 pub use resolve::{ResolveError, Resolved};
+pub use search::{MitigationBySetting, Narrowed, Scale, SearchError, SearchLevel, SearchRange, Searched};
 pub use tool::ToolError;
 pub use verify::{Verification, VerifyError};

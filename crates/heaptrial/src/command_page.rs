@@ -18,6 +18,7 @@ const PAGES: [(&str, &str); 14] = [
     ("import", "import.md"),
     ("lab attach", "slurm.md"),
     ("lab bisect", "lab-bisect.md"),
+    ("lab tune", "lab-tune.md"),
     ("preflight", "preflight.md"),
     ("report", "bug-report.md"),
     ("rollout", "rollout.md"),

@@ -2,6 +2,7 @@
 //! processes. Needs a Debian host with apt, cargo and a C compiler; the cache of these tests is
 //! kept between runs.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use heaptrial_allocator::{Catalog, SettingEntry};
+use heaptrial_model::AllocatorSpec;
 use serde_json::Value;
 
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
@@ -203,6 +206,54 @@ fn settings_are_proved_to_be_in_force() {
             );
         }
     }
+}
+
+#[test]
+#[ignore = "needs the sources of allocators"]
+fn both_ends_of_every_range_that_a_search_tries_are_taken() {
+    let cache = kept_cache();
+    let specs = [
+        "glibc",
+        "jemalloc@5.2.1",
+        "jemalloc@5.3.0",
+        "mimalloc@1.7.5",
+        "mimalloc@2.0.9",
+        "mimalloc@2.1.7",
+        "mimalloc@2.2.4",
+        "mimalloc@2.3.2",
+        "mimalloc@3.0.1",
+        "mimalloc@3.1.5",
+        "mimalloc@3.3.2",
+        "tcmalloc@2.10",
+        "tcmalloc@2.16",
+        "scudo",
+    ];
+    let (mut wrong, mut taken) = (Vec::new(), BTreeSet::new());
+    for spec in specs {
+        let spec: AllocatorSpec = spec.parse().unwrap();
+        let family = Catalog::builtin().family(&spec.family).unwrap();
+        let searched = family.settings.iter().filter(|entry| entry.search.is_some());
+        let there = |entry: &&SettingEntry| spec.version.as_ref().is_none_or(|at| entry.range(at).is_some());
+        for entry in searched.filter(there) {
+            for value in
+                entry.search_levels(spec.version.as_ref(), 2).into_iter().filter_map(|level| level.value)
+            {
+                let set = format!("{spec}?{}={value}", entry.name);
+                let output = run(&cache, &["allocators", "verify", &set, "--json"]);
+                let told = String::from_utf8_lossy(&output.stdout);
+                // Others cannot be asked for all, but complain of what they do not take.
+                let asked = family.name == "mimalloc" || entry.key.is_some() && family.name == "glibc";
+                let in_force =
+                    told.contains(&format!("setting {} = ", entry.name)) && told.contains("is in force");
+                if !output.status.success() || (asked && !in_force) {
+                    wrong.push(format!("{set}: {told}{}", String::from_utf8_lossy(&output.stderr)));
+                }
+                taken.insert((family.name.clone(), entry.name.clone()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(taken.len() > 60, "{taken:?}");
 }
 
 #[test]

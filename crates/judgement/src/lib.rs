@@ -39,7 +39,7 @@ pub use gate::{LifeFigures, middle};
 pub use judgement::{Judgement, Options};
 pub use kind::Kind;
 pub use levels::{Level, gap_seconds};
-pub use pair::{ArmFigure, By};
+pub use pair::{ArmFigure, By, RunFigures};
 pub use rows::{Rows, find_trial, read_fleet};
 pub use trajectory::{Aged, Point, Trajectories, Trajectory, extremes};
 pub use work::traffic_since;

@@ -28,11 +28,68 @@ pub struct ArmFigure {
     pub log: f64,
 }
 
+/// What a search over settings knows of a service: natural logarithms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RunFigures {
+    /// Level of memory in bytes, itself.
+    pub level_bytes: f64,
+    /// Of the level.
+    pub level: f64,
+    /// Of the factor by which memory grew after warm-up; `None` of too few readings.
+    pub growth: Option<f64>,
+    /// Of CPU seconds.
+    pub cpu: Option<f64>,
+    /// Of the control's work over that of the service, by the measure in which it is worst: a latency 1.1 times the control's
+    /// and a rate of 1/1.1 are both ln 1.1. `None` without work.
+    pub work: Option<f64>,
+    /// Of the level as a run of a share of the length would have had it.
+    pub early: Option<f64>,
+}
+
 impl Judgement {
+    /// The figures of the only service of the arm at `arm`, its work beside that of the arm at `control`; a shorter run is
+    /// one of this share of the length. Why there are none, if there are none.
+    pub fn run_figures(&self, arm: usize, control: usize, share: f64) -> Result<RunFigures, String> {
+        let figure = self.figure_of(arm, By::Level)?;
+        let index = self.service_of(arm).ok_or("it was not started")?;
+        let life = self.fleet.services[index].current();
+        let cpu = self.services[index].cpu_seconds.filter(|seconds| *seconds > 0.0);
+        let early = life.and_then(|life| {
+            let (last, settings) = (life.last_age()?, &self.analysis.settings);
+            let from = match settings.level_from_warm_up {
+                true => share * settings.warm_up_of(last),
+                false => settings.level_from(share * last),
+            };
+            level_between(life, from, share * last)
+        });
+        Ok(RunFigures {
+            level_bytes: figure.level_bytes,
+            level: figure.log,
+            growth: life.and_then(|life| self.growth_of(life)),
+            cpu: cpu.map(f64::ln),
+            work: self.work_lost(index, self.service_of(control)),
+            early: early.map(f64::ln),
+        })
+    }
+
+    fn service_of(&self, arm: usize) -> Option<usize> {
+        self.analysis.services.iter().position(|service| service.arms.contains(&arm))
+    }
+
+    fn work_lost(&self, service: usize, control: Option<usize>) -> Option<f64> {
+        let work = |index: usize| &self.analysis.services[index].work;
+        let of_control = work(control?);
+        let lost = work(service).iter().filter_map(|own| {
+            let other = of_control.iter().find(|other| other.measure == own.measure)?;
+            let log = (other.amount / own.amount).ln();
+            Some(if own.less_is_better { -log } else { log }).filter(|log| log.is_finite())
+        });
+        lost.max_by(f64::total_cmp)
+    }
+
     /// The figure of the only service of the arm at `arm`; why there is none, if there is none.
     pub fn figure_of(&self, arm: usize, by: By) -> Result<ArmFigure, String> {
-        let found = self.analysis.services.iter().position(|service| service.arms.contains(&arm));
-        let index = found.ok_or("it was not started")?;
+        let index = self.service_of(arm).ok_or("it was not started")?;
         if let Some(why) = &self.services[index].excluded {
             return Err(why.clone());
         }
@@ -52,11 +109,7 @@ impl Judgement {
             self.fleet.services.iter().zip(&self.services).filter(|(_, facts)| facts.excluded.is_none());
         let ages = counted.filter_map(|(service, _)| service.current()?.last_age());
         let age = ages.fold(f64::INFINITY, f64::min);
-        let stretch = self.analysis.settings.level_from(age)..=age;
-        let readings =
-            life.readings.iter().filter(|reading| stretch.contains(&f64::from(reading.age_seconds)));
-        let bytes: Vec<f64> = readings.map(|reading| f64::from(reading.kib) * 1024.0).collect();
-        median(&bytes).filter(|bytes| *bytes > 0.0)
+        level_between(life, self.analysis.settings.level_from(age), age)
     }
 
     /// The logarithm of the factor by which memory grew from the end of warm-up to the last reading, by the median slope.
@@ -72,4 +125,12 @@ impl Judgement {
         let thinned: Vec<(f64, f64)> = readings.iter().copied().step_by(every).collect();
         Some(theil_sen_slope(&thinned)? * (readings.last()?.0 - readings.first()?.0))
     }
+}
+
+/// The median of memory between two ages in seconds, in bytes.
+fn level_between(life: &FleetLife, from: f64, until: f64) -> Option<f64> {
+    let readings =
+        life.readings.iter().filter(|reading| (from..=until).contains(&f64::from(reading.age_seconds)));
+    let bytes: Vec<f64> = readings.map(|reading| f64::from(reading.kib) * 1024.0).collect();
+    median(&bytes).filter(|bytes| *bytes > 0.0)
 }

@@ -18,12 +18,14 @@ mod libraries;
 mod look;
 mod markdown;
 mod page;
+mod paper;
 mod png;
 mod schema;
 mod score;
 mod summary;
 mod table;
 mod terminal;
+mod tune;
 mod verdict;
 mod write;
 
@@ -51,4 +53,7 @@ pub use look::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};
 pub use schema::report_schema;
 pub use score::{SCORE_SCHEMA_VERSION, ScoreReport};
 pub use terminal::terminal;
+pub use tune::{
+    BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
+};
 pub use write::{Written, write, write_comparison};

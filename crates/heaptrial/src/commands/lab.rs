@@ -5,7 +5,9 @@ mod factorial;
 mod place;
 mod run;
 mod score;
+mod search;
 mod shell;
+mod tune;
 mod userland;
 
 use std::ffi::OsString;
@@ -26,13 +28,15 @@ use heaptrial_report::Options;
 use heaptrial_store::Store;
 
 use self::bisect::BisectOptions;
-pub use self::bisect::{report_in, report_of as report_of_search};
+pub use self::bisect::report_in;
 use self::factorial::FactorialOptions;
 pub use self::place::{AttachOptions, BLOCK_COMMAND, run_task};
 use self::place::{On, PlaceOptions};
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
 use self::shell::quoted;
+use self::tune::TuneOptions;
+pub use self::tune::report_in as report_of_tune;
 use super::allocators::SourceOptions;
 use super::report::write_and_print;
 use super::value::{ValueError, number, size};
@@ -65,6 +69,8 @@ pub enum LabCommand {
     Bisect(Box<BisectOptions>),
     /// Go on watching a run whose blocks a cluster carries out, and collect its results
     Attach(AttachOptions),
+    /// Search settings of allocators for the least memory, and verify what was found on fresh seeds
+    Tune(Box<TuneOptions>),
     /// Tell how well lab runs of relays told what an import or a field trial showed
     Score(ScoreOptions),
 }
@@ -219,18 +225,27 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
     match &command {
         LabCommand::Run(options) => userland::enter(&options.lab, global, None)?,
         LabCommand::Tor(options) => userland::enter(&options.lab, global, None)?,
-        LabCommand::Bisect(_) | LabCommand::Attach(_) | LabCommand::Score(_) => {}
+        LabCommand::Bisect(_) | LabCommand::Tune(_) | LabCommand::Attach(_) | LabCommand::Score(_) => {}
     }
     match command {
         LabCommand::Run(options) => run::run(&options, global),
         LabCommand::Bisect(options) => bisect::run(&options, global),
         LabCommand::Attach(options) => place::attach(&options, global),
+        LabCommand::Tune(options) => tune::run(&options, global),
         LabCommand::Score(options) => score::run(&options, global),
         LabCommand::Tor(options) => {
             let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
             let (workload, duration, words) = options.workload(&plan)?;
             execute("tor", &options.lab, &plan, &workload, duration, &words, global)
         }
+    }
+}
+
+/// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none.
+pub fn report_of_search(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCode>, Failure> {
+    match bisect::report_of(folder, global)? {
+        Some(code) => Ok(Some(code)),
+        None => tune::report_of(folder, global),
     }
 }
 

@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use heaptrial_model::{Arm, Treatment};
 
 use super::{BisectReport, CHART, ChangeReport};
-use crate::chart::{Layout, Looks};
+use crate::chart::{Chart, Layout, Looks};
 use crate::page::{Block, Section};
-use crate::png::Painter;
+use crate::paper::Paper;
 use crate::table::{Emphasis, Row, Table, figure, text};
-use crate::terminal::{self, Paint};
-use crate::write::replace;
-use crate::{ReportError, escape, html, markdown, units};
+use crate::{ReportError, markdown, units};
 
 /// Files of a commit that are listed.
 const FILES: usize = 20;
@@ -21,46 +19,27 @@ const COMMITS: usize = 40;
 impl BisectReport {
     /// As JSON: what `bisect.json` holds.
     pub fn json(&self) -> Result<String, ReportError> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        Ok(text)
+        self.as_json()
     }
 
     /// For a terminal, in colour if `colored`.
     pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
-        let report = escape::printable_copy(self)?;
-        Ok(terminal::plain(&report.title(), &report.sections(), Paint { colored }))
+        self.as_terminal(colored)
     }
 
     /// As Markdown that refers to `charts/history.svg`.
     pub fn markdown(&self) -> Result<String, ReportError> {
-        let report = escape::printable_copy(self)?;
-        let charts = [report.chart(Layout::Wide)];
-        Ok(format!("# {}\n\n{}", report.title(), markdown::body(&report.sections(), &charts)))
+        self.as_markdown()
     }
 
     /// As a self-contained page.
     pub fn html(&self) -> Result<String, ReportError> {
-        let report = escape::printable_copy(self)?;
-        let charts = [Layout::Wide, Layout::Narrow].map(|layout| vec![report.chart(layout)]);
-        Ok(html::with_charts(&report.title(), &report.sections(), &report.looks(), charts))
+        self.as_html()
     }
 
     /// Writes `bisect.html`, `bisect.md`, `bisect.json` and `charts/history.*` into `folder`, creating it where it is missing.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
-        let charts = folder.join("charts");
-        std::fs::create_dir_all(&charts).map_err(ReportError::write(&charts))?;
-        let chart = escape::printable_copy(self)?.chart(Layout::Wide);
-        replace(&charts.join("history.svg"), chart.file().as_bytes())?;
-        replace(&charts.join("history.png"), &Painter::new().paint(&chart)?)?;
-        let forms =
-            [("bisect.html", self.html()?), ("bisect.md", self.markdown()?), ("bisect.json", self.json()?)];
-        let written = forms.into_iter().map(|(name, content)| {
-            let path = folder.join(name);
-            replace(&path, content.as_bytes())?;
-            Ok(path)
-        });
-        written.collect()
+        self.write_into(folder)
     }
 
     /// What a bug bundle tells of it, as Markdown under a heading of its own. Texts must be printable.
@@ -77,53 +56,6 @@ impl BisectReport {
         }
         let text = markdown::body(&sections, &[]);
         format!("{text}\n![From {} to {}]({CHART}.svg)\n", self.older, self.newer)
-    }
-
-    fn title(&self) -> String {
-        let settings = match self.settings.is_empty() {
-            true => String::new(),
-            false => format!(", with {}", self.settings.join(", ")),
-        };
-        format!("{}: what changed from {} to {}{settings}", self.family, self.older, self.newer)
-    }
-
-    /// One look for all: the family's.
-    pub(super) fn looks(&self) -> Looks {
-        let spec = heaptrial_model::AllocatorSpec::family(&self.family);
-        let treatment = Treatment { allocator: Some(spec), ..Treatment::default() };
-        let arm = Arm { name: self.family.clone(), control: false, treatment };
-        Looks::of([(&arm, None)])
-    }
-
-    fn sections(&self) -> Vec<Section> {
-        let section = |id, title, blocks| Section { id, title, blocks };
-        let mut result = vec![Block::Lead(self.sentences())];
-        if !self.measured.is_empty() {
-            result.push(Block::Chart("history"));
-        }
-        let mut sections = vec![section("result", "Result", result)];
-        let what: Vec<Block> = self.changes.iter().flat_map(what_changed).collect();
-        if !what.is_empty() {
-            sections.push(section("changes", "What changed", what));
-        }
-        if let Some(table) = self.positions_table() {
-            let title = "Positions that were measured";
-            sections.push(section(
-                "positions",
-                title,
-                vec![Block::Legend(self.figure()), Block::Table(title.to_owned(), table)],
-            ));
-        }
-        if let Some(table) = self.skipped_table() {
-            let title = "What could not be measured";
-            sections.push(section("skipped", title, vec![Block::Table(title.to_owned(), table)]));
-        }
-        sections.push(section("notes", "What to mind", vec![Block::List(self.notes())]));
-        if let Some(table) = self.blocks_table() {
-            sections.push(section("blocks", "Blocks", vec![Block::Table("Blocks".to_owned(), table)]));
-        }
-        sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
-        sections
     }
 
     fn positions_table(&self) -> Option<Table> {
@@ -167,6 +99,61 @@ impl BisectReport {
             ])
         });
         Table::of(columns, rows)
+    }
+}
+
+impl Paper for BisectReport {
+    const NAME: &'static str = "bisect";
+
+    fn title(&self) -> String {
+        let settings = match self.settings.is_empty() {
+            true => String::new(),
+            false => format!(", with {}", self.settings.join(", ")),
+        };
+        format!("{}: what changed from {} to {}{settings}", self.family, self.older, self.newer)
+    }
+
+    /// One look for all: the family's.
+    fn looks(&self) -> Looks {
+        let spec = heaptrial_model::AllocatorSpec::family(&self.family);
+        let treatment = Treatment { allocator: Some(spec), ..Treatment::default() };
+        let arm = Arm { name: self.family.clone(), control: false, treatment };
+        Looks::of([(&arm, None)])
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let section = |id, title, blocks| Section { id, title, blocks };
+        let mut result = vec![Block::Lead(self.sentences())];
+        if !self.measured.is_empty() {
+            result.push(Block::Chart("history"));
+        }
+        let mut sections = vec![section("result", "Result", result)];
+        let what: Vec<Block> = self.changes.iter().flat_map(what_changed).collect();
+        if !what.is_empty() {
+            sections.push(section("changes", "What changed", what));
+        }
+        if let Some(table) = self.positions_table() {
+            let title = "Positions that were measured";
+            sections.push(section(
+                "positions",
+                title,
+                vec![Block::Legend(self.figure()), Block::Table(title.to_owned(), table)],
+            ));
+        }
+        if let Some(table) = self.skipped_table() {
+            let title = "What could not be measured";
+            sections.push(section("skipped", title, vec![Block::Table(title.to_owned(), table)]));
+        }
+        sections.push(section("notes", "What to mind", vec![Block::List(self.notes())]));
+        if let Some(table) = self.blocks_table() {
+            sections.push(section("blocks", "Blocks", vec![Block::Table("Blocks".to_owned(), table)]));
+        }
+        sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
+        sections
+    }
+
+    fn charts(&self, layout: Layout) -> Vec<Chart> {
+        vec![self.chart(layout)]
     }
 }
 

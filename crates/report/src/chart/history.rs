@@ -1,6 +1,6 @@
 //! A figure over the positions of a history.
 
-use super::scale::{Scale, Tick};
+use super::scale::Scale;
 use super::svg::{element, group, line, path_data, rectangle, text};
 use super::{Chart, Layout, Look, shorten};
 use crate::units;
@@ -83,16 +83,5 @@ pub(crate) fn history(of: &HistoryChart, look: Look, layout: Layout) -> Chart {
         height: bottom + 48.0,
         body: body.to_string(),
         overlay: String::new(),
-    }
-}
-
-impl Scale {
-    /// An axis of a ratio up to at least `highest`, with about `wanted` labels.
-    fn factor(highest: f64, wanted: usize, range: (f64, f64)) -> Self {
-        let step = super::scale::round_step(highest / wanted as f64);
-        let count = (highest / step - 1e-9).ceil().max(1.0) as usize;
-        let ticks = (0..=count).map(|i| i as f64 * step);
-        let ticks = ticks.map(|value| Tick { value, label: units::ratio(value) });
-        Self { limit: count as f64 * step, range, ticks: ticks.collect(), unit: "times" }
     }
 }

@@ -1,6 +1,6 @@
 //! Axes: from figures to coordinates, and round numbers to label them with.
 
-use crate::units::{GIB, MIB};
+use crate::units::{self, GIB, MIB};
 
 /// A linear axis that starts at 0.
 #[derive(Debug, Clone)]
@@ -66,6 +66,15 @@ impl Scale {
             .map(|value| Tick { value: value * size, label: format!("{value:.decimals$}") })
             .collect();
         Self { limit: longest, range, ticks, unit }
+    }
+
+    /// An axis of a ratio up to at least `highest`, with about `wanted` labels.
+    pub(crate) fn factor(highest: f64, wanted: usize, range: (f64, f64)) -> Self {
+        let step = round_step(highest / wanted as f64);
+        let count = (highest / step - 1e-9).ceil().max(1.0) as usize;
+        let ticks = (0..=count).map(|i| i as f64 * step);
+        let ticks = ticks.map(|value| Tick { value, label: units::ratio(value) });
+        Self { limit: count as f64 * step, range, ticks: ticks.collect(), unit: "times" }
     }
 
     /// The coordinate of a figure.

@@ -7,52 +7,15 @@ use heaptrial_judgement::score::{AtConsensuses, Figure, MatchedBy, UnlikePair};
 use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 
 use super::ScoreReport;
+use crate::ReportError;
 use crate::chart::Looks;
 use crate::page::{Block, Section};
+use crate::paper::Paper;
 use crate::table::{Emphasis, NOTHING, Row, Table, figure, optional, text};
-use crate::terminal::{self, Paint};
 use crate::units::{self, Pace};
-use crate::write::replace;
-use crate::{ReportError, escape, html, markdown};
 
-impl ScoreReport {
-    /// As JSON: what `score.json` holds.
-    pub fn json(&self) -> Result<String, ReportError> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        Ok(text)
-    }
-
-    /// For a terminal, in colour if `colored`.
-    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
-        let score = escape::printable_copy(self)?;
-        Ok(terminal::plain(&score.title(), &score.sections(), Paint { colored }))
-    }
-
-    /// As Markdown.
-    pub fn markdown(&self) -> Result<String, ReportError> {
-        let score = escape::printable_copy(self)?;
-        Ok(format!("# {}\n\n{}", score.title(), markdown::body(&score.sections(), &[])))
-    }
-
-    /// As a self-contained page.
-    pub fn html(&self) -> Result<String, ReportError> {
-        let score = escape::printable_copy(self)?;
-        Ok(html::plain(&score.title(), &score.sections(), &score.looks()))
-    }
-
-    /// Writes `score.html`, `score.md` and `score.json` into `folder`, creating it where it is missing.
-    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
-        std::fs::create_dir_all(folder).map_err(ReportError::write(folder))?;
-        let forms =
-            [("score.html", self.html()?), ("score.md", self.markdown()?), ("score.json", self.json()?)];
-        let written = forms.into_iter().map(|(name, content)| {
-            let path = folder.join(name);
-            replace(&path, content.as_bytes())?;
-            Ok(path)
-        });
-        written.collect()
-    }
+impl Paper for ScoreReport {
+    const NAME: &'static str = "score";
 
     fn title(&self) -> String {
         format!("Lab against field: {}", self.field.name)
@@ -103,6 +66,49 @@ impl ScoreReport {
             sections.retain(|section| section.id != "notes");
         }
         sections
+    }
+
+    /// How the arms look: as in reports of the lab.
+    fn looks(&self) -> Looks {
+        let arm = |(index, name): (usize, &String)| {
+            let spec: Option<AllocatorSpec> = name.parse().ok();
+            // A name of letters alone reads as a spec too.
+            let allocator = spec.filter(|spec| FAMILIES.contains(&spec.family.as_str()));
+            Arm {
+                name: name.clone(),
+                control: index == 0,
+                treatment: Treatment { allocator, ..Treatment::default() },
+            }
+        };
+        let arms: Vec<Arm> = self.arms.iter().map(|pair| &pair.lab).enumerate().map(arm).collect();
+        Looks::of(arms.iter().map(|arm| (arm, None)))
+    }
+}
+
+impl ScoreReport {
+    /// As JSON: what `score.json` holds.
+    pub fn json(&self) -> Result<String, ReportError> {
+        self.as_json()
+    }
+
+    /// For a terminal, in colour if `colored`.
+    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
+        self.as_terminal(colored)
+    }
+
+    /// As Markdown.
+    pub fn markdown(&self) -> Result<String, ReportError> {
+        self.as_markdown()
+    }
+
+    /// As a self-contained page.
+    pub fn html(&self) -> Result<String, ReportError> {
+        self.as_html()
+    }
+
+    /// Writes `score.html`, `score.md` and `score.json` into `folder`, creating it where it is missing.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+        self.write_into(folder)
     }
 
     fn sentences(&self) -> Vec<String> {
@@ -258,22 +264,6 @@ impl ScoreReport {
 
     fn arm_row(&self, arm: usize, cells: Vec<String>) -> Row {
         Row { arm: Some(arm), emphasis: if arm == 0 { Emphasis::Control } else { Emphasis::None }, cells }
-    }
-
-    /// How the arms look: as in reports of the lab.
-    fn looks(&self) -> Looks {
-        let arm = |(index, name): (usize, &String)| {
-            let spec: Option<AllocatorSpec> = name.parse().ok();
-            // A name of letters alone reads as a spec too.
-            let allocator = spec.filter(|spec| FAMILIES.contains(&spec.family.as_str()));
-            Arm {
-                name: name.clone(),
-                control: index == 0,
-                treatment: Treatment { allocator, ..Treatment::default() },
-            }
-        };
-        let arms: Vec<Arm> = self.arms.iter().map(|pair| &pair.lab).enumerate().map(arm).collect();
-        Looks::of(arms.iter().map(|arm| (arm, None)))
     }
 }
 

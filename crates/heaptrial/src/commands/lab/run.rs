@@ -133,6 +133,11 @@ impl RunOptions {
         Ok((workload, duration, words))
     }
 
+    /// `--work-margin`.
+    pub(super) fn work_margin(&self) -> Option<f64> {
+        self.service.work_margin
+    }
+
     /// What a run is called that nobody named: the program.
     pub(super) fn name(&self) -> String {
         let program = self.command.first().map(OsString::as_os_str).unwrap_or(OsStr::new("lab"));

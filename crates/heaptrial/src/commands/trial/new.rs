@@ -9,6 +9,7 @@ use heaptrial_allocator::Catalog;
 use heaptrial_model::{AllocatorSpec, HumanDuration, ServicePattern, TrialName, TrialPlan};
 use heaptrial_plan::default_looks;
 
+use crate::commands::lab::report_of_tune;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -24,6 +25,9 @@ pub struct NewOptions {
     /// [default: glibc, jemalloc@5.3.0 and mimalloc@2.0.9]
     #[arg(short, long = "allocator", value_name = "SPEC")]
     allocators: Vec<AllocatorSpec>,
+    /// Arms from a search of `lab tune`: its control, what it was verified beside, and its winners
+    #[arg(long, value_name = "FOLDER", conflicts_with = "allocators")]
+    from_tune: Option<PathBuf>,
     /// How long
     #[arg(long, default_value = "10d", value_name = "DURATION")]
     duration: HumanDuration,
@@ -31,7 +35,11 @@ pub struct NewOptions {
 
 /// Writes the description.
 pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let allocators = if options.allocators.is_empty() { usual() } else { options.allocators.clone() };
+    let allocators = match &options.from_tune {
+        Some(folder) => of_search(folder)?,
+        None if options.allocators.is_empty() => usual(),
+        None => options.allocators.clone(),
+    };
     if let [only] = allocators.as_slice() {
         return Err(Failure::usage(format!(
             "-a {only} alone is a control without anything to compare; name another arm with -a SPEC"
@@ -58,6 +66,23 @@ pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<ExitCode, Fai
         eprintln!("{}", global.told(&next));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Arms of a search that found something.
+fn of_search(folder: &Path) -> Result<Vec<AllocatorSpec>, Failure> {
+    let report = report_of_tune(folder)?;
+    if !report.found() {
+        return Err(Failure::refused(format!(
+            "the search in {} has no winner that fresh seeds bear out, so there is nothing to try on services; `heaptrial \
+             report {}` tells what it found",
+            folder.display(),
+            folder.display()
+        )));
+    }
+    let arms = report.arms().into_iter().map(|spec| {
+        spec.parse().map_err(|error| Failure::refused(format!("{}: {spec}: {error}", folder.display())))
+    });
+    arms.collect()
 }
 
 fn usual() -> Vec<AllocatorSpec> {

@@ -1,38 +1,22 @@
-//! A block: a lab run of the older end and one build, with the same seed and load.
+//! A block of the older end and one build.
 
 use std::fmt;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use heaptrial_allocator::Obtained;
-use heaptrial_judgement::{By, Judgement};
-use heaptrial_lab::{Accounting, Inside, Interrupt, LabPlan, PreparedArm, Workload};
-use heaptrial_model::Metric;
-use heaptrial_report::Options;
-use heaptrial_store::Store;
+use heaptrial_judgement::By;
+use heaptrial_lab::PreparedArm;
 use serde::{Deserialize, Serialize};
 
-use super::record::block_folder;
+use super::record::Record;
 use super::subject::Subject;
-use super::{arm, pair};
-use crate::commands::lab::place::Place;
-use crate::commands::lab::{LabOptions, OWN_PROGRAM, describe};
+use crate::commands::lab::search::{Bench, LabRun, arm};
 use crate::exit::Failure;
-use crate::progress::LiveProgress;
 
-/// What is the same in all blocks.
-pub(super) struct Bench<'a> {
-    pub(super) options: &'a LabOptions,
-    pub(super) workload: &'a dyn Workload,
-    pub(super) duration: Option<Duration>,
-    pub(super) metric: Metric,
-    pub(super) accounting: Accounting,
-    pub(super) place: Place,
-    pub(super) interrupt: Interrupt,
+/// How positions are measured.
+pub(super) struct Measure<'a> {
+    pub(super) bench: Bench<'a>,
     pub(super) by: By,
-    pub(super) command: String,
     pub(super) seed: u64,
-    pub(super) folder: PathBuf,
     pub(super) subject: &'a Subject,
 }
 
@@ -64,53 +48,27 @@ impl fmt::Display for MeasuredBlock {
     }
 }
 
-impl Bench<'_> {
-    /// Runs a block.
+impl Measure<'_> {
+    /// Runs the next block.
     pub(super) fn measure(
         &self,
-        number: usize,
+        record: &Record,
         position: usize,
         older: &Obtained,
         build: &Obtained,
     ) -> Result<Measured, Failure> {
-        let name = |at: usize| self.subject.positions[at].name.as_str();
-        let folder = self.folder.join(block_folder(number));
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
-        let control = arm(name(0), self.subject.spec(0), true);
-        let other = arm(name(position), self.subject.spec(position), false);
-        let plan = pair(&format!("block-{number}"), control.clone(), other.clone());
-        let database = folder.join("heaptrial.db");
-        let lab = LabPlan {
-            name: plan.name.clone(),
-            arms: vec![
-                PreparedArm { arm: control, obtained: older.clone() },
-                PreparedArm { arm: other, obtained: build.clone() },
-            ],
-            repeats: 1,
-            duration: self.duration,
-            tick: self.options.tick.0,
-            metric: self.metric,
-            accounting: self.accounting.clone(),
-            memory_limit_bytes: self.options.memory_limit,
+        let number = record.next_block();
+        let arm_of = |at: usize| arm(&self.subject.positions[at].name, self.subject.spec(at), at == 0);
+        let judgement = self.bench.run(LabRun {
+            name: format!("block-{number}"),
+            folder: record.block_folder(number),
             seed: self.seed.wrapping_add(number as u64),
-            processors: self.options.processors,
-            command: self.command.clone(),
-            database: database.clone(),
-            folder,
-            supervisor: PathBuf::from(OWN_PROGRAM),
-            userland: Inside::current(),
-            exchanged: Vec::new(),
-        };
-        describe(&lab, &plan)?;
-        let outcome =
-            self.place.run(&lab, &plan, self.workload, &self.interrupt, &mut LiveProgress::new())?;
-        if outcome.interrupted {
-            return Ok(Measured::Interrupted);
-        }
-        let store = Store::open(&database).map_err(Failure::failed)?;
-        let judgement =
-            Judgement::of(&store, outcome.trial_id, &Options::default()).map_err(Failure::failed)?;
+            arms: vec![
+                PreparedArm { arm: arm_of(0), obtained: older.clone() },
+                PreparedArm { arm: arm_of(position), obtained: build.clone() },
+            ],
+        })?;
+        let Some(judgement) = judgement else { return Ok(Measured::Interrupted) };
         let figures = [0, 1].map(|at| judgement.figure_of(at, self.by));
         Ok(match figures {
             [Err(why), _] => Measured::OlderFailed(number, why),

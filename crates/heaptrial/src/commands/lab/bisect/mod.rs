@@ -5,29 +5,31 @@ mod record;
 mod subject;
 mod told;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use heaptrial_bisect::{Next, Rules, Search};
 use heaptrial_judgement::By;
-use heaptrial_lab::{Arrangement, Workload};
-use heaptrial_model::{About, AllocatorSpec, Arm, ErrorClass, HumanDuration, Pace, Treatment, TrialPlan};
+use heaptrial_lab::Arrangement;
+use heaptrial_model::{AllocatorSpec, ErrorClass, HumanDuration};
 use heaptrial_report::BisectReport;
 
-use self::block::{Bench, Measured};
+use self::block::{Measure, Measured};
 use self::record::{Kept, Record, Step};
 use self::subject::Subject;
-use super::{LabCommand, LabOptions, RunOptions, TorOptions, accounting, check, heeding_signals, userland};
+use super::search::{
+    Bench, Load, TRIES, asked_again, command_of, own_arguments, print_report, read_report, write_plan,
+};
+use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
 use crate::commands::value::{ValueError, number};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
-use crate::{output, run_folder};
+use crate::run_folder;
 
-/// Times a build may fail in the lab before it is left out; the older end in a row, before the search stops.
-const TRIES: usize = 3;
+/// What the search chooses.
+const WHAT: &str = "the builds";
 
 /// Options of `lab bisect`.
 #[derive(Debug, Args)]
@@ -63,16 +65,7 @@ pub struct BisectOptions {
           conflicts_with_all = ["good", "bad", "mirror", "good_commit", "bad_commit", "by", "confidence"])]
     goes_on: Option<PathBuf>,
     #[command(subcommand)]
-    workload: Option<BisectWorkload>,
-}
-
-/// Under what load; with the options of that command, but for its arms.
-#[derive(Debug, Subcommand)]
-enum BisectWorkload {
-    /// A program, as `lab run` runs it
-    Run(Box<RunOptions>),
-    /// Real Tor relays, as `lab tor` runs them
-    Tor(Box<TorOptions>),
+    load: Option<Load>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -99,41 +92,30 @@ fn confidence(text: &str) -> Result<f64, ValueError> {
 /// Searches, or goes on with it.
 pub fn run(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let Some(folder) = &options.goes_on else { return start(options, global) };
-    if options.workload.is_some() {
+    if options.load.is_some() {
         return Err(Failure::usage(
             "--continue takes everything as it was asked for; leave run or tor and its options out",
         ));
     }
     let kept = Kept::read(folder)?;
-    let words = std::iter::once("heaptrial".to_owned()).chain(kept.arguments.iter().cloned());
-    let (_, command) = crate::parse(words).map_err(|error| {
-        Failure::refused(format!("{} is of another version of Heaptrial: {error}", folder.display()))
-    })?;
+    let (command, folder) = asked_again(folder, &kept.arguments, &kept.directory)?;
     let Command::Lab(LabCommand::Bisect(asked)) = command else {
         return Err(Failure::refused(format!("{} holds no search", folder.display())));
     };
-    let folder = std::path::absolute(folder).map_err(Failure::failed)?;
-    std::env::set_current_dir(&kept.directory).map_err(|error| {
-        Failure::refused(format!("cannot go to {}, where it was started: {error}", kept.directory.display()))
-    })?;
-    let record = Record::open(&folder)?;
+    let record = Record::open(&folder, record::STEPS)?;
     let blocks = options.blocks.or(asked.blocks);
     search(&asked, &kept, record, blocks, global)
 }
 
 fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let lab = options.lab()?;
+    let lab = options.load()?.lab(WHAT)?;
     userland::enter(lab, global, options.mirror.as_deref())?;
     if global.db.is_some() {
         return Err(Failure::usage("a search has a database for each block, in its folder; leave --db out"));
     }
-    let arguments: Option<Vec<String>> =
-        std::env::args_os().skip(1).map(|word| OsString::into_string(word).ok()).collect();
-    let arguments = arguments.ok_or_else(|| {
-        Failure::usage("a search keeps its command as text, so all of its words have to be UTF-8")
-    })?;
+    let arguments = own_arguments()?;
     let subject = Subject::find(options)?;
-    let (workload, duration) = options.workload_of(&subject.plan())?;
+    let (workload, duration) = options.load()?.workload(&subject.plan())?;
     check(lab, &subject.plan(), workload.as_ref(), duration)?;
     run_folder::check(global.out.as_deref())?;
     let in_turn = if workload.arrangement() == Arrangement::OneByOne { 2 } else { 1 };
@@ -163,9 +145,17 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         }
     }
     let folder = run_folder::create(global.out.as_deref(), "bisect")?;
-    let record = Record::create(&folder, &kept)?;
+    write_plan(&folder, record::PLAN, &kept)?;
+    let record = Record::open(&folder, record::STEPS)?;
     eprintln!("seed {}; the search's folder is {}", kept.seed, folder.display());
     search(options, &kept, record, options.blocks, global)
+}
+
+impl BisectOptions {
+    /// Under what load.
+    pub(super) fn load(&self) -> Result<&Load, Failure> {
+        Load::asked(self.load.as_ref())
+    }
 }
 
 fn rules(options: &BisectOptions, blocks: Option<u32>, positions: usize) -> Rules {
@@ -181,9 +171,9 @@ fn search(
     blocks: Option<u32>,
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    let lab = options.lab()?;
+    let lab = options.load()?.lab(WHAT)?;
     let subject = Subject::kept(options, kept)?;
-    let (workload, duration) = options.workload_of(&subject.plan())?;
+    let (workload, duration) = options.load()?.workload(&subject.plan())?;
     let metric = check(lab, &subject.plan(), workload.as_ref(), duration)?;
     let rules = rules(options, blocks, subject.positions.len());
     let mut search = Search::new(subject.last(), subject.releases(), rules);
@@ -194,18 +184,19 @@ fn search(
             return Err(Failure::refused(format!("{} cannot be had: {why}", subject.positions[0].name)));
         }
     };
-    let bench = Bench {
-        options: lab,
-        workload: workload.as_ref(),
-        duration: duration.map(|duration| duration.0),
-        metric,
-        accounting: accounting(lab, metric)?,
-        place: lab.place.place(record.folder.clone())?,
-        interrupt: heeding_signals(lab.place.on)?,
+    let measure = Measure {
+        bench: Bench {
+            options: lab,
+            workload: workload.as_ref(),
+            duration: duration.map(|duration| duration.0),
+            metric,
+            accounting: accounting(lab, metric)?,
+            place: lab.place.place(record.folder.clone())?,
+            interrupt: heeding_signals(lab.place.on)?,
+            command: command_of(&kept.arguments),
+        },
         by: options.by.into(),
-        command: command_of(&kept.arguments),
         seed: kept.seed,
-        folder: record.folder.clone(),
         subject: &subject,
     };
     let mut stopped = None;
@@ -222,31 +213,31 @@ fn search(
                     subject.positions[position].name,
                     why.lines().next().unwrap_or("")
                 );
-                record.enter(Step::Skipped { position, why }, &mut search)?;
+                record.enter(Step::Skipped { position, why })?.apply(&mut search);
                 continue;
             }
         };
         let known = [(0, older.sha256.clone())].into_iter().chain(record.builds());
         if let Some(with) = told::same_build(known, position, &obtained.sha256) {
-            record.enter(Step::Same { position, with }, &mut search)?;
+            record.enter(Step::Same { position, with })?.apply(&mut search);
             continue;
         }
-        match bench.measure(record.next_block(), position, &older, &obtained)? {
+        match measure.measure(&record, position, &older, &obtained)? {
             Measured::Ratio(block) => {
                 let step = Step::Measured { block, position, sha256: obtained.sha256.clone() };
-                record.enter(step, &mut search)?;
+                record.enter(step)?.apply(&mut search);
                 eprintln!("{}", told::progress(&subject, &search, block, position));
             }
             Measured::Failed(block, why) => {
                 eprintln!("block {block}: {} failed: {why}", subject.positions[position].name);
-                record.enter(Step::Failed { block, position, why: why.clone() }, &mut search)?;
+                record.enter(Step::Failed { block, position, why: why.clone() })?.apply(&mut search);
                 if record.failures(position) >= TRIES {
-                    record.enter(Step::Skipped { position, why }, &mut search)?;
+                    record.enter(Step::Skipped { position, why })?.apply(&mut search);
                 }
             }
             Measured::OlderFailed(block, why) => {
                 eprintln!("block {block}: {} failed: {why}", subject.positions[0].name);
-                record.enter(Step::Failed { block, position: 0, why: why.clone() }, &mut search)?;
+                record.enter(Step::Failed { block, position: 0, why: why.clone() })?.apply(&mut search);
                 if record.failures_in_a_row() >= TRIES {
                     stopped = Some(format!("{} failed: {why}", subject.positions[0].name));
                 }
@@ -261,7 +252,7 @@ fn search(
         }
     };
     let report =
-        told::report(&subject, &search, answer, &bench, &record, options.confidence, stopped.clone())?;
+        told::report(&subject, &search, answer, &measure, &record, options.confidence, stopped.clone())?;
     tell(&report, &record.folder, global)?;
     match stopped {
         Some(why) => Err(Failure::failed(format!(
@@ -270,81 +261,6 @@ fn search(
         ))),
         None if report.answer.found => Ok(ExitCode::SUCCESS),
         None => Ok(code(ErrorClass::Inconclusive)),
-    }
-}
-
-fn command_of(arguments: &[String]) -> String {
-    let words: Vec<_> = arguments.iter().map(|word| shell_words::quote(word)).collect();
-    format!("heaptrial {}", words.join(" "))
-}
-
-impl BisectOptions {
-    /// The options of the lab, without those that a search decides itself.
-    pub(super) fn lab(&self) -> Result<&LabOptions, Failure> {
-        let lab = match &self.workload {
-            Some(BisectWorkload::Run(run)) => &run.lab,
-            Some(BisectWorkload::Tor(tor)) => &tor.lab,
-            None => {
-                return Err(Failure::usage(
-                    "under what load? End with `run [OPTIONS] -- CMD` or `tor [OPTIONS]`, as of `lab run` and `lab tor`",
-                ));
-            }
-        };
-        let decided = [
-            ("--allocator", !lab.allocators.is_empty()),
-            ("--arms", lab.arms.is_some()),
-            ("--factorial", !lab.factorial.words().is_empty()),
-            ("--repeat", lab.repeat != 1),
-            ("--from", !lab.from.is_empty()),
-            ("--exchange", !lab.exchange.is_empty()),
-        ];
-        match decided.iter().find(|(_, given)| *given) {
-            Some((option, _)) => {
-                Err(Failure::usage(format!("{option} is not for a search, which chooses the builds")))
-            }
-            None => Ok(lab),
-        }
-    }
-
-    /// The workload over arms of these names.
-    pub(super) fn workload_of(
-        &self,
-        plan: &TrialPlan,
-    ) -> Result<(Box<dyn Workload>, Option<HumanDuration>), Failure> {
-        Ok(match &self.workload {
-            Some(BisectWorkload::Tor(tor)) => {
-                let (workload, duration, _) = tor.workload(plan)?;
-                (Box::new(workload), duration)
-            }
-            Some(BisectWorkload::Run(run)) => {
-                let (workload, duration, _) = run.workload(plan)?;
-                (Box::new(workload), duration)
-            }
-            None => return Err(Failure::usage("under what load?")),
-        })
-    }
-}
-
-/// An arm under this name.
-fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
-    Arm {
-        name: name.to_owned(),
-        control,
-        treatment: Treatment { allocator: Some(spec), ..Treatment::default() },
-    }
-}
-
-/// Two arms of which the first is the control.
-fn pair(name: &str, first: Arm, second: Arm) -> TrialPlan {
-    TrialPlan {
-        name: name.to_owned(),
-        services: None,
-        duration: None,
-        metric: None,
-        looks: Vec::new(),
-        pace: Pace::default(),
-        about: About::default(),
-        arms: vec![first, second],
     }
 }
 
@@ -360,24 +276,12 @@ pub fn report_of(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCod
 
 /// The report that a search left in its folder.
 pub fn report_in(folder: &Path) -> Result<BisectReport, Failure> {
-    let path = folder.join("bisect.json");
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        let again = format!("`heaptrial lab bisect --continue {}` goes on with it", folder.display());
-        Failure::refused(format!("the search in {} has no report yet ({error}); {again}", folder.display()))
-    })?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))
+    read_report(folder, "bisect")
 }
 
 /// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
 fn tell(report: &BisectReport, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
     let written = report.write(folder).map_err(Failure::failed)?;
-    if global.json {
-        output::print(&report.json().map_err(Failure::failed)?)?;
-    } else {
-        output::print(&report.terminal(global.colored_stdout()).map_err(Failure::failed)?)?;
-        let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
-        output::print(&format!("{paths}\n"))?;
-    }
-    Ok(())
+    let shown = if global.json { report.json() } else { report.terminal(global.colored_stdout()) };
+    print_report(&shown.map_err(Failure::failed)?, &written, global)
 }

@@ -1,7 +1,5 @@
-//! What a search keeps in its folder: what was asked for, the history, and every step, on disk before the next one.
+//! What a search keeps in its folder: what was asked for, the history, and every step.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use heaptrial_bisect::{Measurement, Search};
@@ -9,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::block::MeasuredBlock;
 use super::subject::Position;
+use crate::commands::lab::search;
 use crate::exit::Failure;
 
 /// The form that this version writes.
@@ -16,7 +15,10 @@ pub(super) const SCHEMA_VERSION: u32 = 1;
 /// What was asked for.
 pub(super) const PLAN: &str = "bisect-plan.json";
 /// One step a line.
-const STEPS: &str = "bisect-steps.jsonl";
+pub(super) const STEPS: &str = "bisect-steps.jsonl";
+
+/// The folder with its steps.
+pub(super) type Record = search::Record<Step>;
 
 /// What was asked for, and the history that was found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,22 +70,12 @@ impl Step {
     }
 }
 
-/// The folder with its steps.
-pub(super) struct Record {
-    pub(super) folder: PathBuf,
-    pub(super) steps: Vec<Step>,
-    file: File,
-}
-
 impl Kept {
     /// What a folder holds.
     pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
-        let path = folder.join(PLAN);
-        let text = fs::read_to_string(&path)
-            .map_err(|error| Failure::refused(format!("{} holds no search: {error}", folder.display())))?;
-        let kept: Self = serde_json::from_str(&text)
-            .map_err(|error| Failure::refused(format!("{} cannot be read: {error}", path.display())))?;
+        let kept: Self = search::read_plan(folder, PLAN)?;
         if kept.schema_version != SCHEMA_VERSION || kept.positions.len() < 2 {
+            let path = folder.join(PLAN);
             return Err(Failure::refused(format!("{} is of another version of Heaptrial", path.display())));
         }
         Ok(kept)
@@ -91,53 +83,6 @@ impl Kept {
 }
 
 impl Record {
-    /// A new one in a folder that exists.
-    pub(super) fn create(folder: &Path, kept: &Kept) -> Result<Self, Failure> {
-        let path = folder.join(PLAN);
-        let text = serde_json::to_string_pretty(kept).map_err(Failure::failed)?;
-        fs::write(&path, text + "\n").map_err(|error| failed(&path, &error))?;
-        Self::open(folder)
-    }
-
-    /// One that was begun. A last line that was cut off by a crash is no step.
-    pub(super) fn open(folder: &Path) -> Result<Self, Failure> {
-        let path = folder.join(STEPS);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(failed(&path, &error)),
-        };
-        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        let steps = whole.lines().enumerate().map(|(number, line)| {
-            serde_json::from_str(line).map_err(|error| {
-                Failure::refused(format!("{}, line {}: {error}", path.display(), number + 1))
-            })
-        });
-        let steps = steps.collect::<Result<Vec<Step>, _>>()?;
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(|error| failed(&path, &error))?;
-        file.set_len(whole.len() as u64).map_err(|error| failed(&path, &error))?;
-        Ok(Self { folder: folder.to_owned(), steps, file })
-    }
-
-    /// Writes a step down, then tells the search.
-    pub(super) fn enter(&mut self, step: Step, search: &mut Search) -> Result<(), Failure> {
-        let line = serde_json::to_string(&step).map_err(Failure::failed)? + "\n";
-        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|error| failed(&self.folder.join(STEPS), &error))?;
-        step.apply(search);
-        self.steps.push(step);
-        Ok(())
-    }
-
-    /// The number of the next block: one whose folder is not there, as that of an interrupted block is.
-    pub(super) fn next_block(&self) -> usize {
-        (1..).find(|number| !self.folder.join(block_folder(*number)).exists()).unwrap_or(usize::MAX)
-    }
-
     /// How often a position failed.
     pub(super) fn failures(&self, at: usize) -> usize {
         self.steps
@@ -158,13 +103,4 @@ impl Record {
             _ => None,
         })
     }
-}
-
-/// Where a block is, below the folder.
-pub(super) fn block_folder(number: usize) -> PathBuf {
-    Path::new("blocks").join(format!("{number:04}"))
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("{}: {error}", path.display()))
 }

@@ -4,9 +4,10 @@ use heaptrial_allocator::{Catalog, Family, HistoryCommit, ObtainError, Obtained,
 use heaptrial_model::{AllocatorSpec, TrialPlan, Version};
 use serde::{Deserialize, Serialize};
 
+use super::BisectOptions;
 use super::record::Kept;
-use super::{BisectOptions, arm, pair};
 use crate::commands::lab::LabOptions;
+use crate::commands::lab::search::{arm, plan_of};
 use crate::exit::Failure;
 
 /// A position of a history.
@@ -192,7 +193,7 @@ impl Subject {
     /// The ends as a plan, for what a workload wants to know of its arms.
     pub(super) fn plan(&self) -> TrialPlan {
         let named = |name: &str, spec: &AllocatorSpec, control| arm(name, spec.clone(), control);
-        pair("bisect", named("good", &self.good, true), named("bad", &self.bad, false))
+        plan_of("bisect", vec![named("good", &self.good, true), named("bad", &self.bad, false)])
     }
 
     /// Builds or fetches a position. The inner error is why it cannot be measured.

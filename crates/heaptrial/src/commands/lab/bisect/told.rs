@@ -10,7 +10,7 @@ use heaptrial_report::{
 };
 use serde_json::json;
 
-use super::block::{Bench, MeasuredBlock};
+use super::block::{Measure, MeasuredBlock};
 use super::record::{Record, Step};
 use super::subject::Subject;
 use crate::exit::Failure;
@@ -141,7 +141,7 @@ pub(super) fn report(
     subject: &Subject,
     search: &Search,
     answer: Answer,
-    bench: &Bench<'_>,
+    measure: &Measure<'_>,
     record: &Record,
     confidence: f64,
     stopped: Option<String>,
@@ -215,11 +215,11 @@ pub(super) fn report(
         older: name(0),
         newer: name(subject.last()),
         older_is_good: subject.older_is_good,
-        by: bench.by,
-        metric: bench.metric.describe().to_owned(),
+        by: measure.by,
+        metric: measure.bench.metric.describe().to_owned(),
         settings: settings.collect(),
-        seed: bench.seed,
-        command: bench.command.clone(),
+        seed: measure.seed,
+        command: measure.bench.command.clone(),
         positions: subject.positions.len(),
         left_out: subject.left_out,
         forks_at: subject.forks.then(|| name(1)),

@@ -4,6 +4,7 @@ use heaptrial_lab::Workload;
 use heaptrial_model::{HumanDuration, TrialPlan};
 
 use crate::commands::Command;
+use crate::commands::lab::search::Load;
 use crate::commands::lab::{LabCommand, LabOptions};
 use crate::exit::Failure;
 
@@ -26,11 +27,14 @@ impl<'a> Asked<'a> {
                 let (workload, duration, _) = tor.workload(plan)?;
                 Ok(Self { options: &tor.lab, workload: Box::new(workload), duration })
             }
-            Command::Lab(LabCommand::Bisect(bisect)) => {
-                let (workload, duration) = bisect.workload_of(plan)?;
-                Ok(Self { options: bisect.lab()?, workload, duration })
-            }
+            Command::Lab(LabCommand::Bisect(bisect)) => Self::of_search(bisect.load()?, plan),
+            Command::Lab(LabCommand::Tune(tune)) => Self::of_search(tune.load()?, plan),
             _ => Err(Failure::failed("the run's command carries out no lab run")),
         }
+    }
+
+    fn of_search(load: &'a Load, plan: &TrialPlan) -> Result<Self, Failure> {
+        let (workload, duration) = load.workload(plan)?;
+        Ok(Self { options: load.options(), workload, duration })
     }
 }

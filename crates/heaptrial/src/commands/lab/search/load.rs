@@ -1,0 +1,80 @@
+//! Under what load a search runs its arms.
+
+use clap::Subcommand;
+use heaptrial_lab::Workload;
+use heaptrial_model::{HumanDuration, TrialPlan};
+
+use crate::commands::lab::{LabOptions, RunOptions, TorOptions};
+use crate::exit::Failure;
+
+/// Under what load; with the options of that command, but for its arms.
+#[derive(Debug, Subcommand)]
+pub enum Load {
+    /// A program, as `lab run` runs it
+    Run(Box<RunOptions>),
+    /// Real Tor relays, as `lab tor` runs them
+    Tor(Box<TorOptions>),
+}
+
+impl Load {
+    /// The one that was asked for.
+    pub(in super::super) fn asked(load: Option<&Self>) -> Result<&Self, Failure> {
+        load.ok_or_else(|| {
+            Failure::usage(
+                "under what load? End with `run [OPTIONS] -- CMD` or `tor [OPTIONS]`, as of `lab run` and `lab tor`",
+            )
+        })
+    }
+
+    /// The options of the lab.
+    pub(in super::super) fn options(&self) -> &LabOptions {
+        match self {
+            Self::Run(run) => &run.lab,
+            Self::Tor(tor) => &tor.lab,
+        }
+    }
+
+    /// The options of the lab, without those that a search decides itself: it chooses `what`.
+    pub(in super::super) fn lab(&self, what: &str) -> Result<&LabOptions, Failure> {
+        let lab = self.options();
+        let decided = [
+            ("--allocator", !lab.allocators.is_empty()),
+            ("--arms", lab.arms.is_some()),
+            ("--factorial", !lab.factorial.words().is_empty()),
+            ("--repeat", lab.repeat != 1),
+            ("--from", !lab.from.is_empty()),
+            ("--exchange", !lab.exchange.is_empty()),
+        ];
+        match decided.iter().find(|(_, given)| *given) {
+            Some((option, _)) => {
+                Err(Failure::usage(format!("{option} is not for a search, which chooses {what}")))
+            }
+            None => Ok(lab),
+        }
+    }
+
+    /// The factor of the control's work that the load's own options allow.
+    pub(in super::super) fn work_margin(&self) -> Option<f64> {
+        match self {
+            Self::Run(run) => run.work_margin(),
+            Self::Tor(_) => None,
+        }
+    }
+
+    /// The workload of these arms, and how long they live at most.
+    pub(in super::super) fn workload(
+        &self,
+        plan: &TrialPlan,
+    ) -> Result<(Box<dyn Workload>, Option<HumanDuration>), Failure> {
+        Ok(match self {
+            Self::Tor(tor) => {
+                let (workload, duration, _) = tor.workload(plan)?;
+                (Box::new(workload), duration)
+            }
+            Self::Run(run) => {
+                let (workload, duration, _) = run.workload(plan)?;
+                (Box::new(workload), duration)
+            }
+        })
+    }
+}

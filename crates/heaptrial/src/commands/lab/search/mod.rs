@@ -1,0 +1,85 @@
+//! What searches over lab runs share: the load, a block, and steps that are on disk before the next one.
+
+mod bench;
+mod load;
+mod record;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
+
+pub(super) use self::bench::{Bench, LabRun};
+pub(super) use self::load::Load;
+pub(super) use self::record::{Record, read_plan, read_report, write_plan};
+use crate::commands::Command;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::output;
+
+/// Times that something may fail in the lab before it is given up.
+pub(super) const TRIES: usize = 3;
+
+/// An arm under this name.
+pub(super) fn arm(name: &str, spec: AllocatorSpec, control: bool) -> Arm {
+    Arm {
+        name: name.to_owned(),
+        control,
+        treatment: Treatment { allocator: Some(spec), ..Treatment::default() },
+    }
+}
+
+/// Arms as a plan.
+pub(super) fn plan_of(name: &str, arms: Vec<Arm>) -> TrialPlan {
+    TrialPlan {
+        name: name.to_owned(),
+        services: None,
+        duration: None,
+        metric: None,
+        looks: Vec::new(),
+        pace: Pace::default(),
+        about: About::default(),
+        arms,
+    }
+}
+
+/// Words of this command line after the program.
+pub(super) fn own_arguments() -> Result<Vec<String>, Failure> {
+    let words = std::env::args_os().skip(1).map(|word| OsString::into_string(word).ok());
+    words.collect::<Option<_>>().ok_or_else(|| {
+        Failure::usage("a search keeps its command as text, so all of its words have to be UTF-8")
+    })
+}
+
+/// Those words as a command.
+pub(super) fn command_of(arguments: &[String]) -> String {
+    let words: Vec<_> = arguments.iter().map(|word| shell_words::quote(word)).collect();
+    format!("heaptrial {}", words.join(" "))
+}
+
+/// What a search in `folder` was asked for; goes to where it was started. Gives the folder as it is found from there.
+pub(super) fn asked_again(
+    folder: &Path,
+    arguments: &[String],
+    directory: &Path,
+) -> Result<(Command, PathBuf), Failure> {
+    let words = std::iter::once("heaptrial").chain(arguments.iter().map(String::as_str));
+    let (_, command) = crate::parse(words.map(str::to_owned)).map_err(|error| {
+        Failure::refused(format!("{} is of another version of Heaptrial: {error}", folder.display()))
+    })?;
+    let folder = std::path::absolute(folder).map_err(Failure::failed)?;
+    std::env::set_current_dir(directory).map_err(|error| {
+        Failure::refused(format!("cannot go to {}, where it was started: {error}", directory.display()))
+    })?;
+    Ok((command, folder))
+}
+
+/// Prints a report as it is to be shown, and where its forms are.
+pub(super) fn print_report(shown: &str, written: &[PathBuf], global: &GlobalOptions) -> Result<(), Failure> {
+    output::print(shown)?;
+    if !global.json {
+        let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
+        output::print(&format!("{paths}\n"))?;
+    }
+    Ok(())
+}

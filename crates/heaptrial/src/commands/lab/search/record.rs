@@ -1,0 +1,102 @@
+//! What a search keeps in its folder: what was asked for, and every step, on disk before the next one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::exit::Failure;
+
+/// The folder of a search with its steps, one a line of a file.
+pub(in super::super) struct Record<S> {
+    pub(in super::super) folder: PathBuf,
+    pub(in super::super) steps: Vec<S>,
+    path: PathBuf,
+    file: File,
+}
+
+/// Reads what a search in a folder was asked for.
+pub(in super::super) fn read_plan<P: DeserializeOwned>(folder: &Path, name: &str) -> Result<P, Failure> {
+    let path = folder.join(name);
+    let text = fs::read_to_string(&path)
+        .map_err(|error| Failure::refused(format!("{} holds no search: {error}", folder.display())))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::refused(format!("{} cannot be read: {error}", path.display())))
+}
+
+/// Writes it into a folder that holds none yet.
+pub(in super::super) fn write_plan<P: Serialize>(folder: &Path, name: &str, plan: &P) -> Result<(), Failure> {
+    let path = folder.join(name);
+    let text = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
+    let created = OpenOptions::new().write(true).create_new(true).open(&path);
+    let mut file = created.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure::refused(format!(
+            "{} already holds a search; name another folder with --out, or go on with it by --continue",
+            folder.display()
+        )),
+        _ => failed(&path, &error),
+    })?;
+    file.write_all((text + "\n").as_bytes()).map_err(|error| failed(&path, &error))
+}
+
+impl<S: Serialize + DeserializeOwned> Record<S> {
+    /// The steps in a file of the folder, which need not be there yet. A last line that was cut off by a crash is no step.
+    pub(in super::super) fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
+        let path = folder.join(name);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(failed(&path, &error)),
+        };
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        let steps = whole.lines().enumerate().map(|(number, line)| {
+            serde_json::from_str(line).map_err(|error| {
+                Failure::refused(format!("{}, line {}: {error}", path.display(), number + 1))
+            })
+        });
+        let steps = steps.collect::<Result<Vec<S>, _>>()?;
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(|error| failed(&path, &error))?;
+        file.set_len(whole.len() as u64).map_err(|error| failed(&path, &error))?;
+        Ok(Self { folder: folder.to_owned(), steps, path, file })
+    }
+
+    /// Writes a step down, and gives it back to be acted on.
+    pub(in super::super) fn enter(&mut self, step: S) -> Result<&S, Failure> {
+        let line = serde_json::to_string(&step).map_err(Failure::failed)? + "\n";
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|error| failed(&self.path, &error))?;
+        self.steps.push(step);
+        Ok(&self.steps[self.steps.len() - 1])
+    }
+
+    /// The number of the next block: one whose folder is not there, as that of an interrupted block is.
+    pub(in super::super) fn next_block(&self) -> usize {
+        (1..).find(|number| !self.block_folder(*number).exists()).unwrap_or(usize::MAX)
+    }
+
+    /// Where a block is.
+    pub(in super::super) fn block_folder(&self, number: usize) -> PathBuf {
+        self.folder.join("blocks").join(format!("{number:04}"))
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("{}: {error}", path.display()))
+}
+
+/// The report that a search left in its folder as `NAME.json`, where `heaptrial lab NAME` is the search.
+pub(in super::super) fn read_report<R: DeserializeOwned>(folder: &Path, name: &str) -> Result<R, Failure> {
+    let path = folder.join(format!("{name}.json"));
+    let text = fs::read_to_string(&path).map_err(|error| {
+        let again = format!("`heaptrial lab {name} --continue {}` goes on with it", folder.display());
+        Failure::refused(format!("the search in {} has no report yet ({error}); {again}", folder.display()))
+    })?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))
+}

@@ -1,0 +1,81 @@
+//! What a budget holds.
+
+use heaptrial_lab::Arrangement;
+use heaptrial_model::HumanDuration;
+use heaptrial_report::units;
+use heaptrial_tune::Rules;
+
+use super::options::TuneOptions;
+use super::{BLOCKS, Budget};
+use crate::exit::Failure;
+
+/// A budget as blocks, and how long they take.
+pub(super) struct Cost {
+    /// Blocks of the search.
+    pub(super) blocks: usize,
+    /// Blocks of the verification.
+    pub(super) verify: usize,
+    /// Candidates of a block.
+    pub(super) arms: usize,
+    pub(super) winners: usize,
+    /// Seconds of a block of the search and one of the verification, without what comes before and after services.
+    seconds: Option<(f64, f64)>,
+    budget: Budget,
+}
+
+impl Cost {
+    pub(super) fn of(
+        options: &TuneOptions,
+        rules: &Rules,
+        budget: Budget,
+        arrangement: Arrangement,
+        duration: Option<HumanDuration>,
+    ) -> Self {
+        let in_turn = |arms: usize| if arrangement == Arrangement::OneByOne { arms + 1 } else { 1 };
+        let verified = rules.winners + options.beside.len();
+        let seconds = duration.map(|duration| {
+            let each = duration.0.as_secs_f64();
+            (each * in_turn(rules.arms) as f64, each * in_turn(verified) as f64)
+        });
+        let verify = options.verify as usize;
+        let blocks = match (budget, seconds) {
+            (Budget::Blocks(blocks), _) => blocks,
+            (Budget::Seconds(time), Some((block, of_verification))) => {
+                ((time - verify as f64 * of_verification) / block).max(0.0) as usize
+            }
+            // How long a block takes is seen when the first was run.
+            (Budget::Seconds(_), None) => BLOCKS,
+        };
+        Self { blocks, verify, arms: rules.arms, winners: rules.winners, seconds, budget }
+    }
+
+    /// Different candidates that can be measured: one of each block after the first is the best so far.
+    pub(super) fn reach(&self) -> usize {
+        self.blocks * self.arms - self.blocks.saturating_sub(1)
+    }
+
+    /// Refuses a budget that ends before every allocator was measured as it comes.
+    pub(super) fn check(&self, bases: usize, size: Option<usize>) -> Result<(), Failure> {
+        let least = bases.min(size.unwrap_or(bases)).div_ceil(self.arms.saturating_sub(1).max(1)) + 1;
+        if self.blocks >= least {
+            return Ok(());
+        }
+        let (given, ask) = match (self.budget, self.seconds) {
+            (Budget::Seconds(time), Some((block, of_verification))) => {
+                let needed = least as f64 * block + self.verify as f64 * of_verification;
+                let told = format!("--time {}", units::duration(time));
+                (told, format!("--time {} at least", units::duration(needed)))
+            }
+            _ => (format!("--blocks {}", self.blocks), format!("--blocks {least} at least")),
+        };
+        Err(Failure::usage(format!(
+            "{given} is too little: {bases} allocators as they come and one block more need {ask}, or more --candidates to a \
+             block"
+        )))
+    }
+
+    pub(super) fn seconds_in_all(&self) -> Option<f64> {
+        let (block, of_verification) = self.seconds?;
+        Some(self.blocks as f64 * block + self.verify as f64 * of_verification)
+    }
+}

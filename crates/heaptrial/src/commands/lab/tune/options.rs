@@ -1,0 +1,133 @@
+//! Options of `lab tune`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use heaptrial_allocator::Narrowed;
+use heaptrial_model::{AllocatorSpec, HumanDuration};
+use heaptrial_tune::{Goal, Limits, Rules};
+
+use crate::commands::lab::search::Load;
+use crate::commands::value::{ValueError, number};
+use crate::exit::Failure;
+
+/// Work may be less by this factor where nobody says how much less.
+const WORK_WITHIN: f64 = 1.11;
+
+/// Options of `lab tune`.
+#[derive(Debug, Args)]
+pub struct TuneOptions {
+    /// The allocators whose settings are searched, such as glibc,jemalloc@5.3.0,mimalloc@2.0.9. What a SPEC sets stays set
+    #[arg(long, value_name = "SPEC", value_delimiter = ',')]
+    pub(super) over: Vec<AllocatorSpec>,
+    /// What is searched, as a file in TOML
+    #[arg(long, value_name = "FILE")]
+    pub(super) space: Option<PathBuf>,
+    /// Search this setting, over the catalog's range or these values; repeat it [default: the usual settings of each allocator]
+    #[arg(long = "setting", value_name = "NAME[=VALUE,...]", value_parser = narrowed)]
+    pub(super) settings: Vec<Narrowed>,
+    /// Values over the range of a setting
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=50))]
+    pub(super) levels: u32,
+    /// Leave out what lacks this mitigation, such as guard_pages (see `allocators mitigations`)
+    #[arg(long, value_name = "MITIGATION", value_delimiter = ',')]
+    pub(super) keep: Vec<String>,
+    /// What all is compared with
+    #[arg(long, default_value = "glibc", value_name = "SPEC")]
+    pub(super) control: AllocatorSpec,
+    /// The best that is known: winners are verified beside it; repeat it
+    #[arg(long, value_name = "SPEC")]
+    pub(super) beside: Vec<AllocatorSpec>,
+    /// What is to be small; both gives a front of what can be had of the one for the other
+    #[arg(long, value_enum, default_value_t = GoalName::Level, value_name = "WHAT")]
+    pub(super) goal: GoalName,
+    /// The most CPU time, as a factor of the control's, such as 1.05
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub(super) cpu_within: Option<f64>,
+    /// The least work, where there is any: a latency of FACTOR times the control's, a rate of 1/FACTOR
+    /// [default: lab run's --work-margin, or 1.11]
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub(super) work_within: Option<f64>,
+    /// The most growth after warm-up, as a factor of the control's
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub(super) growth_within: Option<f64>,
+    /// Settings that differ by less than this factor are as good as each other
+    #[arg(long, default_value_t = 1.01, value_name = "FACTOR", value_parser = factor)]
+    pub(super) margin: f64,
+    /// Candidates that run beside the control in each block
+    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub(super) candidates: u32,
+    /// Blocks to search in [default: 12, or what --time holds]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub(super) blocks: Option<u32>,
+    /// Time for the search and its verification, in place of --blocks
+    #[arg(long, value_name = "DURATION", conflicts_with = "blocks")]
+    pub(super) time: Option<HumanDuration>,
+    /// Winners that are verified at most [default: 2, of a front 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
+    pub(super) winners: Option<u32>,
+    /// Blocks in which winners are verified, on seeds that the search never saw
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(super) verify: u32,
+    /// Go on with a search that was interrupted, as it was asked for; --blocks or --time give it more
+    #[arg(long = "continue", value_name = "FOLDER", conflicts_with_all = ["over", "space", "settings", "keep", "control",
+          "beside", "goal", "cpu_within", "work_within", "growth_within", "margin", "candidates", "winners", "verify", "levels"])]
+    pub(super) goes_on: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(super) load: Option<Load>,
+}
+
+/// What is to be small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum GoalName {
+    /// The level of memory after warm-up
+    Level,
+    /// How much memory grows after warm-up
+    Growth,
+    /// Both
+    Both,
+}
+
+fn factor(text: &str) -> Result<f64, ValueError> {
+    number(text, 1.0..=100.0, "a factor from 1 to 100, such as 1.05")
+}
+
+fn narrowed(text: &str) -> Result<Narrowed, ValueError> {
+    let (name, values) = text.split_once('=').unwrap_or((text, ""));
+    let values: Vec<String> =
+        values.split(',').filter(|value| !value.is_empty()).map(str::to_owned).collect();
+    if name.is_empty() || (text.contains('=') && values.is_empty()) {
+        return Err(ValueError::Expected("NAME or NAME=VALUE,VALUE, such as arena_max=1,2,4"));
+    }
+    Ok(Narrowed { name: name.to_owned(), values, ..Narrowed::default() })
+}
+
+impl TuneOptions {
+    /// Under what load.
+    pub(in super::super) fn load(&self) -> Result<&Load, Failure> {
+        Load::asked(self.load.as_ref())
+    }
+
+    /// As rules of a search; `work_margin` is what a load's own options allow.
+    pub(super) fn rules(&self, work_margin: Option<f64>) -> Rules {
+        let goals = match self.goal {
+            GoalName::Level => vec![Goal::Level],
+            GoalName::Growth => vec![Goal::Growth],
+            GoalName::Both => vec![Goal::Level, Goal::Growth],
+        };
+        let usual_winners = if goals.len() > 1 { 4 } else { 2 };
+        let work = self.work_within.or(work_margin).unwrap_or(WORK_WITHIN);
+        Rules {
+            limits: Limits {
+                cpu: self.cpu_within.map(f64::ln),
+                work: Some(work.ln()),
+                growth: self.growth_within.map(f64::ln),
+            },
+            goals,
+            arms: self.candidates as usize,
+            margin: self.margin.ln(),
+            error: 0.05,
+            winners: self.winners.map_or(usual_winners, |winners| winners as usize),
+        }
+    }
+}

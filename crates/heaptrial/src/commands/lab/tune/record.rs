@@ -1,0 +1,179 @@
+//! What a search keeps in its folder: what was asked for, the space, and every step.
+
+use std::path::{Path, PathBuf};
+
+use heaptrial_tune::{ArmFigures, Block, Candidate, Rules, Search, Space};
+use serde::{Deserialize, Serialize};
+
+use crate::commands::lab::search;
+use crate::exit::Failure;
+
+/// The form that this version writes.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+/// What was asked for.
+pub(super) const PLAN: &str = "tune-plan.json";
+/// One step a line.
+pub(super) const STEPS: &str = "tune-steps.jsonl";
+
+/// The folder with its steps.
+pub(super) type Record = search::Record<Step>;
+
+/// What was asked for, and the space that it came to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) schema_version: u32,
+    /// Words of the command line after the program.
+    pub(super) arguments: Vec<String>,
+    /// Where it was started.
+    pub(super) directory: PathBuf,
+    pub(super) seed: u64,
+    pub(super) space: Space,
+    /// Allocators that are left out, and why.
+    pub(super) left_out: Vec<(String, String)>,
+    pub(super) rules: Rules,
+    /// The candidate that the control is.
+    pub(super) control: Option<Candidate>,
+}
+
+/// A block as it was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Measured {
+    /// Its number, which is that of its folder.
+    pub(super) number: usize,
+    /// How long it took.
+    pub(super) seconds: f64,
+    /// Level of the control in bytes.
+    pub(super) control_bytes: f64,
+    pub(super) control: ArmFigures,
+    pub(super) arms: Vec<MeasuredArm>,
+}
+
+/// An arm of a block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct MeasuredArm {
+    /// Position of the candidate in the search, or of the arm in a verification.
+    pub(super) at: usize,
+    pub(super) spec: String,
+    pub(super) level_bytes: f64,
+    pub(super) figures: ArmFigures,
+}
+
+/// A step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub(super) enum Step {
+    /// A block was chosen; its candidates by position.
+    Chosen { candidates: Vec<Candidate> },
+    /// A candidate cannot be had or did not live to the end.
+    Failed { candidate: Candidate, spec: String, why: String },
+    /// A block whose control did not live to the end.
+    Void { number: usize, why: String },
+    /// A block of the search.
+    Searched { block: Measured },
+    /// Who is verified: winners, then what is beside them. Round 1 is the first.
+    Winners { round: usize, winners: Vec<Winner>, beside: Vec<String> },
+    /// A block of the verification of a round.
+    Verified { round: usize, block: Measured, failed: Vec<(usize, String)> },
+}
+
+/// A winner as the search believes it to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Winner {
+    pub(super) candidate: Candidate,
+    pub(super) spec: String,
+    /// By each goal: log ratio to the control, and its standard deviation.
+    pub(super) believed: Vec<(f64, f64)>,
+}
+
+impl Measured {
+    pub(super) fn block(&self) -> Block {
+        Block { control: self.control, arms: self.arms.iter().map(|arm| (arm.at, arm.figures)).collect() }
+    }
+}
+
+impl Step {
+    /// Tells a search of it. What is verified is nothing that the search may know.
+    pub(super) fn apply(&self, search: &mut Search) {
+        match self {
+            Self::Chosen { candidates } => candidates.iter().for_each(|candidate| {
+                search.position(candidate);
+            }),
+            Self::Failed { candidate, why, .. } => {
+                let at = search.position(candidate);
+                search.fail(at, why);
+            }
+            Self::Searched { block } => search.take(block.block()),
+            Self::Void { .. } | Self::Winners { .. } | Self::Verified { .. } => {}
+        }
+    }
+}
+
+impl Kept {
+    /// What a folder holds.
+    pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
+        let kept: Self = search::read_plan(folder, PLAN)?;
+        if kept.schema_version != SCHEMA_VERSION {
+            let path = folder.join(PLAN);
+            return Err(Failure::refused(format!("{} is of another version of Heaptrial", path.display())));
+        }
+        Ok(kept)
+    }
+}
+
+/// A verification: of which round, who, and its blocks so far.
+pub(super) struct Verification<'a> {
+    pub(super) round: usize,
+    pub(super) winners: &'a [Winner],
+    pub(super) beside: &'a [String],
+    pub(super) blocks: Vec<&'a Measured>,
+    pub(super) failed: Vec<&'a (usize, String)>,
+}
+
+impl Record {
+    /// Blocks of the search.
+    pub(super) fn searched(&self) -> impl Iterator<Item = &Measured> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Searched { block } => Some(block),
+            _ => None,
+        })
+    }
+
+    /// The verification that counts: the last one, unless the search went on after it.
+    pub(super) fn verification(&self) -> Option<Verification<'_>> {
+        let at = self.steps.iter().rposition(|step| matches!(step, Step::Winners { .. }))?;
+        let Step::Winners { round, winners, beside } = &self.steps[at] else { return None };
+        let after = &self.steps[at + 1..];
+        if after.iter().any(|step| matches!(step, Step::Searched { .. })) {
+            return None;
+        }
+        let of_round = after.iter().filter_map(|step| match step {
+            Step::Verified { block, failed, .. } => Some((block, failed)),
+            _ => None,
+        });
+        let (blocks, failed): (Vec<_>, Vec<_>) = of_round.unzip();
+        let failed = failed.into_iter().flatten().collect();
+        Some(Verification { round: *round, winners, beside, blocks, failed })
+    }
+
+    /// Rounds of verification so far.
+    pub(super) fn rounds(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step, Step::Winners { .. })).count()
+    }
+
+    /// How often the control failed one time after the other until now.
+    pub(super) fn voids_in_a_row(&self) -> usize {
+        let blocks = self.steps.iter().rev().filter(|step| !matches!(step, Step::Chosen { .. }));
+        blocks.take_while(|step| matches!(step, Step::Void { .. })).count()
+    }
+
+    /// Seconds that all blocks took.
+    pub(super) fn seconds(&self) -> f64 {
+        self.steps
+            .iter()
+            .map(|step| match step {
+                Step::Searched { block } | Step::Verified { block, .. } => block.seconds,
+                _ => 0.0,
+            })
+            .sum()
+    }
+}

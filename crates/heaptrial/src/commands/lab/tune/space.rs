@@ -1,0 +1,207 @@
+//! From allocators and settings to a space.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use heaptrial_allocator::{Catalog, Family, Narrowed, SearchError, SearchRange, Searched};
+use heaptrial_model::{AllocatorSpec, Setting as Given};
+use heaptrial_tune::{Base, Candidate, Level, Needs, Setting, Space};
+use serde::Deserialize;
+
+use super::options::TuneOptions;
+use crate::exit::Failure;
+
+/// A space and what was left out of it.
+pub(super) struct Found {
+    pub(super) space: Space,
+    /// Allocators that are left out, and why.
+    pub(super) left_out: Vec<(String, String)>,
+}
+
+/// `--space`: what is searched.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    over: Vec<AllocatorSpec>,
+    #[serde(default, rename = "setting")]
+    settings: Vec<FileSetting>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileSetting {
+    name: String,
+    /// Only in this family.
+    of: Option<String>,
+    #[serde(default)]
+    values: Vec<toml::Value>,
+    from: Option<f64>,
+    to: Option<f64>,
+    levels: Option<usize>,
+}
+
+/// Settings by the family that they are of; `None` is any.
+type Settings = Vec<(Option<String>, Narrowed)>;
+
+impl Found {
+    /// Of what the options ask for.
+    pub(super) fn of(options: &TuneOptions) -> Result<Self, Failure> {
+        let file = match &options.space {
+            Some(path) => read(path)?,
+            None => File::default(),
+        };
+        let mut over: Vec<AllocatorSpec> = Vec::new();
+        for spec in options.over.iter().chain(&file.over) {
+            if !over.contains(spec) {
+                over.push(spec.clone());
+            }
+        }
+        if over.is_empty() {
+            return Err(Failure::usage(
+                "which allocators? Name them with --over SPEC,SPEC, or as `over` in the file of --space",
+            ));
+        }
+        let mut settings: Settings =
+            options.settings.iter().map(|narrowed| (None, narrowed.clone())).collect();
+        for setting in file.settings {
+            settings.push((setting.of.clone(), setting.narrowed()?));
+        }
+        named_somewhere(&over, &settings)?;
+        let (mut bases, mut left_out) = (Vec::new(), Vec::new());
+        for spec in &over {
+            match base(spec, &settings, options) {
+                Ok(base) => bases.push(base),
+                Err(SearchError::WithoutMitigation { .. }) if over.len() > 1 => {
+                    let why = base(spec, &settings, options).err();
+                    left_out.push((spec.to_string(), why.map_or(String::new(), |why| why.to_string())));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let found = Self { space: Space { bases }, left_out };
+        let control = found.candidate(&options.control);
+        let nothing =
+            found.space.all(1).is_some_and(|all| all.iter().all(|one| Some(one) == control.as_ref()));
+        if nothing {
+            let why: String = found.left_out.iter().map(|(_, why)| format!("\n  {why}")).collect();
+            return Err(Failure::usage(format!(
+                "there is nothing to search: no candidate is left beside the control, {}{why}\n  name more with --over or \
+                 --setting, or ask for less with --keep",
+                options.control
+            )));
+        }
+        Ok(found)
+    }
+
+    /// The candidate that a spec is, if it is one.
+    pub(super) fn candidate(&self, spec: &AllocatorSpec) -> Option<Candidate> {
+        self.space.defaults().find(|candidate| self.space.name(candidate) == spec.to_string())
+    }
+}
+
+impl FileSetting {
+    fn narrowed(self) -> Result<Narrowed, Failure> {
+        let range = match (self.from, self.to) {
+            (Some(from), Some(to)) if from < to => Some((from, to)),
+            (None, None) => None,
+            _ => {
+                return Err(Failure::usage(format!(
+                    "setting `{}` of --space needs `from` below `to`, or neither",
+                    self.name
+                )));
+            }
+        };
+        let value = |value: toml::Value| match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let values = self.values.into_iter().map(value).collect();
+        Ok(Narrowed { name: self.name, values, range, levels: self.levels })
+    }
+}
+
+fn read(path: &Path) -> Result<File, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read the space from {}: {error}", path.display())))?;
+    toml::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+/// Refuses a setting that none of the allocators has.
+fn named_somewhere(over: &[AllocatorSpec], settings: &Settings) -> Result<(), Failure> {
+    for (of, narrowed) in settings {
+        let has = |spec: &AllocatorSpec| {
+            let family = Catalog::builtin().family(&spec.family);
+            let entry = family.and_then(|family| family.setting(&narrowed.name));
+            let there = |version| entry.is_some_and(|entry| entry.range(version).is_some());
+            let in_version = spec.version.as_ref().map_or(entry.is_some(), there);
+            of.as_ref().is_none_or(|of| *of == spec.family) && in_version
+        };
+        if !over.iter().any(has) {
+            let over: Vec<String> = over.iter().map(ToString::to_string).collect();
+            return Err(Failure::usage(format!(
+                "none of {} has a setting `{}`; `heaptrial allocators list FAMILY` shows what there is",
+                over.join(", "),
+                narrowed.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn base(spec: &AllocatorSpec, settings: &Settings, options: &TuneOptions) -> Result<Base, SearchError> {
+    let catalog = Catalog::builtin();
+    let own: Vec<Narrowed> = settings
+        .iter()
+        .filter(|(of, _)| of.as_ref().is_none_or(|of| *of == spec.family))
+        .map(|(_, narrowed)| narrowed.clone())
+        .collect();
+    // An allocator of which none of the named settings is has nothing but what it is.
+    let family = catalog.resolve(spec)?.family;
+    let foreign = !settings.is_empty() && !own.iter().any(|own| family.setting(&own.name).is_some());
+    let searched = match foreign {
+        true => Vec::new(),
+        false => catalog.searched(spec, &own, &options.keep, options.levels as usize)?,
+    };
+    Ok(Base {
+        name: spec.to_string(),
+        family: spec.family.clone(),
+        settings: settings_of(spec, &family, searched),
+    })
+}
+
+/// Those that can do something, with what they need and exclude.
+fn settings_of(spec: &AllocatorSpec, family: &Family, searched: Vec<Searched>) -> Vec<Setting> {
+    let none = SearchRange::default();
+    let range = |name: &str| family.setting(name).and_then(|entry| entry.search.as_ref()).unwrap_or(&none);
+    let fixed = |name: &str| spec.settings.iter().find(|setting| setting.name == name);
+    let is_there = |name: &str| searched.iter().any(|searched| searched.name == name);
+    let met = |needs: &Given| {
+        is_there(&needs.name) || fixed(&needs.name).is_some_and(|fixed| fixed.value == needs.value)
+    };
+    let useful = searched.iter().filter(|searched| {
+        let range = range(&searched.name);
+        range.needs.iter().all(met) && !range.excludes.iter().any(|other| fixed(other).is_some())
+    });
+    let useful: Vec<&Searched> = useful.collect();
+    let positions: BTreeMap<&str, usize> =
+        useful.iter().enumerate().map(|(at, searched)| (searched.name.as_str(), at)).collect();
+    let setting = |searched: &&Searched| {
+        let range = range(&searched.name);
+        let needs = range.needs.iter().filter_map(|needs| {
+            let setting = *positions.get(needs.name.as_str())?;
+            Some(Needs { setting, values: vec![needs.value.clone()] })
+        });
+        let excludes = range.excludes.iter().filter_map(|other| positions.get(other.as_str()).copied());
+        let levels = searched.levels.iter();
+        Setting {
+            name: searched.name.clone(),
+            levels: levels
+                .map(|level| Level { value: level.value.clone(), position: level.position })
+                .collect(),
+            needs: needs.collect(),
+            excludes: excludes.collect(),
+        }
+    };
+    useful.iter().map(setting).collect()
+}

@@ -1,0 +1,266 @@
+//! What a search tells: its plan, how far it is, and its report.
+
+use std::process::ExitCode;
+
+use heaptrial_report::{
+    BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
+    units,
+};
+use heaptrial_tune::{DropReason, Figure, Search, Standing, effects, prediction, told_apart, verified};
+use serde_json::json;
+
+use super::Tuning;
+use super::cost::Cost;
+use super::options::TuneOptions;
+use super::record::{Measured, Step};
+use super::space::Found;
+use crate::exit::Failure;
+use crate::options::GlobalOptions;
+use crate::output::{print, print_json};
+
+/// Spaces up to this size are counted.
+pub(super) const COUNTED: usize = 100_000;
+/// Confidence of the intervals of a verification.
+const LEVEL: f64 = 0.95;
+/// Standard deviations of one block's log ratio that a plan reckons with.
+const NOISES: [f64; 2] = [0.03, 0.1];
+
+/// What will be done, and what it can and cannot find.
+pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize>, cost: &Cost) -> String {
+    let mut text = String::new();
+    let mut line = |told: String| text.push_str(&(told + "\n"));
+    for base in &found.space.bases {
+        line(base.name.clone());
+        for setting in &base.settings {
+            let values = setting.levels.iter().map(|level| level.value.as_deref().unwrap_or("as it comes"));
+            line(format!("  {}: {}", setting.name, values.collect::<Vec<_>>().join(", ")));
+        }
+    }
+    for (name, why) in &found.left_out {
+        line(format!("{name} is left out: {why}"));
+    }
+    let counted = match size {
+        Some(size) => units::counted(size, "candidate"),
+        None => format!("up to {:.0} candidates", found.space.size_at_most()),
+    };
+    let length =
+        cost.seconds_in_all().map_or(String::new(), |all| format!("; {} in all", units::duration(all)));
+    line(format!(
+        "{counted}. {} of {} and up to {} candidates each, then {} of {} on fresh seeds{length}",
+        units::counted(cost.blocks, "block"),
+        options.control,
+        cost.arms,
+        units::counted(cost.verify, "block"),
+        if cost.winners == 1 { "the winner".to_owned() } else { format!("up to {} winners", cost.winners) },
+    ));
+    line(match size {
+        Some(size) if size <= cost.reach() => "Every candidate can be measured.".to_owned(),
+        _ => format!(
+            "At most {} different candidates can be measured; what is like none of them is not found.",
+            cost.reach()
+        ),
+    });
+    let apart = NOISES.iter().filter_map(|noise| {
+        let least = told_apart(cost.verify, cost.winners, LEVEL, *noise)?;
+        Some(format!("{:.0}% where blocks repeat to {:.0}%", 100.0 * least.exp_m1(), 100.0 * noise))
+    });
+    line(format!(
+        "The verification tells a winner from the control and what is beside it if they differ by {}.",
+        apart.collect::<Vec<_>>().join(", by ")
+    ));
+    text
+}
+
+/// `--dry-run`.
+pub(super) fn plan(
+    found: &Found,
+    options: &TuneOptions,
+    size: Option<usize>,
+    cost: &Cost,
+    global: &GlobalOptions,
+) -> Result<ExitCode, Failure> {
+    if !global.json {
+        return print(&plan_text(found, options, size, cost));
+    }
+    print_json(json!({
+        "space": found.space,
+        "left_out": found.left_out,
+        "candidates": size,
+        "candidates_at_most": found.space.size_at_most(),
+        "control": options.control.to_string(),
+        "blocks": cost.blocks,
+        "runs_of_a_block": cost.arms + 1,
+        "verification_blocks": cost.verify,
+        "measured_at_most": size.unwrap_or(usize::MAX).min(cost.reach()),
+        "seconds": cost.seconds_in_all(),
+    }))
+}
+
+/// Lines after a block of the search.
+pub(super) fn progress(search: &Search, block: &Measured) -> String {
+    let mut text = format!("block {}:", block.number);
+    for arm in &block.arms {
+        let ratio = units::ratio((arm.figures.level - block.control.level).exp());
+        text.push_str(&format!(" {} {ratio};", arm.spec));
+    }
+    let standings = search.standings();
+    let out = standings.iter().filter(|standing| standing.dropped.is_some()).count();
+    let best = search.front().into_iter().next().and_then(|best| {
+        let name = search.space().name(&search.candidates()[best.candidate]);
+        Some((name, *best.believed.first()?))
+    });
+    match best {
+        Some((name, (mean, sd))) => text.push_str(&format!(
+            "\n  best so far {name}, {} times (± {:.0}%)",
+            units::ratio(mean.exp()),
+            200.0 * sd
+        )),
+        None => text.push_str("\n  nothing better than the control so far"),
+    }
+    text.push_str(&format!("; {} measured, {out} out\n", standings.len()));
+    text
+}
+
+/// A line after a block of the verification.
+pub(super) fn verified_line(block: &Measured) -> String {
+    let arms = block.arms.iter().map(|arm| {
+        format!(" {} {}", arm.spec, units::ratio((arm.figures.level - block.control.level).exp()))
+    });
+    format!("block {}, fresh seed:{}\n", block.number, arms.collect::<Vec<_>>().join(";"))
+}
+
+fn reason(search: &Search, standing: &Standing) -> Option<String> {
+    let name = |at: usize| search.space().name(&search.candidates()[at]);
+    let told = |log_ratio: f64| format!("{} times", units::ratio(log_ratio.exp()));
+    Some(match standing.dropped.as_ref()? {
+        DropReason::Worse { than: Some(than), log_ratio } => {
+            format!("no better than {} ({})", name(*than), told(*log_ratio))
+        }
+        DropReason::Worse { than: None, log_ratio } => {
+            format!("worse than the control ({})", told(*log_ratio))
+        }
+        DropReason::Limit { figure, log_ratio } => {
+            let what = match figure {
+                Figure::Cpu => "CPU time",
+                Figure::Work => "less work",
+                Figure::Growth => "growth",
+                Figure::Level => "memory",
+            };
+            format!("{what}: {} the control's", told(*log_ratio))
+        }
+        DropReason::Failed { message } => format!("failed: {message}"),
+    })
+}
+
+impl Tuning<'_> {
+    /// The report of what there is.
+    pub(super) fn report(&self, stopped: Option<String>) -> TuneReport {
+        let (search, rules) = (&self.search, &self.kept.rules);
+        let standings = search.standings();
+        let name = |at: usize| search.space().name(&search.candidates()[at]);
+        let cpu = search.ratios(Figure::Cpu);
+        let cpu = |at: usize| cpu.iter().find(|(candidate, _)| *candidate == at).map(|(_, ratio)| *ratio);
+        let candidates = standings.iter().map(|standing| CandidateReport {
+            spec: name(standing.candidate),
+            blocks: standing.blocks,
+            believed: standing.believed.clone(),
+            cpu: cpu(standing.candidate),
+            limited: standing.limited.clone(),
+            within: standing.within,
+            out: reason(search, standing),
+        });
+        let measured: Vec<_> =
+            standings.iter().map(|standing| search.candidates()[standing.candidate].clone()).collect();
+        let model = rules.goals.first().and_then(|goal| search.model(*goal));
+        let (found, together) =
+            model.map_or_else(Default::default, |model| effects(search.space(), &model, &measured));
+        let effects = found.into_iter().map(|effect| EffectReport {
+            base: search.space().bases[effect.base].name.clone(),
+            settings: vec![(effect.setting, effect.value)],
+            candidates: Some(effect.candidates),
+            log_ratio: effect.log_ratio,
+            sd: effect.sd,
+        });
+        let interactions = together.into_iter().map(|both| EffectReport {
+            base: search.space().bases[both.base].name.clone(),
+            settings: both.settings.to_vec(),
+            candidates: None,
+            log_ratio: both.log_ratio,
+            sd: both.sd,
+        });
+        let of_block = |block: &Measured, fresh: bool| BlockOfTune {
+            number: block.number,
+            fresh,
+            control_bytes: block.control_bytes,
+            arms: block.arms.iter().map(|arm| (arm.spec.clone(), arm.level_bytes)).collect(),
+        };
+        let blocks = self.record.steps.iter().filter_map(|step| match step {
+            Step::Searched { block } => Some(of_block(block, false)),
+            Step::Verified { block, .. } => Some(of_block(block, true)),
+            _ => None,
+        });
+        let control_candidate = usize::from(self.kept.control.is_some());
+        TuneReport {
+            schema_version: TUNE_SCHEMA_VERSION,
+            control: self.options.control.to_string(),
+            over: search.space().bases.iter().map(|base| base.name.clone()).collect(),
+            left_out: self.kept.left_out.clone(),
+            goals: rules.goals.clone(),
+            limits: rules.limits,
+            keep: self.options.keep.clone(),
+            metric: self.measure.bench.metric.describe().to_owned(),
+            margin: rules.margin,
+            error: rules.error,
+            seed: self.kept.seed,
+            command: self.measure.bench.command.clone(),
+            possible: search.space().all(COUNTED).map(|all| all.len() - control_candidate),
+            seconds: self.record.seconds(),
+            noise: search.noise(),
+            candidates: candidates.collect(),
+            front: search.front().iter().map(|standing| name(standing.candidate)).collect(),
+            prediction: prediction(search),
+            effects: effects.collect(),
+            interactions: interactions.collect(),
+            verified: self.verification(),
+            stopped,
+            blocks: blocks.collect(),
+        }
+    }
+
+    fn verification(&self) -> Option<VerifiedReport> {
+        let verification = self.record.verification()?;
+        let winners = verification.winners.len();
+        let names: Vec<&String> =
+            verification.winners.iter().map(|winner| &winner.spec).chain(verification.beside).collect();
+        let rules = &self.kept.rules;
+        let limited = rules.limits.given().map(|(figure, _)| figure);
+        let mut figures: Vec<Figure> = rules.goals.iter().map(|goal| goal.figure()).chain(limited).collect();
+        // CPU time is told whether it is limited or not.
+        figures.push(Figure::Cpu);
+        figures.sort();
+        figures.dedup();
+        let blocks: Vec<_> = verification.blocks.iter().map(|block| block.block()).collect();
+        let compared = verified(&blocks, winners, names.len(), &figures, LEVEL);
+        let arms = verification.winners.iter().zip(compared).enumerate().map(|(at, (winner, verified))| {
+            let failed = verification.failed.iter().find(|(arm, _)| *arm == at);
+            VerifiedArm {
+                spec: winner.spec.clone(),
+                believed: winner.believed.clone(),
+                failed: failed.map(|(_, why)| why.clone()),
+                against: verified
+                    .against
+                    .into_iter()
+                    .map(|against| (against.other.map(|other| names[other].clone()), against))
+                    .collect(),
+            }
+        });
+        Some(VerifiedReport {
+            round: verification.round,
+            blocks: verification.blocks.len(),
+            asked: self.options.verify as usize,
+            level: LEVEL,
+            beside: verification.beside.to_vec(),
+            arms: arms.collect(),
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! The loop: blocks of the search, then blocks of the winners.
+
+use heaptrial_lab::Arrangement;
+use heaptrial_model::AllocatorSpec;
+use heaptrial_tune::{Candidate, Next, Search};
+
+use super::block::{Measure, Outcome};
+use super::options::TuneOptions;
+use super::record::{Kept, Record, Step, Winner};
+use super::{Budget, told};
+use crate::commands::lab::search::TRIES;
+use crate::exit::Failure;
+
+/// Everything that the loop needs.
+pub(super) struct Tuning<'a> {
+    pub(super) options: &'a TuneOptions,
+    pub(super) kept: &'a Kept,
+    pub(super) search: Search,
+    pub(super) record: Record,
+    pub(super) measure: Measure<'a>,
+    pub(super) budget: Budget,
+}
+
+impl Tuning<'_> {
+    pub(super) fn have(&mut self, spec: &AllocatorSpec) -> Result<(), Failure> {
+        let told = self.measure.obtain(spec)?;
+        told.map_err(|why| Failure::refused(format!("{spec} cannot be had: {why}")))
+    }
+
+    fn spec(&self, candidate: &Candidate) -> Result<AllocatorSpec, Failure> {
+        let name = self.kept.space.name(candidate);
+        name.parse().map_err(|error| Failure::failed(format!("{name}: {error}")))
+    }
+
+    /// Whether another block of the search leaves enough for the verification.
+    fn affords(&self) -> bool {
+        let blocks: Vec<f64> = self.record.searched().map(|block| block.seconds).collect();
+        match self.budget {
+            Budget::Blocks(most) => blocks.len() < most,
+            Budget::Seconds(most) => {
+                let mean = blocks.iter().sum::<f64>() / blocks.len().max(1) as f64;
+                let runs = (self.kept.rules.winners + self.options.beside.len() + 1) as f64;
+                let each = match self.measure.bench.workload.arrangement() {
+                    Arrangement::OneByOne => mean * runs / (self.kept.rules.arms + 1) as f64,
+                    _ => mean,
+                };
+                self.record.seconds() + mean + each * f64::from(self.options.verify) <= most
+            }
+        }
+    }
+
+    /// Blocks of the search; why it stopped before its end, if it did.
+    pub(super) fn race(&mut self) -> Result<Option<String>, Failure> {
+        while self.affords() {
+            let Next::Measure(chosen) = self.search.next_step() else { break };
+            let candidates: Vec<Candidate> =
+                chosen.iter().map(|at| self.search.candidates()[*at].clone()).collect();
+            self.enter(Step::Chosen { candidates: candidates.clone() })?;
+            let mut specs = Vec::new();
+            for (at, candidate) in chosen.into_iter().zip(candidates) {
+                let spec = self.spec(&candidate)?;
+                match self.measure.obtain(&spec)? {
+                    Ok(()) => specs.push((at, spec)),
+                    Err(why) => self.failed(candidate, &spec.to_string(), why)?,
+                }
+            }
+            if specs.is_empty() {
+                continue;
+            }
+            match self.measure.measure(&self.record, &specs, false)? {
+                Outcome::Measured(block, failed) => {
+                    for (at, why) in failed {
+                        let candidate = self.search.candidates()[at].clone();
+                        self.failed(candidate.clone(), &self.kept.space.name(&candidate), why)?;
+                    }
+                    self.enter(Step::Searched { block: block.clone() })?;
+                    eprint!("{}", told::progress(&self.search, &block));
+                }
+                Outcome::Void(number, why) => {
+                    eprintln!("block {number}: the control failed: {why}");
+                    self.enter(Step::Void { number, why: why.clone() })?;
+                    if self.record.voids_in_a_row() >= TRIES {
+                        return Ok(Some(format!("The control failed {TRIES} times in a row: {why}")));
+                    }
+                }
+                Outcome::Interrupted => return Ok(Some("It was interrupted".to_owned())),
+            }
+        }
+        Ok(None)
+    }
+
+    fn failed(&mut self, candidate: Candidate, spec: &str, why: String) -> Result<(), Failure> {
+        eprintln!("{spec} is out: {}", why.lines().next().unwrap_or(""));
+        self.enter(Step::Failed { candidate, spec: spec.to_owned(), why })
+    }
+
+    fn enter(&mut self, step: Step) -> Result<(), Failure> {
+        self.record.enter(step)?.apply(&mut self.search);
+        Ok(())
+    }
+
+    /// Blocks of the winners on fresh seeds.
+    pub(super) fn verify(&mut self) -> Result<Option<String>, Failure> {
+        if self.record.verification().is_none() {
+            let standings = self.search.standings();
+            let winners = self.search.winners().into_iter().map(|at| {
+                let candidate = self.search.candidates()[at].clone();
+                let standing = standings.iter().find(|standing| standing.candidate == at);
+                Winner {
+                    spec: self.kept.space.name(&candidate),
+                    candidate,
+                    believed: standing.map_or_else(Vec::new, |standing| standing.believed.clone()),
+                }
+            });
+            let winners: Vec<Winner> = winners.collect();
+            let beside = self.options.beside.iter().map(ToString::to_string);
+            let beside: Vec<String> =
+                beside.filter(|spec| winners.iter().all(|winner| winner.spec != *spec)).collect();
+            if winners.is_empty() {
+                return Ok(None);
+            }
+            let names: Vec<&str> = winners.iter().map(|winner| winner.spec.as_str()).collect();
+            eprintln!("verified on fresh seeds: {}", names.join(", "));
+            let round = self.record.rounds() + 1;
+            self.enter(Step::Winners { round, winners, beside })?;
+        }
+        let Some(verification) = self.record.verification() else { return Ok(None) };
+        let (round, done) = (verification.round, verification.blocks.len());
+        let names = verification.winners.iter().map(|winner| &winner.spec).chain(verification.beside);
+        let specs: Vec<(usize, String)> = names.cloned().enumerate().collect();
+        let mut arms: Vec<(usize, AllocatorSpec)> = Vec::new();
+        for (at, name) in specs {
+            let spec = name.parse().map_err(|error| Failure::failed(format!("{name}: {error}")))?;
+            self.have(&spec)?;
+            arms.push((at, spec));
+        }
+        for _ in done..self.options.verify as usize {
+            match self.measure.measure(&self.record, &arms, true)? {
+                Outcome::Measured(block, failed) => {
+                    eprint!("{}", told::verified_line(&block));
+                    self.enter(Step::Verified { round, block, failed })?;
+                }
+                Outcome::Void(number, why) => {
+                    eprintln!("block {number}: the control failed: {why}");
+                    self.enter(Step::Void { number, why: why.clone() })?;
+                    return Ok(Some(format!("The control failed while winners were verified: {why}")));
+                }
+                Outcome::Interrupted => return Ok(Some("It was interrupted".to_owned())),
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,229 @@
+//! A search over settings for a terminal, as Markdown, as a page and as JSON.
+
+use std::path::{Path, PathBuf};
+
+use heaptrial_model::{AllocatorSpec, Arm, Treatment};
+use heaptrial_tune::{Figure, Goal};
+
+use super::sentences::times;
+use super::{EffectReport, TuneReport, noun};
+use crate::chart::{Chart, Layout, Looks};
+use crate::page::{Block, Section};
+use crate::paper::Paper;
+use crate::table::{Emphasis, NOTHING, Row, Table, figure, text};
+use crate::{ReportError, units};
+
+/// Candidates that a table lists.
+const LISTED: usize = 60;
+
+impl TuneReport {
+    /// As JSON: what `tune.json` holds.
+    pub fn json(&self) -> Result<String, ReportError> {
+        self.as_json()
+    }
+
+    /// For a terminal, in colour if `colored`.
+    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
+        self.as_terminal(colored)
+    }
+
+    /// As Markdown that refers to `charts/front.svg`.
+    pub fn markdown(&self) -> Result<String, ReportError> {
+        self.as_markdown()
+    }
+
+    /// As a self-contained page.
+    pub fn html(&self) -> Result<String, ReportError> {
+        self.as_html()
+    }
+
+    /// Writes `tune.html`, `tune.md`, `tune.json` and `charts/front.*` into `folder`, creating it where it is missing.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+        self.write_into(folder)
+    }
+
+    /// Looks of the control, and of these specs.
+    pub(super) fn looks_of<'a>(&self, specs: impl Iterator<Item = &'a str>) -> Looks {
+        let arm = |spec: &str, control| Arm {
+            name: spec.to_owned(),
+            control,
+            treatment: Treatment { allocator: spec.parse::<AllocatorSpec>().ok(), ..Treatment::default() },
+        };
+        let arms: Vec<Arm> =
+            std::iter::once(arm(&self.control, true)).chain(specs.map(|spec| arm(spec, false))).collect();
+        Looks::of(arms.iter().map(|arm| (arm, None)))
+    }
+
+    fn verified_table(&self) -> Option<Table> {
+        let verified = self.verified.as_ref().filter(|verified| verified.blocks > 0)?;
+        let columns =
+            [text("Candidate"), text("Of"), text("To"), figure("Ratio"), figure("95%"), figure("Believed")];
+        let rows = verified.arms.iter().flat_map(|arm| {
+            arm.against.iter().map(move |(other, against)| {
+                let interval = against.interval.map_or(NOTHING.to_owned(), |(low, high)| {
+                    format!("{}–{}", units::ratio(low.exp()), units::ratio(high.exp()))
+                });
+                let goal = self.goals.iter().position(|goal| goal.figure() == against.figure);
+                let believed = goal.filter(|_| other.is_none()).and_then(|goal| arm.believed.get(goal));
+                row(vec![
+                    arm.spec.clone(),
+                    noun(against.figure).to_owned(),
+                    other.clone().unwrap_or_else(|| self.control.clone()),
+                    units::ratio(against.log_ratio.exp()),
+                    interval,
+                    believed.map_or(NOTHING.to_owned(), |(mean, _)| units::ratio(mean.exp())),
+                ])
+            })
+        });
+        Table::of(columns, rows)
+    }
+
+    fn candidates_table(&self) -> Option<Table> {
+        let goals = self.goals.iter().map(|goal| match goal {
+            Goal::Level => figure("Memory"),
+            Goal::Growth => figure("Growth"),
+        });
+        let mut columns = vec![text("Candidate"), figure("Blocks")];
+        columns.extend(goals);
+        columns.extend([figure("CPU time"), text("")]);
+        let rows = self.candidates.iter().take(LISTED).map(|one| {
+            let mut cells = vec![one.spec.clone(), one.blocks.to_string()];
+            for at in 0..self.goals.len() {
+                let believed = one.believed.get(at).filter(|_| one.blocks > 0);
+                cells.push(believed.map_or(NOTHING.to_owned(), |(mean, sd)| {
+                    format!("{} ± {:.0}%", units::ratio(mean.exp()), 200.0 * sd)
+                }));
+            }
+            cells.push(one.cpu.map_or(NOTHING.to_owned(), |cpu| units::ratio(cpu.exp())));
+            let broken = || (!one.within).then(|| format!("breaks a limit: {}", self.broken(&one.limited)));
+            cells.push(one.out.clone().or_else(broken).unwrap_or_default());
+            row(cells)
+        });
+        Table::of(columns, rows)
+    }
+
+    fn broken(&self, limited: &[(Figure, f64)]) -> String {
+        let over = self.limits.given().filter_map(|(figure, most)| {
+            let (_, ratio) = limited.iter().find(|(known, ratio)| *known == figure && *ratio > most)?;
+            Some(format!("{} {}", noun(figure), units::ratio(ratio.exp())))
+        });
+        over.collect::<Vec<_>>().join(", ")
+    }
+
+    fn effects_table(&self, of: &[EffectReport]) -> Option<Table> {
+        let columns =
+            [text("Allocator"), text("Setting"), figure("Candidates"), figure("Ratio"), figure("± 2 sd")];
+        let rows = of.iter().map(|effect| {
+            let settings = effect.settings.iter().map(|(name, value)| format!("{name}={value}"));
+            let ends = [-2.0, 2.0].map(|sds| units::ratio((effect.log_ratio + sds * effect.sd).exp()));
+            row(vec![
+                effect.base.clone(),
+                settings.collect::<Vec<_>>().join(" with "),
+                effect.candidates.map_or(NOTHING.to_owned(), |count| count.to_string()),
+                units::ratio(effect.log_ratio.exp()),
+                ends.join("–"),
+            ])
+        });
+        Table::of(columns, rows)
+    }
+
+    fn blocks_table(&self) -> Option<Table> {
+        let columns = [figure("Block"), text("Seeds"), figure("Control"), text("Candidates")];
+        let rows = self.blocks.iter().map(|block| {
+            let arms = block.arms.iter().map(|(spec, bytes)| format!("{spec} {}", units::memory(*bytes)));
+            row(vec![
+                block.number.to_string(),
+                if block.fresh { "fresh" } else { "search" }.to_owned(),
+                units::memory(block.control_bytes),
+                arms.collect::<Vec<_>>().join(", "),
+            ])
+        });
+        Table::of(columns, rows)
+    }
+
+    /// The arms as a trial's description has them.
+    fn arms_text(&self) -> String {
+        let arms = self.arms().into_iter().enumerate().map(|(at, spec)| {
+            let control = if at == 0 { "control = true\n" } else { "" };
+            format!("[[arm]]\nname = \"{spec}\"\n{control}allocator = \"{spec}\"\n")
+        });
+        arms.collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Paper for TuneReport {
+    const NAME: &'static str = "tune";
+
+    fn title(&self) -> String {
+        format!("Settings of {}", self.over.join(", "))
+    }
+
+    fn looks(&self) -> Looks {
+        self.looks_of(self.over.iter().map(String::as_str))
+    }
+
+    fn charts(&self, layout: Layout) -> Vec<Chart> {
+        self.chart(layout).into_iter().collect()
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let section = |id, title, blocks| Section { id, title, blocks };
+        let mut sections =
+            vec![section("result", "Result", vec![Block::Lead(self.sentences()), Block::Chart("front")])];
+        let mut table = |id, title: &'static str, legend: &str, table: Option<Table>| {
+            if let Some(table) = table {
+                let legend = Block::Legend(legend.to_owned());
+                sections.push(section(id, title, vec![legend, Block::Table(title.to_owned(), table)]));
+            }
+        };
+        table(
+            "verified",
+            "On fresh seeds",
+            "Ratios of blocks that the search never saw, with intervals, and what the search believed.",
+            self.verified_table(),
+        );
+        table(
+            "effects",
+            "What each setting does",
+            &format!(
+                "{} against the setting as it comes, in the mean over the measured candidates of the allocator with everything \
+                 else as it is in them: posterior of the search's model, from candidates that were chosen and not drawn.",
+                noun(self.goals.first().map_or(Figure::Level, |goal| goal.figure()))
+            ),
+            self.effects_table(&self.effects),
+        );
+        table(
+            "interactions",
+            "What settings do together",
+            "Both values, in proportion to what each does alone; only what is above two standard deviations.",
+            self.effects_table(&self.interactions),
+        );
+        table(
+            "candidates",
+            "Candidates that were measured",
+            "In proportion to the control, as the search believes it; CPU time as measured. No result: the best of many look better \
+             than they are.",
+            self.candidates_table(),
+        );
+        sections.push(section("notes", "What to mind", vec![Block::List(self.notes())]));
+        if let Some(table) = self.blocks_table() {
+            sections.push(section("blocks", "Blocks", vec![Block::Table("Blocks".to_owned(), table)]));
+        }
+        if self.found() {
+            let text = "For a trial: `heaptrial trial new NAME --services PATTERN --from-tune FOLDER`, or these arms.";
+            let blocks = vec![Block::Text(text.to_owned()), Block::Command(self.arms_text())];
+            sections.push(section("trial", "Into a trial", blocks));
+        }
+        sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
+        sections
+    }
+}
+
+/// How a ratio is told of a point of the chart.
+pub(super) fn told(spec: &str, log_ratio: f64, interval: Option<(f64, f64)>) -> String {
+    format!("{spec}: {}", times(log_ratio, interval))
+}
+
+fn row(cells: Vec<String>) -> Row {
+    Row { arm: None, emphasis: Emphasis::None, cells }
+}

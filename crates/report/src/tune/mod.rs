@@ -1,0 +1,355 @@
+//! Which settings need the least memory, as a document.
+
+mod chart;
+mod forms;
+mod sentences;
+
+use heaptrial_tune::{Against, Figure, Goal, Limits, Prediction};
+use serde::{Deserialize, Serialize};
+
+/// The form of [`TuneReport`] as JSON that this version writes.
+pub const TUNE_SCHEMA_VERSION: u32 = 1;
+
+/// A search over settings: `tune.json`. Ratios are natural logarithms.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TuneReport {
+    /// [`TUNE_SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// What all is compared with.
+    pub control: String,
+    /// The allocators whose settings were searched.
+    pub over: Vec<String>,
+    /// Allocators that were left out, and why.
+    pub left_out: Vec<(String, String)>,
+    /// What is to be small.
+    pub goals: Vec<Goal>,
+    /// What may not be exceeded.
+    pub limits: Limits,
+    /// Mitigations that are kept.
+    pub keep: Vec<String>,
+    /// The reading that memory is of, in words.
+    pub metric: String,
+    /// Settings that differ by less are as good as each other.
+    pub margin: f64,
+    /// Probability with which the race may drop the best of the measured.
+    pub error: f64,
+    /// Seed of the search.
+    pub seed: u64,
+    /// The command that repeats it.
+    pub command: String,
+    /// Candidates that there are; `None` where they are too many to count.
+    pub possible: Option<usize>,
+    /// Seconds that all blocks took.
+    pub seconds: f64,
+    /// Standard deviation of one run's log level within a block, and its degrees of freedom.
+    pub noise: Option<(f64, usize)>,
+    /// Those that were measured, best first.
+    pub candidates: Vec<CandidateReport>,
+    /// Specs of those than which none is better by all goals, by what the search believes.
+    pub front: Vec<String>,
+    /// Whether shorter runs would have told the order; `None` of too few candidates.
+    pub prediction: Option<Prediction>,
+    /// What each value of a setting does, by the first goal.
+    pub effects: Vec<EffectReport>,
+    /// Pairs that do something else together than each alone.
+    pub interactions: Vec<EffectReport>,
+    /// What fresh blocks show of the winners; `None` where there are no winners, or none was verified yet.
+    pub verified: Option<VerifiedReport>,
+    /// Why there is no more, if the search ended early.
+    pub stopped: Option<String>,
+    /// Blocks in the order of the runs.
+    pub blocks: Vec<BlockOfTune>,
+}
+
+/// A candidate that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CandidateReport {
+    /// Its spec.
+    pub spec: String,
+    /// Blocks with it.
+    pub blocks: usize,
+    /// By each goal: what the search believes of its ratio to the control, and the standard deviation of that.
+    pub believed: Vec<(f64, f64)>,
+    /// CPU time to the control's, as measured.
+    pub cpu: Option<f64>,
+    /// Of each figure that has a limit: its ratio to the control.
+    pub limited: Vec<(Figure, f64)>,
+    /// Whether it keeps the limits, as measured.
+    pub within: bool,
+    /// Why it is out, if it is.
+    pub out: Option<String>,
+}
+
+/// What a value does against the setting as it comes, or two values against what each does alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EffectReport {
+    /// The allocator.
+    pub base: String,
+    /// Settings with their values: one, or two.
+    pub settings: Vec<(String, String)>,
+    /// Measured candidates with that value.
+    pub candidates: Option<usize>,
+    /// The ratio.
+    pub log_ratio: f64,
+    /// Its standard deviation.
+    pub sd: f64,
+}
+
+/// What blocks on fresh seeds show.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerifiedReport {
+    /// 1, or more where the search went on after a verification.
+    pub round: usize,
+    /// Blocks.
+    pub blocks: usize,
+    /// Blocks that were asked for.
+    pub asked: usize,
+    /// Confidence of the intervals of all winners together.
+    pub level: f64,
+    /// What winners were verified beside, but for the control.
+    pub beside: Vec<String>,
+    /// The winners, best first by what the search believed.
+    pub arms: Vec<VerifiedArm>,
+}
+
+/// A winner on fresh seeds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerifiedArm {
+    /// Its spec.
+    pub spec: String,
+    /// By each goal: what the search believed of its ratio to the control, and the standard deviation of that.
+    pub believed: Vec<(f64, f64)>,
+    /// Why it did not live to the end of a block, if it did not.
+    pub failed: Option<String>,
+    /// Against others, by their specs, or the control.
+    pub against: Vec<(Option<String>, Against)>,
+}
+
+/// A block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BlockOfTune {
+    /// Its number, which is that of its folder.
+    pub number: usize,
+    /// Whether it is of the verification.
+    pub fresh: bool,
+    /// Level of the control in bytes.
+    pub control_bytes: f64,
+    /// Specs with their levels in bytes.
+    pub arms: Vec<(String, f64)>,
+}
+
+/// What fresh blocks say of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Less,
+    More,
+    NotTold,
+}
+
+impl VerifiedArm {
+    /// Against another (`None` is the control) by a figure.
+    pub fn against(&self, other: Option<&str>, figure: Figure) -> Option<&Against> {
+        let is = |(known, against): &&(Option<String>, Against)| {
+            known.as_deref() == other && against.figure == figure
+        };
+        self.against.iter().find(is).map(|(_, against)| against)
+    }
+
+    pub(crate) fn shown(&self, other: Option<&str>, figure: Figure) -> Shown {
+        match self.against(other, figure).and_then(|against| against.interval) {
+            Some((_, high)) if high < 0.0 => Shown::Less,
+            Some((low, _)) if low > 0.0 => Shown::More,
+            _ => Shown::NotTold,
+        }
+    }
+
+    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither.
+    pub(crate) fn keeps(&self, figure: Figure, most: f64) -> Option<bool> {
+        let (low, high) = self.against(None, figure)?.interval?;
+        if high <= most {
+            Some(true)
+        } else if low > most {
+            Some(false)
+        } else {
+            None
+        }
+    }
+}
+
+impl TuneReport {
+    /// The winners of which fresh blocks show that they are better than the control by a goal, and which are not shown to break
+    /// a limit; best first by what these blocks show.
+    pub fn winners(&self) -> Vec<&VerifiedArm> {
+        let Some(verified) = &self.verified else { return Vec::new() };
+        let better = |arm: &&VerifiedArm| {
+            arm.failed.is_none()
+                && self.goals.iter().any(|goal| arm.shown(None, goal.figure()) == Shown::Less)
+                && self.limits.given().all(|(figure, most)| arm.keeps(figure, most) != Some(false))
+        };
+        let mut winners: Vec<&VerifiedArm> = verified.arms.iter().filter(better).collect();
+        let ratio = |arm: &VerifiedArm| {
+            let goal = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
+            arm.against(None, goal).map_or(f64::INFINITY, |against| against.log_ratio)
+        };
+        winners.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        winners
+    }
+
+    /// Whether something was found and verified.
+    pub fn found(&self) -> bool {
+        !self.winners().is_empty()
+    }
+
+    /// Arms for a trial: the control, what is beside, and the winners.
+    pub fn arms(&self) -> Vec<String> {
+        let beside = self.verified.iter().flat_map(|verified| &verified.beside);
+        let winners = self.winners();
+        let all = std::iter::once(&self.control).chain(beside).chain(winners.iter().map(|arm| &arm.spec));
+        let mut arms: Vec<String> = Vec::new();
+        for spec in all {
+            if !arms.contains(spec) {
+                arms.push(spec.clone());
+            }
+        }
+        arms
+    }
+}
+
+/// The figures of goals and limits as nouns.
+pub(crate) fn noun(figure: Figure) -> &'static str {
+    match figure {
+        Figure::Level => "memory",
+        Figure::Growth => "growth",
+        Figure::Cpu => "CPU time",
+        Figure::Work => "work missed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn against(figure: Figure, log_ratio: f64, half: f64) -> Against {
+        let interval = Some((log_ratio - half, log_ratio + half));
+        Against { other: None, figure, blocks: 5, log_ratio, interval }
+    }
+
+    fn report() -> TuneReport {
+        let spec = "mimalloc@2.0.9?decommit_delay=0";
+        let candidate = |spec: &str, level: f64, out: Option<&str>| CandidateReport {
+            spec: spec.to_owned(),
+            blocks: 3,
+            believed: vec![(level, 0.02)],
+            cpu: Some(0.01),
+            limited: vec![(Figure::Cpu, 0.01)],
+            within: true,
+            out: out.map(str::to_owned),
+        };
+        let arm = VerifiedArm {
+            spec: spec.to_owned(),
+            believed: vec![(0.6_f64.ln(), 0.02)],
+            failed: None,
+            against: vec![
+                (None, against(Figure::Level, 0.66_f64.ln(), 0.05)),
+                (None, against(Figure::Cpu, 0.01, 0.02)),
+                (Some("mimalloc@2.0.9".to_owned()), against(Figure::Level, 0.99_f64.ln(), 0.05)),
+            ],
+        };
+        TuneReport {
+            schema_version: TUNE_SCHEMA_VERSION,
+            control: "glibc".to_owned(),
+            over: vec!["glibc".to_owned(), "mimalloc@2.0.9".to_owned()],
+            left_out: vec![("snmalloc".to_owned(), "snmalloc has no guard_pages".to_owned())],
+            goals: vec![Goal::Level],
+            limits: Limits { cpu: Some(1.05_f64.ln()), ..Limits::default() },
+            keep: Vec::new(),
+            metric: "anonymous memory".to_owned(),
+            margin: 1.01_f64.ln(),
+            error: 0.05,
+            seed: 7,
+            command: "heaptrial lab tune".to_owned(),
+            possible: Some(160),
+            seconds: 1200.0,
+            noise: Some((0.031, 9)),
+            candidates: vec![
+                candidate(spec, 0.6_f64.ln(), None),
+                candidate("glibc?arena_max=1", 0.1, Some("worse than the control (1.11 times)")),
+            ],
+            front: vec![spec.to_owned()],
+            prediction: Some(Prediction { candidates: 12, tau: 0.81, low: 0.66 }),
+            effects: vec![EffectReport {
+                base: "mimalloc@2.0.9".to_owned(),
+                settings: vec![("decommit_delay".to_owned(), "0".to_owned())],
+                candidates: Some(3),
+                log_ratio: -0.1,
+                sd: 0.02,
+            }],
+            interactions: Vec::new(),
+            verified: Some(VerifiedReport {
+                round: 1,
+                blocks: 5,
+                asked: 5,
+                level: 0.95,
+                beside: vec!["mimalloc@2.0.9".to_owned()],
+                arms: vec![arm],
+            }),
+            stopped: None,
+            blocks: vec![BlockOfTune {
+                number: 1,
+                fresh: false,
+                control_bytes: 1e8,
+                arms: vec![(spec.to_owned(), 6e7)],
+            }],
+        }
+    }
+
+    #[test]
+    fn every_form_tells_fresh_figures_and_what_was_believed() {
+        let found = report();
+        let page = found.html().unwrap();
+        let unbroken = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for text in [found.terminal(false).unwrap(), found.markdown().unwrap(), page.clone()] {
+            let text = unbroken(&text);
+            for told in [
+                "0.66 times (0.63–0.69)",
+                "not told apart",
+                "the search believed 0.60",
+                "+10.0%",
+                "worse than the control",
+            ] {
+                assert!(text.contains(told), "{told}: {text}");
+            }
+        }
+        assert!(page.contains("<svg") && page.contains("What each candidate takes"));
+        assert_eq!(serde_json::from_str::<TuneReport>(&found.json().unwrap()).unwrap(), found);
+        assert_eq!(found.arms(), ["glibc", "mimalloc@2.0.9", "mimalloc@2.0.9?decommit_delay=0"]);
+    }
+
+    #[test]
+    fn what_fresh_seeds_do_not_bear_out_is_no_winner() {
+        let mut open = report();
+        open.verified.as_mut().unwrap().arms[0].against[0].1.interval = Some((-0.9, 0.1));
+        assert!(!open.found());
+        assert!(open.markdown().unwrap().contains("Nothing is shown to be better than glibc"));
+        let mut broken = report();
+        broken.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.2, 0.02);
+        assert!(!broken.found());
+        assert!(broken.markdown().unwrap().contains("is shown to break the limit of 1.05 of CPU time"));
+        let mut unsure = report();
+        unsure.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.04, 0.1);
+        assert!(unsure.found());
+        assert!(unsure.markdown().unwrap().contains("the limit of CPU time is kept is not shown"));
+    }
+
+    #[test]
+    fn without_a_winner_it_tells_why() {
+        let mut none = report();
+        none.verified = None;
+        none.candidates.iter_mut().for_each(|one| one.within = false);
+        let text = none.markdown().unwrap();
+        assert!(text.contains("None of 2 measured candidates keeps the limits (CPU time of 1.05)"), "{text}");
+        none.candidates[0].out = Some("failed: \u{1b}[2J<script>".to_owned());
+        assert!(!none.terminal(false).unwrap().contains('\u{1b}'));
+        assert!(!none.html().unwrap().contains("<script>"));
+    }
+}

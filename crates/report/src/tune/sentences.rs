@@ -1,0 +1,222 @@
+//! What a search found, in sentences.
+
+use heaptrial_tune::{Figure, Goal};
+
+use super::{Shown, TuneReport, VerifiedArm, noun};
+use crate::units;
+
+/// Orders that agree at least so far are predicted by short runs.
+const PREDICTS: f64 = 0.6;
+
+/// `0.71 times (0.66–0.77)`.
+pub(super) fn times(log_ratio: f64, interval: Option<(f64, f64)>) -> String {
+    let estimate = format!("{} times", units::ratio(log_ratio.exp()));
+    match interval {
+        Some((low, high)) => {
+            format!("{estimate} ({}–{})", units::ratio(low.exp()), units::ratio(high.exp()))
+        }
+        None => format!("{estimate} (no interval)"),
+    }
+}
+
+impl TuneReport {
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        if let Some(why) = &self.stopped {
+            told.push(format!("{why}: this is what there was until then."));
+        }
+        let Some(verified) = &self.verified else {
+            told.push(self.nothing());
+            return told;
+        };
+        if verified.blocks == 0 {
+            told.push(
+                "The winners of the search were not verified yet; what the search believes is no result."
+                    .to_owned(),
+            );
+            return told;
+        }
+        let winners = self.winners();
+        for arm in &winners {
+            told.push(self.one(arm));
+        }
+        if winners.is_empty() {
+            told.push(format!(
+                "Nothing is shown to be better than {} by {} on seeds that the search never saw.",
+                self.control,
+                units::counted(verified.blocks, "block")
+            ));
+        }
+        for arm in &verified.arms {
+            told.extend(self.belief(arm));
+        }
+        for arm in verified.arms.iter().filter(|arm| !winners.iter().any(|winner| winner.spec == arm.spec)) {
+            told.push(self.not_borne_out(arm));
+        }
+        told
+    }
+
+    fn nothing(&self) -> String {
+        let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
+        if self.candidates.is_empty() {
+            return "Nothing was measured.".to_owned();
+        }
+        if self.stopped.is_some() {
+            return format!(
+                "{} were measured; none was verified yet.",
+                units::counted(self.candidates.len(), "candidate")
+            );
+        }
+        let within = self.candidates.iter().filter(|one| one.out.is_none() && one.within).count();
+        let broken = self
+            .limits
+            .given()
+            .map(|(figure, most)| format!("{} of {}", noun(figure), units::ratio(most.exp())));
+        if within == 0 {
+            return format!(
+                "None of {} keeps the limits ({}); {} are out.",
+                units::counted(self.candidates.len(), "measured candidate"),
+                broken.collect::<Vec<_>>().join(", "),
+                out
+            );
+        }
+        format!(
+            "None of {} is believed to be better than {}; {} are out.",
+            units::counted(self.candidates.len(), "measured candidate"),
+            self.control,
+            out
+        )
+    }
+
+    /// `X needs 0.71 times (0.66–0.77) the memory of glibc and 0.95 times (0.91–0.99) that of Y, at 1.02 times ... CPU time.`
+    fn one(&self, arm: &VerifiedArm) -> String {
+        let goals = self.goals.iter().filter_map(|goal| {
+            let figure = goal.figure();
+            let own = arm.against(None, figure)?;
+            let verb = if *goal == Goal::Level { "needs" } else { "grows by a factor of" };
+            let mut text =
+                format!("{verb} {} {}", times(own.log_ratio, own.interval), of(*goal, &self.control));
+            for other in self.beside() {
+                if let Some(against) = arm.against(Some(other), figure) {
+                    let ratio = times(against.log_ratio, against.interval);
+                    text.push_str(&format!(", {ratio} {}", of(*goal, other)));
+                    if arm.shown(Some(other), figure) == Shown::NotTold {
+                        text.push_str(" (not told apart)");
+                    }
+                }
+            }
+            Some(text)
+        });
+        let goals = goals.collect::<Vec<_>>().join(" and ");
+        let cpu = arm.against(None, Figure::Cpu).map_or(String::new(), |cpu| {
+            format!(", at {} the CPU time of {}", times(cpu.log_ratio, cpu.interval), self.control)
+        });
+        let limits = self.limits.given().filter(|(figure, most)| {
+            arm.against(None, *figure).is_some() && arm.keeps(*figure, *most).is_none()
+        });
+        let open: Vec<&str> = limits.map(|(figure, _)| noun(figure)).collect();
+        let open = match open.is_empty() {
+            true => String::new(),
+            false => format!(" That the limit of {} is kept is not shown.", open.join(" and of ")),
+        };
+        format!("{} {goals}{cpu}.{open}", arm.spec)
+    }
+
+    fn belief(&self, arm: &VerifiedArm) -> Option<String> {
+        let goal = self.goals.first()?;
+        let (believed, _) = arm.believed.first()?;
+        let shown = arm.against(None, goal.figure())?;
+        Some(format!(
+            "Of {} the search believed {}, fresh seeds show {}: {:+.1}%.",
+            arm.spec,
+            units::ratio(believed.exp()),
+            units::ratio(shown.log_ratio.exp()),
+            100.0 * (shown.log_ratio - believed).exp_m1()
+        ))
+    }
+
+    fn not_borne_out(&self, arm: &VerifiedArm) -> String {
+        if let Some(why) = &arm.failed {
+            return format!("{} failed while it was verified: {why}.", arm.spec);
+        }
+        let broken = self.limits.given().find(|(figure, most)| arm.keeps(*figure, *most) == Some(false));
+        if let Some((figure, most)) = broken {
+            let ratio =
+                arm.against(None, figure).map_or(String::new(), |own| times(own.log_ratio, own.interval));
+            return format!(
+                "{} is shown to break the limit of {} of {}: {ratio}.",
+                arm.spec,
+                units::ratio(most.exp()),
+                noun(figure)
+            );
+        }
+        let figure = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
+        let ratio = arm
+            .against(None, figure)
+            .map_or("no figure".to_owned(), |own| times(own.log_ratio, own.interval));
+        format!("{} is not shown to be better than {}: {ratio}.", arm.spec, self.control)
+    }
+
+    pub(super) fn beside(&self) -> impl Iterator<Item = &str> {
+        self.verified.iter().flat_map(|verified| verified.beside.iter().map(String::as_str))
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
+        let possible = self.possible.map_or("more than can be counted".to_owned(), |count| count.to_string());
+        let mut notes = vec![
+            format!(
+                "Measured {} of {possible} candidates in {}; {out} are out. What is like none of them was not looked at.",
+                self.candidates.len(),
+                units::counted(self.blocks.iter().filter(|block| !block.fresh).count(), "block"),
+            ),
+            format!(
+                "A candidate is dropped when it is shown not to beat another by more than {:.1}%; the probability that the best \
+                 of the measured was dropped is below {:.0}%, if noise is normal and of one size. What the search believes is \
+                 a model's, and no result.",
+                100.0 * self.margin.exp_m1(),
+                100.0 * self.error
+            ),
+        ];
+        if let Some(verified) = &self.verified {
+            notes.push(format!(
+                "Intervals are Student's over {} on seeds that the search never saw, with {:.0}% confidence for all winners \
+                 together.",
+                units::counted(verified.blocks, "block"),
+                100.0 * verified.level
+            ));
+            if verified.round > 1 {
+                notes.push(format!(
+                    "The search went on after an earlier verification; this is number {}, on seeds of its own.",
+                    verified.round
+                ));
+            }
+        }
+        if let Some((noise, freedom)) = self.noise {
+            notes.push(format!(
+                "Runs of a block repeat to {:.1}% (standard deviation, {freedom} degrees of freedom).",
+                100.0 * noise
+            ));
+        }
+        if let Some(prediction) = self.prediction {
+            let verdict =
+                if prediction.low >= PREDICTS { "would have told" } else { "are not shown to tell" };
+            notes.push(format!(
+                "Runs of a quarter of the length {verdict} the order: Kendall's tau-b of {} candidates early and at the end is \
+                 {:.2}, above {:.2} with 95%.",
+                prediction.candidates, prediction.tau, prediction.low
+            ));
+        }
+        for (name, why) in &self.left_out {
+            notes.push(format!("{name} was left out: {why}."));
+        }
+        notes
+    }
+}
+
+fn of(goal: Goal, other: &str) -> String {
+    match goal {
+        Goal::Level => format!("the memory of {other}"),
+        Goal::Growth => format!("that of {other}"),
+    }
+}

@@ -1,0 +1,94 @@
+//! What a block measures.
+
+use serde::{Deserialize, Serialize};
+
+/// What is to be small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// The level of memory.
+    Level,
+    /// How much memory grows.
+    Growth,
+}
+
+/// A figure of an arm, of which a limit may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// The level of memory.
+    Level,
+    /// How much memory grows.
+    Growth,
+    /// CPU time.
+    Cpu,
+    /// What of the work is missing.
+    Work,
+}
+
+/// Figures of one arm in one block: natural logarithms.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ArmFigures {
+    /// Of the level of memory in bytes.
+    pub level: f64,
+    /// Of the factor by which memory grew.
+    pub growth: Option<f64>,
+    /// Of CPU seconds.
+    pub cpu: Option<f64>,
+    /// Of the control's work over that of the arm, by the measure in which the arm is worst: 0.1 is a tenth less work, or a
+    /// latency a tenth longer.
+    pub work: Option<f64>,
+    /// Of the level at an early age, as a shorter run would have had it.
+    pub early: Option<f64>,
+}
+
+/// A block: the same seed and load for all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// Of the control.
+    pub control: ArmFigures,
+    /// Of candidates, by their position in [`crate::Search::candidates`].
+    pub arms: Vec<(usize, ArmFigures)>,
+}
+
+/// The most that a candidate may take: natural logarithms of ratios to the control.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Of CPU time.
+    pub cpu: Option<f64>,
+    /// Of what of the work is missing.
+    pub work: Option<f64>,
+    /// Of growth.
+    pub growth: Option<f64>,
+}
+
+impl Goal {
+    /// The figure that it is of.
+    pub fn figure(self) -> Figure {
+        match self {
+            Self::Level => Figure::Level,
+            Self::Growth => Figure::Growth,
+        }
+    }
+}
+
+impl ArmFigures {
+    /// One of them.
+    pub fn get(&self, figure: Figure) -> Option<f64> {
+        match figure {
+            Figure::Level => Some(self.level),
+            Figure::Growth => self.growth,
+            Figure::Cpu => self.cpu,
+            Figure::Work => self.work,
+        }
+        .filter(|value| value.is_finite())
+    }
+}
+
+impl Limits {
+    /// Those that there are.
+    pub fn given(&self) -> impl Iterator<Item = (Figure, f64)> {
+        let all = [(Figure::Cpu, self.cpu), (Figure::Work, self.work), (Figure::Growth, self.growth)];
+        all.into_iter().filter_map(|(figure, limit)| Some((figure, limit?)))
+    }
+}

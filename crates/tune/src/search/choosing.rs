@@ -1,0 +1,120 @@
+//! Which candidates the next block has.
+
+use std::collections::BTreeSet;
+
+use rand::{Rng as _, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::{Compared, Search};
+use crate::model::{Known, Model};
+use crate::proposal::{Bound, Choice};
+use crate::space::Candidate;
+
+/// Noise of a run's log where nothing tells it yet.
+const USUAL_NOISE: f64 = 0.05;
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// Measure these candidates, by their positions, beside the control in a block.
+    Measure(Vec<usize>),
+    /// Nothing is left that could be better.
+    Exhausted,
+}
+
+impl Search {
+    /// What to measure next. The same seed and the same blocks give the same answer.
+    pub fn next_step(&mut self) -> Next {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        random.set_stream(self.blocks.len() as u64 + 1);
+        let arms = self.rules.arms.max(1);
+        let mut out: BTreeSet<Candidate> = self.control.iter().cloned().collect();
+        out.extend(self.dropped.keys().map(|at| self.candidates[*at].clone()));
+        let mut chosen: Vec<Candidate> = Vec::new();
+        let front = self.front();
+        let leader = match self.rules.goals.len() {
+            1 => front.first(),
+            _ if front.is_empty() => None,
+            _ => front.get(random.random_range(0..front.len())),
+        };
+        chosen.extend(leader.map(|leader| self.candidates[leader.candidate].clone()));
+        // Every allocator as it comes, before anything is set.
+        let measured: BTreeSet<usize> =
+            self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect();
+        let known =
+            |candidate: &Candidate| self.positions.get(candidate).is_some_and(|at| measured.contains(at));
+        let plain = self.space.defaults().filter(|candidate| !out.contains(candidate) && !known(candidate));
+        let plain: Vec<Candidate> = plain.collect();
+        chosen.extend(plain.into_iter().take(arms.saturating_sub(chosen.len())));
+        if chosen.len() < arms {
+            let mut not = out.clone();
+            not.extend(chosen.iter().cloned());
+            let near = front.iter().take(3).map(|standing| self.candidates[standing.candidate].clone());
+            let choice = self.choice(&not, near.collect(), &mut random);
+            chosen.extend(choice.choose(arms - chosen.len(), &mut random));
+        }
+        // A leader alone has nothing to be compared with.
+        if chosen.is_empty() || (chosen.len() == 1 && leader.is_some()) {
+            return Next::Exhausted;
+        }
+        Next::Measure(chosen.iter().map(|candidate| self.position(candidate)).collect())
+    }
+
+    fn choice<'a>(
+        &'a self,
+        out: &'a BTreeSet<Candidate>,
+        near: Vec<Candidate>,
+        random: &mut ChaCha8Rng,
+    ) -> Choice<'a> {
+        let goals: Vec<Compared> =
+            self.rules.goals.iter().filter_map(|goal| self.compared(goal.figure())).collect();
+        // Of several goals a weighted mean, of weights that are drawn for each block (J. Knowles, "ParEGO", IEEE
+        // Transactions on Evolutionary Computation 10 (2006)).
+        let weights: Vec<f64> = goals.iter().map(|_| random.random::<f64>() + 1e-3).collect();
+        let model = match goals.as_slice() {
+            [] => None,
+            [compared] => self.model_of(compared),
+            _ => self.weighted(&goals, &weights),
+        };
+        let bounds = self.rules.limits.given().filter_map(|(figure, most)| {
+            Some(Bound { model: self.model_of(&self.compared(figure)?)?, most })
+        });
+        let best = model.as_ref().and_then(|model| {
+            let running = self.standings().into_iter().filter(|one| one.dropped.is_none() && one.within);
+            running
+                .map(|one| model.believed(&self.space, &self.candidates[one.candidate]).0)
+                .min_by(f64::total_cmp)
+        });
+        let noise = self.noise().map_or(USUAL_NOISE, |(noise, _)| noise);
+        Choice { space: &self.space, bounds: bounds.collect(), model, best, near, out, noise }
+    }
+
+    fn weighted(&self, goals: &[Compared], weights: &[f64]) -> Option<Model> {
+        let spread = |compared: &Compared| {
+            let values = (0..compared.arms.len()).map(|place| compared.comparison.to_control(place));
+            let (low, high) =
+                values.fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+            (high - low).max(1e-6)
+        };
+        let total: f64 = weights.iter().sum();
+        let first = goals.first()?;
+        let known: Vec<Known> = first
+            .arms
+            .iter()
+            .enumerate()
+            .filter_map(|(at, arm)| {
+                let values = goals.iter().zip(weights).map(|(compared, weight)| {
+                    let value = compared.comparison.to_control(compared.place(*arm)?);
+                    Some(weight / total * value / spread(compared))
+                });
+                let value = values.collect::<Option<Vec<f64>>>()?.into_iter().sum();
+                Some(Known {
+                    candidate: self.candidates[*arm].clone(),
+                    value,
+                    blocks: first.comparison.measured(at),
+                })
+            })
+            .collect();
+        Model::of(&self.space, &known, None)
+    }
+}

@@ -1,0 +1,195 @@
+//! The search: which candidates the next block has, who is out, and who wins.
+
+mod choosing;
+mod racing;
+mod standing;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::choosing::Next;
+pub use self::standing::Standing;
+use crate::comparison::Comparison;
+use crate::figures::{ArmFigures, Block, Figure, Goal, Limits};
+use crate::model::{Known, Model};
+use crate::race::{DropReason, Dropped};
+use crate::space::{Candidate, Space};
+
+/// How it is searched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    /// What is to be small; at least one.
+    pub goals: Vec<Goal>,
+    /// What may not be exceeded.
+    pub limits: Limits,
+    /// Candidates of a block, beside the control.
+    pub arms: usize,
+    /// Log ratio within which two candidates are as good as each other.
+    pub margin: f64,
+    /// Probability with which the race may drop the best of the measured candidates.
+    pub error: f64,
+    /// Candidates that are verified at most.
+    pub winners: usize,
+}
+
+/// A search over a space.
+#[derive(Debug, Clone)]
+pub struct Search {
+    space: Space,
+    rules: Rules,
+    seed: u64,
+    control: Option<Candidate>,
+    candidates: Vec<Candidate>,
+    positions: BTreeMap<Candidate, usize>,
+    blocks: Vec<Block>,
+    dropped: BTreeMap<usize, Dropped>,
+}
+
+/// The figures that were measured of one kind: which candidates have any, and how they compare.
+struct Compared {
+    arms: Vec<usize>,
+    comparison: Comparison,
+}
+
+impl Compared {
+    fn place(&self, candidate: usize) -> Option<usize> {
+        self.arms.iter().position(|arm| *arm == candidate)
+    }
+}
+
+impl Search {
+    /// Of a space. `control` is the candidate that the control is, if it is one: it is in every block anyway.
+    pub fn new(space: Space, rules: Rules, control: Option<Candidate>, seed: u64) -> Self {
+        Self {
+            space,
+            rules,
+            seed,
+            control,
+            candidates: Vec::new(),
+            positions: BTreeMap::new(),
+            blocks: Vec::new(),
+            dropped: BTreeMap::new(),
+        }
+    }
+
+    /// What is searched.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// How.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The candidates that were chosen so far; positions are in this list.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// Blocks so far.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Those that are out, in the order in which they were dropped.
+    pub fn dropped(&self) -> Vec<&Dropped> {
+        let mut dropped: Vec<&Dropped> = self.dropped.values().collect();
+        dropped.sort_by_key(|drop| (drop.after, drop.candidate));
+        dropped
+    }
+
+    /// The position of a candidate, which gets one if it has none.
+    pub fn position(&mut self, candidate: &Candidate) -> usize {
+        *self.positions.entry(candidate.clone()).or_insert_with(|| {
+            self.candidates.push(candidate.clone());
+            self.candidates.len() - 1
+        })
+    }
+
+    /// Takes a block in, and drops who is shown to be worse.
+    pub fn take(&mut self, block: Block) {
+        self.blocks.push(block);
+        self.race();
+    }
+
+    /// This candidate did not live to the end: it is out.
+    pub fn fail(&mut self, candidate: usize, message: &str) {
+        let reason = DropReason::Failed { message: message.to_owned() };
+        self.drop_out(candidate, reason);
+    }
+
+    fn drop_out(&mut self, candidate: usize, reason: DropReason) {
+        let after = self.blocks.len();
+        self.dropped.entry(candidate).or_insert(Dropped { candidate, after, reason });
+    }
+
+    fn figures(&self, of: impl Fn(&ArmFigures) -> Option<f64>) -> Option<Compared> {
+        let readings = |block: &Block| -> Option<(f64, Vec<(usize, f64)>)> {
+            let arms = block.arms.iter().filter_map(|(arm, figures)| Some((*arm, of(figures)?)));
+            Some((of(&block.control)?, arms.collect()))
+        };
+        let blocks: Vec<(f64, Vec<(usize, f64)>)> = self.blocks.iter().filter_map(readings).collect();
+        let arms: BTreeSet<usize> = blocks.iter().flat_map(|(_, arms)| arms).map(|(arm, _)| *arm).collect();
+        let arms: Vec<usize> = arms.into_iter().collect();
+        let place = |arm: usize| arms.binary_search(&arm).unwrap_or(0);
+        let placed: Vec<(f64, Vec<(usize, f64)>)> = blocks
+            .into_iter()
+            .map(|(control, of)| (control, of.into_iter().map(|(arm, value)| (place(arm), value)).collect()))
+            .collect();
+        let comparison = Comparison::of(arms.len(), &placed)?;
+        (!arms.is_empty()).then_some(Compared { arms, comparison })
+    }
+
+    fn compared(&self, figure: Figure) -> Option<Compared> {
+        self.figures(|figures| figures.get(figure))
+    }
+
+    /// What each candidate would have been in a shorter run, and in a whole one: log ratios to the control.
+    pub(crate) fn early_and_whole(&self) -> Vec<(f64, f64)> {
+        let (Some(early), Some(whole)) =
+            (self.figures(|figures| figures.early), self.compared(Figure::Level))
+        else {
+            return Vec::new();
+        };
+        let both = whole.arms.iter().enumerate().filter_map(|(at, arm)| {
+            Some((early.comparison.to_control(early.place(*arm)?), whole.comparison.to_control(at)))
+        });
+        both.collect()
+    }
+
+    /// Standard deviation of one run's log level within a block, with its degrees of freedom; `None` where nothing was
+    /// measured twice.
+    pub fn noise(&self) -> Option<(f64, usize)> {
+        self.compared(Figure::Level)?.comparison.noise()
+    }
+
+    /// Of each candidate that has the figure: log ratio to the control.
+    pub fn ratios(&self, figure: Figure) -> Vec<(usize, f64)> {
+        self.compared(figure).map_or_else(Vec::new, |compared| {
+            let ratio = |(place, arm): (usize, &usize)| (*arm, compared.comparison.to_control(place));
+            compared.arms.iter().enumerate().map(ratio).collect()
+        })
+    }
+
+    fn model_of(&self, compared: &Compared) -> Option<Model> {
+        let known: Vec<Known> = compared
+            .arms
+            .iter()
+            .enumerate()
+            .map(|(place, arm)| Known {
+                candidate: self.candidates[*arm].clone(),
+                value: compared.comparison.to_control(place),
+                blocks: compared.comparison.measured(place),
+            })
+            .collect();
+        let noise = compared.comparison.noise().filter(|(_, freedom)| *freedom >= 3).map(|(noise, _)| noise);
+        Model::of(&self.space, &known, noise)
+    }
+
+    /// What is believed of how settings act on a goal; `None` before anything is measured.
+    pub fn model(&self, goal: Goal) -> Option<Model> {
+        self.model_of(&self.compared(goal.figure())?)
+    }
+}

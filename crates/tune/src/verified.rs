@@ -1,0 +1,100 @@
+//! What is left of the winners on seeds that the search never saw.
+
+use heaptrial_stats::{student_interval, student_quantile};
+use serde::{Deserialize, Serialize};
+
+use crate::figures::{Block, Figure};
+
+/// A winner against another arm, by fresh blocks alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Against {
+    /// Position of the other arm among the arms of these blocks; `None` is the control.
+    pub other: Option<usize>,
+    /// By which figure.
+    pub figure: Figure,
+    /// Blocks that have both.
+    pub blocks: usize,
+    /// Log ratio: mean over blocks.
+    pub log_ratio: f64,
+    /// Its interval; `None` of fewer than two blocks.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// What fresh blocks show of a winner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Position among the arms of the blocks.
+    pub arm: usize,
+    /// Against the control and each arm that is no winner, by each figure.
+    pub against: Vec<Against>,
+}
+
+/// Compares the first `winners` arms of fresh blocks with the control and with the `arms - winners` after them. Intervals are
+/// Student's over the blocks, at `level` for all winners together (Bonferroni), so that any of them may be chosen afterwards.
+pub fn verified(
+    blocks: &[Block],
+    winners: usize,
+    arms: usize,
+    figures: &[Figure],
+    level: f64,
+) -> Vec<Verified> {
+    let each = 1.0 - (1.0 - level) / winners.max(1) as f64;
+    let reading = |block: &Block, arm: Option<usize>, figure: Figure| match arm {
+        None => block.control.get(figure),
+        Some(arm) => block.arms.iter().find(|(at, _)| *at == arm)?.1.get(figure),
+    };
+    let against = |arm: usize, other: Option<usize>, figure: Figure| {
+        let ratios: Vec<f64> = blocks
+            .iter()
+            .filter_map(|block| Some(reading(block, Some(arm), figure)? - reading(block, other, figure)?))
+            .collect();
+        (!ratios.is_empty()).then(|| Against {
+            other,
+            figure,
+            blocks: ratios.len(),
+            log_ratio: ratios.iter().sum::<f64>() / ratios.len() as f64,
+            interval: student_interval(&ratios, each),
+        })
+    };
+    let of = |arm: usize| {
+        let others = std::iter::once(None).chain((winners..arms).map(Some));
+        let all =
+            others.flat_map(|other| figures.iter().filter_map(move |figure| against(arm, other, *figure)));
+        Verified { arm, against: all.collect() }
+    };
+    (0..winners).map(of).collect()
+}
+
+/// The log ratio that so many blocks usually tell from none, where a log ratio of one block has this standard deviation: half
+/// the length of an interval. `None` of fewer than two blocks.
+pub fn told_apart(blocks: usize, winners: usize, level: f64, sd: f64) -> Option<f64> {
+    let each = 1.0 - (1.0 - level) / winners.max(1) as f64;
+    let reach = student_quantile(blocks.checked_sub(1)? as f64, f64::midpoint(1.0, each))?;
+    Some(reach * sd / (blocks as f64).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::ArmFigures;
+
+    #[test]
+    fn a_winner_is_compared_with_the_control_and_the_best_known() {
+        let at = |level: f64| ArmFigures { level, ..ArmFigures::default() };
+        let block = |base: f64, gain: f64| Block {
+            control: at(base),
+            arms: vec![(0, at(base - 0.5 - gain)), (1, at(base - 0.4))],
+        };
+        let blocks = [block(1.0, 0.0), block(2.0, 0.01), block(1.5, -0.01)];
+        let found = verified(&blocks, 1, 2, &[Figure::Level], 0.95);
+        let [control, other] = found[0].against.as_slice() else { panic!("{found:?}") };
+        assert!((control.log_ratio + 0.5).abs() < 1e-12 && control.other.is_none());
+        assert!((other.log_ratio + 0.1).abs() < 1e-12 && other.other == Some(1));
+        // Student's t with 2 degrees of freedom: 4.302653 · 0.01 / √3.
+        let (low, high) = control.interval.unwrap();
+        assert!((high - low - 2.0 * 4.302_653 * 0.01 / 3f64.sqrt()).abs() < 1e-6);
+        assert!((told_apart(3, 1, 0.95, 0.01).unwrap() - (high - low) / 2.0).abs() < 1e-6);
+        assert_eq!(told_apart(1, 1, 0.95, 0.01), None);
+        assert_eq!(verified(&blocks[..1], 1, 2, &[Figure::Level], 0.95)[0].against[0].interval, None);
+    }
+}
