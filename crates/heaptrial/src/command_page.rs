@@ -12,7 +12,7 @@ const BEGIN: &str = "<!-- Made from the definitions of the commands; `UPDATE_DOC
 const END: &str = "<!-- The end of what is made. -->\n";
 const WIDTH: usize = 100;
 /// Pages that tell more of a command, by the beginning of its name.
-const PAGES: [(&str, &str); 14] = [
+const PAGES: [(&str, &str); 15] = [
     ("allocators package", "packages.md"),
     ("agent", "agent.md"),
     ("import", "import.md"),
