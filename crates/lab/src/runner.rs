@@ -217,7 +217,7 @@ struct Run<'a> {
     outcome: RunOutcome,
 }
 
-/// Whether the control's treatment took, where it was started for the first time.
+/// Whether the control's treatment took, from its start to its end, when it was started for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Control {
     NotSeen,
@@ -363,10 +363,8 @@ impl Run<'_> {
             proof.identity.as_ref(),
             proof.contamination.as_deref(),
         )?;
-        if slot.arm.arm.control && self.control == Control::NotSeen {
-            self.control = if proof.contamination.is_some() { Control::Refuted } else { Control::Proved };
-        }
         if let Some(why) = &proof.contamination {
+            self.see_control(slot, Control::Refuted);
             // Nothing that it does would count.
             self.fail(service_id, slot, &format!("its treatment did not take: {why}"))?;
             supervisor.close()?;
@@ -448,6 +446,13 @@ impl Run<'_> {
                 }
                 Ok(None)
             }
+        }
+    }
+
+    /// What was seen of a service's treatment decides about the run where it is the control's first.
+    fn see_control(&mut self, slot: &Slot, seen: Control) {
+        if slot.arm.arm.control && self.control == Control::NotSeen {
+            self.control = seen;
         }
     }
 
@@ -671,9 +676,15 @@ impl Run<'_> {
             let (obtained, exchanged) = (&slots[service.slot].arm.obtained, &self.plan.exchanged);
             let entered =
                 match prove_at_the_end(&self.root, &service.process, obtained, &service.passed, exchanged) {
-                    Ok(Some(identity)) => self.store.set_identity(service.life_id, Some(&identity), None),
-                    Ok(None) => Ok(()),
+                    Ok(identity) => {
+                        self.see_control(&slots[service.slot], Control::Proved);
+                        match identity {
+                            Some(identity) => self.store.set_identity(service.life_id, Some(&identity), None),
+                            None => Ok(()),
+                        }
+                    }
                     Err(why) => {
+                        self.see_control(&slots[service.slot], Control::Refuted);
                         self.outcome.failed_services += 1;
                         self.progress.message(&format!("{} {why}", slots[service.slot].service));
                         self.store.contaminate(service.life_id, &why)

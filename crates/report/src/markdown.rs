@@ -42,7 +42,7 @@ fn block(content: &Block, charts: &[Chart]) -> Option<String> {
         Block::Pairs(items) => pairs(items),
         Block::Table(_, table) => table_block(table),
         Block::Chart(name) => chart_block(charts.iter().find(|chart| chart.name == *name)?),
-        Block::Command(command) => markdown_block(command),
+        Block::Command(text) | Block::Verbatim(text) => markdown_block(text),
         Block::Finding(finding) => finding_block(finding),
         Block::Folded(title, content) => {
             let blocks: Vec<String> = content.iter().filter_map(|content| block(content, charts)).collect();

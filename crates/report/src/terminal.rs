@@ -111,6 +111,7 @@ impl Lines {
                 table_lines(table, paint).iter().for_each(|line| self.put(line));
             }
             Block::Command(command) => self.put(&format!("Repeat it: {command}")),
+            Block::Verbatim(text) => text.lines().for_each(|line| self.put(line)),
             Block::Finding(finding) => {
                 let told = finding.told.iter().map(|told| match told {
                     Told::Text(text) | Told::Services(text) => text.as_str(),

@@ -45,7 +45,10 @@ impl State {
         let path = Self::path(folder);
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| TestbedError::file("cannot write", &path)(error.into()))?;
-        fs::write(&path, text).map_err(TestbedError::file("cannot write", &path))
+        // Whoever looks for leftovers meanwhile finds the one before or this one, and not a part of it.
+        let whole = path.with_extension("json.new");
+        fs::write(&whole, text).map_err(TestbedError::file("cannot write", &whole))?;
+        fs::rename(&whole, &path).map_err(TestbedError::file("cannot rename", whole))
     }
 
     /// Ends all processes of the container and removes its mounts, cgroups and folder.

@@ -196,7 +196,7 @@ fn block(block: &Block, figures: &Figures, looks: &Looks) -> Markup {
         }
         Block::Table(name, table) => table_markup(name, table, looks),
         Block::Chart(name) => figures.show(name),
-        Block::Command(command) => html! { pre tabindex="0" { code { (command) } } },
+        Block::Command(text) | Block::Verbatim(text) => html! { pre tabindex="0" { code { (text) } } },
         Block::Finding(finding) => finding_article(finding),
         Block::Folded(title, content) => html! {
             details { summary { (title) } (blocks(content, figures, looks)) }

@@ -45,6 +45,8 @@ pub(crate) enum Block {
     Chart(&'static str),
     /// A command, under what it does.
     Command(String),
+    /// A text whose lines are kept, such as a part of a file.
+    Verbatim(String),
     Finding(FindingBlock),
     /// Blocks that are shown on demand where the form can do that.
     Folded(String, Vec<Block>),

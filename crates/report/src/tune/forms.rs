@@ -168,8 +168,12 @@ impl Paper for TuneReport {
 
     fn sections(&self) -> Vec<Section> {
         let section = |id, title, blocks| Section { id, title, blocks };
-        let mut sections =
-            vec![section("result", "Result", vec![Block::Lead(self.sentences()), Block::Chart("front")])];
+        let mut sentences = self.sentences();
+        let others = sentences.split_off(sentences.len().min(1));
+        let others = (!others.is_empty()).then_some(Block::List(others));
+        let result =
+            [Block::Lead(sentences)].into_iter().chain(others).chain([Block::Chart("front")]).collect();
+        let mut sections = vec![section("result", "Result", result)];
         let mut table = |id, title: &'static str, legend: &str, table: Option<Table>| {
             if let Some(table) = table {
                 let legend = Block::Legend(legend.to_owned());
@@ -211,7 +215,7 @@ impl Paper for TuneReport {
         }
         if self.found() {
             let text = "For a trial: `heaptrial trial new NAME --services PATTERN --from-tune FOLDER`, or these arms.";
-            let blocks = vec![Block::Text(text.to_owned()), Block::Command(self.arms_text())];
+            let blocks = vec![Block::Text(text.to_owned()), Block::Verbatim(self.arms_text())];
             sections.push(section("trial", "Into a trial", blocks));
         }
         sections.push(section("again", "Again", vec![Block::Command(self.command.clone())]));
