@@ -176,8 +176,8 @@ impl Rows {
     }
 }
 
-/// The beginning of what an event says.
-fn cut(text: &str) -> String {
+/// The beginning of what an event says: at most 300 characters, and a mark where there is more.
+pub fn cut(text: &str) -> String {
     match text.char_indices().nth(EVENT_CHARACTERS) {
         Some((end, _)) => format!("{}…", text[..end].trim_end()),
         None => text.to_owned(),

@@ -35,6 +35,7 @@ pub use consensuses::{ConsensusClock, Rest};
 pub use error::JudgementError;
 pub use factorial::{Cell, Effect, Factorial, LevelEffect, Parts, SettingEffect, SettingShare};
 pub use facts::{ConsensusAge, Observed, ServiceFacts};
+pub use fleet::cut;
 pub use gate::{LifeFigures, middle};
 pub use judgement::{Judgement, Options};
 pub use kind::Kind;

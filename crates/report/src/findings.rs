@@ -4,7 +4,7 @@ use heaptrial_judgement::ArmFacts;
 use heaptrial_model::Metric;
 
 use crate::document::{Arm, Event, ExcludedService, Kind, Outcome, Report, Service};
-use crate::summary::{cut, ended, names, sentence};
+use crate::summary::{ended, names, sentence};
 use crate::units;
 
 /// From this share of all CPUs on, services wait for each other.
@@ -84,9 +84,11 @@ fn told(report: &Report, kind: &str) -> Vec<String> {
     // Each round tells of its processors; one of them is enough here, the others are among the events.
     if let ("cpu_saturated", Some(first)) = (kind, events.first()) {
         let rounds = events.len();
-        let text = sentence(&cut(&first.text));
-        let more =
-            format!("{rounds} rounds had saturated processors; of the first: {}", ended(&cut(&first.text)));
+        let text = sentence(&heaptrial_judgement::cut(&first.text));
+        let more = format!(
+            "{rounds} rounds had saturated processors; of the first: {}",
+            ended(&heaptrial_judgement::cut(&first.text))
+        );
         return vec![if rounds == 1 { text } else { more }];
     }
     let mut warnings: Vec<String> =
@@ -99,7 +101,7 @@ fn told(report: &Report, kind: &str) -> Vec<String> {
 
 /// What happened, and to which service of which arm.
 fn about(report: &Report, event: &Event) -> String {
-    let text = cut(&event.text);
+    let text = heaptrial_judgement::cut(&event.text);
     let Some(name) = &event.service else { return sentence(&text) };
     let service = report.services.iter().find(|service| service.name == *name);
     let arm = service.filter(|service| !service.name.contains(&service.arm));

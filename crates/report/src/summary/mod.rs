@@ -99,17 +99,6 @@ pub(crate) fn number(number: u64, of: &str) -> String {
     format!("{} {of}{plural}", units::count(number))
 }
 
-/// Longest text of an event outside the list of events.
-const EVENT_CHARACTERS: usize = 300;
-
-/// The beginning of what an event says: operators paste whole logs.
-pub(crate) fn cut(text: &str) -> String {
-    match text.char_indices().nth(EVENT_CHARACTERS) {
-        Some((end, _)) => format!("{}…", text[..end].trim_end()),
-        None => text.to_owned(),
-    }
-}
-
 /// `a, b and c`; of more than `limit` the first ones and how many more.
 pub(crate) fn names(names: &[impl AsRef<str>], limit: usize) -> String {
     let mut shown: Vec<String> = names.iter().take(limit).map(|name| name.as_ref().to_owned()).collect();
