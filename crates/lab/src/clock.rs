@@ -1,14 +1,19 @@
 //! When the next consensus is published: decided by what was seen of the relays, without any I/O.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 /// Relays accept no shorter interval.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
-/// A relay that wants less than this share of one processor rests: some hundred connections take 0.01, and now and then
-/// 0.1.
+/// A relay rests that wants less than this share of one processor above what its traffic takes: some hundred connections take
+/// 0.01, and now and then 0.1.
 const IDLE_SHARE: f64 = 0.15;
+/// What traffic takes is the least that the relay wanted in so many windows: it goes on all the time, and a consensus is worked
+/// off in shorter ones, or at more than the share of a processor that any traffic may take.
+const TRAFFIC_WINDOWS: usize = 10;
+const MOST_OF_TRAFFIC: f64 = 0.5;
 /// CPU time is told in hundredths of a second: shares of shorter times mean nothing.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Nobody waits any longer for a relay to take a consensus that another one has taken at once.
@@ -83,6 +88,8 @@ struct Relay {
     idle: bool,
     worked_off: u64,
     mark: Option<(Duration, Duration)>,
+    /// What it wanted in the last windows, as shares of one processor.
+    shares: VecDeque<f64>,
 }
 
 impl Clock {
@@ -197,7 +204,9 @@ impl Relay {
             Some((before, _)) if at - before < WINDOW => {}
             Some((before, so_far)) => {
                 let share = wanted.saturating_sub(so_far).as_secs_f64() / (at - before).as_secs_f64();
-                self.idle = share < IDLE_SHARE;
+                self.shares.truncate(TRAFFIC_WINDOWS - 1);
+                self.shares.push_front(share);
+                self.idle = share < IDLE_SHARE + self.traffic();
                 self.mark = Some((at, wanted));
             }
             None => self.mark = Some((at, wanted)),
@@ -205,6 +214,12 @@ impl Relay {
         // While it is busy, it is busy with the last one.
         let done = if self.idle { seen.taken } else { seen.taken.saturating_sub(1) };
         self.worked_off = self.worked_off.max(done);
+    }
+
+    /// The share of one processor that its traffic takes.
+    fn traffic(&self) -> f64 {
+        let least = self.shares.iter().copied().fold(f64::INFINITY, f64::min);
+        if least <= MOST_OF_TRAFFIC { least } else { 0.0 }
     }
 }
 
@@ -333,6 +348,18 @@ mod tests {
         // Nor is a relay waited for without an end where none takes it.
         let (seconds, given_up) = run.until_due(&[(true, 1, IDLE), (true, 1, IDLE)], true);
         assert_eq!((given_up.len(), seconds), (2, WORKING_PATIENCE.as_secs() + 12));
+    }
+
+    #[test]
+    fn traffic_that_goes_on_is_no_work_and_work_beside_it_is() {
+        let mut run = Simulation::new(WAITS, 2);
+        let resting = [(true, 1, 0.35), (true, 1, 0.45)];
+        let (seconds, given_up) = run.until_due(&resting, true);
+        assert_eq!((seconds, given_up.len()), (14, 0), "the first look has nothing to compare with");
+        run.clock.published(run.at);
+        run.works(15, &[(true, 2, 1.35), (true, 2, 0.45)], true);
+        let resting = [(true, 2, 0.3), (true, 2, 0.48)];
+        assert_eq!(run.until_due(&resting, true), (13, Vec::new()));
     }
 
     #[test]
