@@ -51,19 +51,13 @@ impl Cluster {
         read("sacct", Command::new("sacct").args(["--json", "--jobs", &array.to_string()])).ok()
     }
 
-    /// Cancels arrays; what ended meanwhile is no error.
-    pub fn cancel(&self, arrays: &[u64]) -> Result<(), SlurmError> {
-        let ids: Vec<String> = arrays.iter().map(u64::to_string).collect();
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let output = run("scancel", Command::new("scancel").arg("--quiet").args(&ids))?;
+    /// Cancels all arrays of that name, and no other one that may have their job id by now; what ended meanwhile is no error.
+    pub fn cancel(&self, name: &str) -> Result<(), SlurmError> {
+        let named = format!("--name={name}");
+        let output = run("scancel", Command::new("scancel").args(["--quiet", &named]))?;
         match output.status.success() {
             true => Ok(()),
-            false => {
-                let command = format!("scancel {}", ids.join(" "));
-                Err(SlurmError::Failed { command, said: failure(&output) })
-            }
+            false => Err(SlurmError::Failed { command: format!("scancel {named}"), said: failure(&output) }),
         }
     }
 }

@@ -43,9 +43,9 @@ impl Queue {
         Ok(Self { tasks: jobs.iter().filter_map(QueuedTask::of).collect() })
     }
 
-    /// Of a task of an array.
-    pub fn task(&self, array: u64, task: u32) -> Option<&QueuedTask> {
-        self.tasks.iter().find(|found| found.array == array && found.tasks.contains(&task))
+    /// Of a task of the array of that name. Job ids are given out anew when a cluster has run out of them, or is set up anew.
+    pub fn task(&self, name: &str, task: u32) -> Option<&QueuedTask> {
+        self.tasks.iter().find(|found| found.name == name && found.tasks.contains(&task))
     }
 
     /// The array of that name.
@@ -132,15 +132,15 @@ mod tests {
     #[test]
     fn the_form_of_22_05_is_read() {
         let queue = Queue::parse(OF_22_05).unwrap();
-        let running = queue.task(21, 1).unwrap();
+        let running = queue.task("t.sh", 1).unwrap();
         assert_eq!((running.state, running.node.as_deref()), (Some(TaskState::Running), Some("n3")));
-        let waiting = queue.task(21, 3).unwrap();
+        let waiting = queue.task("t.sh", 3).unwrap();
         assert_eq!((waiting.state, waiting.reason.as_str()), (Some(TaskState::Waiting), "Resources"));
         assert_eq!(waiting.tasks, [2, 3, 4]);
-        let failed = queue.task(19, 1).unwrap();
+        let failed = queue.task("heaptrial-first", 1).unwrap();
         assert_eq!((failed.state, failed.exit_code), (Some(TaskState::Ended(Ended::Failed)), Some(66)));
         assert_eq!(queue.array_named("heaptrial-first"), Some(19));
-        assert_eq!(queue.task(5, 0), None);
+        assert_eq!(queue.task("heaptrial-third", 0), None);
     }
 
     #[test]
@@ -152,16 +152,16 @@ mod tests {
             "exit_code": {"status": ["ERROR"], "return_code": {"set": true, "infinite": false, "number": 73},
                           "signal": {"id": {"set": false, "number": 0}, "name": ""}}},
            {"array_job_id": {"set": true, "number": 7}, "array_task_id": {"set": false, "number": 0},
-            "array_task_string": "3-9%4", "job_state": ["PENDING"], "nodes": ""}]}"#;
+            "array_task_string": "3-9%4", "name": "x", "job_state": ["PENDING"], "nodes": ""}]}"#;
         let queue = Queue::parse(text).unwrap();
-        let failed = queue.task(7, 2).unwrap();
+        let failed = queue.task("x", 2).unwrap();
         assert_eq!((failed.exit_code, failed.restarts), (Some(73), 1));
-        assert_eq!(queue.task(7, 9).unwrap().state, Some(TaskState::Waiting));
+        assert_eq!(queue.task("x", 9).unwrap().state, Some(TaskState::Waiting));
         // Of sacct.
         let text = r#"{"jobs": [{"job_id": 9, "name": "x", "array": {"job_id": 8, "task_id": 1, "task": ""}, "nodes": "c2",
             "state": {"current": "OUT_OF_MEMORY", "reason": "OutOfMemory"}, "exit_code": {"status": "ERROR", "return_code": 0}}]}"#;
         let queue = Queue::parse(text).unwrap();
-        assert_eq!(queue.task(8, 1).unwrap().state, Some(TaskState::Ended(Ended::OutOfMemory)));
+        assert_eq!(queue.task("x", 1).unwrap().state, Some(TaskState::Ended(Ended::OutOfMemory)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Arrays of a run that were submitted: written down before `sbatch` is asked, so that nothing is submitted twice.
 
 use heaptrial_model::units;
-use heaptrial_slurm::{Cluster, Request, Resources};
+use heaptrial_slurm::{Cluster, Request, Resources, SlurmError};
 
 use super::kept::{KeptRun, RunFolder, Submission};
 use crate::exit::Failure;
@@ -37,12 +37,20 @@ impl Submissions {
     }
 
     /// The array that a block is a task of now.
-    pub(super) fn job_of(&self, block: u32) -> Option<u64> {
-        self.list.iter().rfind(|submission| submission.blocks.contains(&block))?.job
+    pub(super) fn of(&self, block: u32) -> Option<&Submission> {
+        self.list.iter().rfind(|submission| submission.blocks.contains(&block))
     }
 
     pub(super) fn jobs(&self) -> Vec<u64> {
         self.list.iter().filter_map(|submission| submission.job).collect()
+    }
+
+    /// Cancels whatever of them is in the queue.
+    pub(super) fn cancel(&self, cluster: &Cluster) -> Result<(), Failure> {
+        for submission in &self.list {
+            cluster.cancel(&submission.name)?;
+        }
+        Ok(())
     }
 
     /// Writes down what is going to be submitted, submits, and writes down the job. Gives what is to be told.
@@ -69,15 +77,26 @@ impl Submissions {
             resources,
             options: run.options.clone(),
         };
-        let submitted = cluster.submit(&request).or_else(|error| {
-            // An answer that was lost on its way is no refusal.
-            cluster.queue().ok().and_then(|queue| queue.array_named(&name)).ok_or(error)
-        });
-        match (&submitted, self.list.last_mut()) {
-            (Ok(job), Some(last)) => last.job = Some(*job),
-            _ => drop(self.list.pop()),
+        let job = match cluster.submit(&request) {
+            Ok(job) => job,
+            Err(error) => self.found_or(cluster, &name, error)?,
+        };
+        if let Some(last) = self.list.last_mut() {
+            last.job = Some(job);
         }
         self.folder.write_submitted(&self.list)?;
-        Ok(format!("{count} submitted as job {}", submitted?))
+        Ok(format!("{count} submitted as job {job}"))
+    }
+
+    /// The array of the last submission, which `sbatch` did not tell: an answer that was lost on its way is no refusal. Where the
+    /// queue does not answer either, nothing is known yet: what is written down stays, and whoever goes on looks for it.
+    fn found_or(&mut self, cluster: &Cluster, name: &str, error: SlurmError) -> Result<u64, Failure> {
+        let Ok(queue) = cluster.queue() else { return Err(error.into()) };
+        if let Some(job) = queue.array_named(name) {
+            return Ok(job);
+        }
+        self.list.pop();
+        self.folder.write_submitted(&self.list)?;
+        Err(error.into())
     }
 }

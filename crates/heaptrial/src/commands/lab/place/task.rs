@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Catalog, Obtained};
-use heaptrial_host::{FamilyUse, HostFacts, HostRoot, host_name};
+use heaptrial_host::{Cgroup, FamilyUse, HostFacts, HostRoot, host_name};
 use heaptrial_lab::{LabPlan, PreparedArm, Progress, RunOutcome, run_block};
 use heaptrial_model::{About, Pace, TrialPlan};
 use heaptrial_store::Store;
+use rustix::fs::{FlockOperation, flock};
 
 use super::On;
 use super::asked::Asked;
@@ -116,12 +117,8 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
     let metric = check(options, &plan, workload.as_ref(), duration)?;
     let arms = run.arms_here(options)?;
     let interrupt = heeding_signals(On::Here)?;
-    // What a task before it left on this node is of no use.
-    let scratch = Scratch::create(&std::env::temp_dir().join(format!(
-        "heaptrial-{}-{}",
-        run.token,
-        block_name(block)
-    )))?;
+    let scratch =
+        Scratch::create(&std::env::temp_dir(), &format!("heaptrial-{}-{}", run.token, block_name(block)))?;
     let lab = LabPlan {
         name: run.name.clone(),
         arms,
@@ -134,18 +131,24 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
         seed: run.seed,
         processors: options.processors,
         command: run.command.clone(),
-        database: scratch.0.join("heaptrial.db"),
-        folder: scratch.0.clone(),
+        database: scratch.path.join("heaptrial.db"),
+        folder: scratch.path.clone(),
         supervisor: PathBuf::from(OWN_PROGRAM),
         userland: None,
         exchanged: Vec::new(),
     };
+    let kills = OomKills::since_now();
     let carried_out = measured(|| run_block(&lab, workload.as_ref(), block, &interrupt, &mut Told));
     // Slurm ends services together with the task: what goes wrong then is no failure of the block.
     if interrupt.requested() {
         return Err(NoResult::Interrupted);
     }
     let (outcome, used) = carried_out.map_err(Failure::from)?;
+    if lab.memory_limit_bytes.is_none() && kills.happened() {
+        return Err(NoResult::Failed(Failure::failed(
+            "a process of the block was killed for want of memory, which its task had too little of: --slurm mem=SIZE asks for more",
+        )));
+    }
     Store::create(&lab.database).and_then(Store::into_one_file).map_err(Failure::failed)?;
     let report = BlockReport {
         schema_version: SCHEMA_VERSION,
@@ -201,25 +204,68 @@ impl KeptRun {
 }
 
 /// A folder on this node alone, which is gone with the task.
-struct Scratch(PathBuf);
+struct Scratch {
+    path: PathBuf,
+    /// By which another task of the same block sees that this one lives.
+    _lock: File,
+}
+
+/// The file in it that is locked.
+const SCRATCH_LOCK: &str = "lock";
 
 impl Scratch {
-    fn create(path: &Path) -> Result<Self, Failure> {
-        let removed = match fs::remove_dir_all(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+    /// Where Slurm took a living task for dead, two of one block may be on one node. What an ended one left is of no use.
+    fn create(parent: &Path, name: &str) -> Result<Self, Failure> {
+        remove_leftovers(parent, name).map_err(|error| at(parent, error))?;
+        let path = parent.join(format!("{name}.{}", std::process::id()));
+        let make = || {
+            fs::DirBuilder::new().mode(0o700).create(&path)?;
+            let lock = File::create(path.join(SCRATCH_LOCK))?;
+            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(lock)
         };
-        let created = removed.and_then(|()| fs::DirBuilder::new().mode(0o700).create(path));
-        created.map_err(|error| at(path, error))?;
-        Ok(Self(path.to_owned()))
+        let _lock = make().map_err(|error| at(&path, error))?;
+        Ok(Self { path, _lock })
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            say(&format!("{}: {error}", self.0.display()));
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            say(&format!("{}: {error}", self.path.display()));
         }
+    }
+}
+
+/// Removes scratch folders of that name whose task has ended.
+fn remove_leftovers(parent: &Path, name: &str) -> io::Result<()> {
+    for entry in fs::read_dir(parent)?.flatten() {
+        let own = entry
+            .file_name()
+            .to_str()
+            .and_then(|found| found.strip_prefix(name)?.strip_prefix('.'))
+            .is_some();
+        // One without the file is just being made, or empty.
+        let Some(Ok(lock)) = own.then(|| File::open(entry.path().join(SCRATCH_LOCK))) else { continue };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Kills for want of memory in the task's own control group. An arm whose service is killed by the limit of its task would lose just
+/// its largest readings.
+struct OomKills(Option<(Cgroup, u64)>);
+
+impl OomKills {
+    fn since_now() -> Self {
+        let own = Cgroup::of(&HostRoot::default(), std::process::id() as i32).ok().flatten();
+        Self(own.and_then(|own| own.oom_kills().map(|kills| (own, kills))))
+    }
+
+    fn happened(&self) -> bool {
+        self.0.as_ref().is_some_and(|(own, before)| own.oom_kills().is_some_and(|kills| kills > *before))
     }
 }
 

@@ -9,6 +9,7 @@ use heaptrial_lab::{Interrupt, Progress, RunOutcome};
 use heaptrial_model::units;
 use heaptrial_slurm::{Cluster, Queue, Request, Resources, TaskState};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::collect::Collector;
 use super::course::{BlockState, Course, GONE_FOR};
@@ -137,11 +138,11 @@ impl<'a> Watch<'a> {
     /// Cancels all tasks and waits until they have ended: one that is just delivering its block still does.
     fn cancel(&mut self, progress: &mut dyn Progress) -> Result<(), Failure> {
         progress.message("interrupted: tasks are cancelled; blocks that are here are kept");
-        self.cluster.cancel(&self.submitted.jobs())?;
+        self.submitted.cancel(self.cluster)?;
         for _ in 0..END_LOOKS {
             let queue = self.cluster.queue()?;
             let runs = |block: &u32| {
-                let task = self.submitted.job_of(*block).and_then(|job| queue.task(job, *block));
+                let task = self.submitted.of(*block).and_then(|array| queue.task(&array.name, *block));
                 task.is_some_and(|task| task.state == Some(TaskState::Running))
             };
             if !self.course.open().iter().any(runs) {
@@ -254,14 +255,15 @@ impl<'a> Watch<'a> {
         let arrived = self.folder.arrived()?;
         let mut accounts: Vec<(u64, Option<Queue>)> = Vec::new();
         for block in self.course.open().into_iter().filter(|block| !arrived.contains(block)) {
-            let Some(job) = self.submitted.job_of(block) else { continue };
-            let mut task = queue.task(job, block).cloned();
+            let Some(array) = self.submitted.of(block) else { continue };
+            let Some(job) = array.job else { continue };
+            let mut task = queue.task(&array.name, block).cloned();
             if task.is_none() {
                 if !accounts.iter().any(|(known, _)| *known == job) {
                     accounts.push((job, self.cluster.accounts(job)));
                 }
                 let kept = accounts.iter().find(|(known, _)| *known == job);
-                task = kept.and_then(|(_, queue)| queue.as_ref()?.task(job, block).cloned());
+                task = kept.and_then(|(_, queue)| queue.as_ref()?.task(&array.name, block).cloned());
             }
             let failure = self.folder.read_failure(block);
             let patience = if self.again.contains(&block) { 1 } else { GONE_FOR };
@@ -296,13 +298,15 @@ fn asked_by(report: &BlockReport) -> Resources {
     Resources::with_margin(used.memory_bytes, used.processors, Duration::from_secs_f64(used.seconds))
 }
 
-/// Two processes would submit twice.
+/// Two processes would submit twice. Children inherit the lock: an `sbatch` that outlives this process still holds it, until
+/// what it submits is in the queue.
 fn lock(folder: &RunFolder) -> Result<File, Failure> {
     let path: &Path = &folder.lock();
     let file = File::create(path).map_err(|error| at(path, error))?;
+    fcntl_setfd(&file, FdFlags::empty()).map_err(|error| at(path, error.into()))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
         rustix::io::Errno::WOULDBLOCK => Failure::refused(format!(
-            "another process watches the run in {} and collects its results",
+            "another process watches the run in {} and collects its results, or an sbatch of it still waits for the controller",
             folder.0.display()
         )),
         error => at(path, error.into()),
