@@ -12,6 +12,22 @@ use support::{heaptrial, json, stderr, stdout};
 /// Holds 40 MB in pieces, a little more or less each time, and stays.
 const HOLDER: &str = "import random, time\nheld = [bytes(4000) for _ in range(random.randrange(10000, 10500))]\nprint('held', flush=True)\ntime.sleep(600)\n";
 
+/// Grows by 10 MB a second where the library that it runs tells this number or a higher one by that function.
+fn grower(function: &str, from: usize) -> String {
+    format!(
+        "import ctypes, time\n\
+        bad = ctypes.CDLL(None).{function}() >= {from}\n\
+        held = [bytes(4000) for _ in range(5000)]\n\
+        print('held', flush=True)\n\
+        while True:\n\
+        \x20   if bad: held.extend(bytes(4000) for _ in range(50))\n\
+        \x20   time.sleep(0.02)\n"
+    )
+}
+
+const GROWTH: &str =
+    "run --ready log:^held --duration 2s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
+
 fn bisect(folder: &Path, options: &str) -> Output {
     heaptrial(folder)
         .env("XDG_CACHE_HOME", folder.join("cache"))
@@ -69,6 +85,47 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
 
     let again = heaptrial(folder).args(["report", "found"]).output().unwrap();
     assert!(stdout(&again).contains("Change 27"), "{}", stderr(&again));
+}
+
+#[test]
+fn growth_is_searched_for_as_well_as_a_level() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let ids = repository(folder, &Commits { count: 9, bad: 99, broken: 99, crashes: 99 });
+    std::fs::write(folder.join("program.py"), grower("mi_revision", 6)).unwrap();
+    let ends = format!("--good-commit {} --bad-commit {}", ids[0], ids[8]);
+    let found = bisect(
+        folder,
+        &format!("--json --out found --by growth --good mimalloc --bad mimalloc --mirror upstream {ends} {GROWTH}"),
+    );
+    assert_eq!(found.status.code(), Some(0), "{}", stderr(&found));
+    let report = json(&found);
+    assert_eq!(report["by"], "growth");
+    assert_eq!(report["changes"][0]["commits"][0]["id"], Value::from(ids[6].as_str()), "{report:#}");
+    let text = stdout(&heaptrial(folder).args(["report", "found"]).output().unwrap());
+    assert!(text.contains("Change 6") && text.contains("grows"), "{text}");
+}
+
+#[test]
+#[ignore = "needs the sources of allocators"]
+fn releases_are_searched_without_a_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("program.py"), grower("mi_version", 217)).unwrap();
+    let asked = format!("--by growth --good mimalloc@2.1.1 --bad mimalloc@2.1.7 {GROWTH}");
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("allocators");
+    let found = heaptrial(folder)
+        .env("XDG_CACHE_HOME", cache)
+        .args("lab bisect --json --out found".split(' '))
+        .args(asked.split_whitespace())
+        .output()
+        .unwrap();
+    assert_eq!(found.status.code(), Some(0), "{}", stderr(&found));
+    let report = json(&found);
+    assert_eq!((&report["of_commits"], &report["positions"]), (&false.into(), &5.into()), "{report:#}");
+    let [change] = report["changes"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
+    assert_eq!((&change["after"], &change["to"]), (&"2.1.6".into(), &"2.1.7".into()), "{report:#}");
+    assert!(report["answer"]["changes"][0]["log_ratio"].as_f64().unwrap() > 0.1, "{report:#}");
 }
 
 #[test]
