@@ -106,7 +106,13 @@ mod tests {
     use super::*;
 
     fn placeholders() -> Placeholders {
-        Placeholders { port: 20_001, dir: "/tmp/x".into(), arm: "jemalloc@5.3.0".to_owned(), repeat: 2, seed: 77 }
+        Placeholders {
+            port: 20_001,
+            dir: "/tmp/x".into(),
+            arm: "jemalloc@5.3.0".to_owned(),
+            repeat: 2,
+            seed: 77,
+        }
     }
 
     #[test]
