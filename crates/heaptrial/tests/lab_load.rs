@@ -91,8 +91,7 @@ fn the_arms_of_a_repeat_share_a_seed() {
     let told = std::fs::read_to_string(folder.path().join("seeds")).unwrap();
     let told: std::collections::BTreeSet<(&str, &str)> =
         told.lines().map(|line| line.split_once(' ').unwrap()).collect();
-    let seeds: std::collections::BTreeSet<u64> =
-        told.iter().map(|(_, seed)| seed.parse().unwrap()).collect();
+    let seeds: std::collections::BTreeSet<u64> = told.iter().map(|(_, seed)| seed.parse().unwrap()).collect();
     assert_eq!((told.len(), seeds.len()), (2, 2), "{told:?}");
 }
 

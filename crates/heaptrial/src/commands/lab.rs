@@ -34,6 +34,7 @@ pub use self::place::{AttachOptions, BLOCK_COMMAND, run_task};
 use self::place::{On, PlaceOptions};
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
+pub use self::search::document_in as document_of_search;
 use self::shell::quoted;
 use self::tune::TuneOptions;
 pub use self::tune::report_in as report_of_tune;

@@ -38,7 +38,9 @@ pub struct RunOptions {
 /// the arm's name, the number of the repeat and a seed that all arms of a repeat share, in all of these, in the program's
 /// arguments and in the arms' variables.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "A service under load ({port}, {dir}, {arm}, {repeat} and {seed} are filled in)")]
+#[command(
+    next_help_heading = "A service under load ({port}, {dir}, {arm}, {repeat} and {seed} are filled in)"
+)]
 struct ServiceOptions {
     /// Shell command before each start of the service
     #[arg(long, value_name = "CMD")]
