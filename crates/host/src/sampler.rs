@@ -353,7 +353,7 @@ mod tests {
     /// What the clocks told, what a sample has, and by how much that may be more.
     fn burned(milliseconds: &str, children: &str) -> [u64; 3] {
         use std::io::BufRead as _;
-        let mut child = std::process::Command::new("python3")
+        let mut child = std::process::Command::new("/usr/bin/python3")
             .args(["-c", BURNER, milliseconds, children])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
