@@ -133,8 +133,9 @@ static void *work(void *unused) {
 
 // ---- The service
 
-static void one_hour(uint64_t *draws, double busy) {
-  double rush = pareto(draws, 500, 1.2, 8000) / 1000.0;  // Some documents are wanted by many more than others
+static void one_hour(uint64_t *draws, int hour) {
+  double busy = (1 + 0.5 * sin(2 * M_PI * hour / 24)) * exp(0.4 * (uniform(draws) - 0.5));
+  double rush = hour % 6 == 3 ? 6 : 0.5 + uniform(draws);  // Some documents are wanted by many more than others
   hold(taken(3000000 + between(draws, 0, 200000)), 180);
   for (int entry = 0; entry < 7000; entry++) {
     hold(taken(between(draws, 150, 350)), 180 + between(draws, 0, 5));
@@ -179,7 +180,7 @@ int main(int count, char **words) {
     if (pthread_create(&thread, NULL, work, NULL)) return 2;
   }
   for (int entry = 0; entry < 24000; entry++) hold(taken(pareto(&draws, 300, 0.9, 3000)), WHEEL_MINUTES - 1);
-  for (int hour = 0; hour < hours; hour++) one_hour(&draws, (1 + 0.5 * sin(2 * M_PI * hour / 24)) * exp(0.4 * (uniform(&draws) - 0.5)));
+  for (int hour = 0; hour < hours; hour++) one_hour(&draws, hour);
   if (write(STDOUT_FILENO, "done\n", 5) != 5) return 2;
   for (;;) pause();
 }
