@@ -220,6 +220,8 @@ pub struct SettingEntry {
     pub kind: SettingKind,
     /// Unit of the value.
     pub unit: Option<String>,
+    /// The library keeps and tells it in so many units, and takes it in single ones.
+    pub granule: Option<i64>,
     /// The setting of which it is a multiple.
     pub multiplies: Option<String>,
     /// What it does.
@@ -235,6 +237,13 @@ pub struct SettingEntry {
     pub search: Option<SearchRange>,
     /// Versions that have it.
     pub in_versions: Vec<VersionRange>,
+}
+
+impl SettingEntry {
+    /// A value in the unit that it is given in, of one that the library keeps.
+    pub(crate) fn given(&self, kept: i64) -> i64 {
+        kept.saturating_mul(self.granule.unwrap_or(1))
+    }
 }
 
 /// What values of a setting look like.

@@ -295,9 +295,12 @@ pub(crate) fn check_value(entry: &SettingEntry, value: &str) -> Result<String, R
             "false" | "0" => Ok("false".to_owned()),
             _ => Err(bad("`true` or `false`".to_owned())),
         },
-        SettingKind::Integer => match value.parse::<i64>() {
-            Ok(number) => Ok(number.to_string()),
-            Err(_) => Err(bad(format!("a whole number{unit}"))),
+        SettingKind::Integer => match (value.parse::<i64>(), entry.granule) {
+            (Ok(number), Some(granule)) if number < 0 || number % granule != 0 => {
+                Err(bad(format!("a multiple of {granule}{unit}: the library keeps nothing finer")))
+            }
+            (Ok(number), _) => Ok(number.to_string()),
+            (Err(_), _) => Err(bad(format!("a whole number{unit}"))),
         },
         SettingKind::Number => match value.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(value.to_owned()),
@@ -389,6 +392,10 @@ mod tests {
         {
             assert!(matches!(resolve(text), Err(ResolveError::BadValue { .. })), "{text}");
         }
+        for value in ["1000", "-1024", "1GiB"] {
+            let message = resolve(&format!("mimalloc@2.1.7?arena_reserve={value}")).unwrap_err().to_string();
+            assert!(message.contains("(bytes)"), "{message}");
+        }
         let message = resolve("jemalloc@5.3.0?narenas=4,tcache:false").unwrap_err().to_string();
         assert!(message.contains("without `:` and `,`"), "{message}");
     }
@@ -407,6 +414,10 @@ mod tests {
             ]
         );
         assert_eq!(environment("mimalloc@3.0.1?purge_delay=0"), [pair("MIMALLOC_PURGE_DELAY", "0")]);
+        assert_eq!(
+            environment("mimalloc@2.1.7?arena_reserve=65536"),
+            [pair("MIMALLOC_ARENA_RESERVE", "65536")]
+        );
         assert_eq!(
             environment("jemalloc@5.3.0?dirty_decay_ms=0&background_thread=1"),
             [pair("MALLOC_CONF", "dirty_decay_ms:0,background_thread:true")]

@@ -155,7 +155,7 @@ pub(crate) fn examine(
     let version = check_version(&answer, expected, &found, &mut evidence)?;
     check_variants(&stderr, expected, &mut evidence)?;
     let mut options = answer.options;
-    options.extend(mimalloc_options(&stderr));
+    options.extend(mimalloc_options(&stderr, expected.family));
     if expected.family.version_call == VersionCall::GnuGetLibcVersion && !expected.settings.is_empty() {
         options.extend(tunables(application, expected.family));
     }
@@ -310,13 +310,15 @@ fn same_value(a: &str, b: &str) -> bool {
     a == b || normal(a).is_some_and(|value| Some(value) == normal(b))
 }
 
-/// mimalloc in verbose mode prints every option with the value in force.
-fn mimalloc_options(stderr: &str) -> impl Iterator<Item = (String, String)> + '_ {
+/// mimalloc in verbose mode prints every option with the value in force; these are the values as they are given.
+fn mimalloc_options<'a>(stderr: &'a str, family: &'a Family) -> impl Iterator<Item = (String, String)> + 'a {
     stderr.lines().filter_map(|line| {
         let (_, rest) = line.split_once("option '")?;
         let (name, rest) = rest.split_once("':")?;
         let value = rest.split_ascii_whitespace().next()?;
-        value.parse::<i64>().is_ok().then(|| (name.to_owned(), value.to_owned()))
+        let value: i64 = value.parse().ok()?;
+        let given = family.setting(name).map_or(value, |entry| entry.given(value));
+        Some((name.to_owned(), given.to_string()))
     })
 }
 
@@ -400,9 +402,10 @@ mod tests {
     fn options_are_read_from_what_mimalloc_prints() {
         let stderr =
             "mimalloc: option 'purge_delay': 0 \nmimalloc: option 'arena_reserve': 1048576 KiB\nnoise\n";
-        let options: BTreeMap<_, _> = mimalloc_options(stderr).collect();
+        let family = crate::Catalog::builtin().family("mimalloc").unwrap();
+        let options: BTreeMap<_, _> = mimalloc_options(stderr, family).collect();
         assert_eq!(options["purge_delay"], "0");
-        assert_eq!(options["arena_reserve"], "1048576");
+        assert_eq!(options["arena_reserve"], "1073741824");
         assert_eq!(said(stderr), "; it said:\n    noise");
     }
 }

@@ -10,6 +10,9 @@ use crate::posterior::Posterior;
 
 /// Of the largest uncertainty of all positions, so much at a release is enough to ask that first.
 const RELEASE_FIRST: f64 = 0.5;
+/// So many positions away from one that cannot be measured, a position is half as good as one far from it: commits that do not
+/// build, or crash, come in stretches.
+const NEAR_UNTESTABLE: f64 = 3.0;
 /// Blocks in which the last position is measured at least before anything else is.
 const LEAST_OF_ENDS: usize = 3;
 /// The difference of the ends is sure from this probability on.
@@ -159,10 +162,22 @@ impl Search {
         !self.untestable.contains(&position) && !self.same.iter().any(as_another)
     }
 
-    /// The position whose level is least certain; a release where that is about as good.
+    /// How much a measurement of a position is worth, by what is near it.
+    fn away_from_untestable(&self, position: usize) -> f64 {
+        let before = self.untestable.range(..position).next_back().map(|at| position - at);
+        let after = self.untestable.range(position..).next().map(|at| at - position);
+        match before.into_iter().chain(after).min() {
+            Some(distance) => distance as f64 / (distance as f64 + NEAR_UNTESTABLE),
+            None => 1.0,
+        }
+    }
+
+    /// The position whose level is least certain, away from those that cannot be measured; a release where that is about as
+    /// good.
     fn least_certain(&self, posterior: &Posterior) -> Option<usize> {
+        let worth = |at: usize| (at, posterior.moments(at).1 * self.away_from_untestable(at));
         let certainty: Vec<(usize, f64)> =
-            (1..=self.last).filter(|at| self.testable(*at)).map(|at| (at, posterior.moments(at).1)).collect();
+            (1..=self.last).filter(|at| self.testable(*at)).map(worth).collect();
         let most = |of: &mut dyn Iterator<Item = (usize, f64)>| of.max_by(|a, b| a.1.total_cmp(&b.1));
         let of_all = most(&mut certainty.iter().copied())?;
         let of_releases = most(&mut certainty.iter().copied().filter(|(at, _)| self.releases.contains(at)));

@@ -60,6 +60,33 @@ fn ends_that_do_not_differ_are_told_with_figures() {
 }
 
 #[test]
+fn a_stretch_that_cannot_be_measured_is_left_and_not_walked_through() {
+    let untestable: Vec<usize> = (88..=116).collect();
+    for change in [30, 150] {
+        let history =
+            History { last: 200, changes: vec![(change, HALF_AGAIN)], untestable: untestable.clone() };
+        let mut search = Search::new(history.last, [], Rules::for_history(history.last));
+        let (mut tried, mut blocks) = (0, 0);
+        let answer = loop {
+            match search.next() {
+                Next::Done(answer) => break answer,
+                Next::Measure(position) if history.untestable.contains(&position) => {
+                    tried += 1;
+                    search.skip(position);
+                }
+                Next::Measure(position) => {
+                    let log_ratio = Lab::USUAL.block(&history, position, 5, blocks);
+                    search.take(Measurement { position, log_ratio });
+                    blocks += 1;
+                }
+            }
+        };
+        assert!(answer.found && answer.main().unwrap().to == change, "{answer:?}");
+        assert!(tried <= 4, "{tried} of {} tried", untestable.len());
+    }
+}
+
+#[test]
 fn a_history_that_falls_is_searched_alike() {
     let history = History { last: 64, changes: vec![(17, -HALF_AGAIN)], untestable: Vec::new() };
     let (answer, _) = searched(&history, Lab::USUAL, 3);

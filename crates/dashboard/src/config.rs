@@ -10,11 +10,20 @@ use crate::DashboardError;
 /// The port unless another is named.
 const DEFAULT_PORT: u16 = 8647;
 
+/// What is shown; it is only read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// A database.
+    Database(PathBuf),
+    /// A search over lab runs, by its document, which is written anew after each step.
+    Search(PathBuf),
+}
+
 /// What to show, and where.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The database; it is only read.
-    pub database: PathBuf,
+    /// What to show.
+    pub shown: Shown,
     /// Where to listen.
     pub listen: Listen,
     /// Whether an address that other machines can reach is meant so.
@@ -26,7 +35,8 @@ pub struct Config {
 impl Config {
     /// Of a database, on the usual address.
     pub fn of(database: PathBuf) -> Self {
-        Self { database, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
+        let shown = Shown::Database(database);
+        Self { shown, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
     }
 
     /// The loopback address, and a port of its own.

@@ -11,10 +11,11 @@ mod headers;
 mod live;
 mod page;
 mod routes;
+mod search;
 mod server;
 mod turns;
 
-pub use config::Config;
+pub use config::{Config, Shown};
 pub use error::DashboardError;
 pub use heaptrial_listen::Listen;
 pub use server::{Dashboard, asked_to_end};

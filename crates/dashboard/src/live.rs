@@ -9,13 +9,10 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use heaptrial_listen::Peer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
-use crate::routes::Shared;
-
-/// The database is asked this often.
+/// The data is asked this often.
 const EVERY: Duration = Duration::from_secs(2);
 /// Pages that listen at a time.
 const LISTENERS: usize = 24;
@@ -34,7 +31,7 @@ pub(crate) struct Live {
 /// What pages are made from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Change {
-    /// Version of the database.
+    /// Version of the database, or of the search.
     data: u64,
     /// How often something was computed.
     computed: u64,
@@ -46,7 +43,7 @@ impl Live {
         Self { changes: watch::Sender::new(Change::default()), places: Arc::new(Semaphore::new(LISTENERS)) }
     }
 
-    /// The database was read at this version.
+    /// The data was read at this version.
     pub(crate) fn saw(&self, version: u64) {
         self.changes.send_if_modified(|change| {
             let newer = version > change.data;
@@ -112,13 +109,12 @@ impl Listener {
     }
 }
 
-/// Asks the database whether it changed, while somebody listens.
-pub(crate) async fn poll(shared: Arc<Shared>) {
+/// Asks whether the data changed, while somebody listens; asking tells what version it saw.
+pub(crate) async fn poll<F: Future<Output = ()>>(live: Arc<Live>, ask: impl Fn() -> F) {
     loop {
         tokio::time::sleep(EVERY).await;
-        if shared.live.changes.receiver_count() > 0 {
-            // Reading tells what version it saw. What is wrong with a database that cannot be read, the pages tell.
-            let _ = shared.read(Peer::User(None), |_| Ok(())).await;
+        if live.changes.receiver_count() > 0 {
+            ask().await;
         }
     }
 }

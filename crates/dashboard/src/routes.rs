@@ -1,5 +1,6 @@
 //! Which address shows what.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,10 +32,14 @@ const PAGE_WITHIN: Duration = Duration::from_secs(30);
 const OTHER_NAME: &str = "This name is not one of the dashboard's. Ask for it as localhost or 127.0.0.1, or start \
                           `heaptrial serve` with --host NAME.\n";
 
+/// The main pages, by address and name.
+const PAGES: [(&str, &str); 2] = [("/", "Overview"), ("/host", "Host")];
+
 /// What all requests share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     config: Config,
+    database: PathBuf,
     data: Arc<Mutex<Data>>,
     computer: Arc<Computer>,
     turns: Turns,
@@ -42,12 +47,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: &Config) -> Arc<Self> {
+    pub(crate) fn new(config: &Config, database: &std::path::Path) -> Arc<Self> {
         let live = Arc::new(Live::new());
         Arc::new(Self {
             config: config.clone(),
-            data: Arc::new(Mutex::new(Data::new(&config.database))),
-            computer: Computer::new(&config.database, Arc::clone(&live)),
+            database: database.to_owned(),
+            data: Arc::new(Mutex::new(Data::new(database))),
+            computer: Computer::new(database, Arc::clone(&live)),
             turns: Turns::new(),
             live,
         })
@@ -79,18 +85,32 @@ impl Shared {
         }
     }
 
+    /// Looks whether the database changed. What is wrong with one that cannot be read, the pages tell.
+    pub(crate) async fn ask(self: Arc<Self>) {
+        let _ = self.read(Peer::User(None), |_| Ok(())).await;
+    }
+
     fn frame<'a>(&'a self, title: &'a str, here: &'a str) -> Frame<'a> {
-        Frame { title, here, version: self.live.version(), now_us: now_us() }
+        Frame { title, here, pages: &PAGES, version: self.live.version(), now_us: now_us() }
     }
 }
 
 type App = State<Arc<Shared>>;
 type By = Extension<Peer>;
 
-/// All routes, with what holds for every one.
+/// What holds for every route.
+pub(crate) fn with_rules(router: Router, config: &Config) -> Router {
+    let names = Arc::new(Names::of(&config.listen, &config.hosts, OTHER_NAME));
+    router
+        .layer(middleware::from_fn(in_time))
+        .layer(middleware::from_fn_with_state(names, refuse_others))
+        .layer(middleware::from_fn(headers::add))
+}
+
+/// All routes of a database.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    let names = Arc::new(Names::of(&shared.config.listen, &shared.config.hosts, OTHER_NAME));
-    Router::new()
+    let config = shared.config.clone();
+    let router = Router::new()
         .route("/", get(overview))
         .route("/trial/{name}", get(trial))
         .route("/trial/{name}/report", get(report))
@@ -100,10 +120,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/events", get(events))
         .route("/static/{file}", get(asset))
         .fallback(nowhere)
-        .layer(middleware::from_fn(in_time))
-        .layer(middleware::from_fn_with_state(names, refuse_others))
-        .layer(middleware::from_fn(headers::add))
-        .with_state(shared)
+        .with_state(shared);
+    with_rules(router, &config)
 }
 
 /// Gives up on a page that takes too long.
@@ -125,7 +143,7 @@ async fn overview(State(shared): App, Extension(peer): By, Query(choice): Query<
     let now_us = now_us();
     match shared.read(peer, move |store| Overview::read(store, now_us)).await {
         Ok(overview) => {
-            let database = &shared.config.database;
+            let database = &shared.database;
             shared.frame("Overview", "/").show(page::overview(&overview, &choice, now_us, database))
         }
         Err(error) => failed(&shared, &error),
@@ -220,7 +238,7 @@ async fn service(
 }
 
 async fn host(State(shared): App, Extension(peer): By) -> Response {
-    let path = shared.config.database.clone();
+    let path = shared.database.clone();
     match shared.read(peer, move |store| crate::data::Host::read(store, &path, now_us())).await {
         Ok(host) => {
             let frame = shared.frame("Host", "/host");
@@ -241,15 +259,16 @@ async fn events(State(shared): App) -> Response {
     shared.live.listen()
 }
 
+/// A style sheet, script or picture of the pages.
+pub(crate) fn asset_of(file: &str) -> Option<Response> {
+    let (kind, content) = page::asset(file)?;
+    // Its address holds the digest of its content.
+    let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
+    Some((headers, content).into_response())
+}
+
 async fn asset(Path(file): Path<String>, State(shared): App) -> Response {
-    match page::asset(&file) {
-        Some((kind, content)) => {
-            // Its address holds the digest of its content.
-            let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
-            (headers, content).into_response()
-        }
-        None => not_found(&shared, page::nowhere(&format!("/static/{file}"))),
-    }
+    asset_of(&file).unwrap_or_else(|| not_found(&shared, page::nowhere(&format!("/static/{file}"))))
 }
 
 async fn nowhere(State(shared): App, uri: Uri) -> Response {

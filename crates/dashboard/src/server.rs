@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use heaptrial_listen::{Listen, Listener};
 
-use crate::{Config, DashboardError, live, routes};
+use crate::search::Search;
+use crate::{Config, DashboardError, Shown, live, routes, search};
 
 /// Threads that read the database and compute: one for each, one to spare.
 const BLOCKING_THREADS: usize = 3;
@@ -19,10 +20,13 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Opens the database, to see that it can be read, and the listener.
+    /// Opens what is shown, to see that it can be read, and the listener.
     pub fn bind(config: Config) -> Result<Self, DashboardError> {
         config.check()?;
-        heaptrial_store::Store::open_to_stay(&config.database)?;
+        match &config.shown {
+            Shown::Database(path) => drop(heaptrial_store::Store::open_to_stay(path)?),
+            Shown::Search(path) => drop(Search::new(path).page()?),
+        }
         let listener = Listener::bind(&config.listen)
             .map_err(|source| DashboardError::Listen { listen: config.listen.to_string(), source })?;
         Ok(Self { config, listener })
@@ -47,12 +51,25 @@ impl Dashboard {
     }
 
     async fn answer(self, stop: impl Future<Output = ()>) -> Result<(), DashboardError> {
-        let shared = routes::Shared::new(&self.config);
-        let polling = tokio::spawn(live::poll(Arc::clone(&shared)));
-        let app = routes::router(Arc::clone(&shared));
+        let (app, live, polling) = match &self.config.shown {
+            Shown::Database(path) => {
+                let shared = routes::Shared::new(&self.config, path);
+                let asked = Arc::clone(&shared);
+                let ask = move || Arc::clone(&asked).ask();
+                let live = Arc::clone(&shared.live);
+                (routes::router(shared), Arc::clone(&live), tokio::spawn(live::poll(live, ask)))
+            }
+            Shown::Search(path) => {
+                let search = Arc::new(Search::new(path));
+                let asked = Arc::clone(&search);
+                let ask = move || std::future::ready(asked.ask());
+                let live = Arc::clone(search.live());
+                (search::router(search, &self.config), Arc::clone(&live), tokio::spawn(live::poll(live, ask)))
+            }
+        };
         let stop = async {
             stop.await;
-            shared.live.end();
+            live.end();
         };
         let served = self.listener.serve(app, stop).await;
         polling.abort();

@@ -174,6 +174,27 @@ fn settings_are_proved_to_be_in_force() {
         ("mimalloc@2.1.7?purge_delay=0", "setting purge_delay = 0 is in force", Some(("purge_delay", "0"))),
         ("mimalloc@3.0.1?purge_delay=0", "setting purge_delay = 0 is in force", Some(("purge_delay", "0"))),
         ("mimalloc@3.3.2?purge_delay=0", "setting purge_delay = 0 is in force", Some(("purge_delay", "0"))),
+        // Given in bytes, kept in KiB.
+        (
+            "mimalloc@2.0.9?reserve_os_memory=33554432",
+            "setting reserve_os_memory = 33554432 is in force",
+            Some(("reserve_os_memory", "33554432")),
+        ),
+        (
+            "mimalloc@2.1.7?arena_reserve=67108864",
+            "setting arena_reserve = 67108864 is in force",
+            Some(("arena_reserve", "67108864")),
+        ),
+        (
+            "mimalloc@3.0.1?arena_reserve=67108864&reclaim_on_free=0",
+            "setting reclaim_on_free = 0 is in force",
+            Some(("arena_reserve", "67108864")),
+        ),
+        (
+            "mimalloc@3.3.2?minimal_purge_size=131072",
+            "setting minimal_purge_size = 131072 is in force",
+            Some(("minimal_purge_size", "131072")),
+        ),
         (
             "mimalloc@2.0.9?segment_decommit_delay=7",
             "setting segment_decommit_delay = 7 is in force",

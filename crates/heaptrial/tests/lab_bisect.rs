@@ -2,23 +2,87 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use support::upstream::{Commits, repository};
-use support::{heaptrial, json, stderr, stdout};
+use support::{heaptrial, json, stderr, stdout, wait_for};
 
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Holds 40 MB in pieces, a little more or less each time, and stays.
 const HOLDER: &str = "import random, time\nheld = [bytes(4000) for _ in range(random.randrange(10000, 10500))]\nprint('held', flush=True)\ntime.sleep(600)\n";
 
+/// Grows by 10 MB a second where the library that it runs tells this number or a higher one by that function.
+fn grower(function: &str, from: usize) -> String {
+    format!(
+        "import ctypes, time\n\
+        bad = ctypes.CDLL(None).{function}() >= {from}\n\
+        held = [bytes(4000) for _ in range(5000)]\n\
+        print('held', flush=True)\n\
+        while True:\n\
+        \x20   if bad: held.extend(bytes(4000) for _ in range(50))\n\
+        \x20   time.sleep(0.02)\n"
+    )
+}
+
+const GROWTH: &str =
+    "run --ready log:^held --duration 2s --tick 100ms --seed 7 -- /usr/bin/python3 program.py";
+
+fn command(folder: &Path, options: &str) -> Command {
+    let mut command = heaptrial(folder);
+    command.env("XDG_CACHE_HOME", folder.join("cache"));
+    command.args("lab bisect".split(' ')).args(options.split_whitespace());
+    command
+}
+
 fn bisect(folder: &Path, options: &str) -> Output {
-    heaptrial(folder)
-        .env("XDG_CACHE_HOME", folder.join("cache"))
-        .args("lab bisect".split(' '))
-        .args(options.split_whitespace())
-        .output()
-        .unwrap()
+    command(folder, options).output().unwrap()
+}
+
+fn start(folder: &Path, options: &str) -> Child {
+    command(folder, options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The page of a search.
+struct Served {
+    server: Child,
+    authority: String,
+}
+
+impl Served {
+    fn start(folder: &Path, search: &str) -> Self {
+        let mut server = heaptrial(folder)
+            .args(["serve", "--listen", "127.0.0.1:0", search])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        let authority = url.trim().strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
+        Self { server, authority }
+    }
+
+    fn get(&self) -> String {
+        let mut stream = TcpStream::connect(&self.authority).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.authority).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answer
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
 }
 
 #[test]
@@ -44,7 +108,15 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
     assert_eq!(so_far["answer"]["found"], false);
     assert_eq!(so_far["blocks"].as_array().unwrap().len(), 5);
 
-    let whole = bisect(folder, "--json --continue found --blocks 60");
+    // Whoever looks on sees how it stands, and in the end the answer.
+    let page = Served::start(folder, "found");
+    assert!(page.get().contains("probability"), "{}", page.get());
+    let goes_on = start(folder, "--json --continue found --blocks 60");
+    wait_for("a page of a search under way", PATIENCE, || {
+        let text = page.get();
+        (text.contains("The search is under way") && text.contains("<svg")).then_some(())
+    });
+    let whole = goes_on.wait_with_output().unwrap();
     assert_eq!(whole.status.code(), Some(0), "{}", stderr(&whole));
     let report = json(&whole);
     let changes = report["changes"].as_array().unwrap();
@@ -61,6 +133,9 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
     let skipped: Vec<&str> =
         report["skipped"].as_array().unwrap().iter().map(|at| at["name"].as_str().unwrap()).collect();
     assert!(skipped.contains(&&ids[20][..12]), "{skipped:?}");
+    let shown = page.get();
+    assert!(shown.contains("Change 27") && !shown.contains("under way"), "{shown}");
+    drop(page);
     for name in ["bisect.html", "bisect.md", "bisect.json", "charts/history.svg", "charts/history.png"] {
         assert!(folder.join("found").join(name).is_file(), "{name}");
     }
@@ -69,6 +144,49 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
 
     let again = heaptrial(folder).args(["report", "found"]).output().unwrap();
     assert!(stdout(&again).contains("Change 27"), "{}", stderr(&again));
+}
+
+#[test]
+fn growth_is_searched_for_as_well_as_a_level() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let ids = repository(folder, &Commits { count: 9, bad: 99, broken: 99, crashes: 99 });
+    std::fs::write(folder.join("program.py"), grower("mi_revision", 6)).unwrap();
+    let ends = format!("--good-commit {} --bad-commit {}", ids[0], ids[8]);
+    let found = bisect(
+        folder,
+        &format!(
+            "--json --out found --by growth --good mimalloc --bad mimalloc --mirror upstream {ends} {GROWTH}"
+        ),
+    );
+    assert_eq!(found.status.code(), Some(0), "{}", stderr(&found));
+    let report = json(&found);
+    assert_eq!(report["by"], "growth");
+    assert_eq!(report["changes"][0]["commits"][0]["id"], Value::from(ids[6].as_str()), "{report:#}");
+    let text = stdout(&heaptrial(folder).args(["report", "found"]).output().unwrap());
+    assert!(text.contains("Change 6") && text.contains("grows"), "{text}");
+}
+
+#[test]
+#[ignore = "needs the sources of allocators"]
+fn releases_are_searched_without_a_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("program.py"), grower("mi_version", 217)).unwrap();
+    let asked = format!("--by growth --good mimalloc@2.1.1 --bad mimalloc@2.1.7 {GROWTH}");
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("allocators");
+    let found = heaptrial(folder)
+        .env("XDG_CACHE_HOME", cache)
+        .args("lab bisect --json --out found".split(' '))
+        .args(asked.split_whitespace())
+        .output()
+        .unwrap();
+    assert_eq!(found.status.code(), Some(0), "{}", stderr(&found));
+    let report = json(&found);
+    assert_eq!((&report["of_commits"], &report["positions"]), (&false.into(), &5.into()), "{report:#}");
+    let [change] = report["changes"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
+    assert_eq!((&change["after"], &change["to"]), (&"2.1.6".into(), &"2.1.7".into()), "{report:#}");
+    assert!(report["answer"]["changes"][0]["log_ratio"].as_f64().unwrap() > 0.1, "{report:#}");
 }
 
 #[test]

@@ -81,6 +81,20 @@ fn the_load_is_apart_from_the_service_and_ends_first() {
     assert!(read("run/command.txt").contains("--load"), "{}", read("run/command.txt"));
 }
 
+#[test]
+fn the_arms_of_a_repeat_share_a_seed() {
+    let folder = folder();
+    let options = ["--duration", "300ms", "--repeat", "2", "--prepare", "echo {repeat} {seed} >> seeds"];
+    let output =
+        lab(folder.path(), &["-a", "glibc", "-a", "jemalloc@5.3.0"], &options, &["sleep", "600", "{seed}"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told = std::fs::read_to_string(folder.path().join("seeds")).unwrap();
+    let told: std::collections::BTreeSet<(&str, &str)> =
+        told.lines().map(|line| line.split_once(' ').unwrap()).collect();
+    let seeds: std::collections::BTreeSet<u64> = told.iter().map(|(_, seed)| seed.parse().unwrap()).collect();
+    assert_eq!((told.len(), seeds.len()), (2, 2), "{told:?}");
+}
+
 /// Puts work on the server.
 const CLIENT: &str = r#"
 import socket, sys, time

@@ -173,6 +173,7 @@ fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters()
     a_folder_that_takes_nothing_loses_nothing(&bed, &small.0);
     what_cannot_be_is_told(&bed);
     a_search_has_its_blocks_carried_out_there(&bed);
+    a_search_of_settings_and_its_winners_too(&bed);
 }
 
 fn a_node_that_dies_costs_its_block(bed: &mut Bed) {
@@ -334,9 +335,38 @@ fn a_search_has_its_blocks_carried_out_there(bed: &Bed) {
     // From the second commit on a third more is asked for.
     let log_ratio = blocks[0]["log_ratio"].as_f64().unwrap();
     assert!((0.15..0.35).contains(&log_ratio), "{blocks:?}");
-    for number in 1..=blocks.len() {
-        let store = Store::open(&bed.path(&format!("search/blocks/{number:04}/heaptrial.db"))).unwrap();
-        let parts = store.parts(store.trials().unwrap()[0].id).unwrap();
-        assert!(parts.len() == 1 && ["n1", "n3"].contains(&parts[0].host.as_str()), "{parts:?}");
+    (1..=blocks.len()).for_each(|number| assert_by_a_node(bed, &format!("search/blocks/{number:04}")));
+}
+
+/// The block of a search in this folder was carried out by a node that lives.
+#[track_caller]
+fn assert_by_a_node(bed: &Bed, block: &str) {
+    let store = Store::open(&bed.path(&format!("{block}/heaptrial.db"))).unwrap();
+    let parts = store.parts(store.trials().unwrap()[0].id).unwrap();
+    assert!(parts.len() == 1 && ["n1", "n3"].contains(&parts[0].host.as_str()), "{parts:?}");
+}
+
+fn a_search_of_settings_and_its_winners_too(bed: &Bed) {
+    // Whoever has one arena holds half.
+    let program = HOLDER.replace("5000", "(2500 if os.environ.get('MALLOC_ARENA_MAX') == '1' else 5000)");
+    std::fs::write(bed.path("settings.py"), program.replace("import time", "import os, time")).unwrap();
+    let output = bed
+        .command(
+            "lab tune --json --out /shared/tuned --over glibc --setting arena_max=1,2 --candidates 2 --blocks 3 --verify 2 \
+             --winners 1 run --on slurm --source host --ready log:^held --duration 1s --tick 200ms --seed 7 -- python3 \
+             /shared/settings.py",
+        )
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    let winner = &report["verified"]["arms"][0];
+    assert_eq!(winner["spec"], "glibc?arena_max=1", "{report:#}");
+    let level = &winner["against"][0][1];
+    assert!((-0.7..-0.2).contains(&level["log_ratio"].as_f64().unwrap()), "{level:#}");
+    let blocks = report["blocks"].as_array().unwrap();
+    assert_eq!(blocks.iter().filter(|block| block["fresh"] == true).count(), 2, "{blocks:#?}");
+    for block in blocks {
+        assert_by_a_node(bed, &format!("tuned/blocks/{:04}", block["number"].as_u64().unwrap()));
     }
 }

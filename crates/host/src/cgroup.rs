@@ -175,6 +175,7 @@ pub struct CgroupReader {
     swap: Option<File>,
     current: Option<File>,
     peak: Option<File>,
+    cpu: Option<File>,
     buffer: Vec<u8>,
 }
 
@@ -188,9 +189,11 @@ impl CgroupReader {
             CgroupVersion::V1 => (None, open("memory.usage_in_bytes"), open("memory.max_usage_in_bytes")),
             _ => (open("memory.swap.current"), open("memory.current"), open("memory.peak")),
         };
+        // Version 1 accounts for it in a hierarchy of its own.
+        let cpu = open("cpu.stat").filter(|_| cgroup.version == CgroupVersion::V2);
         let stat = File::open(&path).map_err(HostError::read(path))?;
         let (version, dir, buffer) = (cgroup.version, cgroup.dir.clone(), vec![0; BUFFER_BYTES]);
-        Ok(Self { version, dir, stat, swap, current, peak, buffer })
+        Ok(Self { version, dir, stat, swap, current, peak, cpu, buffer })
     }
 
     /// Anonymous memory and swap of the group and all groups below it.
@@ -215,6 +218,14 @@ impl CgroupReader {
             HostError::Parse { path, expected, found: found.into_owned() }
         })?;
         Ok(AnonymousMemory { resident_bytes, swap_bytes })
+    }
+
+    /// CPU time of everything that was ever in the group, in microseconds; version 2 alone tells it.
+    pub fn cpu_us(&self) -> Option<u64> {
+        let mut buffer = [0; 512];
+        let length = self.cpu.as_ref()?.read_at(&mut buffer, 0).ok()?;
+        let [used] = fields(&buffer[..length], ["usage_usec"]);
+        used
     }
 
     /// As [`Cgroup::current_bytes`].
@@ -292,12 +303,14 @@ mod tests {
             ),
             ("sys/fs/cgroup/system.slice/tor@a.service/memory.stat", "anon 1000\nfile 7\nanon_thp 3\n"),
             ("sys/fs/cgroup/system.slice/tor@a.service/memory.swap.current", "24\n"),
+            ("sys/fs/cgroup/system.slice/tor@a.service/cpu.stat", "usage_usec 1234567\nuser_usec 1000000\n"),
         ]);
         let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
         assert_eq!((cgroup.current_bytes(), cgroup.peak_bytes()), (Some(4096), Some(8192)));
         assert_eq!((cgroup.oom_kills(), cgroup.times_at_limit()), (Some(2), Some(9)));
         let anonymous = AnonymousMemory { resident_bytes: 1000, swap_bytes: 24 };
         assert_eq!(cgroup.anonymous().unwrap(), anonymous);
+        assert_eq!(CgroupReader::open(&cgroup).unwrap().cpu_us(), Some(1_234_567));
     }
 
     /// Figures of Linux 6.1, of 36 MiB of which 12 were swapped out, in units of 4 KiB.

@@ -19,6 +19,8 @@ pub struct ProcessReading {
     pub parent: i32,
     /// Whether it has ended and waits to be collected.
     pub zombie: bool,
+    /// By how much its CPU time may be more than its sample has.
+    pub cpu_uncertain_us: u64,
 }
 
 /// Reads one process again and again. The files stay open: the kernel renews their content at each
@@ -31,6 +33,8 @@ pub struct ProcessReader {
     smaps_rollup: Option<File>,
     dir: PathBuf,
     buffer: Vec<u8>,
+    /// The clock of its CPU time.
+    clock: Option<libc::clockid_t>,
 }
 
 const BUFFER_BYTES: usize = 4096;
@@ -50,6 +54,7 @@ impl ProcessReader {
             smaps_rollup: None,
             buffer: vec![0; BUFFER_BYTES],
             dir,
+            clock: cpu_clock(root, pid),
         })
     }
 
@@ -65,6 +70,9 @@ impl ProcessReader {
         let length = fill(&self.stat, &mut self.buffer).map_err(HostError::read(self.dir.join("stat")))?;
         parse_stat(&self.buffer[..length], &mut reading)
             .ok_or_else(|| self.bad("stat", "52 fields", length))?;
+        let cpu =
+            CpuTicks::of(&self.buffer[..length]).ok_or_else(|| self.bad("stat", "52 fields", length))?;
+        (reading.sample.cpu_us, reading.cpu_uncertain_us) = cpu.time(self.clock.and_then(time_of));
         let length =
             fill(&self.status, &mut self.buffer).map_err(HostError::read(self.dir.join("status")))?;
         parse_status(&self.buffer[..length], &mut reading.sample)
@@ -136,25 +144,81 @@ pub(crate) fn read_stat(text: &[u8]) -> Option<ProcessReading> {
 
 /// Fields of `/proc/PID/stat` by their number in proc_pid_stat(5).
 fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
-    let after_name = text.iter().rposition(|b| *b == b')')? + 2;
-    let mut cpu_ticks = 0;
-    let fields = text.get(after_name..)?.split(|b| *b == b' ');
-    for (number, field) in (3..=22).zip(fields) {
+    for (number, field) in stat_fields(text)? {
         match number {
             3 => reading.zombie = matches!(field, b"Z" | b"X"),
             4 => reading.parent = digits(field)? as i32,
             // Of itself, and of the children it waited for.
             10 | 11 => reading.sample.minor_faults += digits(field)?,
             12 | 13 => reading.sample.major_faults += digits(field)?,
-            // utime, stime, and again those of the children.
-            14..=17 => cpu_ticks += digits(field)?,
             20 => reading.sample.threads = digits(field)? as u32,
             22 => reading.start_ticks = digits(field)?,
             _ => {}
         }
     }
-    reading.sample.cpu_us = cpu_ticks * 1_000_000 / rustix::param::clock_ticks_per_second();
     (reading.start_ticks > 0 || reading.parent == 0).then_some(())
+}
+
+/// Fields 3 to 22, with their numbers.
+fn stat_fields(text: &[u8]) -> Option<impl Iterator<Item = (u32, &[u8])>> {
+    let after_name = text.iter().rposition(|b| *b == b')')? + 2;
+    Some((3..=22).zip(text.get(after_name..)?.split(|b| *b == b' ')))
+}
+
+/// CPU time as `stat` has it. The kernel knows it to the nanosecond and cuts each of its four parts off at whole ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct CpuTicks {
+    /// utime and stime.
+    own: u64,
+    /// The same of children that ended and were waited for, and of theirs.
+    children: u64,
+    /// Whether there were such children.
+    had_children: bool,
+}
+
+impl CpuTicks {
+    fn of(stat: &[u8]) -> Option<Self> {
+        let mut ticks = Self::default();
+        for (number, field) in stat_fields(stat)? {
+            match number {
+                // No program starts without a page fault.
+                11 | 13 => ticks.had_children |= digits(field)? > 0,
+                14 | 15 => ticks.own += digits(field)?,
+                16 | 17 => ticks.children += digits(field)?,
+                _ => {}
+            }
+        }
+        Some(ticks)
+    }
+
+    /// CPU time and by how much it may be more, in microseconds; `exact` is the process' own by its clock.
+    fn time(self, exact: Option<u64>) -> (u64, u64) {
+        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
+        let own = exact.unwrap_or(0).max(self.own * tick_us);
+        let cut = u64::from(exact.is_none()) + u64::from(self.had_children);
+        (own + self.children * tick_us, 2 * cut * tick_us)
+    }
+}
+
+/// The clock of a process' CPU time: of all its threads, ended ones too. `None` where the process ids of `root` are not those
+/// of this process.
+fn cpu_clock(root: &HostRoot, pid: i32) -> Option<libc::clockid_t> {
+    let own = std::fs::read_link(root.path("/proc/self")).ok()?;
+    if !root.is_live() || own.to_str()?.parse() != Ok(std::process::id()) {
+        return None;
+    }
+    let mut clock = 0;
+    // SAFETY: writes one number, of this type, and keeps nothing.
+    let found = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    (found == 0).then_some(clock)
+}
+
+/// What a clock shows, in microseconds; `None` of a process that is gone.
+fn time_of(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one value of this type, and keeps nothing.
+    let told = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (told == 0).then(|| time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
 /// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0.
@@ -209,7 +273,13 @@ mod tests {
         assert_eq!((reading.parent, reading.start_ticks, reading.zombie), (7, 12345, false));
         assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (13, 4));
         assert_eq!(reading.sample.threads, 9);
-        assert_eq!(reading.sample.cpu_us, 26 * 1_000_000 / rustix::param::clock_ticks_per_second());
+        let cpu = CpuTicks::of(stat).unwrap();
+        assert_eq!(cpu, CpuTicks { own: 11, children: 15, had_children: true });
+        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
+        assert_eq!(cpu.time(None), (26 * tick_us, 4 * tick_us));
+        assert_eq!(cpu.time(Some(12 * tick_us + 7)), (27 * tick_us + 7, 2 * tick_us));
+        let alone = CpuTicks { had_children: false, children: 0, ..cpu };
+        assert_eq!(alone.time(Some(12 * tick_us + 7)), (12 * tick_us + 7, 0));
     }
 
     #[test]

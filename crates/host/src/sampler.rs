@@ -21,6 +21,7 @@ pub struct ServiceSampler {
     cgroup: Option<(Cgroup, CgroupReader)>,
     family: usize,
     outside: Option<(i32, String)>,
+    cpu_uncertain_us: u64,
 }
 
 /// What taking one tick's samples cost the sampler itself.
@@ -64,6 +65,7 @@ impl ServiceSampler {
             cgroup,
             family: 1,
             outside: None,
+            cpu_uncertain_us: 0,
         })
     }
 
@@ -128,10 +130,12 @@ impl ServiceSampler {
         let main_pid = self.main_pid;
         let main_counts = self.main_counts;
         let mut main_error = None;
+        let mut cpu_uncertain_us = 0;
         self.readers.retain_mut(|reader| match reader.read() {
             Ok(reading) if !reading.zombie => {
                 if reader.pid() != main_pid || main_counts {
                     total.add(&reading.sample);
+                    cpu_uncertain_us += reading.cpu_uncertain_us;
                 }
                 true
             }
@@ -148,6 +152,7 @@ impl ServiceSampler {
         if let Some(error) = main_error {
             return Err(error);
         }
+        self.cpu_uncertain_us = cpu_uncertain_us;
         if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
             return Err(HostError::NoneCounts { pid: main_pid, pattern: pattern.to_string() });
         }
@@ -156,6 +161,16 @@ impl ServiceSampler {
             total.cgroup_peak_bytes = cgroup.peak_bytes();
         }
         Ok(total)
+    }
+
+    /// By how much the CPU time of the last sample may be more: that of children that ended is told in ticks.
+    pub fn cpu_uncertain_us(&self) -> u64 {
+        self.cpu_uncertain_us
+    }
+
+    /// CPU time of all that was ever in the control group that is sampled, in microseconds; `None` where its files do not tell.
+    pub fn cpu_us_of_cgroup(&self) -> Option<u64> {
+        self.cgroup.as_ref().and_then(|(_, reader)| reader.cpu_us())
     }
 
     /// The control group that is sampled, if there is one.
@@ -314,6 +329,63 @@ mod tests {
         std::fs::write(&fifo, "go\n").unwrap();
         until(false);
         end(child, &root);
+    }
+
+    /// Takes a number of milliseconds itself, the same in each of so many children that end, and tells what their own clocks
+    /// showed in sum, in microseconds. Then it stays.
+    const BURNER: &str = "import os, sys, time\n\
+        def burn(milliseconds):\n\
+        \x20   while time.process_time_ns() < milliseconds * 1e6: pass\n\
+        told = 0\n\
+        for _ in range(int(sys.argv[2])):\n\
+        \x20   ours, theirs = os.pipe()\n\
+        \x20   pid = os.fork()\n\
+        \x20   if pid == 0:\n\
+        \x20       burn(float(sys.argv[1]))\n\
+        \x20       os.write(theirs, b'%d' % time.process_time_ns())\n\
+        \x20       os._exit(0)\n\
+        \x20   told += int(os.read(ours, 30))\n\
+        \x20   os.waitpid(pid, 0)\n\
+        burn(time.process_time_ns() / 1e6 + float(sys.argv[1]))\n\
+        print((told + time.process_time_ns()) // 1000, flush=True)\n\
+        sys.stdin.read()\n";
+
+    /// What the clocks told, what a sample has, and by how much that may be more.
+    fn burned(milliseconds: &str, children: &str) -> [u64; 3] {
+        use std::io::BufRead as _;
+        let mut child = std::process::Command::new("/usr/bin/python3")
+            .args(["-c", BURNER, milliseconds, children])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut told).unwrap();
+        let mut sampler = ServiceSampler::open(&HostRoot::default(), child.id() as i32).unwrap();
+        let read = sampler.read().unwrap().cpu_us;
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        [told.trim().parse().unwrap(), read, sampler.cpu_uncertain_us()]
+    }
+
+    #[test]
+    fn cpu_time_is_what_the_clock_of_a_process_shows() {
+        for milliseconds in ["13", "26", "39"] {
+            let [told, read, uncertain] = burned(milliseconds, "0");
+            // What it takes to tell, and to wait.
+            assert!(told <= read && read < told + 3_000, "{milliseconds} ms: told {told}, read {read} µs");
+            assert_eq!(uncertain, 0);
+        }
+    }
+
+    #[test]
+    fn cpu_time_of_children_that_ended_is_known_but_for_two_ticks() {
+        let children = 12;
+        let [told, read, uncertain] = burned("17", "12");
+        assert_eq!(uncertain, 2 * 1_000_000 / rustix::param::clock_ticks_per_second());
+        // Each child takes something after it told, for its end.
+        let most = told + 3_000 * (children + 1);
+        assert!(told <= read + uncertain && read < most, "told {told}, read {read} µs");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use heaptrial_model::{KnownEvent, SlowSample};
 use heaptrial_stats::median;
-use heaptrial_store::{EventRecord, Store};
+use heaptrial_store::{EventRecord, LifeRecord, Store, StoreError};
 
 use crate::{JudgementError, Kind, Rest, Rows};
 
@@ -21,6 +21,8 @@ pub struct ServiceFacts {
     pub anon_bytes: Option<u64>,
     /// CPU time since start in seconds, where the whole life was sampled.
     pub cpu_seconds: Option<f64>,
+    /// By how much that may be more, where a lab told: time of children that ended is known in ticks.
+    pub cpu_uncertain_seconds: f64,
     /// The last expensive reading of a lab's service.
     pub smaps: Option<SlowSample>,
     /// Age of the consensus that a relay of a lab held.
@@ -53,6 +55,12 @@ pub struct ConsensusAge {
     pub max_seconds: f64,
     /// Events that told of a lag.
     pub lag_events: u64,
+}
+
+/// What the last reading of a life told.
+pub(crate) fn cpu_uncertain_seconds(store: &Store, life: &LifeRecord) -> Result<f64, StoreError> {
+    let told = store.observations(life, "cpu_uncertain_us")?;
+    Ok(told.last().map_or(0.0, |(_, microseconds)| microseconds / 1e6))
 }
 
 /// That of the service at a position; `None` without observations of it.

@@ -15,7 +15,7 @@ use heaptrial_store::{LifeRecord, Store, TickSummary};
 
 use crate::arms::{self, ArmFacts};
 use crate::consensuses::{ConsensusClock, Taken};
-use crate::facts::{Observed, ServiceFacts, consensus_age};
+use crate::facts::{Observed, ServiceFacts, consensus_age, cpu_uncertain_seconds};
 use crate::lab::LabRun;
 use crate::look::{PlannedLook, planned};
 use crate::rows::rfc3339;
@@ -134,6 +134,10 @@ impl Judgement {
                 rss_bytes: last.map(|point| point.rss_bytes),
                 anon_bytes: last.map(|point| point.anon_bytes),
                 cpu_seconds: last.map(|point| point.cpu_us as f64 / 1e6),
+                cpu_uncertain_seconds: match service.life {
+                    Some(life) => cpu_uncertain_seconds(store, &rows.lives[life])?,
+                    None => 0.0,
+                },
                 smaps: match service.life {
                     Some(life) => store.last_slow_sample(rows.lives[life].id)?,
                     None => None,

@@ -39,6 +39,8 @@ pub struct RunFigures {
     pub growth: Option<f64>,
     /// Of CPU seconds.
     pub cpu: Option<f64>,
+    /// By how much that may be more.
+    pub cpu_off: f64,
     /// Of the control's work over that of the service, by the measure in which it is worst: a latency 1.1 times the control's
     /// and a rate of 1/1.1 are both ln 1.1. `None` without work.
     pub work: Option<f64>,
@@ -54,6 +56,7 @@ impl Judgement {
         let index = self.service_of(arm).ok_or("it was not started")?;
         let life = self.fleet.services[index].current();
         let cpu = self.services[index].cpu_seconds.filter(|seconds| *seconds > 0.0);
+        let uncertain = self.services[index].cpu_uncertain_seconds;
         let early = life.and_then(|life| {
             let (last, settings) = (life.last_age()?, &self.analysis.settings);
             let from = match settings.level_from_warm_up {
@@ -67,6 +70,7 @@ impl Judgement {
             level: figure.log,
             growth: life.and_then(|life| self.growth_of(life)),
             cpu: cpu.map(f64::ln),
+            cpu_off: cpu.map_or(0.0, |seconds| (uncertain / seconds).ln_1p()),
             work: self.work_lost(index, self.service_of(control)),
             early: early.map(f64::ln),
         })

@@ -18,8 +18,8 @@ use crate::work::Work;
 use crate::workload::{Arrangement, Round, RoundContext, Workload};
 use crate::{EndRequest, LabError};
 
-/// How a program is run as a service. `{port}`, `{dir}`, `{arm}` and `{repeat}` stand for a free port, a new folder, the
-/// arm's name and the number of the repeat in all commands, arguments, variables and sources.
+/// How a program is run as a service. `{port}`, `{dir}`, `{arm}`, `{repeat}` and `{seed}` stand for a free port, a new folder, the
+/// arm's name, the number of the repeat and a seed that all arms of a repeat share, in all commands, arguments, variables and sources.
 #[derive(Debug, Clone)]
 pub struct CommandOptions {
     /// The program (looked for in `PATH`) and its arguments, of arms that have none of their own.

@@ -1,4 +1,4 @@
-//! `{port}`, `{dir}`, `{arm}` and `{repeat}` in commands, arguments and settings.
+//! `{port}`, `{dir}`, `{arm}`, `{repeat}` and `{seed}` in commands, arguments and settings.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,6 +22,8 @@ pub(crate) struct Placeholders {
     pub(crate) arm: String,
     /// Counted from 1.
     pub(crate) repeat: u32,
+    /// The same for all arms of a repeat.
+    pub(crate) seed: u64,
 }
 
 impl Placeholders {
@@ -36,11 +38,12 @@ impl Placeholders {
     }
 
     fn fill_bytes(&self, text: &[u8]) -> Vec<u8> {
-        let values: [(&[u8], Vec<u8>); 4] = [
+        let values: [(&[u8], Vec<u8>); 5] = [
             (b"{port}", self.port.to_string().into_bytes()),
             (b"{dir}", self.dir.as_os_str().as_bytes().to_vec()),
             (b"{arm}", self.arm.clone().into_bytes()),
             (b"{repeat}", self.repeat.to_string().into_bytes()),
+            (b"{seed}", self.seed.to_string().into_bytes()),
         ];
         let mut filled = Vec::with_capacity(text.len());
         let mut rest = text;
@@ -64,7 +67,7 @@ impl Placeholders {
 
 /// Whether a text has any placeholder.
 pub(crate) fn has_any(text: &OsStr) -> bool {
-    let names: [&[u8]; 4] = [b"{port}", b"{dir}", b"{arm}", b"{repeat}"];
+    let names: [&[u8]; 5] = [b"{port}", b"{dir}", b"{arm}", b"{repeat}", b"{seed}"];
     names.iter().any(|name| text.as_bytes().windows(name.len()).any(|part| part == *name))
 }
 
@@ -103,7 +106,13 @@ mod tests {
     use super::*;
 
     fn placeholders() -> Placeholders {
-        Placeholders { port: 20_001, dir: "/tmp/x".into(), arm: "jemalloc@5.3.0".to_owned(), repeat: 2 }
+        Placeholders {
+            port: 20_001,
+            dir: "/tmp/x".into(),
+            arm: "jemalloc@5.3.0".to_owned(),
+            repeat: 2,
+            seed: 77,
+        }
     }
 
     #[test]
@@ -111,6 +120,7 @@ mod tests {
         let filled = |text: &str| placeholders().fill(text);
         assert_eq!(filled("-p {port} -d {dir}/a{repeat}"), "-p 20001 -d /tmp/x/a2");
         assert_eq!(filled("{arm}{arm}"), "jemalloc@5.3.0jemalloc@5.3.0");
+        assert_eq!(filled("--seed={seed}"), "--seed=77");
         assert_eq!(filled("awk '{print $1}' ${port} {ports} {"), "awk '{print $1}' ${port} {ports} {");
         let raw = OsString::from_vec(b"\xff{port}".to_vec());
         assert_eq!(placeholders().fill_os(&raw).into_vec(), b"\xff20001");

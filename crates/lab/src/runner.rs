@@ -413,6 +413,7 @@ impl Run<'_> {
             stderr: command.stderr,
             passed: command.environment.into_iter().collect(),
             unread: (0, None),
+            cpu_uncertain_us: 0,
         };
         match round.ready(index, &|| service.is_alive()) {
             Ok(ages_count_now) => {

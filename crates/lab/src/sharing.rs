@@ -75,6 +75,10 @@ pub(crate) fn read_each_page_once(
 ) -> Result<Option<(Sample, u64)>, HostError> {
     let mut sample = service.sampler.read()?;
     let sum = sample.anon_bytes + sample.swap_bytes;
+    // Of its own group, which has those too that ended without anybody of the tree waiting for them.
+    let of_group = service.sampler.cpu_us_of_cgroup().filter(|_| service.cgroup.is_some());
+    service.cpu_uncertain_us = if of_group.is_some() { 0 } else { service.sampler.cpu_uncertain_us() };
+    sample.cpu_us = of_group.unwrap_or(sample.cpu_us);
     service.sharing.several |= sample.processes > 1 || service.sampler.family() > 1;
     let once = match service.sampler.cgroup().filter(|_| service.cgroup.is_some()) {
         Some(_) => service.sampler.anonymous_of_cgroup().transpose()?,

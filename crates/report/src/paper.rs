@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use maud::Markup;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -48,6 +49,18 @@ pub(crate) trait Paper: Serialize + DeserializeOwned {
         let paper = escape::printable_copy(self)?;
         let charts = [Layout::Wide, Layout::Narrow].map(|layout| paper.charts(layout));
         Ok(html::with_charts(&paper.title(), &paper.sections(), &paper.looks(), charts))
+    }
+
+    /// The sections as they are in the page.
+    fn as_markup(&self) -> Result<Markup, ReportError> {
+        let paper = escape::printable_copy(self)?;
+        let charts = [Layout::Wide, Layout::Narrow].map(|layout| paper.charts(layout));
+        Ok(html::sections_with_charts(&paper.sections(), &paper.looks(), charts))
+    }
+
+    /// Writes the JSON alone into `folder`, which has to be there.
+    fn write_json_into(&self, folder: &Path) -> Result<(), ReportError> {
+        replace(&folder.join(format!("{}.json", Self::NAME)), self.as_json()?.as_bytes())
     }
 
     /// Writes page, Markdown, JSON and `charts/` into `folder`, creating it where it is missing; gives the first three.

@@ -35,6 +35,9 @@ pub struct ArmFigures {
     pub growth: Option<f64>,
     /// Of CPU seconds.
     pub cpu: Option<f64>,
+    /// By how much that may be more than was read.
+    #[serde(default)]
+    pub cpu_off: f64,
     /// Of the control's work over that of the arm, by the measure in which the arm is worst: 0.1 is a tenth less work, or a
     /// latency a tenth longer.
     pub work: Option<f64>,
@@ -82,6 +85,13 @@ impl ArmFigures {
             Figure::Work => self.work,
         }
         .filter(|value| value.is_finite())
+    }
+}
+
+impl ArmFigures {
+    /// By how much a figure may be off, whatever the noise.
+    pub(crate) fn off(&self, figure: Figure) -> f64 {
+        if figure == Figure::Cpu { self.cpu_off } else { 0.0 }
     }
 }
 

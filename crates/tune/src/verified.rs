@@ -16,7 +16,7 @@ pub struct Against {
     pub blocks: usize,
     /// Log ratio: mean over blocks.
     pub log_ratio: f64,
-    /// Its interval; `None` of fewer than two blocks.
+    /// Its interval, wider by as much as the figures may be off; `None` of fewer than two blocks.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -39,21 +39,30 @@ pub fn verified(
     level: f64,
 ) -> Vec<Verified> {
     let each = 1.0 - (1.0 - level) / winners.max(1) as f64;
-    let reading = |block: &Block, arm: Option<usize>, figure: Figure| match arm {
-        None => block.control.get(figure),
-        Some(arm) => block.arms.iter().find(|(at, _)| *at == arm)?.1.get(figure),
+    let reading = |block: &Block, arm: Option<usize>, figure: Figure| {
+        let figures = match arm {
+            None => &block.control,
+            Some(arm) => &block.arms.iter().find(|(at, _)| *at == arm)?.1,
+        };
+        Some((figures.get(figure)?, figures.off(figure)))
     };
     let against = |arm: usize, other: Option<usize>, figure: Figure| {
-        let ratios: Vec<f64> = blocks
+        let (ratios, off): (Vec<f64>, Vec<(f64, f64)>) = blocks
             .iter()
-            .filter_map(|block| Some(reading(block, Some(arm), figure)? - reading(block, other, figure)?))
-            .collect();
+            .filter_map(|block| {
+                let (own, other) = (reading(block, Some(arm), figure)?, reading(block, other, figure)?);
+                Some((own.0 - other.0, (other.1, own.1)))
+            })
+            .unzip();
+        let count = ratios.len() as f64;
+        let (below, above) = off.iter().fold((0.0, 0.0), |sum, off| (sum.0 + off.0, sum.1 + off.1));
         (!ratios.is_empty()).then(|| Against {
             other,
             figure,
             blocks: ratios.len(),
-            log_ratio: ratios.iter().sum::<f64>() / ratios.len() as f64,
-            interval: student_interval(&ratios, each),
+            log_ratio: ratios.iter().sum::<f64>() / count,
+            interval: student_interval(&ratios, each)
+                .map(|(low, high)| (low - below / count, high + above / count)),
         })
     };
     let of = |arm: usize| {
@@ -77,6 +86,16 @@ pub fn told_apart(blocks: usize, winners: usize, level: f64, sd: f64) -> Option<
 mod tests {
     use super::*;
     use crate::figures::ArmFigures;
+
+    #[test]
+    fn what_a_figure_may_be_off_by_is_in_the_interval() {
+        let at = |cpu: f64, cpu_off: f64| ArmFigures { cpu: Some(cpu), cpu_off, ..ArmFigures::default() };
+        let blocks: Vec<Block> =
+            (0..3).map(|_| Block { control: at(0.1, 0.02), arms: vec![(0, at(0.1, 0.05))] }).collect();
+        let against = &verified(&blocks, 1, 1, &[Figure::Cpu], 0.95)[0].against[0];
+        let (low, high) = against.interval.unwrap();
+        assert!((low + 0.02).abs() < 1e-12 && (high - 0.05).abs() < 1e-12, "{against:?}");
+    }
 
     #[test]
     fn a_winner_is_compared_with_the_control_and_the_best_known() {

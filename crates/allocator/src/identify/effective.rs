@@ -57,11 +57,10 @@ pub(super) fn settings(
 
 fn options(memory: &ProcessMemory, library: &MappedObject<'_>, family: &Family) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
-    // Sizes are kept in other units than they are given in.
-    for setting in family.settings.iter().filter(|setting| setting.unit.as_deref() != Some("KiB")) {
+    for setting in &family.settings {
         let text = format!("{}\0", setting.name);
         for address in library.elf.find_constant(text.as_bytes()) {
-            names.insert(library.bias.wrapping_add(address), setting.name.clone());
+            names.insert(library.bias.wrapping_add(address), setting);
         }
     }
     let mut found = BTreeMap::new();
@@ -72,7 +71,7 @@ fn options(memory: &ProcessMemory, library: &MappedObject<'_>, family: &Family) 
         }
         // Value, whether it was initialized, number of the option, name.
         for entry in bytes.windows(24).step_by(8) {
-            let Some(name) = u64_at(entry, 16).and_then(|pointer| names.get(&pointer)) else { continue };
+            let Some(setting) = u64_at(entry, 16).and_then(|pointer| names.get(&pointer)) else { continue };
             let (Some(value), Some(state), Some(number)) =
                 (u64_at(entry, 0), i32_at(entry, 8), i32_at(entry, 12))
             else {
@@ -80,7 +79,7 @@ fn options(memory: &ProcessMemory, library: &MappedObject<'_>, family: &Family) 
             };
             // 1 is the default, 2 what somebody set; what was not looked at yet may still become either.
             if (1..=2).contains(&state) && (0..MOST_OPTIONS).contains(&number) {
-                found.insert(name.clone(), (value as i64).to_string());
+                found.insert(setting.name.clone(), setting.given(value as i64).to_string());
             }
         }
     }

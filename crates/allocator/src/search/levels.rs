@@ -69,9 +69,10 @@ impl SettingEntry {
             }
             Scale::Linear => value,
         };
+        let granule = self.granule.map_or(1.0, |granule| granule as f64);
         match self.kind {
             SettingKind::Number => format!("{}", (rounded * 1e6).round() / 1e6),
-            _ => format!("{:.0}", rounded.round()),
+            _ => format!("{:.0}", (rounded / granule).round() * granule),
         }
     }
 }

@@ -11,6 +11,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
     /// The address among the main ones.
     pub(crate) here: &'a str,
+    /// The main pages, by address and name.
+    pub(crate) pages: &'a [(&'a str, &'a str)],
     /// What the content is made from.
     pub(crate) version: String,
     pub(crate) now_us: i64,
@@ -36,9 +38,9 @@ impl Frame<'_> {
                     header class="bar" {
                         a class="brand" href="/" { "Heaptrial" }
                         nav aria-label="Main" {
-                            a href="/" aria-current=[current("/")] { "Overview" }
-                            " "
-                            a href="/host" aria-current=[current("/host")] { "Host" }
+                            @for (address, name) in self.pages {
+                                a href=(address) aria-current=[current(address)] { (name) } " "
+                            }
                         }
                         p class="live" id="live" {
                             span class="dot" aria-hidden="true" {}

@@ -32,6 +32,7 @@ pub use self::place::{AttachOptions, BLOCK_COMMAND, run_task};
 use self::place::{On, PlaceOptions};
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
+pub use self::search::document_in as document_of_search;
 use self::shell::quoted;
 pub use self::tor::TorOptions;
 use self::tune::TuneOptions;

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use heaptrial_dashboard::{Config, Dashboard, Listen, asked_to_end};
+use heaptrial_dashboard::{Config, Dashboard, Listen, Shown, asked_to_end};
 
+use crate::commands::lab::document_of_search;
 use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -15,7 +16,7 @@ const DATABASE: &str = "heaptrial.db";
 /// What to show, and where.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
-    /// A run's folder or a database [default: the host's database, /var/lib/heaptrial/heaptrial.db]
+    /// A run's folder, that of a search (`lab bisect`, `lab tune`), or a database [default: the host's database, /var/lib/heaptrial/heaptrial.db]
     #[arg(value_name = "RUN|FILE")]
     run: Option<PathBuf>,
     /// Where to listen: IP:PORT, or unix:PATH
@@ -32,9 +33,12 @@ pub struct ServeOptions {
 
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let database = database(options.run.as_deref(), global)?;
+    let shown = match options.run.as_deref().and_then(document_of_search) {
+        Some(document) => Shown::Search(document),
+        None => Shown::Database(database(options.run.as_deref(), global)?),
+    };
     let config = Config {
-        database: database.clone(),
+        shown: shown.clone(),
         listen: options.listen,
         anywhere: options.listen_anywhere,
         hosts: options.hosts,
@@ -43,18 +47,22 @@ pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     let listen = dashboard.address();
     if !listen.is_local() {
         eprintln!(
-            "Warning: whoever reaches {listen} sees this database; the dashboard asks nobody who he is."
+            "Warning: whoever reaches {listen} sees what is shown; the dashboard asks nobody who he is."
         );
     }
     let url = match &listen {
         Listen::Tcp(address) => format!("http://{address}/"),
         Listen::Unix(_) => listen.to_string(),
     };
+    let (what, path) = match &shown {
+        Shown::Database(path) => ("database", path),
+        Shown::Search(path) => ("search", path),
+    };
     if global.json {
-        println!("{:#}", serde_json::json!({ "schema_version": 1, "url": url, "database": database }));
+        println!("{:#}", serde_json::json!({ "schema_version": 1, "url": url, what: path }));
     } else {
         println!("{url}");
-        eprintln!("Showing {}, read-only. Ctrl-C ends it.", database.display());
+        eprintln!("Showing {}, read-only. Ctrl-C ends it.", path.display());
     }
     dashboard.run(asked_to_end())?;
     Ok(ExitCode::SUCCESS)

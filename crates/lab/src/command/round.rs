@@ -70,6 +70,7 @@ impl CommandRound {
                 dir: folder.path().to_owned(),
                 arm: slot.arm.arm.name.clone(),
                 repeat: context.repeat + 1,
+                seed: context.seed,
             },
         };
         Ok(Self {

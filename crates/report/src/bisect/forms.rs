@@ -37,6 +37,11 @@ impl BisectReport {
         self.as_html()
     }
 
+    /// Writes `bisect.json` alone into `folder`: what there is while the search is under way.
+    pub fn write_json(&self, folder: &Path) -> Result<(), ReportError> {
+        self.write_json_into(folder)
+    }
+
     /// Writes `bisect.html`, `bisect.md`, `bisect.json` and `charts/history.*` into `folder`, creating it where it is missing.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
         self.write_into(folder)

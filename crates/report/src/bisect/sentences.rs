@@ -28,6 +28,10 @@ impl BisectReport {
         if let Some(why) = &self.stopped {
             told.push(format!("{why}: this is what there was until then."));
         }
+        if self.blocks.is_empty() && self.stopped.is_some() {
+            told.push("Nothing was measured.".to_owned());
+            return told;
+        }
         if ends.measured == 0 {
             told.push(format!("The newer end, {}, could not be measured.", self.newer));
             return told;
@@ -50,7 +54,7 @@ impl BisectReport {
         if self.answer.changes.len() > 1 && found == self.answer.changes.len() {
             told.push(format!("There are {} changes, not one.", found));
         }
-        if !self.answer.found {
+        if !self.answer.found && self.stopped.is_none() {
             told.push(format!(
                 "It is not narrowed down as far as it could be with the {} asked for: more blocks would tell (--blocks).",
                 sure(self.confidence)

@@ -8,8 +8,9 @@ use super::{Figures, body, policy, style};
 pub use crate::chart::Looks;
 use crate::chart::running::{self, LifeSeries};
 use crate::chart::{Chart, Layout, element};
+use crate::paper::Paper;
 use crate::table::Detail;
-use crate::{Report, ReportError, Trajectories, escape, page};
+use crate::{BisectReport, Report, ReportError, Trajectories, TuneReport, escape, page};
 
 /// The style sheet that all parts here need.
 pub fn style_sheet() -> String {
@@ -37,6 +38,20 @@ pub fn running(fleet: &Fleet, looks: &Looks, metric: Metric) -> Option<Markup> {
 pub fn lives(lives: &[LifeSeries], metric: Metric, looks: &Looks, arm: usize) -> Option<Markup> {
     let look = looks.get(arm);
     figure(|layout| running::lives(lives, metric, look, layout))
+}
+
+/// The document of a search over lab runs, as it is in its folder: its title and its sections. `None` where `file` is the name
+/// of no such document.
+pub fn search(file: &str, json: &str) -> Result<Option<(String, Markup)>, ReportError> {
+    fn of<P: Paper>(json: &str) -> Result<(String, Markup), ReportError> {
+        let paper: P = serde_json::from_str(json)?;
+        Ok((escape::printable(&paper.title()), paper.as_markup()?))
+    }
+    Ok(match file.strip_suffix(".json") {
+        Some(BisectReport::NAME) => Some(of::<BisectReport>(json)?),
+        Some(TuneReport::NAME) => Some(of::<TuneReport>(json)?),
+        _ => None,
+    })
 }
 
 /// The marker of the arm at `arm`, as in the charts.

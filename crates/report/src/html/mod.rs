@@ -42,9 +42,18 @@ pub(crate) fn with_charts(
 ) -> String {
     let content = html! {
         header { h1 { (title) } }
-        main { (body(sections, &Figures { wide, narrow }, looks)) }
+        main { (sections_with_charts(sections, looks, [wide, narrow])) }
     };
     frame(title, env!("CARGO_PKG_VERSION"), &content)
+}
+
+/// The sections of such a page alone.
+pub(crate) fn sections_with_charts(
+    sections: &[Section],
+    looks: &Looks,
+    [wide, narrow]: [Vec<Chart>; 2],
+) -> Markup {
+    body(sections, &Figures { wide, narrow }, looks)
 }
 
 /// A whole page around `content`.

@@ -37,6 +37,11 @@ impl TuneReport {
         self.as_html()
     }
 
+    /// Writes `tune.json` alone into `folder`: what there is while the search is under way.
+    pub fn write_json(&self, folder: &Path) -> Result<(), ReportError> {
+        self.write_json_into(folder)
+    }
+
     /// Writes `tune.html`, `tune.md`, `tune.json` and `charts/front.*` into `folder`, creating it where it is missing.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
         self.write_into(folder)

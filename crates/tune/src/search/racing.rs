@@ -5,6 +5,12 @@ use crate::figures::Figure;
 use crate::race::{DropReason, least, share};
 
 impl Search {
+    /// By how much the control's figure may be off, in the mean over blocks.
+    fn control_off(&self, figure: Figure) -> f64 {
+        let off: f64 = self.blocks.iter().map(|block| block.control.off(figure)).sum();
+        off / self.blocks.len().max(1) as f64
+    }
+
     pub(super) fn race(&mut self) {
         let block = self.blocks.len();
         let goals: Vec<Compared> =
@@ -26,7 +32,9 @@ impl Search {
         for arm in &running {
             for (figure, most, compared) in &limits {
                 let Some(place) = compared.place(*arm) else { continue };
-                if least(&compared.comparison, place, None, share).is_some_and(|least| least > *most) {
+                // The control may have taken more than was read.
+                let off = self.control_off(*figure);
+                if least(&compared.comparison, place, None, share).is_some_and(|least| least - off > *most) {
                     let log_ratio = compared.comparison.to_control(place);
                     self.drop_out(*arm, DropReason::Limit { figure: *figure, log_ratio });
                 }

@@ -34,10 +34,13 @@ pub struct RunOptions {
     command: Vec<OsString>,
 }
 
-/// What makes a program a service under load. {port}, {dir}, {arm} and {repeat} stand for a free port, a new folder, the
-/// arm's name and the number of the repeat, in all of these, in the program's arguments and in the arms' variables.
+/// What makes a program a service under load. {port}, {dir}, {arm}, {repeat} and {seed} stand for a free port, a new folder,
+/// the arm's name, the number of the repeat and a seed that all arms of a repeat share, in all of these, in the program's
+/// arguments and in the arms' variables.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "A service under load ({port}, {dir}, {arm} and {repeat} are filled in)")]
+#[command(
+    next_help_heading = "A service under load ({port}, {dir}, {arm}, {repeat} and {seed} are filled in)"
+)]
 struct ServiceOptions {
     /// Shell command before each start of the service
     #[arg(long, value_name = "CMD")]

@@ -19,7 +19,8 @@ use self::block::{Measure, Measured};
 use self::record::{Kept, Record, Step};
 use self::subject::Subject;
 use super::search::{
-    Bench, Load, TRIES, asked_again, command_of, own_arguments, print_report, read_report, write_plan,
+    Bench, Load, TRIES, UNDER_WAY, asked_again, command_of, own_arguments, print_report, read_report,
+    write_plan,
 };
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
@@ -199,8 +200,15 @@ fn search(
         seed: kept.seed,
         subject: &subject,
     };
+    let tell_so_far = |search: &Search, record: &Record| {
+        let stopped = Some(UNDER_WAY.to_owned());
+        let so_far = search.so_far();
+        let report = told::report(&subject, search, so_far, &measure, record, options.confidence, stopped)?;
+        report.write_json(&record.folder).map_err(Failure::failed)
+    };
     let mut stopped = None;
     let answer = loop {
+        tell_so_far(&search, &record)?;
         let position = match search.next() {
             Next::Done(answer) => break *answer,
             Next::Measure(position) => position,
@@ -231,7 +239,7 @@ fn search(
             Measured::Failed(block, why) => {
                 eprintln!("block {block}: {} failed: {why}", subject.positions[position].name);
                 record.enter(Step::Failed { block, position, why: why.clone() })?.apply(&mut search);
-                if record.failures(position) >= TRIES {
+                if record.is_given_up(position, &why) {
                     record.enter(Step::Skipped { position, why })?.apply(&mut search);
                 }
             }

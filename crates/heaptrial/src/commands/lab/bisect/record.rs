@@ -83,12 +83,17 @@ impl Kept {
 }
 
 impl Record {
-    /// How often a position failed.
-    pub(super) fn failures(&self, at: usize) -> usize {
-        self.steps
+    /// Whether a position that failed for this reason is given up: it failed often, or twice in the same way.
+    pub(super) fn is_given_up(&self, at: usize, why: &str) -> bool {
+        let reasons: Vec<&str> = self
+            .steps
             .iter()
-            .filter(|step| matches!(step, Step::Failed { position, .. } if *position == at))
-            .count()
+            .filter_map(|step| match step {
+                Step::Failed { position, why, .. } if *position == at => Some(why.as_str()),
+                _ => None,
+            })
+            .collect();
+        reasons.len() >= search::TRIES || reasons.iter().filter(|other| **other == why).count() >= 2
     }
 
     /// How often the older end failed one time after the other until now.

@@ -17,6 +17,15 @@ use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::output;
 
+/// What the document of a search tells until its end.
+pub(super) const UNDER_WAY: &str = "The search is under way, or was cut off";
+
+/// The document of a search that a folder holds, which is written anew after each step; `None` where it holds none.
+pub fn document_in(folder: &Path) -> Option<PathBuf> {
+    let of = ["bisect", "tune"].into_iter().find(|of| folder.join(format!("{of}-plan.json")).is_file())?;
+    Some(folder.join(format!("{of}.json")))
+}
+
 /// Times that something may fail in the lab before it is given up.
 pub(super) const TRIES: usize = 3;
 

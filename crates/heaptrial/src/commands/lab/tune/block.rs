@@ -113,6 +113,7 @@ impl Measure<'_> {
 }
 
 fn of(judgement: &Judgement, arm: usize) -> Result<(f64, ArmFigures), String> {
-    let RunFigures { level_bytes, level, growth, cpu, work, early } = judgement.run_figures(arm, 0, EARLY)?;
-    Ok((level_bytes, ArmFigures { level, growth, cpu, work, early }))
+    let RunFigures { level_bytes, level, growth, cpu, cpu_off, work, early } =
+        judgement.run_figures(arm, 0, EARLY)?;
+    Ok((level_bytes, ArmFigures { level, growth, cpu, cpu_off, work, early }))
 }

@@ -168,6 +168,7 @@ fn search(
     for spec in &options.beside {
         tuning.have(spec)?;
     }
+    tuning.tell_so_far()?;
     let stopped = tuning.race()?;
     let stopped = match stopped {
         Some(why) => Some(why),

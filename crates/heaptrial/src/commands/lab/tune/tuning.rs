@@ -8,7 +8,7 @@ use super::block::{Measure, Outcome};
 use super::options::TuneOptions;
 use super::record::{Kept, Record, Step, Winner};
 use super::{Budget, told};
-use crate::commands::lab::search::TRIES;
+use crate::commands::lab::search::{TRIES, UNDER_WAY};
 use crate::exit::Failure;
 
 /// Everything that the loop needs.
@@ -96,7 +96,13 @@ impl Tuning<'_> {
 
     fn enter(&mut self, step: Step) -> Result<(), Failure> {
         self.record.enter(step)?.apply(&mut self.search);
-        Ok(())
+        self.tell_so_far()
+    }
+
+    /// Writes down how it stands.
+    pub(super) fn tell_so_far(&self) -> Result<(), Failure> {
+        let report = self.report(Some(UNDER_WAY.to_owned()));
+        report.write_json(&self.record.folder).map_err(Failure::failed)
     }
 
     /// Blocks of the winners on fresh seeds.
