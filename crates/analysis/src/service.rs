@@ -71,6 +71,9 @@ fn level(service: &FleetService, life: &FleetLife, ages: &Ages, settings: &Setti
         let (age, matched) = (units::duration(life.last_age().unwrap_or(0.0)), units::duration(matched));
         return Err(format!("too young to compare: it reached {age} of {matched}"));
     }
+    if settings.level_from_warm_up && in_window(life, settings.level_from(matched), matched).len() < 2 {
+        return Err("it was read less than twice after its warm-up".to_owned());
+    }
     level_at(life, settings.level_from(matched), matched)
         .ok_or_else(|| "its readings do not cover the window before the matched age".to_owned())
 }
@@ -86,8 +89,7 @@ pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
         return None;
     }
     let end = age + tolerance(life, age);
-    let in_window = |reading: &&Reading| (start..=end).contains(&f64::from(reading.age_seconds));
-    let values: Vec<f64> = life.readings.iter().filter(in_window).map(bytes).collect();
+    let values: Vec<f64> = in_window(life, start, age).iter().map(bytes).collect();
     let Some(usual) = usual_distance(life).filter(|_| values.len() < LEVEL_AGES) else {
         return median(&values).filter(|level| *level > 0.0);
     };
@@ -98,6 +100,14 @@ pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
         .filter(|bytes| *bytes > 0.0)
         .collect();
     if 2 * taken.len() < LEVEL_AGES { None } else { median(&taken) }
+}
+
+/// The readings between two ages.
+fn in_window(life: &FleetLife, start: f64, age: f64) -> &[Reading] {
+    let end = age + tolerance(life, age);
+    let before = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < start);
+    let to = life.readings.partition_point(|reading| f64::from(reading.age_seconds) <= end);
+    life.readings.get(before..to).unwrap_or(&[])
 }
 
 /// Memory at an age, between two readings that are at most `longest_gap` apart; up to `after` seconds past the last

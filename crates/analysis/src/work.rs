@@ -8,8 +8,8 @@ use heaptrial_stats::{fisher_fewer, median};
 use crate::age::Ages;
 use crate::fleet::{Fleet, FleetService};
 use crate::outcome::{
-    ArmResult, ArmWork, Finding, FindingKind, FlagCount, MeasureResult, ServiceResult, Settings, Severity,
-    WorkReason, WorkStanding,
+    ArmResult, ArmWork, Estimate, Finding, FindingKind, FlagCount, MeasureResult, ServiceResult, Settings,
+    Severity, WorkReason, WorkStanding,
 };
 
 pub(crate) use measure::of_service;
@@ -286,23 +286,22 @@ pub(crate) fn findings(
 }
 
 fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Option<Finding> {
-    let told: Vec<(&MeasureResult, bool)> = work
+    let told: Vec<&MeasureResult> = work
         .measures
         .iter()
-        .filter_map(|measure| {
-            let estimate = measure.of_work()?;
-            let shown =
-                measure.standing == WorkStanding::ClearlyLess || estimate.high.is_some_and(|high| high < 1.0);
+        .filter(|measure| {
+            let estimate = measure.of_work();
             // Without an interval nothing is shown, but a reader must know where to look.
-            let less = estimate.value < LESS_WORK && (shown || estimate.high.is_none());
-            (less || measure.standing == WorkStanding::ClearlyLess).then_some((measure, shown))
+            let less = |estimate: Estimate| {
+                estimate.value < LESS_WORK && estimate.high.is_none_or(|high| high < 1.0)
+            };
+            measure.standing == WorkStanding::ClearlyLess || estimate.is_some_and(less)
         })
         .collect();
-    let shown = told.iter().any(|(_, shown)| *shown);
-    let evidence = told.iter().map(|(measure, _)| less_of(name, measure)).collect::<Vec<_>>().join("; ");
+    let evidence = told.iter().map(|measure| less_of(name, measure)).collect::<Vec<_>>().join("; ");
     let memory = result.treated().ratio.as_ref().map(|ratio| ratio.estimate.value);
     let saves = memory.is_some_and(|memory| memory < 1.0);
-    let for_each = told.iter().find_map(|(measure, _)| measure.memory_ratio.as_ref()).filter(|_| saves);
+    let for_each = told.iter().find_map(|measure| measure.memory_ratio.as_ref()).filter(|_| saves);
     let for_each = memory.zip(for_each).map_or_else(String::new, |(memory, ratio)| {
         format!(
             "; it needs {} of the control's memory, and {} of it for the same work",
@@ -310,7 +309,7 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
             units::ratio(ratio.estimate.value)
         )
     });
-    let slower = told.iter().all(|(measure, _)| measure.less_is_better);
+    let slower = told.iter().all(|measure| measure.less_is_better);
     let cause = match (slower, saves) {
         (true, true) => "It saves memory and takes longer",
         (true, false) => "It takes longer",
@@ -320,7 +319,12 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
     let never = if work.standing == WorkStanding::ClearlyLess { " It is not ranked." } else { "" };
     (!told.is_empty()).then(|| Finding {
         kind: FindingKind::WorkBelowControl,
-        severity: if shown { Severity::Grave } else { Severity::Caution },
+        // Less by more than the margin is shown; less than all of it is not.
+        severity: if work.standing == WorkStanding::ClearlyLess {
+            Severity::Grave
+        } else {
+            Severity::Caution
+        },
         arms: vec![arm],
         services: Vec::new(),
         evidence: evidence + &for_each,

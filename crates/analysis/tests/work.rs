@@ -250,6 +250,43 @@ fn a_rate_is_a_mean_and_has_a_cost() {
     assert_eq!(of(&analysis, 1).page_faults_for_each, None);
 }
 
+/// The load is over after two days: what the services do then is nothing, and costs nothing.
+#[test]
+fn a_load_that_is_over_soon_costs_what_it_took_while_it_ran() {
+    for told in [vec![2.0], vec![0.5, 1.0, 1.5, 2.0], vec![7.0]] {
+        let mut fleet = fleet(&[(8, &|_| 4.0), (8, &|_| 1.0)]);
+        let over = *told.last().unwrap();
+        let readings: Vec<(f32, f64)> = told.iter().map(|day| ((day * DAY) as f32, 50.0)).collect();
+        for arm in [0, 1] {
+            works(&mut fleet, arm, |_| Measure::rate("tps", readings.clone()));
+        }
+        for service in &mut fleet.services {
+            let cpu = (0..=16)
+                .map(|half| f64::from(half) / 2.0 * DAY)
+                .map(|age| (age as f32, 0.5 * age.min(over * DAY)));
+            service.lives.iter_mut().for_each(|life| life.work.spent.cpu_seconds = cpu.clone().collect());
+        }
+        let analysis = run(&fleet);
+        let each = of(&analysis, 0).cpu_seconds_for_each.unwrap();
+        assert!((each - 0.01).abs() < 1e-6, "{told:?}: {each}");
+    }
+}
+
+/// It is shown to take longer, and not by more than the margin.
+#[test]
+fn less_work_that_may_be_within_the_margin_is_a_caution() {
+    let mut fleet = fleet(&[(8, &|_| 4.0), (8, &|_| 1.0)]);
+    for (arm, took, apart) in [(0, 2.0, 0.02), (1, 2.36, 0.05)] {
+        works(&mut fleet, arm, move |index| {
+            Measure::took("latency_ms", readings(took * (1.0 + apart * ((index % 8) as f64 - 3.5))))
+        });
+    }
+    let analysis = run(&fleet);
+    let work = of(&analysis, 1).of_work().unwrap();
+    assert!(work.value < 0.9 && work.high.unwrap() > 0.9 && work.high.unwrap() < 1.0, "{work:?}");
+    assert_eq!(find(&analysis, FindingKind::WorkBelowControl).unwrap().severity, Severity::Caution);
+}
+
 #[test]
 fn one_number_at_the_end_stands_for_the_whole_time() {
     let mut fleet = fleet(&[(2, &|_| 4.0), (2, &|_| 1.0)]);

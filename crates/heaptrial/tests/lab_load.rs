@@ -95,6 +95,30 @@ fn the_arms_of_a_repeat_share_a_seed() {
     assert_eq!((told.len(), seeds.len()), (2, 2), "{told:?}");
 }
 
+#[test]
+fn lines_that_come_faster_than_ticks_are_one_number_of_each_tick() {
+    let folder = folder();
+    let load =
+        "for i in 1 2 3 4 5 6 7 8 9 10; do printf 'rate 10\\nrate 30\\nserved %d\\n' $i$i; sleep 0.05; done";
+    let options = [
+        "--load",
+        load,
+        "--work",
+        "rate=^rate ([0-9.]+)",
+        "--work",
+        "count:served=^served ([0-9]+)",
+        "--json",
+    ];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &["sleep", "600"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    let rate = arm(&report, "glibc")["work"]["measures"]
+        .as_array()
+        .and_then(|measures| measures.iter().find(|measure| measure["name"] == "rate"))
+        .unwrap_or_else(|| panic!("{report:#}"));
+    assert!((rate["amount"].as_f64().unwrap() - 20.0).abs() < 1e-9, "{rate:#}");
+}
+
 /// Puts work on the server.
 const CLIENT: &str = r#"
 import socket, sys, time

@@ -10,7 +10,7 @@ use heaptrial_testbed::{Machine, Testbed, USER_MANAGER_FILES};
 use serde_json::Value;
 use support::arm;
 use support::bed::stripped;
-use support::shapes::{BARE_MIB, assert_anon, shapes};
+use support::shapes::{BARE_MIB, MIB, assert_anon, shapes};
 
 const MEMORY_MIB: u64 = 768;
 const SWAP_MIB: u64 = 256;
@@ -52,7 +52,8 @@ command = ["/shapes/shapes", "hold", "48"]
 "#;
 
 const SCRIPT: &str = r#"
-lab="/build/heaptrial lab run --offline --source host --seed 7 --tick 250ms --json --duration 2s"
+any="/build/heaptrial lab run --offline --source host --seed 7 --tick 250ms --json"
+lab="$any --duration 2s"
 useradd --uid 1500 alice
 mkdir alice
 chown alice alice
@@ -67,6 +68,12 @@ $lab --out root --ready log:^holds$ --arms /more.toml -- true > /results/root
 $alice $lab --out user --ready log:^holds$ --arms /arms.toml -- true > /results/user
 unshare --mount sh -c "$confined" $lab --out none --ready log:^holds$ --arms /arms.toml -- true > /results/none
 $own $lab --out limited --ready log:^holds$ --arms /limited.toml --memory-limit 32M -- true > /results/limited
+$any --out storm-root --duration 10s -a glibc -- /shapes/shapes storm 15 > /results/storm-root
+$own $any --out storm-user --duration 10s -a glibc -- /shapes/shapes storm 15 > /results/storm-user
+crash="-a glibc -- /shapes/shapes crash-loop 8"
+$lab --out crash-root $crash > /results/crash-root || echo $? > /results/crash-root-code
+$own $lab --out crash-user $crash > /results/crash-user || echo $? > /results/crash-user-code
+unshare --mount --net sh -c "$confined" $lab --out crash-none $crash > /results/crash-none || echo $? > /results/crash-none-code
 $lab --out title -a 'glibc?arena_max=1' -- /shapes/shapes title 8 > /results/title
 "#;
 
@@ -105,6 +112,20 @@ fn on_version_2_figures_are_true_whoever_runs_the_lab_and_where_pages_are_swappe
     assert_eq!(arm(&limited, "lives")["services"], 1, "{limited:#}");
     assert_eq!(arm(&limited, "dies")["services"], 0, "{limited:#}");
     assert!(limited.to_string().contains("does not live under"), "{limited:#}");
+    // Processes that live for less than a tick, and workers that crash and are restarted by their parent.
+    for name in ["storm-root", "storm-user"] {
+        let report = report(name);
+        // An emulated machine takes as long to start a process as that lives: a highest reading is of one that holds all.
+        let bytes = arm(&report, "glibc")["memory"]["peak_bytes"].as_f64().unwrap() / MIB;
+        assert!((14.0..16.0).contains(&bytes), "{name}: {bytes} MiB in {report:#}");
+    }
+    for name in ["crash-root", "crash-user", "crash-none"] {
+        let code = machine.read(&format!("/results/{name}-code")).unwrap();
+        assert_eq!(code.trim(), "1", "{name}: {said}");
+        let report = report(name);
+        assert_eq!(arm(&report, "glibc")["services"], 0, "{name}: {report:#}");
+        assert!(report.to_string().contains("SIGABRT"), "{name}: {report:#}");
+    }
     let title = report("title");
     let title = arm(&title, "glibc?arena_max=1");
     assert_eq!(title["identity"]["settings"]["MALLOC_ARENA_MAX"], "1", "{title:#}");

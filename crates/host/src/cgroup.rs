@@ -176,6 +176,8 @@ pub struct CgroupReader {
     current: Option<File>,
     peak: Option<File>,
     cpu: Option<File>,
+    /// The list of processes as it was read last.
+    listed: Option<Vec<u8>>,
     buffer: Vec<u8>,
 }
 
@@ -193,7 +195,7 @@ impl CgroupReader {
         let cpu = open("cpu.stat").filter(|_| cgroup.version == CgroupVersion::V2);
         let stat = File::open(&path).map_err(HostError::read(path))?;
         let (version, dir, buffer) = (cgroup.version, cgroup.dir.clone(), vec![0; BUFFER_BYTES]);
-        Ok(Self { version, dir, stat, swap, current, peak, cpu, buffer })
+        Ok(Self { version, dir, stat, swap, current, peak, cpu, listed: None, buffer })
     }
 
     /// Anonymous memory and swap of the group and all groups below it.
@@ -218,6 +220,15 @@ impl CgroupReader {
             HostError::Parse { path, expected, found: found.into_owned() }
         })?;
         Ok(AnonymousMemory { resident_bytes, swap_bytes })
+    }
+
+    /// Whether its list of processes is another one than when this was asked last; true where it cannot be read.
+    pub(crate) fn processes_changed(&mut self) -> bool {
+        // Opened anew: version 1 keeps the list of an open file for a second after each reading.
+        let listed = fs::read(self.dir.join("cgroup.procs")).ok();
+        let changed = listed.is_none() || listed != self.listed;
+        self.listed = listed;
+        changed
     }
 
     /// CPU time of everything that was ever in the group, in microseconds; version 2 alone tells it.

@@ -77,6 +77,12 @@ impl ServiceSampler {
         self.cgroup = None;
     }
 
+    /// Whether processes may have come or gone since this was asked last: where there is a group of its own, whether its list of
+    /// processes is another one.
+    pub fn may_have_moved(&mut self) -> bool {
+        self.cgroup.as_mut().is_none_or(|(_, reader)| reader.processes_changed())
+    }
+
     /// Follows processes that came and went since the last call.
     pub fn follow(&mut self, tree: &ProcessTree) {
         let family = tree.family(self.main_pid);

@@ -15,8 +15,10 @@ use crate::workload::{Event, Round, Slot};
 /// `smaps_rollup` stalls the process that it reads: it may take this share of the time.
 const SLOW_SHARE: f64 = 0.002;
 const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
-/// The process tree is read anew this often, beside the samples of known processes.
+/// The process tree is read anew this often, and at every tick where processes may have come or gone; that may take this share of
+/// the time.
 const TREE_GAP: Duration = Duration::from_secs(1);
+const TREE_SHARE: f64 = 0.05;
 /// Above this share of all processors the run is called saturated.
 const SATURATED_SHARE: f64 = 0.95;
 /// Observation of a service: by how much its CPU time may be more than its sample has, in microseconds.
@@ -33,6 +35,7 @@ pub(crate) struct Sampling {
     slow_budget: SlowBudget,
     slow_turn: usize,
     tree_read: Option<Instant>,
+    tree_budget: SlowBudget,
     usage: Option<CpuUsage>,
     whose: Whose,
     busy_shares: Vec<f64>,
@@ -53,6 +56,7 @@ impl Sampling {
             slow_budget: SlowBudget::new(SLOW_SHARE, SLOW_LEAST_GAP),
             slow_turn: 0,
             tree_read: None,
+            tree_budget: SlowBudget::new(TREE_SHARE, Duration::ZERO),
             usage: CpuUsage::read(root).ok(),
             whose: Whose::default(),
             busy_shares: Vec::new(),
@@ -175,18 +179,28 @@ impl Sampling {
         (median >= SATURATED_SHARE).then_some(Event { slot: None, kind: KnownEvent::CpuSaturated, text })
     }
 
-    /// Now and then; tells whether it was now.
+    /// Where processes may have come or gone, and now and then; tells whether it was now and then.
     fn follow_trees(&mut self, services: &mut [RunningService]) -> bool {
-        if self.tree_read.is_some_and(|read| read.elapsed() < TREE_GAP) {
-            return false;
+        let due = self.tree_read.is_none_or(|read| read.elapsed() >= TREE_GAP);
+        let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
+        let mut moved = false;
+        for service in &mut alive {
+            // Each of them is asked: it remembers what it was told.
+            moved |= service.sampler.may_have_moved();
         }
-        // Without `/proc` the samples fail as well, and say so.
-        if let Ok(tree) = ProcessTree::scan(&self.root) {
-            let alive = services.iter_mut().filter(|service| service.ending.is_none());
-            alive.for_each(|service| service.sampler.follow(&tree));
+        let elapsed = self.started.elapsed();
+        if due || (moved && self.tree_budget.allows(elapsed)) {
+            // Without `/proc` the samples fail as well, and say so.
+            let (tree, cost) = TickCost::measure(|| ProcessTree::scan(&self.root));
+            if let Ok(tree) = tree {
+                alive.iter_mut().for_each(|service| service.sampler.follow(&tree));
+            }
+            self.tree_budget.spent(elapsed, Duration::from_micros(cost.cpu_us));
         }
-        self.tree_read = Some(Instant::now());
-        true
+        if due {
+            self.tree_read = Some(Instant::now());
+        }
+        due
     }
 
     fn read_samples(

@@ -1,6 +1,8 @@
 //! Anonymous memory of a service, each page once, beside the sum over its processes.
 
-use heaptrial_host::{HostError, HostRoot, ProcessTree};
+use std::time::Duration;
+
+use heaptrial_host::{HostError, HostRoot, ProcessTree, TickCost};
 use heaptrial_model::{KnownEvent, Metric, Sample, units};
 
 use crate::service::RunningService;
@@ -71,7 +73,7 @@ impl Sharing {
 pub(crate) fn read_each_page_once(
     service: &mut RunningService,
     root: &HostRoot,
-    elapsed: Option<std::time::Duration>,
+    elapsed: Option<Duration>,
 ) -> Result<Option<(Sample, u64)>, HostError> {
     let mut sample = service.sampler.read()?;
     let sum = sample.anon_bytes + sample.swap_bytes;
@@ -88,14 +90,14 @@ pub(crate) fn read_each_page_once(
             return Ok(None);
         }
         None => {
-            let started = std::time::Instant::now();
             // A process of it that is not known would make the others' part of shared pages too small.
             service.sampler.follow(&ProcessTree::scan(root)?);
-            let once = service.sampler.read_anonymous()?;
+            // On a busy machine most of the time that passes is that of others.
+            let (once, cost) = TickCost::measure(|| service.sampler.read_anonymous());
             if let Some(elapsed) = elapsed {
-                service.sharing_budget.spent(elapsed, started.elapsed());
+                service.sharing_budget.spent(elapsed, Duration::from_micros(cost.cpu_us));
             }
-            Some(once)
+            Some(once?)
         }
     };
     if let Some(once) = once {

@@ -58,6 +58,11 @@ impl Request {
         [&MEMORY[..], &PROCESSORS, &TIME].iter().all(|names| asks(options, names))
     }
 
+    /// Whether options ask for a number of processors.
+    pub fn asks_for_processors(options: &[SubmitOption]) -> bool {
+        asks(options, &PROCESSORS)
+    }
+
     /// The arguments of `sbatch`.
     ///
     /// The working folder and the output are some that every node has: where the folder of the script is not shared, the task
@@ -134,7 +139,8 @@ mod tests {
         );
         assert!(!arguments.contains("--mem="));
         assert!(!Request::all_asked_for(&request.options));
+        assert!(!Request::asks_for_processors(&request.options));
         let all = ["mem=1G", "exclusive", "time=5"].map(|text| text.parse().unwrap());
-        assert!(Request::all_asked_for(&all));
+        assert!(Request::all_asked_for(&all) && Request::asks_for_processors(&all));
     }
 }

@@ -98,18 +98,24 @@ impl<'l> Span<'l> {
 /// The mean of readings in the window. Tools tell some numbers once, of all the time until then: where none lies in the
 /// window, the first after it stands for it, which the window is a part of, or else the last before it.
 fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
-    let (mut values, mut seconds) = (Vec::new(), 0.0);
+    let mut values = Vec::new();
+    // What was done in that time, and at what cost: a load that ended in the window did nothing after it.
+    let mut told_of = Vec::new();
     // Where warm-up is longer than what all arms have in common, nothing is left of it.
-    for Span { measure, from, to, .. } in spans.iter().filter(|span| span.from <= span.to) {
-        let readings = &measure.counter;
-        let before = |age: f64| readings.partition_point(|point| f64::from(point.0) < age);
-        let end = readings.partition_point(|point| f64::from(point.0) <= *to);
-        let inside = &readings[before(*from)..end];
-        values.extend(inside.iter().map(|point| point.1));
-        if inside.is_empty() {
-            values.extend(readings.get(end).or(readings[..before(*from)].last()).map(|point| point.1));
-        }
-        seconds += readings.last().map_or(0.0, |last| (f64::from(last.0).min(*to) - from).max(0.0));
+    for span in spans.iter().filter(|span| span.from <= span.to) {
+        let readings = &span.measure.counter;
+        let begin = readings.partition_point(|point| f64::from(point.0) < span.from);
+        let end = readings.partition_point(|point| f64::from(point.0) <= span.to);
+        let (begin, end) = match begin == end {
+            true if end < readings.len() => (end, end + 1),
+            true => (begin.saturating_sub(1), begin),
+            false => (begin, end),
+        };
+        let Some(last) = readings[begin..end].last() else { continue };
+        values.extend(readings[begin..end].iter().map(|point| point.1));
+        // A number is of the time since the one before it.
+        let from = begin.checked_sub(1).map_or(0.0, |before| f64::from(readings[before].0));
+        told_of.push(Span { from, to: f64::from(last.0), ..*span });
     }
     let less_is_better = spans.iter().any(|span| span.measure.counts == Counts::Took);
     let amount = values.iter().sum::<f64>() / values.len() as f64;
@@ -117,6 +123,7 @@ fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
     if values.is_empty() || (less_is_better && amount <= 0.0) {
         return None;
     }
+    let seconds = told_of.iter().map(|span| span.to - span.from).sum();
     let counted = if less_is_better { amount } else { amount * seconds };
     let work = ServiceWork {
         measure: name.to_owned(),
@@ -126,7 +133,7 @@ fn of_readings(name: &str, spans: &[Span<'_>]) -> Option<ServiceWork> {
         seconds,
         ..Default::default()
     };
-    Some(if less_is_better { work } else { with_cost(work, spans) })
+    Some(if less_is_better { work } else { with_cost(work, &told_of) })
 }
 
 /// With what the host gave for each unit over the same time.

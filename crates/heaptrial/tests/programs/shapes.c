@@ -7,6 +7,7 @@
  * storm SIZE: a parent starts itself as `brief SIZE`, which lives for 0.2 s, one after the other.
  * title SIZE: holds SIZE and writes a title over its arguments and its environment.
  * hold SIZE: holds SIZE. fail CODE: starts a helper that exits with CODE, and holds 8.
+ * recycle SIZE WORKERS: workers that hold SIZE for 0.6 s each, one after the other in each place.
  * grow SIZE: touches SIZE in a worker, which the parent starts again when it is killed.
  *
  * prefork, title, hold and fail write `holds` when they hold all.
@@ -99,6 +100,16 @@ int main(int argc, char **argv) {
         for (;;) {
             if (fork() == 0) execl("/proc/self/exe", "brief", "brief", size, NULL);
             wait(NULL);
+        }
+    } else if (!strcmp(shape, "recycle")) {
+        for (int worker = 0;; worker++) {
+            if (worker >= atoi(argv[3])) wait(NULL);
+            if (fork() == 0) {
+                touch(size);
+                usleep(600000);
+                return 0;
+            }
+            if (worker < atoi(argv[3])) usleep(200000);
         }
     } else if (!strcmp(shape, "brief")) {
         touch(size);

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use heaptrial_model::KnownEvent;
+use heaptrial_model::{KnownEvent, WorkKind, WorkMeasure};
 use tempfile::TempDir;
 
 use super::CommandOptions;
@@ -178,7 +178,7 @@ impl Round for CommandRound {
         let mut told = std::mem::take(&mut *self.unread.borrow_mut());
         told.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().told()));
         told.extend(self.polling.iter().flat_map(Polling::told));
-        told.into_iter().map(|(measure, value)| (measure.observation(), value)).collect()
+        one_of_each(&told)
     }
 
     fn finish(&mut self) -> Vec<Event> {
@@ -230,6 +230,24 @@ fn event(kind: KnownEvent, text: String) -> Event {
     Event { slot: Some(0), kind, text }
 }
 
+/// A number of each measure that was told since the last tick: of a count the newest, else the mean of those that were told.
+fn one_of_each(told: &[Told]) -> Vec<(String, f64)> {
+    let mut measures: Vec<&WorkMeasure> = Vec::new();
+    for (measure, _) in told {
+        if !measures.contains(&measure) {
+            measures.push(measure);
+        }
+    }
+    let number = |measure: &WorkMeasure| {
+        let own: Vec<f64> = told.iter().filter(|(of, _)| of == measure).map(|(_, value)| *value).collect();
+        match measure.kind {
+            WorkKind::Count => own.last().copied().unwrap_or_default(),
+            WorkKind::Rate | WorkKind::Less => own.iter().sum::<f64>() / own.len() as f64,
+        }
+    };
+    measures.into_iter().map(|measure| (measure.observation(), number(measure))).collect()
+}
+
 impl Written {
     fn told(&mut self) -> Vec<Told> {
         let lines: Vec<String> = self.tails.iter_mut().flat_map(Tail::lines).collect();
@@ -259,5 +277,20 @@ impl Written {
         let mut names: Vec<String> = missing.map(|(_, work)| work.measure.to_string()).collect();
         names.dedup();
         (!names.is_empty()).then(|| names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_was_told_since_a_tick_there_is_one_number_of_each_measure() {
+        let told: Vec<Told> = [("tps", 10.0), ("count:served", 5.0), ("tps", 20.0), ("count:served", 9.0)]
+            .into_iter()
+            .map(|(measure, value)| (measure.parse().unwrap(), value))
+            .collect();
+        let expected = [("work:rate:tps".to_owned(), 15.0), ("work:count:served".to_owned(), 9.0)];
+        assert_eq!(one_of_each(&told), expected);
     }
 }

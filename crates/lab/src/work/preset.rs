@@ -43,6 +43,15 @@ const KNOWN: &[Known] = &[
             r"less:p99_ms=^ +99%+ in ([0-9.]+) (secs)",
         ],
     },
+    // With --no-tui; its units are those that fit.
+    Known {
+        name: "oha",
+        work: &[
+            r"requests=^ +Requests/sec:\s+([0-9.]+)",
+            r"less:latency_ms=^ +Average:\s+([0-9.]+) (ns|us|µs|ms|secs?)$",
+            r"less:p99_ms=^ +99(?:\.00)?% in ([0-9.]+) (ns|us|µs|ms|secs?)$",
+        ],
+    },
     // The columns before the latency are rates of requests, hits and misses; a latency has none where nothing was asked for.
     Known {
         name: "memtier",
@@ -161,6 +170,14 @@ mod tests {
         let output = include_str!("outputs/hey.txt");
         let expected = [("less:latency_ms", 0.4), ("requests", 22567.2133), ("less:p99_ms", 3.3)];
         assert_tells("hey", output, &expected);
+    }
+
+    /// Of 1.12.0 from crates.io.
+    #[test]
+    fn oha_tells_requests_and_latency() {
+        let output = include_str!("outputs/oha.txt");
+        let expected = [("less:latency_ms", 1.9464), ("requests", 2050.8789), ("less:p99_ms", 16.7307)];
+        assert_tells("oha", output, &expected);
     }
 
     /// Of a build of its sources, against Debian 12's Redis.

@@ -62,7 +62,7 @@ struct ServiceOptions {
     /// http:URL#FIELD, prometheus:URL#METRIC{LABELS} or file:PATH#FIELD; repeat it
     #[arg(long, value_name = "NAME=SOURCE")]
     work: Vec<Work>,
-    /// The same of a known load generator: pgbench, wrk, wrk2, ab, hey, memtier or redis-benchmark (with -q or --csv)
+    /// The same of a known load generator: pgbench, wrk, wrk2, ab, hey, oha, memtier or redis-benchmark (with -q or --csv)
     #[arg(long, value_name = "TOOL")]
     work_preset: Vec<WorkPreset>,
     /// An arm whose work costs more than this factor of the control's (a latency of 1.05 times, a rate of 1/1.05) has no

@@ -109,7 +109,10 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
             run.directory.display()
         ))
     })?;
-    let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
+    let mut facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
+    // A task sees all processors of its node and may use some: allocators size themselves by those.
+    let given = std::thread::available_parallelism().map_or(facts.cpu_count, |count| count.get() as u32);
+    facts.cpu_count = facts.cpu_count.min(given);
     let plan = run.plan();
     let words = shell_words::split(&run.command).map_err(Failure::failed)?;
     let (_, command) = crate::parse(words).map_err(Failure::failed)?;

@@ -21,6 +21,9 @@ use crate::exit::Failure;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const ASK_EVERY: Duration = Duration::from_secs(5);
 
+/// A block that kept this share of its processors busy, on average, may have wanted more.
+const ALL_BUSY: f64 = 0.9;
+
 /// How often, and for how many times, cancelled tasks are looked for; Slurm kills them after its KillWait, usually 30 s.
 const END_EVERY: Duration = Duration::from_secs(1);
 const END_LOOKS: u32 = 40;
@@ -202,6 +205,16 @@ impl<'a> Watch<'a> {
         }
         let Some(report) = self.first_report() else { return Ok(()) };
         let resources = asked_by(&report);
+        let given = report.facts.cpu_count;
+        if report.used.processors >= ALL_BUSY * f64::from(given)
+            && !Request::asks_for_processors(&self.run.options)
+        {
+            progress.message(&format!(
+                "block {} kept the {} of its task busy, and may have wanted more: --slurm cpus-per-task=N asks for them, for all blocks",
+                report.block + 1,
+                units::counted(given as usize, "processor")
+            ));
+        }
         let told = self.submit(rest, Some(resources))?;
         progress.message(&format!(
             "{told}; each asks for {} MiB, {} and {} min, what block {} used with a margin",
