@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use heaptrial_exchange::ReadingsRequest;
 use heaptrial_listen::Listen;
 
 use crate::DashboardError;
@@ -15,6 +16,8 @@ const DEFAULT_PORT: u16 = 8647;
 pub struct Config {
     /// The database; it is only read.
     pub database: PathBuf,
+    /// The store of series that has the readings of trials of which the database has the ledger alone.
+    pub series: Option<ReadingsRequest>,
     /// Where to listen.
     pub listen: Listen,
     /// Whether an address that other machines can reach is meant so.
@@ -26,7 +29,7 @@ pub struct Config {
 impl Config {
     /// Of a database, on the usual address.
     pub fn of(database: PathBuf) -> Self {
-        Self { database, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
+        Self { database, series: None, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
     }
 
     /// The loopback address, and a port of its own.

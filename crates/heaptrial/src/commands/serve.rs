@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use heaptrial_dashboard::{Config, Dashboard, Listen, asked_to_end};
 
+use crate::commands::series::SeriesOptions;
 use crate::commands::trial::on_host;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -28,13 +29,18 @@ pub struct ServeOptions {
     /// Answer to this name, too, such as that of a proxy in front; repeatable
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    #[command(flatten)]
+    series: SeriesOptions,
 }
 
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let database = database(options.run.as_deref(), global)?;
+    let series = options.series.request(None)?;
+    series.as_ref().map_or(Ok(()), |series| series.check()).map_err(heaptrial_exchange::ImportError::from)?;
     let config = Config {
         database: database.clone(),
+        series,
         listen: options.listen,
         anywhere: options.listen_anywhere,
         hosts: options.hosts,
