@@ -148,6 +148,8 @@ impl Store {
                 Ok((found, _)) => {
                     return Err(StoreError::Schema { path: path.to_owned(), found, known: SCHEMA_VERSION });
                 }
+                // In no other way can it be read then, and each would wait.
+                Err(error) if is_busy(&error) => return Err(StoreError::open(path)(error)),
                 Err(error) => last_error = Some(error),
             }
         }
