@@ -13,7 +13,7 @@ use super::client::PrometheusError;
 use super::notes::{count, notes_of};
 use super::series::Fetched;
 use super::service::{Service, add, memory_of, of_stored};
-use super::{PrometheusImport, PrometheusSummary, Queries, arms, lives};
+use super::{PrometheusImport, PrometheusSummary, Queries, arms, lives, names};
 use crate::ImportError;
 use crate::import::{ArmSummary, some_of, span};
 
@@ -47,6 +47,7 @@ pub(super) fn same_queries(trial: &ImportedTrial, request: &PrometheusImport) ->
         ("the query of contamination", option(&stored.contaminated), option(&given.contaminated)),
         ("the labels of services", stored.service_labels.join(","), given.service_labels.join(",")),
         ("the label of arms", option(&stored.arm_label), option(&given.arm_label)),
+        ("the label of replicas", option(&stored.replica_label), option(&given.replica_label)),
     ];
     match pairs.into_iter().find(|(_, stored, given)| stored != given) {
         Some((what, stored, given)) => {
@@ -119,6 +120,7 @@ pub(super) fn assemble(
         let some = some_of(left_out.iter().map(String::as_str));
         return Err(ImportError::NobodyMeasured { measured: left_out.len(), some });
     }
+    notes.extend(names::remarks(services.keys().map(String::as_str)));
     let new_samples = services.values().map(|service| service.new_samples).sum();
     let names: Vec<String> = services.keys().cloned().collect();
     let mut moved = 0;

@@ -4,6 +4,7 @@ mod arms;
 mod assemble;
 mod client;
 mod lives;
+mod names;
 mod notes;
 mod query;
 mod readings;
@@ -46,6 +47,9 @@ pub struct Queries {
     pub service_labels: Vec<String>,
     /// The label that names its arm.
     pub arm_label: Option<String>,
+    /// The label that names which of several servers scraped it: series that differ in it alone are one thing, scraped twice.
+    #[serde(default)]
+    pub replica_label: Option<String>,
 }
 
 /// What to import, and how.

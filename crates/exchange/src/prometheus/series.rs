@@ -44,6 +44,8 @@ pub(super) struct Fetched {
     pub unnamed: u64,
     /// Values that are no number of bytes, and zeros: an exporter tells them of what does not run.
     pub no_memory: u64,
+    /// Series of containers that hold nothing but the names that a pod's containers share.
+    pub pauses: u64,
     /// What the store warned of.
     pub warnings: Vec<String>,
 }
@@ -83,6 +85,10 @@ impl Fetched {
                     window = (((to - from) as f64 * share) as i64 / step_us).max(1) * step_us;
                 }
                 for series in answer {
+                    if is_pause(&series.metric) {
+                        fetched.pauses += u64::from(index == 0);
+                        continue;
+                    }
                     first_labels.get_or_insert_with(|| series.metric.clone());
                     match name(&series.metric, &queries.service_labels) {
                         Some(name) => of_service.entry(name).or_default().push(series),
@@ -100,13 +106,15 @@ impl Fetched {
                     continue;
                 }
                 let memory = index < 2;
-                let (values, arms) = joined(query, &service, series, queries.arm_label.as_deref())?;
+                let (values, arms) = joined(query, &service, series, queries)?;
                 let told = fetched.services.entry(service).or_default();
                 let before = values.len();
                 let values: Values = values
                     .into_iter()
                     .filter(|(at, value)| {
-                        let usable = value.is_finite() && *value >= 0.0 && (index != 0 || *value >= 1.0);
+                        // What is all in swap has none resident.
+                        let least = if index == 0 && queries.swap.is_none() { 1.0 } else { 0.0 };
+                        let usable = value.is_finite() && *value >= least;
                         usable && asked.contains(at) && (!memory || *value < u64::MAX as f64)
                     })
                     .collect();
@@ -129,7 +137,14 @@ fn name(labels: &Labels, names: &[String]) -> Option<String> {
         .iter()
         .map(|name| labels.get(name).map(String::as_str).filter(|value| !value.is_empty()))
         .collect();
-    parts.map(|parts| crate::problem::escape(parts.join("/").as_bytes()))
+    parts.map(|parts| crate::problem::escape_name(&parts.join("/")))
+}
+
+/// Whether a container is a pod's pause container, by the names that Kubernetes has for it.
+fn is_pause(labels: &Labels) -> bool {
+    let image = labels.get("image").and_then(|image| image.rsplit('/').next());
+    let is_pause = |image: &str| image.split([':', '@']).next() == Some("pause");
+    labels.get("container").is_some_and(|name| name == "POD") || image.is_some_and(is_pause)
 }
 
 fn no_label(query: &str, labels: &Labels, names: &[String]) -> PrometheusError {
@@ -143,11 +158,13 @@ fn no_label(query: &str, labels: &Labels, names: &[String]) -> PrometheusError {
 }
 
 /// The series of one service one after the other, and since when which arm is told.
+///
+/// Of what several servers scraped, one counts as long as it goes on, and then another: their clocks are not quite the same.
 fn joined(
     query: &str,
     service: &str,
     series: Vec<Series>,
-    arm_label: Option<&str>,
+    queries: &Queries,
 ) -> Result<(Values, Vec<(i64, String)>), PrometheusError> {
     // Of one series there is a part for each window.
     let mut by_labels: BTreeMap<Labels, Values> = BTreeMap::new();
@@ -163,26 +180,46 @@ fn joined(
     parts.sort_by_key(|(_, values)| values[0].0);
     let mut all: Values = Vec::new();
     let mut arms: Vec<(i64, String)> = Vec::new();
+    let arm_label = queries.arm_label.as_deref();
+    let replica_label = queries.replica_label.as_deref();
     for (index, (labels, values)) in parts.iter().enumerate() {
-        if let Some((last, _)) = all.last().filter(|(last, _)| *last >= values[0].0) {
+        let mut values = *values;
+        if let Some((last, _)) = all.last().copied().filter(|(last, _)| *last >= values[0].0) {
             let before =
-                parts[..index].iter().rfind(|(_, values)| values.last().is_some_and(|v| v.0 == *last));
+                parts[..index].iter().rfind(|(_, values)| values.last().is_some_and(|v| v.0 == last));
             let other = before.map_or(*labels, |(labels, _)| *labels);
-            return Err(PrometheusError::Ambiguous {
-                query: query.to_owned(),
-                service: service.to_owned(),
-                time: time(values[0].0),
-                first: only(other, labels),
-                second: only(labels, other),
-            });
+            if !are_replicas(labels, other, replica_label) {
+                return Err(PrometheusError::Ambiguous {
+                    query: query.to_owned(),
+                    service: service.to_owned(),
+                    time: time(values[0].0),
+                    first: only(other, labels),
+                    second: only(labels, other),
+                });
+            }
+            values = &values[values.partition_point(|(at, _)| *at <= last)..];
+            if values.is_empty() {
+                continue;
+            }
         }
         all.extend_from_slice(values);
         let arm = arm_label.and_then(|label| labels.get(label)).map_or("", String::as_str);
         if arms.last().is_none_or(|(_, last)| last != arm) {
-            arms.push((values[0].0, crate::problem::escape(arm.as_bytes())));
+            arms.push((values[0].0, crate::problem::escape_name(arm)));
         }
     }
     Ok((all, arms))
+}
+
+/// Whether two series are one that several servers scraped.
+fn are_replicas(labels: &Labels, other: &Labels, replica_label: Option<&str>) -> bool {
+    let Some(replica_label) = replica_label else { return false };
+    let own = |labels: &Labels| -> Labels {
+        let mut labels = labels.clone();
+        labels.remove(replica_label);
+        labels
+    };
+    own(labels) == own(other)
 }
 
 /// The values of a series without those spans in which it was away: labels may change and come back.

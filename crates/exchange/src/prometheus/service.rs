@@ -1,10 +1,12 @@
 //! A service while it is put together: what is stored of it, and the readings that come to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use heaptrial_model::{LifeStart, Metric};
 use heaptrial_store::{ImportedSample, ImportedTrial};
 
+use super::lives::APART_US;
 use super::series::{Told, Values};
 
 /// A value of another series counts for a reading at most so long after it was scraped: Prometheus' own rule.
@@ -15,6 +17,9 @@ const LOOKED_BACK_US: i64 = 300_000_000;
 pub(super) struct Service {
     pub samples: Vec<ImportedSample>,
     pub start: Values,
+    /// Of stored lives that began with their first reading, the time in which a start is of theirs: by a clock that is ahead it was
+    /// told later than that reading.
+    with_first: Vec<Range<i64>>,
     pub counter: Values,
     pub arm: String,
     pub new_samples: u64,
@@ -25,13 +30,17 @@ pub(super) fn of_stored(trial: &ImportedTrial, metric: Metric) -> BTreeMap<Strin
     let mut services = BTreeMap::new();
     for (index, stored) in trial.services.iter().enumerate() {
         let mut service = Service::default();
-        for life in &stored.lives {
+        for (index, life) in stored.lives.iter().enumerate() {
             service.samples.extend_from_slice(&life.samples);
             let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { continue };
             let started_us = life.started_wall_us;
             if life.start == LifeStart::Observed {
                 let started = started_us as f64 / 1e6;
                 service.start.extend([(first.wall_us, started), (last.wall_us, started)]);
+                if started_us == first.wall_us {
+                    let next = stored.lives.get(index + 1).and_then(|next| next.samples.first());
+                    service.with_first.push(first.wall_us..next.map_or(i64::MAX, |next| next.wall_us));
+                }
             }
             // Readings are rarer than what the counter told: where it has risen above its old value until the next one, only
             // what was found then tells that it fell.
@@ -103,6 +112,17 @@ pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Opti
         service.new_samples += 1;
     }
     service.samples.sort_by_key(|sample| sample.wall_us);
+    for life in &service.with_first {
+        let ahead = |value: f64| (value * 1e6) as i64 - life.start;
+        let of_life =
+            |(at, value): &&(i64, f64)| life.contains(at) && (0..=APART_US).contains(&ahead(*value));
+        let Some((_, told)) = told.start.iter().find(of_life) else { continue };
+        for (_, started) in
+            service.start.iter_mut().filter(|(at, started)| life.contains(at) && ahead(*started) == 0)
+        {
+            *started = *told;
+        }
+    }
     for (stored, new) in [(&mut service.start, told.start), (&mut service.counter, told.counter)] {
         let before = std::mem::replace(stored, new);
         stored.extend(before);
