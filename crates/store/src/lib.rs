@@ -24,7 +24,7 @@ pub use export::{SAMPLE_COLUMNS, StoredSample};
 pub use file::{OpenFile, Place};
 pub use import::{
     AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
-    ImportedTrial,
+    ImportedTrial, SamplesOf,
 };
 pub use part::{
     BlockOf, GATHERED, Gathered, PartContent, PartOf, PartRecord, PartTick, is_gathered, own_host,

@@ -53,6 +53,9 @@ pub(super) struct Fetched {
 /// A part of [`Told`].
 type Part = fn(&mut Told) -> &mut Values;
 
+/// What of its values is held, by what there is of memory.
+type Held = fn(Values, &Values) -> Values;
+
 impl Fetched {
     /// Asks for everything, day by day.
     pub fn fetch(
@@ -62,14 +65,14 @@ impl Fetched {
         step_us: i64,
     ) -> Result<Self, PrometheusError> {
         let mut fetched = Self::default();
-        let parts: [(Option<&str>, Part); 5] = [
-            (Some(&queries.memory), |told| &mut told.memory),
-            (queries.swap.as_deref(), |told| &mut told.swap),
-            (queries.start.as_deref(), |told| &mut told.start),
-            (queries.counter.as_deref(), |told| &mut told.counter),
-            (queries.contaminated.as_deref(), |told| &mut told.contaminated),
+        let parts: [(Option<&str>, Part, Held); 5] = [
+            (Some(&queries.memory), |told| &mut told.memory, |values, _| values),
+            (queries.swap.as_deref(), |told| &mut told.swap, used),
+            (queries.start.as_deref(), |told| &mut told.start, |values, _| changes(&values)),
+            (queries.counter.as_deref(), |told| &mut told.counter, used),
+            (queries.contaminated.as_deref(), |told| &mut told.contaminated, used),
         ];
-        for (index, (query, part)) in parts.into_iter().enumerate() {
+        for (index, (query, part, held)) in parts.into_iter().enumerate() {
             let Some(query) = query else { continue };
             let mut of_service: BTreeMap<String, Vec<Series>> = BTreeMap::new();
             let mut first_labels = None;
@@ -84,7 +87,8 @@ impl Fetched {
                     let share = POINTS_AT_ONCE as f64 / points as f64;
                     window = (((to - from) as f64 * share) as i64 / step_us).max(1) * step_us;
                 }
-                for series in answer {
+                for mut series in answer {
+                    series.values.shrink_to_fit();
                     if is_pause(&series.metric) {
                         fetched.pauses += u64::from(index == 0);
                         continue;
@@ -123,7 +127,7 @@ impl Fetched {
                     told.arms = arms;
                     *part(told) = thinned(values, step_us);
                 } else {
-                    *part(told) = values;
+                    *part(told) = held(values, &told.memory);
                 }
             }
         }
@@ -238,13 +242,73 @@ fn only(labels: &Labels, other: &Labels) -> String {
     format!("{{{}}}", own.join(", "))
 }
 
+/// Values without those that are as the one before and the one behind them: what is told again and again.
+fn changes(values: &Values) -> Values {
+    let again = |index: usize| {
+        let around = index.checked_sub(1).and_then(|before| values.get(before..=index + 1));
+        around.is_some_and(|around| around.iter().all(|(_, value)| *value == around[0].1))
+    };
+    (0..values.len()).filter(|index| !again(*index)).map(|index| values[index]).collect()
+}
+
+/// Of values those that count for a reading of memory, the last before it, and those around which they fall.
+fn used(values: Values, memory: &Values) -> Values {
+    let mut kept = Values::new();
+    let mut readings = memory.iter().map(|(at, _)| *at).peekable();
+    for (index, (at, value)) in values.iter().enumerate() {
+        let next = values.get(index + 1);
+        let before = index.checked_sub(1).and_then(|before| values.get(before));
+        let falls =
+            next.is_some_and(|(_, next)| next < value) || before.is_some_and(|(_, before)| value < before);
+        let mut counts = false;
+        while readings.peek().is_some_and(|reading| next.is_none_or(|(next, _)| reading < next)) {
+            counts |= readings.next().is_some_and(|reading| reading >= *at);
+        }
+        if counts || falls {
+            kept.push((*at, *value));
+        }
+    }
+    // That there is something is known by one that counts for nothing, too.
+    if kept.is_empty() {
+        kept.extend(values.last());
+    }
+    kept.shrink_to_fit();
+    kept
+}
+
 /// The first value of each step.
 fn thinned(values: Values, step_us: i64) -> Values {
-    let mut kept: Values = Vec::with_capacity(values.len());
+    let mut kept = Values::new();
     for (at, value) in values {
         if kept.last().is_none_or(|(last, _)| last.div_euclid(step_us) != at.div_euclid(step_us)) {
             kept.push((at, value));
         }
     }
+    kept.shrink_to_fit();
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_again_is_not_held() {
+        let told = [(1, 5.0), (2, 5.0), (3, 5.0), (4, 9.0), (5, 5.0), (6, 5.0), (7, 5.0)].to_vec();
+        assert_eq!(changes(&told), [(1, 5.0), (3, 5.0), (4, 9.0), (5, 5.0), (7, 5.0)]);
+        assert_eq!(changes(&told[..1].to_vec()), [(1, 5.0)]);
+        assert_eq!(changes(&Values::new()), []);
+    }
+
+    #[test]
+    fn what_no_reading_needs_is_not_held() {
+        let counter: Values = (0..20).map(|second| (second, second as f64)).collect();
+        let memory = [(3, 0.0), (4, 0.0), (12, 0.0), (40, 0.0)].to_vec();
+        assert_eq!(used(counter.clone(), &memory), [(3, 3.0), (4, 4.0), (12, 12.0), (19, 19.0)]);
+        // A fall is known by the values around it.
+        let fallen: Values = counter.iter().map(|(at, value)| (*at, value % 8.0)).collect();
+        let told: Vec<i64> = used(fallen, &memory).iter().map(|(at, _)| *at).collect();
+        assert_eq!(told, [3, 4, 7, 8, 12, 15, 16, 19]);
+        assert_eq!(used(counter[5..].to_vec(), &memory[..1].to_vec()), [(19, 19.0)]);
+    }
 }
