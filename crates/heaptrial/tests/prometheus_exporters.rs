@@ -19,7 +19,7 @@ const APART_MS: i64 = 5 * MINUTE_MS;
 
 fn words(exporter: Exporter) -> Vec<&'static str> {
     let words = match exporter {
-        Exporter::ProcessExporter => "--exporter process-exporter",
+        Exporter::Processes => "--exporter process-exporter",
         Exporter::TwoServers => "--exporter process-exporter --replica-label replica",
         Exporter::Cadvisor => "--exporter cadvisor",
         Exporter::Kubernetes => "--exporter cadvisor --service-label pod --service-label container",
@@ -225,7 +225,7 @@ fn an_exporter_is_understood(exporter: Exporter) {
 
 #[test]
 fn groups_of_processes() {
-    an_exporter_is_understood(Exporter::ProcessExporter);
+    an_exporter_is_understood(Exporter::Processes);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub const ARMS: [&str; 2] = ["glibc", "mimalloc-2.0.9"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exporter {
     /// process-exporter: zeros, and a start before 1970, of a group that does not run.
-    ProcessExporter,
+    Processes,
     /// The same, scraped by two servers, each of which is away now and then.
     TwoServers,
     /// cAdvisor over systemd: all control groups with those that hold them, at times of its own, in memory and in swap.
@@ -55,8 +55,11 @@ pub struct Service {
     pub lives: BTreeMap<usize, Told>,
 }
 
+/// Names of labels and their values, in order.
+type Labels = Vec<(&'static str, String)>;
+
 /// A series: name and labels, milliseconds since 1970 and values.
-type Series = BTreeMap<(&'static str, Vec<(&'static str, String)>), Vec<(i64, f64)>>;
+type Series = BTreeMap<(&'static str, Labels), Vec<(i64, f64)>>;
 
 /// What is in the store, and what it is of.
 #[derive(Debug, Default)]
@@ -64,6 +67,16 @@ pub struct World {
     pub series: Series,
     /// By the name that an import has for it.
     pub services: BTreeMap<String, Service>,
+}
+
+/// Who scrapes a host.
+struct Server {
+    /// The label that tells it from another one.
+    replica: Labels,
+    /// After the first one.
+    later_ms: i64,
+    /// When it scrapes nothing, in seconds.
+    away: Vec<Range<i64>>,
 }
 
 /// A host while it is drawn.
@@ -88,7 +101,7 @@ impl World {
                 exporter,
                 instance: format!("10.0.0.{number}:9256"),
                 ahead: if one_scrape { rng.random_range(-50.0..50.0) } else { rng.random_range(-0.5..0.5) },
-                wavers: exporter == Exporter::ProcessExporter && number == 1,
+                wavers: exporter == Exporter::Processes && number == 1,
                 every: [15, 30, 60][rng.random_range(0..3)],
             };
             let outages = outages(&mut rng);
@@ -120,7 +133,7 @@ impl World {
         world
     }
 
-    fn put(&mut self, name: &'static str, labels: Vec<(&'static str, String)>, at_ms: i64, value: f64) {
+    fn put(&mut self, name: &'static str, labels: Labels, at_ms: i64, value: f64) {
         let values = self.series.entry((name, labels)).or_default();
         // Of two values of one time a store takes the first.
         if values.last().is_none_or(|(last, _)| *last < at_ms) {
@@ -189,7 +202,7 @@ fn need_kib(life: &Life, at: f64, arm: usize) -> u64 {
 }
 
 impl Host {
-    fn labels(&self, own: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    fn labels(&self, own: &[(&'static str, &str)]) -> Labels {
         let instance = ("instance", self.instance.clone());
         std::iter::once(instance)
             .chain(own.iter().map(|(label, value)| (*label, (*value).to_owned())))
@@ -207,8 +220,8 @@ impl Host {
     /// All that is told of a service.
     fn tell(&self, world: &mut World, place: usize, lives: &[Life], scrapes: &[i64], rng: &mut StdRng) {
         let arm = place % 2;
-        let (name, own): (String, Vec<(&'static str, String)>) = match self.exporter {
-            Exporter::ProcessExporter | Exporter::TwoServers => {
+        let (name, own): (String, Labels) = match self.exporter {
+            Exporter::Processes | Exporter::TwoServers => {
                 (format!("{}/tor@{place}", self.instance), vec![("groupname", format!("tor@{place}"))])
             }
             Exporter::Cadvisor => {
@@ -227,7 +240,7 @@ impl Host {
             }
         };
         let mut service = Service { arm: ARMS[arm], lives: BTreeMap::new() };
-        let with = |more: &[(&'static str, String)]| -> Vec<(&'static str, String)> {
+        let with = |more: &[(&'static str, String)]| -> Labels {
             let mut labels = self.labels(&[("allocator", ARMS[arm])]);
             labels.extend(own.iter().cloned());
             labels.extend(more.iter().cloned());
@@ -237,24 +250,28 @@ impl Host {
         let at_seconds = |at: f64| lives.iter().position(|life| life.began <= at && at < life.ended);
         // When cAdvisor looked last.
         let mut collected_ms = i64::MIN;
-        let servers: Vec<(Vec<(&'static str, String)>, i64, Vec<Range<i64>>)> = match self.exporter {
-            Exporter::TwoServers => ["a", "b"]
-                .into_iter()
-                .zip([0, rng.random_range(1000..self.every * 1000 / 2)])
-                .map(|(replica, later)| (vec![("replica", replica.to_owned())], later, outages(rng)))
-                .collect(),
-            _ => vec![(Vec::new(), 0, Vec::new())],
+        let server =
+            |replica: Labels, later_ms: i64, away: Vec<Range<i64>>| Server { replica, later_ms, away };
+        let servers = match self.exporter {
+            Exporter::TwoServers => {
+                let later_ms = rng.random_range(1000..self.every * 1000 / 2);
+                vec![
+                    server(vec![("replica", "a".to_owned())], 0, outages(rng)),
+                    server(vec![("replica", "b".to_owned())], later_ms, outages(rng)),
+                ]
+            }
+            _ => vec![server(Labels::new(), 0, Vec::new())],
         };
         for (turn, scrape) in scrapes.iter().enumerate() {
-            for (replica, later, away) in &servers {
-                let at_ms = scrape + later;
+            for Server { replica, later_ms, away } in &servers {
+                let at_ms = scrape + later_ms;
                 if away.iter().any(|away| away.contains(&(at_ms / 1000))) {
                     continue;
                 }
                 let at = at_ms as f64 / 1e3;
                 let number = at_seconds(at);
                 match self.exporter {
-                    Exporter::ProcessExporter | Exporter::TwoServers => {
+                    Exporter::Processes | Exporter::TwoServers => {
                         let memory =
                             |kind: &str| with(&[&replica[..], &[("memtype", kind.to_owned())]].concat());
                         let bytes = number.map_or(0, |number| need_kib(&lives[number], at, arm) * 1024);
