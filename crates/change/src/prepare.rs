@@ -151,7 +151,8 @@ pub fn prepare(
     libraries.retain(used);
     let after_reboot = Vec::new();
     let owner = Owner::trial();
-    Ok(Prepared { plan: plan.clone(), services: treatments, libraries, agent, after_reboot, owner })
+    let host = Some(host.to_owned());
+    Ok(Prepared { plan: plan.clone(), host, services: treatments, libraries, agent, after_reboot, owner })
 }
 
 fn of_service(

@@ -15,6 +15,8 @@ use crate::treatment::ServiceTreatment;
 pub struct Prepared {
     /// The plan as drawn.
     pub plan: DrawnPlan,
+    /// What the plan calls this host, which may get another name later. Version 0.1.0 did not write it.
+    pub host: Option<String>,
     /// The services of this host, in the order in which they are restarted.
     pub services: Vec<ServiceTreatment>,
     /// Libraries to install.
@@ -50,6 +52,7 @@ impl Owner {
 #[derive(Deserialize)]
 struct Stored {
     plan: DrawnPlan,
+    host: Option<String>,
     services: Vec<ServiceTreatment>,
     libraries: Vec<Library>,
     agent: Option<HostUnit>,
@@ -62,13 +65,13 @@ struct Stored {
 
 impl From<Stored> for Prepared {
     fn from(stored: Stored) -> Self {
-        let Stored { plan, services, libraries, agent, after_reboot, owner, rollout } = stored;
+        let Stored { plan, host, services, libraries, agent, after_reboot, owner, rollout } = stored;
         let older = || match rollout {
             Some(frozen) => Owner { kind: "rollout".to_owned(), takes_over: true, frozen },
             None => Owner::trial(),
         };
         let owner = owner.unwrap_or_else(older);
-        Self { plan, services, libraries, agent, after_reboot, owner }
+        Self { plan, host, services, libraries, agent, after_reboot, owner }
     }
 }
 

@@ -24,7 +24,7 @@ fn state(name: &str) -> (Vec<Event>, TrialState) {
 #[test]
 fn a_trial_of_0_1_0_with_a_failure_a_kill_and_its_recovery_is_read() {
     let prepared = prepared("trial");
-    assert_eq!((prepared.owner, prepared.services.len()), (Owner::trial(), 5));
+    assert_eq!((prepared.owner, prepared.host, prepared.services.len()), (Owner::trial(), None, 5));
     let (events, state) = state("trial");
     assert_eq!(events.len(), 65);
     let actions: Vec<Action> = events

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use heaptrial_exchange::ReadingsRequest;
 use heaptrial_listen::Listen;
 
 use crate::DashboardError;
@@ -24,6 +25,8 @@ pub enum Shown {
 pub struct Config {
     /// What to show.
     pub shown: Shown,
+    /// The store of series that has the readings of trials of which the database has the ledger alone.
+    pub series: Option<ReadingsRequest>,
     /// Where to listen.
     pub listen: Listen,
     /// Whether an address that other machines can reach is meant so.
@@ -36,7 +39,7 @@ impl Config {
     /// Of a database, on the usual address.
     pub fn of(database: PathBuf) -> Self {
         let shown = Shown::Database(database);
-        Self { shown, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
+        Self { shown, series: None, listen: Self::usual_address(), anywhere: false, hosts: Vec::new() }
     }
 
     /// The loopback address, and a port of its own.

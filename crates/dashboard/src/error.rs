@@ -2,6 +2,7 @@
 
 use std::io;
 
+use heaptrial_exchange::ImportError;
 use heaptrial_judgement::JudgementError;
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_report::ReportError;
@@ -19,6 +20,9 @@ pub enum DashboardError {
     /// A trial could not be reported on.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// The store of series did not tell the readings of a trial.
+    #[error(transparent)]
+    Series(#[from] ImportError),
     /// The address is one that other machines can reach.
     #[error(
         "{listen} can be reached from other machines, and the dashboard asks nobody who he is; listen on 127.0.0.1 \
@@ -52,6 +56,7 @@ impl Classified for DashboardError {
             Self::Store(error) => error.class(),
             Self::Judgement(error) => error.class(),
             Self::Report(error) => error.class(),
+            Self::Series(error) => error.class(),
             Self::NotLocal { .. } => ErrorClass::Usage,
             Self::Listen { .. } => ErrorClass::Refused,
             Self::System { .. } => ErrorClass::Failed,

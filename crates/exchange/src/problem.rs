@@ -164,18 +164,29 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
             shown.push('…');
             return shown;
         }
-        if c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
+        push_shown(&mut shown, c);
     }
     if head.len() < bytes.len() {
         shown.push('…');
     }
     shown
+}
+
+/// A name from outside, whole: two that differ stay two.
+pub(crate) fn escape_name(name: &str) -> String {
+    let mut shown = String::with_capacity(name.len());
+    name.chars().for_each(|c| push_shown(&mut shown, c));
+    shown
+}
+
+fn push_shown(shown: &mut String, c: char) {
+    if c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    {
+        shown.extend(c.escape_default());
+    } else {
+        shown.push(c);
+    }
 }
 
 #[cfg(test)]

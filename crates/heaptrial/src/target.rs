@@ -68,7 +68,10 @@ impl Target {
             },
         };
         let Some(index) = index else {
-            return Err(Failure::refused(format!("{} holds no trial", database.display())));
+            return Err(Failure::refused(format!(
+                "{} holds no trial; what is being imported is there when the import has ended",
+                database.display()
+            )));
         };
         let trial = trials.swap_remove(index);
         let folder = match &global.out {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use heaptrial_store::Store;
 use support::bed::Bed;
 use support::control::Control;
-use support::hosts::{PATIENCE, TRIAL, host, kill, sampled, stage, succeeds, treated, with_verdict};
+use support::hosts::{PATIENCE, TRIAL, host, kill, rename, sampled, stage, succeeds, treated, with_verdict};
 use support::{stderr, stdout, wait_for};
 
 #[test]
@@ -268,4 +268,67 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
         assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
         bed.assert_active(units);
     }
+}
+
+/// Where another host of the plan has the same services in the same order, only what the start froze tells which one this is.
+#[test]
+#[ignore = "needs root and a container"]
+fn a_host_that_was_renamed_records_its_trial_anew_as_the_plan_calls_it() {
+    let Some((beta, units)) = host("beta") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("fleet.toml"), TRIAL).unwrap();
+    std::fs::create_dir(folder.join("surveys")).unwrap();
+    beta.succeeds("trial survey fleet.toml -o survey.json");
+    let survey = String::from_utf8(beta.container.read("/root/survey.json").unwrap()).unwrap();
+    for name in ["alpha", "beta"] {
+        let of_host = survey.replace("\"host\": \"beta\"", &format!("\"host\": \"{name}\""));
+        std::fs::write(folder.join(format!("surveys/{name}.json")), of_host).unwrap();
+    }
+    succeeds(folder, "trial plan fleet.toml --survey surveys --seed 1");
+    beta.container.write("/root/fleet.plan.toml", alike(&folder.join("fleet.plan.toml")), 0o644).unwrap();
+    beta.install_agent();
+    beta.succeeds("trial start fleet --yes");
+    assert_eq!(treated(&beta, &units), 2);
+    let recorded = || {
+        let store = Store::open(&beta.database()).unwrap();
+        let trial = store.trials().unwrap().into_iter().rfind(|trial| trial.plan.name == "fleet").unwrap();
+        let services = store.services(trial.id).unwrap().into_iter();
+        let services: Vec<_> = services.map(|service| (service.name, service.block)).collect();
+        (trial.plan.parameters["host"].clone(), services)
+    };
+    let before = recorded();
+    assert_eq!(before.0, "beta");
+
+    beta.container.ok(&["systemctl", "stop", "heaptrial-agent"]);
+    beta.container.ok(&["sh", "-c", "rm /var/lib/heaptrial/heaptrial.db*"]);
+    rename(&beta, "gamma");
+    beta.succeeds("trial resume fleet --accept-loss");
+    assert_eq!(recorded(), before);
+    beta.succeeds("trial stop fleet --revert --yes");
+    assert_eq!(treated(&beta, &units), 0);
+}
+
+/// A plan of two hosts with the same services, in which both have the same arms in the same order.
+fn alike(plan: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(plan).unwrap();
+    let of = |host: &str| -> Vec<String> {
+        let own = format!("host = \"{host}\"");
+        text.lines().filter(|line| line.contains(&own)).map(str::to_owned).collect()
+    };
+    let (alpha, beta) = (of("alpha"), of("beta"));
+    assert_eq!((alpha.len(), beta.len()), (4, 4), "{text}");
+    let block = |line: &str| -> u32 {
+        let (_, rest) = line.split_once("block = ").unwrap();
+        rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+    };
+    let further = beta.iter().map(|line| block(line)).min().unwrap();
+    let mut edited = text.clone();
+    for (own, other) in beta.iter().zip(&alpha) {
+        let number = block(other);
+        let line = other.replace("\"alpha\"", "\"beta\"");
+        let line = line.replace(&format!("block = {number}"), &format!("block = {}", number + further));
+        edited = edited.replace(&format!("{own}\n"), &format!("{line} # in place\n"));
+    }
+    edited.replace(" # in place", "")
 }

@@ -116,10 +116,12 @@ impl Rows {
             evidence: told.join("; "),
             effect: match remote {
                 Some(_) => {
-                    "Every figure is of the other readings only. The store must scrape every host, and the ledger be gathered after                      what is to be reported."
+                    "Every figure is of the other readings only. The store must scrape every host, and the ledger be gathered after \
+                     what is to be reported."
                 }
                 None => {
-                    "Every figure is of the other hosts only. Where a host's ledger alone was gathered, its readings are in the store                      that scrapes it: --series URL."
+                    "Every figure is of the other hosts only. Where a host's ledger alone was gathered, its readings are in the store \
+                     that scrapes it: --series URL."
                 }
             }
             .to_owned(),

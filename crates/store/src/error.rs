@@ -60,6 +60,14 @@ pub enum StoreError {
         /// Which file.
         path: PathBuf,
     },
+    /// Another process keeps everybody else out, and was waited for.
+    #[error(
+        "{path}: another command holds the database, such as an import that is under way; try again when that has ended"
+    )]
+    Held {
+        /// Which file.
+        path: PathBuf,
+    },
     /// A trial of this name runs already.
     #[error("{path}: a trial called `{name}` is running; stop it first, or give the new one another name")]
     NameTaken {
@@ -118,9 +126,11 @@ impl Classified for StoreError {
             | Self::Damaged { .. }
             | Self::Kind { .. }
             | Self::NameTaken { .. } => ErrorClass::Refused,
-            Self::DiskFull { .. } | Self::Copy { .. } | Self::Query { .. } | Self::Json { .. } => {
-                ErrorClass::Failed
-            }
+            Self::DiskFull { .. }
+            | Self::Held { .. }
+            | Self::Copy { .. }
+            | Self::Query { .. }
+            | Self::Json { .. } => ErrorClass::Failed,
         }
     }
 }
@@ -129,16 +139,14 @@ impl StoreError {
     /// Whether the same may succeed later: the disk is full, the file is locked, or the disk has a fault.
     pub fn is_passing(&self) -> bool {
         use rusqlite::ErrorCode::{
-            CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, FileLockingProtocolFailed, ReadOnly,
-            SystemIoFailure,
+            CannotOpen, DatabaseLocked, DiskFull, FileLockingProtocolFailed, ReadOnly, SystemIoFailure,
         };
         match self {
-            Self::DiskFull { .. } | Self::Copy { .. } => true,
+            Self::DiskFull { .. } | Self::Held { .. } | Self::Copy { .. } => true,
             Self::Open { source, .. } | Self::Query { source, .. } => matches!(
                 source.sqlite_error_code(),
                 Some(
                     CannotOpen
-                        | DatabaseBusy
                         | DatabaseLocked
                         | DiskFull
                         | FileLockingProtocolFailed
@@ -153,6 +161,7 @@ impl StoreError {
     pub(crate) fn open(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
         move |source| match source.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull { path: path.to_owned() },
+            Some(rusqlite::ErrorCode::DatabaseBusy) => Self::Held { path: path.to_owned() },
             _ => Self::Open { path: path.to_owned(), source },
         }
     }
@@ -160,6 +169,7 @@ impl StoreError {
     pub(crate) fn query(path: &Path, doing: &'static str) -> impl Fn(rusqlite::Error) -> Self {
         move |source| match source.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull { path: path.to_owned() },
+            Some(rusqlite::ErrorCode::DatabaseBusy) => Self::Held { path: path.to_owned() },
             _ => Self::Query { path: path.to_owned(), doing, source },
         }
     }

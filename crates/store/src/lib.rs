@@ -24,7 +24,7 @@ pub use export::{SAMPLE_COLUMNS, StoredSample};
 pub use file::{OpenFile, Place};
 pub use import::{
     AggregateRow, ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService,
-    ImportedTrial,
+    ImportedTrial, SamplesOf,
 };
 pub use part::{
     BlockOf, GATHERED, Gathered, PartContent, PartOf, PartRecord, PartTick, is_gathered, own_host,
@@ -148,6 +148,8 @@ impl Store {
                 Ok((found, _)) => {
                     return Err(StoreError::Schema { path: path.to_owned(), found, known: SCHEMA_VERSION });
                 }
+                // In no other way can it be read then, and each would wait.
+                Err(error) if is_busy(&error) => return Err(StoreError::open(path)(error)),
                 Err(error) => last_error = Some(error),
             }
         }

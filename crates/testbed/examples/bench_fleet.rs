@@ -3,13 +3,14 @@
 //! Each host is a container with a real systemd and an sshd, a service and a running trial. The three are run in turn, so that
 //! what else the machine does falls on all alike.
 
-use std::path::{Path, PathBuf};
+mod fleet;
+
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use heaptrial_testbed::{Base, ChurnService, Container, Controller, Options, Testbed};
-
-type Failure = Box<dyn std::error::Error>;
+use fleet::{Failure, Fleet, Host};
+use heaptrial_testbed::{Container, Options};
 
 const TRIAL: &str = r#"name = "fleet"
 services = "churn@*"
@@ -40,28 +41,21 @@ fn main() -> Result<(), Failure> {
     let count: usize = arguments.next().map_or(Ok(50), |text| text.parse())?;
     let rounds: usize = arguments.next().map_or(Ok(5), |text| text.parse())?;
 
-    let base = Testbed::prepare()?;
-    let mut control = Controller::new()?;
-    std::fs::write(control.path().join("fleet.toml"), TRIAL)?;
-    let mut hosts = Vec::new();
+    let mut fleet = Fleet::new(&build, TRIAL)?;
     for number in 0..count {
         let name = format!("host{number:02}");
-        let host = boot(&base, &build)?;
-        host.try_ok(&["hostname", &name])?;
-        control.reach(&name, &host)?;
-        hosts.push(host);
+        let options = Options::new().bind(&build, BUILD);
+        let host = Host { name: &name, suite: None, options, services: SERVICES, live_bytes: 1 << 20 };
+        install_agent(fleet.add(&build, host)?)?;
     }
-    let program = build.join("heaptrial");
-    let survey = || play(&control, "survey", &program);
+    let survey = || play(&fleet, "survey");
     succeed(&mut survey())?;
-    let mut plan = Command::new(&program);
-    plan.current_dir(control.path()).env("HOME", control.path());
-    succeed(plan.args("trial plan fleet.toml --survey surveys --seed 1".split(' ')))?;
-    succeed(&mut play(&control, "start", &program))?;
-    let mut ping = control.command("ansible");
+    succeed(&mut fleet.here("trial plan fleet.toml --survey surveys --seed 1"))?;
+    succeed(&mut play(&fleet, "start"))?;
+    let mut ping = fleet.control.command("ansible");
     ping.args(["all", "-m", "ping"]);
 
-    let (mut status, mut surveys) = (play(&control, "status", &program), survey());
+    let (mut status, mut surveys) = (play(&fleet, "status"), survey());
     let mut measured: [(&str, &mut Command, Vec<f64>); 3] = [
         ("`ansible -m ping`", &mut ping, Vec::new()),
         ("playbook `survey`", &mut surveys, Vec::new()),
@@ -84,28 +78,21 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-fn boot(base: &Base, build: &Path) -> Result<Container, Failure> {
-    let host = Container::boot(base, Options::new().bind(build, BUILD))?;
-    let program = build.join("examples/churn_service");
-    let churn = ChurnService { live_bytes: 1 << 20, ..ChurnService::new(program, SERVICES) };
-    let units = host.install_churn_service(&churn)?;
-    host.try_ok(&[&["systemctl".to_owned(), "start".to_owned()][..], &units].concat())?;
+/// The agent of the build, as a trial would bring it.
+fn install_agent(host: &Container) -> Result<(), Failure> {
     let own = format!("{BUILD}/heaptrial");
     let unit = host.try_ok(&[&own, "agent", "--print-unit", &own])?;
     host.write("/etc/systemd/system/heaptrial-agent.service", unit, 0o644)?;
     host.try_ok(&["mkdir", "-p", "-m", "750", "/var/lib/heaptrial"])?;
     host.try_ok(&["systemctl", "daemon-reload"])?;
     host.try_ok(&["systemctl", "enable", "--now", "heaptrial-agent.service"])?;
-    Ok(host)
+    Ok(())
 }
 
-fn play(control: &Controller, playbook: &str, program: &Path) -> Command {
-    let mut command = control.command("ansible-playbook");
-    command.arg(format!("heaptrial.fleet.{playbook}"));
-    command.args(["-e", "heaptrial_trial=fleet", "-e", &format!("heaptrial_program={BUILD}/heaptrial")]);
-    command.args(["-e", &format!("heaptrial_local={}", control.path().display())]);
-    command.args(["-e", &format!("heaptrial_local_program={}", program.display())]);
-    command
+fn play(fleet: &Fleet, playbook: &str) -> Command {
+    let folder = format!("heaptrial_local={}", fleet.control.path().display());
+    let program = format!("heaptrial_program={BUILD}/heaptrial");
+    fleet.playbook(playbook, &["heaptrial_trial=fleet", &program, &folder])
 }
 
 fn succeed(command: &mut Command) -> Result<(), Failure> {

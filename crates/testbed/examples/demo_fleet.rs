@@ -4,14 +4,15 @@
 //! started, gathered, reported and put back; what it found is rolled out by its verdict, watched and rolled back; Heaptrial is removed.
 //! At the end every file below /etc and /usr of every host is compared with what was there before.
 
+mod fleet;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use heaptrial_testbed::{ChurnService, Container, Controller, Options, Snapshot, Testbed};
-
-type Failure = Box<dyn std::error::Error>;
+use fleet::{Failure, Fleet, Host};
+use heaptrial_testbed::{Options, Snapshot};
 
 /// Each host with its system.
 const HOSTS: [(&str, &str); 4] =
@@ -46,11 +47,9 @@ name = "jemalloc"
 allocator = "jemalloc@5.3.0"
 "#;
 
-struct Fleet {
-    control: Controller,
-    hosts: Vec<Container>,
-    /// The program that is installed on the hosts, here.
-    program: PathBuf,
+/// Tells what it does as one types it.
+struct Demonstration {
+    fleet: Fleet,
 }
 
 fn main() -> Result<(), Failure> {
@@ -64,11 +63,12 @@ fn main() -> Result<(), Failure> {
     say(&format!(
         "Four throw-away hosts with a real systemd boot, two of Debian 12 and two of Debian 13, with {services} services each."
     ))?;
-    let fleet = Fleet::boot(&build, services)?;
-    let before = fleet.snapshots()?;
-    fleet.trial(&deb)?;
-    fleet.rollout()?;
-    fleet.play("remove", &["heaptrial_purge=true"])?;
+    let demonstration = Demonstration { fleet: boot(&build, services)? };
+    let before = demonstration.snapshots()?;
+    demonstration.trial(&deb)?;
+    demonstration.rollout()?;
+    demonstration.play("remove", &["heaptrial_purge=true"])?;
+    let Demonstration { fleet } = demonstration;
     for (host, before) in fleet.hosts.iter().zip(before) {
         let changed = before.difference(&Snapshot::of(host, &CHANGED)?);
         if !changed.is_empty() {
@@ -87,34 +87,23 @@ fn main() -> Result<(), Failure> {
     say(&format!("The report is in {}: open report.html. The hosts are gone.", reports.display()))
 }
 
-impl Fleet {
-    fn boot(build: &Path, services: usize) -> Result<Self, Failure> {
-        let mut control = Controller::new()?;
-        std::fs::write(control.path().join("fleet.toml"), TRIAL)?;
-        let mut hosts = Vec::new();
-        for (name, suite) in HOSTS {
-            let base = Testbed::prepare_suite(Some(suite))?;
-            let host = Container::boot(&base, Options::new().disk_bytes(2 << 30))?;
-            host.try_ok(&["hostname", name])?;
-            host.write(format!("{FAST_FOLDER}/demo.conf"), FAST_AGENT, 0o644)?;
-            let program = build.join("examples/churn_service");
-            let churn = ChurnService { live_bytes: 8 << 20, ..ChurnService::new(program, services) };
-            let units = host.install_churn_service(&churn)?;
-            let words: Vec<&str> =
-                ["systemctl", "start"].into_iter().chain(units.iter().map(String::as_str)).collect();
-            host.try_ok(&words)?;
-            control.reach(name, &host)?;
-            hosts.push(host);
-        }
-        Ok(Self { control, hosts, program: build.join("heaptrial") })
+fn boot(build: &Path, services: usize) -> Result<Fleet, Failure> {
+    let mut fleet = Fleet::new(build, TRIAL)?;
+    for (name, suite) in HOSTS {
+        let options = Options::new().disk_bytes(2 << 30);
+        let host = Host { name, suite: Some(suite), options, services, live_bytes: 8 << 20 };
+        fleet.add(build, host)?.write(format!("{FAST_FOLDER}/demo.conf"), FAST_AGENT, 0o644)?;
     }
+    Ok(fleet)
+}
 
+impl Demonstration {
     fn snapshots(&self) -> Result<Vec<Snapshot>, Failure> {
         // What the first login leaves is there before.
-        let mut ping = self.ansible("ansible");
+        let mut ping = self.fleet.control.command("ansible");
         ping.args(["all", "-m", "ping", "-o"]);
         run(&mut ping, "ansible -i hosts all -m ping -o")?;
-        self.hosts.iter().map(|host| Ok(Snapshot::of(host, &CHANGED)?)).collect()
+        self.fleet.hosts.iter().map(|host| Ok(Snapshot::of(host, &CHANGED)?)).collect()
     }
 
     /// From the installation to the verdict of a trial that was put back.
@@ -122,7 +111,7 @@ impl Fleet {
         self.play("install", &[&format!("heaptrial_deb={}", deb.display())])?;
         say("A trial is described in a file, and drawn over what all hosts have:")?;
         println!("{TRIAL}");
-        let folder = format!("heaptrial_local={}", self.control.path().display());
+        let folder = format!("heaptrial_local={}", self.fleet.control.path().display());
         let own = ["heaptrial_trial=fleet", &folder];
         self.play("survey", &own)?;
         self.here("trial plan fleet.toml --survey surveys --seed 7")?;
@@ -138,7 +127,8 @@ impl Fleet {
 
     /// By the verdict to all hosts, watched, and back.
     fn rollout(&self) -> Result<(), Failure> {
-        let verdict = format!("heaptrial_verdict={}", self.control.path().join("jemalloc.json").display());
+        let verdict =
+            format!("heaptrial_verdict={}", self.fleet.control.path().join("jemalloc.json").display());
         let more = r#"{"heaptrial_rollout": "to-jemalloc", "heaptrial_services": ["churn@*"], "heaptrial_poll": 2, "heaptrial_shares": [1, "100%"], "heaptrial_options": ["--soak", "5s", "--waves", "50%,100%", "--pause", "0s", "--settle", "500ms", "--at-once", "2"]}"#;
         self.play("rollout", &[&verdict, more])?;
         let watch = "heaptrial_watch=to-jemalloc";
@@ -150,37 +140,27 @@ impl Fleet {
         self.play("rollout", &[&verdict, more, "heaptrial_state=rolled_back"])
     }
 
-    fn ansible(&self, program: &str) -> Command {
-        let mut command = self.control.command(program);
-        command.env("ANSIBLE_DISPLAY_SKIPPED_HOSTS", "False").env("ANSIBLE_DISPLAY_OK_HOSTS", "False");
-        command.env("ANSIBLE_STDOUT_CALLBACK", "default");
-        command
-    }
-
     /// Runs a playbook of the collection as one types it.
     fn play(&self, playbook: &str, variables: &[&str]) -> Result<(), Failure> {
-        let mut command = self.ansible("ansible-playbook");
-        command.arg(format!("heaptrial.fleet.{playbook}"));
-        command.args(["-e", &format!("heaptrial_local_program={}", self.program.display())]);
         let mut typed = format!("ansible-playbook -i hosts heaptrial.fleet.{playbook}");
-        let folder = self.control.path().display().to_string();
+        let folder = self.fleet.control.path().display().to_string();
         for variable in variables {
-            command.args(["-e", variable]);
             let quote = if variable.contains(' ') { "'" } else { "" };
             typed += &format!(" -e {quote}{}{quote}", variable.replace(&folder, "$PWD"));
         }
-        run(&mut command, &typed)
+        run(&mut self.fleet.playbook(playbook, variables), &typed)
     }
 
     /// Runs a command on the machine that controls the hosts.
     fn here(&self, arguments: &str) -> Result<(), Failure> {
-        let mut command = Command::new(&self.program);
-        command.args(arguments.split(' ')).current_dir(self.control.path()).env("HOME", self.control.path());
-        run(&mut command, &format!("heaptrial {arguments}"))
+        run(&mut self.fleet.here(arguments), &format!("heaptrial {arguments}"))
     }
 }
 
+/// Ansible tells what it changes, and not what is as it should be.
 fn run(command: &mut Command, typed: &str) -> Result<(), Failure> {
+    command.env("ANSIBLE_DISPLAY_SKIPPED_HOSTS", "False").env("ANSIBLE_DISPLAY_OK_HOSTS", "False");
+    command.env("ANSIBLE_STDOUT_CALLBACK", "default");
     println!("$ {typed}");
     std::io::stdout().flush()?;
     let status = command.stdin(Stdio::null()).status()?;

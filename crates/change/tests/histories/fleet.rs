@@ -120,6 +120,7 @@ pub fn prepared(faults: &Faults, pace: Pace, takes_over: bool) -> Prepared {
     let owner = Owner { kind: "trial".to_owned(), takes_over, frozen: serde_json::Value::Null };
     Prepared {
         plan,
+        host: None,
         services: faults.iter().map(|(number, _)| treatment(*number)).collect(),
         libraries: vec![Library {
             source: SOURCE.into(),

@@ -16,7 +16,7 @@ use crate::DashboardError;
 pub(crate) use host::{Host, Sampler};
 pub(crate) use overview::Overview;
 pub(crate) use service::{Life, LifeEnd, STARTS, Service};
-pub(crate) use trial::{Condition, Line, Stage, Trial};
+pub(crate) use trial::{Condition, Line, Source, Stage, Trial};
 
 /// KiB of the file that SQLite keeps in memory.
 const CACHE_KIB: u32 = 4096;

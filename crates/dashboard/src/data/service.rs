@@ -1,6 +1,6 @@
 //! One service: its ledger and its memory.
 
-use heaptrial_model::{LifeStart, Metric, Reading, TrialKind};
+use heaptrial_model::{LifeStart, Metric, Reading, RemoteReadings, TrialKind};
 use heaptrial_report::LifeSeries;
 use heaptrial_store::{EventRecord, LifeRecord, Readings, ServiceRecord, Store};
 
@@ -98,13 +98,7 @@ impl Service {
         let mut series = Vec::new();
         for life in &lives[lives.len().saturating_sub(LIVES_DRAWN)..] {
             let points = readings.of_life(store, life.record.id, life.record.started_boottime_us)?;
-            let point = |reading: &Reading| (f64::from(reading.age_seconds), f64::from(reading.kib) * 1024.0);
-            series.push(LifeSeries {
-                started_at: life.record.started_wall_us as f64 / 1e6,
-                label: life.label(),
-                contaminated: life.record.contamination.is_some(),
-                points: points.iter().map(point).collect(),
-            });
+            series.push(drawn(life, &points));
         }
         lives.reverse();
         let own = |event: &EventRecord| event.service_id == Some(record.id);
@@ -112,6 +106,31 @@ impl Service {
         events.retain(own);
         events.reverse();
         Ok(Some(Self { trial, record, lives, series, metric, events, also_in }))
+    }
+
+    /// Takes the readings of its lives from a store.
+    pub(crate) fn take_readings(&mut self, readings: &RemoteReadings) {
+        self.series.clear();
+        for (index, life) in self.lives.iter_mut().enumerate() {
+            let Some(told) = readings.lives.get(&life.record.id) else { continue };
+            let last = told.readings.last().map(|last| (f64::from(last.age_seconds) * 1e6) as i64);
+            life.read_wall_us = last.map(|age_us| life.record.started_wall_us + age_us);
+            if index < LIVES_DRAWN {
+                self.series.push(drawn(life, &told.readings));
+            }
+        }
+        self.series.reverse();
+    }
+}
+
+/// A life as charts take it.
+fn drawn(life: &Life, readings: &[Reading]) -> LifeSeries {
+    let point = |reading: &Reading| (f64::from(reading.age_seconds), f64::from(reading.kib) * 1024.0);
+    LifeSeries {
+        started_at: life.record.started_wall_us as f64 / 1e6,
+        label: life.label(),
+        contaminated: life.record.contamination.is_some(),
+        points: readings.iter().map(point).collect(),
     }
 }
 

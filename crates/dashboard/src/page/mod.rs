@@ -10,6 +10,7 @@ mod problem;
 mod service;
 mod services;
 mod settings;
+mod source;
 mod trial;
 mod words;
 

@@ -269,7 +269,7 @@ fn of_config(files: &Files) -> Option<Vec<WantedList>> {
     let mut lists: Vec<WantedList> = Vec::new();
     for relay in relays {
         let Some(group) = &relay.group else { continue };
-        let name = crate::problem::escape(group.as_bytes());
+        let name = crate::problem::escape_name(group);
         let member = Member { name: relay.nickname.clone(), fingerprint: relay.fingerprint.clone() };
         match lists.iter_mut().find(|list| list.arm.name == name) {
             Some(list) => list.members.push(member),
@@ -303,7 +303,7 @@ fn in_groups<'a>(members: impl Iterator<Item = (&'a str, Option<&'a str>)>, sour
     let mut lists: Vec<WantedList> = Vec::new();
     for (member, group) in members {
         let Some(group) = group else { continue };
-        let name = crate::problem::escape(group.as_bytes());
+        let name = crate::problem::escape_name(group);
         let member = Member::named(member);
         match lists.iter_mut().find(|list| list.arm.name == name) {
             Some(list) => list.members.push(member),

@@ -1,34 +1,50 @@
 //! The trial as it will be stored, from what the store tells and what is stored already.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use heaptrial_model::{About, EventKind, KnownEvent, LifeStart, TrialKind};
 use heaptrial_store::{
-    ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedService, ImportedTrial, NewTrial,
+    ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
+    NewTrial,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::client::PrometheusError;
 use super::notes::{count, notes_of};
+use super::samples::Samples;
 use super::series::Fetched;
-use super::service::{Service, add, memory_of, of_stored};
-use super::{PrometheusImport, PrometheusSummary, Queries, arms, lives};
+use super::service::{Service, StoredServices, add, memory_of};
+use super::{PrometheusImport, PrometheusSummary, Queries, arms, lives, names};
 use crate::ImportError;
-use crate::import::{ArmSummary, some_of, span};
+use crate::import::{ArmSummary, some_of};
 
 /// Where the queries are in a trial's parameters.
 const QUERIES: &str = "prometheus";
 
 /// A trial that may be written.
 pub(super) struct Assembled {
+    /// Its lives are without their samples.
     pub trial: ImportedTrial,
+    /// Those, by service.
+    pub samples: Vec<SamplesOfLives>,
     pub summary: PrometheusSummary,
 }
 
-/// The first and the last reading of a trial, in microseconds since 1970.
-pub(super) fn span_of(trial: &ImportedTrial) -> Option<(i64, i64)> {
-    span(&trial.services)
+/// The samples of a service, and which of them are of which life.
+pub(super) struct SamplesOfLives {
+    samples: Samples,
+    lives: Vec<Range<usize>>,
+}
+
+impl SamplesOfLives {
+    /// Those of a life, by its number.
+    pub fn of_life(&self, number: usize) -> Cow<'_, [ImportedSample]> {
+        let own = self.lives.get(number).cloned().unwrap_or_default();
+        own.filter_map(|index| self.samples.get(index)).collect()
+    }
 }
 
 /// Whether a stored trial was made of the same.
@@ -47,6 +63,7 @@ pub(super) fn same_queries(trial: &ImportedTrial, request: &PrometheusImport) ->
         ("the query of contamination", option(&stored.contaminated), option(&given.contaminated)),
         ("the labels of services", stored.service_labels.join(","), given.service_labels.join(",")),
         ("the label of arms", option(&stored.arm_label), option(&given.arm_label)),
+        ("the label of replicas", option(&stored.replica_label), option(&given.replica_label)),
     ];
     match pairs.into_iter().find(|(_, stored, given)| stored != given) {
         Some((what, stored, given)) => {
@@ -58,12 +75,13 @@ pub(super) fn same_queries(trial: &ImportedTrial, request: &PrometheusImport) ->
 
 pub(super) fn assemble(
     fetched: Fetched,
-    stored: Option<&ImportedTrial>,
+    stored: Option<(&ImportedTrial, StoredServices)>,
     request: &PrometheusImport,
 ) -> Result<Assembled, ImportError> {
     let mut notes = notes_of(&fetched, request);
+    let (stored, of_stored) = stored.unzip();
     let mut services: BTreeMap<String, Service> =
-        stored.map(|trial| of_stored(trial, request.metric)).unwrap_or_default();
+        of_stored.zip(stored).map(|(services, trial)| services.named(trial)).unwrap_or_default();
     let mut events = stored.map(events_of).unwrap_or_default();
     let by_label = request.queries.arm_label.is_some()
         && request.groups.is_empty()
@@ -119,22 +137,25 @@ pub(super) fn assemble(
         let some = some_of(left_out.iter().map(String::as_str));
         return Err(ImportError::NobodyMeasured { measured: left_out.len(), some });
     }
+    notes.extend(names::remarks(services.keys().map(String::as_str)));
     let new_samples = services.values().map(|service| service.new_samples).sum();
     let names: Vec<String> = services.keys().cloned().collect();
     let mut moved = 0;
-    let imported: Vec<ImportedService> = services
-        .into_iter()
-        .map(|(name, service)| {
-            let found = lives::of_service(&service.samples, &service.start, &service.counter);
-            moved += found.moved;
-            let lives = found.lives.into_iter().map(|life| ImportedLife {
-                started_wall_us: life.started_us,
-                start: life.start,
-                samples: service.samples[life.samples].to_vec(),
-            });
-            ImportedService { name, attributes: Value::Null, lives: lives.collect() }
-        })
-        .collect();
+    let mut imported: Vec<ImportedService> = Vec::with_capacity(services.len());
+    let mut samples: Vec<SamplesOfLives> = Vec::with_capacity(services.len());
+    for (name, service) in services {
+        let own: Vec<ImportedSample> = service.samples.iter().collect();
+        let found = lives::of_service(&own, &service.start, &service.counter);
+        moved += found.moved;
+        let lives = found.lives.iter().map(|life| ImportedLife {
+            started_wall_us: life.started_us,
+            start: life.start,
+            samples: Vec::new(),
+        });
+        imported.push(ImportedService { name, attributes: Value::Null, lives: lives.collect() });
+        let lives = found.lives.into_iter().map(|life| life.samples).collect();
+        samples.push(SamplesOfLives { samples: service.samples, lives });
+    }
     if moved > 0 {
         notes.push(format!(
             "{} the start that is told moved to a time at which the one before was still told: the oldest of several \
@@ -189,16 +210,16 @@ pub(super) fn assemble(
         lives_unknown: with(|start| start == LifeStart::Unknown),
         notes,
     };
-    let sources = sources(request, &imported);
+    let sources = sources(request, &imported, &samples);
     let trial = ImportedTrial {
-        plan: plan(&imported, stored, request),
+        plan: plan(&samples, stored, request),
         lists,
         services: imported,
         events,
         aggregates: Vec::new(),
         sources,
     };
-    Ok(Assembled { trial, summary })
+    Ok(Assembled { trial, samples, summary })
 }
 
 fn events_of(trial: &ImportedTrial) -> Vec<(i64, String, String)> {
@@ -209,12 +230,10 @@ fn events_of(trial: &ImportedTrial) -> Vec<(i64, String, String)> {
     trial.events.iter().filter_map(named).collect()
 }
 
-fn plan(
-    services: &[ImportedService],
-    stored: Option<&ImportedTrial>,
-    request: &PrometheusImport,
-) -> NewTrial {
-    let (first, last) = span(services).unwrap_or_default();
+fn plan(services: &[SamplesOfLives], stored: Option<&ImportedTrial>, request: &PrometheusImport) -> NewTrial {
+    let first = services.iter().filter_map(|of| of.samples.first()).map(|first| first.wall_us).min();
+    let last = services.iter().filter_map(|of| of.samples.last()).map(|last| last.wall_us).max();
+    let (first, last) = first.zip(last).unwrap_or_default();
     let mut parameters = json!({ "lists_from": arms::lists_from(stored, request), QUERIES: request.queries });
     let about =
         request.about.clone().or_else(|| stored.map(|trial| About::of_parameters(&trial.plan.parameters)));
@@ -240,13 +259,17 @@ fn plan(
 }
 
 /// The queries as sources, with the digest of all readings that are in the trial.
-fn sources(request: &PrometheusImport, services: &[ImportedService]) -> Vec<ImportSource> {
+fn sources(
+    request: &PrometheusImport,
+    services: &[ImportedService],
+    samples: &[SamplesOfLives],
+) -> Vec<ImportSource> {
     let mut digest = Sha256::new();
     let mut rows = 0;
-    for service in services {
+    for (service, own) in services.iter().zip(samples) {
         digest.update(service.name.as_bytes());
-        for sample in service.lives.iter().flat_map(|life| &life.samples) {
-            let bytes = memory_of(sample, request.metric).unwrap_or_default();
+        for sample in own.samples.iter() {
+            let bytes = memory_of(&sample, request.metric).unwrap_or_default();
             digest.update(sample.wall_us.to_le_bytes());
             digest.update(bytes.to_le_bytes());
             rows += 1;

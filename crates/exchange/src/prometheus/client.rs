@@ -138,8 +138,9 @@ pub enum PrometheusError {
     /// Two series of one service at the same time.
     #[error(
         "{query} has two series of the service {service} at the same time ({time}): {first} and {second}\n  \
-         name what tells them apart by --service-label, choose one of them in the query, or add them up there \
-         (sum by (...) (...))"
+         where the label tells which server scraped it, name it by --replica-label; where these are two services, name what tells \
+         them apart by --service-label; where they are two parts of one, add them up in the query (sum by (...) (...)); else choose \
+         one of them there"
     )]
     Ambiguous {
         /// The query.

@@ -11,7 +11,7 @@ use crate::lives::infer;
 /// Exporters compute starts from the boot time, in whole seconds and with the clock's own wavering.
 const WAVERING_US: i64 = 2_000_000;
 /// Starts are by the host's clock, readings by the store's: so far they may be apart.
-const APART_US: i64 = 60_000_000;
+pub(super) const APART_US: i64 = 60_000_000;
 
 /// A start as it is told, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,11 @@ mod arms;
 mod assemble;
 mod client;
 mod lives;
+mod names;
 mod notes;
 mod query;
 mod readings;
+mod samples;
 mod series;
 mod service;
 
@@ -25,6 +27,7 @@ use crate::import::ArmSummary;
 use assemble::Assembled;
 use client::Client;
 use series::Fetched;
+use service::StoredServices;
 
 /// What is asked for. A trial that was imported is extended only by the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +49,9 @@ pub struct Queries {
     pub service_labels: Vec<String>,
     /// The label that names its arm.
     pub arm_label: Option<String>,
+    /// The label that names which of several servers scraped it: series that differ in it alone are one thing, scraped twice.
+    #[serde(default)]
+    pub replica_label: Option<String>,
 }
 
 /// What to import, and how.
@@ -119,11 +125,14 @@ pub fn import_prometheus(
     if trials.iter().any(|trial| trial.plan.name == request.name && of_other_kind(trial.plan.kind)) {
         return Err(ImportError::NameTaken(request.name.clone()));
     }
-    let stored = store.read_imported(&request.name, TrialKind::ImportPrometheus)?;
+    let mut of_stored = StoredServices::default();
+    let kind = TrialKind::ImportPrometheus;
+    let stored =
+        store.read_imported_by_life(&request.name, kind, |service, life| of_stored.add(service, life))?;
     if let Some((_, trial)) = &stored {
         assemble::same_queries(trial, request)?;
     }
-    let stored_span = stored.as_ref().and_then(|(_, trial)| assemble::span_of(trial));
+    let stored_span = of_stored.span();
     let goes_on = stored_span.map(|(first, last)| last.saturating_sub(request.late_us).max(first));
     let from_us = request.from_us.or(goes_on).unwrap_or(request.to_us - BACK_US);
     if from_us >= request.to_us {
@@ -135,11 +144,12 @@ pub fn import_prometheus(
         let query = request.queries.memory.clone();
         return Err(PrometheusError::Nothing { query, from_us, to_us: request.to_us }.into());
     }
-    let Assembled { trial, mut summary } =
-        assemble::assemble(fetched, stored.as_ref().map(|(_, trial)| trial), request)?;
+    let stored_trial = stored.as_ref().map(|(_, trial)| trial);
+    let Assembled { trial, samples, mut summary } =
+        assemble::assemble(fetched, stored_trial.map(|trial| (trial, of_stored)), request)?;
     summary.trial_id = match &stored {
         Some((id, _)) if summary.new_samples == 0 => *id,
-        _ => store.write_imported(&trial)?,
+        _ => store.write_imported_by_life(&trial, &|service, life| samples[service].of_life(life))?,
     };
     Ok(summary)
 }

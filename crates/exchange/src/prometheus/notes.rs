@@ -14,6 +14,12 @@ pub(super) fn notes_of(fetched: &Fetched, request: &PrometheusImport) -> Vec<Str
             count(fetched.no_memory, "reading")
         ));
     }
+    if fetched.pauses > 0 {
+        notes.push(format!(
+            "{} of pause containers were left out: they hold the names that a pod's containers share",
+            count(fetched.pauses, "series")
+        ));
+    }
     if fetched.unnamed > 0 {
         notes.push(format!(
             "{} without the labels {} were left out",

@@ -44,12 +44,17 @@ pub(super) struct Fetched {
     pub unnamed: u64,
     /// Values that are no number of bytes, and zeros: an exporter tells them of what does not run.
     pub no_memory: u64,
+    /// Series of containers that hold nothing but the names that a pod's containers share.
+    pub pauses: u64,
     /// What the store warned of.
     pub warnings: Vec<String>,
 }
 
 /// A part of [`Told`].
 type Part = fn(&mut Told) -> &mut Values;
+
+/// What of its values is held, by what there is of memory.
+type Held = fn(Values, &Values) -> Values;
 
 impl Fetched {
     /// Asks for everything, day by day.
@@ -60,14 +65,14 @@ impl Fetched {
         step_us: i64,
     ) -> Result<Self, PrometheusError> {
         let mut fetched = Self::default();
-        let parts: [(Option<&str>, Part); 5] = [
-            (Some(&queries.memory), |told| &mut told.memory),
-            (queries.swap.as_deref(), |told| &mut told.swap),
-            (queries.start.as_deref(), |told| &mut told.start),
-            (queries.counter.as_deref(), |told| &mut told.counter),
-            (queries.contaminated.as_deref(), |told| &mut told.contaminated),
+        let parts: [(Option<&str>, Part, Held); 5] = [
+            (Some(&queries.memory), |told| &mut told.memory, |values, _| values),
+            (queries.swap.as_deref(), |told| &mut told.swap, used),
+            (queries.start.as_deref(), |told| &mut told.start, |values, _| changes(&values)),
+            (queries.counter.as_deref(), |told| &mut told.counter, used),
+            (queries.contaminated.as_deref(), |told| &mut told.contaminated, used),
         ];
-        for (index, (query, part)) in parts.into_iter().enumerate() {
+        for (index, (query, part, held)) in parts.into_iter().enumerate() {
             let Some(query) = query else { continue };
             let mut of_service: BTreeMap<String, Vec<Series>> = BTreeMap::new();
             let mut first_labels = None;
@@ -82,7 +87,12 @@ impl Fetched {
                     let share = POINTS_AT_ONCE as f64 / points as f64;
                     window = (((to - from) as f64 * share) as i64 / step_us).max(1) * step_us;
                 }
-                for series in answer {
+                for mut series in answer {
+                    series.values.shrink_to_fit();
+                    if is_pause(&series.metric) {
+                        fetched.pauses += u64::from(index == 0);
+                        continue;
+                    }
                     first_labels.get_or_insert_with(|| series.metric.clone());
                     match name(&series.metric, &queries.service_labels) {
                         Some(name) => of_service.entry(name).or_default().push(series),
@@ -100,13 +110,15 @@ impl Fetched {
                     continue;
                 }
                 let memory = index < 2;
-                let (values, arms) = joined(query, &service, series, queries.arm_label.as_deref())?;
+                let (values, arms) = joined(query, &service, series, queries)?;
                 let told = fetched.services.entry(service).or_default();
                 let before = values.len();
                 let values: Values = values
                     .into_iter()
                     .filter(|(at, value)| {
-                        let usable = value.is_finite() && *value >= 0.0 && (index != 0 || *value >= 1.0);
+                        // What is all in swap has none resident.
+                        let least = if index == 0 && queries.swap.is_none() { 1.0 } else { 0.0 };
+                        let usable = value.is_finite() && *value >= least;
                         usable && asked.contains(at) && (!memory || *value < u64::MAX as f64)
                     })
                     .collect();
@@ -115,7 +127,7 @@ impl Fetched {
                     told.arms = arms;
                     *part(told) = thinned(values, step_us);
                 } else {
-                    *part(told) = values;
+                    *part(told) = held(values, &told.memory);
                 }
             }
         }
@@ -129,7 +141,14 @@ fn name(labels: &Labels, names: &[String]) -> Option<String> {
         .iter()
         .map(|name| labels.get(name).map(String::as_str).filter(|value| !value.is_empty()))
         .collect();
-    parts.map(|parts| crate::problem::escape(parts.join("/").as_bytes()))
+    parts.map(|parts| crate::problem::escape_name(&parts.join("/")))
+}
+
+/// Whether a container is a pod's pause container, by the names that Kubernetes has for it.
+fn is_pause(labels: &Labels) -> bool {
+    let image = labels.get("image").and_then(|image| image.rsplit('/').next());
+    let is_pause = |image: &str| image.split([':', '@']).next() == Some("pause");
+    labels.get("container").is_some_and(|name| name == "POD") || image.is_some_and(is_pause)
 }
 
 fn no_label(query: &str, labels: &Labels, names: &[String]) -> PrometheusError {
@@ -143,11 +162,13 @@ fn no_label(query: &str, labels: &Labels, names: &[String]) -> PrometheusError {
 }
 
 /// The series of one service one after the other, and since when which arm is told.
+///
+/// Of what several servers scraped, one counts as long as it goes on, and then another: their clocks are not quite the same.
 fn joined(
     query: &str,
     service: &str,
     series: Vec<Series>,
-    arm_label: Option<&str>,
+    queries: &Queries,
 ) -> Result<(Values, Vec<(i64, String)>), PrometheusError> {
     // Of one series there is a part for each window.
     let mut by_labels: BTreeMap<Labels, Values> = BTreeMap::new();
@@ -163,26 +184,46 @@ fn joined(
     parts.sort_by_key(|(_, values)| values[0].0);
     let mut all: Values = Vec::new();
     let mut arms: Vec<(i64, String)> = Vec::new();
+    let arm_label = queries.arm_label.as_deref();
+    let replica_label = queries.replica_label.as_deref();
     for (index, (labels, values)) in parts.iter().enumerate() {
-        if let Some((last, _)) = all.last().filter(|(last, _)| *last >= values[0].0) {
+        let mut values = *values;
+        if let Some((last, _)) = all.last().copied().filter(|(last, _)| *last >= values[0].0) {
             let before =
-                parts[..index].iter().rfind(|(_, values)| values.last().is_some_and(|v| v.0 == *last));
+                parts[..index].iter().rfind(|(_, values)| values.last().is_some_and(|v| v.0 == last));
             let other = before.map_or(*labels, |(labels, _)| *labels);
-            return Err(PrometheusError::Ambiguous {
-                query: query.to_owned(),
-                service: service.to_owned(),
-                time: time(values[0].0),
-                first: only(other, labels),
-                second: only(labels, other),
-            });
+            if !are_replicas(labels, other, replica_label) {
+                return Err(PrometheusError::Ambiguous {
+                    query: query.to_owned(),
+                    service: service.to_owned(),
+                    time: time(values[0].0),
+                    first: only(other, labels),
+                    second: only(labels, other),
+                });
+            }
+            values = &values[values.partition_point(|(at, _)| *at <= last)..];
+            if values.is_empty() {
+                continue;
+            }
         }
         all.extend_from_slice(values);
         let arm = arm_label.and_then(|label| labels.get(label)).map_or("", String::as_str);
         if arms.last().is_none_or(|(_, last)| last != arm) {
-            arms.push((values[0].0, crate::problem::escape(arm.as_bytes())));
+            arms.push((values[0].0, crate::problem::escape_name(arm)));
         }
     }
     Ok((all, arms))
+}
+
+/// Whether two series are one that several servers scraped.
+fn are_replicas(labels: &Labels, other: &Labels, replica_label: Option<&str>) -> bool {
+    let Some(replica_label) = replica_label else { return false };
+    let own = |labels: &Labels| -> Labels {
+        let mut labels = labels.clone();
+        labels.remove(replica_label);
+        labels
+    };
+    own(labels) == own(other)
 }
 
 /// The values of a series without those spans in which it was away: labels may change and come back.
@@ -201,13 +242,73 @@ fn only(labels: &Labels, other: &Labels) -> String {
     format!("{{{}}}", own.join(", "))
 }
 
+/// Values without those that are as the one before and the one behind them: what is told again and again.
+fn changes(values: &Values) -> Values {
+    let again = |index: usize| {
+        let around = index.checked_sub(1).and_then(|before| values.get(before..=index + 1));
+        around.is_some_and(|around| around.iter().all(|(_, value)| *value == around[0].1))
+    };
+    (0..values.len()).filter(|index| !again(*index)).map(|index| values[index]).collect()
+}
+
+/// Of values those that count for a reading of memory, the last before it, and those around which they fall.
+fn used(values: Values, memory: &Values) -> Values {
+    let mut kept = Values::new();
+    let mut readings = memory.iter().map(|(at, _)| *at).peekable();
+    for (index, (at, value)) in values.iter().enumerate() {
+        let next = values.get(index + 1);
+        let before = index.checked_sub(1).and_then(|before| values.get(before));
+        let falls =
+            next.is_some_and(|(_, next)| next < value) || before.is_some_and(|(_, before)| value < before);
+        let mut counts = false;
+        while readings.peek().is_some_and(|reading| next.is_none_or(|(next, _)| reading < next)) {
+            counts |= readings.next().is_some_and(|reading| reading >= *at);
+        }
+        if counts || falls {
+            kept.push((*at, *value));
+        }
+    }
+    // That there is something is known by one that counts for nothing, too.
+    if kept.is_empty() {
+        kept.extend(values.last());
+    }
+    kept.shrink_to_fit();
+    kept
+}
+
 /// The first value of each step.
 fn thinned(values: Values, step_us: i64) -> Values {
-    let mut kept: Values = Vec::with_capacity(values.len());
+    let mut kept = Values::new();
     for (at, value) in values {
         if kept.last().is_none_or(|(last, _)| last.div_euclid(step_us) != at.div_euclid(step_us)) {
             kept.push((at, value));
         }
     }
+    kept.shrink_to_fit();
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_again_is_not_held() {
+        let told = [(1, 5.0), (2, 5.0), (3, 5.0), (4, 9.0), (5, 5.0), (6, 5.0), (7, 5.0)].to_vec();
+        assert_eq!(changes(&told), [(1, 5.0), (3, 5.0), (4, 9.0), (5, 5.0), (7, 5.0)]);
+        assert_eq!(changes(&told[..1].to_vec()), [(1, 5.0)]);
+        assert_eq!(changes(&Values::new()), []);
+    }
+
+    #[test]
+    fn what_no_reading_needs_is_not_held() {
+        let counter: Values = (0..20).map(|second| (second, second as f64)).collect();
+        let memory = [(3, 0.0), (4, 0.0), (12, 0.0), (40, 0.0)].to_vec();
+        assert_eq!(used(counter.clone(), &memory), [(3, 3.0), (4, 4.0), (12, 12.0), (19, 19.0)]);
+        // A fall is known by the values around it.
+        let fallen: Values = counter.iter().map(|(at, value)| (*at, value % 8.0)).collect();
+        let told: Vec<i64> = used(fallen, &memory).iter().map(|(at, _)| *at).collect();
+        assert_eq!(told, [3, 4, 7, 8, 12, 15, 16, 19]);
+        assert_eq!(used(counter[5..].to_vec(), &memory[..1].to_vec()), [(19, 19.0)]);
+    }
 }

@@ -1,64 +1,96 @@
 //! A service while it is put together: what is stored of it, and the readings that come to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use heaptrial_model::{LifeStart, Metric};
-use heaptrial_store::{ImportedSample, ImportedTrial};
+use heaptrial_store::{ImportedLife, ImportedSample, ImportedTrial};
 
+use super::lives::APART_US;
+use super::samples::Samples;
 use super::series::{Told, Values};
 
 /// A value of another series counts for a reading at most so long after it was scraped: Prometheus' own rule.
 const LOOKED_BACK_US: i64 = 300_000_000;
 
 /// A service while it is put together.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Service {
-    pub samples: Vec<ImportedSample>,
+    pub samples: Samples,
     pub start: Values,
+    /// Of stored lives that began with their first reading, the time in which a start is of theirs: by a clock that is ahead it was
+    /// told later than that reading.
+    with_first: Vec<Range<i64>>,
     pub counter: Values,
     pub arm: String,
     pub new_samples: u64,
 }
 
-/// The services that are stored, as the store would have told them.
-pub(super) fn of_stored(trial: &ImportedTrial, metric: Metric) -> BTreeMap<String, Service> {
-    let mut services = BTreeMap::new();
-    for (index, stored) in trial.services.iter().enumerate() {
-        let mut service = Service::default();
-        for life in &stored.lives {
-            service.samples.extend_from_slice(&life.samples);
-            let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { continue };
-            let started_us = life.started_wall_us;
-            if life.start == LifeStart::Observed {
-                let started = started_us as f64 / 1e6;
-                service.start.extend([(first.wall_us, started), (last.wall_us, started)]);
-            }
-            // Readings are rarer than what the counter told: where it has risen above its old value until the next one, only
-            // what was found then tells that it fell.
-            let counted = life.samples.iter().any(|sample| sample.cpu_us.is_some());
-            if let LifeStart::Inferred { uncertainty_us } = life.start
-                && counted
-            {
-                let earliest = started_us - uncertainty_us;
-                // Readings after that were put to the life before, with the counter's last value.
-                while service.counter.last().is_some_and(|(at, _)| *at > earliest) {
-                    service.counter.pop();
-                }
-                let fell_from = service.counter.last().map_or(1.0, |(_, value)| value + 1.0);
-                service.counter.push((earliest, fell_from));
-                service.counter.push((started_us + uncertainty_us, 0.0));
-            }
-            let told = life.samples.iter();
-            service
-                .counter
-                .extend(told.filter_map(|sample| Some((sample.wall_us, sample.cpu_us? as f64 / 1e6))));
+/// The services of a stored trial, by their positions, as the store would have told them.
+#[derive(Debug, Default)]
+pub(super) struct StoredServices(Vec<Service>);
+
+impl StoredServices {
+    /// Adds the next life of a service.
+    pub fn add(&mut self, position: usize, life: ImportedLife) {
+        if self.0.len() <= position {
+            self.0.resize_with(position + 1, Service::default);
         }
-        let list = trial.lists.iter().find(|list| list.members.contains(&index));
-        service.arm = list.map(|list| list.arm.name.clone()).unwrap_or_default();
-        debug_assert!(service.samples.iter().all(|sample| memory_of(sample, metric).is_some()));
-        services.insert(stored.name.clone(), service);
+        self.0[position].add_stored(&life);
     }
-    services
+
+    /// The first and the last reading, in microseconds since 1970.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let first = self.0.iter().filter_map(|service| service.samples.first());
+        let last = self.0.iter().filter_map(|service| service.samples.last());
+        Some((first.map(|first| first.wall_us).min()?, last.map(|last| last.wall_us).max()?))
+    }
+
+    /// By their names in that trial, with their arms.
+    pub fn named(mut self, trial: &ImportedTrial) -> BTreeMap<String, Service> {
+        self.0.resize_with(trial.services.len(), Service::default);
+        let with_arm = |(index, mut service): (usize, Service)| {
+            let list = trial.lists.iter().find(|list| list.members.contains(&index));
+            service.arm = list.map(|list| list.arm.name.clone()).unwrap_or_default();
+            (trial.services[index].name.clone(), service)
+        };
+        self.0.into_iter().enumerate().map(with_arm).collect()
+    }
+}
+
+impl Service {
+    fn add_stored(&mut self, life: &ImportedLife) {
+        let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { return };
+        life.samples.iter().for_each(|sample| self.samples.push(sample));
+        if let Some(before) = self.with_first.last_mut() {
+            before.end = before.end.min(first.wall_us);
+        }
+        let started_us = life.started_wall_us;
+        if life.start == LifeStart::Observed {
+            let started = started_us as f64 / 1e6;
+            self.start.extend([(first.wall_us, started), (last.wall_us, started)]);
+            if started_us == first.wall_us {
+                self.with_first.push(first.wall_us..i64::MAX);
+            }
+        }
+        // Readings are rarer than what the counter told: where it has risen above its old value until the next one, only
+        // what was found then tells that it fell.
+        let counted = life.samples.iter().any(|sample| sample.cpu_us.is_some());
+        if let LifeStart::Inferred { uncertainty_us } = life.start
+            && counted
+        {
+            let earliest = started_us - uncertainty_us;
+            // Readings after that were put to the life before, with the counter's last value.
+            while self.counter.last().is_some_and(|(at, _)| *at > earliest) {
+                self.counter.pop();
+            }
+            let fell_from = self.counter.last().map_or(1.0, |(_, value)| value + 1.0);
+            self.counter.push((earliest, fell_from));
+            self.counter.push((started_us + uncertainty_us, 0.0));
+        }
+        let told = life.samples.iter();
+        self.counter.extend(told.filter_map(|sample| Some((sample.wall_us, sample.cpu_us? as f64 / 1e6))));
+    }
 }
 
 /// The reading that a trial by this metric is about, in bytes.
@@ -80,7 +112,8 @@ pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Opti
     let mut contaminated = LookBack::new(&told.contaminated);
     let mut counter = LookBack::new(&told.counter);
     let is_new = |at: i64| at >= first_wanted && !stored.contains(&step_of(at));
-    for (wall_us, bytes) in told.memory.into_iter().filter(|(at, _)| is_new(*at)) {
+    let mut new = Vec::new();
+    for (wall_us, bytes) in told.memory.iter().copied().filter(|(at, _)| is_new(*at)) {
         if contaminated.at(wall_us).is_some_and(|is| is > 0.5) {
             continue;
         }
@@ -99,10 +132,27 @@ pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Opti
             Metric::Rss | Metric::Pss => sample.rss_bytes = bytes,
         }
         sample.cpu_us = counter.at(wall_us).map(|seconds| (seconds * 1e6) as u64);
-        service.samples.push(sample);
-        service.new_samples += 1;
+        new.push(sample);
     }
-    service.samples.sort_by_key(|sample| sample.wall_us);
+    service.new_samples += new.len() as u64;
+    if service.samples.last().zip(new.first()).is_some_and(|(last, first)| first.wall_us < last.wall_us) {
+        new.extend(service.samples.iter());
+        new.sort_by_key(|sample| sample.wall_us);
+        service.samples = Samples::default();
+    }
+    new.iter().for_each(|sample| service.samples.push(sample));
+    service.samples.shrink_to_fit();
+    for life in &service.with_first {
+        let ahead = |value: f64| (value * 1e6) as i64 - life.start;
+        let of_life =
+            |(at, value): &&(i64, f64)| life.contains(at) && (0..=APART_US).contains(&ahead(*value));
+        let Some((_, told)) = told.start.iter().find(of_life) else { continue };
+        for (_, started) in
+            service.start.iter_mut().filter(|(at, started)| life.contains(at) && ahead(*started) == 0)
+        {
+            *started = *told;
+        }
+    }
     for (stored, new) in [(&mut service.start, told.start), (&mut service.counter, told.counter)] {
         let before = std::mem::replace(stored, new);
         stored.extend(before);
@@ -129,5 +179,51 @@ impl<'a> LookBack<'a> {
         }
         let (at, value) = *self.values.get(self.next.checked_sub(1)?)?;
         (wall_us - at <= LOOKED_BACK_US).then_some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lives;
+    use super::*;
+
+    const S: i64 = 1_000_000;
+
+    /// Its start was told as 130 by a clock that is ahead, at a reading of 100, which is when it is stored to have begun.
+    #[test]
+    fn a_life_goes_on_in_the_next_import_though_its_clock_is_ahead() {
+        let sample =
+            |at: i64| ImportedSample { wall_us: at * S, rss_bytes: 1 << 20, ..ImportedSample::default() };
+        let life = ImportedLife {
+            started_wall_us: 100 * S,
+            start: LifeStart::Observed,
+            samples: [100, 160, 220, 280, 340].map(sample).to_vec(),
+        };
+        let mut service = Service::default();
+        service.add_stored(&life);
+        let times = [280, 340, 400, 460];
+        let told = Told {
+            memory: times.iter().map(|at| (at * S, 2e6)).collect(),
+            start: times.iter().map(|at| (at * S, 130.0)).collect(),
+            ..Told::default()
+        };
+        add(&mut service, told, Metric::Rss, None, 60 * S);
+        let samples: Vec<ImportedSample> = service.samples.iter().collect();
+        let found = lives::of_service(&samples, &service.start, &service.counter);
+        let starts: Vec<i64> = found.lives.iter().map(|life| life.started_us / S).collect();
+        assert_eq!((starts, found.moved, service.new_samples), (vec![100], 0, 2));
+    }
+
+    #[test]
+    fn late_readings_come_between_those_that_are_stored() {
+        let mut service = Service::default();
+        let readings = |seconds: &[i64]| Told {
+            memory: seconds.iter().map(|at| (at * S, 1e6)).collect(),
+            ..Told::default()
+        };
+        add(&mut service, readings(&[60, 240]), Metric::Rss, None, 60 * S);
+        add(&mut service, readings(&[60, 120, 300]), Metric::Rss, None, 60 * S);
+        let times: Vec<i64> = service.samples.iter().map(|sample| sample.wall_us / S).collect();
+        assert_eq!((times, service.new_samples), (vec![60, 120, 240, 300], 4));
     }
 }

@@ -74,13 +74,8 @@ pub struct SeriesOptions {
 }
 
 impl SeriesOptions {
-    /// The readings until then (microseconds since 1970), if they are in a store.
-    pub fn read(
-        &self,
-        store: &Store,
-        trial: &TrialRecord,
-        until_us: Option<i64>,
-    ) -> Result<Option<Arc<RemoteReadings>>, Failure> {
+    /// What to ask of the store, if readings are in one, until then (microseconds since 1970).
+    pub fn request(&self, until_us: Option<i64>) -> Result<Option<ReadingsRequest>, Failure> {
         let Some(url) = &self.series else {
             return match self.access.is_given() {
                 true => Err(Failure::usage("files of credentials and --accept-partial go with --series URL")),
@@ -90,18 +85,28 @@ impl SeriesOptions {
         if !ROLLUPS_SECONDS.contains(&self.rollup.0.as_secs()) {
             return Err(Failure::usage(format!("--rollup {}: expected between 1s and 6h", self.rollup)));
         }
+        Ok(Some(ReadingsRequest {
+            url: url.clone(),
+            access: self.access.access(url),
+            step_us: i64::try_from(self.rollup.0.as_micros()).unwrap_or(i64::MAX),
+            until_us,
+        }))
+    }
+
+    /// The readings until then, if they are in a store.
+    pub fn read(
+        &self,
+        store: &Store,
+        trial: &TrialRecord,
+        until_us: Option<i64>,
+    ) -> Result<Option<Arc<RemoteReadings>>, Failure> {
+        let Some(request) = self.request(until_us)? else { return Ok(None) };
         if !trial.plan.kind.is_on_services() {
             return Err(Failure::usage(format!(
                 "--series: no agent samples `{}`; its readings are in the database",
                 trial.plan.name
             )));
         }
-        let request = ReadingsRequest {
-            url: url.clone(),
-            access: self.access.access(url),
-            step_us: i64::try_from(self.rollup.0.as_micros()).unwrap_or(i64::MAX),
-            until_us,
-        };
         let (readings, warnings) = read_readings(store, trial, &request)?;
         for warning in warnings {
             eprintln!("the store warns: {warning}");

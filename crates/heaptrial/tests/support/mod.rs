@@ -3,7 +3,9 @@
 
 pub mod bed;
 pub mod control;
+pub mod exporters;
 pub mod hosts;
+pub mod scraped_fleet;
 pub mod series_store;
 pub mod shapes;
 pub mod upstream;
@@ -34,6 +36,12 @@ pub fn stderr(output: &Output) -> String {
 /// Standard output as text.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// That it succeeded.
+#[track_caller]
+pub fn succeeds(output: &Output) {
+    assert!(output.status.success(), "{}{}", stdout(output), stderr(output));
 }
 
 /// Standard output as JSON.

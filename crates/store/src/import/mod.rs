@@ -3,6 +3,8 @@
 mod read;
 mod write;
 
+pub use write::SamplesOf;
+
 use heaptrial_model::{Arm, EventKind, LifeStart};
 use serde_json::Value;
 

@@ -19,13 +19,29 @@ impl Store {
         name: &str,
         kind: TrialKind,
     ) -> Result<Option<(i64, ImportedTrial)>, StoreError> {
+        let mut lives: Vec<(usize, ImportedLife)> = Vec::new();
+        let read = self.read_imported_by_life(name, kind, |service, life| lives.push((service, life)))?;
+        let Some((trial_id, mut trial)) = read else { return Ok(None) };
+        for (service, life) in lives {
+            trial.services[service].lives.push(life);
+        }
+        Ok(Some((trial_id, trial)))
+    }
+
+    /// The same, with each life given by itself and the position of its service, so that nobody need hold all: services have none.
+    pub fn read_imported_by_life(
+        &self,
+        name: &str,
+        kind: TrialKind,
+        mut take: impl FnMut(usize, ImportedLife),
+    ) -> Result<Option<(i64, ImportedTrial)>, StoreError> {
         let Some(trial_id) = self.imported_id(name, kind)? else { return Ok(None) };
         let Some(plan) = self.trials()?.into_iter().find(|trial| trial.id == trial_id) else {
             return Ok(None);
         };
         let arms = self.arms(trial_id)?;
         let rows = self.services(trial_id)?;
-        let mut services: Vec<ImportedService> = rows
+        let services: Vec<ImportedService> = rows
             .iter()
             .map(|row| ImportedService {
                 name: row.name.clone(),
@@ -40,7 +56,7 @@ impl Store {
             let samples = self.imported_samples(life.id)?;
             if let Some(index) = by_id.get(&life.service_id) {
                 let started_wall_us = life.started_wall_us;
-                services[*index].lives.push(ImportedLife { started_wall_us, start: life.start, samples });
+                take(*index, ImportedLife { started_wall_us, start: life.start, samples });
             }
         }
         let lists = arms.iter().map(|record| ImportedList {

@@ -1,17 +1,29 @@
 //! Writing an import, whole.
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
 
 use heaptrial_model::Arm;
 use rusqlite::{Transaction, params};
 
-use super::ImportedTrial;
+use super::{ImportedSample, ImportedTrial};
 use crate::{Store, StoreError};
 
 impl Store {
     /// Writes a trial that was imported, in place of an earlier import of the same name. One transaction; gives
     /// the row id of the trial, which stays the same.
     pub fn write_imported(&mut self, trial: &ImportedTrial) -> Result<i64, StoreError> {
+        self.write_imported_by_life(trial, &|service, life| {
+            Cow::Borrowed(&trial.services[service].lives[life].samples)
+        })
+    }
+
+    /// The same with samples that are not in the trial's lives: those of a life of a service, by their positions, so that nobody need
+    /// hold all. They are asked for twice.
+    pub fn write_imported_by_life(
+        &mut self,
+        trial: &ImportedTrial,
+        samples: SamplesOf<'_>,
+    ) -> Result<i64, StoreError> {
         let path = self.path.clone();
         let doing = "recording an import";
         let known = self.imported_id(&trial.plan.name, trial.plan.kind)?;
@@ -23,7 +35,7 @@ impl Store {
             if let Some(trial_id) = known {
                 remove(&transaction, trial_id)?;
             }
-            let trial_id = write(&transaction, trial, known)?;
+            let trial_id = write(&transaction, trial, samples, known)?;
             transaction.commit()?;
             Ok(trial_id)
         });
@@ -31,6 +43,9 @@ impl Store {
         result.map_err(StoreError::query(&path, doing))
     }
 }
+
+/// The samples of a life of a service, in order of time.
+pub type SamplesOf<'a> = &'a dyn Fn(usize, usize) -> Cow<'a, [ImportedSample]>;
 
 /// Removes everything of a trial.
 fn remove(transaction: &Transaction<'_>, trial_id: i64) -> rusqlite::Result<()> {
@@ -55,12 +70,14 @@ fn remove(transaction: &Transaction<'_>, trial_id: i64) -> rusqlite::Result<()> 
 fn write(
     transaction: &Transaction<'_>,
     trial: &ImportedTrial,
+    samples: SamplesOf<'_>,
     trial_id: Option<i64>,
 ) -> rusqlite::Result<i64> {
-    let trial_id = write_plan(transaction, trial, trial_id)?;
+    let times = times(trial, samples);
+    let trial_id = write_plan(transaction, trial, times.last().copied(), trial_id)?;
     let arm_ids = write_lists(transaction, trial, trial_id)?;
-    let ticks = write_ticks(transaction, trial, trial_id)?;
-    let service_ids = write_services(transaction, trial, trial_id, &arm_ids, &ticks)?;
+    let ticks = Ticks::write(transaction, times, trial_id)?;
+    let service_ids = write_services(transaction, (trial, samples), trial_id, &arm_ids, &ticks)?;
     let mut insert = transaction.prepare(
         "INSERT INTO event (trial_id, service_id, arm_id, wall_us, kind, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
@@ -101,6 +118,7 @@ fn write(
 fn write_plan(
     transaction: &Transaction<'_>,
     trial: &ImportedTrial,
+    ended_wall_us: Option<i64>,
     trial_id: Option<i64>,
 ) -> rusqlite::Result<i64> {
     let plan = &trial.plan;
@@ -109,8 +127,6 @@ fn write_plan(
         params![plan.boot_id, plan.host_facts.to_string()],
     )?;
     let arms: Vec<&Arm> = trial.lists.iter().map(|list| &list.arm).collect();
-    let last = trial.services.iter().flat_map(|service| &service.lives).flat_map(|life| life.samples.last());
-    let ended_wall_us = last.map(|sample| sample.wall_us).max();
     transaction.execute(
         "INSERT INTO trial (id, name, kind, host_id, metric, seed, repeats, planned_us, plan_json, parameters_json,
                             command, tool_version, started_wall_us, ended_wall_us, outcome)
@@ -163,35 +179,61 @@ fn write_lists(
     Ok(arm_ids)
 }
 
-/// One tick for each time at which anything was read; gives their ids by time.
-fn write_ticks(
-    transaction: &Transaction<'_>,
-    trial: &ImportedTrial,
-    trial_id: i64,
-) -> rusqlite::Result<HashMap<i64, i64>> {
-    let samples = trial.services.iter().flat_map(|service| &service.lives).flat_map(|life| &life.samples);
+/// All times at which anything was read, in order.
+fn times(trial: &ImportedTrial, samples: SamplesOf<'_>) -> Vec<i64> {
     let mut times: Vec<i64> = Vec::new();
-    let mut seen = HashSet::new();
-    times.extend(samples.map(|sample| sample.wall_us).filter(|time| seen.insert(*time)));
+    let mut different = 0;
+    for (index, service) in trial.services.iter().enumerate() {
+        for life in 0..service.lives.len() {
+            times.extend(samples(index, life).iter().map(|sample| sample.wall_us));
+        }
+        // Most services are read at times at which others are.
+        if times.len() > 2 * different {
+            times.sort_unstable();
+            times.dedup();
+            different = times.len();
+        }
+    }
     times.sort_unstable();
-    let mut insert = transaction.prepare(
-        "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us)
-         VALUES (?1, ?2, ?3, ?3, 0, 0)",
-    )?;
+    times.dedup();
+    times.shrink_to_fit();
     times
-        .into_iter()
-        .enumerate()
-        .map(|(sequence, time)| Ok((time, insert.insert(params![trial_id, sequence as i64, time])?)))
-        .collect()
+}
+
+/// One tick for each time at which anything was read.
+struct Ticks {
+    times: Vec<i64>,
+    /// Row id of the first; the others follow it.
+    first: i64,
+}
+
+impl Ticks {
+    fn write(transaction: &Transaction<'_>, times: Vec<i64>, trial_id: i64) -> rusqlite::Result<Self> {
+        let first: i64 =
+            transaction.query_row("SELECT coalesce(max(id), 0) + 1 FROM tick", [], |row| row.get(0))?;
+        let mut insert = transaction.prepare(
+            "INSERT INTO tick (id, trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us)
+             VALUES (?1, ?2, ?3, ?4, ?4, 0, 0)",
+        )?;
+        for (sequence, time) in (0..).zip(&times) {
+            insert.execute(params![first + sequence, trial_id, sequence, time])?;
+        }
+        Ok(Self { times, first })
+    }
+
+    /// Its row id.
+    fn id(&self, wall_us: i64) -> Option<i64> {
+        self.times.binary_search(&wall_us).ok().map(|place| self.first + place as i64)
+    }
 }
 
 /// The row ids of the services; `None` for one that no list names, which is left out.
 fn write_services(
     transaction: &Transaction<'_>,
-    trial: &ImportedTrial,
+    (trial, samples): (&ImportedTrial, SamplesOf<'_>),
     trial_id: i64,
     arm_ids: &[i64],
-    ticks: &HashMap<i64, i64>,
+    ticks: &Ticks,
 ) -> rusqlite::Result<Vec<Option<i64>>> {
     let mut arms_of: Vec<Vec<usize>> = vec![Vec::new(); trial.services.len()];
     for (index, list) in trial.lists.iter().enumerate() {
@@ -231,14 +273,14 @@ fn write_services(
         for other in others {
             insert_member.execute(params![arm_ids[*other], service_id])?;
         }
-        for life in &service.lives {
+        for (number, life) in service.lives.iter().enumerate() {
             let life_id =
                 insert_life.insert(params![service_id, json(&life.start)?, life.started_wall_us])?;
-            for sample in &life.samples {
+            for sample in samples(position, number).iter() {
                 let number = |value: Option<u64>| value.map(|value| value as i64);
                 insert_sample.execute(params![
                     life_id,
-                    ticks.get(&sample.wall_us),
+                    ticks.id(sample.wall_us),
                     sample.rss_bytes as i64,
                     number(sample.vsize_bytes),
                     number(sample.hwm_bytes),

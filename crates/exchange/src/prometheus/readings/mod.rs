@@ -30,6 +30,13 @@ pub struct ReadingsRequest {
     pub until_us: Option<i64>,
 }
 
+impl ReadingsRequest {
+    /// Whether address and files of credentials can be used at all; nothing is asked.
+    pub fn check(&self) -> Result<(), PrometheusError> {
+        Client::new(&self.url, &self.access).map(drop)
+    }
+}
+
 /// Reads the series of a trial's lives, host by host. Gives warnings of the store, too.
 pub fn read_readings(
     store: &Store,

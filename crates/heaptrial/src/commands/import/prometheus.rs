@@ -54,6 +54,9 @@ pub struct PrometheusOptions {
     /// Label that names the arm of a service
     #[arg(long, value_name = "LABEL", conflicts_with = "groups")]
     arm_label: Option<String>,
+    /// Label that names which of several servers scraped a series, such as prometheus_replica: series that differ in it alone are one
+    #[arg(long, value_name = "LABEL")]
+    replica_label: Option<String>,
     /// Lists of services, one per line, by their names here; each file is an arm and names it
     #[arg(long, value_name = "FILE", num_args = 1..)]
     groups: Vec<PathBuf>,
@@ -185,6 +188,7 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
         contaminated,
         service_labels,
         arm_label,
+        replica_label: options.replica_label.clone(),
     };
     Ok((queries, metric))
 }

@@ -392,9 +392,12 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
     Ok(id)
 }
 
-/// What the plan calls this host, which may have another name since: told by the order of its restarts with their arms, then by its
-/// services.
+/// What the plan calls this host, which may have another name since. Where the start was by version 0.1.0, it is told by the order
+/// of restarts with their arms, then by the services.
 fn own_host(prepared: &Prepared) -> Result<String, Failure> {
+    if let Some(host) = &prepared.host {
+        return Ok(host.clone());
+    }
     let own: Vec<(&str, &str)> = prepared
         .services
         .iter()
