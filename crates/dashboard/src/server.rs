@@ -62,7 +62,10 @@ impl Dashboard {
             Shown::Search(path) => {
                 let search = Arc::new(Search::new(path));
                 let asked = Arc::clone(&search);
-                let ask = move || std::future::ready(asked.ask());
+                let ask = move || {
+                    asked.ask();
+                    std::future::ready(())
+                };
                 let live = Arc::clone(search.live());
                 (search::router(search, &self.config), Arc::clone(&live), tokio::spawn(live::poll(live, ask)))
             }
