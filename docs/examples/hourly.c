@@ -6,8 +6,8 @@
 //   ./hourly SEED [HOURS]
 //
 // Every minute: requests and sessions of heavy-tailed sizes and lifetimes. Every hour: a document of 3 MB with an index,
-// and jobs for two worker threads. A job compares two old documents, for which it needs 8 MB in large buffers and
-// thousands of slices, and leaves a result that grew by realloc and is kept for hours. Then it writes "done" and
+// and jobs for two worker threads. A job compares two old documents, for which it needs 7 to 15 MB in large buffers
+// and thousands of slices, and leaves a result that grew by realloc and is kept for hours. Then it writes "done" and
 // sleeps, holding what it holds.
 //
 // The same seed asks for the same, up to the order in which two workers ask at once. What the program needs for

@@ -83,10 +83,12 @@ impl Kept {
 }
 
 impl Record {
-    /// Whether a position that failed for this reason is given up: it failed often, or twice in the same way.
+    /// Whether a position that failed for this reason is given up: since it was measured last it failed often, or twice in the
+    /// same way.
     pub(super) fn is_given_up(&self, at: usize, why: &str) -> bool {
-        let reasons: Vec<&str> = self
-            .steps
+        let measured = |step: &Step| matches!(step, Step::Measured { position, .. } if *position == at);
+        let since = self.steps.iter().rposition(measured).map_or(0, |last| last + 1);
+        let reasons: Vec<&str> = self.steps[since..]
             .iter()
             .filter_map(|step| match step {
                 Step::Failed { position, why, .. } if *position == at => Some(why.as_str()),
@@ -107,5 +109,29 @@ impl Record {
             Step::Measured { position, sha256, .. } => Some((*position, sha256.clone())),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_that_only_some_seeds_crash_is_not_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::open(folder.path(), STEPS).unwrap();
+        let block = |number| MeasuredBlock { block: number, older_bytes: 1.0, bytes: 2.0, log_ratio: 0.7 };
+        let measured = |number| Step::Measured { block: block(number), position: 4, sha256: String::new() };
+        let failed = |block, position, why: &str| Step::Failed { block, position, why: why.to_owned() };
+        let mut given_up = |step: Step| {
+            record.enter(step).unwrap();
+            record.is_given_up(4, "crash")
+        };
+        assert!(!given_up(failed(1, 4, "crash")));
+        assert!(!given_up(failed(2, 3, "crash")));
+        assert!(!given_up(measured(3)));
+        assert!(!given_up(failed(4, 4, "crash")));
+        assert!(!given_up(failed(5, 4, "another")));
+        assert!(given_up(failed(6, 4, "crash")));
     }
 }
