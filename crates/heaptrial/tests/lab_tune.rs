@@ -167,6 +167,7 @@ fn what_cannot_be_searched_is_refused_before_anything_runs() {
             "--blocks 2 is too little",
         ),
         ("--over glibc --time 9s", 2, "--time 9 s is too little"),
+        ("--over glibc --work-within 1.05", 2, "but no work"),
         ("--space bad.toml", 2, "`from` below `to`"),
         ("--space nowhere.toml", 2, "cannot read the space"),
     ] {
@@ -211,4 +212,28 @@ fn limits_that_nothing_keeps_are_told_as_such_and_make_no_trial() {
         heaptrial(folder).args("trial new t --services web-* --from-tune none".split(' ')).output().unwrap();
     assert_eq!(new.status.code(), Some(3), "{}", stderr(&new));
     assert!(stderr(&new).contains("has no winner"), "{}", stderr(&new));
+}
+
+#[test]
+fn who_does_no_work_is_no_winner_however_little_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // Whoever sets anything does nothing, and needs a fifth of the memory.
+    let program = "import os, sys, time\n\
+        idle = any(name.startswith('MALLOC_') for name in os.environ)\n\
+        held = bytearray(10_000_000 if idle else 90_000_000)\n\
+        open(sys.argv[1] + '/work', 'w').write('{\"ops\": %d}' % (0 if idle else 100))\n\
+        print('held', flush=True)\n\
+        time.sleep(600)\n";
+    std::fs::write(folder.join("program.py"), program).unwrap();
+    let found = tune(
+        folder,
+        "--out none --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --json run --ready log:^held --duration 1s \
+         --tick 100ms --work ops=file:{dir}/work#ops -- /usr/bin/python3 program.py {dir}",
+    );
+    assert_eq!(found.status.code(), Some(4), "{}", stderr(&found));
+    let report = json(&found);
+    let out = report["candidates"].as_array().unwrap().iter().map(|one| one["out"].as_str().unwrap_or(""));
+    assert!(out.clone().count() == 2 && out.clone().all(|out| out.contains("it did no work")), "{report:#}");
+    assert_eq!(report["verified"], Value::Null);
 }

@@ -39,7 +39,7 @@ pub struct ArmFigures {
     #[serde(default)]
     pub cpu_off: f64,
     /// Of the control's work over that of the arm, by the measure in which the arm is worst: 0.1 is a tenth less work, or a
-    /// latency a tenth longer.
+    /// latency a tenth longer. `None` where the control did none, and where the arm did none.
     pub work: Option<f64>,
     /// Of the level at an early age, as a shorter run would have had it.
     pub early: Option<f64>,

@@ -42,6 +42,11 @@ pub enum DropReason {
         /// Log ratio to the control.
         log_ratio: f64,
     },
+    /// It has no figure that a limit is of, in a block whose control has it: no work, where the control did some.
+    Missing {
+        /// Of what.
+        figure: Figure,
+    },
     /// It did not live to the end of a run.
     Failed {
         /// What happened.

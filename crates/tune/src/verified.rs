@@ -3,7 +3,7 @@
 use heaptrial_stats::{student_interval, student_quantile};
 use serde::{Deserialize, Serialize};
 
-use crate::figures::{Block, Figure};
+use crate::figures::{Block, Figure, Goal, Limits};
 
 /// A winner against another arm, by fresh blocks alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,84 @@ pub struct Against {
     pub log_ratio: f64,
     /// Its interval, wider by as much as the figures may be off; `None` of fewer than two blocks.
     pub interval: Option<(f64, f64)>,
+}
+
+/// What fresh blocks say of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// The arm takes less.
+    Less,
+    /// It takes more.
+    More,
+    /// Neither is shown.
+    NotTold,
+}
+
+impl Against {
+    /// What its interval shows.
+    pub fn shown(&self) -> Shown {
+        match self.interval {
+            Some((_, high)) if high < 0.0 => Shown::Less,
+            Some((low, _)) if low > 0.0 => Shown::More,
+            _ => Shown::NotTold,
+        }
+    }
+
+    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither.
+    pub fn keeps(&self, most: f64) -> Option<bool> {
+        let (low, high) = self.interval?;
+        if high <= most {
+            Some(true)
+        } else if low > most {
+            Some(false)
+        } else {
+            None
+        }
+    }
+}
+
+/// Why fresh blocks do not bear a winner out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Doubt {
+    /// A figure that a limit is of was not measured in all blocks.
+    Missing {
+        /// Of what.
+        figure: Figure,
+        /// Blocks in which the arm and the control have it.
+        blocks: usize,
+    },
+    /// A limit is shown to be broken.
+    BreaksLimit {
+        /// Of what.
+        figure: Figure,
+        /// The limit.
+        most: f64,
+    },
+    /// It is not shown to be better than the control.
+    NotBetter,
+}
+
+/// Why so many fresh blocks do not bear a winner out; `None` where they do: it is shown to be better than the control by a goal,
+/// and was measured by every limit in all blocks and is not shown to break one. `against` is how it compares with the control.
+pub fn doubt<'a>(
+    goals: &[Goal],
+    limits: &Limits,
+    blocks: usize,
+    against: impl Fn(Figure) -> Option<&'a Against>,
+) -> Option<Doubt> {
+    let of_limits = limits.given().find_map(|(figure, most)| {
+        let found = against(figure);
+        let measured = found.map_or(0, |against| against.blocks);
+        if measured < blocks {
+            return Some(Doubt::Missing { figure, blocks: measured });
+        }
+        found.and_then(|against| against.keeps(most)).filter(|kept| !kept)?;
+        Some(Doubt::BreaksLimit { figure, most })
+    });
+    of_limits.or_else(|| {
+        let shown = goals.iter().filter_map(|goal| Some(against(goal.figure())?.shown()));
+        (!shown.into_iter().any(|shown| shown == Shown::Less)).then_some(Doubt::NotBetter)
+    })
 }
 
 /// What fresh blocks show of a winner.
@@ -95,6 +173,32 @@ mod tests {
         let against = &verified(&blocks, 1, 1, &[Figure::Cpu], 0.95)[0].against[0];
         let (low, high) = against.interval.unwrap();
         assert!((low + 0.02).abs() < 1e-12 && (high - 0.05).abs() < 1e-12, "{against:?}");
+    }
+
+    #[test]
+    fn a_limit_whose_figure_is_missing_in_a_block_is_not_kept() {
+        let at = |level: f64, work: Option<f64>| ArmFigures { level, work, ..ArmFigures::default() };
+        let found = |works: [(Option<f64>, Option<f64>); 3]| {
+            let block = |(number, (control, own)): (usize, (Option<f64>, Option<f64>))| {
+                let noise = [0.0, 0.01, -0.01][number];
+                Block { control: at(1.0, control), arms: vec![(0, at(0.2 + noise, own))] }
+            };
+            let blocks: Vec<Block> = works.into_iter().enumerate().map(block).collect();
+            let verified = verified(&blocks, 1, 1, &[Figure::Level, Figure::Work], 0.95).remove(0);
+            let limits = Limits { work: Some(0.1), ..Limits::default() };
+            let against = |figure| verified.against.iter().find(|against| against.figure == figure);
+            doubt(&[Goal::Level], &limits, 3, against)
+        };
+        let did = (Some(0.0), Some(0.01));
+        let missing = |blocks| Some(Doubt::Missing { figure: Figure::Work, blocks });
+        assert_eq!(found([did, (Some(0.0), Some(0.0)), did]), None);
+        assert_eq!(found([did, (Some(0.0), None), did]), missing(2));
+        assert_eq!(found([(None, None); 3]), missing(0));
+        let half = |own| (Some(0.0), Some(own));
+        assert_eq!(
+            found([half(0.7), half(0.69), half(0.71)]),
+            Some(Doubt::BreaksLimit { figure: Figure::Work, most: 0.1 })
+        );
     }
 
     #[test]

@@ -129,6 +129,35 @@ fn who_is_shown_to_break_a_limit_is_out() {
 }
 
 #[test]
+fn who_does_no_work_is_out_and_what_is_not_measured_keeps_no_limit() {
+    let lab = Landscape::new(8, 0.02, None);
+    let limits = Limits { work: Some(1.11_f64.ln()), ..Limits::default() };
+    let search = |idle: fn(usize) -> bool, control: Option<f64>| {
+        let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
+        for number in 0..5 {
+            let Next::Measure(arms) = search.next_step() else { break };
+            let mut block = block(&lab, &search, &arms, number);
+            block.control.work = control;
+            for (at, figures) in &mut block.arms {
+                figures.work = control.filter(|_| !idle(*at));
+            }
+            search.take(block);
+        }
+        search
+    };
+    let idle = search(|at| at % 2 == 1, Some(0.0));
+    let out: Vec<usize> = idle.dropped().iter().map(|drop| drop.candidate).collect();
+    assert!(out.iter().all(|at| at % 2 == 1) && out.len() >= 4, "{out:?}");
+    let missing = DropReason::Missing { figure: Figure::Work };
+    assert!(idle.dropped().iter().all(|drop| drop.reason == missing), "{:?}", idle.dropped());
+    assert!(!idle.winners().is_empty() && idle.winners().iter().all(|at| at % 2 == 0));
+    // Where the control tells none either, nobody is out, and nobody is known to keep the limit.
+    let unknown = search(|_| false, None);
+    assert!(unknown.dropped().is_empty() && unknown.winners().is_empty(), "{:?}", unknown.dropped());
+    assert!(unknown.standings().iter().all(|standing| !standing.within));
+}
+
+#[test]
 fn two_goals_that_pull_apart_give_a_front() {
     let lab = Landscape::new(9, 0.02, None);
     let rules = Rules { goals: vec![Goal::Level, Goal::Growth], winners: 3, ..rules(4) };

@@ -100,7 +100,7 @@ impl TuneReport {
                 }));
             }
             cells.push(one.cpu.map_or(NOTHING.to_owned(), |cpu| units::ratio(cpu.exp())));
-            let broken = || (!one.within).then(|| format!("breaks a limit: {}", self.broken(&one.limited)));
+            let broken = || (!one.within).then(|| format!("limits not kept: {}", self.broken(&one.limited)));
             cells.push(one.out.clone().or_else(broken).unwrap_or_default());
             row(cells)
         });
@@ -109,8 +109,11 @@ impl TuneReport {
 
     fn broken(&self, limited: &[(Figure, f64)]) -> String {
         let over = self.limits.given().filter_map(|(figure, most)| {
-            let (_, ratio) = limited.iter().find(|(known, ratio)| *known == figure && *ratio > most)?;
-            Some(format!("{} {}", noun(figure), units::ratio(ratio.exp())))
+            match limited.iter().find(|(known, _)| *known == figure) {
+                Some((_, ratio)) if *ratio <= most => None,
+                Some((_, ratio)) => Some(format!("{} {}", noun(figure), units::ratio(ratio.exp()))),
+                None => Some(format!("{} not measured", noun(figure))),
+            }
         });
         over.collect::<Vec<_>>().join(", ")
     }

@@ -4,7 +4,7 @@ mod chart;
 mod forms;
 mod sentences;
 
-use heaptrial_tune::{Against, Figure, Goal, Limits, Prediction};
+use heaptrial_tune::{Against, Doubt, Figure, Goal, Limits, Prediction, Shown, doubt};
 use serde::{Deserialize, Serialize};
 
 /// The form of [`TuneReport`] as JSON that this version writes.
@@ -138,14 +138,6 @@ pub struct BlockOfTune {
     pub arms: Vec<(String, f64)>,
 }
 
-/// What fresh blocks say of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
-    Less,
-    More,
-    NotTold,
-}
-
 impl VerifiedArm {
     /// Against another (`None` is the control) by a figure.
     pub fn against(&self, other: Option<&str>, figure: Figure) -> Option<&Against> {
@@ -156,43 +148,27 @@ impl VerifiedArm {
     }
 
     pub(crate) fn shown(&self, other: Option<&str>, figure: Figure) -> Shown {
-        match self.against(other, figure).and_then(|against| against.interval) {
-            Some((_, high)) if high < 0.0 => Shown::Less,
-            Some((low, _)) if low > 0.0 => Shown::More,
-            _ => Shown::NotTold,
-        }
-    }
-
-    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither.
-    pub(crate) fn keeps(&self, figure: Figure, most: f64) -> Option<bool> {
-        let (low, high) = self.against(None, figure)?.interval?;
-        if high <= most {
-            Some(true)
-        } else if low > most {
-            Some(false)
-        } else {
-            None
-        }
+        self.against(other, figure).map_or(Shown::NotTold, Against::shown)
     }
 }
 
 impl TuneReport {
-    /// The winners of which fresh blocks show that they are better than the control by a goal, and which are not shown to break
-    /// a limit; best first by what these blocks show.
+    /// The winners that fresh blocks bear out ([`doubt`]), best first by what these blocks show.
     pub fn winners(&self) -> Vec<&VerifiedArm> {
         let Some(verified) = &self.verified else { return Vec::new() };
-        let better = |arm: &&VerifiedArm| {
-            arm.failed.is_none()
-                && self.goals.iter().any(|goal| arm.shown(None, goal.figure()) == Shown::Less)
-                && self.limits.given().all(|(figure, most)| arm.keeps(figure, most) != Some(false))
-        };
-        let mut winners: Vec<&VerifiedArm> = verified.arms.iter().filter(better).collect();
+        let holds = |arm: &&VerifiedArm| arm.failed.is_none() && self.doubt(arm).is_none();
+        let mut winners: Vec<&VerifiedArm> = verified.arms.iter().filter(holds).collect();
         let ratio = |arm: &VerifiedArm| {
             let goal = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
             arm.against(None, goal).map_or(f64::INFINITY, |against| against.log_ratio)
         };
         winners.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
         winners
+    }
+
+    fn doubt(&self, arm: &VerifiedArm) -> Option<Doubt> {
+        let blocks = self.verified.as_ref().map_or(0, |verified| verified.blocks);
+        doubt(&self.goals, &self.limits, blocks, |figure| arm.against(None, figure))
     }
 
     /// Whether something was found and verified.
@@ -335,6 +311,16 @@ mod tests {
         broken.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.2, 0.02);
         assert!(!broken.found());
         assert!(broken.markdown().unwrap().contains("is shown to break the limit of 1.05 of CPU time"));
+        let mut idle = report();
+        idle.verified.as_mut().unwrap().arms[0].against[1].1.blocks = 4;
+        assert!(!idle.found());
+        let told = idle.markdown().unwrap();
+        assert!(
+            told.contains(
+                "of CPU time, which has a limit, there is a figure of it and of glibc in 4 of 5 blocks only"
+            ),
+            "{told}"
+        );
         let mut unsure = report();
         unsure.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.04, 0.1);
         assert!(unsure.found());

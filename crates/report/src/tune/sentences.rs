@@ -1,8 +1,8 @@
 //! What a search found, in sentences.
 
-use heaptrial_tune::{Figure, Goal};
+use heaptrial_tune::{Doubt, Figure, Goal, Shown};
 
-use super::{Shown, TuneReport, VerifiedArm, noun};
+use super::{TuneReport, VerifiedArm, noun};
 use crate::units;
 
 /// Orders that agree at least so far are predicted by short runs.
@@ -112,7 +112,7 @@ impl TuneReport {
             format!(", at {} the CPU time of {}", times(cpu.log_ratio, cpu.interval), self.control)
         });
         let limits = self.limits.given().filter(|(figure, most)| {
-            arm.against(None, *figure).is_some() && arm.keeps(*figure, *most).is_none()
+            arm.against(None, *figure).is_some_and(|against| against.keeps(*most).is_none())
         });
         let open: Vec<&str> = limits.map(|(figure, _)| noun(figure)).collect();
         let open = match open.is_empty() {
@@ -139,22 +139,30 @@ impl TuneReport {
         if let Some(why) = &arm.failed {
             return format!("{} failed while it was verified: {why}.", arm.spec);
         }
-        let broken = self.limits.given().find(|(figure, most)| arm.keeps(*figure, *most) == Some(false));
-        if let Some((figure, most)) = broken {
-            let ratio =
-                arm.against(None, figure).map_or(String::new(), |own| times(own.log_ratio, own.interval));
-            return format!(
-                "{} is shown to break the limit of {} of {}: {ratio}.",
+        let ratio = |figure: Figure| {
+            let own = arm.against(None, figure);
+            own.map_or("no figure".to_owned(), |own| times(own.log_ratio, own.interval))
+        };
+        match self.doubt(arm) {
+            Some(Doubt::Missing { figure, blocks }) => format!(
+                "{} is no winner: of {}, which has a limit, there is a figure of it and of {} in {blocks} of {} only.",
+                arm.spec,
+                noun(figure),
+                self.control,
+                units::counted(self.verified.as_ref().map_or(0, |verified| verified.blocks), "block")
+            ),
+            Some(Doubt::BreaksLimit { figure, most }) => format!(
+                "{} is shown to break the limit of {} of {}: {}.",
                 arm.spec,
                 units::ratio(most.exp()),
-                noun(figure)
-            );
+                noun(figure),
+                ratio(figure)
+            ),
+            Some(Doubt::NotBetter) | None => {
+                let figure = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
+                format!("{} is not shown to be better than {}: {}.", arm.spec, self.control, ratio(figure))
+            }
         }
-        let figure = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
-        let ratio = arm
-            .against(None, figure)
-            .map_or("no figure".to_owned(), |own| times(own.log_ratio, own.interval));
-        format!("{} is not shown to be better than {}: {ratio}.", arm.spec, self.control)
     }
 
     pub(super) fn beside(&self) -> impl Iterator<Item = &str> {

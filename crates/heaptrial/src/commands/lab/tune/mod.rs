@@ -87,7 +87,7 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
     let (workload, duration) = load.workload(&plan)?;
     check(lab, &plan, workload.as_ref(), duration)?;
     run_folder::check(global.out.as_deref())?;
-    let rules = options.rules(load.work_margin());
+    let rules = options.rules()?;
     let cost = Cost::of(options, &rules, budget(options), workload.arrangement(), duration);
     let size = found.space.all(told::COUNTED).map(|all| all.len() - usize::from(control.is_some()));
     cost.check(found.space.bases.len(), size)?;

@@ -108,19 +108,28 @@ impl TuneOptions {
         Load::asked(self.load.as_ref())
     }
 
-    /// As rules of a search; `work_margin` is what a load's own options allow.
-    pub(super) fn rules(&self, work_margin: Option<f64>) -> Rules {
+    /// As rules of a search.
+    pub(super) fn rules(&self) -> Result<Rules, Failure> {
+        let load = self.load()?;
         let goals = match self.goal {
             GoalName::Level => vec![Goal::Level],
             GoalName::Growth => vec![Goal::Growth],
             GoalName::Both => vec![Goal::Level, Goal::Growth],
         };
         let usual_winners = if goals.len() > 1 { 4 } else { 2 };
-        let work = self.work_within.or(work_margin).unwrap_or(WORK_WITHIN);
-        Rules {
+        let work = match (self.work_within.or(load.work_margin()), load.has_work()) {
+            (None, false) => None,
+            (Some(_), false) => {
+                return Err(Failure::usage(
+                    "how much less work may be done is told, but no work: `run --work NAME=SOURCE` tells where it is read",
+                ));
+            }
+            (within, true) => Some(within.unwrap_or(WORK_WITHIN).ln()),
+        };
+        Ok(Rules {
             limits: Limits {
                 cpu: self.cpu_within.map(f64::ln),
-                work: Some(work.ln()),
+                work,
                 growth: self.growth_within.map(f64::ln),
             },
             goals,
@@ -128,6 +137,6 @@ impl TuneOptions {
             margin: self.margin.ln(),
             error: 0.05,
             winners: self.winners.map_or(usual_winners, |winners| winners as usize),
-        }
+        })
     }
 }

@@ -129,6 +129,15 @@ pub(super) fn verified_line(block: &Measured) -> String {
     format!("block {}, fresh seed:{}\n", block.number, arms.collect::<Vec<_>>().join(";"))
 }
 
+fn what(figure: Figure) -> &'static str {
+    match figure {
+        Figure::Cpu => "CPU time",
+        Figure::Work => "less work",
+        Figure::Growth => "growth",
+        Figure::Level => "memory",
+    }
+}
+
 fn reason(search: &Search, standing: &Standing) -> Option<String> {
     let name = |at: usize| search.space().name(&search.candidates()[at]);
     let told = |log_ratio: f64| format!("{} times", units::ratio(log_ratio.exp()));
@@ -140,13 +149,11 @@ fn reason(search: &Search, standing: &Standing) -> Option<String> {
             format!("worse than the control ({})", told(*log_ratio))
         }
         DropReason::Limit { figure, log_ratio } => {
-            let what = match figure {
-                Figure::Cpu => "CPU time",
-                Figure::Work => "less work",
-                Figure::Growth => "growth",
-                Figure::Level => "memory",
-            };
-            format!("{what}: {} the control's", told(*log_ratio))
+            format!("{}: {} the control's", what(*figure), told(*log_ratio))
+        }
+        DropReason::Missing { figure: Figure::Work } => "it did no work, and the control did".to_owned(),
+        DropReason::Missing { figure } => {
+            format!("{}: there is no figure of it, and one of the control", what(*figure))
         }
         DropReason::Failed { message } => format!("failed: {message}"),
     })
