@@ -149,7 +149,7 @@ fn search(
     let (workload, duration) = load.workload(&plan)?;
     let metric = check(lab, &plan, workload.as_ref(), duration)?;
     let mut search = Search::new(kept.space.clone(), kept.rules.clone(), kept.control.clone(), kept.seed);
-    record.steps.iter().for_each(|step| step.apply(&mut search));
+    record.steps.iter().try_for_each(|step| step.apply(&mut search))?;
     let workload: &dyn Workload = workload.as_ref();
     let bench = Bench {
         options: lab,

@@ -67,7 +67,7 @@ impl Tuning<'_> {
             if specs.is_empty() {
                 continue;
             }
-            match self.measure.measure(&self.record, &specs, false)? {
+            match self.measure.measure(&self.record, &specs, Some(&self.search))? {
                 Outcome::Measured(block, failed) => {
                     for (at, why) in failed {
                         let candidate = self.search.candidates()[at].clone();
@@ -95,7 +95,7 @@ impl Tuning<'_> {
     }
 
     fn enter(&mut self, step: Step) -> Result<(), Failure> {
-        self.record.enter(step)?.apply(&mut self.search);
+        self.record.enter(step)?.apply(&mut self.search)?;
         self.tell_so_far()
     }
 
@@ -141,7 +141,7 @@ impl Tuning<'_> {
             arms.push((at, spec));
         }
         for _ in done..self.options.verify as usize {
-            match self.measure.measure(&self.record, &arms, true)? {
+            match self.measure.measure(&self.record, &arms, None)? {
                 Outcome::Measured(block, failed) => {
                     eprint!("{}", told::verified_line(&block));
                     self.enter(Step::Verified { round, block, failed })?;
