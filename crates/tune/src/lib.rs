@@ -29,7 +29,7 @@ pub use effects::{Effect, Interaction, effects};
 pub use figures::{ArmFigures, Block, Figure, Goal, Limits};
 pub use model::Model;
 pub use prefix::{Prediction, prediction};
-pub use race::{DropReason, Dropped};
+pub use race::{DropReason, Dropped, LEAST_FREEDOM};
 pub use search::{Next, Rules, Search, Standing};
 pub use space::{Base, Candidate, Level, Needs, Setting, Space};
 pub use verified::{Against, Doubt, Shown, Verified, doubt, told_apart, verified};

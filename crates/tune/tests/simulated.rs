@@ -237,6 +237,36 @@ fn effects_are_those_that_the_landscape_has() {
 }
 
 #[test]
+fn the_control_is_the_setting_as_it_comes_where_it_is_a_candidate() {
+    let lab = Landscape::small(8, 0.01);
+    let plain = Candidate { base: 0, levels: vec![0] };
+    let mut search = Search::new(lab.space().clone(), rules(3), Some(plain.clone()), 8);
+    for number in 0..6 {
+        let Next::Measure(arms) = search.next_step() else { break };
+        let mut block = block(&lab, &search, &arms, number);
+        // The control is what it is, and all others need a quarter of it.
+        let level = block.control.level;
+        block
+            .arms
+            .iter_mut()
+            .for_each(|(_, figures)| figures.level += 0.25_f64.ln() - (figures.level - level));
+        search.take(block);
+        if number == 0 {
+            let believed = search.front()[0].believed[0].0.exp();
+            assert!((0.2..0.3).contains(&believed), "{believed}");
+        }
+    }
+    let model = search.model(Goal::Level).unwrap();
+    assert!(model.believed(search.space(), &plain).0.abs() < 0.05);
+    let (found, _) = effects(search.space(), &model, &search.measured());
+    assert!(!found.is_empty());
+    for effect in &found {
+        assert!((effect.log_ratio.exp() - 0.25).abs() < 0.05, "{effect:?}");
+        assert!(effect.log_ratio + 2.0 * effect.sd < 0.0, "{effect:?}");
+    }
+}
+
+#[test]
 fn short_runs_are_told_to_predict_only_where_they_do() {
     let told = |noise: f64| {
         let lab = Landscape::new(4, 0.01, None);

@@ -96,7 +96,9 @@ impl TuneReport {
             for at in 0..self.goals.len() {
                 let believed = one.believed.get(at).filter(|_| one.blocks > 0);
                 cells.push(believed.map_or(NOTHING.to_owned(), |(mean, sd)| {
-                    format!("{} ± {:.0}%", units::ratio(mean.exp()), 200.0 * sd)
+                    let sure =
+                        if self.is_noise_known() { format!(" ± {:.0}%", 200.0 * sd) } else { String::new() };
+                    format!("{}{sure}", units::ratio(mean.exp()))
                 }));
             }
             cells.push(one.cpu.map_or(NOTHING.to_owned(), |cpu| units::ratio(cpu.exp())));
@@ -129,7 +131,7 @@ impl TuneReport {
                 settings.collect::<Vec<_>>().join(" with "),
                 effect.candidates.map_or(NOTHING.to_owned(), |count| count.to_string()),
                 units::ratio(effect.log_ratio.exp()),
-                ends.join("–"),
+                if self.is_noise_known() { ends.join("–") } else { NOTHING.to_owned() },
             ])
         });
         Table::of(columns, rows)
@@ -208,7 +210,7 @@ impl Paper for TuneReport {
             "interactions",
             "What settings do together",
             "Both values, in proportion to what each does alone; only what is above two standard deviations.",
-            self.effects_table(&self.interactions),
+            self.effects_table(if self.is_noise_known() { &self.interactions } else { &[] }),
         );
         table(
             "candidates",

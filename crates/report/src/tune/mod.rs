@@ -4,7 +4,7 @@ mod chart;
 mod forms;
 mod sentences;
 
-use heaptrial_tune::{Against, Doubt, Figure, Goal, Limits, Prediction, Shown, doubt};
+use heaptrial_tune::{Against, Doubt, Figure, Goal, LEAST_FREEDOM, Limits, Prediction, Shown, doubt};
 use serde::{Deserialize, Serialize};
 
 /// The form of [`TuneReport`] as JSON that this version writes.
@@ -166,6 +166,11 @@ impl TuneReport {
         winners
     }
 
+    /// Whether enough was measured more than once to tell how sure the search is.
+    fn is_noise_known(&self) -> bool {
+        self.noise.is_some_and(|(_, freedom)| freedom >= LEAST_FREEDOM)
+    }
+
     fn doubt(&self, arm: &VerifiedArm) -> Option<Doubt> {
         let blocks = self.verified.as_ref().map_or(0, |verified| verified.blocks);
         doubt(&self.goals, &self.limits, blocks, |figure| arm.against(None, figure))
@@ -325,6 +330,18 @@ mod tests {
         unsure.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.04, 0.1);
         assert!(unsure.found());
         assert!(unsure.markdown().unwrap().contains("the limit of CPU time is kept is not shown"));
+    }
+
+    #[test]
+    fn nobody_is_sure_before_noise_is_known() {
+        let mut early = report();
+        assert!(early.markdown().unwrap().contains("0.60 ± 4%"));
+        for noise in [Some((0.0001, 2)), None] {
+            early.noise = noise;
+            let text = early.markdown().unwrap();
+            assert!(!text.contains('±') || !text.contains("± 4%"), "{text}");
+            assert!(!text.contains("0.87–0.94"), "{text}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub use self::standing::Standing;
 use crate::comparison::Comparison;
 use crate::figures::{ArmFigures, Block, Figure, Goal, Limits};
 use crate::model::{Known, Model};
-use crate::race::{DropReason, Dropped};
+use crate::race::{DropReason, Dropped, LEAST_FREEDOM};
 use crate::space::{Candidate, Space};
 
 /// How it is searched.
@@ -49,6 +49,8 @@ pub struct Search {
 /// The figures that were measured of one kind: which candidates have any, and how they compare.
 struct Compared {
     arms: Vec<usize>,
+    /// Blocks whose control has it.
+    blocks: usize,
     comparison: Comparison,
 }
 
@@ -134,12 +136,13 @@ impl Search {
         let arms: BTreeSet<usize> = blocks.iter().flat_map(|(_, arms)| arms).map(|(arm, _)| *arm).collect();
         let arms: Vec<usize> = arms.into_iter().collect();
         let place = |arm: usize| arms.binary_search(&arm).unwrap_or(0);
+        let count = blocks.len();
         let placed: Vec<(f64, Vec<(usize, f64)>)> = blocks
             .into_iter()
             .map(|(control, of)| (control, of.into_iter().map(|(arm, value)| (place(arm), value)).collect()))
             .collect();
         let comparison = Comparison::of(arms.len(), &placed)?;
-        (!arms.is_empty()).then_some(Compared { arms, comparison })
+        (!arms.is_empty()).then_some(Compared { arms, blocks: count, comparison })
     }
 
     fn compared(&self, figure: Figure) -> Option<Compared> {
@@ -173,19 +176,30 @@ impl Search {
         })
     }
 
+    /// What a model is told: the value of each place, and that of the control, to which all are ratios, where it is a candidate.
+    fn known(&self, compared: &Compared, value: impl Fn(usize) -> Option<f64>) -> Vec<Known> {
+        let of_arm = |(place, arm): (usize, &usize)| {
+            let blocks = compared.comparison.measured(place);
+            Some(Known { candidate: self.candidates[*arm].clone(), value: value(place)?, blocks })
+        };
+        let control = self.control.iter();
+        let control =
+            control.map(|control| Known { candidate: control.clone(), value: 0.0, blocks: compared.blocks });
+        compared.arms.iter().enumerate().filter_map(of_arm).chain(control).collect()
+    }
+
     fn model_of(&self, compared: &Compared) -> Option<Model> {
-        let known: Vec<Known> = compared
-            .arms
-            .iter()
-            .enumerate()
-            .map(|(place, arm)| Known {
-                candidate: self.candidates[*arm].clone(),
-                value: compared.comparison.to_control(place),
-                blocks: compared.comparison.measured(place),
-            })
-            .collect();
-        let noise = compared.comparison.noise().filter(|(_, freedom)| *freedom >= 3).map(|(noise, _)| noise);
-        Model::of(&self.space, &known, noise)
+        let known = self.known(compared, |place| Some(compared.comparison.to_control(place)));
+        let noise = compared.comparison.noise().filter(|(_, freedom)| *freedom >= LEAST_FREEDOM);
+        Model::of(&self.space, &known, noise.map(|(noise, _)| noise))
+    }
+
+    /// Candidates that were measured, and the control where it is one: of these it is told what settings do.
+    pub fn measured(&self) -> Vec<Candidate> {
+        let arms: BTreeSet<usize> =
+            self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect();
+        let control = self.control.iter().cloned().filter(|_| !self.blocks.is_empty());
+        control.chain(arms.into_iter().map(|arm| self.candidates[arm].clone())).collect()
     }
 
     /// What is believed of how settings act on a goal; `None` before anything is measured.

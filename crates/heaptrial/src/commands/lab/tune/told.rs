@@ -6,7 +6,9 @@ use heaptrial_report::{
     BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
     units,
 };
-use heaptrial_tune::{DropReason, Figure, Search, Standing, effects, prediction, told_apart, verified};
+use heaptrial_tune::{
+    DropReason, Figure, LEAST_FREEDOM, Search, Standing, effects, prediction, told_apart, verified,
+};
 use serde_json::json;
 
 use super::Tuning;
@@ -110,11 +112,12 @@ pub(super) fn progress(search: &Search, block: &Measured) -> String {
         Some((name, *best.believed.first()?))
     });
     match best {
-        Some((name, (mean, sd))) => text.push_str(&format!(
-            "\n  best so far {name}, {} times (± {:.0}%)",
-            units::ratio(mean.exp()),
-            200.0 * sd
-        )),
+        Some((name, (mean, sd))) => {
+            // How sure a belief is rests on the noise.
+            let known = search.noise().is_some_and(|(_, freedom)| freedom >= LEAST_FREEDOM);
+            let sure = if known { format!(" (± {:.0}%)", 200.0 * sd) } else { String::new() };
+            text.push_str(&format!("\n  best so far {name}, {} times{sure}", units::ratio(mean.exp())));
+        }
         None => text.push_str("\n  nothing better than the control so far"),
     }
     text.push_str(&format!("; {} measured, {out} out\n", standings.len()));
@@ -176,11 +179,9 @@ impl Tuning<'_> {
             within: standing.within,
             out: reason(search, standing),
         });
-        let measured: Vec<_> =
-            standings.iter().map(|standing| search.candidates()[standing.candidate].clone()).collect();
         let model = rules.goals.first().and_then(|goal| search.model(*goal));
         let (found, together) =
-            model.map_or_else(Default::default, |model| effects(search.space(), &model, &measured));
+            model.map_or_else(Default::default, |model| effects(search.space(), &model, &search.measured()));
         let effects = found.into_iter().map(|effect| EffectReport {
             base: search.space().bases[effect.base].name.clone(),
             settings: vec![(effect.setting, effect.value)],
