@@ -1,9 +1,9 @@
 //! What is left of the winners on seeds that the search never saw.
 
-use heaptrial_stats::{student_interval, student_quantile};
+use heaptrial_stats::{student_interval_at_least, student_quantile};
 use serde::{Deserialize, Serialize};
 
-use crate::figures::{Block, Figure, Goal, Limits};
+use crate::figures::{Block, Figure, Goal, Limits, least_sd};
 
 /// A winner against another arm, by fresh blocks alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,8 @@ pub struct Against {
     pub blocks: usize,
     /// Log ratio: mean over blocks.
     pub log_ratio: f64,
-    /// Its interval, wider by as much as the figures may be off; `None` of fewer than two blocks.
+    /// Its interval, wider by as much as the figures may be off; `None` of fewer than two blocks, and of blocks that agree though
+    /// nothing is known of how coarse their readings are.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -41,9 +42,12 @@ impl Against {
         }
     }
 
-    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither.
+    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither. Without an interval what is measured beyond
+    /// it breaks it.
     pub fn keeps(&self, most: f64) -> Option<bool> {
-        let (low, high) = self.interval?;
+        let Some((low, high)) = self.interval else {
+            return if self.log_ratio > most { Some(false) } else { None };
+        };
         if high <= most {
             Some(true)
         } else if low > most {
@@ -107,6 +111,13 @@ pub struct Verified {
     pub against: Vec<Against>,
 }
 
+/// A figure of an arm in a block.
+struct Reading {
+    log: f64,
+    off: f64,
+    step: f64,
+}
+
 /// Compares the first `winners` arms of fresh blocks with the control and with the `arms - winners` after them. Intervals are
 /// Student's over the blocks, at `level` for all winners together (Bonferroni), so that any of them may be chosen afterwards.
 pub fn verified(
@@ -122,24 +133,26 @@ pub fn verified(
             None => &block.control,
             Some(arm) => &block.arms.iter().find(|(at, _)| *at == arm)?.1,
         };
-        Some((figures.get(figure)?, figures.off(figure)))
+        let (off, step) = (figures.off(figure), figures.step(figure));
+        Some(Reading { log: figures.get(figure)?, off, step })
     };
     let against = |arm: usize, other: Option<usize>, figure: Figure| {
-        let (ratios, off): (Vec<f64>, Vec<(f64, f64)>) = blocks
+        let both = blocks
             .iter()
-            .filter_map(|block| {
-                let (own, other) = (reading(block, Some(arm), figure)?, reading(block, other, figure)?);
-                Some((own.0 - other.0, (other.1, own.1)))
-            })
-            .unzip();
+            .filter_map(|block| Some((reading(block, Some(arm), figure)?, reading(block, other, figure)?)));
+        let both: Vec<(Reading, Reading)> = both.collect();
+        let ratios: Vec<f64> = both.iter().map(|(own, other)| own.log - other.log).collect();
         let count = ratios.len() as f64;
-        let (below, above) = off.iter().fold((0.0, 0.0), |sum, off| (sum.0 + off.0, sum.1 + off.1));
+        let (below, above) =
+            both.iter().fold((0.0, 0.0), |sum, (own, other)| (sum.0 + other.off, sum.1 + own.off));
+        // A ratio has the steps of two readings.
+        let steps = both.iter().map(|(own, other)| own.step.hypot(other.step));
         (!ratios.is_empty()).then(|| Against {
             other,
             figure,
             blocks: ratios.len(),
             log_ratio: ratios.iter().sum::<f64>() / count,
-            interval: student_interval(&ratios, each)
+            interval: student_interval_at_least(&ratios, each, least_sd(steps))
                 .map(|(low, high)| (low - below / count, high + above / count)),
         })
     };
@@ -172,7 +185,10 @@ mod tests {
             (0..3).map(|_| Block { control: at(0.1, 0.02), arms: vec![(0, at(0.1, 0.05))] }).collect();
         let against = &verified(&blocks, 1, 1, &[Figure::Cpu], 0.95)[0].against[0];
         let (low, high) = against.interval.unwrap();
-        assert!((low + 0.02).abs() < 1e-12 && (high - 0.05).abs() < 1e-12, "{against:?}");
+        // Blocks that agree tell of no noise but that of such readings: t with 2 degrees of freedom is 4.302653.
+        let steps = [0.02, 0.05].map(|off| off + (1e-6 / 0.1_f64.exp()).ln_1p());
+        let half = 4.302_653 * steps[0].hypot(steps[1]) / 12f64.sqrt() / 3f64.sqrt();
+        assert!((low + half + 0.02).abs() < 1e-6 && (high - half - 0.05).abs() < 1e-6, "{against:?}");
     }
 
     #[test]
@@ -181,7 +197,7 @@ mod tests {
         let found = |works: [(Option<f64>, Option<f64>); 3]| {
             let block = |(number, (control, own)): (usize, (Option<f64>, Option<f64>))| {
                 let noise = [0.0, 0.01, -0.01][number];
-                Block { control: at(1.0, control), arms: vec![(0, at(0.2 + noise, own))] }
+                Block { control: at(18.0, control), arms: vec![(0, at(17.2 + noise, own))] }
             };
             let blocks: Vec<Block> = works.into_iter().enumerate().map(block).collect();
             let verified = verified(&blocks, 1, 1, &[Figure::Level, Figure::Work], 0.95).remove(0);
@@ -202,13 +218,37 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_agree_give_no_interval_of_no_width() {
+        let at = |level: f64, cpu: f64, work: f64| ArmFigures {
+            level,
+            cpu: Some(cpu.ln()),
+            work: Some(work),
+            ..ArmFigures::default()
+        };
+        let blocks: Vec<Block> = [17.0, 18.1, 19.3]
+            .map(|base| Block { control: at(base, 0.1, 0.0), arms: vec![(0, at(base - 0.5, 0.2, 0.3))] })
+            .into();
+        let found = verified(&blocks, 1, 1, &[Figure::Level, Figure::Cpu, Figure::Work], 0.95).remove(0);
+        for against in &found.against {
+            match against.interval {
+                Some((low, high)) => {
+                    assert!(low < against.log_ratio && against.log_ratio < high, "{against:?}")
+                }
+                None => assert_eq!(against.figure, Figure::Work),
+            }
+        }
+        // What has no interval is judged as measured: it is beyond a limit, or not shown to keep one.
+        assert_eq!([0.1, 0.4].map(|most| found.against[2].keeps(most)), [Some(false), None]);
+    }
+
+    #[test]
     fn a_winner_is_compared_with_the_control_and_the_best_known() {
         let at = |level: f64| ArmFigures { level, ..ArmFigures::default() };
         let block = |base: f64, gain: f64| Block {
             control: at(base),
             arms: vec![(0, at(base - 0.5 - gain)), (1, at(base - 0.4))],
         };
-        let blocks = [block(1.0, 0.0), block(2.0, 0.01), block(1.5, -0.01)];
+        let blocks = [block(18.0, 0.0), block(19.0, 0.01), block(18.5, -0.01)];
         let found = verified(&blocks, 1, 2, &[Figure::Level], 0.95);
         let [control, other] = found[0].against.as_slice() else { panic!("{found:?}") };
         assert!((control.log_ratio + 0.5).abs() < 1e-12 && control.other.is_none());

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::choosing::Next;
 pub use self::standing::Standing;
 use crate::comparison::Comparison;
-use crate::figures::{ArmFigures, Block, Figure, Goal, Limits};
+use crate::figures::{ArmFigures, Block, Figure, Goal, Limits, least_sd};
 use crate::model::{Known, Model};
 use crate::race::{DropReason, Dropped, LEAST_FREEDOM};
 use crate::space::{Candidate, Space};
@@ -127,7 +127,13 @@ impl Search {
         self.dropped.entry(candidate).or_insert(Dropped { candidate, after, reason });
     }
 
-    fn figures(&self, of: impl Fn(&ArmFigures) -> Option<f64>) -> Option<Compared> {
+    /// Compares by one of them, whose readings have the step of this figure.
+    fn figures(&self, of: impl Fn(&ArmFigures) -> Option<f64>, step: Figure) -> Option<Compared> {
+        let readings = |block: &Block| {
+            let arms = block.arms.iter().map(|(_, figures)| figures).chain([&block.control]);
+            arms.filter(|figures| of(figures).is_some()).map(|figures| figures.step(step)).collect::<Vec<_>>()
+        };
+        let least = least_sd(self.blocks.iter().flat_map(readings));
         let readings = |block: &Block| -> Option<(f64, Vec<(usize, f64)>)> {
             let arms = block.arms.iter().filter_map(|(arm, figures)| Some((*arm, of(figures)?)));
             Some((of(&block.control)?, arms.collect()))
@@ -141,18 +147,18 @@ impl Search {
             .into_iter()
             .map(|(control, of)| (control, of.into_iter().map(|(arm, value)| (place(arm), value)).collect()))
             .collect();
-        let comparison = Comparison::of(arms.len(), &placed)?;
+        let comparison = Comparison::of(arms.len(), &placed)?.at_least(least);
         (!arms.is_empty()).then_some(Compared { arms, blocks: count, comparison })
     }
 
     fn compared(&self, figure: Figure) -> Option<Compared> {
-        self.figures(|figures| figures.get(figure))
+        self.figures(|figures| figures.get(figure), figure)
     }
 
     /// What each candidate would have been in a shorter run, and in a whole one: log ratios to the control.
     pub(crate) fn early_and_whole(&self) -> Vec<(f64, f64)> {
         let (Some(early), Some(whole)) =
-            (self.figures(|figures| figures.early), self.compared(Figure::Level))
+            (self.figures(|figures| figures.early, Figure::Level), self.compared(Figure::Level))
         else {
             return Vec::new();
         };

@@ -21,6 +21,9 @@ pub trait Lab {
     fn truth(&self, candidate: &Candidate) -> f64;
 }
 
+/// The log of what a control needs, in bytes: 100 MB.
+const CONTROL: f64 = 18.4;
+
 pub fn rules(arms: usize) -> Rules {
     Rules {
         goals: vec![Goal::Level],
@@ -33,7 +36,8 @@ pub fn rules(arms: usize) -> Rules {
 }
 
 pub fn block(lab: &dyn Lab, search: &Search, arms: &[usize], seed: u64) -> Block {
-    let figures = |candidate| ArmFigures { level: lab.run(candidate, seed), ..ArmFigures::default() };
+    let figures =
+        |candidate| ArmFigures { level: CONTROL + lab.run(candidate, seed), ..ArmFigures::default() };
     Block {
         control: figures(None),
         arms: arms.iter().map(|arm| (*arm, figures(Some(&search.candidates()[*arm])))).collect(),
