@@ -8,7 +8,7 @@ use heaptrial_tune::{
     ArmFigures, Block, Candidate, DropReason, Dropped, Figure, Goal, Limits, Next, Rules, Search, effects,
     prediction,
 };
-use lab::{Lab, Landscape, block, drawn, regret, rules, searched};
+use lab::{Alike, Lab, Landscape, block, drawn, regret, rules, searched};
 
 const NEAR: f64 = 0.048_790_164; // a factor of 1.05
 
@@ -128,6 +128,20 @@ fn who_is_shown_to_break_a_limit_is_out() {
         .collect();
     assert!(!out.is_empty(), "{:?}", search.dropped());
     assert!(out.iter().all(|at| -0.4 * lab.truth(&search.candidates()[*at]) > most));
+}
+
+#[test]
+fn where_nothing_is_better_a_winner_is_hardly_ever_named_however_often_the_search_goes_on() {
+    let lab = Alike::new(0.05, None);
+    let level = Rules { winners: 2, ..rules(3) };
+    let both = Rules { goals: vec![Goal::Level, Goal::Growth], winners: 4, ..rules(3) };
+    for rules in [level, both] {
+        let searches = 200;
+        let named = (0..searches).filter(|seed| lab.named(&rules, 3, *seed).is_some()).count();
+        println!("{:?}: {named} of {searches}", rules.goals);
+        // Below 5%, by the tails of a binomial.
+        assert!(named <= 16, "{:?}: {named} of {searches}", rules.goals);
+    }
 }
 
 #[test]

@@ -61,8 +61,14 @@ impl TuneReport {
 
     fn verified_table(&self) -> Option<Table> {
         let verified = self.verified.as_ref().filter(|verified| verified.blocks > 0)?;
-        let columns =
-            [text("Candidate"), text("Of"), text("To"), figure("Ratio"), figure("95%"), figure("Believed")];
+        let columns = [
+            text("Candidate"),
+            text("Of"),
+            text("To"),
+            figure("Ratio"),
+            figure("Interval"),
+            figure("Believed"),
+        ];
         let rows = verified.arms.iter().flat_map(|arm| {
             arm.against.iter().map(move |(other, against)| {
                 let interval = against.interval.map_or(NOTHING.to_owned(), |(low, high)| {

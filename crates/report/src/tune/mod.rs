@@ -104,12 +104,16 @@ pub struct VerifiedReport {
     pub blocks: usize,
     /// Blocks that were asked for.
     pub asked: usize,
-    /// Confidence of the intervals of all winners together.
+    /// Confidence of the intervals of this round, of all winners and goals together.
     pub level: f64,
+    /// That of all rounds together.
+    pub level_of_all: f64,
     /// What winners were verified beside, but for the control.
     pub beside: Vec<String>,
     /// The winners, best first by what the search believed.
     pub arms: Vec<VerifiedArm>,
+    /// Of those beside: in how many blocks one did not live to the end, and why the first time.
+    pub failed: Vec<(String, usize, String)>,
 }
 
 /// A winner on fresh seeds.
@@ -153,9 +157,13 @@ impl VerifiedArm {
 }
 
 impl TuneReport {
-    /// The winners that fresh blocks bear out ([`doubt`]), best first by what these blocks show.
+    /// The winners that fresh blocks bear out ([`doubt`]), best first by what these blocks show; none before all blocks that were
+    /// asked for are there.
     pub fn winners(&self) -> Vec<&VerifiedArm> {
-        let Some(verified) = &self.verified else { return Vec::new() };
+        let Some(verified) = self.verified.as_ref().filter(|verified| verified.blocks >= verified.asked)
+        else {
+            return Vec::new();
+        };
         let holds = |arm: &&VerifiedArm| arm.failed.is_none() && self.doubt(arm).is_none();
         let mut winners: Vec<&VerifiedArm> = verified.arms.iter().filter(holds).collect();
         let ratio = |arm: &VerifiedArm| {
@@ -270,9 +278,11 @@ mod tests {
                 round: 1,
                 blocks: 5,
                 asked: 5,
-                level: 0.95,
+                level: 0.97,
+                level_of_all: 0.95,
                 beside: vec!["mimalloc@2.0.9".to_owned()],
                 arms: vec![arm],
+                failed: Vec::new(),
             }),
             stopped: None,
             blocks: vec![BlockOfTune {
@@ -342,6 +352,27 @@ mod tests {
             assert!(!text.contains('±') || !text.contains("± 4%"), "{text}");
             assert!(!text.contains("0.87–0.94"), "{text}");
         }
+    }
+
+    #[test]
+    fn nothing_is_found_before_all_blocks_are_there_and_who_failed_beside_is_told() {
+        let mut cut_off = report();
+        let verified = cut_off.verified.as_mut().unwrap();
+        verified.blocks = 2;
+        verified.failed = vec![("mimalloc@2.0.9".to_owned(), 1, "killed by SIGSEGV".to_owned())];
+        verified.arms[0].against.iter_mut().for_each(|(_, against)| against.blocks = 2);
+        verified.arms[0].against[2].1.blocks = 1;
+        assert!(!cut_off.found() && cut_off.arms() == ["glibc", "mimalloc@2.0.9"]);
+        let text = cut_off.markdown().unwrap();
+        for told in [
+            "2 of 5 blocks of the verification are there",
+            "mimalloc@2.0.9 failed in 1 of 2 blocks",
+            "97.0% confidence",
+            "95% over all rounds",
+        ] {
+            assert!(text.contains(told), "{told}: {text}");
+        }
+        assert!(!text.contains("is not shown to be better"), "{text}");
     }
 
     #[test]

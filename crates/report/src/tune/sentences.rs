@@ -36,6 +36,15 @@ impl TuneReport {
             );
             return told;
         }
+        if verified.blocks < verified.asked {
+            told.push(format!(
+                "{} of {} of the verification are there; no winner is named before all of them are.",
+                verified.blocks,
+                units::counted(verified.asked, "block")
+            ));
+            told.extend(verified.arms.iter().filter_map(|arm| self.belief(arm)));
+            return told;
+        }
         let winners = self.winners();
         for arm in &winners {
             told.push(self.one(arm));
@@ -158,6 +167,15 @@ impl TuneReport {
                 noun(figure),
                 ratio(figure)
             ),
+            Some(Doubt::Worse { figure }) => {
+                format!(
+                    "{} is shown to be worse than {} by {}: {}.",
+                    arm.spec,
+                    self.control,
+                    noun(figure),
+                    ratio(figure)
+                )
+            }
             Some(Doubt::NotBetter) | None => {
                 let figure = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
                 format!("{} is not shown to be better than {}: {}.", arm.spec, self.control, ratio(figure))
@@ -188,11 +206,19 @@ impl TuneReport {
         ];
         if let Some(verified) = &self.verified {
             notes.push(format!(
-                "Intervals are Student's over {} on seeds that the search never saw, with {:.0}% confidence for all winners \
-                 together.",
+                "Intervals are Student's over {} on seeds that the search never saw, with {:.1}% confidence for all winners{} \
+                 together: {:.0}% over all rounds of verification that there may ever be.",
                 units::counted(verified.blocks, "block"),
-                100.0 * verified.level
+                100.0 * verified.level,
+                if self.goals.len() > 1 { " and goals" } else { "" },
+                100.0 * verified.level_of_all
             ));
+            for (spec, times, why) in &verified.failed {
+                notes.push(format!(
+                    "{spec} failed in {times} of {}, which are not in what is compared with it: {why}.",
+                    units::counted(verified.blocks, "block")
+                ));
+            }
             if verified.round > 1 {
                 notes.push(format!(
                     "The search went on after an earlier verification; this is number {}, on seeds of its own.",

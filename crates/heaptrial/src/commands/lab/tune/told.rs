@@ -7,7 +7,8 @@ use heaptrial_report::{
     units,
 };
 use heaptrial_tune::{
-    DropReason, Figure, LEAST_FREEDOM, Search, Standing, effects, prediction, told_apart, verified,
+    DropReason, Figure, LEAST_FREEDOM, POWER, Search, Standing, effects, level_of_round, prediction,
+    told_apart, verified,
 };
 use serde_json::json;
 
@@ -22,7 +23,7 @@ use crate::output::{print, print_json};
 
 /// Spaces up to this size are counted.
 pub(super) const COUNTED: usize = 100_000;
-/// Confidence of the intervals of a verification.
+/// Confidence of the intervals of all verifications.
 const LEVEL: f64 = 0.95;
 /// Standard deviations of one block's log ratio that a plan reckons with.
 const NOISES: [f64; 2] = [0.03, 0.1];
@@ -63,11 +64,12 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
         ),
     });
     let apart = NOISES.iter().filter_map(|noise| {
-        let least = told_apart(cost.verify, cost.winners, LEVEL, *noise)?;
+        let least = told_apart(cost.verify, cost.winners, cost.goals, level_of_round(LEVEL, 1), *noise)?;
         Some(format!("{:.0}% where blocks repeat to {:.0}%", 100.0 * least.exp_m1(), 100.0 * noise))
     });
     line(format!(
-        "The verification tells a winner from the control and what is beside it if they differ by {}.",
+        "The verification tells a winner from the control and what is beside it with a probability of {:.0}% if they differ by {}.",
+        100.0 * POWER,
         apart.collect::<Vec<_>>().join(", by ")
     ));
     text
@@ -248,7 +250,8 @@ impl Tuning<'_> {
         figures.sort();
         figures.dedup();
         let blocks: Vec<_> = verification.blocks.iter().map(|block| block.block()).collect();
-        let compared = verified(&blocks, winners, names.len(), &figures, LEVEL);
+        let level = level_of_round(LEVEL, verification.round);
+        let compared = verified(&blocks, winners, names.len(), &figures, rules.goals.len(), level);
         let arms = verification.winners.iter().zip(compared).enumerate().map(|(at, (winner, verified))| {
             let failed = verification.failed.iter().find(|(arm, _)| *arm == at);
             VerifiedArm {
@@ -262,13 +265,19 @@ impl Tuning<'_> {
                     .collect(),
             }
         });
+        let failed_beside = verification.beside.iter().enumerate().filter_map(|(at, spec)| {
+            let own = verification.failed.iter().filter(|(arm, _)| *arm == winners + at);
+            Some((spec.clone(), own.clone().count(), own.clone().next()?.1.clone()))
+        });
         Some(VerifiedReport {
             round: verification.round,
             blocks: verification.blocks.len(),
             asked: self.options.verify as usize,
-            level: LEVEL,
+            level,
+            level_of_all: LEVEL,
             beside: verification.beside.to_vec(),
             arms: arms.collect(),
+            failed: failed_beside.collect(),
         })
     }
 }
