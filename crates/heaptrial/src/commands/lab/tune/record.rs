@@ -1,11 +1,11 @@
 //! What a search keeps in its folder: what was asked for, the space, and every step.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use heaptrial_tune::{ArmFigures, Block, Candidate, Rules, Search, Space};
 use serde::{Deserialize, Serialize};
 
-use crate::commands::lab::search;
+use crate::commands::lab::search::{self, Started};
 use crate::exit::Failure;
 
 /// The form that this version writes.
@@ -22,10 +22,7 @@ pub(super) type Record = search::Record<Step>;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) schema_version: u32,
-    /// Words of the command line after the program.
-    pub(super) arguments: Vec<String>,
-    /// Where it was started.
-    pub(super) directory: PathBuf,
+    pub(super) started: Started,
     pub(super) seed: u64,
     pub(super) space: Space,
     /// Allocators that are left out, and why.
