@@ -27,7 +27,7 @@ impl Search {
     pub fn next_step(&mut self) -> Next {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(self.blocks.len() as u64 + 1);
-        let arms = self.rules.arms.max(1);
+        let arms = self.rules.arms.max(2);
         let mut out: BTreeSet<Candidate> = self.control.iter().cloned().collect();
         out.extend(self.dropped.keys().map(|at| self.candidates[*at].clone()));
         let mut chosen: Vec<Candidate> = Vec::new();

@@ -23,7 +23,7 @@ pub struct Rules {
     pub goals: Vec<Goal>,
     /// What may not be exceeded.
     pub limits: Limits,
-    /// Candidates of a block, beside the control.
+    /// Candidates of a block, beside the control: two at least, the best so far and another.
     pub arms: usize,
     /// Log ratio within which two candidates are as good as each other.
     pub margin: f64,
