@@ -33,7 +33,7 @@ impl Cost {
         duration: Option<HumanDuration>,
     ) -> Self {
         let in_turn = |arms: usize| if arrangement == Arrangement::OneByOne { arms + 1 } else { 1 };
-        let verified = rules.winners + options.beside.len();
+        let verified = rules.winners + options.others().len();
         let seconds = duration.map(|duration| {
             let each = duration.0.as_secs_f64();
             (each * in_turn(rules.arms) as f64, each * in_turn(verified) as f64)

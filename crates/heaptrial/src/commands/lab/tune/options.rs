@@ -54,8 +54,8 @@ pub struct TuneOptions {
     /// Settings that differ by less than this factor are as good as each other
     #[arg(long, default_value_t = 1.01, value_name = "FACTOR", value_parser = factor)]
     pub(super) margin: f64,
-    /// Candidates that run beside the control in each block
-    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
+    /// Candidates that run beside the control in each block: the best so far, and others
+    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=50))]
     pub(super) candidates: u32,
     /// Blocks to search in [default: 12, or what --time holds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
@@ -88,6 +88,17 @@ pub(super) enum GoalName {
     Both,
 }
 
+/// Whether specs come to the same, in whatever order they have their settings.
+pub(super) fn same(a: &AllocatorSpec, b: &AllocatorSpec) -> bool {
+    let sorted = |spec: &AllocatorSpec| {
+        let mut spec = spec.clone();
+        spec.variants.sort();
+        spec.settings.sort_by(|a, b| a.name.cmp(&b.name));
+        spec
+    };
+    sorted(a) == sorted(b)
+}
+
 fn factor(text: &str) -> Result<f64, ValueError> {
     number(text, 1.0..=100.0, "a factor from 1 to 100, such as 1.05")
 }
@@ -103,6 +114,17 @@ fn narrowed(text: &str) -> Result<Narrowed, ValueError> {
 }
 
 impl TuneOptions {
+    /// What winners are verified beside: each once, and not the control, which is in every block anyway.
+    pub(super) fn others(&self) -> Vec<&AllocatorSpec> {
+        let mut others: Vec<&AllocatorSpec> = Vec::new();
+        for spec in &self.beside {
+            if !others.iter().chain([&&self.control]).any(|known| same(known, spec)) {
+                others.push(spec);
+            }
+        }
+        others
+    }
+
     /// Under what load.
     pub(in super::super) fn load(&self) -> Result<&Load, Failure> {
         Load::asked(self.load.as_ref())
