@@ -224,6 +224,15 @@ fn a_crash_puts_a_candidate_out_and_a_small_space_ends_by_itself() {
 }
 
 #[test]
+fn one_candidate_to_a_block_would_be_the_best_so_far_alone_so_there_are_two() {
+    let lab = Landscape::new(5, 0.03, None);
+    let (search, _) = searched(&lab, rules(1), 30, 5);
+    assert_eq!(search.blocks().len(), 10);
+    let plain: Vec<Candidate> = search.space().defaults().collect();
+    assert!(plain.iter().all(|candidate| search.measured().contains(candidate)), "{:?}", search.measured());
+}
+
+#[test]
 fn effects_are_those_that_the_landscape_has() {
     let lab = Landscape::new(12, 0.01, None);
     let (search, _) = searched(&lab, rules(4), 150, 12);

@@ -76,8 +76,22 @@ pub struct CandidateReport {
     pub limited: Vec<(Figure, f64)>,
     /// Whether it keeps the limits, as measured.
     pub within: bool,
-    /// Why it is out, if it is.
+    /// Why it is out, in words, if it is.
     pub out: Option<String>,
+    /// Of what kind that is.
+    pub ground: Option<Ground>,
+}
+
+/// On what ground a candidate is out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ground {
+    /// It did not live to the end, or cannot be had.
+    Failed,
+    /// It is shown to be worse than another or the control, or no better.
+    Worse,
+    /// It breaks a limit.
+    Limit,
 }
 
 /// What a value does against the setting as it comes, or two values against what each does alone.
@@ -233,6 +247,7 @@ mod tests {
             limited: vec![(Figure::Cpu, 0.01)],
             within: true,
             out: out.map(str::to_owned),
+            ground: out.map(|_| Ground::Worse),
         };
         let arm = VerifiedArm {
             spec: spec.to_owned(),
@@ -381,7 +396,22 @@ mod tests {
         none.verified = None;
         none.candidates.iter_mut().for_each(|one| one.within = false);
         let text = none.markdown().unwrap();
-        assert!(text.contains("None of 2 measured candidates keeps the limits (CPU time of 1.05)"), "{text}");
+        assert!(
+            text.contains(
+                "None of 2 measured candidates is to be verified: 1 is worse than glibc or no better than another, 1 does not keep \
+                 the limits (CPU time of 1.05)."
+            ),
+            "{text}"
+        );
+        // Who failed before it was measured is counted as such, and no limit is told that nobody broke.
+        for (at, blocks) in [(0, 0), (1, 1)] {
+            let one = &mut none.candidates[at];
+            (one.blocks, one.within, one.ground) = (blocks, true, Some(Ground::Failed));
+            one.out = Some("failed: killed by SIGSEGV".to_owned());
+        }
+        let text = none.markdown().unwrap();
+        assert!(text.contains("None of 1 measured candidate is to be verified: 2 failed."), "{text}");
+        assert!(text.contains("Measured 1 of 160 candidates in 1 block; 2 are out (2 failed)."), "{text}");
         none.candidates[0].out = Some("failed: \u{1b}[2J<script>".to_owned());
         assert!(!none.terminal(false).unwrap().contains('\u{1b}'));
         assert!(!none.html().unwrap().contains("<script>"));

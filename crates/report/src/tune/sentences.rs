@@ -2,7 +2,7 @@
 
 use heaptrial_tune::{Doubt, Figure, Goal, Shown};
 
-use super::{TuneReport, VerifiedArm, noun};
+use super::{Ground, TuneReport, VerifiedArm, noun};
 use crate::units;
 
 /// Orders that agree at least so far are predicted by short runs.
@@ -66,35 +66,53 @@ impl TuneReport {
     }
 
     fn nothing(&self) -> String {
-        let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
         if self.candidates.is_empty() {
             return "Nothing was measured.".to_owned();
         }
         if self.stopped.is_some() {
             return format!(
-                "{} were measured; none was verified yet.",
-                units::counted(self.candidates.len(), "candidate")
+                "{} measured; none was verified yet.",
+                units::counted(self.measured(), "candidate")
             );
         }
-        let within = self.candidates.iter().filter(|one| one.out.is_none() && one.within).count();
-        let broken = self
-            .limits
-            .given()
-            .map(|(figure, most)| format!("{} of {}", noun(figure), units::ratio(most.exp())));
-        if within == 0 {
-            return format!(
-                "None of {} keeps the limits ({}); {} are out.",
-                units::counted(self.candidates.len(), "measured candidate"),
-                broken.collect::<Vec<_>>().join(", "),
-                out
-            );
+        let (running, beyond) = self.candidates.iter().filter(|one| one.ground.is_none()).fold(
+            (0, 0),
+            |(running, beyond), one| if one.within { (running + 1, beyond) } else { (running, beyond + 1) },
+        );
+        let mut why = self.grounds(beyond);
+        if running > 0 {
+            let verb = if running == 1 { "is" } else { "are" };
+            why.push(format!("{running} {verb} not believed to be better than {}", self.control));
         }
-        format!(
-            "None of {} is believed to be better than {}; {} are out.",
-            units::counted(self.candidates.len(), "measured candidate"),
-            self.control,
-            out
-        )
+        let measured = units::counted(self.measured(), "measured candidate");
+        format!("None of {measured} is to be verified: {}.", why.join(", "))
+    }
+
+    fn measured(&self) -> usize {
+        self.candidates.iter().filter(|one| one.blocks > 0).count()
+    }
+
+    /// How many are out on each ground, `beyond` beside them that are not out and do not keep the limits.
+    fn grounds(&self, beyond: usize) -> Vec<String> {
+        let count = |ground| self.candidates.iter().filter(|one| one.ground == Some(ground)).count();
+        let limits = self.limits.given();
+        let limits = limits.map(|(figure, most)| format!("{} of {}", noun(figure), units::ratio(most.exp())));
+        let limits = limits.collect::<Vec<_>>().join(", ");
+        let verb = |count: usize, one: &'static str, many: &'static str| if count == 1 { one } else { many };
+        let (failed, worse, limit) =
+            (count(Ground::Failed), count(Ground::Worse), count(Ground::Limit) + beyond);
+        [
+            (failed, "failed".to_owned()),
+            (
+                worse,
+                format!("{} worse than {} or no better than another", verb(worse, "is", "are"), self.control),
+            ),
+            (limit, format!("{} not keep the limits ({limits})", verb(limit, "does", "do"))),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect()
     }
 
     /// `X needs 0.71 times (0.66–0.77) the memory of glibc and 0.95 times (0.91–0.99) that of Y, at 1.02 times ... CPU time.`
@@ -189,11 +207,13 @@ impl TuneReport {
 
     pub(super) fn notes(&self) -> Vec<String> {
         let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
+        let grounds = self.grounds(0).join(", ");
+        let grounds = if grounds.is_empty() { grounds } else { format!(" ({grounds})") };
         let possible = self.possible.map_or("more than can be counted".to_owned(), |count| count.to_string());
         let mut notes = vec![
             format!(
-                "Measured {} of {possible} candidates in {}; {out} are out. What is like none of them was not looked at.",
-                self.candidates.len(),
+                "Measured {} of {possible} candidates in {}; {out} are out{grounds}. What is like none of them was not looked at.",
+                self.measured(),
                 units::counted(self.blocks.iter().filter(|block| !block.fresh).count(), "block"),
             ),
             format!(

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use heaptrial_report::{
-    BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
-    units,
+    BlockOfTune, CandidateReport, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm,
+    VerifiedReport, units,
 };
 use heaptrial_tune::{
     DropReason, Figure, LEAST_FREEDOM, POWER, Search, Standing, effects, level_of_round, prediction,
@@ -122,7 +122,8 @@ pub(super) fn progress(search: &Search, block: &Measured) -> String {
         }
         None => text.push_str("\n  nothing better than the control so far"),
     }
-    text.push_str(&format!("; {} measured, {out} out\n", standings.len()));
+    let measured = standings.iter().filter(|standing| standing.blocks > 0).count();
+    text.push_str(&format!("; {measured} measured, {out} out\n"));
     text
 }
 
@@ -140,6 +141,14 @@ fn what(figure: Figure) -> &'static str {
         Figure::Work => "less work",
         Figure::Growth => "growth",
         Figure::Level => "memory",
+    }
+}
+
+fn ground(reason: &DropReason) -> Ground {
+    match reason {
+        DropReason::Worse { .. } => Ground::Worse,
+        DropReason::Limit { .. } | DropReason::Missing { .. } => Ground::Limit,
+        DropReason::Failed { .. } => Ground::Failed,
     }
 }
 
@@ -180,6 +189,7 @@ impl Tuning<'_> {
             limited: standing.limited.clone(),
             within: standing.within,
             out: reason(search, standing),
+            ground: standing.dropped.as_ref().map(ground),
         });
         let model = rules.goals.first().and_then(|goal| search.model(*goal));
         let (found, together) =
