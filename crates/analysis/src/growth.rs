@@ -3,7 +3,7 @@
 use heaptrial_model::units;
 use heaptrial_stats::{
     GrowthShape, Standing, arm_shape, days_needed, first_passage, growth_shape, median, median_interval,
-    standing, student_interval, theil_sen_slope,
+    standing, student_interval_at_least, theil_sen_slope,
 };
 use rayon::prelude::*;
 
@@ -100,8 +100,9 @@ pub(crate) fn of_arm(
 
 fn estimate(values: &[f64], level: f64, clock: Clock) -> Option<Estimate> {
     let found = median_interval(values, level)?;
+    // Services that do not grow at all agree on a slope of 0: a page more or less is nothing beside the margin.
     let few = || {
-        student_interval(values, level)
+        student_interval_at_least(values, level, f64::MIN_POSITIVE)
             .filter(|_| clock == Clock::Hastened && values.len() >= STUDENT_SERVICES)
     };
     let interval = found.interval.or_else(few);

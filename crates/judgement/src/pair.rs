@@ -1,6 +1,6 @@
 //! One figure of each arm of a lab run: what a search compares within a block.
 
-use heaptrial_analysis::{DAY, FleetLife};
+use heaptrial_analysis::{DAY, FleetLife, ServiceWork};
 use heaptrial_stats::{median, theil_sen_slope};
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,8 @@ pub struct RunFigures {
     /// By how much that may be more.
     pub cpu_off: f64,
     /// Of the control's work over that of the service, by the measure in which it is worst: a latency 1.1 times the control's
-    /// and a rate of 1/1.1 are both ln 1.1. `None` without work.
+    /// and a rate of 1/1.1 are both ln 1.1. `None` where the control did nothing, and where the service did nothing of what
+    /// the control did.
     pub work: Option<f64>,
     /// Of the level as a run of a share of the length would have had it.
     pub early: Option<f64>,
@@ -81,14 +82,8 @@ impl Judgement {
     }
 
     fn work_lost(&self, service: usize, control: Option<usize>) -> Option<f64> {
-        let work = |index: usize| &self.analysis.services[index].work;
-        let of_control = work(control?);
-        let lost = work(service).iter().filter_map(|own| {
-            let other = of_control.iter().find(|other| other.measure == own.measure)?;
-            let log = (other.amount / own.amount).ln();
-            Some(if own.less_is_better { -log } else { log }).filter(|log| log.is_finite())
-        });
-        lost.max_by(f64::total_cmp)
+        let work = |index: usize| self.analysis.services[index].work.as_slice();
+        lost(work(control?), work(service))
     }
 
     /// The figure of the only service of the arm at `arm`; why there is none, if there is none.
@@ -131,10 +126,46 @@ impl Judgement {
     }
 }
 
+/// The worst of what is missing of the work of a control; `None` where it did nothing, or where nothing of one of its
+/// measures was done.
+fn lost(control: &[ServiceWork], own: &[ServiceWork]) -> Option<f64> {
+    let measures = control.iter().filter(|work| work.amount > 0.0).map(|work| {
+        let own = own.iter().find(|own| own.measure == work.measure && own.amount > 0.0)?;
+        let log = (work.amount / own.amount).ln();
+        Some(if work.less_is_better { -log } else { log }).filter(|log| log.is_finite())
+    });
+    measures.collect::<Option<Vec<f64>>>()?.into_iter().max_by(f64::total_cmp)
+}
+
 /// The median of memory between two ages in seconds, in bytes.
 fn level_between(life: &FleetLife, from: f64, until: f64) -> Option<f64> {
     let readings =
         life.readings.iter().filter(|reading| (from..=until).contains(&f64::from(reading.age_seconds)));
     let bytes: Vec<f64> = readings.map(|reading| f64::from(reading.kib) * 1024.0).collect();
     median(&bytes).filter(|bytes| *bytes > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn did(measure: &str, amount: f64, less_is_better: bool) -> ServiceWork {
+        ServiceWork { measure: measure.to_owned(), amount, less_is_better, ..ServiceWork::default() }
+    }
+
+    #[test]
+    fn who_does_nothing_of_a_measure_has_no_figure_whatever_it_does_of_others() {
+        let control = [did("pages", 100.0, false), did("latency", 2.0, true)];
+        let slower = [did("pages", 100.0, false), did("latency", 2.5, true)];
+        assert!((lost(&control, &slower).unwrap() - 1.25_f64.ln()).abs() < 1e-12);
+        assert_eq!(lost(&control, &[did("pages", 0.0, false), did("latency", 1.0, true)]), None);
+        assert_eq!(lost(&control, &control[..1]), None);
+        assert_eq!(lost(&control, &control), Some(0.0));
+        // What the control did not do either tells nothing.
+        assert_eq!(lost(&[did("pages", 0.0, false)], &control), None);
+        assert_eq!(
+            lost(&[did("pages", 0.0, false), did("latency", 2.0, true)], &slower[1..]).map(f64::exp),
+            Some(1.25)
+        );
+    }
 }

@@ -54,6 +54,7 @@ pub use schema::report_schema;
 pub use score::{SCORE_SCHEMA_VERSION, ScoreReport};
 pub use terminal::terminal;
 pub use tune::{
-    BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
+    BlockOfTune, CandidateReport, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm,
+    VerifiedReport,
 };
 pub use write::{Written, write, write_comparison};

@@ -58,7 +58,7 @@ pub use ratio::{
     student_p_value,
 };
 pub use share::share_interval;
-pub use student_interval::student_interval;
+pub use student_interval::{student_interval, student_interval_at_least};
 pub use theil_sen::{TheilSen, theil_sen, theil_sen_slope, thin};
 pub use time_average::time_average;
 pub use time_needed::days_needed;

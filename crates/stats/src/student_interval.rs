@@ -3,17 +3,32 @@
 use crate::inverse::student_quantile;
 use crate::moments::{mean, variance};
 
+/// Values that agree so far, in proportion to the largest, agree but for rounding.
+const ROUNDING: f64 = 1e-12;
+
 /// The interval of confidence `level` (0.95) of the mean of `values` by Student's t, which takes them as normal ("Student",
-/// "The Probable Error of a Mean", Biometrika 6 (1908)). `None` for fewer than two values, or one that is not finite.
+/// "The Probable Error of a Mean", Biometrika 6 (1908)). `None` for fewer than two values, one that is not finite, and values
+/// that agree: they tell nothing about how far others would be apart.
 pub fn student_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
+    student_interval_at_least(values, level, 0.0)
+}
+
+/// The same, where values are known to differ by a standard deviation of at least `least`, as readings do that are cut off at
+/// whole pages or ticks. Values that agree have an interval then.
+pub fn student_interval_at_least(values: &[f64], level: f64, least: f64) -> Option<(f64, f64)> {
     if values.len() < 2 || !(level > 0.0 && level < 1.0) || values.iter().any(|value| !value.is_finite()) {
         return None;
     }
     let count = values.len() as f64;
     let reach = student_quantile(count - 1.0, (1.0 + level) / 2.0)?;
-    let half = reach * (variance(values)? / count).sqrt();
+    let (low, high) = values
+        .iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)));
+    let agree = high - low <= ROUNDING * low.abs().max(high.abs());
+    let found = if agree { 0.0 } else { variance(values)?.sqrt() };
+    let half = reach * found.max(least) / count.sqrt();
     let middle = mean(values);
-    Some((middle - half, middle + half))
+    (half > 0.0).then_some((middle - half, middle + half))
 }
 
 #[cfg(test)]
@@ -31,5 +46,19 @@ mod tests {
         assert!((low - (3.0 - half)).abs() < 1e-5 && (high - (3.0 + half)).abs() < 1e-5, "{low} {high}");
         assert_eq!(student_interval(&[1.0], 0.95), None);
         assert_eq!(student_interval(&[1.0, f64::NAN], 0.95), None);
+    }
+
+    #[test]
+    fn values_that_agree_have_no_interval_unless_it_is_known_how_coarse_they_are() {
+        // Of ratios that are the same the logarithms differ by rounding.
+        let same: Vec<f64> =
+            [0.1_f64, 0.3, 0.7].iter().map(|value| (value * 2.0).ln() - value.ln()).collect();
+        for values in [vec![0.0; 3], vec![0.1; 3], vec![-2.0; 5], same.clone()] {
+            assert_eq!(student_interval(&values, 0.95), None, "{values:?}");
+        }
+        let (low, high) = student_interval_at_least(&same, 0.95, 0.01).unwrap();
+        assert!((high - low - 2.0 * 4.302_653 * 0.01 / 3f64.sqrt()).abs() < 1e-6, "{low} {high}");
+        let apart = [1.0, 2.0, 3.0];
+        assert_eq!(student_interval_at_least(&apart, 0.95, 0.5), student_interval(&apart, 0.95));
     }
 }

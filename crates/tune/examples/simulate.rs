@@ -3,10 +3,12 @@
 #[path = "../tests/lab/mod.rs"]
 mod lab;
 
-use lab::{Lab, Landscape, drawn, regret, rules, searched};
+use heaptrial_tune::{Goal, Rules};
+use lab::{Alike, Lab, Landscape, drawn, regret, rules, searched};
 
 fn main() {
     let searches: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(100);
+    named_where_nothing_is_better(searches);
     println!("noise  mode  arms  runs  within 5%  mean regret  random within 5%  mean regret  best dropped");
     for (noise, mode) in
         [(0.01, None), (0.03, None), (0.05, None), (0.05, Some(0.05)), (0.1, None), (0.2, Some(0.1))]
@@ -47,6 +49,28 @@ fn main() {
                     share(found.4)
                 );
             }
+        }
+    }
+}
+
+/// How often a winner is named in any of the rounds, where all candidates are as good as the control.
+fn named_where_nothing_is_better(searches: u64) {
+    println!("noise  mode  goals  winners  named in 1 round  in 2  in 4");
+    for (noise, mode) in [(0.01, None), (0.05, None), (0.05, Some(0.05)), (0.2, Some(0.1))] {
+        for (goals, winners) in [(vec![Goal::Level], 2), (vec![Goal::Level, Goal::Growth], 4)] {
+            let (lab, rules) = (Alike::new(noise, mode), Rules { goals, winners, ..rules(3) });
+            let rounds: Vec<usize> = (0..searches).filter_map(|seed| lab.named(&rules, 4, seed)).collect();
+            let within = |most: usize| {
+                100.0 * rounds.iter().filter(|round| **round <= most).count() as f64 / searches as f64
+            };
+            println!(
+                "{noise:5} {:5} {:6} {winners:8} {:16.1}% {:4.1}% {:4.1}%",
+                mode.unwrap_or(0.0),
+                rules.goals.len(),
+                within(1),
+                within(2),
+                within(4)
+            );
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use crate::matrix::Factor;
 
+/// Standard deviations below this, in proportion to the largest ratio, are of rounding.
+const ROUNDING: f64 = 1e-12;
+
 /// Arms compared over blocks by least squares: the logarithm that is measured is a level of the arm plus one of the block
 /// plus noise, of the same size in all arms (a two-way layout without interaction, unbalanced; H. Scheffé, "The Analysis of
 /// Variance" (1959), chapter 4). Arms that never shared a block are compared by way of those that both met; the control is in
@@ -55,6 +58,17 @@ impl Comparison {
         Some(Self { means, covariance, measured, variance, freedom })
     }
 
+    /// The same, where a log is known to have at least this standard deviation. Noise of none is unknown.
+    pub fn at_least(mut self, sd: f64) -> Self {
+        let rounding = self.means.iter().fold(1.0_f64, |most, mean| most.max(mean.abs())) * ROUNDING;
+        self.variance = self
+            .variance
+            .map(|variance| if variance.sqrt() > rounding { variance } else { 0.0 })
+            .map(|variance| variance.max(sd * sd))
+            .filter(|variance| *variance > 0.0);
+        self
+    }
+
     /// Log ratio of a candidate to the control.
     pub fn to_control(&self, arm: usize) -> f64 {
         self.means[arm]
@@ -65,7 +79,8 @@ impl Comparison {
         self.measured[arm]
     }
 
-    /// Standard deviation of a log, and its degrees of freedom; `None` where nothing was measured twice.
+    /// Standard deviation of a log, and its degrees of freedom; `None` where nothing was measured twice, or where all that was
+    /// agrees ([`Self::at_least`]).
     pub fn noise(&self) -> Option<(f64, usize)> {
         Some((self.variance?.sqrt(), self.freedom))
     }
@@ -104,6 +119,16 @@ mod tests {
         let (difference, error) = found.difference(0, Some(1));
         assert!((difference - 0.6).abs() < 1e-12);
         assert!((error.unwrap() - (noise * noise * 2.0 / 3.0).sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn runs_that_agree_tell_no_noise_but_that_of_their_readings() {
+        let blocks: Vec<_> =
+            (1..5).map(|at| (f64::from(at) / 7.0, vec![(0, f64::from(at) / 7.0 + 0.1)])).collect();
+        let found = Comparison::of(1, &blocks).unwrap();
+        assert_eq!(found.clone().at_least(0.0).noise(), None);
+        let (noise, freedom) = found.at_least(0.01).noise().unwrap();
+        assert!((noise - 0.01).abs() < 1e-12 && freedom == 3);
     }
 
     #[test]

@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Bytes of a page.
+const PAGE_BYTES: f64 = 4096.0;
+/// CPU time is read in steps of so many seconds.
+const CPU_STEP_SECONDS: f64 = 1e-6;
+
 /// What is to be small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -39,10 +44,16 @@ pub struct ArmFigures {
     #[serde(default)]
     pub cpu_off: f64,
     /// Of the control's work over that of the arm, by the measure in which the arm is worst: 0.1 is a tenth less work, or a
-    /// latency a tenth longer.
+    /// latency a tenth longer. `None` where the control did none, and where the arm did none.
     pub work: Option<f64>,
     /// Of the level at an early age, as a shorter run would have had it.
     pub early: Option<f64>,
+}
+
+/// The standard deviation that readings of these steps have at least: that of numbers that are spread evenly over a step.
+pub(crate) fn least_sd(steps: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = steps.fold((0.0, 0.0), |(sum, count), step| (sum + step * step / 12.0, count + 1.0));
+    if count > 0.0 { (sum / count).sqrt() } else { 0.0 }
 }
 
 /// A block: the same seed and load for all.
@@ -89,6 +100,16 @@ impl ArmFigures {
 }
 
 impl ArmFigures {
+    /// The step at which the reading of a figure is cut off, as a log: runs that agree to that are no more alike than it.
+    /// Memory is read in pages, CPU time in microseconds and what ended children leave uncertain; of work nothing is known.
+    pub(crate) fn step(&self, figure: Figure) -> f64 {
+        match figure {
+            Figure::Level | Figure::Growth => (PAGE_BYTES / self.level.exp()).ln_1p(),
+            Figure::Cpu => self.cpu.map_or(0.0, |cpu| (CPU_STEP_SECONDS / cpu.exp()).ln_1p()) + self.cpu_off,
+            Figure::Work => 0.0,
+        }
+    }
+
     /// By how much a figure may be off, whatever the noise.
     pub(crate) fn off(&self, figure: Figure) -> f64 {
         if figure == Figure::Cpu { self.cpu_off } else { 0.0 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::comparison::Comparison;
 use crate::figures::Figure;
 
-/// Nobody is dropped before noise has so many degrees of freedom.
-const LEAST_FREEDOM: usize = 3;
+/// Degrees of freedom below which noise counts as unknown: nobody is dropped, and nothing told of how sure a belief is.
+pub const LEAST_FREEDOM: usize = 3;
 /// Nor by a single run of its own, which may have been in a mode of its own.
 const LEAST_BLOCKS: usize = 2;
 
@@ -41,6 +41,11 @@ pub enum DropReason {
         figure: Figure,
         /// Log ratio to the control.
         log_ratio: f64,
+    },
+    /// It has no figure that a limit is of, in a block whose control has it: no work, where the control did some.
+    Missing {
+        /// Of what.
+        figure: Figure,
     },
     /// It did not live to the end of a run.
     Failed {

@@ -1,6 +1,6 @@
 //! What can be chosen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -93,9 +93,41 @@ impl Space {
         Some(found.into_iter().collect())
     }
 
-    /// The same candidate with settings that would do nothing at their first level. `None` where it cannot be: a setting
-    /// without which another does nothing, or two that exclude each other, and no level that leaves them as they come.
-    pub fn canonical(&self, mut candidate: Candidate) -> Option<Candidate> {
+    /// The same candidate with settings that would do nothing at their first level, and of the first base that has it: what one
+    /// base is given may be a choice of another. `None` where it cannot be: a setting without which another does nothing, or two
+    /// that exclude each other, and no level that leaves them as they come.
+    pub fn canonical(&self, candidate: Candidate) -> Option<Candidate> {
+        let whole = self.effective(candidate)?;
+        let earlier = &self.bases[..whole.base];
+        if !earlier.iter().any(|base| base.build() == self.bases[whole.base].build()) {
+            return Some(whole);
+        }
+        self.find(&self.name(&whole)).or(Some(whole))
+    }
+
+    /// The first candidate that a spec is, in whatever order it has its settings.
+    pub fn find(&self, spec: &str) -> Option<Candidate> {
+        let (build, settings) = parts(spec);
+        let bases = self.bases.iter().enumerate().filter(|(_, base)| base.build() == build);
+        bases.into_iter().find_map(|(at, base)| {
+            let (_, given) = parts(&base.name);
+            let set = settings.iter().filter(|setting| !given.contains(setting));
+            let mut rest: BTreeMap<&str, &str> = set.copied().collect();
+            if !given.iter().all(|own| settings.contains(own)) {
+                return None;
+            }
+            let levels = base.settings.iter().map(|setting| {
+                let value = rest.remove(setting.name.as_str());
+                setting.levels.iter().position(|level| level.value.as_deref() == value)
+            });
+            let levels = levels.collect::<Option<Vec<usize>>>()?;
+            let candidate = Candidate { base: at, levels };
+            let same = rest.is_empty() && self.effective(candidate.clone()).as_ref() == Some(&candidate);
+            same.then_some(candidate)
+        })
+    }
+
+    fn effective(&self, mut candidate: Candidate) -> Option<Candidate> {
         let settings = &self.bases.get(candidate.base)?.settings;
         for (at, setting) in settings.iter().enumerate() {
             let value = |at: usize, levels: &[usize]| settings[at].levels[levels[at]].value.as_deref();
@@ -115,10 +147,13 @@ impl Space {
         Some(candidate)
     }
 
-    /// The bases with everything as it comes, or at the first level where that is not allowed.
+    /// The bases with everything as it comes, or at the first level where that is not allowed; each once.
     pub fn defaults(&self) -> impl Iterator<Item = Candidate> + '_ {
         let plain = |(base, of): (usize, &Base)| Candidate { base, levels: vec![0; of.settings.len()] };
-        self.bases.iter().enumerate().map(plain).filter_map(|candidate| self.canonical(candidate))
+        let mut seen = BTreeSet::new();
+        let all = self.bases.iter().enumerate().map(plain);
+        all.filter_map(|candidate| self.canonical(candidate))
+            .filter(move |candidate| seen.insert(candidate.clone()))
     }
 
     /// A candidate in which about half of the settings are left at their first level.
@@ -164,6 +199,19 @@ impl Space {
             Some((setting.name.as_str(), setting.levels[*level].value.as_deref()?))
         })
     }
+}
+
+impl Base {
+    /// What is built of it, such as `mimalloc@2.0.9`, without what it is given.
+    fn build(&self) -> &str {
+        parts(&self.name).0
+    }
+}
+
+/// A spec as what is built and the settings that it is given.
+fn parts(spec: &str) -> (&str, BTreeSet<(&str, &str)>) {
+    let (build, settings) = spec.split_once('?').unwrap_or((spec, ""));
+    (build, settings.split('&').filter_map(|setting| setting.split_once('=')).collect())
 }
 
 #[cfg(test)]
@@ -218,6 +266,30 @@ mod tests {
             let neighbours = space.neighbours(&candidate);
             assert!(neighbours.iter().all(|other| all.contains(other) && *other != candidate));
         }
+    }
+
+    #[test]
+    fn what_two_bases_come_to_is_one_candidate() {
+        let base = |name: &str, settings| Base { name: name.to_owned(), family: "g".to_owned(), settings };
+        let two = || vec![setting("max", &["2", "4"]), setting("pad", &["1"])];
+        let mut space = Space {
+            bases: vec![base("g", two()), base("g?max=2", vec![setting("pad", &["1"])]), base("g@1", two())],
+        };
+        let names = |space: &Space| {
+            let all = space.all(100).unwrap();
+            let names: BTreeSet<String> = all.iter().map(|one| space.name(one)).collect();
+            assert_eq!(names.len(), all.len(), "{names:?}");
+            names
+        };
+        assert_eq!(names(&space).len(), 12);
+        let defaults: Vec<String> = space.defaults().map(|one| space.name(&one)).collect();
+        assert_eq!(defaults, ["g", "g?max=2", "g@1"]);
+        assert_eq!(space.find("g?pad=1&max=2"), Some(Candidate { base: 0, levels: vec![1, 1] }));
+        assert_eq!([space.find("g?max=3"), space.find("g?other=1"), space.find("h")], [None, None, None]);
+        // Of a value that the first does not have, the second has its own.
+        space.bases[1].name = "g?max=3".to_owned();
+        assert_eq!(names(&space).len(), 14);
+        assert_eq!(space.find("g?max=3&pad=1"), Some(Candidate { base: 1, levels: vec![1] }));
     }
 
     #[test]

@@ -1,9 +1,14 @@
 //! What is left of the winners on seeds that the search never saw.
 
-use heaptrial_stats::{student_interval, student_quantile};
+use heaptrial_stats::{student_interval_at_least, student_quantile};
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::figures::{Block, Figure};
+use crate::figures::{Block, Figure, Goal, Limits, least_sd};
+use crate::race::share;
+
+/// With this probability a plan asks that a difference is told.
+pub const POWER: f64 = 0.8;
 
 /// A winner against another arm, by fresh blocks alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,8 +21,108 @@ pub struct Against {
     pub blocks: usize,
     /// Log ratio: mean over blocks.
     pub log_ratio: f64,
-    /// Its interval, wider by as much as the figures may be off; `None` of fewer than two blocks.
+    /// Its interval, wider by as much as the figures may be off; `None` of fewer than two blocks, and of blocks that agree though
+    /// nothing is known of how coarse their readings are.
     pub interval: Option<(f64, f64)>,
+}
+
+/// What fresh blocks say of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// The arm takes less.
+    Less,
+    /// It takes more.
+    More,
+    /// Neither is shown.
+    NotTold,
+}
+
+impl Against {
+    /// What its interval shows.
+    pub fn shown(&self) -> Shown {
+        match self.interval {
+            Some((_, high)) if high < 0.0 => Shown::Less,
+            Some((low, _)) if low > 0.0 => Shown::More,
+            _ => Shown::NotTold,
+        }
+    }
+
+    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither. Without an interval what is measured beyond
+    /// it breaks it.
+    pub fn keeps(&self, most: f64) -> Option<bool> {
+        let Some((low, high)) = self.interval else {
+            return if self.log_ratio > most { Some(false) } else { None };
+        };
+        if high <= most {
+            Some(true)
+        } else if low > most {
+            Some(false)
+        } else {
+            None
+        }
+    }
+}
+
+/// Why fresh blocks do not bear a winner out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Doubt {
+    /// A figure that a limit is of was not measured in all blocks.
+    Missing {
+        /// Of what.
+        figure: Figure,
+        /// Blocks in which the arm and the control have it.
+        blocks: usize,
+    },
+    /// A limit is shown to be broken.
+    BreaksLimit {
+        /// Of what.
+        figure: Figure,
+        /// The limit.
+        most: f64,
+    },
+    /// It is shown to be worse than the control by a goal.
+    Worse {
+        /// Of what.
+        figure: Figure,
+    },
+    /// It is not shown to be better than the control by any goal.
+    NotBetter,
+}
+
+/// How sure the intervals of a verification are, for all of its comparisons with one arm together.
+///
+/// Of the error that there is for all rounds (1 - `level`) 6/(π²k²) is spent in the k-th, so that a search may go on until one
+/// bears it out. `round` 1 is the first.
+pub fn level_of_round(level: f64, round: usize) -> f64 {
+    1.0 - share(1.0 - level, round, 1)
+}
+
+/// Why so many fresh blocks do not bear a winner out; `None` where they do: it is shown to be better than the control by a goal
+/// and to be worse by none, and was measured by every limit in all blocks and is not shown to break one. `against` is how it
+/// compares with the control.
+pub fn doubt<'a>(
+    goals: &[Goal],
+    limits: &Limits,
+    blocks: usize,
+    against: impl Fn(Figure) -> Option<&'a Against>,
+) -> Option<Doubt> {
+    let of_limits = limits.given().find_map(|(figure, most)| {
+        let found = against(figure);
+        let measured = found.map_or(0, |against| against.blocks);
+        if measured < blocks {
+            return Some(Doubt::Missing { figure, blocks: measured });
+        }
+        found.and_then(|against| against.keeps(most)).filter(|kept| !kept)?;
+        Some(Doubt::BreaksLimit { figure, most })
+    });
+    of_limits.or_else(|| {
+        let shown: Vec<(Figure, Shown)> =
+            goals.iter().filter_map(|goal| Some((goal.figure(), against(goal.figure())?.shown()))).collect();
+        let worse = shown.iter().find(|(_, shown)| *shown == Shown::More);
+        let better = shown.iter().any(|(_, shown)| *shown == Shown::Less);
+        let worse = worse.map(|(figure, _)| Doubt::Worse { figure: *figure });
+        worse.or_else(|| (!better).then_some(Doubt::NotBetter))
+    })
 }
 
 /// What fresh blocks show of a winner.
@@ -29,39 +134,50 @@ pub struct Verified {
     pub against: Vec<Against>,
 }
 
+/// A figure of an arm in a block.
+struct Reading {
+    log: f64,
+    off: f64,
+    step: f64,
+}
+
 /// Compares the first `winners` arms of fresh blocks with the control and with the `arms - winners` after them. Intervals are
-/// Student's over the blocks, at `level` for all winners together (Bonferroni), so that any of them may be chosen afterwards.
+/// Student's over the blocks, at `level` for all winners and `goals` together (Bonferroni), so that any winner may be chosen
+/// afterwards, by any goal.
 pub fn verified(
     blocks: &[Block],
     winners: usize,
     arms: usize,
     figures: &[Figure],
+    goals: usize,
     level: f64,
 ) -> Vec<Verified> {
-    let each = 1.0 - (1.0 - level) / winners.max(1) as f64;
+    let each = each(winners, goals, level);
     let reading = |block: &Block, arm: Option<usize>, figure: Figure| {
         let figures = match arm {
             None => &block.control,
             Some(arm) => &block.arms.iter().find(|(at, _)| *at == arm)?.1,
         };
-        Some((figures.get(figure)?, figures.off(figure)))
+        let (off, step) = (figures.off(figure), figures.step(figure));
+        Some(Reading { log: figures.get(figure)?, off, step })
     };
     let against = |arm: usize, other: Option<usize>, figure: Figure| {
-        let (ratios, off): (Vec<f64>, Vec<(f64, f64)>) = blocks
+        let both = blocks
             .iter()
-            .filter_map(|block| {
-                let (own, other) = (reading(block, Some(arm), figure)?, reading(block, other, figure)?);
-                Some((own.0 - other.0, (other.1, own.1)))
-            })
-            .unzip();
+            .filter_map(|block| Some((reading(block, Some(arm), figure)?, reading(block, other, figure)?)));
+        let both: Vec<(Reading, Reading)> = both.collect();
+        let ratios: Vec<f64> = both.iter().map(|(own, other)| own.log - other.log).collect();
         let count = ratios.len() as f64;
-        let (below, above) = off.iter().fold((0.0, 0.0), |sum, off| (sum.0 + off.0, sum.1 + off.1));
+        let (below, above) =
+            both.iter().fold((0.0, 0.0), |sum, (own, other)| (sum.0 + other.off, sum.1 + own.off));
+        // A ratio has the steps of two readings.
+        let steps = both.iter().map(|(own, other)| own.step.hypot(other.step));
         (!ratios.is_empty()).then(|| Against {
             other,
             figure,
             blocks: ratios.len(),
             log_ratio: ratios.iter().sum::<f64>() / count,
-            interval: student_interval(&ratios, each)
+            interval: student_interval_at_least(&ratios, each, least_sd(steps))
                 .map(|(low, high)| (low - below / count, high + above / count)),
         })
     };
@@ -74,16 +190,45 @@ pub fn verified(
     (0..winners).map(of).collect()
 }
 
-/// The log ratio that so many blocks usually tell from none, where a log ratio of one block has this standard deviation: half
-/// the length of an interval. `None` of fewer than two blocks.
-pub fn told_apart(blocks: usize, winners: usize, level: f64, sd: f64) -> Option<f64> {
-    let each = 1.0 - (1.0 - level) / winners.max(1) as f64;
-    let reach = student_quantile(blocks.checked_sub(1)? as f64, f64::midpoint(1.0, each))?;
-    Some(reach * sd / (blocks as f64).sqrt())
+/// Confidence of each interval.
+fn each(winners: usize, goals: usize, level: f64) -> f64 {
+    1.0 - (1.0 - level) / (winners * goals).max(1) as f64
+}
+
+/// The log ratio that so many blocks tell from none with a probability of [`POWER`], where a log ratio of one block has this
+/// standard deviation. `None` of fewer than two blocks.
+pub fn told_apart(blocks: usize, winners: usize, goals: usize, level: f64, sd: f64) -> Option<f64> {
+    let freedom = blocks.checked_sub(1)? as f64;
+    let reach = student_quantile(freedom, f64::midpoint(1.0, each(winners, goals, level)))?;
+    let (mut low, mut high) = (0.0, 20.0 * (reach + 1.0));
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        let enough = power(middle, reach, freedom) >= POWER;
+        (low, high) = if enough { (low, middle) } else { (middle, high) };
+    }
+    Some(high * sd / (blocks as f64).sqrt())
+}
+
+/// The probability that Student's t of a mean that lies so many of its standard errors from 0 is beyond `reach`: the upper tail
+/// of the noncentral t distribution, as the mean of a normal tail over what the standard deviation is found to be.
+fn power(shift: f64, reach: f64, freedom: f64) -> f64 {
+    const STEPS: u32 = 2000;
+    let normal = Normal::standard();
+    let most = 1.0 + 8.0 / freedom.sqrt();
+    let found = (1..=STEPS).map(|step| most * f64::from(step) / f64::from(STEPS));
+    let (sum, weights) = found.fold((0.0, 0.0), |(sum, weights), sd| {
+        let weight = ((freedom - 1.0) * sd.ln() - freedom * (sd * sd - 1.0) / 2.0).exp();
+        (sum + weight * normal.cdf(shift - reach * sd), weights + weight)
+    });
+    sum / weights
 }
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+    use rand_distr::Distribution;
+
     use super::*;
     use crate::figures::ArmFigures;
 
@@ -92,9 +237,124 @@ mod tests {
         let at = |cpu: f64, cpu_off: f64| ArmFigures { cpu: Some(cpu), cpu_off, ..ArmFigures::default() };
         let blocks: Vec<Block> =
             (0..3).map(|_| Block { control: at(0.1, 0.02), arms: vec![(0, at(0.1, 0.05))] }).collect();
-        let against = &verified(&blocks, 1, 1, &[Figure::Cpu], 0.95)[0].against[0];
+        let against = &verified(&blocks, 1, 1, &[Figure::Cpu], 1, 0.95)[0].against[0];
         let (low, high) = against.interval.unwrap();
-        assert!((low + 0.02).abs() < 1e-12 && (high - 0.05).abs() < 1e-12, "{against:?}");
+        // Blocks that agree tell of no noise but that of such readings: t with 2 degrees of freedom is 4.302653.
+        let steps = [0.02, 0.05].map(|off| off + (1e-6 / 0.1_f64.exp()).ln_1p());
+        let half = 4.302_653 * steps[0].hypot(steps[1]) / 12f64.sqrt() / 3f64.sqrt();
+        assert!((low + half + 0.02).abs() < 1e-6 && (high - half - 0.05).abs() < 1e-6, "{against:?}");
+    }
+
+    #[test]
+    fn a_limit_whose_figure_is_missing_in_a_block_is_not_kept() {
+        let at = |level: f64, work: Option<f64>| ArmFigures { level, work, ..ArmFigures::default() };
+        let found = |works: [(Option<f64>, Option<f64>); 3]| {
+            let block = |(number, (control, own)): (usize, (Option<f64>, Option<f64>))| {
+                let noise = [0.0, 0.01, -0.01][number];
+                Block { control: at(18.0, control), arms: vec![(0, at(17.2 + noise, own))] }
+            };
+            let blocks: Vec<Block> = works.into_iter().enumerate().map(block).collect();
+            let verified = verified(&blocks, 1, 1, &[Figure::Level, Figure::Work], 1, 0.95).remove(0);
+            let limits = Limits { work: Some(0.1), ..Limits::default() };
+            let against = |figure| verified.against.iter().find(|against| against.figure == figure);
+            doubt(&[Goal::Level], &limits, 3, against)
+        };
+        let did = (Some(0.0), Some(0.01));
+        let missing = |blocks| Some(Doubt::Missing { figure: Figure::Work, blocks });
+        assert_eq!(found([did, (Some(0.0), Some(0.0)), did]), None);
+        assert_eq!(found([did, (Some(0.0), None), did]), missing(2));
+        assert_eq!(found([(None, None); 3]), missing(0));
+        let half = |own| (Some(0.0), Some(own));
+        assert_eq!(
+            found([half(0.7), half(0.69), half(0.71)]),
+            Some(Doubt::BreaksLimit { figure: Figure::Work, most: 0.1 })
+        );
+    }
+
+    #[test]
+    fn blocks_that_agree_give_no_interval_of_no_width() {
+        let at = |level: f64, cpu: f64, work: f64| ArmFigures {
+            level,
+            cpu: Some(cpu.ln()),
+            work: Some(work),
+            ..ArmFigures::default()
+        };
+        let blocks: Vec<Block> = [17.0, 18.1, 19.3]
+            .map(|base| Block { control: at(base, 0.1, 0.0), arms: vec![(0, at(base - 0.5, 0.2, 0.3))] })
+            .into();
+        let found = verified(&blocks, 1, 1, &[Figure::Level, Figure::Cpu, Figure::Work], 1, 0.95).remove(0);
+        for against in &found.against {
+            match against.interval {
+                Some((low, high)) => {
+                    assert!(low < against.log_ratio && against.log_ratio < high, "{against:?}")
+                }
+                None => assert_eq!(against.figure, Figure::Work),
+            }
+        }
+        // What has no interval is judged as measured: it is beyond a limit, or not shown to keep one.
+        assert_eq!([0.1, 0.4].map(|most| found.against[2].keeps(most)), [Some(false), None]);
+    }
+
+    #[test]
+    fn rounds_share_the_error_and_goals_and_winners_that_of_a_round() {
+        let spent: f64 = (1..100_000).map(|round| 1.0 - level_of_round(0.95, round)).sum();
+        assert!((0.0499..0.05).contains(&spent), "{spent}");
+        let at = |level: f64| ArmFigures { level, ..ArmFigures::default() };
+        let blocks: Vec<Block> = [0.0, 0.01, -0.01]
+            .map(|noise| Block {
+                control: at(18.0),
+                arms: (0..2).map(|arm| (arm, at(18.0 + noise))).collect(),
+            })
+            .into();
+        let width = |winners, goals, level| {
+            let (low, high) =
+                verified(&blocks, winners, 2, &[Figure::Level], goals, level)[0].against[0].interval.unwrap();
+            high - low
+        };
+        let four = width(2, 2, 0.95);
+        assert!((four - width(1, 1, 1.0 - 0.05 / 4.0)).abs() < 1e-12 && four > 1.3 * width(2, 1, 0.95));
+    }
+
+    #[test]
+    fn who_is_shown_to_be_worse_by_one_goal_is_no_winner() {
+        let against = |figure, low: f64, high: f64| {
+            let interval = Some((low, high));
+            Against { other: None, figure, blocks: 5, log_ratio: f64::midpoint(low, high), interval }
+        };
+        let goals = [Goal::Level, Goal::Growth];
+        let found = |level: (f64, f64), growth: (f64, f64)| {
+            let all = [against(Figure::Level, level.0, level.1), against(Figure::Growth, growth.0, growth.1)];
+            doubt(&goals, &Limits::default(), 5, |figure| all.iter().find(|own| own.figure == figure))
+        };
+        assert_eq!(found((-0.5, -0.4), (-0.1, 0.1)), None);
+        assert_eq!(found((-0.5, -0.4), (0.1, 0.2)), Some(Doubt::Worse { figure: Figure::Growth }));
+        assert_eq!(found((-0.5, 0.4), (-0.1, 0.1)), Some(Doubt::NotBetter));
+    }
+
+    #[test]
+    fn what_a_plan_says_is_told_apart_is_so_four_times_of_five() {
+        let mut random = ChaCha8Rng::seed_from_u64(5);
+        for (blocks, winners) in [(3, 1), (5, 2), (12, 4)] {
+            let difference = told_apart(blocks, winners, 1, 0.95, 0.1).unwrap();
+            let trials = 4000;
+            let told = (0..trials).filter(|_| {
+                let noise = rand_distr::Normal::new(-difference, 0.1).unwrap();
+                let at = |level: f64| ArmFigures { level, ..ArmFigures::default() };
+                let blocks: Vec<Block> = (0..blocks)
+                    .map(|_| Block {
+                        control: at(18.0),
+                        arms: vec![(0, at(18.0 + noise.sample(&mut random)))],
+                    })
+                    .collect();
+                // The others of the winners do not matter to this one.
+                let level = each(winners, 1, 0.95);
+                verified(&blocks, 1, 1, &[Figure::Level], 1, level)[0].against[0].shown() == Shown::Less
+            });
+            let share = told.count() as f64 / f64::from(trials);
+            println!("{blocks} blocks, {winners} winners: {share}");
+            assert!((0.78..0.82).contains(&share), "{blocks} blocks, {winners} winners: {share}");
+        }
+        assert_eq!(told_apart(1, 1, 1, 0.95, 0.01), None);
     }
 
     #[test]
@@ -104,16 +364,14 @@ mod tests {
             control: at(base),
             arms: vec![(0, at(base - 0.5 - gain)), (1, at(base - 0.4))],
         };
-        let blocks = [block(1.0, 0.0), block(2.0, 0.01), block(1.5, -0.01)];
-        let found = verified(&blocks, 1, 2, &[Figure::Level], 0.95);
+        let blocks = [block(18.0, 0.0), block(19.0, 0.01), block(18.5, -0.01)];
+        let found = verified(&blocks, 1, 2, &[Figure::Level], 1, 0.95);
         let [control, other] = found[0].against.as_slice() else { panic!("{found:?}") };
         assert!((control.log_ratio + 0.5).abs() < 1e-12 && control.other.is_none());
         assert!((other.log_ratio + 0.1).abs() < 1e-12 && other.other == Some(1));
         // Student's t with 2 degrees of freedom: 4.302653 · 0.01 / √3.
         let (low, high) = control.interval.unwrap();
         assert!((high - low - 2.0 * 4.302_653 * 0.01 / 3f64.sqrt()).abs() < 1e-6);
-        assert!((told_apart(3, 1, 0.95, 0.01).unwrap() - (high - low) / 2.0).abs() < 1e-6);
-        assert_eq!(told_apart(1, 1, 0.95, 0.01), None);
-        assert_eq!(verified(&blocks[..1], 1, 2, &[Figure::Level], 0.95)[0].against[0].interval, None);
+        assert_eq!(verified(&blocks[..1], 1, 2, &[Figure::Level], 1, 0.95)[0].against[0].interval, None);
     }
 }

@@ -2,11 +2,13 @@
 
 mod lab;
 
+use std::collections::BTreeSet;
+
 use heaptrial_tune::{
     ArmFigures, Block, Candidate, DropReason, Dropped, Figure, Goal, Limits, Next, Rules, Search, effects,
     prediction,
 };
-use lab::{Lab, Landscape, block, drawn, regret, rules, searched};
+use lab::{Alike, Lab, Landscape, block, drawn, regret, rules, searched};
 
 const NEAR: f64 = 0.048_790_164; // a factor of 1.05
 
@@ -129,6 +131,49 @@ fn who_is_shown_to_break_a_limit_is_out() {
 }
 
 #[test]
+fn where_nothing_is_better_a_winner_is_hardly_ever_named_however_often_the_search_goes_on() {
+    let lab = Alike::new(0.05, None);
+    let level = Rules { winners: 2, ..rules(3) };
+    let both = Rules { goals: vec![Goal::Level, Goal::Growth], winners: 4, ..rules(3) };
+    for rules in [level, both] {
+        let searches = 200;
+        let named = (0..searches).filter(|seed| lab.named(&rules, 3, *seed).is_some()).count();
+        println!("{:?}: {named} of {searches}", rules.goals);
+        // Below 5%, by the tails of a binomial.
+        assert!(named <= 16, "{:?}: {named} of {searches}", rules.goals);
+    }
+}
+
+#[test]
+fn who_does_no_work_is_out_and_what_is_not_measured_keeps_no_limit() {
+    let lab = Landscape::new(8, 0.02, None);
+    let limits = Limits { work: Some(1.11_f64.ln()), ..Limits::default() };
+    let search = |idle: fn(usize) -> bool, control: Option<f64>| {
+        let mut search = Search::new(lab.space().clone(), Rules { limits, ..rules(4) }, None, 8);
+        for number in 0..5 {
+            let Next::Measure(arms) = search.next_step() else { break };
+            let mut block = block(&lab, &search, &arms, number);
+            block.control.work = control;
+            for (at, figures) in &mut block.arms {
+                figures.work = control.filter(|_| !idle(*at));
+            }
+            search.take(block);
+        }
+        search
+    };
+    let idle = search(|at| at % 2 == 1, Some(0.0));
+    let missing = DropReason::Missing { figure: Figure::Work };
+    let out = idle.dropped().into_iter().filter(|drop| drop.reason == missing).map(|drop| drop.candidate);
+    let every: Vec<usize> = (0..idle.candidates().len()).filter(|at| at % 2 == 1).collect();
+    assert_eq!(BTreeSet::from_iter(out), BTreeSet::from_iter(every), "{:?}", idle.dropped());
+    assert!(!idle.winners().is_empty() && idle.winners().iter().all(|at| at % 2 == 0));
+    // Where the control tells none either, nobody is out, and nobody is known to keep the limit.
+    let unknown = search(|_| false, None);
+    assert!(unknown.dropped().is_empty() && unknown.winners().is_empty(), "{:?}", unknown.dropped());
+    assert!(unknown.standings().iter().all(|standing| !standing.within));
+}
+
+#[test]
 fn two_goals_that_pull_apart_give_a_front() {
     let lab = Landscape::new(9, 0.02, None);
     let rules = Rules { goals: vec![Goal::Level, Goal::Growth], winners: 3, ..rules(4) };
@@ -179,6 +224,15 @@ fn a_crash_puts_a_candidate_out_and_a_small_space_ends_by_itself() {
 }
 
 #[test]
+fn one_candidate_to_a_block_would_be_the_best_so_far_alone_so_there_are_two() {
+    let lab = Landscape::new(5, 0.03, None);
+    let (search, _) = searched(&lab, rules(1), 30, 5);
+    assert_eq!(search.blocks().len(), 10);
+    let plain: Vec<Candidate> = search.space().defaults().collect();
+    assert!(plain.iter().all(|candidate| search.measured().contains(candidate)), "{:?}", search.measured());
+}
+
+#[test]
 fn effects_are_those_that_the_landscape_has() {
     let lab = Landscape::new(12, 0.01, None);
     let (search, _) = searched(&lab, rules(4), 150, 12);
@@ -203,6 +257,36 @@ fn effects_are_those_that_the_landscape_has() {
         (effect.log_ratio - truth).abs() > 2.5 * effect.sd + 0.09
     });
     assert!(off.count() * 10 <= found.len(), "{found:?}");
+}
+
+#[test]
+fn the_control_is_the_setting_as_it_comes_where_it_is_a_candidate() {
+    let lab = Landscape::small(8, 0.01);
+    let plain = Candidate { base: 0, levels: vec![0] };
+    let mut search = Search::new(lab.space().clone(), rules(3), Some(plain.clone()), 8);
+    for number in 0..6 {
+        let Next::Measure(arms) = search.next_step() else { break };
+        let mut block = block(&lab, &search, &arms, number);
+        // The control is what it is, and all others need a quarter of it.
+        let level = block.control.level;
+        block
+            .arms
+            .iter_mut()
+            .for_each(|(_, figures)| figures.level += 0.25_f64.ln() - (figures.level - level));
+        search.take(block);
+        if number == 0 {
+            let believed = search.front()[0].believed[0].0.exp();
+            assert!((0.2..0.3).contains(&believed), "{believed}");
+        }
+    }
+    let model = search.model(Goal::Level).unwrap();
+    assert!(model.believed(search.space(), &plain).0.abs() < 0.05);
+    let (found, _) = effects(search.space(), &model, &search.measured());
+    assert!(!found.is_empty());
+    for effect in &found {
+        assert!((effect.log_ratio.exp() - 0.25).abs() < 0.05, "{effect:?}");
+        assert!(effect.log_ratio + 2.0 * effect.sd < 0.0, "{effect:?}");
+    }
 }
 
 #[test]

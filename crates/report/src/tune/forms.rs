@@ -61,8 +61,14 @@ impl TuneReport {
 
     fn verified_table(&self) -> Option<Table> {
         let verified = self.verified.as_ref().filter(|verified| verified.blocks > 0)?;
-        let columns =
-            [text("Candidate"), text("Of"), text("To"), figure("Ratio"), figure("95%"), figure("Believed")];
+        let columns = [
+            text("Candidate"),
+            text("Of"),
+            text("To"),
+            figure("Ratio"),
+            figure("Interval"),
+            figure("Believed"),
+        ];
         let rows = verified.arms.iter().flat_map(|arm| {
             arm.against.iter().map(move |(other, against)| {
                 let interval = against.interval.map_or(NOTHING.to_owned(), |(low, high)| {
@@ -96,11 +102,13 @@ impl TuneReport {
             for at in 0..self.goals.len() {
                 let believed = one.believed.get(at).filter(|_| one.blocks > 0);
                 cells.push(believed.map_or(NOTHING.to_owned(), |(mean, sd)| {
-                    format!("{} ± {:.0}%", units::ratio(mean.exp()), 200.0 * sd)
+                    let sure =
+                        if self.is_noise_known() { format!(" ± {:.0}%", 200.0 * sd) } else { String::new() };
+                    format!("{}{sure}", units::ratio(mean.exp()))
                 }));
             }
             cells.push(one.cpu.map_or(NOTHING.to_owned(), |cpu| units::ratio(cpu.exp())));
-            let broken = || (!one.within).then(|| format!("breaks a limit: {}", self.broken(&one.limited)));
+            let broken = || (!one.within).then(|| format!("limits not kept: {}", self.broken(&one.limited)));
             cells.push(one.out.clone().or_else(broken).unwrap_or_default());
             row(cells)
         });
@@ -109,8 +117,11 @@ impl TuneReport {
 
     fn broken(&self, limited: &[(Figure, f64)]) -> String {
         let over = self.limits.given().filter_map(|(figure, most)| {
-            let (_, ratio) = limited.iter().find(|(known, ratio)| *known == figure && *ratio > most)?;
-            Some(format!("{} {}", noun(figure), units::ratio(ratio.exp())))
+            match limited.iter().find(|(known, _)| *known == figure) {
+                Some((_, ratio)) if *ratio <= most => None,
+                Some((_, ratio)) => Some(format!("{} {}", noun(figure), units::ratio(ratio.exp()))),
+                None => Some(format!("{} not measured", noun(figure))),
+            }
         });
         over.collect::<Vec<_>>().join(", ")
     }
@@ -126,7 +137,7 @@ impl TuneReport {
                 settings.collect::<Vec<_>>().join(" with "),
                 effect.candidates.map_or(NOTHING.to_owned(), |count| count.to_string()),
                 units::ratio(effect.log_ratio.exp()),
-                ends.join("–"),
+                if self.is_noise_known() { ends.join("–") } else { NOTHING.to_owned() },
             ])
         });
         Table::of(columns, rows)
@@ -205,7 +216,7 @@ impl Paper for TuneReport {
             "interactions",
             "What settings do together",
             "Both values, in proportion to what each does alone; only what is above two standard deviations.",
-            self.effects_table(&self.interactions),
+            self.effects_table(if self.is_noise_known() { &self.interactions } else { &[] }),
         );
         table(
             "candidates",

@@ -4,7 +4,7 @@ mod chart;
 mod forms;
 mod sentences;
 
-use heaptrial_tune::{Against, Figure, Goal, Limits, Prediction};
+use heaptrial_tune::{Against, Doubt, Figure, Goal, LEAST_FREEDOM, Limits, Prediction, Shown, doubt};
 use serde::{Deserialize, Serialize};
 
 /// The form of [`TuneReport`] as JSON that this version writes.
@@ -76,8 +76,22 @@ pub struct CandidateReport {
     pub limited: Vec<(Figure, f64)>,
     /// Whether it keeps the limits, as measured.
     pub within: bool,
-    /// Why it is out, if it is.
+    /// Why it is out, in words, if it is.
     pub out: Option<String>,
+    /// Of what kind that is.
+    pub ground: Option<Ground>,
+}
+
+/// On what ground a candidate is out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ground {
+    /// It did not live to the end, or cannot be had.
+    Failed,
+    /// It is shown to be worse than another or the control, or no better.
+    Worse,
+    /// It breaks a limit.
+    Limit,
 }
 
 /// What a value does against the setting as it comes, or two values against what each does alone.
@@ -104,12 +118,16 @@ pub struct VerifiedReport {
     pub blocks: usize,
     /// Blocks that were asked for.
     pub asked: usize,
-    /// Confidence of the intervals of all winners together.
+    /// Confidence of the intervals of this round, of all winners and goals together.
     pub level: f64,
+    /// That of all rounds together.
+    pub level_of_all: f64,
     /// What winners were verified beside, but for the control.
     pub beside: Vec<String>,
     /// The winners, best first by what the search believed.
     pub arms: Vec<VerifiedArm>,
+    /// Of those beside: in how many blocks one did not live to the end, and why the first time.
+    pub failed: Vec<(String, usize, String)>,
 }
 
 /// A winner on fresh seeds.
@@ -138,14 +156,6 @@ pub struct BlockOfTune {
     pub arms: Vec<(String, f64)>,
 }
 
-/// What fresh blocks say of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
-    Less,
-    More,
-    NotTold,
-}
-
 impl VerifiedArm {
     /// Against another (`None` is the control) by a figure.
     pub fn against(&self, other: Option<&str>, figure: Figure) -> Option<&Against> {
@@ -156,43 +166,36 @@ impl VerifiedArm {
     }
 
     pub(crate) fn shown(&self, other: Option<&str>, figure: Figure) -> Shown {
-        match self.against(other, figure).and_then(|against| against.interval) {
-            Some((_, high)) if high < 0.0 => Shown::Less,
-            Some((low, _)) if low > 0.0 => Shown::More,
-            _ => Shown::NotTold,
-        }
-    }
-
-    /// Whether a limit is shown to be kept (`Some(true)`), to be broken, or neither.
-    pub(crate) fn keeps(&self, figure: Figure, most: f64) -> Option<bool> {
-        let (low, high) = self.against(None, figure)?.interval?;
-        if high <= most {
-            Some(true)
-        } else if low > most {
-            Some(false)
-        } else {
-            None
-        }
+        self.against(other, figure).map_or(Shown::NotTold, Against::shown)
     }
 }
 
 impl TuneReport {
-    /// The winners of which fresh blocks show that they are better than the control by a goal, and which are not shown to break
-    /// a limit; best first by what these blocks show.
+    /// The winners that fresh blocks bear out ([`doubt`]), best first by what these blocks show; none before all blocks that were
+    /// asked for are there.
     pub fn winners(&self) -> Vec<&VerifiedArm> {
-        let Some(verified) = &self.verified else { return Vec::new() };
-        let better = |arm: &&VerifiedArm| {
-            arm.failed.is_none()
-                && self.goals.iter().any(|goal| arm.shown(None, goal.figure()) == Shown::Less)
-                && self.limits.given().all(|(figure, most)| arm.keeps(figure, most) != Some(false))
+        let Some(verified) = self.verified.as_ref().filter(|verified| verified.blocks >= verified.asked)
+        else {
+            return Vec::new();
         };
-        let mut winners: Vec<&VerifiedArm> = verified.arms.iter().filter(better).collect();
+        let holds = |arm: &&VerifiedArm| arm.failed.is_none() && self.doubt(arm).is_none();
+        let mut winners: Vec<&VerifiedArm> = verified.arms.iter().filter(holds).collect();
         let ratio = |arm: &VerifiedArm| {
             let goal = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
             arm.against(None, goal).map_or(f64::INFINITY, |against| against.log_ratio)
         };
         winners.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
         winners
+    }
+
+    /// Whether enough was measured more than once to tell how sure the search is.
+    fn is_noise_known(&self) -> bool {
+        self.noise.is_some_and(|(_, freedom)| freedom >= LEAST_FREEDOM)
+    }
+
+    fn doubt(&self, arm: &VerifiedArm) -> Option<Doubt> {
+        let blocks = self.verified.as_ref().map_or(0, |verified| verified.blocks);
+        doubt(&self.goals, &self.limits, blocks, |figure| arm.against(None, figure))
     }
 
     /// Whether something was found and verified.
@@ -244,6 +247,7 @@ mod tests {
             limited: vec![(Figure::Cpu, 0.01)],
             within: true,
             out: out.map(str::to_owned),
+            ground: out.map(|_| Ground::Worse),
         };
         let arm = VerifiedArm {
             spec: spec.to_owned(),
@@ -289,9 +293,11 @@ mod tests {
                 round: 1,
                 blocks: 5,
                 asked: 5,
-                level: 0.95,
+                level: 0.97,
+                level_of_all: 0.95,
                 beside: vec!["mimalloc@2.0.9".to_owned()],
                 arms: vec![arm],
+                failed: Vec::new(),
             }),
             stopped: None,
             blocks: vec![BlockOfTune {
@@ -335,10 +341,53 @@ mod tests {
         broken.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.2, 0.02);
         assert!(!broken.found());
         assert!(broken.markdown().unwrap().contains("is shown to break the limit of 1.05 of CPU time"));
+        let mut idle = report();
+        idle.verified.as_mut().unwrap().arms[0].against[1].1.blocks = 4;
+        assert!(!idle.found());
+        let told = idle.markdown().unwrap();
+        assert!(
+            told.contains(
+                "of CPU time, which has a limit, there is a figure of it and of glibc in 4 of 5 blocks only"
+            ),
+            "{told}"
+        );
         let mut unsure = report();
         unsure.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.04, 0.1);
         assert!(unsure.found());
         assert!(unsure.markdown().unwrap().contains("the limit of CPU time is kept is not shown"));
+    }
+
+    #[test]
+    fn nobody_is_sure_before_noise_is_known() {
+        let mut early = report();
+        assert!(early.markdown().unwrap().contains("0.60 ± 4%"));
+        for noise in [Some((0.0001, 2)), None] {
+            early.noise = noise;
+            let text = early.markdown().unwrap();
+            assert!(!text.contains('±') || !text.contains("± 4%"), "{text}");
+            assert!(!text.contains("0.87–0.94"), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_found_before_all_blocks_are_there_and_who_failed_beside_is_told() {
+        let mut cut_off = report();
+        let verified = cut_off.verified.as_mut().unwrap();
+        verified.blocks = 2;
+        verified.failed = vec![("mimalloc@2.0.9".to_owned(), 1, "killed by SIGSEGV".to_owned())];
+        verified.arms[0].against.iter_mut().for_each(|(_, against)| against.blocks = 2);
+        verified.arms[0].against[2].1.blocks = 1;
+        assert!(!cut_off.found() && cut_off.arms() == ["glibc", "mimalloc@2.0.9"]);
+        let text = cut_off.markdown().unwrap();
+        for told in [
+            "2 of 5 blocks of the verification are there",
+            "mimalloc@2.0.9 failed in 1 of 2 blocks",
+            "97.0% confidence",
+            "95% over all rounds",
+        ] {
+            assert!(text.contains(told), "{told}: {text}");
+        }
+        assert!(!text.contains("is not shown to be better"), "{text}");
     }
 
     #[test]
@@ -347,7 +396,22 @@ mod tests {
         none.verified = None;
         none.candidates.iter_mut().for_each(|one| one.within = false);
         let text = none.markdown().unwrap();
-        assert!(text.contains("None of 2 measured candidates keeps the limits (CPU time of 1.05)"), "{text}");
+        assert!(
+            text.contains(
+                "None of 2 measured candidates is to be verified: 1 is worse than glibc or no better than another, 1 does not keep \
+                 the limits (CPU time of 1.05)."
+            ),
+            "{text}"
+        );
+        // Who failed before it was measured is counted as such, and no limit is told that nobody broke.
+        for (at, blocks) in [(0, 0), (1, 1)] {
+            let one = &mut none.candidates[at];
+            (one.blocks, one.within, one.ground) = (blocks, true, Some(Ground::Failed));
+            one.out = Some("failed: killed by SIGSEGV".to_owned());
+        }
+        let text = none.markdown().unwrap();
+        assert!(text.contains("None of 1 measured candidate is to be verified: 2 failed."), "{text}");
+        assert!(text.contains("Measured 1 of 160 candidates in 1 block; 2 are out (2 failed)."), "{text}");
         none.candidates[0].out = Some("failed: \u{1b}[2J<script>".to_owned());
         assert!(!none.terminal(false).unwrap().contains('\u{1b}'));
         assert!(!none.html().unwrap().contains("<script>"));

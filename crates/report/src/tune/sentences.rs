@@ -1,8 +1,8 @@
 //! What a search found, in sentences.
 
-use heaptrial_tune::{Figure, Goal};
+use heaptrial_tune::{Doubt, Figure, Goal, Shown};
 
-use super::{Shown, TuneReport, VerifiedArm, noun};
+use super::{Ground, TuneReport, VerifiedArm, noun};
 use crate::units;
 
 /// Orders that agree at least so far are predicted by short runs.
@@ -36,6 +36,15 @@ impl TuneReport {
             );
             return told;
         }
+        if verified.blocks < verified.asked {
+            told.push(format!(
+                "{} of {} of the verification are there; no winner is named before all of them are.",
+                verified.blocks,
+                units::counted(verified.asked, "block")
+            ));
+            told.extend(verified.arms.iter().filter_map(|arm| self.belief(arm)));
+            return told;
+        }
         let winners = self.winners();
         for arm in &winners {
             told.push(self.one(arm));
@@ -57,35 +66,53 @@ impl TuneReport {
     }
 
     fn nothing(&self) -> String {
-        let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
         if self.candidates.is_empty() {
             return "Nothing was measured.".to_owned();
         }
         if self.stopped.is_some() {
             return format!(
-                "{} were measured; none was verified yet.",
-                units::counted(self.candidates.len(), "candidate")
+                "{} measured; none was verified yet.",
+                units::counted(self.measured(), "candidate")
             );
         }
-        let within = self.candidates.iter().filter(|one| one.out.is_none() && one.within).count();
-        let broken = self
-            .limits
-            .given()
-            .map(|(figure, most)| format!("{} of {}", noun(figure), units::ratio(most.exp())));
-        if within == 0 {
-            return format!(
-                "None of {} keeps the limits ({}); {} are out.",
-                units::counted(self.candidates.len(), "measured candidate"),
-                broken.collect::<Vec<_>>().join(", "),
-                out
-            );
+        let (running, beyond) = self.candidates.iter().filter(|one| one.ground.is_none()).fold(
+            (0, 0),
+            |(running, beyond), one| if one.within { (running + 1, beyond) } else { (running, beyond + 1) },
+        );
+        let mut why = self.grounds(beyond);
+        if running > 0 {
+            let verb = if running == 1 { "is" } else { "are" };
+            why.push(format!("{running} {verb} not believed to be better than {}", self.control));
         }
-        format!(
-            "None of {} is believed to be better than {}; {} are out.",
-            units::counted(self.candidates.len(), "measured candidate"),
-            self.control,
-            out
-        )
+        let measured = units::counted(self.measured(), "measured candidate");
+        format!("None of {measured} is to be verified: {}.", why.join(", "))
+    }
+
+    fn measured(&self) -> usize {
+        self.candidates.iter().filter(|one| one.blocks > 0).count()
+    }
+
+    /// How many are out on each ground, `beyond` beside them that are not out and do not keep the limits.
+    fn grounds(&self, beyond: usize) -> Vec<String> {
+        let count = |ground| self.candidates.iter().filter(|one| one.ground == Some(ground)).count();
+        let limits = self.limits.given();
+        let limits = limits.map(|(figure, most)| format!("{} of {}", noun(figure), units::ratio(most.exp())));
+        let limits = limits.collect::<Vec<_>>().join(", ");
+        let verb = |count: usize, one: &'static str, many: &'static str| if count == 1 { one } else { many };
+        let (failed, worse, limit) =
+            (count(Ground::Failed), count(Ground::Worse), count(Ground::Limit) + beyond);
+        [
+            (failed, "failed".to_owned()),
+            (
+                worse,
+                format!("{} worse than {} or no better than another", verb(worse, "is", "are"), self.control),
+            ),
+            (limit, format!("{} not keep the limits ({limits})", verb(limit, "does", "do"))),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect()
     }
 
     /// `X needs 0.71 times (0.66–0.77) the memory of glibc and 0.95 times (0.91–0.99) that of Y, at 1.02 times ... CPU time.`
@@ -112,7 +139,7 @@ impl TuneReport {
             format!(", at {} the CPU time of {}", times(cpu.log_ratio, cpu.interval), self.control)
         });
         let limits = self.limits.given().filter(|(figure, most)| {
-            arm.against(None, *figure).is_some() && arm.keeps(*figure, *most).is_none()
+            arm.against(None, *figure).is_some_and(|against| against.keeps(*most).is_none())
         });
         let open: Vec<&str> = limits.map(|(figure, _)| noun(figure)).collect();
         let open = match open.is_empty() {
@@ -139,22 +166,39 @@ impl TuneReport {
         if let Some(why) = &arm.failed {
             return format!("{} failed while it was verified: {why}.", arm.spec);
         }
-        let broken = self.limits.given().find(|(figure, most)| arm.keeps(*figure, *most) == Some(false));
-        if let Some((figure, most)) = broken {
-            let ratio =
-                arm.against(None, figure).map_or(String::new(), |own| times(own.log_ratio, own.interval));
-            return format!(
-                "{} is shown to break the limit of {} of {}: {ratio}.",
+        let ratio = |figure: Figure| {
+            let own = arm.against(None, figure);
+            own.map_or("no figure".to_owned(), |own| times(own.log_ratio, own.interval))
+        };
+        match self.doubt(arm) {
+            Some(Doubt::Missing { figure, blocks }) => format!(
+                "{} is no winner: of {}, which has a limit, there is a figure of it and of {} in {blocks} of {} only.",
+                arm.spec,
+                noun(figure),
+                self.control,
+                units::counted(self.verified.as_ref().map_or(0, |verified| verified.blocks), "block")
+            ),
+            Some(Doubt::BreaksLimit { figure, most }) => format!(
+                "{} is shown to break the limit of {} of {}: {}.",
                 arm.spec,
                 units::ratio(most.exp()),
-                noun(figure)
-            );
+                noun(figure),
+                ratio(figure)
+            ),
+            Some(Doubt::Worse { figure }) => {
+                format!(
+                    "{} is shown to be worse than {} by {}: {}.",
+                    arm.spec,
+                    self.control,
+                    noun(figure),
+                    ratio(figure)
+                )
+            }
+            Some(Doubt::NotBetter) | None => {
+                let figure = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
+                format!("{} is not shown to be better than {}: {}.", arm.spec, self.control, ratio(figure))
+            }
         }
-        let figure = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
-        let ratio = arm
-            .against(None, figure)
-            .map_or("no figure".to_owned(), |own| times(own.log_ratio, own.interval));
-        format!("{} is not shown to be better than {}: {ratio}.", arm.spec, self.control)
     }
 
     pub(super) fn beside(&self) -> impl Iterator<Item = &str> {
@@ -163,11 +207,13 @@ impl TuneReport {
 
     pub(super) fn notes(&self) -> Vec<String> {
         let out = self.candidates.iter().filter(|one| one.out.is_some()).count();
+        let grounds = self.grounds(0).join(", ");
+        let grounds = if grounds.is_empty() { grounds } else { format!(" ({grounds})") };
         let possible = self.possible.map_or("more than can be counted".to_owned(), |count| count.to_string());
         let mut notes = vec![
             format!(
-                "Measured {} of {possible} candidates in {}; {out} are out. What is like none of them was not looked at.",
-                self.candidates.len(),
+                "Measured {} of {possible} candidates in {}; {out} are out{grounds}. What is like none of them was not looked at.",
+                self.measured(),
                 units::counted(self.blocks.iter().filter(|block| !block.fresh).count(), "block"),
             ),
             format!(
@@ -180,11 +226,19 @@ impl TuneReport {
         ];
         if let Some(verified) = &self.verified {
             notes.push(format!(
-                "Intervals are Student's over {} on seeds that the search never saw, with {:.0}% confidence for all winners \
-                 together.",
+                "Intervals are Student's over {} on seeds that the search never saw, with {:.1}% confidence for all winners{} \
+                 together: {:.0}% over all rounds of verification that there may ever be.",
                 units::counted(verified.blocks, "block"),
-                100.0 * verified.level
+                100.0 * verified.level,
+                if self.goals.len() > 1 { " and goals" } else { "" },
+                100.0 * verified.level_of_all
             ));
+            for (spec, times, why) in &verified.failed {
+                notes.push(format!(
+                    "{spec} failed in {times} of {}, which are not in what is compared with it: {why}.",
+                    units::counted(verified.blocks, "block")
+                ));
+            }
             if verified.round > 1 {
                 notes.push(format!(
                     "The search went on after an earlier verification; this is number {}, on seeds of its own.",

@@ -6,7 +6,7 @@ use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::{Compared, Search};
-use crate::model::{Known, Model};
+use crate::model::Model;
 use crate::proposal::{Bound, Choice};
 use crate::space::Candidate;
 
@@ -27,7 +27,7 @@ impl Search {
     pub fn next_step(&mut self) -> Next {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(self.blocks.len() as u64 + 1);
-        let arms = self.rules.arms.max(1);
+        let arms = self.rules.arms.max(2);
         let mut out: BTreeSet<Candidate> = self.control.iter().cloned().collect();
         out.extend(self.dropped.keys().map(|at| self.candidates[*at].clone()));
         let mut chosen: Vec<Candidate> = Vec::new();
@@ -98,23 +98,13 @@ impl Search {
         };
         let total: f64 = weights.iter().sum();
         let first = goals.first()?;
-        let known: Vec<Known> = first
-            .arms
-            .iter()
-            .enumerate()
-            .filter_map(|(at, arm)| {
-                let values = goals.iter().zip(weights).map(|(compared, weight)| {
-                    let value = compared.comparison.to_control(compared.place(*arm)?);
-                    Some(weight / total * value / spread(compared))
-                });
-                let value = values.collect::<Option<Vec<f64>>>()?.into_iter().sum();
-                Some(Known {
-                    candidate: self.candidates[*arm].clone(),
-                    value,
-                    blocks: first.comparison.measured(at),
-                })
-            })
-            .collect();
+        let known = self.known(first, |place| {
+            let values = goals.iter().zip(weights).map(|(compared, weight)| {
+                let value = compared.comparison.to_control(compared.place(first.arms[place])?);
+                Some(weight / total * value / spread(compared))
+            });
+            Some(values.collect::<Option<Vec<f64>>>()?.into_iter().sum())
+        });
         Model::of(&self.space, &known, None)
     }
 }

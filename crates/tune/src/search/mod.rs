@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 pub use self::choosing::Next;
 pub use self::standing::Standing;
 use crate::comparison::Comparison;
-use crate::figures::{ArmFigures, Block, Figure, Goal, Limits};
+use crate::figures::{ArmFigures, Block, Figure, Goal, Limits, least_sd};
 use crate::model::{Known, Model};
-use crate::race::{DropReason, Dropped};
+use crate::race::{DropReason, Dropped, LEAST_FREEDOM};
 use crate::space::{Candidate, Space};
 
 /// How it is searched.
@@ -23,7 +23,7 @@ pub struct Rules {
     pub goals: Vec<Goal>,
     /// What may not be exceeded.
     pub limits: Limits,
-    /// Candidates of a block, beside the control.
+    /// Candidates of a block, beside the control: two at least, the best so far and another.
     pub arms: usize,
     /// Log ratio within which two candidates are as good as each other.
     pub margin: f64,
@@ -49,6 +49,8 @@ pub struct Search {
 /// The figures that were measured of one kind: which candidates have any, and how they compare.
 struct Compared {
     arms: Vec<usize>,
+    /// Blocks whose control has it.
+    blocks: usize,
     comparison: Comparison,
 }
 
@@ -125,7 +127,13 @@ impl Search {
         self.dropped.entry(candidate).or_insert(Dropped { candidate, after, reason });
     }
 
-    fn figures(&self, of: impl Fn(&ArmFigures) -> Option<f64>) -> Option<Compared> {
+    /// Compares by one of them, whose readings have the step of this figure.
+    fn figures(&self, of: impl Fn(&ArmFigures) -> Option<f64>, step: Figure) -> Option<Compared> {
+        let readings = |block: &Block| {
+            let arms = block.arms.iter().map(|(_, figures)| figures).chain([&block.control]);
+            arms.filter(|figures| of(figures).is_some()).map(|figures| figures.step(step)).collect::<Vec<_>>()
+        };
+        let least = least_sd(self.blocks.iter().flat_map(readings));
         let readings = |block: &Block| -> Option<(f64, Vec<(usize, f64)>)> {
             let arms = block.arms.iter().filter_map(|(arm, figures)| Some((*arm, of(figures)?)));
             Some((of(&block.control)?, arms.collect()))
@@ -134,22 +142,23 @@ impl Search {
         let arms: BTreeSet<usize> = blocks.iter().flat_map(|(_, arms)| arms).map(|(arm, _)| *arm).collect();
         let arms: Vec<usize> = arms.into_iter().collect();
         let place = |arm: usize| arms.binary_search(&arm).unwrap_or(0);
+        let count = blocks.len();
         let placed: Vec<(f64, Vec<(usize, f64)>)> = blocks
             .into_iter()
             .map(|(control, of)| (control, of.into_iter().map(|(arm, value)| (place(arm), value)).collect()))
             .collect();
-        let comparison = Comparison::of(arms.len(), &placed)?;
-        (!arms.is_empty()).then_some(Compared { arms, comparison })
+        let comparison = Comparison::of(arms.len(), &placed)?.at_least(least);
+        (!arms.is_empty()).then_some(Compared { arms, blocks: count, comparison })
     }
 
     fn compared(&self, figure: Figure) -> Option<Compared> {
-        self.figures(|figures| figures.get(figure))
+        self.figures(|figures| figures.get(figure), figure)
     }
 
     /// What each candidate would have been in a shorter run, and in a whole one: log ratios to the control.
     pub(crate) fn early_and_whole(&self) -> Vec<(f64, f64)> {
         let (Some(early), Some(whole)) =
-            (self.figures(|figures| figures.early), self.compared(Figure::Level))
+            (self.figures(|figures| figures.early, Figure::Level), self.compared(Figure::Level))
         else {
             return Vec::new();
         };
@@ -173,19 +182,30 @@ impl Search {
         })
     }
 
+    /// What a model is told: the value of each place, and that of the control, to which all are ratios, where it is a candidate.
+    fn known(&self, compared: &Compared, value: impl Fn(usize) -> Option<f64>) -> Vec<Known> {
+        let of_arm = |(place, arm): (usize, &usize)| {
+            let blocks = compared.comparison.measured(place);
+            Some(Known { candidate: self.candidates[*arm].clone(), value: value(place)?, blocks })
+        };
+        let control = self.control.iter();
+        let control =
+            control.map(|control| Known { candidate: control.clone(), value: 0.0, blocks: compared.blocks });
+        compared.arms.iter().enumerate().filter_map(of_arm).chain(control).collect()
+    }
+
     fn model_of(&self, compared: &Compared) -> Option<Model> {
-        let known: Vec<Known> = compared
-            .arms
-            .iter()
-            .enumerate()
-            .map(|(place, arm)| Known {
-                candidate: self.candidates[*arm].clone(),
-                value: compared.comparison.to_control(place),
-                blocks: compared.comparison.measured(place),
-            })
-            .collect();
-        let noise = compared.comparison.noise().filter(|(_, freedom)| *freedom >= 3).map(|(noise, _)| noise);
-        Model::of(&self.space, &known, noise)
+        let known = self.known(compared, |place| Some(compared.comparison.to_control(place)));
+        let noise = compared.comparison.noise().filter(|(_, freedom)| *freedom >= LEAST_FREEDOM);
+        Model::of(&self.space, &known, noise.map(|(noise, _)| noise))
+    }
+
+    /// Candidates that were measured, and the control where it is one: of these it is told what settings do.
+    pub fn measured(&self) -> Vec<Candidate> {
+        let arms: BTreeSet<usize> =
+            self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect();
+        let control = self.control.iter().cloned().filter(|_| !self.blocks.is_empty());
+        control.chain(arms.into_iter().map(|arm| self.candidates[arm].clone())).collect()
     }
 
     /// What is believed of how settings act on a goal; `None` before anything is measured.

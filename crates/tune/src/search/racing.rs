@@ -11,7 +11,21 @@ impl Search {
         off / self.blocks.len().max(1) as f64
     }
 
+    /// Who has nothing of a figure that a limit is of is out, as who crashes is.
+    fn drop_missing(&mut self) {
+        let Some(block) = self.blocks.last() else { return };
+        let limits = self.rules.limits.given().filter(|(figure, _)| block.control.get(*figure).is_some());
+        let lacks = limits.flat_map(|(figure, _)| {
+            let without = block.arms.iter().filter(move |(_, figures)| figures.get(figure).is_none());
+            without.map(move |(arm, _)| (*arm, figure))
+        });
+        for (arm, figure) in lacks.collect::<Vec<_>>() {
+            self.drop_out(arm, DropReason::Missing { figure });
+        }
+    }
+
     pub(super) fn race(&mut self) {
+        self.drop_missing();
         let block = self.blocks.len();
         let goals: Vec<Compared> =
             self.rules.goals.iter().filter_map(|goal| self.compared(goal.figure())).collect();

@@ -20,7 +20,7 @@ pub struct Standing {
     pub believed: Vec<(f64, f64)>,
     /// Of each figure that a limit is of: log ratio to the control as measured.
     pub limited: Vec<(Figure, f64)>,
-    /// Whether what was measured keeps the limits.
+    /// Whether it was measured by all limits, and keeps them.
     pub within: bool,
     /// Why it is out, if it is.
     pub dropped: Option<DropReason>,
@@ -62,7 +62,7 @@ impl Search {
                 believed: believed
                     .map(|model| model.believed(&self.space, &self.candidates[candidate]))
                     .collect(),
-                within: limited.iter().all(|(_, most, ratio)| ratio <= most),
+                within: limited.len() == limits.len() && limited.iter().all(|(_, most, ratio)| ratio <= most),
                 limited: limited.into_iter().map(|(figure, _, ratio)| (figure, ratio)).collect(),
                 dropped: self.dropped.get(&candidate).map(|drop| drop.reason.clone()),
             }

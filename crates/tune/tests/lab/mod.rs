@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 
 use heaptrial_tune::{
-    ArmFigures, Base, Block, Candidate, Goal, Level, Limits, Next, Rules, Search, Setting, Space,
+    ArmFigures, Base, Block, Candidate, Figure, Goal, Level, Limits, Next, Rules, Search, Setting, Space,
+    doubt, level_of_round, verified,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -21,6 +22,12 @@ pub trait Lab {
     fn truth(&self, candidate: &Candidate) -> f64;
 }
 
+/// The log of what a control needs, in bytes: 100 MB.
+const CONTROL: f64 = 18.4;
+
+/// Blocks of a verification.
+const VERIFIED: usize = 5;
+
 pub fn rules(arms: usize) -> Rules {
     Rules {
         goals: vec![Goal::Level],
@@ -33,7 +40,8 @@ pub fn rules(arms: usize) -> Rules {
 }
 
 pub fn block(lab: &dyn Lab, search: &Search, arms: &[usize], seed: u64) -> Block {
-    let figures = |candidate| ArmFigures { level: lab.run(candidate, seed), ..ArmFigures::default() };
+    let figures =
+        |candidate| ArmFigures { level: CONTROL + lab.run(candidate, seed), ..ArmFigures::default() };
     Block {
         control: figures(None),
         arms: arms.iter().map(|arm| (*arm, figures(Some(&search.candidates()[*arm])))).collect(),
@@ -176,4 +184,56 @@ pub fn regret(lab: &dyn Lab, candidate: &Candidate) -> f64 {
     let all: BTreeSet<Candidate> = lab.space().all(100_000).unwrap().into_iter().collect();
     let best = all.iter().map(|one| lab.truth(one)).fold(0.0, f64::min);
     lab.truth(candidate) - best
+}
+
+/// A lab in which all candidates of a landscape are as good as the control, in memory and in growth.
+pub struct Alike {
+    space: Space,
+    noise: f64,
+    other_mode: Option<f64>,
+}
+
+impl Alike {
+    pub fn new(noise: f64, other_mode: Option<f64>) -> Self {
+        Self { space: Landscape::new(1, noise, None).space, noise, other_mode }
+    }
+
+    fn figures(&self, random: &mut ChaCha8Rng, of_seed: f64) -> ArmFigures {
+        let noise = Normal::new(0.0, self.noise).unwrap();
+        let mode = match self.other_mode {
+            Some(share) if random.random_bool(share) => 1.9_f64.ln(),
+            _ => 0.0,
+        };
+        let growth = Some(0.1 + noise.sample(random));
+        ArmFigures { level: CONTROL + of_seed + noise.sample(random) + mode, growth, ..ArmFigures::default() }
+    }
+
+    fn block(&self, arms: &[usize], random: &mut ChaCha8Rng) -> Block {
+        let of_seed = Normal::new(0.0, 0.26).unwrap().sample(random);
+        let control = self.figures(random, of_seed);
+        Block { control, arms: arms.iter().map(|arm| (*arm, self.figures(random, of_seed))).collect() }
+    }
+
+    /// Searches, verifies, and goes on with the search until a winner is named or so many rounds are over; gives the round.
+    pub fn named(&self, rules: &Rules, rounds: usize, seed: u64) -> Option<usize> {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut search = Search::new(self.space.clone(), rules.clone(), None, seed);
+        (1..=rounds).find(|round| {
+            for _ in 0..4 {
+                let Next::Measure(arms) = search.next_step() else { break };
+                let block = self.block(&arms, &mut random);
+                search.take(block);
+            }
+            let winners = search.winners().len();
+            let arms: Vec<usize> = (0..winners).collect();
+            let blocks: Vec<Block> = (0..VERIFIED).map(|_| self.block(&arms, &mut random)).collect();
+            let figures: Vec<Figure> = rules.goals.iter().map(|goal| goal.figure()).collect();
+            let level = level_of_round(0.95, *round);
+            let found = verified(&blocks, winners, winners, &figures, rules.goals.len(), level);
+            found.iter().any(|winner| {
+                let against = |figure| winner.against.iter().find(|against| against.figure == figure);
+                doubt(&rules.goals, &rules.limits, VERIFIED, against).is_none()
+            })
+        })
+    }
 }

@@ -136,6 +136,11 @@ impl RunOptions {
         Ok((workload, duration, words))
     }
 
+    /// Whether `--work` or `--work-preset` was given.
+    pub(super) fn has_work(&self) -> bool {
+        !self.service.work.is_empty() || !self.service.work_preset.is_empty()
+    }
+
     /// `--work-margin`.
     pub(super) fn work_margin(&self) -> Option<f64> {
         self.service.work_margin

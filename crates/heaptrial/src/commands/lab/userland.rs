@@ -18,6 +18,17 @@ pub(super) fn enter(
     global: &GlobalOptions,
     also: Option<&Path>,
 ) -> Result<(), Failure> {
+    let started = std::env::current_dir().map_err(Failure::failed)?;
+    enter_from(options, global, also, &started)
+}
+
+/// The same where this process has gone to another folder than the one that it was `started` in.
+pub(super) fn enter_from(
+    options: &LabOptions,
+    global: &GlobalOptions,
+    also: Option<&Path>,
+    started: &Path,
+) -> Result<(), Failure> {
     options.place.check(options.userland.is_some(), !options.exchange.is_empty())?;
     let Some(userland) = options.userland.as_ref().filter(|_| Inside::current().is_none()) else {
         return Ok(());
@@ -26,10 +37,21 @@ pub(super) fn enter(
     let say = |line: &str| eprintln!("{line}");
     let root =
         userland.root(&options.userland_package, &say).map_err(|error| Failure::of(error.class(), error))?;
-    let folders: Vec<PathBuf> =
-        visible(options, global).into_iter().chain(also.and_then(existing_folder)).collect();
+    let folders: Vec<PathBuf> = visible(options, global)
+        .into_iter()
+        .chain([also, Some(started)].into_iter().flatten().filter_map(existing_folder))
+        .collect();
+    std::env::set_current_dir(started).map_err(Failure::failed)?;
     let told = userland.enter(&root, &folders, &host);
     told.map(|never| match never {}).map_err(|error| Failure::of(error.class(), error))
+}
+
+/// What services run in, in words: the userland, or the system of this host.
+pub(super) fn runs_in() -> Result<String, Failure> {
+    match Inside::current() {
+        Some(inside) => Ok(inside.to_string()),
+        None => Ok(HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?.os),
+    }
 }
 
 /// Folders of the host that a run needs at their own paths: where it is started and what its options name.

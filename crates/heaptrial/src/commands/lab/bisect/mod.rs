@@ -19,8 +19,7 @@ use self::block::{Measure, Measured};
 use self::record::{Kept, Record, Step};
 use self::subject::Subject;
 use super::search::{
-    Bench, Load, TRIES, UNDER_WAY, asked_again, command_of, own_arguments, print_report, read_report,
-    write_plan,
+    Bench, Load, Started, TRIES, UNDER_WAY, asked_again, command_of, print_report, read_report, write_plan,
 };
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
@@ -99,10 +98,12 @@ pub fn run(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, 
         ));
     }
     let kept = Kept::read(folder)?;
-    let (command, folder) = asked_again(folder, &kept.arguments, &kept.directory)?;
+    let here = std::env::current_dir().map_err(Failure::failed)?;
+    let (command, folder) = asked_again(folder, &kept.started)?;
     let Command::Lab(LabCommand::Bisect(asked)) = command else {
         return Err(Failure::refused(format!("{} holds no search", folder.display())));
     };
+    kept.started.enter(asked.load()?.lab(WHAT)?, global, &folder, &here)?;
     let record = Record::open(&folder, record::STEPS)?;
     let blocks = options.blocks.or(asked.blocks);
     search(&asked, &kept, record, blocks, global)
@@ -114,7 +115,7 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     if global.db.is_some() {
         return Err(Failure::usage("a search has a database for each block, in its folder; leave --db out"));
     }
-    let arguments = own_arguments()?;
+    let started = Started::here()?;
     let subject = Subject::find(options)?;
     let (workload, duration) = options.load()?.workload(&subject.plan())?;
     check(lab, &subject.plan(), workload.as_ref(), duration)?;
@@ -127,8 +128,7 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     }
     let kept = Kept {
         schema_version: record::SCHEMA_VERSION,
-        arguments,
-        directory: std::env::current_dir().map_err(Failure::failed)?,
+        started,
         seed: lab.seed.unwrap_or_else(rand::random),
         positions: subject.positions.clone(),
         left_out: subject.left_out,
@@ -194,7 +194,7 @@ fn search(
             accounting: accounting(lab, metric)?,
             place: lab.place.place(record.folder.clone())?,
             interrupt: heeding_signals(lab.place.on)?,
-            command: command_of(&kept.arguments),
+            command: command_of(&kept.started.arguments),
         },
         by: options.by.into(),
         seed: kept.seed,

@@ -1,13 +1,13 @@
 //! What a search keeps in its folder: what was asked for, the history, and every step.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use heaptrial_bisect::{Measurement, Search};
 use serde::{Deserialize, Serialize};
 
 use super::block::MeasuredBlock;
 use super::subject::Position;
-use crate::commands::lab::search;
+use crate::commands::lab::search::{self, Started};
 use crate::exit::Failure;
 
 /// The form that this version writes.
@@ -24,10 +24,7 @@ pub(super) type Record = search::Record<Step>;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) schema_version: u32,
-    /// Words of the command line after the program.
-    pub(super) arguments: Vec<String>,
-    /// Where it was started.
-    pub(super) directory: PathBuf,
+    pub(super) started: Started,
     pub(super) seed: u64,
     /// Oldest first.
     pub(super) positions: Vec<Position>,

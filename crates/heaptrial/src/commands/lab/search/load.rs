@@ -53,6 +53,14 @@ impl Load {
         }
     }
 
+    /// Whether its arms tell what they do beside using memory; relays tell what their clients got.
+    pub(in super::super) fn has_work(&self) -> bool {
+        match self {
+            Self::Run(run) => run.has_work(),
+            Self::Tor(_) => true,
+        }
+    }
+
     /// The factor of the control's work that the load's own options allow.
     pub(in super::super) fn work_margin(&self) -> Option<f64> {
         match self {

@@ -7,11 +7,14 @@ mod record;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
 
 pub(super) use self::bench::{Bench, LabRun};
 pub(super) use self::load::Load;
 pub(super) use self::record::{Record, read_plan, read_report, write_plan};
+use super::{LabOptions, userland};
 use crate::commands::Command;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -53,7 +56,7 @@ pub(super) fn plan_of(name: &str, arms: Vec<Arm>) -> TrialPlan {
 }
 
 /// Words of this command line after the program.
-pub(super) fn own_arguments() -> Result<Vec<String>, Failure> {
+fn own_arguments() -> Result<Vec<String>, Failure> {
     let words = std::env::args_os().skip(1).map(|word| OsString::into_string(word).ok());
     words.collect::<Option<_>>().ok_or_else(|| {
         Failure::usage("a search keeps its command as text, so all of its words have to be UTF-8")
@@ -66,12 +69,49 @@ pub(super) fn command_of(arguments: &[String]) -> String {
     format!("heaptrial {}", words.join(" "))
 }
 
+/// How a search was started.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Started {
+    /// Words of the command line after the program.
+    pub(super) arguments: Vec<String>,
+    /// Where.
+    pub(super) directory: PathBuf,
+    /// What its services run in: a userland, or the system of the host.
+    pub(super) runs_in: String,
+}
+
+impl Started {
+    /// This process.
+    pub(super) fn here() -> Result<Self, Failure> {
+        let directory = std::env::current_dir().map_err(Failure::failed)?;
+        Ok(Self { arguments: own_arguments()?, directory, runs_in: userland::runs_in()? })
+    }
+
+    /// Goes on where `lab`, of what was asked for, runs: this program starts anew in its userland. Refuses to go on in another.
+    pub(super) fn enter(
+        &self,
+        lab: &LabOptions,
+        global: &GlobalOptions,
+        folder: &Path,
+        from: &Path,
+    ) -> Result<(), Failure> {
+        userland::enter_from(lab, global, Some(folder), from)?;
+        let here = userland::runs_in()?;
+        if here != self.runs_in {
+            return Err(Failure::refused(format!(
+                "the search in {} ran in {}, and would go on in {here}, whose figures cannot be put together with those; go on \
+                 where it ran, or begin anew",
+                folder.display(),
+                self.runs_in
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// What a search in `folder` was asked for; goes to where it was started. Gives the folder as it is found from there.
-pub(super) fn asked_again(
-    folder: &Path,
-    arguments: &[String],
-    directory: &Path,
-) -> Result<(Command, PathBuf), Failure> {
+pub(super) fn asked_again(folder: &Path, started: &Started) -> Result<(Command, PathBuf), Failure> {
+    let Started { arguments, directory, .. } = started;
     let words = std::iter::once("heaptrial").chain(arguments.iter().map(String::as_str));
     let (_, command) = crate::parse(words.map(str::to_owned)).map_err(|error| {
         Failure::refused(format!("{} is of another version of Heaptrial: {error}", folder.display()))

@@ -1,20 +1,25 @@
 //! What a search keeps in its folder: what was asked for, and every step, on disk before the next one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::exit::Failure;
 
-/// The folder of a search with its steps, one a line of a file.
+/// Held by the process that carries a search out; has its number.
+const LOCK: &str = "search.lock";
+
+/// The folder of a search with its steps, one a line of a file. No other process enters steps as long as it is there.
 pub(in super::super) struct Record<S> {
     pub(in super::super) folder: PathBuf,
     pub(in super::super) steps: Vec<S>,
     path: PathBuf,
     file: File,
+    _lock: File,
 }
 
 /// Reads what a search in a folder was asked for.
@@ -44,6 +49,7 @@ pub(in super::super) fn write_plan<P: Serialize>(folder: &Path, name: &str, plan
 impl<S: Serialize + DeserializeOwned> Record<S> {
     /// The steps in a file of the folder, which need not be there yet. A last line that was cut off by a crash is no step.
     pub(in super::super) fn open(folder: &Path, name: &str) -> Result<Self, Failure> {
+        let lock = lock(folder)?;
         let path = folder.join(name);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -63,7 +69,7 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
             .open(&path)
             .map_err(|error| failed(&path, &error))?;
         file.set_len(whole.len() as u64).map_err(|error| failed(&path, &error))?;
-        Ok(Self { folder: folder.to_owned(), steps, path, file })
+        Ok(Self { folder: folder.to_owned(), steps, path, file, _lock: lock })
     }
 
     /// Writes a step down, and gives it back to be acted on.
@@ -86,6 +92,28 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
     }
 }
 
+fn lock(folder: &Path) -> Result<File, Failure> {
+    let path = folder.join(LOCK);
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = opened.map_err(|error| failed(&path, &error))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut holder = String::new();
+            file.read_to_string(&mut holder).map_err(|error| failed(&path, &error))?;
+            return Err(Failure::refused(format!(
+                "process {} goes on with the search in {} at this moment; wait for its end, or interrupt it, and then use --continue",
+                holder.trim(),
+                folder.display()
+            )));
+        }
+        Err(error) => return Err(failed(&path, &error.into())),
+    }
+    let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    written.map_err(|error| failed(&path, &error))?;
+    Ok(file)
+}
+
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("{}: {error}", path.display()))
 }
@@ -99,4 +127,20 @@ pub(in super::super) fn read_report<R: DeserializeOwned>(folder: &Path, name: &s
     })?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::refused(format!("{} is no report of a search: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_at_a_time_enters_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Record::<u32>::open(folder.path(), "steps").unwrap();
+        first.enter(7).unwrap();
+        let refused = Record::<u32>::open(folder.path(), "steps").err().unwrap().to_string();
+        assert!(refused.contains(&format!("process {} goes on", std::process::id())), "{refused}");
+        drop(first);
+        assert_eq!(Record::<u32>::open(folder.path(), "steps").unwrap().steps, [7]);
+    }
 }

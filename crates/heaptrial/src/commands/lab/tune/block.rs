@@ -7,7 +7,7 @@ use heaptrial_allocator::{Catalog, ObtainError, Obtained};
 use heaptrial_judgement::{Judgement, RunFigures};
 use heaptrial_lab::PreparedArm;
 use heaptrial_model::AllocatorSpec;
-use heaptrial_tune::ArmFigures;
+use heaptrial_tune::{ArmFigures, Search};
 
 use super::record::{Measured, MeasuredArm, Record};
 use crate::commands::lab::LabOptions;
@@ -72,12 +72,12 @@ impl Measure<'_> {
         Ok(PreparedArm { arm: arm(name, spec.clone(), control), obtained: obtained.clone() })
     }
 
-    /// Runs a block of these arms, by a position and a spec that was obtained; on a seed of the search or a fresh one.
+    /// Runs a block of these arms, by a position and a spec that was obtained: of candidates of a search, or on a fresh seed.
     pub(super) fn measure(
         &self,
         record: &Record,
         specs: &[(usize, AllocatorSpec)],
-        fresh: bool,
+        search: Option<&Search>,
     ) -> Result<Outcome, Failure> {
         let number = record.next_block();
         let mut arms = vec![self.prepared("control", &self.control, true)?];
@@ -88,7 +88,11 @@ impl Measure<'_> {
         let judgement = self.bench.run(LabRun {
             name: format!("block-{number}"),
             folder: record.block_folder(number),
-            seed: self.seed.wrapping_add(number as u64).wrapping_add(if fresh { FRESH } else { 0 }),
+            seed: self.seed.wrapping_add(number as u64).wrapping_add(if search.is_none() {
+                FRESH
+            } else {
+                0
+            }),
             arms,
         })?;
         let Some(judgement) = judgement else { return Ok(Outcome::Interrupted) };
@@ -97,11 +101,19 @@ impl Measure<'_> {
             Ok(control) => control,
             Err(why) => return Ok(Outcome::Void(number, why)),
         };
+        let candidate = |at: usize| search.and_then(|search| search.candidates().get(at).cloned());
         let (mut arms, mut failed) = (Vec::new(), Vec::new());
         for (place, (at, spec)) in specs.iter().enumerate() {
             match figures(place + 1) {
                 Ok((level_bytes, figures)) => {
-                    arms.push(MeasuredArm { at: *at, spec: spec.to_string(), level_bytes, figures });
+                    let candidate = candidate(*at);
+                    arms.push(MeasuredArm {
+                        at: *at,
+                        candidate,
+                        spec: spec.to_string(),
+                        level_bytes,
+                        figures,
+                    });
                 }
                 Err(why) => failed.push((*at, why)),
             }

@@ -18,6 +18,7 @@ pub(super) struct Cost {
     /// Candidates of a block.
     pub(super) arms: usize,
     pub(super) winners: usize,
+    pub(super) goals: usize,
     /// Seconds of a block of the search and one of the verification, without what comes before and after services.
     seconds: Option<(f64, f64)>,
     budget: Budget,
@@ -32,7 +33,7 @@ impl Cost {
         duration: Option<HumanDuration>,
     ) -> Self {
         let in_turn = |arms: usize| if arrangement == Arrangement::OneByOne { arms + 1 } else { 1 };
-        let verified = rules.winners + options.beside.len();
+        let verified = rules.winners + options.others().len();
         let seconds = duration.map(|duration| {
             let each = duration.0.as_secs_f64();
             (each * in_turn(rules.arms) as f64, each * in_turn(verified) as f64)
@@ -46,7 +47,15 @@ impl Cost {
             // How long a block takes is seen when the first was run.
             (Budget::Seconds(_), None) => BLOCKS,
         };
-        Self { blocks, verify, arms: rules.arms, winners: rules.winners, seconds, budget }
+        Self {
+            blocks,
+            verify,
+            arms: rules.arms,
+            winners: rules.winners,
+            goals: rules.goals.len(),
+            seconds,
+            budget,
+        }
     }
 
     /// Different candidates that can be measured: one of each block after the first is the best so far.

@@ -24,7 +24,7 @@ use self::record::{Kept, Record};
 use self::space::Found;
 use self::tuning::Tuning;
 use super::search::{
-    Bench, arm, asked_again, command_of, own_arguments, plan_of, print_report, read_report, write_plan,
+    Bench, Started, arm, asked_again, command_of, plan_of, print_report, read_report, write_plan,
 };
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
@@ -55,10 +55,12 @@ pub fn run(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         ));
     }
     let kept = Kept::read(folder)?;
-    let (command, folder) = asked_again(folder, &kept.arguments, &kept.directory)?;
+    let here = std::env::current_dir().map_err(Failure::failed)?;
+    let (command, folder) = asked_again(folder, &kept.started)?;
     let Command::Lab(LabCommand::Tune(asked)) = command else {
         return Err(Failure::refused(format!("{} holds no search over settings", folder.display())));
     };
+    kept.started.enter(asked.load()?.lab(WHAT)?, global, &folder, &here)?;
     let record = Record::open(&folder, record::STEPS)?;
     let more = options.blocks.is_some() || options.time.is_some();
     let budget = budget(if more { options } else { &asked });
@@ -80,14 +82,14 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
     if global.db.is_some() {
         return Err(Failure::usage("a search has a database for each block, in its folder; leave --db out"));
     }
-    let arguments = own_arguments()?;
+    let started = Started::here()?;
     let found = Found::of(options)?;
     let control = found.candidate(&options.control);
     let plan = every_base(options, &found);
     let (workload, duration) = load.workload(&plan)?;
     check(lab, &plan, workload.as_ref(), duration)?;
     run_folder::check(global.out.as_deref())?;
-    let rules = options.rules(load.work_margin());
+    let rules = options.rules()?;
     let cost = Cost::of(options, &rules, budget(options), workload.arrangement(), duration);
     let size = found.space.all(told::COUNTED).map(|all| all.len() - usize::from(control.is_some()));
     cost.check(found.space.bases.len(), size)?;
@@ -97,8 +99,7 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
     let seed = lab.seed.unwrap_or_else(rand::random);
     let kept = Kept {
         schema_version: record::SCHEMA_VERSION,
-        arguments,
-        directory: std::env::current_dir().map_err(Failure::failed)?,
+        started,
         seed,
         space: found.space.clone(),
         left_out: found.left_out.clone(),
@@ -124,7 +125,7 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
 fn every_base(options: &TuneOptions, found: &Found) -> TrialPlan {
     let mut arms: Vec<Arm> = vec![arm("control", options.control.clone(), true)];
     let bases = found.space.defaults().map(|candidate| found.space.name(&candidate));
-    let beside = options.beside.iter().map(ToString::to_string);
+    let beside = options.others().into_iter().map(ToString::to_string);
     for name in bases.chain(beside) {
         if arms.iter().any(|arm| arm.name == name) {
             continue;
@@ -149,7 +150,7 @@ fn search(
     let (workload, duration) = load.workload(&plan)?;
     let metric = check(lab, &plan, workload.as_ref(), duration)?;
     let mut search = Search::new(kept.space.clone(), kept.rules.clone(), kept.control.clone(), kept.seed);
-    record.steps.iter().for_each(|step| step.apply(&mut search));
+    record.steps.iter().try_for_each(|step| step.apply(&mut search))?;
     let workload: &dyn Workload = workload.as_ref();
     let bench = Bench {
         options: lab,
@@ -159,13 +160,13 @@ fn search(
         accounting: accounting(lab, metric)?,
         place: lab.place.place(record.folder.clone())?,
         interrupt: heeding_signals(lab.place.on)?,
-        command: command_of(&kept.arguments),
+        command: command_of(&kept.started.arguments),
     };
     let measure =
         Measure { bench, seed: kept.seed, control: options.control.clone(), cache: BTreeMap::new() };
     let mut tuning = Tuning { options, kept, search, record, measure, budget };
     tuning.have(&options.control.clone())?;
-    for spec in &options.beside {
+    for spec in options.others() {
         tuning.have(spec)?;
     }
     tuning.tell_so_far()?;

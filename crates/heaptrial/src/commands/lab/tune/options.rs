@@ -54,8 +54,8 @@ pub struct TuneOptions {
     /// Settings that differ by less than this factor are as good as each other
     #[arg(long, default_value_t = 1.01, value_name = "FACTOR", value_parser = factor)]
     pub(super) margin: f64,
-    /// Candidates that run beside the control in each block
-    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50))]
+    /// Candidates that run beside the control in each block: the best so far, and others
+    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=50))]
     pub(super) candidates: u32,
     /// Blocks to search in [default: 12, or what --time holds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
@@ -88,6 +88,17 @@ pub(super) enum GoalName {
     Both,
 }
 
+/// Whether specs come to the same, in whatever order they have their settings.
+pub(super) fn same(a: &AllocatorSpec, b: &AllocatorSpec) -> bool {
+    let sorted = |spec: &AllocatorSpec| {
+        let mut spec = spec.clone();
+        spec.variants.sort();
+        spec.settings.sort_by(|a, b| a.name.cmp(&b.name));
+        spec
+    };
+    sorted(a) == sorted(b)
+}
+
 fn factor(text: &str) -> Result<f64, ValueError> {
     number(text, 1.0..=100.0, "a factor from 1 to 100, such as 1.05")
 }
@@ -103,24 +114,44 @@ fn narrowed(text: &str) -> Result<Narrowed, ValueError> {
 }
 
 impl TuneOptions {
+    /// What winners are verified beside: each once, and not the control, which is in every block anyway.
+    pub(super) fn others(&self) -> Vec<&AllocatorSpec> {
+        let mut others: Vec<&AllocatorSpec> = Vec::new();
+        for spec in &self.beside {
+            if !others.iter().chain([&&self.control]).any(|known| same(known, spec)) {
+                others.push(spec);
+            }
+        }
+        others
+    }
+
     /// Under what load.
     pub(in super::super) fn load(&self) -> Result<&Load, Failure> {
         Load::asked(self.load.as_ref())
     }
 
-    /// As rules of a search; `work_margin` is what a load's own options allow.
-    pub(super) fn rules(&self, work_margin: Option<f64>) -> Rules {
+    /// As rules of a search.
+    pub(super) fn rules(&self) -> Result<Rules, Failure> {
+        let load = self.load()?;
         let goals = match self.goal {
             GoalName::Level => vec![Goal::Level],
             GoalName::Growth => vec![Goal::Growth],
             GoalName::Both => vec![Goal::Level, Goal::Growth],
         };
         let usual_winners = if goals.len() > 1 { 4 } else { 2 };
-        let work = self.work_within.or(work_margin).unwrap_or(WORK_WITHIN);
-        Rules {
+        let work = match (self.work_within.or(load.work_margin()), load.has_work()) {
+            (None, false) => None,
+            (Some(_), false) => {
+                return Err(Failure::usage(
+                    "how much less work may be done is told, but no work: `run --work NAME=SOURCE` tells where it is read",
+                ));
+            }
+            (within, true) => Some(within.unwrap_or(WORK_WITHIN).ln()),
+        };
+        Ok(Rules {
             limits: Limits {
                 cpu: self.cpu_within.map(f64::ln),
-                work: Some(work.ln()),
+                work,
                 growth: self.growth_within.map(f64::ln),
             },
             goals,
@@ -128,6 +159,6 @@ impl TuneOptions {
             margin: self.margin.ln(),
             error: 0.05,
             winners: self.winners.map_or(usual_winners, |winners| winners as usize),
-        }
+        })
     }
 }

@@ -1,11 +1,11 @@
 //! What a search keeps in its folder: what was asked for, the space, and every step.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use heaptrial_tune::{ArmFigures, Block, Candidate, Rules, Search, Space};
 use serde::{Deserialize, Serialize};
 
-use crate::commands::lab::search;
+use crate::commands::lab::search::{self, Started};
 use crate::exit::Failure;
 
 /// The form that this version writes.
@@ -22,10 +22,7 @@ pub(super) type Record = search::Record<Step>;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) schema_version: u32,
-    /// Words of the command line after the program.
-    pub(super) arguments: Vec<String>,
-    /// Where it was started.
-    pub(super) directory: PathBuf,
+    pub(super) started: Started,
     pub(super) seed: u64,
     pub(super) space: Space,
     /// Allocators that are left out, and why.
@@ -53,6 +50,8 @@ pub(super) struct Measured {
 pub(super) struct MeasuredArm {
     /// Position of the candidate in the search, or of the arm in a verification.
     pub(super) at: usize,
+    /// The candidate, in a block of the search.
+    pub(super) candidate: Option<Candidate>,
     pub(super) spec: String,
     pub(super) level_bytes: f64,
     pub(super) figures: ArmFigures,
@@ -92,8 +91,9 @@ impl Measured {
 }
 
 impl Step {
-    /// Tells a search of it. What is verified is nothing that the search may know.
-    pub(super) fn apply(&self, search: &mut Search) {
+    /// Tells a search of it. What is verified is nothing that the search may know. Figures of a candidate that is not the one
+    /// at its place are refused.
+    pub(super) fn apply(&self, search: &mut Search) -> Result<(), Failure> {
         match self {
             Self::Chosen { candidates } => candidates.iter().for_each(|candidate| {
                 search.position(candidate);
@@ -102,9 +102,20 @@ impl Step {
                 let at = search.position(candidate);
                 search.fail(at, why);
             }
-            Self::Searched { block } => search.take(block.block()),
+            Self::Searched { block } => {
+                let other = |arm: &&MeasuredArm| search.candidates().get(arm.at) != arm.candidate.as_ref();
+                if let Some(arm) = block.arms.iter().find(other) {
+                    return Err(Failure::refused(format!(
+                        "{STEPS}: block {} measured {}, which is not what the search has at place {}: steps of two searches are \
+                         mixed, or some are missing; begin anew in another folder",
+                        block.number, arm.spec, arm.at
+                    )));
+                }
+                search.take(block.block());
+            }
             Self::Void { .. } | Self::Winners { .. } | Self::Verified { .. } => {}
         }
+        Ok(())
     }
 }
 
@@ -147,7 +158,7 @@ impl Record {
             return None;
         }
         let of_round = after.iter().filter_map(|step| match step {
-            Step::Verified { block, failed, .. } => Some((block, failed)),
+            Step::Verified { round: of, block, failed } if of == round => Some((block, failed)),
             _ => None,
         });
         let (blocks, failed): (Vec<_>, Vec<_>) = of_round.unzip();
@@ -175,5 +186,67 @@ impl Record {
                 _ => 0.0,
             })
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_tune::{Base, Goal, Level, Limits, Setting};
+
+    use super::*;
+
+    fn search() -> Search {
+        let levels = ["1", "2"].map(|value| Level { value: Some(value.to_owned()), position: None });
+        let setting = Setting {
+            name: "max".to_owned(),
+            levels: levels.into(),
+            needs: Vec::new(),
+            excludes: Vec::new(),
+        };
+        let base = Base { name: "m".to_owned(), family: "m".to_owned(), settings: vec![setting] };
+        let rules = Rules {
+            goals: vec![Goal::Level],
+            limits: Limits::default(),
+            arms: 2,
+            margin: 0.01,
+            error: 0.05,
+            winners: 1,
+        };
+        Search::new(Space { bases: vec![base] }, rules, None, 1)
+    }
+
+    fn measured(number: usize, at: usize, candidate: Option<usize>) -> Measured {
+        let figures = ArmFigures::default();
+        let candidate = candidate.map(|level| Candidate { base: 0, levels: vec![level] });
+        let arm = MeasuredArm { at, candidate, spec: "m".to_owned(), level_bytes: 1.0, figures };
+        Measured { number, seconds: 1.0, control_bytes: 1.0, control: figures, arms: vec![arm] }
+    }
+
+    #[test]
+    fn figures_are_taken_of_the_candidate_that_was_measured_alone() {
+        let mut search = search();
+        let candidates = [0, 1].map(|level| Candidate { base: 0, levels: vec![level] }).into();
+        Step::Chosen { candidates }.apply(&mut search).unwrap();
+        Step::Searched { block: measured(1, 1, Some(1)) }.apply(&mut search).unwrap();
+        for (at, candidate) in [(1, Some(0)), (2, Some(1)), (0, None)] {
+            let told = Step::Searched { block: measured(2, at, candidate) }.apply(&mut search);
+            assert!(told.unwrap_err().to_string().contains("block 2 measured m"));
+        }
+        assert_eq!(search.blocks().len(), 1);
+    }
+
+    #[test]
+    fn a_round_has_its_own_blocks_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::open(folder.path(), STEPS).unwrap();
+        let winners = |round| Step::Winners { round, winners: Vec::new(), beside: Vec::new() };
+        let verified =
+            |round, number| Step::Verified { round, block: measured(number, 0, None), failed: Vec::new() };
+        for step in [winners(1), verified(1, 1), winners(2), verified(1, 2), verified(2, 3)] {
+            record.enter(step).unwrap();
+        }
+        let counted: Vec<usize> =
+            record.verification().unwrap().blocks.iter().map(|block| block.number).collect();
+        assert_eq!(counted, [3]);
     }
 }

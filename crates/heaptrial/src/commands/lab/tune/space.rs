@@ -96,7 +96,7 @@ impl Found {
 
     /// The candidate that a spec is, if it is one.
     pub(super) fn candidate(&self, spec: &AllocatorSpec) -> Option<Candidate> {
-        self.space.defaults().find(|candidate| self.space.name(candidate) == spec.to_string())
+        self.space.find(&spec.to_string())
     }
 }
 

@@ -3,10 +3,13 @@
 use std::process::ExitCode;
 
 use heaptrial_report::{
-    BlockOfTune, CandidateReport, EffectReport, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
-    units,
+    BlockOfTune, CandidateReport, EffectReport, Ground, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm,
+    VerifiedReport, units,
 };
-use heaptrial_tune::{DropReason, Figure, Search, Standing, effects, prediction, told_apart, verified};
+use heaptrial_tune::{
+    DropReason, Figure, LEAST_FREEDOM, POWER, Search, Standing, effects, level_of_round, prediction,
+    told_apart, verified,
+};
 use serde_json::json;
 
 use super::Tuning;
@@ -20,7 +23,7 @@ use crate::output::{print, print_json};
 
 /// Spaces up to this size are counted.
 pub(super) const COUNTED: usize = 100_000;
-/// Confidence of the intervals of a verification.
+/// Confidence of the intervals of all verifications.
 const LEVEL: f64 = 0.95;
 /// Standard deviations of one block's log ratio that a plan reckons with.
 const NOISES: [f64; 2] = [0.03, 0.1];
@@ -61,11 +64,12 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
         ),
     });
     let apart = NOISES.iter().filter_map(|noise| {
-        let least = told_apart(cost.verify, cost.winners, LEVEL, *noise)?;
+        let least = told_apart(cost.verify, cost.winners, cost.goals, level_of_round(LEVEL, 1), *noise)?;
         Some(format!("{:.0}% where blocks repeat to {:.0}%", 100.0 * least.exp_m1(), 100.0 * noise))
     });
     line(format!(
-        "The verification tells a winner from the control and what is beside it if they differ by {}.",
+        "The verification tells a winner from the control and what is beside it with a probability of {:.0}% if they differ by {}.",
+        100.0 * POWER,
         apart.collect::<Vec<_>>().join(", by ")
     ));
     text
@@ -110,14 +114,16 @@ pub(super) fn progress(search: &Search, block: &Measured) -> String {
         Some((name, *best.believed.first()?))
     });
     match best {
-        Some((name, (mean, sd))) => text.push_str(&format!(
-            "\n  best so far {name}, {} times (± {:.0}%)",
-            units::ratio(mean.exp()),
-            200.0 * sd
-        )),
+        Some((name, (mean, sd))) => {
+            // How sure a belief is rests on the noise.
+            let known = search.noise().is_some_and(|(_, freedom)| freedom >= LEAST_FREEDOM);
+            let sure = if known { format!(" (± {:.0}%)", 200.0 * sd) } else { String::new() };
+            text.push_str(&format!("\n  best so far {name}, {} times{sure}", units::ratio(mean.exp())));
+        }
         None => text.push_str("\n  nothing better than the control so far"),
     }
-    text.push_str(&format!("; {} measured, {out} out\n", standings.len()));
+    let measured = standings.iter().filter(|standing| standing.blocks > 0).count();
+    text.push_str(&format!("; {measured} measured, {out} out\n"));
     text
 }
 
@@ -127,6 +133,23 @@ pub(super) fn verified_line(block: &Measured) -> String {
         format!(" {} {}", arm.spec, units::ratio((arm.figures.level - block.control.level).exp()))
     });
     format!("block {}, fresh seed:{}\n", block.number, arms.collect::<Vec<_>>().join(";"))
+}
+
+fn what(figure: Figure) -> &'static str {
+    match figure {
+        Figure::Cpu => "CPU time",
+        Figure::Work => "less work",
+        Figure::Growth => "growth",
+        Figure::Level => "memory",
+    }
+}
+
+fn ground(reason: &DropReason) -> Ground {
+    match reason {
+        DropReason::Worse { .. } => Ground::Worse,
+        DropReason::Limit { .. } | DropReason::Missing { .. } => Ground::Limit,
+        DropReason::Failed { .. } => Ground::Failed,
+    }
 }
 
 fn reason(search: &Search, standing: &Standing) -> Option<String> {
@@ -140,13 +163,11 @@ fn reason(search: &Search, standing: &Standing) -> Option<String> {
             format!("worse than the control ({})", told(*log_ratio))
         }
         DropReason::Limit { figure, log_ratio } => {
-            let what = match figure {
-                Figure::Cpu => "CPU time",
-                Figure::Work => "less work",
-                Figure::Growth => "growth",
-                Figure::Level => "memory",
-            };
-            format!("{what}: {} the control's", told(*log_ratio))
+            format!("{}: {} the control's", what(*figure), told(*log_ratio))
+        }
+        DropReason::Missing { figure: Figure::Work } => "it did no work, and the control did".to_owned(),
+        DropReason::Missing { figure } => {
+            format!("{}: there is no figure of it, and one of the control", what(*figure))
         }
         DropReason::Failed { message } => format!("failed: {message}"),
     })
@@ -168,12 +189,11 @@ impl Tuning<'_> {
             limited: standing.limited.clone(),
             within: standing.within,
             out: reason(search, standing),
+            ground: standing.dropped.as_ref().map(ground),
         });
-        let measured: Vec<_> =
-            standings.iter().map(|standing| search.candidates()[standing.candidate].clone()).collect();
         let model = rules.goals.first().and_then(|goal| search.model(*goal));
         let (found, together) =
-            model.map_or_else(Default::default, |model| effects(search.space(), &model, &measured));
+            model.map_or_else(Default::default, |model| effects(search.space(), &model, &search.measured()));
         let effects = found.into_iter().map(|effect| EffectReport {
             base: search.space().bases[effect.base].name.clone(),
             settings: vec![(effect.setting, effect.value)],
@@ -240,7 +260,8 @@ impl Tuning<'_> {
         figures.sort();
         figures.dedup();
         let blocks: Vec<_> = verification.blocks.iter().map(|block| block.block()).collect();
-        let compared = verified(&blocks, winners, names.len(), &figures, LEVEL);
+        let level = level_of_round(LEVEL, verification.round);
+        let compared = verified(&blocks, winners, names.len(), &figures, rules.goals.len(), level);
         let arms = verification.winners.iter().zip(compared).enumerate().map(|(at, (winner, verified))| {
             let failed = verification.failed.iter().find(|(arm, _)| *arm == at);
             VerifiedArm {
@@ -254,13 +275,19 @@ impl Tuning<'_> {
                     .collect(),
             }
         });
+        let failed_beside = verification.beside.iter().enumerate().filter_map(|(at, spec)| {
+            let own = verification.failed.iter().filter(|(arm, _)| *arm == winners + at);
+            Some((spec.clone(), own.clone().count(), own.clone().next()?.1.clone()))
+        });
         Some(VerifiedReport {
             round: verification.round,
             blocks: verification.blocks.len(),
             asked: self.options.verify as usize,
-            level: LEVEL,
+            level,
+            level_of_all: LEVEL,
             beside: verification.beside.to_vec(),
             arms: arms.collect(),
+            failed: failed_beside.collect(),
         })
     }
 }

@@ -5,7 +5,7 @@ use heaptrial_model::AllocatorSpec;
 use heaptrial_tune::{Candidate, Next, Search};
 
 use super::block::{Measure, Outcome};
-use super::options::TuneOptions;
+use super::options::{TuneOptions, same};
 use super::record::{Kept, Record, Step, Winner};
 use super::{Budget, told};
 use crate::commands::lab::search::{TRIES, UNDER_WAY};
@@ -39,7 +39,7 @@ impl Tuning<'_> {
             Budget::Blocks(most) => blocks.len() < most,
             Budget::Seconds(most) => {
                 let mean = blocks.iter().sum::<f64>() / blocks.len().max(1) as f64;
-                let runs = (self.kept.rules.winners + self.options.beside.len() + 1) as f64;
+                let runs = (self.kept.rules.winners + self.options.others().len() + 1) as f64;
                 let each = match self.measure.bench.workload.arrangement() {
                     Arrangement::OneByOne => mean * runs / (self.kept.rules.arms + 1) as f64,
                     _ => mean,
@@ -67,7 +67,7 @@ impl Tuning<'_> {
             if specs.is_empty() {
                 continue;
             }
-            match self.measure.measure(&self.record, &specs, false)? {
+            match self.measure.measure(&self.record, &specs, Some(&self.search))? {
                 Outcome::Measured(block, failed) => {
                     for (at, why) in failed {
                         let candidate = self.search.candidates()[at].clone();
@@ -95,7 +95,7 @@ impl Tuning<'_> {
     }
 
     fn enter(&mut self, step: Step) -> Result<(), Failure> {
-        self.record.enter(step)?.apply(&mut self.search);
+        self.record.enter(step)?.apply(&mut self.search)?;
         self.tell_so_far()
     }
 
@@ -119,9 +119,11 @@ impl Tuning<'_> {
                 }
             });
             let winners: Vec<Winner> = winners.collect();
-            let beside = self.options.beside.iter().map(ToString::to_string);
-            let beside: Vec<String> =
-                beside.filter(|spec| winners.iter().all(|winner| winner.spec != *spec)).collect();
+            let specs: Vec<AllocatorSpec> =
+                winners.iter().map(|winner| self.spec(&winner.candidate)).collect::<Result<_, _>>()?;
+            let beside =
+                self.options.others().into_iter().filter(|other| !specs.iter().any(|spec| same(spec, other)));
+            let beside: Vec<String> = beside.map(ToString::to_string).collect();
             if winners.is_empty() {
                 return Ok(None);
             }
@@ -141,7 +143,7 @@ impl Tuning<'_> {
             arms.push((at, spec));
         }
         for _ in done..self.options.verify as usize {
-            match self.measure.measure(&self.record, &arms, true)? {
+            match self.measure.measure(&self.record, &arms, None)? {
                 Outcome::Measured(block, failed) => {
                     eprint!("{}", told::verified_line(&block));
                     self.enter(Step::Verified { round, block, failed })?;
