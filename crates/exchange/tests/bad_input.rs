@@ -9,7 +9,7 @@ const HEADER: &str = "timestamp,server,type,fingerprint,nickname,rss_kb,vmsize_k
 fn read(bytes: &[u8]) -> Result<(Measurements, Problems), ImportError> {
     let mut problems = Problems::new(false);
     let contents = [Content { file: "m.csv", bytes }];
-    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), None, &mut problems)?;
+    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), None, None, &mut problems)?;
     Ok((measurements, problems))
 }
 
@@ -86,8 +86,8 @@ fn malformed_rows_are_told_with_their_place() {
             .contains("column 14 (`max_kb`): no value")
     );
     assert_eq!(
-        problem_of("2026-01-05T00:00:00,go,relay,,one,5\n").split(": `").next(),
-        Some("m.csv:2: 6 fields where the header has 14")
+        problem_of("2026-01-05T00:00:00,go,relay,,one,5\n"),
+        "m.csv:2: 6 fields where the header has 14: `2026-01-05T00:00:00,go,relay,,one,5`"
     );
 }
 
@@ -110,7 +110,8 @@ fn a_file_that_is_mostly_not_understood_is_refused() {
     let contents = [Content { file: "d.csv", bytes: days.as_bytes() }];
     let first_day = Some(jiff::civil::date(2026, 1, 5));
     let mut problems = Problems::new(false);
-    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), first_day, &mut problems).unwrap();
+    let (measurements, ..) =
+        read_memory(&contents, &Timezone::utc(), first_day, None, &mut problems).unwrap();
     assert_eq!(measurements.services.len(), 2);
 }
 
@@ -208,7 +209,7 @@ proptest! {
         let text = format!("{HEADER}\n{}", rows.join("\n"));
         let mut problems = Problems::new(false);
         let contents = [Content { file: "m", bytes: text.as_bytes() }];
-        let (measurements, counts, _) = read_memory(&contents, &Timezone::utc(), None, &mut problems).unwrap();
+        let (measurements, counts, _) = read_memory(&contents, &Timezone::utc(), None, None, &mut problems).unwrap();
         let readings: usize = measurements.services.iter().map(|service| service.samples.len()).sum();
         let told = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
         let kept = readings as u64 + measurements.aggregates.len() as u64 + measurements.duplicates;
