@@ -1,6 +1,6 @@
 //! What services need together, by server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ pub struct ServerSum {
     pub gone: u32,
     /// Sum of their last readings, in bytes.
     pub last_bytes: f64,
-    /// The same services before and after; `None` where no service was read before, or no event tells that the treatment of one
-    /// of the arm changed: a restart alone changes nothing.
+    /// The same services before and after; `None` where no service was read before, or no event tells that any treatment changed:
+    /// a restart alone changes nothing.
     pub compared: Option<BeforeAfter>,
 }
 
@@ -89,13 +89,9 @@ pub fn sums_by_server(
         }
     }
     let mut sums: Vec<ServerSum> = sums.into_values().collect();
-    let dated: BTreeSet<usize> = sums
-        .iter()
-        .filter(|sum| sum.compared.is_some_and(|compared| compared.dated > 0))
-        .map(|sum| sum.arm)
-        .collect();
-    for sum in &mut sums {
-        sum.compared = sum.compared.filter(|_| dated.contains(&sum.arm));
+    // Where no event tells of any change, restarts are no more than that.
+    if !sums.iter().any(|sum| sum.compared.is_some_and(|compared| compared.dated > 0)) {
+        sums.iter_mut().for_each(|sum| sum.compared = None);
     }
     sums
 }

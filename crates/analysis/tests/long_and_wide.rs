@@ -122,7 +122,7 @@ fn before_and_after_are_of_the_same_services() {
     // One of another arm tells nothing.
     fleet.events[0].arm = Some(0);
     assert_eq!(sums_of(&fleet, &[])[0].compared, None);
-    // One of a service dates it; of the others of its arm it is the first restart.
+    // One of a service dates it; of the others it is the first restart.
     (fleet.events[0].arm, fleet.events[0].service) = (None, Some(0));
     assert_eq!(sums_of(&fleet, &[])[0].compared.as_ref().map(gib), Some((3, 1, 14.0, 3.0)));
 }

@@ -116,6 +116,26 @@ fn a_file_that_is_mostly_not_understood_is_refused() {
 }
 
 #[test]
+fn one_reading_beyond_measure_is_left_out_and_several_are_another_unit() {
+    let row = |second: u32| format!("2026-01-05T00:00:{second:02},go,relay,,one,5368709120,,,,,,,,\n");
+    let good = "2026-01-04T00:00:00,go,relay,,one,5242880,,,,,,,,\n";
+    let (readings, problem) = rows(&format!("{good}{}", row(1)));
+    let told = "m.csv:3, column 6 (`rss_kb`): more than 4 TiB in one process: `5368709120`";
+    assert_eq!((readings, problem.as_deref()), (1, Some(told)));
+    let text = format!("{HEADER}\n{}{}{}", good.repeat(20), row(1), row(2));
+    let error = read(text.as_bytes()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("m.csv: 2 of 22 rows have more than 4 TiB in one process, read as KiB"),
+        "{error}"
+    );
+    let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
+    let mut problems = Problems::new(false);
+    let unit = Some("KiB".parse().unwrap());
+    read_memory(&contents, &Timezone::utc(), None, unit, &mut problems).unwrap();
+    assert_eq!(problems.count(ProblemKind::MalformedRow), 2);
+}
+
+#[test]
 fn sizes_of_zero_are_not_known() {
     let (measurements, _) =
         read(format!("{HEADER}\n2026-01-05T00:00:00,go,relay,,one,5,0,,,,,,,\n").as_bytes()).unwrap();

@@ -111,7 +111,7 @@ impl Trial {
             .map(|service| line(service, &arms, latest.get(&service.id), (&record, &failures), &clock))
             .collect();
         if stage != Stage::Running && !record.plan.kind.is_lab() {
-            tell_gone(&mut lines, record.plan.started_wall_us, clock.stale_after_us);
+            tell_gone(&mut lines, record.plan.started_wall_us, interval_us);
         }
         Ok(Self {
             stage,
@@ -256,9 +256,9 @@ fn line(
 
 /// Tells services whose last reading is far from the last of all. How often an import reads, its ticks do not tell, since servers are
 /// read one after the other: a share of the whole time is what counts.
-fn tell_gone(lines: &mut [Line], started_us: i64, stale_after_us: i64) {
+fn tell_gone(lines: &mut [Line], started_us: i64, interval_us: i64) {
     let Some(last) = lines.iter().filter_map(|line| line.read_wall_us).max() else { return };
-    let allowed = ((GONE_SHARE * (last - started_us) as f64) as i64).max(stale_after_us);
+    let allowed = ((GONE_SHARE * (last - started_us) as f64) as i64).max(2 * interval_us);
     for line in lines {
         line.gone = line.read_wall_us.is_some_and(|read| last - read > allowed);
     }

@@ -138,7 +138,7 @@ fn memory_over_time(report: &Report, full: bool) -> Vec<Block> {
             true => (
                 "Sums over servers, before and after",
                 " Before and after are last readings of the same services before and after their treatment changed: when an event \
-                 tells; of others of an arm of which one does, at the first restart.",
+                 tells, or else at the first restart.",
             ),
             false => ("Sums over servers", ""),
         };
