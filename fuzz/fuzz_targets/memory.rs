@@ -14,7 +14,7 @@ fn read(bytes: &[u8]) {
     let mut problems = Problems::new(false);
     let contents = [Content { file: "fuzz", bytes }];
     let first_day = Some(jiff::civil::date(2025, 9, 9));
-    let Ok((measurements, rows, _)) = read_memory(&contents, &timezone, first_day, &mut problems) else {
+    let Ok((measurements, rows, _)) = read_memory(&contents, &timezone, first_day, None, &mut problems) else {
         return;
     };
     let mut keys = std::collections::HashSet::new();
@@ -30,7 +30,7 @@ fn read(bytes: &[u8]) {
     assert!(problems.details.iter().all(|problem| problem.value.chars().count() <= 400));
     assert!(problems.count(ProblemKind::MalformedRow) == rows[0].skipped);
     // Strict mode refuses exactly the files that have problems.
-    let refused = read_memory(&contents, &timezone, first_day, &mut Problems::new(true)).is_err();
+    let refused = read_memory(&contents, &timezone, first_day, None, &mut Problems::new(true)).is_err();
     let found = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
     assert_eq!(refused, found > 0);
 }

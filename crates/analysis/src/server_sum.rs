@@ -5,21 +5,25 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::checks::presence::gone;
 use crate::fleet::{Fleet, FleetService, bytes};
 use crate::outcome::ServiceResult;
 
-/// Memory of the services of an arm on a server, whatever they ran: nobody is left out of what a machine needs.
+/// Memory of the services of an arm on a server, whatever they ran: nobody that is there is left out of what a machine needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSum {
     /// The server's label; `None` where it is not known.
     pub server: Option<String>,
     /// Position of the arm.
     pub arm: usize,
-    /// Services with a reading.
+    /// Services that were read to the end.
     pub services: u32,
+    /// Services that were read no more before the end: what they had is in no sum.
+    pub gone: u32,
     /// Sum of their last readings, in bytes.
     pub last_bytes: f64,
-    /// The same services before and after; `None` where no service was read before.
+    /// The same services before and after; `None` where no service was read before, or no event tells that any treatment changed:
+    /// a restart alone changes nothing.
     pub compared: Option<BeforeAfter>,
 }
 
@@ -51,6 +55,7 @@ pub fn sums_by_server(
     services: &[ServiceResult],
     labels: &[Option<String>],
 ) -> Vec<ServerSum> {
+    let gone = gone(fleet);
     let mut sums: BTreeMap<(Option<&str>, usize), ServerSum> = BTreeMap::new();
     for (index, service) in fleet.services.iter().enumerate() {
         let last = service.current().and_then(|life| life.readings.last()).map(bytes);
@@ -65,9 +70,14 @@ pub fn sums_by_server(
             server: server.map(str::to_owned),
             arm,
             services: 0,
+            gone: 0,
             last_bytes: 0.0,
             compared: None,
         });
+        if gone.contains(&index) {
+            sum.gone += 1;
+            continue;
+        }
         sum.services += 1;
         sum.last_bytes += last;
         if let Some(change) = change(fleet, index, service) {
@@ -78,7 +88,12 @@ pub fn sums_by_server(
             compared.after_bytes += change.after;
         }
     }
-    sums.into_values().collect()
+    let mut sums: Vec<ServerSum> = sums.into_values().collect();
+    // Where no event tells of any change, restarts are no more than that.
+    if !sums.iter().any(|sum| sum.compared.is_some_and(|compared| compared.dated > 0)) {
+        sums.iter_mut().for_each(|sum| sum.compared = None);
+    }
+    sums
 }
 
 fn change(fleet: &Fleet, index: usize, service: &FleetService) -> Option<Change> {

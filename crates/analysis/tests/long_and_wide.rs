@@ -99,10 +99,10 @@ fn before_and_after_are_of_the_same_services() {
         let round = |bytes: f64| (bytes / GIB * 10.0).round() / 10.0;
         (sum.services, sum.dated, round(sum.before_bytes), round(sum.after_bytes))
     };
-    // Before the first restart.
+    // A restart alone is no change of treatment.
     let sums = sums_of(&fleet, &[]);
-    assert_eq!((sums.len(), sums[0].services), (1, 4));
-    assert_eq!(sums[0].compared.as_ref().map(gib), Some((3, 0, 18.0, 3.0)));
+    assert_eq!((sums.len(), sums[0].services, sums[0].gone), (1, 4, 0));
+    assert_eq!(sums[0].compared, None);
     // An event tells that it was the second that changed what runs.
     fleet.events = vec![FleetEvent {
         host: None,
@@ -121,5 +121,50 @@ fn before_and_after_are_of_the_same_services() {
     fleet.events.remove(0);
     // One of another arm tells nothing.
     fleet.events[0].arm = Some(0);
-    assert_eq!(sums_of(&fleet, &[])[0].compared.as_ref().map(gib), Some((3, 0, 18.0, 3.0)));
+    assert_eq!(sums_of(&fleet, &[])[0].compared, None);
+    // One of a service dates it; of the others it is the first restart.
+    (fleet.events[0].arm, fleet.events[0].service) = (None, Some(0));
+    assert_eq!(sums_of(&fleet, &[])[0].compared.as_ref().map(gib), Some((3, 1, 14.0, 3.0)));
+}
+
+#[test]
+fn who_is_gone_is_told_and_in_no_sum() {
+    let mut fleet = fleet(&[(4, &|_| 1.0)]);
+    for (index, service) in fleet.services.iter_mut().enumerate() {
+        let end = if index == 1 { 4.0 } else { 6.0 };
+        service.lives = vec![life(index, 0.0, end, |_| 2.0)];
+    }
+    let sums = sums_of(&fleet, &[]);
+    assert_eq!((sums[0].services, sums[0].gone), (3, 1));
+    assert_eq!((sums[0].last_bytes / GIB).round(), 6.0);
+}
+
+#[test]
+fn a_service_that_was_silent_for_days_is_told() {
+    let silent = |fleet: &Fleet| {
+        let findings = run(fleet).findings.into_iter();
+        let found = findings.filter(|finding| finding.evidence.contains("not read for long in between"));
+        found.flat_map(|finding| finding.services).collect::<Vec<_>>()
+    };
+    let mut fleet = fleet(&[(4, &|_| 1.0)]);
+    for (index, service) in fleet.services.iter_mut().enumerate() {
+        service.lives = vec![life(index, 0.0, 6.0, |_| 2.0)];
+        // One reading in half a day.
+        let mut number = 0;
+        service.lives[0].readings.retain(|reading| {
+            let half_days = f64::from(reading.age_seconds) / (DAY / 2.0);
+            let due = half_days >= f64::from(number);
+            number += i32::from(due);
+            due
+        });
+    }
+    assert_eq!(silent(&fleet), Vec::<String>::new());
+    let gap = |age: f32| (2.2..4.2).contains(&(f64::from(age) / DAY));
+    fleet.services[2].lives[0].readings.retain(|reading| !gap(reading.age_seconds));
+    assert_eq!(silent(&fleet), [fleet.services[2].name.clone()]);
+    // Where nobody was read the arm has a gap, and no service lacks anything.
+    for service in &mut fleet.services {
+        service.lives[0].readings.retain(|reading| !gap(reading.age_seconds));
+    }
+    assert_eq!(silent(&fleet), Vec::<String>::new());
 }

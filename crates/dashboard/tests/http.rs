@@ -287,11 +287,50 @@ fn an_imported_service_shows_its_ages_and_ends_when_it_was_read_last() {
     assert_eq!(up_to_today, None, "{body}");
     assert!(!body.contains("{&quot;") && !body.contains("[&quot;"), "{body}");
     assert!(!body.contains("Order of starting"), "nobody started it here: {body}");
+    // Who was read no more before the end is in no sum; ages that count from the first reading say so in tables too.
+    let overview = server.get("/").body;
+    for held in
+        ["1.05 GiB", "sum of the last readings, without 1 service read no more", "≥ 5 d", ">read no more<"]
+    {
+        assert!(overview.contains(held), "{held}: {overview}");
+    }
+    assert!(!overview.contains("none stale") && !overview.contains("≥ 3 d"), "{overview}");
     for (path, held) in [("/", "imported; last reading"), ("/trial/old?id=1", "last reading")] {
         let body = server.get(path).body;
         assert!(body.contains(held) && body.contains(">imported<"), "{path}: {body}");
         assert!(!body.contains(">running<") && !body.contains("Nothing is read"), "{path}: {body}");
     }
+}
+
+/// Of two services of a lab run the workers crashed, and one ran something else.
+#[test]
+fn what_a_lab_left_out_for_crashes_is_not_called_contaminated() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut written =
+        Field { services: 10, ended: Some("completed"), ..Field::default() }.write(&database(&folder));
+    let why = "processes of it crashed: killed by SIGSEGV 3 times, first at 1.0 s (process 7 (server))";
+    for number in [1, 2] {
+        let (service, life, ..) = written.services[number];
+        written.store.contaminate(life, why).unwrap();
+        let text = format!("glibc (arm1-repeat{number}) {why}");
+        written
+            .store
+            .add_event(written.trial_id, Some(service), now_us(), KnownEvent::ArmFailed, &text)
+            .unwrap();
+    }
+    drop(written);
+    let database = database(&folder);
+    let sql = "UPDATE trial SET kind = 'lab_command'";
+    rusqlite::Connection::open(&database).unwrap().execute(sql, []).unwrap();
+    let server = Server::of(&database);
+    let overview = server.get("/").body;
+    for held in [">Contaminated</dt><dd>1</dd>", "2 left out by failures", "Left out 2", "Contaminated 1"] {
+        assert!(overview.contains(held), "{held}: {overview}");
+    }
+    let service = server.get("/service/tor@relay02.service").body;
+    assert!(service.contains("yes, proved") && service.contains("SIGSEGV 3 times"), "{service}");
+    assert!(!service.contains(">contaminated<") && !service.contains("not its arm's treatment"), "{service}");
+    assert!(server.get("/service/tor@relay08.service").body.contains(">contaminated<"));
 }
 
 #[test]

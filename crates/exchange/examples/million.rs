@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = std::fs::read(&memory)?;
     let contents = [Content { file: "memory.csv", bytes: &bytes }];
     let begun = Clocks::now();
-    read_memory(&contents, &Timezone::utc(), None, &mut Problems::new(true))?;
+    read_memory(&contents, &Timezone::utc(), None, None, &mut Problems::new(true))?;
     println!(
         "{:.1} MB, {} rows: parsed alone in {}",
         bytes.len() as f64 / 1e6,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 
+use crate::torutils::MemoryUnit;
 use crate::{Problem, PrometheusError};
 
 /// Why nothing was imported.
@@ -114,6 +115,31 @@ pub enum ImportError {
         measured: usize,
         /// Some of them.
         some: String,
+    },
+    /// A list none of whose members was measured.
+    #[error("{file}: the list `{list}` {what}; nothing was imported: mend its names, or leave the list out")]
+    ListNotMeasured {
+        /// Where the list comes from.
+        file: String,
+        /// The arm that it is.
+        list: String,
+        /// Whom it names, and what the measurements have.
+        what: String,
+    },
+    /// Figures that no service has, in the unit in which they are read.
+    #[error(
+        "{file}: {what}, read as {unit}: the unit seems to be {likely}; nothing was imported: give --unit {likely}, or --unit \
+         {unit} if the figures are right"
+    )]
+    Unit {
+        /// Which file.
+        file: String,
+        /// What no service has.
+        what: String,
+        /// How it was read.
+        unit: MemoryUnit,
+        /// In which unit the figures would be usual ones.
+        likely: MemoryUnit,
     },
     /// The trial was imported with times read in another timezone.
     #[error(

@@ -25,4 +25,4 @@ pub use prometheus::{
     Access, Exporter, PrometheusError, PrometheusImport, PrometheusSummary, Queries, ReadingsRequest,
     import_prometheus, read_readings,
 };
-pub use torutils::Timezone;
+pub use torutils::{MemoryUnit, Timezone};

@@ -9,7 +9,7 @@ const HEADER: &str = "timestamp,server,type,fingerprint,nickname,rss_kb,vmsize_k
 fn read(bytes: &[u8]) -> Result<(Measurements, Problems), ImportError> {
     let mut problems = Problems::new(false);
     let contents = [Content { file: "m.csv", bytes }];
-    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), None, &mut problems)?;
+    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), None, None, &mut problems)?;
     Ok((measurements, problems))
 }
 
@@ -86,8 +86,8 @@ fn malformed_rows_are_told_with_their_place() {
             .contains("column 14 (`max_kb`): no value")
     );
     assert_eq!(
-        problem_of("2026-01-05T00:00:00,go,relay,,one,5\n").split(": `").next(),
-        Some("m.csv:2: 6 fields where the header has 14")
+        problem_of("2026-01-05T00:00:00,go,relay,,one,5\n"),
+        "m.csv:2: 6 fields where the header has 14: `2026-01-05T00:00:00,go,relay,,one,5`"
     );
 }
 
@@ -110,8 +110,29 @@ fn a_file_that_is_mostly_not_understood_is_refused() {
     let contents = [Content { file: "d.csv", bytes: days.as_bytes() }];
     let first_day = Some(jiff::civil::date(2026, 1, 5));
     let mut problems = Problems::new(false);
-    let (measurements, ..) = read_memory(&contents, &Timezone::utc(), first_day, &mut problems).unwrap();
+    let (measurements, ..) =
+        read_memory(&contents, &Timezone::utc(), first_day, None, &mut problems).unwrap();
     assert_eq!(measurements.services.len(), 2);
+}
+
+#[test]
+fn one_reading_beyond_measure_is_left_out_and_several_are_another_unit() {
+    let row = |second: u32| format!("2026-01-05T00:00:{second:02},go,relay,,one,5368709120,,,,,,,,\n");
+    let good = "2026-01-04T00:00:00,go,relay,,one,5242880,,,,,,,,\n";
+    let (readings, problem) = rows(&format!("{good}{}", row(1)));
+    let told = "m.csv:3, column 6 (`rss_kb`): more than 4 TiB in one process: `5368709120`";
+    assert_eq!((readings, problem.as_deref()), (1, Some(told)));
+    let text = format!("{HEADER}\n{}{}{}", good.repeat(20), row(1), row(2));
+    let error = read(text.as_bytes()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("m.csv: 2 of 22 rows have more than 4 TiB in one process, read as KiB"),
+        "{error}"
+    );
+    let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
+    let mut problems = Problems::new(false);
+    let unit = Some("KiB".parse().unwrap());
+    read_memory(&contents, &Timezone::utc(), None, unit, &mut problems).unwrap();
+    assert_eq!(problems.count(ProblemKind::MalformedRow), 2);
 }
 
 #[test]
@@ -208,7 +229,7 @@ proptest! {
         let text = format!("{HEADER}\n{}", rows.join("\n"));
         let mut problems = Problems::new(false);
         let contents = [Content { file: "m", bytes: text.as_bytes() }];
-        let (measurements, counts, _) = read_memory(&contents, &Timezone::utc(), None, &mut problems).unwrap();
+        let (measurements, counts, _) = read_memory(&contents, &Timezone::utc(), None, None, &mut problems).unwrap();
         let readings: usize = measurements.services.iter().map(|service| service.samples.len()).sum();
         let told = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
         let kept = readings as u64 + measurements.aggregates.len() as u64 + measurements.duplicates;

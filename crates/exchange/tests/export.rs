@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::HashSet;
 
-use heaptrial_exchange::{ExportFormat, Timezone, TorUtilsImport, export, import_torutils};
+use heaptrial_exchange::{ExportFormat, MemoryUnit, Timezone, TorUtilsImport, export, import_torutils};
 use heaptrial_model::{LifeKey, Metric, Sample, SlowSample, TrialKind, TrialPlan};
 use heaptrial_store::{ImportedSample, NewTrial, Store, TickInput};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -237,11 +237,13 @@ proptest! {
         let timezone: Timezone = "Europe/Berlin".parse().unwrap();
         let mut request = support::memory_only(&first);
         request.timezone = Some(timezone);
+        request.unit = Some(MemoryUnit::Kib);
         let summary = import_torutils(&mut store, &request).unwrap();
         let (_, bytes) = exported(&store, summary.trial_id, ExportFormat::TorUtils);
         let second = dir.path().join("second.csv");
         std::fs::write(&second, bytes).unwrap();
-        import_torutils(&mut store, &support::memory_only(&second)).unwrap();
+        let again = TorUtilsImport { unit: request.unit, ..support::memory_only(&second) };
+        import_torutils(&mut store, &again).unwrap();
         prop_assert_eq!(readings(&store, "second"), readings(&store, "first"));
     }
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use heaptrial_exchange::{ImportError, ProblemKind, TimezoneSource, import_torutils};
+use heaptrial_exchange::{ImportError, ProblemKind, TimezoneSource, TorUtilsImport, import_torutils};
 use heaptrial_model::{About, LifeStart, TrialKind};
 use heaptrial_store::{ImportedTrial, Store};
 use support::{DAYS, Fleet, HEADER, RESTART_DAY, collection, memory_only, relay};
@@ -168,7 +168,7 @@ fn members_without_data_and_services_without_an_arm_are_told() {
     let fleet = Fleet::new(2);
     fleet.write("group_C_jemalloc.txt", "relayc0\nghost\n");
     let summary = import_torutils(&mut fleet.store(), &fleet.request()).unwrap();
-    assert_eq!((summary.services, summary.ungrouped_services), (10, 3));
+    assert_eq!((summary.services, summary.ungrouped_services), (9, 3));
     let told = |part: &str| summary.notes.iter().any(|note| note.contains(part));
     assert!(told("members of lists that were never measured: 1 (ghost)"), "{:?}", summary.notes);
     assert!(told("services in no list, left out: 3 (relayc1, relayc2, relayc3)"), "{:?}", summary.notes);
@@ -360,4 +360,101 @@ fn a_reading_that_differs_from_the_stored_one_is_told_and_the_stored_one_kept() 
     let summary = import_torutils(&mut store, &fleet.request()).unwrap();
     assert_eq!((summary.new_samples, summary.problems.count(ProblemKind::ConflictingReading)), (0, 1));
     assert_eq!(read(&store, "memory").services[0].lives[0].samples[0], before);
+}
+
+#[test]
+fn a_list_of_nobody_who_was_measured_is_refused_with_near_names() {
+    let fleet = Fleet::new(2);
+    let mut request = fleet.request();
+    request.groups.push(fleet.write("typo_glibc.txt", "relaya9x\nrelayz\nsomething\n"));
+    let mut store = fleet.store();
+    let error = import_torutils(&mut store, &request).unwrap_err().to_string();
+    for words in [
+        "typo_glibc.txt: the list `typo_glibc` has 3 services, none of which was measured",
+        "relaya9x, did you mean `relaya",
+        "measured were relaya0, relaya1",
+    ] {
+        assert!(error.contains(words), "`{words}` is not in: {error}");
+    }
+    assert!(!error.contains("something, did you mean"), "{error}");
+    assert!(store.trials().unwrap().is_empty());
+    // One member is enough; who was never measured is in no count.
+    fleet.write("typo_glibc.txt", "relaya9x\nrelaya0\n");
+    let summary = import_torutils(&mut store, &request).unwrap();
+    let arm = summary.arms.iter().find(|arm| arm.name == "typo_glibc").unwrap();
+    assert_eq!((arm.services, summary.services, summary.new_samples), (1, 12, 24));
+    assert!(
+        summary.notes.iter().any(|note| note.contains("never measured: 1 (relaya9x)")),
+        "{:?}",
+        summary.notes
+    );
+}
+
+#[test]
+fn files_in_another_unit_are_refused_and_can_be_read_in_theirs() {
+    let fleet = Fleet::new(2);
+    let mut truth = fleet.store();
+    import_torutils(&mut truth, &fleet.request()).unwrap();
+    let truth = format!("{:?}", read(&truth, "memory").services);
+    let columns = |factor: &dyn Fn(u64) -> String| {
+        let rows = std::fs::read_to_string(fleet.path("memory.csv")).unwrap();
+        let row = |line: &str| {
+            let field = |(column, field): (usize, &str)| match field.parse::<u64>() {
+                // Not the number of relays.
+                Ok(number) if column != 9 && column != 3 => factor(number),
+                _ => field.to_owned(),
+            };
+            line.split(',').enumerate().map(field).collect::<Vec<_>>().join(",") + "\n"
+        };
+        rows.lines().map(row).collect::<String>()
+    };
+    let (bytes, mib) = (columns(&|kib| (kib * 1024).to_string()), columns(&|kib| (kib / 1024).to_string()));
+    let gib = columns(&|kib| format!("{}", kib / (1024 * 1024)));
+    let mut request = fleet.request();
+    request.diagnostics = None;
+    request.name = Some("other".into());
+    let attempt = |text: &str, unit: Option<&str>| {
+        let request = TorUtilsImport {
+            memory: vec![fleet.write("other.csv", text)],
+            unit: unit.map(|unit| unit.parse().unwrap()),
+            ..request.clone()
+        };
+        let mut store = Store::create(&fleet.path(&format!("{}.db", unit.unwrap_or("none")))).unwrap();
+        import_torutils(&mut store, &request)
+            .map(|summary| (summary, format!("{:?}", read(&store, "other").services)))
+    };
+    // A third of the relays has more than 4 TiB then: the import is not one of the others.
+    let error = attempt(&bytes, None).unwrap_err().to_string();
+    assert!(
+        error.contains(
+            "8 of 26 rows have more than 4 TiB in one process, read as KiB: the unit seems to be B"
+        ),
+        "{error}"
+    );
+    assert!(error.contains("--unit B, or --unit KiB"), "{error}");
+    assert_eq!(attempt(&bytes, Some("b")).unwrap().1, truth);
+    // Whoever says that it is KiB has these rows left out, and with them all of an arm.
+    let error = attempt(&bytes, Some("KiB")).unwrap_err();
+    assert!(
+        matches!(&error, ImportError::ListNotMeasured { list, .. } if list == "group_A_glibc"),
+        "{error}"
+    );
+    let error = attempt(&gib, None).unwrap_err().to_string();
+    assert!(error.contains("read as KiB: the unit seems to be GiB"), "{error}");
+    let (summary, _) = attempt(&mib, None).unwrap();
+    assert!(summary.notes[0].contains("--unit MiB"), "{:?}", summary.notes);
+    assert!(attempt(&mib, Some("MiB")).unwrap().0.notes.iter().all(|note| !note.contains("--unit")));
+}
+
+#[test]
+fn a_row_that_is_there_twice_is_told_apart_from_one_that_is_stored() {
+    let fleet = Fleet::new(2);
+    let text = std::fs::read_to_string(fleet.path("memory.csv")).unwrap();
+    let last = text.lines().last().unwrap();
+    fleet.write("memory.csv", &format!("{text}{last}\n"));
+    let mut store = fleet.store();
+    let first = import_torutils(&mut store, &fleet.request()).unwrap();
+    assert_eq!((first.duplicate_samples, first.repeated_samples), (1, 1));
+    let second = import_torutils(&mut store, &fleet.request()).unwrap();
+    assert_eq!((second.duplicate_samples, second.repeated_samples), (25, 1));
 }

@@ -8,7 +8,7 @@ mod variety;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use heaptrial_exchange::{ImportError, ProblemKind, TorUtilsImport, import_torutils};
+use heaptrial_exchange::{ImportError, MemoryUnit, ProblemKind, TorUtilsImport, import_torutils};
 use heaptrial_store::Store;
 use naive::{Naive, Zone};
 use variety::{Lists, Written};
@@ -36,6 +36,8 @@ fn request(written: &Written, folder: &Path) -> TorUtilsImport {
         groups: lists.map(|(name, members)| put(format!("{name}.txt"), &members.join("\n"))).collect(),
         timezone: Some(zone.parse().unwrap()),
         name: Some("t".into()),
+        // Readings beyond all measure are among the rows that are broken on purpose.
+        unit: Some(MemoryUnit::Kib),
         ..TorUtilsImport::default()
     }
 }

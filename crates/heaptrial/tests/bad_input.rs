@@ -30,12 +30,31 @@ fn specs_are_refused_with_position_and_near_misses() {
     refuse("lab run -- sleep 60", &["no arms", "-a SPEC"]);
     refuse("lab run -a glibc", &["CMD"]);
     refuse("lab run -a glibc --duration 5x -- sleep 60", &["duration"]);
+    refuse("lab run -a glibc --duration 0s -- sleep 60", &["a duration of 0s is too short"]);
+    refuse("lab run -a glibc --tick 1ms -- sleep 60", &["--tick 1ms is too short"]);
+    refuse(
+        "lab run -a glibc --memory-limit 512 -- sleep 60",
+        &["--memory-limit", "with its unit, such as 512M"],
+    );
+    refuse("report --memory-limit 64", &["--memory-limit", "with its unit"]);
+    refuse("lab run -a glibc --ready tcp:99999 -- sleep 60", &["99999", "1 to 65535"]);
     refuse("lab run -a glibc --metric pss -- sleep 60", &["PSS is read too rarely", "--metric anon"]);
     refuse("lab run -a mimaloc --dry-run -- sleep 60", &["mimalloc"]);
     refuse("lab tor --interval 5s", &["10s to 1h"]);
     refuse("lab tor --interval 10s --rest 20s", &["--interval", "--rest"]);
     refuse("lab run -a glibc --arms plan.toml -- sleep 60", &["--arms"]);
     refuse("lab run --arms no-such-plan.toml -- sleep 60", &["no-such-plan.toml"]);
+}
+
+#[test]
+fn the_command_that_repeats_a_run_writes_units() {
+    let folder = tempfile::tempdir().unwrap();
+    for (given, told) in [("512M", "512M"), ("1.5GiB", "1536M"), ("5000b", "5000B")] {
+        let output =
+            run(folder.path(), &format!("lab run -a glibc --memory-limit {given} --dry-run -- sleep 60"));
+        let line = support::stdout(&output);
+        assert!(line.contains(&format!("--memory-limit {told} ")), "{line}{}", stderr(&output));
+    }
 }
 
 #[test]

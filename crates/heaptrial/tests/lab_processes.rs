@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use support::shapes::{self, BARE_MIB, MIB, shapes};
-use support::{arm, heaptrial, json, stderr};
+use support::{arm, heaptrial, json, run, stderr, stdout};
 
 /// Runs a shape, behind `wrapper`, a command that changes where the whole run lives.
 fn lab_behind(wrapper: &[&str], folder: &Path, options: &str, shape: &[&str]) -> Output {
@@ -107,12 +107,31 @@ fn one_process_has_what_it_tells_itself() {
 #[test]
 #[ignore = "needs root: it follows ends of processes"]
 fn an_arm_whose_workers_crash_is_not_ranked() {
-    let output = lab("-a glibc --duration 3s", &["crash-loop", "8"]);
+    let folder = shapes();
+    let output = lab_behind(&[], folder.path(), "-a glibc --duration 3s", &["crash-loop", "8"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let report = json(&output);
     assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
     let told = stderr(&output);
     assert!(told.contains("SIGABRT") && told.contains("(shapes)") && told.contains("times"), "{told}");
+    // What it ran was proved, and is told; so is what it had, beside.
+    assert_eq!(arm(&report, "glibc")["identity"]["linkage"], "libc", "{report:#}");
+    let unmeasured = report["unmeasured"].to_string();
+    assert!(
+        unmeasured.contains("no service of glibc counts") && !unmeasured.contains("no age that"),
+        "{unmeasured}"
+    );
+    let folder = folder.path();
+    let text = stdout(&run(folder, "report run"));
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "The control, glibc, has no figure: none of its services counts.",
+        "glibc has no figure and no rank: its service does not count (processes of it crashed: killed by SIGABRT",
+        "Told beside, and compared with nothing:",
+    ] {
+        assert!(text.contains(words), "`{words}` is not in: {text}");
+    }
+    assert!(!text.contains("not proved") && !text.to_lowercase().contains("contaminated"), "{text}");
 }
 
 #[test]
@@ -162,6 +181,23 @@ fn a_helper_that_fails_is_told_and_counts() {
     let report = json(&output);
     assert_eq!(arm(&report, "glibc")["services"], 1);
     assert!(report.to_string().contains("ended with exit code 3 once"), "{report:#}");
+}
+
+#[test]
+fn a_pattern_that_no_process_has_fails_the_run_with_the_command_lines_that_there_were() {
+    let folder = shapes();
+    let output = lab_behind(&[], folder.path(), "-a glibc --duration 2s --count nosuchprog", &["hold", "8"]);
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let why = "no process of it has a command line like --count 'nosuchprog', so nothing of it was read; there were: \
+               ";
+    assert!(told.contains(why) && told.contains("/shapes hold 8`"), "{told}");
+    let report = json(&output);
+    assert!(arm(&report, "glibc")["warnings"].to_string().contains(&why[..60]), "{report:#}");
+    assert_eq!(report["services"][0]["smaps"], Value::Null, "{report:#}");
+    let text = stdout(&run(folder.path(), "report run")).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Of each service is told: no process of it has a command line like"), "{text}");
+    assert!(!text.contains("lived long enough") && !text.contains("-0%"), "{text}");
 }
 
 #[test]

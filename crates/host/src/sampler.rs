@@ -18,6 +18,7 @@ pub struct ServiceSampler {
     /// Of the other processes only those that count are read.
     main_counts: bool,
     counted: Option<ProcessPattern>,
+    ever_counted: bool,
     cgroup: Option<(Cgroup, CgroupReader)>,
     family: usize,
     outside: Option<(i32, String)>,
@@ -62,6 +63,7 @@ impl ServiceSampler {
             readers: vec![main],
             main_counts: true,
             counted: None,
+            ever_counted: true,
             cgroup,
             family: 1,
             outside: None,
@@ -72,6 +74,7 @@ impl ServiceSampler {
     /// From now on only processes of the family count that a pattern holds of. The cgroup is not sampled then: it has all.
     pub fn count_only(&mut self, pattern: ProcessPattern) {
         self.main_counts = pattern.holds(&Process::new(&self.root, self.main_pid));
+        self.ever_counted = self.main_counts;
         self.counted = Some(pattern);
         self.readers.retain(|reader| reader.pid() == self.main_pid);
         self.cgroup = None;
@@ -96,6 +99,7 @@ impl ServiceSampler {
         };
         let main_pid = self.main_pid;
         self.main_counts = counted.contains(&main_pid);
+        self.ever_counted |= !counted.is_empty();
         self.readers.retain(|reader| reader.pid() == main_pid || counted.contains(&reader.pid()));
         for pid in counted {
             if self.readers.iter().any(|reader| reader.pid() == pid) {
@@ -117,6 +121,11 @@ impl ServiceSampler {
     /// What tells which processes count, where not all do.
     pub fn counted(&self) -> Option<&ProcessPattern> {
         self.counted.as_ref()
+    }
+
+    /// The pattern, where no process of the family counted at any look so far.
+    pub fn never_counted(&self) -> Option<&ProcessPattern> {
+        self.counted.as_ref().filter(|_| !self.ever_counted)
     }
 
     /// Processes of the family as of the last look at it, whether they count or not.
@@ -212,7 +221,11 @@ impl ServiceSampler {
         let started = Stopwatch::now();
         let mut total = SlowSample::default();
         let main = self.main_pid;
-        let counted = self.readers.iter_mut().filter(|reader| reader.pid() != main || self.main_counts);
+        let mut counted =
+            self.readers.iter_mut().filter(|reader| reader.pid() != main || self.main_counts).peekable();
+        if let (Some(pattern), None) = (&self.counted, counted.peek()) {
+            return Err(HostError::NoneCounts { pid: main, pattern: pattern.to_string() });
+        }
         for reader in counted {
             match reader.read_slow() {
                 Ok(slow) => {

@@ -26,7 +26,8 @@ pub struct ArmFacts {
     pub consensus_age: Option<ConsensusAge>,
     /// Median of the consensuses that its relays took.
     pub consensuses: Option<f64>,
-    /// What its services were proved to run: that of the first that counts.
+    /// What its services were proved to run: that of the first that counts. Of a lab's arm of which none counts that of the first
+    /// that ran the arm's treatment all the same.
     pub identity: Option<Identity>,
     /// The shared libraries that its services mapped in the lives that its figures are of, each build once, by name.
     pub libraries: Vec<MappedLibrary>,
@@ -61,7 +62,11 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
         let life = fleet.services[*index].current()?;
         Some(life.started_at + life.last_age()?)
     });
-    let identities = identities(rows, facts, &own, arm);
+    let left_out: Vec<usize> = (0..facts.len())
+        .filter(|index| analysis.services[*index].arms.contains(&arm) && facts[*index].left_out_proved)
+        .collect();
+    let ran = if own.is_empty() { &left_out } else { &own };
+    let identities = identities(rows, facts, ran, arm);
     let mut builds: Vec<String> = Vec::new();
     if identities.windows(2).any(|pair| build_of(pair[0]) != build_of(pair[1])) {
         builds = identities.iter().map(|identity| identity.label()).collect();
@@ -88,7 +93,7 @@ fn of_arm(rows: &Rows, analysis: &Analysis, fleet: &Fleet, facts: &[ServiceFacts
             &own.iter().filter_map(|index| facts[*index].consensuses).map(f64::from).collect::<Vec<_>>(),
         ),
         identity: identities.first().map(|identity| (*identity).clone()),
-        libraries: libraries(rows, facts, &own),
+        libraries: libraries(rows, facts, ran),
         builds,
         age_seconds: median(
             &own.iter().filter_map(|index| analysis.services[*index].age_seconds).collect::<Vec<_>>(),

@@ -13,6 +13,8 @@ pub struct ServiceFacts {
     pub life: Option<usize>,
     /// Why it is in no figure of its arm, where a lab run left it out; a trial on hosts leaves nobody out.
     pub excluded: Option<String>,
+    /// Whether it is proved that it ran its arm's treatment, though a lab run left it out: it crashed, or was killed.
+    pub left_out_proved: bool,
     /// Age in seconds, number, last and highest in bytes of its readings, counted or not.
     pub observed: Option<Observed>,
     /// Last RSS in bytes.

@@ -125,6 +125,7 @@ impl Judgement {
             services.push(ServiceFacts {
                 life: service.life,
                 excluded: service.excluded.clone(),
+                left_out_proved: service.excluded.is_some() && service.proved,
                 observed: last.map(|last| Observed {
                     age_seconds: last.age_seconds,
                     readings: service.series.len() as u64,

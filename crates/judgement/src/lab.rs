@@ -2,7 +2,7 @@
 
 use heaptrial_analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
 use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, units};
-use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
+use heaptrial_store::{EventRecord, LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
 
 use crate::consensuses::{ConsensusClock, HOUR, Taken};
 use crate::{JudgementError, Kind, Options, Rows, work};
@@ -33,6 +33,8 @@ pub(crate) struct LabService {
     ready: f64,
     /// Why it does not count; `None` where it does.
     pub(crate) excluded: Option<String>,
+    /// Whether it is proved that it ran its arm's treatment.
+    pub(crate) proved: bool,
     /// Whether it failed: it did not come up, crashed, died, or was killed for want of memory.
     pub(crate) failed: bool,
 }
@@ -60,6 +62,11 @@ impl LabRun {
             };
             let failed = failure(service, rows).is_some();
             let excluded = reason(service, rows, life.map(|(_, life)| life), &series);
+            let proved = life.is_some_and(|(_, life)| {
+                let contamination = life.contamination.as_deref();
+                let ran_it = contamination.is_none_or(|why| failed_otherwise(&rows.events, service.id, why));
+                life.identity.is_some() && ran_it
+            });
             services.push(LabService {
                 life: life.map(|(index, _)| index),
                 series,
@@ -67,6 +74,7 @@ impl LabRun {
                 work,
                 ready,
                 excluded,
+                proved,
                 failed,
             });
         }
@@ -271,6 +279,17 @@ fn reason(
         return Some(failure.to_owned());
     }
     series.is_empty().then(|| format!("no reading of its {}", rows.trial.plan.metric.describe()))
+}
+
+/// Whether what takes a lab's service out of its arm (`contamination` in the ledger) is not that it ran something else: the lab
+/// entered the same words as a failure of the service, such as a crash of its workers.
+pub fn failed_otherwise(events: &[EventRecord], service_id: i64, contamination: &str) -> bool {
+    events.iter().any(|event| {
+        let is_failure = matches!(event.kind.known(), Some(KnownEvent::ArmFailed | KnownEvent::OomKill));
+        // Before the words are the names of arm and service.
+        let names = event.text.strip_suffix(contamination);
+        is_failure && event.service_id == Some(service_id) && names.is_some_and(|names| names.ends_with(") "))
+    })
 }
 
 /// Why the lab gave the service up, without the names that it starts with.

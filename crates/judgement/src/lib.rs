@@ -39,6 +39,7 @@ pub use fleet::cut;
 pub use gate::{LifeFigures, middle};
 pub use judgement::{Judgement, Options};
 pub use kind::Kind;
+pub use lab::failed_otherwise;
 pub use levels::{Level, gap_seconds};
 pub use pair::{ArmFigure, By, RunFigures};
 pub use rows::{Rows, find_trial, read_fleet};

@@ -35,6 +35,9 @@ pub enum ReadyError {
     /// None of the known kinds.
     #[error("`{0}` is no ready check; expected tcp:PORT, http:URL, path:FILE or log:REGEX")]
     Unknown(String),
+    /// No port.
+    #[error("`{0}` is no port to connect to; expected a number from 1 to 65535, or {{port}}")]
+    Port(String),
     /// A regular expression that cannot be read.
     #[error("log: {0}")]
     Regex(String),
@@ -47,7 +50,11 @@ impl FromStr for Ready {
         let unknown = || ReadyError::Unknown(text.to_owned());
         let (kind, what) = text.split_once(':').filter(|(_, what)| !what.is_empty()).ok_or_else(unknown)?;
         match kind {
-            "tcp" => Ok(Self::Tcp(what.to_owned())),
+            "tcp" => {
+                let port = what.rsplit(':').next().unwrap_or(what);
+                let is_port = port.contains('{') || port.parse::<u16>().is_ok_and(|port| port > 0);
+                is_port.then(|| Self::Tcp(what.to_owned())).ok_or_else(|| ReadyError::Port(port.to_owned()))
+            }
             "http" => Ok(Self::Http(http::url(what))),
             "path" => Ok(Self::Path(what.to_owned())),
             "log" => multi_line(what).map(Self::Log).map_err(ReadyError::Regex),
@@ -196,7 +203,11 @@ mod tests {
 
     #[test]
     fn what_is_no_check_is_refused() {
-        for text in ["5432", "tcp:", "udp:1", "log:("] {
+        for text in ["tcp:5432", "tcp:{port}", "tcp:localhost:80", "tcp:[::1]:80"] {
+            assert_eq!(text.parse::<Ready>().unwrap().to_string(), text);
+        }
+        assert_eq!("tcp:99999".parse::<Ready>().unwrap_err(), ReadyError::Port("99999".to_owned()));
+        for text in ["5432", "tcp:", "tcp:0", "tcp:localhost", "udp:1", "log:("] {
             assert!(text.parse::<Ready>().is_err(), "{text}");
         }
         assert_eq!("http://a/b".parse::<Ready>().unwrap().to_string(), "http:http://a/b");

@@ -508,7 +508,13 @@ impl Run<'_> {
         let why_no_cgroup = self.plan.accounting.why_none().or(counted.as_deref());
         events
             .extend(service.ends.warnings(why_no_cgroup.is_none(), self.plan.tick).into_iter().map(warning));
-        if let (times @ 1.., Some(why)) = &service.unread {
+        if let Some(pattern) = service.sampler.never_counted() {
+            let lines = service.command_lines(&self.root);
+            let why = format!(
+                "no process of it has a command line like --count '{pattern}', so nothing of it was read; there were: {lines}"
+            );
+            self.fail(service.service_id, slot, &why)?;
+        } else if let (times @ 1.., Some(why)) = &service.unread {
             events.push(warning(format!(
                 "it could not be read at {times} ticks, at the first because of: {why}"
             )));

@@ -1,5 +1,7 @@
 //! A service under way: its supervisor, its sampler, its place in the ledger.
 
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,10 @@ use crate::ends::Ends;
 use crate::sharing::Sharing;
 use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor, SupervisorMessage};
 use crate::workload::{Event, Launch, Slot};
+
+/// Command lines that are told of a service, and how much of each.
+const LINES_TOLD: usize = 5;
+const LINE_LENGTH: usize = 80;
 
 /// A process maps its libraries within milliseconds; on a saturated machine it may take seconds.
 const PROOF_PATIENCE: Duration = Duration::from_secs(10);
@@ -89,6 +95,22 @@ impl RunningService {
         // The group is gone soon after the service; the supervisor looked before that.
         let told = self.supervisor.as_ref().map_or(0, Supervisor::oom_kills);
         self.cgroup.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0).max(told)
+    }
+
+    /// The command lines of its processes, each once; the first ones where they are many.
+    pub(crate) fn command_lines(&self, root: &HostRoot) -> String {
+        let family = ProcessTree::scan(root).map(|tree| tree.family(self.process.pid())).unwrap_or_default();
+        let words = family.into_iter().filter_map(|pid| Process::new(root, pid).cmdline().ok());
+        let line = |words: Vec<OsString>| words.join(OsStr::new(" ")).to_string_lossy().into_owned();
+        let lines: BTreeSet<String> = words.map(line).filter(|line| !line.is_empty()).collect();
+        let more = lines.len().saturating_sub(LINES_TOLD);
+        let shown = |line: &String| {
+            let cut = if line.chars().count() > LINE_LENGTH { "…" } else { "" };
+            format!("`{}{cut}`", line.chars().take(LINE_LENGTH).collect::<String>())
+        };
+        let mut told: Vec<String> = lines.iter().take(LINES_TOLD).map(shown).collect();
+        told.extend((more > 0).then(|| format!("{more} more")));
+        if told.is_empty() { "none that could be read".to_owned() } else { told.join(", ") }
     }
 
     /// How it ended by itself, if it did.

@@ -39,7 +39,8 @@ impl Whose {
     /// `64% of that was the services', 30% the load's and 6% others'`.
     pub(crate) fn told(&self) -> Option<String> {
         let took = |(first, last): &(f64, f64)| last - first;
-        let services: f64 = self.services.values().map(took).sum();
+        // A sum of nothing is -0.
+        let services = self.services.values().map(took).fold(0.0, |sum, seconds| sum + seconds);
         let load = self.load.as_ref().map_or(0.0, took);
         // The kernel counts what processes took and what processors did by different clocks.
         let whole = self.busy_seconds.max(services + load);
@@ -59,6 +60,14 @@ impl Whose {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_that_were_not_read_took_nothing() {
+        let mut whose = Whose::default();
+        whose.add_busy(1.0, Duration::from_secs(10), 2);
+        let told = "0% of that was the services', 0% the load's and 100% others'";
+        assert_eq!(whose.told().as_deref(), Some(told));
+    }
 
     #[test]
     fn what_is_nobodys_is_others() {

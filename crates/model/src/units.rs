@@ -118,7 +118,8 @@ pub fn counted(number: usize, noun: &str) -> String {
 
 /// A share such as `97%`, `0.4%` or `<0.1%`.
 pub fn share(value: f64) -> String {
-    let percent = value * 100.0;
+    // What is added makes a zero without a sign of one with it.
+    let percent = value * 100.0 + 0.0;
     if percent > 0.0 && percent < 0.05 {
         return "<0.1%".to_owned();
     }

@@ -195,6 +195,7 @@ impl Parts<'_> {
             server: sum.server,
             arm: self.arm_name(sum.arm),
             services: sum.services,
+            gone: sum.gone,
             last_bytes: sum.last_bytes,
             compared: sum.compared,
         };

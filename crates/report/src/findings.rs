@@ -207,11 +207,7 @@ fn unmeasured(report: &Report) -> Vec<String> {
             format!("The exact version of the allocator could not be proved for {}.", unproved.join(", "))
         }),
         report.arms.iter().all(|arm| arm.work.is_none()).then(|| crate::look::NO_WORK.to_owned()),
-        report
-            .analysis
-            .matched_age_seconds
-            .is_none()
-            .then(|| "Levels and ratios: there is no age that the services of all arms reached.".to_owned()),
+        report.analysis.matched_age_seconds.is_none().then(|| no_matched_age(report)),
         (lab && report.arms.iter().any(no_level))
             .then(|| "Levels, ratios and slopes: there are no readings after warm-up.".to_owned()),
         no_interval.then(|| match lab && report.repeats() == 1 {
@@ -224,6 +220,16 @@ fn unmeasured(report: &Report) -> Vec<String> {
         }),
     ];
     missing.into_iter().flatten().collect()
+}
+
+/// Why arms are not compared at an equal age.
+fn no_matched_age(report: &Report) -> String {
+    let none_counts = |arm: &&Arm| arm.services == 0 && !arm.services_excluded.is_empty();
+    let without: Vec<&str> = report.arms.iter().filter(none_counts).map(|arm| arm.name.as_str()).collect();
+    match without.len() {
+        0 => "Levels and ratios: there is no age that the services of all arms reached.".to_owned(),
+        several => format!("Levels and ratios: no service of {} counts.", names(&without, several)),
+    }
 }
 
 fn notes(report: &Report) -> Vec<String> {

@@ -247,6 +247,8 @@ pub struct LatestSample {
     pub boottime_us: i64,
     /// Start of the life, in microseconds since 1970.
     pub started_wall_us: i64,
+    /// How exactly that is known.
+    pub start: LifeStart,
     /// Age of the life then, in seconds.
     pub age_seconds: f64,
     /// Resident memory.

@@ -1,6 +1,6 @@
 //! Trials under way: what was taken last, what happened since, and the looks.
 
-use heaptrial_model::{Ending, EventKind, Identity, KnownEvent};
+use heaptrial_model::{Ending, EventKind, Identity, KnownEvent, LifeStart};
 use rusqlite::{Row, params};
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::{
 const LATEST: &str = "
     SELECT v.id, l.id, coalesce(t.wall_us, l.started_wall_us), coalesce(t.boottime_us, l.started_boottime_us),
            l.started_boottime_us, s.rss_bytes, s.anon_bytes, s.swap_bytes, s.cgroup_current_bytes, l.contamination,
-           l.identity_json, l.ending_json, l.started_wall_us
+           l.identity_json, l.ending_json, l.started_wall_us, l.start_json
     FROM service v
     JOIN life l ON l.id = (SELECT max(id) FROM life WHERE service_id = v.id)
     LEFT JOIN sample s ON s.life_id = l.id AND s.tick_id = (SELECT max(tick_id) FROM sample WHERE life_id = l.id)
@@ -57,7 +57,7 @@ impl Store {
     /// left out.
     pub fn latest(&self, trial_id: i64) -> Result<Vec<LatestSample>, StoreError> {
         let doing = "reading the latest samples";
-        let rows: Vec<(LatestSample, Option<String>, Option<String>)> =
+        let rows: Vec<(LatestSample, Option<String>, Option<String>, String)> =
             self.rows(doing, LATEST, params![trial_id], |row| {
                 let bytes =
                     |index| row.get::<_, Option<i64>>(index).map(|number| number.map(|number| number as u64));
@@ -74,13 +74,15 @@ impl Store {
                     swap_bytes: bytes(7)?,
                     cgroup_current_bytes: bytes(8)?,
                     contamination: row.get(9)?,
+                    start: LifeStart::Unknown,
                     identity: None,
                     ending: None,
                 };
-                Ok((latest, row.get(10)?, row.get(11)?))
+                Ok((latest, row.get(10)?, row.get(11)?, row.get(13)?))
             })?;
         rows.into_iter()
-            .map(|(mut latest, identity, ending)| {
+            .map(|(mut latest, identity, ending, start)| {
+                latest.start = self.json(doing, &start)?;
                 let identity: Option<Identity> = identity.map(|text| self.json(doing, &text)).transpose()?;
                 latest.identity = identity.map(|identity| identity.label());
                 latest.ending = ending.map(|text| self.json::<Ending>(doing, &text)).transpose()?;

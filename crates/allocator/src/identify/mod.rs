@@ -58,9 +58,18 @@ pub enum IdentifyError {
 fn permission_hint(error: &HostError) -> &'static str {
     match error {
         HostError::Read { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            "; run it as the process' user or as root"
+            whom_to_be(rustix::process::geteuid().is_root())
         }
         _ => "",
+    }
+}
+
+fn whom_to_be(is_root: bool) -> &'static str {
+    match is_root {
+        false => "; run it as the process' user or as root",
+        true => {
+            "; root has no right to trace it here (CAP_SYS_PTRACE), as in many containers: run it outside of the container"
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod age;
 mod gaps;
 mod labels;
 mod ledger;
-mod presence;
+pub(crate) mod presence;
 mod restarts;
 mod treatment;
 
@@ -38,6 +38,7 @@ pub(crate) fn run(
     findings.extend(presence::vanished(fleet));
     findings.extend(presence::dropped(fleet));
     findings.extend(presence::lacking(fleet, members));
+    findings.extend(presence::silent(fleet, members));
     findings.extend(age::compared_young(fleet, services, members, ages));
     findings.extend(restarts::more_often(fleet, services, members));
     findings.extend(gaps::of_arms(fleet, members));

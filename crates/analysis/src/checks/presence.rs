@@ -15,6 +15,8 @@ const MISSED_READINGS: f64 = 3.0;
 /// if that is this many times longer than gaps are that a service in ten has anyway.
 const GAP_FACTOR: f64 = 1.5;
 const GAP_SHARE: f64 = 0.9;
+/// Silence in between is told from this share of a service's time on.
+const SILENT_SHARE: f64 = 0.1;
 /// A service with a smaller share of its arm's usual number of readings lacks samples,
 const FEWEST_SHARE: f64 = 0.7;
 /// if that is fewer by so many roots of the usual number: of few readings some are missing by chance.
@@ -121,17 +123,21 @@ pub(super) fn appeared(fleet: &Fleet) -> Option<Finding> {
     })
 }
 
-pub(super) fn vanished(fleet: &Fleet) -> Option<Finding> {
+/// Positions of the services that were never read, or no more before the end.
+pub(crate) fn gone(fleet: &Fleet) -> BTreeSet<usize> {
     let (silence, hosts) = (silence(fleet), hosts(fleet));
     let early = |service: &FleetService| {
         let last = hosts.get(&service.host.as_deref()).map(|(_, last)| *last);
         last.zip(silence).map_or(f64::NEG_INFINITY, |(last, silence)| last - silence)
     };
-    let dropped = dropped_services(fleet);
     let gone = |service: &FleetService| observed(service).is_none_or(|span| span.1 < early(service));
-    let found = fleet.services.iter().enumerate().filter(|(index, _)| !dropped.contains(index));
+    (0..fleet.services.len()).filter(|index| gone(&fleet.services[*index])).collect()
+}
+
+pub(super) fn vanished(fleet: &Fleet) -> Option<Finding> {
+    let dropped = dropped_services(fleet);
     let found: Vec<&FleetService> =
-        found.map(|(_, service)| service).filter(|service| gone(service)).collect();
+        gone(fleet).difference(&dropped).map(|index| &fleet.services[*index]).collect();
     let never = found.iter().filter(|service| observed(service).is_none()).count();
     let were = |count: usize| format!("{} {}", several(count), if count == 1 { "was" } else { "were" });
     let told = [(found.len() - never, "read no more before the end"), (never, "never read")];
@@ -218,6 +224,58 @@ pub(super) fn lacking(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// Services that were not read for long while others of their arm were: of few readings that is no lack by [`lacking`].
+pub(super) fn silent(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
+    let longest: Vec<f64> = fleet.services.iter().map(longest_silence).collect();
+    let usual = |members: &[usize]| {
+        median(
+            &members
+                .iter()
+                .filter_map(|index| usual_distance(fleet.services[*index].current()?))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let of_arm = |(arm, members): (usize, &Vec<usize>)| {
+        let own: Vec<f64> = members.iter().map(|index| longest[*index]).collect();
+        let limit = (MISSED_READINGS * usual(members)?).max(GAP_FACTOR * median(&own)?);
+        let long = |index: &usize| {
+            let lived = observed(&fleet.services[*index]).map_or(0.0, |(first, last)| last - first);
+            longest[*index] > limit.max(SILENT_SHARE * lived)
+        };
+        let found: Vec<usize> = members.iter().copied().filter(long).collect();
+        let most = found.iter().map(|index| longest[*index]).fold(0.0, f64::max);
+        (!found.is_empty() && fleet.arms[arm].earlier_list_of.is_none()).then(|| Finding {
+            kind: FindingKind::LacksSamples,
+            severity: Severity::Note,
+            arms: vec![arm],
+            services: found.iter().map(|index| fleet.services[*index].name.clone()).collect(),
+            evidence: format!(
+                "{} of {} {} not read for long in between, up to {}, while others of it were",
+                several(found.len()),
+                fleet.arms[arm].name,
+                if found.len() == 1 { "was" } else { "were" },
+                units::duration(most)
+            ),
+            effect: "Gaps are not filled: what happened meanwhile, a restart too, is known by what was read before and after."
+                .to_owned(),
+        })
+    };
+    members.iter().enumerate().filter_map(of_arm).collect()
+}
+
+/// The longest time between two readings of a service, in seconds.
+fn longest_silence(service: &FleetService) -> f64 {
+    let at = |life: &FleetLife, age: f32| life.started_at + f64::from(age);
+    let times = service
+        .lives
+        .iter()
+        .flat_map(|life| life.readings.iter().map(move |reading| at(life, reading.age_seconds)));
+    let mut before = None;
+    times.fold(0.0, |longest: f64, time| {
+        longest.max(before.replace(time).map_or(0.0, |before: f64| time - before))
+    })
 }
 
 fn arms_of<'s>(services: impl Iterator<Item = &'s FleetService>) -> Vec<usize> {

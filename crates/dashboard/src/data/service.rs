@@ -1,5 +1,6 @@
 //! One service: its ledger and its memory.
 
+use heaptrial_judgement::failed_otherwise;
 use heaptrial_model::{LifeStart, Metric, Reading, RemoteReadings, TrialKind};
 use heaptrial_report::LifeSeries;
 use heaptrial_store::{EventRecord, LifeRecord, Readings, ServiceRecord, Store};
@@ -38,6 +39,8 @@ pub(crate) struct Life {
     pub(crate) read_wall_us: Option<i64>,
     /// How the start was found, where it is not read from the kernel.
     pub(crate) start_told: Option<String>,
+    /// Whether a lab left it out though it ran what its arm asks.
+    pub(crate) left_out: bool,
 }
 
 /// How far a life went. Who imports readings records no end.
@@ -77,6 +80,8 @@ impl Service {
         let (trial, record) = found.swap_remove(chosen);
         let also_in = found.into_iter().map(|(trial, _)| (trial.id, trial.plan.name)).collect();
         let trial = Trial::read(store, trial, now_us)?;
+        let mut events = store.events(trial.record.id)?;
+        events.retain(|event| event.service_id == Some(record.id));
         let mut lives = Vec::new();
         let starts = record.attributes.as_ref().and_then(|attributes| attributes.get(STARTS)?.as_array());
         let own = store.lives(trial.record.id)?.into_iter().filter(|life| life.service_id == record.id);
@@ -91,7 +96,9 @@ impl Service {
                 (None, None) => LifeEnd::Unknown,
             };
             let told = starts.and_then(|starts| starts.get(index)?.as_str()).map(str::to_owned);
-            lives.push(Life { record: life.clone(), end, read_wall_us, start_told: told });
+            let is_failure = |why: &String| trial.is_lab() && failed_otherwise(&events, record.id, why);
+            let left_out = life.contamination.as_ref().is_some_and(is_failure);
+            lives.push(Life { record: life.clone(), end, read_wall_us, start_told: told, left_out });
         }
         let metric = trial.record.plan.metric;
         let readings = Readings::of_trial(store, trial.record.id, metric)?;
@@ -101,9 +108,6 @@ impl Service {
             series.push(drawn(life, &points));
         }
         lives.reverse();
-        let own = |event: &EventRecord| event.service_id == Some(record.id);
-        let mut events = store.events(trial.record.id)?;
-        events.retain(own);
         events.reverse();
         Ok(Some(Self { trial, record, lives, series, metric, events, also_in }))
     }
@@ -129,7 +133,7 @@ fn drawn(life: &Life, readings: &[Reading]) -> LifeSeries {
     LifeSeries {
         started_at: life.record.started_wall_us as f64 / 1e6,
         label: life.label(),
-        contaminated: life.record.contamination.is_some(),
+        contaminated: life.record.contamination.is_some() && !life.left_out,
         points: readings.iter().map(point).collect(),
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use heaptrial_model::{Ending, Metric, RemoteReadings};
+use heaptrial_judgement::failed_otherwise;
+use heaptrial_model::{Ending, LifeStart, Metric, RemoteReadings};
 use heaptrial_report::embedded::Looks;
 use heaptrial_store::{
     ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, TickRecord, TrialRecord,
@@ -22,6 +23,8 @@ const USUAL_INTERVAL_US: i64 = 60_000_000;
 const STALE_AFTER_INTERVALS: i64 = 3;
 /// But not before this time.
 const STALE_AFTER_US: i64 = 10_000_000;
+/// A service of a trial that is over is gone if it was not read in this last share of the time.
+const GONE_SHARE: f64 = 0.1;
 /// A trial that has just begun restarts services before it reads them.
 const BEGINS_WITHIN_US: i64 = 15 * 60_000_000;
 
@@ -92,6 +95,10 @@ pub(crate) struct Line {
     pub(crate) read_wall_us: Option<i64>,
     pub(crate) condition: Condition,
     pub(crate) stale: bool,
+    /// Whether its age counts from the first reading, and it may be older.
+    pub(crate) may_be_older: bool,
+    /// Of a trial that is over: whether it was read no more long before the others.
+    pub(crate) gone: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +117,8 @@ pub(crate) enum Condition {
     Unproved,
     /// It is not what was meant to run.
     Contaminated(String),
+    /// It ran what was meant to run, and a lab left it out all the same: it crashed, or was killed.
+    LeftOut(String),
     /// The newest life has ended.
     Ended(Ending),
     /// No life is known.
@@ -126,11 +135,15 @@ impl Trial {
         let latest: HashMap<i64, LatestSample> =
             store.latest(id)?.into_iter().map(|latest| (latest.service_id, latest)).collect();
         let clock = Clock { now_us, stage, stale_after_us: stale_after(interval_us) };
+        let failures = if record.plan.kind.is_lab() { store.events(id)? } else { Vec::new() };
         let lines = store.services(id)?;
-        let lines = lines
+        let mut lines: Vec<Line> = lines
             .iter()
-            .map(|service| line(service, &arms, latest.get(&service.id), &record, &clock))
+            .map(|service| line(service, &arms, latest.get(&service.id), (&record, &failures), &clock))
             .collect();
+        if stage != Stage::Running && !record.plan.kind.is_lab() {
+            tell_gone(&mut lines, record.plan.started_wall_us, interval_us);
+        }
         Ok(Self {
             stage,
             source: Source::Database,
@@ -236,6 +249,10 @@ impl Line {
     pub(crate) fn is_contaminated(&self) -> bool {
         matches!(self.condition, Condition::Contaminated(_))
     }
+
+    pub(crate) fn is_left_out(&self) -> bool {
+        matches!(self.condition, Condition::LeftOut(_))
+    }
 }
 
 struct Clock {
@@ -270,7 +287,7 @@ fn line(
     service: &ServiceRecord,
     arms: &[ArmRecord],
     latest: Option<&LatestSample>,
-    record: &TrialRecord,
+    (record, failures): (&TrialRecord, &[EventRecord]),
     clock: &Clock,
 ) -> Line {
     let arm = arms.iter().position(|arm| arm.id == service.arm_id).unwrap_or(0);
@@ -287,6 +304,8 @@ fn line(
         read_wall_us: None,
         condition: Condition::NeverSeen,
         stale: false,
+        may_be_older: false,
+        gone: false,
     };
     let Some(latest) = latest else { return line };
     let life = NewestLife {
@@ -296,17 +315,29 @@ fn line(
     };
     line.life = Some(life);
     line.identity = latest.identity.clone();
+    line.may_be_older = latest.start == LifeStart::Unknown;
     line.memory_bytes = memory(latest, record.plan.metric);
     line.in_database = latest.rss_bytes.is_some();
     line.read_wall_us = line.in_database.then_some(latest.wall_us);
     line.put_in_time(life, (latest.wall_us, latest.age_seconds), clock);
     line.condition = match (&latest.contamination, &latest.ending) {
+        (Some(why), _) if failed_otherwise(failures, service.id, why) => Condition::LeftOut(why.clone()),
         (Some(why), _) => Condition::Contaminated(why.clone()),
         (None, Some(ending)) if !ending.is_complete() => Condition::Ended(ending.clone()),
         _ if latest.identity.is_none() => Condition::Unproved,
         _ => Condition::Counts,
     };
     line
+}
+
+/// Tells services whose last reading is far from the last of all. How often an import reads, its ticks do not tell, since servers are
+/// read one after the other: a share of the whole time is what counts.
+fn tell_gone(lines: &mut [Line], started_us: i64, interval_us: i64) {
+    let Some(last) = lines.iter().filter_map(|line| line.read_wall_us).max() else { return };
+    let allowed = ((GONE_SHARE * (last - started_us) as f64) as i64).max(2 * interval_us);
+    for line in lines {
+        line.gone = line.read_wall_us.is_some_and(|read| last - read > allowed);
+    }
 }
 
 fn memory(latest: &LatestSample, metric: Metric) -> Option<u64> {

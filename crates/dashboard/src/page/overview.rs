@@ -57,8 +57,10 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
         present.iter().flat_map(|trial| &trial.lines).filter(|line| seen.insert(&line.name)).collect();
     let count = |so: &dyn Fn(&crate::data::Line) -> bool| lines.iter().filter(|line| so(line)).count();
     let contaminated = count(&|line| line.is_contaminated());
+    let left_out = count(&|line| line.is_left_out());
     let stale = count(&|line| line.stale);
-    let memory: u64 = lines.iter().filter_map(|line| line.memory_bytes).sum();
+    let gone = count(&|line| line.gone);
+    let memory: u64 = lines.iter().filter(|line| !line.gone).filter_map(|line| line.memory_bytes).sum();
     let imported = !present.is_empty() && present.iter().all(|trial| trial.is_import());
     let (class, word) = match (running > 0, silent) {
         _ if imported => ("tile", "none"),
@@ -89,12 +91,12 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
             div class="tile" {
                 dt { "Memory of all" }
                 dd { (units::memory(memory as f64)) }
-                dd class="note" { "sum of the last readings" }
+                dd class="note" { "sum of the last readings" @if gone > 0 { ", without " (words::counted(gone, "service")) " read no more" } }
             }
-            div class=(if contaminated + stale > 0 { "tile bad" } else { "tile" }) {
+            div class=(if contaminated + left_out + stale > 0 { "tile bad" } else { "tile" }) {
                 dt { "Contaminated" }
                 dd { (contaminated) }
-                dd class="note" { @if stale > 0 { (stale) " stale" } @else { "none stale" } }
+                dd class="note" { @if left_out > 0 { (left_out) " left out by failures, " } @if stale > 0 { (stale) " stale" } @else if gone > 0 { (gone) " read no more" } @else { "none stale" } }
             }
         }
     }

@@ -54,6 +54,7 @@ pub(super) fn services(
         .collect();
     let all = rows.len();
     let contaminated = rows.iter().filter(|row| row.line.is_contaminated()).count();
+    let left_out = rows.iter().filter(|row| row.line.is_left_out()).count();
     let troubled = rows.iter().filter(|row| troubled(row.line)).count();
     let arms: Vec<(&Trial, usize)> =
         trials.iter().flat_map(|trial| (0..trial.arms.len()).map(move |arm| (*trial, arm))).collect();
@@ -76,6 +77,9 @@ pub(super) fn services(
                     (chip(format!("All {all}"), showing(None), with(&|choice| *choice = Choice { sort: choice.sort.clone(), ..Choice::default() })))
                     @if contaminated > 0 {
                         (chip(format!("Contaminated {contaminated}"), showing(Some("contaminated")), with(&|choice| choice.only("contaminated"))))
+                    }
+                    @if left_out > 0 {
+                        (chip(format!("Left out {left_out}"), showing(Some("left-out")), with(&|choice| choice.only("left-out"))))
                     }
                     @if troubled > 0 {
                         (chip(format!("Not as it should be {troubled}"), showing(Some("trouble")), with(&|choice| choice.only("trouble"))))
@@ -160,7 +164,7 @@ fn body_row(row: &Row<'_>, now_us: i64) -> Markup {
             td role="cell" class="arm" { (swatch(&trial.looks(), line.arm)) (words::name(arm)) }
             td role="cell" class="identity" { (line.identity.as_deref().map_or_else(|| "–".to_owned(), printable)) }
             td role="cell" class="figure memory" { (words::memory(line.memory_bytes)) }
-            td role="cell" class="figure age" { (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough)) }
+            td role="cell" class="figure age" { @if line.age_seconds.is_some() && line.may_be_older { "≥ " } (line.age_seconds.map_or_else(|| "–".to_owned(), words::rough)) }
             td role="cell" class=(if troubled(line) { "state" } else { "state calm" }) { (state(line, now_us)) }
         }
     }
@@ -170,11 +174,16 @@ fn body_row(row: &Row<'_>, now_us: i64) -> Markup {
 pub(super) fn state(line: &Line, now_us: i64) -> Markup {
     html! {
         @match &line.condition {
-            Condition::Counts => @if !line.stale { span class="quiet" { "counts" } },
-            Condition::Unproved => @if !line.stale { span class="quiet" { "not proved" } },
+            Condition::Counts => @if !line.stale && !line.gone { span class="quiet" { "counts" } },
+            Condition::Unproved => @if !line.stale && !line.gone { span class="quiet" { "not proved" } },
             Condition::Contaminated(why) => { span class="badge bad" { "contaminated" } " " span class="why" { (printable(why)) } }
+            Condition::LeftOut(why) => { span class="badge bad" { "left out" } " " span class="why" { (printable(why)) } }
             Condition::Ended(ending) => span class="badge bad" { (ending) },
             Condition::NeverSeen => span class="badge" { "not seen yet" },
+        }
+        @if line.gone {
+            " " span class="badge stale" { "read no more" }
+            @if let Some(read) = line.read_wall_us { " " span class="why" { "last " (words::date(read)) } }
         }
         @if line.stale {
             " " span class="badge stale" { "stale" }
@@ -185,7 +194,7 @@ pub(super) fn state(line: &Line, now_us: i64) -> Markup {
 
 /// Whether somebody should look at it.
 pub(super) fn troubled(line: &Line) -> bool {
-    line.stale || !matches!(line.condition, Condition::Counts | Condition::Unproved)
+    line.stale || line.gone || !matches!(line.condition, Condition::Counts | Condition::Unproved)
 }
 
 impl Choice {
@@ -196,6 +205,7 @@ impl Choice {
             .is_none_or(|arm| row.trial.arms.get(row.line.arm).is_some_and(|record| record.arm.name == *arm));
         let so = match self.show.as_deref() {
             Some("contaminated") => row.line.is_contaminated(),
+            Some("left-out") => row.line.is_left_out(),
             Some("trouble") => troubled(row.line),
             _ => true,
         };

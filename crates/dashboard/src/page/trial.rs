@@ -103,6 +103,7 @@ fn arms(trial: &Trial) -> Markup {
     let last = trial.looks.last();
     let told = last.map(looks::arms).unwrap_or_default();
     let shown = trial.looks();
+    let failures = trial.lines.iter().any(Line::is_left_out);
     html! {
         section id="arms" {
             h2 { "Arms" }
@@ -118,6 +119,7 @@ fn arms(trial: &Trial) -> Markup {
                             th scope="col" class="figure" { "Range" }
                             th scope="col" class="figure" { "Services" }
                             th scope="col" class="figure" { "Contaminated" }
+                            @if failures { th scope="col" class="figure" { "Left out" } }
                             @if let Some(look) = last { th scope="col" { "At look " (look.number) } }
                             th scope="col" { "Treatment" }
                         }
@@ -134,6 +136,9 @@ fn arms(trial: &Trial) -> Markup {
                                 td class="figure" { (range(&counted)) }
                                 td class="figure" { (counted.len()) @if counted.len() < all { " of " (all) } }
                                 td class="figure" { @if contaminated > 0 { span class="badge bad" { (contaminated) } } @else { "0" } }
+                                @if failures {
+                                    td class="figure" { (trial.lines.iter().filter(|line| line.arm == place && line.is_left_out()).count()) }
+                                }
                                 @if last.is_some() {
                                     td {
                                         @match told.iter().find(|arm| arm.name == name) {

@@ -10,10 +10,10 @@ use super::hidden::{note_events, note_hidden_restarts};
 use super::identity::Rule;
 use super::labels::{KEPT_APART, KeptApart, RELABELLED, Relabelled};
 use super::lists::{ListsFrom, Wanted};
-use super::membership::{arms_of, members, only_grouped};
+use super::membership::{arms_of, check_measured, members, only_grouped};
 use super::merge::{Merged, MergedService, merge};
 use super::stored::{differs, join_aggregates, join_sources};
-use super::summary::{ArmSummary, ImportSummary, TimezoneSource, some_of};
+use super::summary::{ArmSummary, ImportSummary, TimezoneSource};
 use super::{TorUtilsImport, event, span};
 use crate::ImportError;
 use crate::lives::{self, StartEvent};
@@ -38,11 +38,9 @@ pub(super) fn assemble(
     request: &TorUtilsImport,
     problems: &mut Problems,
 ) -> Result<Assembled, ImportError> {
-    let mut notes = Vec::new();
+    let mut notes = Vec::from_iter(files.doubtful_unit.clone());
     let relays = files.config.as_ref().map_or(&[][..], |(_, relays)| relays);
     let duplicates_in_files = files.measurements.duplicates;
-    let measured: Vec<String> =
-        files.measurements.services.iter().map(|service| service.nickname.clone()).collect();
     let keep_apart = request.keep_apart || stored.is_some_and(keeps_apart);
     let rule = Rule { keep_apart, by_group: wanted.from == ListsFrom::Column };
     let Merged { mut services, relabelled, kept_apart } =
@@ -73,12 +71,8 @@ pub(super) fn assemble(
         ));
     }
     let members = members(&wanted, &mut services, &mut notes);
+    check_measured(&wanted, &members, &services)?;
     let (mut services, lists, ungrouped) = only_grouped(services, members, &wanted, &mut notes);
-
-    if services.iter().all(|service| service.samples.is_empty()) && !measured.is_empty() {
-        let some = some_of(measured.iter().map(String::as_str));
-        return Err(ImportError::NobodyMeasured { measured: measured.len(), some });
-    }
 
     let mut events = match &files.events {
         Some(events) => event::attribute(events, &wanted.lists),
@@ -156,6 +150,7 @@ pub(super) fn assemble(
         );
     }
 
+    let is_measured = |service: &ImportedService| !service.lives.is_empty();
     let count = |unknown: bool| {
         let lives = imported.iter().flat_map(|service| &service.lives);
         lives.filter(|life| (life.start == LifeStart::Unknown) == unknown).count() as u64
@@ -173,14 +168,15 @@ pub(super) fn assemble(
                 name: list.arm.name.clone(),
                 control: list.arm.control,
                 claimed_allocator: wanted_list.claimed_allocator().map(ToString::to_string),
-                services: list.members.len(),
+                services: list.members.iter().filter(|index| is_measured(&imported[**index])).count(),
                 earlier_list_of: list.earlier_list_of.map(|index| wanted.lists[index].arm.name.clone()),
             })
             .collect(),
-        services: imported.len(),
+        services: imported.iter().filter(|service| is_measured(service)).count(),
         ungrouped_services: ungrouped,
         new_samples,
         duplicate_samples: duplicates + duplicates_in_files,
+        repeated_samples: duplicates_in_files,
         new_aggregates,
         lives_inferred: count(false),
         lives_unknown: count(true),
@@ -208,6 +204,9 @@ pub(super) fn assemble(
     }
     if let Some(control) = &chosen {
         parameters[CHOSEN_CONTROL] = json!(control);
+    }
+    if let Some(unit) = request.unit {
+        parameters["memory_unit"] = json!(unit.to_string());
     }
     if keep_apart {
         parameters["labels_kept_apart"] = json!(true);

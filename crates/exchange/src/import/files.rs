@@ -10,7 +10,7 @@ use crate::ImportError;
 use crate::measured::Measurements;
 use crate::problem::{Place, ProblemKind, Problems};
 use crate::torutils::{
-    Content, GroupFile, HostAtLast, OperatorEvent, RelayConfig, Rows, Timezone, read_config,
+    Content, GroupFile, HostAtLast, OperatorEvent, Plausible, RelayConfig, Rows, Timezone, read_config,
     read_diagnostics, read_events, read_group, read_memory,
 };
 
@@ -31,6 +31,8 @@ pub(super) struct Files {
     pub other_timezone: Option<String>,
     /// How many times were read in that timezone; the rows of a collection share one.
     pub local_times: u64,
+    /// What is told of figures that are unusual for the unit in which they are read.
+    pub doubtful_unit: Option<String>,
     pub sources: Vec<ImportSource>,
     first_stem: String,
 }
@@ -45,7 +47,8 @@ impl Files {
         for path in &request.groups {
             let file = File::read(path)?;
             let group = read_group(&file.name, &file.bytes, problems)?;
-            sources.push(file.source("groups", Rows { read: group.rows, skipped: group.skipped }));
+            sources
+                .push(file.source("groups", Rows { read: group.rows, skipped: group.skipped, unit: None }));
             groups.push((stem(path), file.name, group));
         }
         let config = match &request.config {
@@ -53,7 +56,7 @@ impl Files {
             Some(path) => {
                 let file = File::read(path)?;
                 let (relays, read, skipped) = read_config(&file.name, &file.bytes, problems)?;
-                sources.push(file.source("config", Rows { read, skipped }));
+                sources.push(file.source("config", Rows { read, skipped, unit: None }));
                 Some((file.name, relays))
             }
         };
@@ -85,7 +88,7 @@ impl Files {
         let memory = request.memory.iter().map(|path| File::read(path)).collect::<Result<Vec<_>, _>>()?;
         let contents: Vec<Content<'_>> = memory.iter().map(File::content).collect();
         let (mut measurements, mut rows, times) =
-            read_memory(&contents, &timezone, request.first_day, problems)?;
+            read_memory(&contents, &timezone, request.first_day, request.unit, problems)?;
         local_times += times.local;
         if let Some(now_wall_us) = request.now_wall_us {
             rows[0].skipped += drop_future(&mut measurements, &memory[0].name, now_wall_us, problems)?;
@@ -102,6 +105,18 @@ impl Files {
                     .unwrap_or_default(),
             });
         }
+        let unit = rows.first().and_then(|rows| rows.unit).filter(|_| request.unit.is_none());
+        let doubtful_unit = match unit {
+            Some(unit) => {
+                let ram =
+                    host.as_ref().and_then(|host| host.bytes.iter().find(|(name, _)| *name == "ram_bytes"));
+                let plausible =
+                    Plausible { file: &memory[0].name, unit, host_bytes: ram.map(|(_, bytes)| *bytes) };
+                let samples = measurements.services.iter().flat_map(|service| &service.samples);
+                plausible.check(samples.map(|sample| sample.rss_bytes).collect())?
+            }
+            None => None,
+        };
         sources.splice(0..0, memory.iter().zip(rows).map(|(file, rows)| file.source("memory", rows)));
         Ok(Self {
             measurements,
@@ -113,6 +128,7 @@ impl Files {
             timezone_source,
             other_timezone,
             local_times,
+            doubtful_unit,
             sources,
             first_stem: stem(first),
         })

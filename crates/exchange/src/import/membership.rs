@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use heaptrial_model::ServiceName;
 use heaptrial_store::ImportedList;
 
-use super::lists::Wanted;
+use super::lists::{ListsFrom, Wanted};
 use super::merge::MergedService;
 use super::summary::some_of;
+use crate::ImportError;
 
 /// Positions of each list's members; members that were never measured become services without readings.
 pub(super) fn members(
@@ -88,6 +89,48 @@ pub(super) fn members(
         ));
     }
     members
+}
+
+/// Refuses a list of a file that names nobody who was measured: it would be an arm without a figure. An earlier list is
+/// compared with nothing.
+pub(super) fn check_measured(
+    wanted: &Wanted,
+    members: &[Vec<usize>],
+    services: &[MergedService],
+) -> Result<(), ImportError> {
+    if !matches!(wanted.from, ListsFrom::Files | ListsFrom::Config) {
+        return Ok(());
+    }
+    let is_measured = |index: &usize| !services[*index].samples.is_empty();
+    let measured = || (0..services.len()).filter(is_measured).map(|index| services[index].name.as_str());
+    let lost = wanted.lists.iter().zip(members);
+    let lost =
+        lost.filter(|(list, members)| list.earlier_list_of.is_none() && !members.iter().any(is_measured));
+    // Sums over services are measurements of nobody.
+    let Some((list, _)) = lost.into_iter().next().filter(|_| measured().next().is_some()) else {
+        return Ok(());
+    };
+    let named: Vec<String> =
+        list.members.iter().map(|member| with_nearest(&member.name, measured())).collect();
+    let of_measurements: Vec<&str> = measured().collect();
+    let of_measurements = some_of(of_measurements.into_iter());
+    let what = match named.len() {
+        0 => "names no service".to_owned(),
+        several => format!(
+            "has {several} services, none of which was measured ({}); measured were {of_measurements}",
+            some_of(named.iter().map(String::as_str))
+        ),
+    };
+    Err(ImportError::ListNotMeasured { file: list.source.clone(), list: list.arm.name.clone(), what })
+}
+
+/// A name with the one it may be meant for: at most a third of its length away.
+fn with_nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let near = known
+        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.chars().count() / 3).max(1))
+        .min();
+    near.map_or_else(|| name.to_owned(), |(_, near)| format!("{name}, did you mean `{near}`?"))
 }
 
 /// Leaves out the services that are in no list.

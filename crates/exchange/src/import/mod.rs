@@ -29,7 +29,7 @@ pub use summary::{ArmSummary, ImportSummary, TimezoneSource};
 
 use crate::ImportError;
 use crate::problem::Problems;
-use crate::torutils::Timezone;
+use crate::torutils::{MemoryUnit, Timezone};
 use assemble::Assembled;
 use files::Files;
 
@@ -55,6 +55,9 @@ pub struct TorUtilsImport {
     pub now_wall_us: Option<i64>,
     /// The date of the column `day0`, for the format with a column per day.
     pub first_day: Option<Date>,
+    /// The unit of memory in the files, where it is not what the columns' names say. `None` takes those, and refuses files whose
+    /// figures no service has.
+    pub unit: Option<MemoryUnit>,
     /// Whether the first malformed row or conflicting reading is an error.
     pub strict: bool,
     /// Whether services under different labels of their server are never taken as one. A trial that was imported so

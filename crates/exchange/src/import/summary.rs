@@ -28,7 +28,7 @@ pub struct ArmSummary {
     pub control: bool,
     /// The allocator that its name or the configuration claims.
     pub claimed_allocator: Option<String>,
-    /// Services in its list.
+    /// Services in its list that were measured.
     pub services: usize,
     /// The arm of which this is an earlier list.
     pub earlier_list_of: Option<String>,
@@ -47,7 +47,7 @@ pub struct ImportSummary {
     pub changed: bool,
     /// Its arms.
     pub arms: Vec<ArmSummary>,
-    /// Services in the arms.
+    /// Services in the arms that were measured.
     pub services: usize,
     /// Services in the files that are in no arm; their readings are not stored.
     pub ungrouped_services: usize,
@@ -55,6 +55,8 @@ pub struct ImportSummary {
     pub new_samples: u64,
     /// Readings that were in the files or in the database already.
     pub duplicate_samples: u64,
+    /// Those of them that the files themselves have more than once.
+    pub repeated_samples: u64,
     /// Sums over all services that were added.
     pub new_aggregates: u64,
     /// Lives whose start was inferred.

@@ -12,6 +12,7 @@ mod number;
 mod table;
 mod time;
 mod unified;
+mod unit;
 mod wide;
 
 use jiff::civil::Date;
@@ -20,8 +21,10 @@ pub use config::{RelayConfig, read_config};
 pub use diagnostics::HostAtLast;
 pub use events::OperatorEvent;
 pub use groups::{GroupFile, read_group};
+pub use number::{MemoryUnit, MemoryUnitError};
 pub(crate) use time::Clock;
 pub use time::{Timezone, read_time};
+pub(crate) use unit::Plausible;
 
 use crate::ImportError;
 use crate::measured::{Gatherer, Measurements};
@@ -44,6 +47,8 @@ pub struct Rows {
     pub read: u64,
     /// Malformed rows.
     pub skipped: u64,
+    /// The unit in which its memory was read; `None` where it has none.
+    pub unit: Option<MemoryUnit>,
 }
 
 /// What was learnt from the times in files.
@@ -65,11 +70,13 @@ impl Times {
 /// Reads files with memory measurements, each in whichever of the three formats its header tells. A file is refused where more
 /// than half of its rows cannot be understood: what the others say would be told of a fleet that they are a remnant of.
 ///
-/// `first_day` is the date of the column `day0` in the format with a column per day.
+/// `first_day` is the date of the column `day0` in the format with a column per day; `unit` that of the memory, where it is not
+/// what the columns' names say. Without it a file is refused with figures that no process has.
 pub fn read_memory(
     contents: &[Content<'_>],
     timezone: &Timezone,
     first_day: Option<Date>,
+    unit: Option<MemoryUnit>,
     problems: &mut Problems,
 ) -> Result<(Measurements, Vec<Rows>, Times), ImportError> {
     let mut gatherer = Gatherer::default();
@@ -80,14 +87,21 @@ pub fn read_memory(
         let mut clock = Clock::new(timezone);
         let mut table =
             Table::open(content.file, content.bytes, "columns such as `timestamp,nickname,rss_kb`")?;
-        if unified::is_unified(&table) {
+        table.unit = unit;
+        let usual = if unified::is_unified(&table) {
             unified::read(&mut table, &mut clock, &mut gatherer, problems)?;
+            unified::UNIT
         } else if aggregate::is_aggregate(&table) {
             aggregate::read(&mut table, &mut clock, &mut gatherer, problems)?;
+            unified::UNIT
         } else if wide::is_wide(&table) {
             wide::read(&mut table, timezone, first_day, &mut gatherer, problems)?;
+            wide::UNIT
         } else {
             return Err(table.unknown_format());
+        };
+        if unit.is_none() {
+            unit::check_too_large(&table, usual)?;
         }
         // Of a file without a readable row it is told that there is no measurement in it.
         if table.not_understood < table.rows && table.rows < 2 * table.not_understood {
@@ -98,7 +112,7 @@ pub fn read_memory(
                 first: problems.first_of(content.file),
             });
         }
-        rows.push(Rows { read: table.rows, skipped: table.skipped });
+        rows.push(Rows { read: table.rows, skipped: table.skipped, unit: Some(unit.unwrap_or(usual)) });
         times.add(clock);
     }
     Ok((gatherer.finish(problems)?, rows, times))
@@ -114,7 +128,7 @@ pub fn read_events(
     let (events, read, skipped) = events::read(content.file, content.bytes, &mut clock, problems)?;
     let mut times = Times::default();
     times.add(clock);
-    Ok((events, Rows { read, skipped }, times))
+    Ok((events, Rows { read, skipped, unit: None }, times))
 }
 
 /// Reads `diagnostics.csv`: the host at its last row.
@@ -125,5 +139,5 @@ pub fn read_diagnostics(
 ) -> Result<(HostAtLast, Rows), ImportError> {
     let mut clock = Clock::new(timezone);
     let (host, read, skipped) = diagnostics::read(content.file, content.bytes, &mut clock, problems)?;
-    Ok((host, Rows { read, skipped }))
+    Ok((host, Rows { read, skipped, unit: None }))
 }

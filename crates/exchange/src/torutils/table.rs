@@ -2,6 +2,7 @@
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
 
+use super::number::MemoryUnit;
 use crate::ImportError;
 use crate::problem::{Place, ProblemKind, Problems, escape};
 
@@ -22,11 +23,15 @@ pub(crate) struct Table<'a> {
     header_line: u64,
     /// Rows read, malformed ones included.
     pub rows: u64,
+    /// The unit of its memory, where it is not what the columns' names say.
+    pub unit: Option<MemoryUnit>,
     /// Malformed rows.
     pub skipped: u64,
     /// Those of them that cannot be understood; the others say that there was nothing to measure.
     pub not_understood: u64,
     last_not_understood: Option<u64>,
+    /// Figures that no process has.
+    pub too_large: u64,
 }
 
 impl<'a> Table<'a> {
@@ -53,9 +58,11 @@ impl<'a> Table<'a> {
             header,
             header_line,
             rows: 0,
+            unit: None,
             skipped: 0,
             not_understood: 0,
             last_not_understood: None,
+            too_large: 0,
         })
     }
 
@@ -106,8 +113,8 @@ impl<'a> Table<'a> {
             if record.iter().any(|field| field.contains(&b'\n')) {
                 what.push_str("; a quote opens here and closes on a later line or never");
             }
-            let value = record.as_slice();
-            let place = Place { file: self.file, line: self.line(record), column: None, value };
+            let value = record.iter().collect::<Vec<_>>().join(&b',');
+            let place = Place { file: self.file, line: self.line(record), column: None, value: &value };
             self.skipped += 1;
             self.not_understood += 1;
             problems.report(place, ProblemKind::MalformedRow, &what)?;
@@ -129,6 +136,17 @@ impl<'a> Table<'a> {
             self.not_understood += 1;
         }
         self.leave_out(record, column, what, problems)
+    }
+
+    /// Counts this row as malformed because of an RSS that no process has.
+    pub fn skip_too_large(
+        &mut self,
+        record: &ByteRecord,
+        column: usize,
+        problems: &mut Problems,
+    ) -> Result<(), ImportError> {
+        self.too_large += 1;
+        self.skip(record, column, "more than 4 TiB in one process", problems)
     }
 
     /// Counts this row as malformed because one field has no reading, as of a service that did not run.

@@ -3,7 +3,7 @@
 use csv::ByteRecord;
 use heaptrial_store::{AggregateRow, ImportedSample};
 
-use super::number::{kib, whole};
+use super::number::{MemoryUnit, whole};
 use super::table::Table;
 use super::time::{Clock, NOT_A_TIME};
 use crate::ImportError;
@@ -11,7 +11,9 @@ use crate::measured::{BadKey, Gatherer, NOT_A_FINGERPRINT, NOT_A_NICKNAME, NOT_A
 use crate::problem::{Place, ProblemKind, Problems};
 
 /// An RSS beyond this is a misreading.
-const RSS_AT_MOST: u64 = 4 << 40;
+pub(super) const RSS_AT_MOST: u64 = 4 << 40;
+/// The unit of columns such as `rss_kb`.
+pub(super) const UNIT: MemoryUnit = MemoryUnit::Kib;
 /// A peak below this share of the present RSS is a misreading.
 const PEAK_SHARE: f64 = 0.9;
 
@@ -144,7 +146,8 @@ fn relay(
     let Some((wall_us, later_us)) = columns.time.read_twice(table, record, clock, problems)? else {
         return Ok(());
     };
-    let rss_bytes = match kib(&record[columns.rss]) {
+    let unit = table.unit.unwrap_or(UNIT);
+    let rss_bytes = match unit.read(&record[columns.rss]) {
         Ok(Some(bytes)) if bytes > 0 => bytes,
         Ok(Some(_)) => return table.leave_out(record, columns.rss, "0 KiB: there was no process", problems),
         Ok(None) => return table.leave_out(record, columns.rss, "no value", problems),
@@ -153,14 +156,14 @@ fn relay(
     let mut optional = [None; 2];
     for (bytes, column) in optional.iter_mut().zip([columns.vsize, columns.hwm]) {
         let Some(column) = column else { continue };
-        match kib(&record[column]) {
+        match unit.read(&record[column]) {
             // No process has a size of 0: the script could not read it.
             Ok(read) => *bytes = read.filter(|bytes| *bytes > 0),
             Err(what) => return table.skip(record, column, what, problems),
         }
     }
     if rss_bytes > RSS_AT_MOST {
-        return table.skip(record, columns.rss, "more than 4 TiB in one process", problems);
+        return table.skip_too_large(record, columns.rss, problems);
     }
     if optional[0].is_some_and(|vsize_bytes| vsize_bytes < rss_bytes) {
         return table.skip(
@@ -268,9 +271,10 @@ pub(super) fn sums_row(
         table.skip(record, sums[0], "expected the number of relays", problems)?;
         return Ok(None);
     };
+    let unit = table.unit.unwrap_or(UNIT);
     let mut bytes = [0; 4];
     for (bytes, column) in bytes.iter_mut().zip(&sums[1..]) {
-        match kib(&record[*column]) {
+        match unit.read(&record[*column]) {
             Ok(Some(read)) => *bytes = read,
             Ok(None) => {
                 table.leave_out(record, *column, "no value", problems)?;

@@ -4,12 +4,16 @@ use csv::ByteRecord;
 use heaptrial_store::ImportedSample;
 use jiff::civil::Date;
 
-use super::number::gib;
+use super::number::MemoryUnit;
 use super::table::Table;
 use super::time::Timezone;
+use super::unified::RSS_AT_MOST;
 use crate::ImportError;
 use crate::measured::{Gatherer, NOT_A_NICKNAME, ServiceKey};
 use crate::problem::Problems;
+
+/// The unit of its columns.
+pub(super) const UNIT: MemoryUnit = MemoryUnit::Gib;
 
 const NICKNAME: [&str; 3] = ["relay", "nickname", "name"];
 
@@ -59,7 +63,11 @@ pub(super) fn read(
         };
         let line = table.line(&record);
         for (wall_us, column) in &days {
-            let rss_bytes = match gib(&record[*column]) {
+            let rss_bytes = match table.unit.unwrap_or(UNIT).read(&record[*column]) {
+                Ok(Some(bytes)) if bytes > RSS_AT_MOST => {
+                    table.skip_too_large(&record, *column, problems)?;
+                    continue;
+                }
                 Ok(Some(bytes)) if bytes > 0 => bytes,
                 // A relay that was not measured that day.
                 Ok(None) => continue,

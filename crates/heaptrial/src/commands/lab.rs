@@ -39,7 +39,7 @@ use self::tune::TuneOptions;
 pub use self::tune::report_in as report_of_tune;
 use super::allocators::SourceOptions;
 use super::report::write_and_print;
-use super::value::{ValueError, size};
+use super::value::{ValueError, size, size_word};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::progress::LiveProgress;
@@ -230,7 +230,7 @@ impl LabOptions {
         words.extend(self.place.words());
         words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
         words.extend(self.processors.map(|number| format!("--processors {number}")));
-        words.extend(self.memory_limit.map(|bytes| format!("--memory-limit {bytes}")));
+        words.extend(self.memory_limit.map(|bytes| format!("--memory-limit {}", size_word(bytes))));
         words.extend([
             format!("--repeat {}", self.repeat),
             format!("--seed {seed}"),
@@ -327,9 +327,14 @@ fn check(
     workload: &dyn Workload,
     duration: Option<HumanDuration>,
 ) -> Result<Metric, Failure> {
-    let short = duration.is_some_and(|duration| duration.0 < options.tick.0 * 2);
-    if options.tick.0 < Duration::from_millis(10) || short {
-        return Err(Failure::usage("--tick must be at least 10ms and fit twice into the duration"));
+    let tick = options.tick;
+    if tick.0 < Duration::from_millis(10) {
+        return Err(Failure::usage(format!("--tick {tick} is too short: it must be at least 10ms")));
+    }
+    if let Some(duration) = duration.filter(|duration| duration.0 < tick.0 * 2) {
+        return Err(Failure::usage(format!(
+            "a duration of {duration} is too short: it must hold two ticks, which are {tick} apart (--tick)"
+        )));
     }
     workload.check(&plan.arms).map_err(Failure::refused)?;
     let metric = options.metric.or(plan.metric).unwrap_or(Metric::Anon);

@@ -24,8 +24,45 @@ pub fn number(text: &str, range: impl RangeBounds<f64>, expected: &'static str) 
     number.ok_or(ValueError::Expected(expected))
 }
 
-/// A size as systemd writes it: K, M, G and T are powers of 1024.
+/// A size as systemd writes it: K, M, G and T are powers of 1024. A number alone is refused, since it may be meant as MiB.
 pub fn size(text: &str) -> Result<u64, ValueError> {
+    let expected =
+        ValueError::Expected("a size above 0 with its unit, such as 512M or 8G (a number of bytes is 4096B)");
+    if !text.trim_end().ends_with(|last: char| last.is_ascii_alphabetic()) {
+        return Err(expected);
+    }
     let bytes = parse_size::Config::new().with_binary().parse_size(text);
-    bytes.ok().filter(|bytes| *bytes > 0).ok_or(ValueError::Expected("a size above 0, such as 8G"))
+    bytes.ok().filter(|bytes| *bytes > 0).ok_or(expected)
+}
+
+/// A size as an option takes it, in the largest unit that leaves nothing over.
+pub fn size_word(bytes: u64) -> String {
+    let fits = |(shift, _): &(u32, char)| bytes != 0 && bytes.trailing_zeros() >= *shift;
+    let (shift, unit) =
+        [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')].into_iter().find(fits).unwrap_or((0, 'B'));
+    format!("{}{unit}", bytes >> shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_has_a_unit() {
+        for (text, bytes) in [("512M", 512 << 20), ("1.5GiB", 3 << 29), ("8 gb", 8 << 30), ("4096B", 4096)] {
+            assert_eq!(size(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["512", "1e9", "0M", "M", "", "512X", "-1M", "64 "] {
+            let told = size(text).unwrap_err().to_string();
+            assert!(told.contains("with its unit"), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_written_as_it_is_read() {
+        for (bytes, word) in [(512 << 20, "512M"), (3 << 29, "1536M"), (1 << 40, "1T"), (5000, "5000B")] {
+            assert_eq!(size_word(bytes), word);
+            assert_eq!(size(word).unwrap(), bytes);
+        }
+    }
 }

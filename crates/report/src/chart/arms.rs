@@ -3,6 +3,7 @@
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, path_data, rectangle, text};
 use super::{Canvas, Chart, metric_name, shorten};
+use crate::summary::words::words;
 use crate::units;
 use heaptrial_judgement::Trajectory;
 
@@ -25,14 +26,9 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     let columns = if canvas.is_wide() { 3.min(arms.len()) } else { 1 };
     let metric = metric_name(canvas.report.analysis.metric);
     let unit = Scale::memory(highest, 4, (0.0, 1.0)).unit;
-    let off_treatment = if canvas.report.services.iter().any(|service| !service.counts) {
-        if canvas.report.kind().is_import() {
-            " Dotted grey lines are off-treatment services."
-        } else {
-            " Dotted grey lines are contaminated services."
-        }
-    } else {
-        ""
+    let off_treatment = match canvas.report.services.iter().any(|service| !service.counts) {
+        true => format!(" Dotted grey lines are {}.", words(canvas.report.kind()).off_treatment),
+        false => String::new(),
     };
     let undrawn =
         |service: &Trajectory| service.segments.is_empty() && service.levels.iter().any(Option::is_some);

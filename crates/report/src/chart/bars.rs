@@ -3,6 +3,7 @@
 use super::scale::Scale;
 use super::svg::{Element, element, group, line, rectangle, text};
 use super::{Canvas, Chart, metric_name, named_value, shorten, text_width};
+use crate::summary::words::words;
 use crate::{table, units};
 
 /// A row of the chart.
@@ -92,10 +93,9 @@ fn caption(canvas: Canvas<'_>, bars: &[Bar], has_control: bool) -> String {
             None => "level at the matched age".to_owned(),
         }
     };
-    let without = match () {
-        () if !canvas.has_figures_without_off_treatment() => "",
-        () if canvas.report.kind().is_import() => ", without off-treatment services",
-        () => ", without contaminated services",
+    let without = match canvas.has_figures_without_off_treatment() {
+        true => format!(", without {}", words(canvas.report.kind()).off_treatment),
+        false => String::new(),
     };
     let several = canvas.report.services.iter().any(|service| service.block > 0);
     let blocks = if several { ", compared within blocks" } else { "" };

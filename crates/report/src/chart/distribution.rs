@@ -3,6 +3,7 @@
 use super::scale::Scale;
 use super::svg::{element, group, line, rectangle, text};
 use super::{Canvas, Chart, metric_name, named_value};
+use crate::summary::words::words;
 
 const RADIUS: f64 = 4.5;
 /// Where an arm has so many services that their marks would reach further, they overlap.
@@ -61,14 +62,12 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     } else {
         String::new()
     };
-    let hollow = if off_treatment.iter().any(|arm| !arm.is_empty()) {
-        if canvas.report.kind().is_import() {
-            " Hollow marks are off-treatment services, which the median leaves out."
-        } else {
-            " Hollow marks are contaminated services, which the median leaves out."
+    let hollow = match off_treatment.iter().any(|arm| !arm.is_empty()) {
+        true => {
+            let who = words(canvas.report.kind()).off_treatment;
+            format!(" Hollow marks are {who}, which the median leaves out.")
         }
-    } else {
-        ""
+        false => String::new(),
     };
     let counted = if lab { "every service that counts" } else { "every service" };
     let caption = format!(

@@ -143,11 +143,14 @@ pub struct ServerSum {
     pub server: Option<String>,
     /// The arm.
     pub arm: String,
-    /// Services with a reading.
+    /// Services that were read to the end.
     pub services: u32,
+    /// Services that were read no more before the end: what they had is in no sum.
+    #[serde(default)]
+    pub gone: u32,
     /// Sum of their last readings.
     pub last_bytes: f64,
-    /// The same services before and after their treatment changed; `None` where none was read before.
+    /// The same services before and after their treatment changed; `None` where none was read before, or no event tells of any change.
     pub compared: Option<BeforeAfter>,
 }
 

@@ -132,12 +132,24 @@ fn memory_over_time(report: &Report, full: bool) -> Vec<Block> {
         blocks.extend(["memory-over-time", "over-calendar-time", "trajectories", "arms"].map(Block::Chart));
     }
     if let Some(table) = over_time::sums_by_server(report) {
-        blocks.push(Block::Heading("Sums over servers, before and after".to_owned()));
-        blocks.push(Block::Legend(
-            "Last readings of the services of one server, added up. Before and after are last readings of the same \
-             services before and after their treatment changed: when an event tells, or else at the first restart."
-                .to_owned(),
-        ));
+        let sums = &report.server_sums;
+        let compared = sums.iter().any(|sum| sum.compared.is_some());
+        let (heading, before) = match compared {
+            true => (
+                "Sums over servers, before and after",
+                " Before and after are last readings of the same services before and after their treatment changed: when an event \
+                 tells, or else at the first restart.",
+            ),
+            false => ("Sums over servers", ""),
+        };
+        let gone = match sums.iter().any(|sum| sum.gone > 0) {
+            true => " Services that were read no more before the end are in no sum.",
+            false => "",
+        };
+        blocks.push(Block::Heading(heading.to_owned()));
+        blocks.push(Block::Legend(format!(
+            "Last readings of the services of one server, added up.{gone}{before}"
+        )));
         blocks.push(Block::Table("Sums over servers".to_owned(), table));
     }
     blocks

@@ -9,6 +9,8 @@ use crate::table::level;
 use crate::table::work::BYTES;
 use crate::units;
 
+/// How the reason of a service begins that ran something else than its arm's treatment.
+const CONTAMINATED: &str = "contaminated: ";
 /// p-values up to this, adjusted for the number of arms, are no accident.
 const ALPHA: f64 = 0.05;
 /// Pairs of arms that are told to be apart.
@@ -40,6 +42,37 @@ pub(crate) fn doing_less(report: &Report) -> Vec<String> {
             arm.work.as_ref().and_then(|work| work.measures.iter().find_map(|measure| less(report, measure)));
         let did = did.unwrap_or_else(|| "did clearly less than the control's work".to_owned());
         format!("{} {did}: its {} of {metric} are no saving, and it has no rank.", arm.name, figure(place))
+    })
+    .collect()
+}
+
+/// Services of an arm that were read and do not count, though they ran its treatment: they crashed, or were killed.
+pub(crate) fn left_out_of<'r>(report: &'r Report, arm: &'r Arm) -> impl Iterator<Item = (&'r str, u64)> {
+    let own = report.services.iter().filter(|service| service.arm == arm.name);
+    let told =
+        own.filter_map(|service| Some((service.excluded.as_deref()?, service.memory.as_ref()?.final_bytes)));
+    told.filter(|(why, _)| arm.identity.is_some() && !why.starts_with(CONTAMINATED))
+}
+
+/// Arms of a lab run none of whose services counts: why, and what their services had all the same.
+pub(crate) fn left_out(report: &Report) -> Vec<String> {
+    let metric = metric_name(report.analysis.metric);
+    let lost = report.arms.iter().filter(|arm| report.kind().is_lab() && arm.services == 0);
+    lost.filter_map(|arm| {
+        let services: Vec<(&str, u64)> = left_out_of(report, arm).collect();
+        let (why, _) = services.first()?;
+        let (least, most) = (services.iter().map(|found| found.1).min()?, services.iter().map(|found| found.1).max()?);
+        let (least, most) = (units::memory(least as f64), units::memory(most as f64));
+        let had = if least == most { least } else { format!("{least} to {most}") };
+        let (whose, of_first) = match services.len() {
+            1 => ("its service does not count".to_owned(), ""),
+            several => (format!("none of its {several} services counts"), "the first: "),
+        };
+        Some(format!(
+            "{} has no figure and no rank: {whose} ({of_first}{why}). Told beside, and compared with nothing: {had} of {metric} at the \
+             last reading.",
+            arm.name
+        ))
     })
     .collect()
 }

@@ -39,7 +39,7 @@ pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
     let all = match report.kind() {
         _ if report.samples == 0 => vec![(
             "Result",
-            vec![format!("No service has readings, so nothing can be compared. {}", words.no_readings)],
+            vec![format!("No service has readings, so nothing can be compared. {}", why_no_readings(report))],
         )],
         // A rollout has one arm, and nobody to compare it with.
         Kind::Host | Kind::Field if report.arms.len() < 2 => vec![
@@ -65,6 +65,18 @@ pub(crate) fn paragraphs(report: &Report) -> Vec<Paragraph> {
     let all = before.into_iter().chain(all).chain(after);
     let told = all.filter(|(_, sentences)| !sentences.is_empty());
     told.map(|(title, sentences)| Paragraph { title, sentences, is_list: title == words.paragraph }).collect()
+}
+
+/// Why a trial has no reading: what is told of its services, or what is usual.
+fn why_no_readings(report: &Report) -> String {
+    let mut reasons: Vec<&str> =
+        report.services.iter().filter_map(|service| service.excluded.as_deref()).collect();
+    reasons.dedup();
+    match reasons[..] {
+        [] => words(report.kind()).no_readings.to_owned(),
+        [reason] => format!("Of each service is told: {}", ended(reason)),
+        [first, ..] => format!("Of the first service is told: {}", ended(first)),
+    }
 }
 
 /// What services need as they are found, by the allocator that they run.
@@ -106,7 +118,13 @@ fn problem(report: &Report) -> Vec<String> {
     };
     let metric = metric_name(report.analysis.metric);
     let Some(needs) = control.typical_bytes() else {
-        return vec![format!("The control, {}, has no service with readings.", control.name)];
+        let was_read = needs::left_out_of(report, control).next().is_some();
+        let what = if was_read {
+            "has no figure: none of its services counts"
+        } else {
+            "has no service with readings"
+        };
+        return vec![format!("The control, {}, {what}.", control.name)];
     };
     let age = match (level(control), control.sawtooth, report.analysis.matched_age_seconds) {
         (Some(_), None, Some(age)) => format!("at an age of {}", units::duration(age)),
@@ -144,6 +162,7 @@ fn result(report: &Report) -> Vec<String> {
     let ranked = report.ranked();
     let (Some((least, first)), Some((most, last))) = (ranked.first(), ranked.last()) else {
         let mut sentences = vec!["No arm has services with readings that can be compared.".to_owned()];
+        sentences.extend(needs::left_out(report));
         sentences.extend(needs::doing_less(report));
         return sentences;
     };
@@ -173,6 +192,7 @@ fn result(report: &Report) -> Vec<String> {
         sentences.push(format!("{} needs the most: {figure}{basis}{}.", most.name, times(most)));
     }
     sentences.extend(needs::without_levels(report));
+    sentences.extend(needs::left_out(report));
     sentences.extend(needs::doing_less(report));
     // The users of a relay are counted, not timed: its table tells them.
     if report.kind() == Kind::LabCommand {

@@ -96,6 +96,7 @@ const ASSIGNED: Words = Words {
 
 /// Of a lab run.
 const STARTED: Words = Words {
+    off_treatment: "services that do not count",
     belongs: "Counts",
     method: "An allocator counts as run only where it was proved in the running process. A service that crashed, exited \
              early or ran something else is listed and is in no figure of an arm.",

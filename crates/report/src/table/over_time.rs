@@ -125,16 +125,19 @@ pub(crate) fn sawtooth(report: &Report) -> Option<Table> {
 /// Sums of last readings by server and arm, where there are several servers or readings of before.
 pub(crate) fn sums_by_server(report: &Report) -> Option<Table> {
     let compared = report.server_sums.iter().any(|sum| sum.compared.is_some());
-    let columns = [text("Server"), text("Arm"), figure("Services"), figure("Sum of last readings")];
+    let gone = report.server_sums.iter().any(|sum| sum.gone > 0);
+    let columns = [text("Server"), text("Arm"), figure("Services")].into_iter();
+    let columns = columns.chain(gone.then(|| figure("Read no more"))).chain([figure("Sum of last readings")]);
     let before = ["Read before too", "Dated by an event", "Before", "After", "After over before"].map(figure);
-    let columns = columns.into_iter().chain(before.into_iter().filter(|_| compared));
+    let columns = columns.chain(before.into_iter().filter(|_| compared));
     let rows = report.server_sums.iter().map(|sum| {
         let mut cells = vec![
             sum.server.clone().unwrap_or_else(|| NOTHING.to_owned()),
             sum.arm.clone(),
             sum.services.to_string(),
-            units::memory(sum.last_bytes),
         ];
+        cells.extend(gone.then(|| sum.gone.to_string()));
+        cells.push(units::memory(sum.last_bytes));
         if compared {
             cells.extend([
                 optional(sum.compared, |both| both.services.to_string()),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_exchange::{
-    ImportSummary, ProblemKind, Timezone, TimezoneSource, TorUtilsImport, import_torutils,
+    ImportSummary, MemoryUnit, ProblemKind, Timezone, TimezoneSource, TorUtilsImport, import_torutils,
 };
 use heaptrial_model::units;
 use jiff::civil::Date;
@@ -42,6 +42,10 @@ pub struct TorUtilsOptions {
     /// Date of the column day0, for the format with a column per day
     #[arg(long, value_name = "DATE")]
     first_day: Option<Date>,
+    /// Unit of memory in the files: B, KiB, MiB or GiB [default: KiB in columns such as rss_kb, GiB in day0; files whose figures
+    /// no service has in it are refused]
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<MemoryUnit>,
     /// Refuse the whole import at the first malformed row
     #[arg(long)]
     strict: bool,
@@ -76,6 +80,7 @@ pub fn run(options: TorUtilsOptions, global: &GlobalOptions) -> Result<ExitCode,
         host_timezone: Timezone::of_host(),
         now_wall_us: Some(jiff::Timestamp::now().as_microsecond()),
         first_day: options.first_day,
+        unit: options.unit,
         strict: options.strict,
         keep_apart: options.keep_apart,
         about,
@@ -105,8 +110,14 @@ fn print_summary(summary: &ImportSummary, database: &Path, global: &GlobalOption
     for arm in &summary.arms {
         println!("  {}", arm_line(arm));
     }
-    if summary.duplicate_samples > 0 {
-        println!("{} readings were there already.", units::count(summary.duplicate_samples));
+    let there_already = summary.duplicate_samples - summary.repeated_samples;
+    for (readings, what) in
+        [(there_already, "there already"), (summary.repeated_samples, "in the files twice")]
+    {
+        if readings > 0 {
+            let were = if readings == 1 { "was" } else { "were" };
+            println!("{} {were} {what}.", units::counted(readings as usize, "reading"));
+        }
     }
     println!(
         "{} lives: the starts of {} are inferred, the others ({}, one of each service) began before its first reading.",

@@ -86,6 +86,25 @@ struct ServiceOptions {
     keep_dirs: bool,
 }
 
+/// The program that a command line runs: what is behind `env`, its options and its assignments, where it has some.
+fn program_of(command: &[OsString]) -> Option<&OsStr> {
+    let (program, rest) = command.split_first()?;
+    if Path::new(program).file_name() != Some(OsStr::new("env")) {
+        return Some(program);
+    }
+    let mut behind = rest.iter().enumerate().filter(|(_, word)| {
+        let word = word.to_string_lossy();
+        !word.starts_with('-') && !word.contains('=')
+    });
+    // Of these options the value is the next word.
+    let is_value = |index: usize| {
+        let before = index.checked_sub(1).and_then(|before| rest[before].to_str());
+        matches!(before, Some("-u" | "--unset" | "-C" | "--chdir" | "-S" | "--split-string"))
+    };
+    let first = behind.find(|(index, _)| !is_value(*index));
+    first.and_then(|(index, _)| program_of(&rest[index..])).or(Some(program))
+}
+
 fn factor(text: &str) -> Result<f64, ValueError> {
     number(text, 1.0..=100.0, "a factor from 1 to 100, such as 1.05")
 }
@@ -148,7 +167,7 @@ impl RunOptions {
 
     /// What a run is called that nobody named: the program.
     pub(super) fn name(&self) -> String {
-        let program = self.command.first().map(OsString::as_os_str).unwrap_or(OsStr::new("lab"));
+        let program = program_of(&self.command).unwrap_or(OsStr::new("lab"));
         let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
         let plain =
             name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' });
@@ -208,5 +227,25 @@ impl ServiceOptions {
         words.extend([word("end-signal", &self.end_signal), word("grace", &self.grace)]);
         words.extend(self.keep_dirs.then(|| "--keep-dirs".to_owned()));
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_called_after_the_program_behind_env() {
+        for (line, name) in [
+            ("python3 a.py", "python3"),
+            ("env X=Y python3 a.py", "python3"),
+            ("/usr/bin/env -i -u LD_PRELOAD A=1 B=2 /opt/server --x=y", "/opt/server"),
+            ("env A=1 env B=2 server", "server"),
+            ("env", "env"),
+            ("env A=1", "env"),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(program_of(&words), Some(OsStr::new(name)), "{line}");
+        }
     }
 }
