@@ -160,6 +160,12 @@ impl RunOptions {
         !self.service.work.is_empty() || !self.service.work_preset.is_empty()
     }
 
+    /// Whether anything that is run is told a seed.
+    pub(super) fn has_seed(&self) -> bool {
+        let command = self.command.iter().map(|word| word.to_string_lossy().into_owned());
+        self.service.words().into_iter().chain(command).any(|word| word.contains("{seed}"))
+    }
+
     /// `--work-margin`.
     pub(super) fn work_margin(&self) -> Option<f64> {
         self.service.work_margin

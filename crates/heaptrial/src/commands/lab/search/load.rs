@@ -61,6 +61,14 @@ impl Load {
         }
     }
 
+    /// Whether a seed decides what it does.
+    pub(in super::super) fn has_seed(&self) -> bool {
+        match self {
+            Self::Run(run) => run.has_seed(),
+            Self::Tor(_) => true,
+        }
+    }
+
     /// The factor of the control's work that the load's own options allow.
     pub(in super::super) fn work_margin(&self) -> Option<f64> {
         match self {

@@ -58,9 +58,9 @@ impl Cost {
         }
     }
 
-    /// Different candidates that can be measured: one of each block after the first is the best so far.
+    /// Different candidates that can be measured. Where one is better than the control, it is in each further block.
     pub(super) fn reach(&self) -> usize {
-        self.blocks * self.arms - self.blocks.saturating_sub(1)
+        self.blocks * self.arms
     }
 
     /// Refuses a budget that ends before every allocator was measured as it comes.

@@ -59,7 +59,8 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
     line(match size {
         Some(size) if size <= cost.reach() => "Every candidate can be measured.".to_owned(),
         _ => format!(
-            "At most {} different candidates can be measured; what is like none of them is not found.",
+            "At most {} different candidates can be measured, less the best so far in each block; what is like none of them is not \
+             found.",
             cost.reach()
         ),
     });
@@ -72,8 +73,15 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
         100.0 * POWER,
         apart.collect::<Vec<_>>().join(", by ")
     ));
+    if options.load.as_ref().is_some_and(|load| !load.has_seed()) {
+        line(NO_SEED.to_owned());
+    }
     text
 }
+
+/// Where the load is the same whatever the seed.
+const NO_SEED: &str = "Nothing of the load has {seed}: it is the same in every block, and what is found holds for this one course of it. A program \
+                       that takes a seed (`-- CMD --seed {seed}`) has another course in each block, and fresh ones in the verification.";
 
 /// `--dry-run`.
 pub(super) fn plan(
