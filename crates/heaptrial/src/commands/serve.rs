@@ -37,7 +37,13 @@ pub struct ServeOptions {
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(options: ServeOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let shown = match options.run.as_deref().and_then(document_of_search) {
-        Some(document) => Shown::Search(document),
+        Some(document) if document.is_file() => Shown::Search(document),
+        Some(document) => {
+            return Err(Failure::refused(format!(
+                "there is no {} yet: the search has measured nothing; ask again in a moment, or go on with it (`--continue`)",
+                document.display()
+            )));
+        }
         None => Shown::Database(database(options.run.as_deref(), global)?),
     };
     let series = options.series.request(None)?;
