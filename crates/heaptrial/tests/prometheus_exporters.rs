@@ -5,13 +5,14 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Output;
 
 use heaptrial_model::{LifeStart, Metric, TrialKind};
 use heaptrial_store::{ImportedSample, ImportedTrial, Store};
 use serde_json::Value;
 use support::exporters::{ARMS, BEGIN, Exporter, HOURS, LEVELS_KIB, Service, Told, World};
 use support::series_store::{Server, installed};
-use support::{arm, heaptrial, json as json_of, run, stdout, succeeds};
+use support::{arm, heaptrial, json as json_of, run, stderr, stdout, succeeds};
 
 const MINUTE_MS: i64 = 60_000;
 /// Of what two servers scraped one counts at a time: what only the other has for less than this may be missing.
@@ -33,16 +34,21 @@ fn words(exporter: Exporter) -> Vec<&'static str> {
 
 /// Imports until an hour; gives what is said.
 fn import(folder: &Path, url: &str, exporter: Exporter, from: bool, hours: i64, more: &[&str]) -> String {
+    let words = [&words(exporter)[..], more].concat();
+    let output = import_by(folder, url, &words, from, hours);
+    succeeds(&output);
+    stdout(&output)
+}
+
+fn import_by(folder: &Path, url: &str, words: &[&str], from: bool, hours: i64) -> Output {
     let at = |seconds: i64| jiff::Timestamp::from_second(seconds).unwrap().to_string();
     let mut command = heaptrial(folder);
-    command.args(["--db", "imported.db", "import", "prometheus", url]).args(words(exporter)).args(more);
+    command.args(["--db", "imported.db", "import", "prometheus", url]).args(words);
     command.args(["--to", &at(BEGIN + hours * 3600)]).env("NO_PROXY", "127.0.0.1,localhost");
     if from {
         command.args(["--from", &at(BEGIN - 60)]);
     }
-    let output = command.output().unwrap();
-    succeeds(&output);
-    stdout(&output)
+    command.output().unwrap()
 }
 
 fn trial(folder: &Path, name: &str) -> ImportedTrial {
@@ -202,7 +208,9 @@ fn an_exporter_is_understood(exporter: Exporter) {
                 _ => "the starts of",
             };
             assert!(said.contains(told), "{what}: {said}");
-            assert!(!said.contains("clock was set"), "{what}: {said}");
+            if exporter != Exporter::Processes {
+                assert!(!said.contains("clock was set"), "{what}: {said}");
+            }
 
             // One after the other it is the same.
             for (turn, hours) in [9, 21, HOURS].into_iter().enumerate() {
@@ -213,6 +221,14 @@ fn an_exporter_is_understood(exporter: Exporter) {
                 // Which of both is read where they meet depends on where it was begun.
                 Exporter::TwoServers => one_of_both(&what, &parts, &world.services),
                 _ => same(&format!("{what}, in parts"), &parts, &whole),
+            }
+            if exporter == Exporter::TwoServers {
+                // Two series of one service are no two parts of it.
+                let refused = import_by(&folder, &url, &words(Exporter::Processes), true, HOURS);
+                assert_eq!(refused.status.code(), Some(3), "{what}");
+                let said = stderr(&refused);
+                assert!(said.contains("{replica=\"a\"} and {replica=\"b\"}"), "{said}");
+                assert!(said.contains("--replica-label"), "{said}");
             }
             if store == "prometheus" {
                 let output = run(&folder, "--db imported.db --json --out report report whole");

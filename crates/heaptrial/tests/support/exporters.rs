@@ -19,7 +19,8 @@ pub const ARMS: [&str; 2] = ["glibc", "mimalloc-2.0.9"];
 /// Who tells of the services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exporter {
-    /// process-exporter: zeros, and a start before 1970, of a group that does not run.
+    /// process-exporter: zeros, and a start before 1970, of a group that does not run. Restarted itself it tells the starts of what runs
+    /// some seconds otherwise.
     Processes,
     /// The same, scraped by two servers, each of which is away now and then.
     TwoServers,
@@ -27,7 +28,7 @@ pub enum Exporter {
     Cadvisor,
     /// cAdvisor in Kubernetes: pods' sums, pause containers, and another id after each restart.
     Kubernetes,
-    /// systemd_exporter: units of a template; starts to the microsecond, zero while a unit is down.
+    /// systemd_exporter: units of a template; starts to the microsecond, zero while a unit is down; memory that is no number now and then.
     Systemd,
 }
 
@@ -87,6 +88,8 @@ struct Host {
     ahead: f64,
     /// Starts that it tells may be a second off.
     wavers: bool,
+    /// Its exporter is restarted.
+    restarts: bool,
     every: i64,
 }
 
@@ -102,6 +105,7 @@ impl World {
                 instance: format!("10.0.0.{number}:9256"),
                 ahead: if one_scrape { rng.random_range(-50.0..50.0) } else { rng.random_range(-0.5..0.5) },
                 wavers: exporter == Exporter::Processes && number == 1,
+                restarts: exporter == Exporter::Processes && number == 2,
                 every: [15, 30, 60][rng.random_range(0..3)],
             };
             let outages = outages(&mut rng);
@@ -112,7 +116,7 @@ impl World {
                 .collect();
             let scrapes: Vec<i64> = scrapes.into_iter().filter(|_| !rng.random_bool(0.01)).collect();
             for place in 0..4 {
-                let lives = lives(&mut rng, place == 0);
+                let lives = lives(&mut rng, number == 0 && place == 0, number > 0);
                 host.tell(&mut world, place, &lives, &scrapes, &mut rng);
             }
             if exporter == Exporter::Cadvisor {
@@ -159,7 +163,9 @@ impl World {
         for ((name, labels), values) in &self.series {
             let mut metric = json!({ "__name__": name });
             labels.iter().for_each(|(label, value)| metric[*label] = Value::from(value.as_str()));
-            let (times, values): (Vec<i64>, Vec<f64>) = values.iter().copied().unzip();
+            // What is no number VictoriaMetrics does not keep.
+            let values = values.iter().copied().filter(|(_, value)| value.is_finite());
+            let (times, values): (Vec<i64>, Vec<f64>) = values.unzip();
             writeln!(text, "{}", json!({ "metric": metric, "values": values, "timestamps": times })).unwrap();
         }
         text
@@ -176,17 +182,22 @@ fn outages(rng: &mut StdRng) -> Vec<Range<i64>> {
         .collect()
 }
 
-/// The first began before anything was read; some services fail right after their start, again and again.
-fn lives(rng: &mut StdRng, fails: bool) -> Vec<Life> {
+/// The first began before anything was read. A service that fails does so right after its start, again and again; one that settles is
+/// old enough at the end for a level.
+fn lives(rng: &mut StdRng, fails: bool, settles: bool) -> Vec<Life> {
     let mut lives = Vec::new();
     let mut began = BEGIN as f64 - rng.random_range(4_000.0..900_000.0);
     while began < END {
-        let hours: f64 = if fails && rng.random_bool(0.8) {
-            rng.random_range(3.0..400.0) / 3600.0
-        } else {
-            rng.random_range(0.1..60.0)
+        let hours: f64 = match (lives.is_empty(), fails && rng.random_bool(0.8)) {
+            // Ages from before the first reading are no other service's.
+            (true, _) => rng.random_range(0.1..8.0),
+            (false, true) => rng.random_range(3.0..400.0) / 3600.0,
+            (false, false) => rng.random_range(0.1..60.0),
         };
-        let ended = began.max(BEGIN as f64) + hours * 3600.0;
+        let mut ended = began.max(BEGIN as f64) + hours * 3600.0;
+        if settles && ended > END - 108_000.0 {
+            ended = END + 1.0;
+        }
         lives.push(Life { began, ended });
         began = ended
             + if rng.random_bool(0.7) { rng.random_range(2.0..9.0) } else { rng.random_range(9.0..1500.0) };
@@ -209,8 +220,10 @@ impl Host {
             .collect()
     }
 
-    fn started(&self, life: &Life, rng: &mut StdRng) -> f64 {
-        let by_its_clock = life.began + self.ahead;
+    /// The start of a life as it is told at a time, by an exporter that was restarted at another and is off by seconds since.
+    fn started(&self, life: &Life, at: f64, restarted: &Option<(f64, f64)>, rng: &mut StdRng) -> f64 {
+        let off = restarted.filter(|(since, _)| *since <= at).map_or(0.0, |(_, seconds)| seconds);
+        let by_its_clock = life.began + self.ahead + off;
         match self.exporter {
             Exporter::Systemd => (by_its_clock * 1e6).round() / 1e6,
             _ => by_its_clock.floor() + if self.wavers { f64::from(rng.random_range(0..2)) } else { 0.0 },
@@ -248,6 +261,10 @@ impl Host {
             labels
         };
         let at_seconds = |at: f64| lives.iter().position(|life| life.began <= at && at < life.ended);
+        // Of a life that is younger than clocks may be apart nobody could say that it goes on.
+        let at = BEGIN as f64 + rng.random_range(0.0..HOURS as f64 * 3600.0);
+        let runs = at_seconds(at).is_some_and(|number| at - lives[number].began > 300.0);
+        let restarted = (self.restarts && runs).then(|| (at, rng.random_range(-20.0..20.0)));
         // When cAdvisor looked last.
         let mut collected_ms = i64::MIN;
         let server =
@@ -275,8 +292,9 @@ impl Host {
                         let memory =
                             |kind: &str| with(&[&replica[..], &[("memtype", kind.to_owned())]].concat());
                         let bytes = number.map_or(0, |number| need_kib(&lives[number], at, arm) * 1024);
-                        let started =
-                            number.map_or(-62_135_596_800.0, |number| self.started(&lives[number], rng));
+                        let started = number.map_or(-62_135_596_800.0, |number| {
+                            self.started(&lives[number], at, &restarted, rng)
+                        });
                         world.put(
                             "namedprocess_namegroup_memory_bytes",
                             memory("resident"),
@@ -294,10 +312,15 @@ impl Host {
                         service.see(number, started, (at_ms, bytes));
                     }
                     Exporter::Systemd => {
-                        let started = number.map_or(0.0, |number| self.started(&lives[number], rng));
+                        let started =
+                            number.map_or(0.0, |number| self.started(&lives[number], at, &restarted, rng));
                         world.put("systemd_unit_start_time_seconds", with(&[]), at_ms, started);
                         let Some(number) = number else { continue };
                         let bytes = need_kib(&lives[number], at, arm) * 1024;
+                        if rng.random_bool(0.01) {
+                            world.put("systemd_process_resident_memory_bytes", with(&[]), at_ms, f64::NAN);
+                            continue;
+                        }
                         world.put("systemd_process_resident_memory_bytes", with(&[]), at_ms, bytes as f64);
                         service.see(number, started, (at_ms, bytes));
                     }
@@ -314,7 +337,7 @@ impl Host {
                         }
                         let Some(number) = number else { continue };
                         let life = &lives[number];
-                        let started = self.started(life, rng);
+                        let started = self.started(life, at, &restarted, rng);
                         // Told at the time of the scrape; memory at that of the last look, of which there is none right after the start.
                         world.put("container_start_time_seconds", id(number), at_ms, started);
                         if rng.random_bool(0.9) {
