@@ -204,7 +204,7 @@ impl Search {
     pub fn measured(&self) -> Vec<Candidate> {
         let arms: BTreeSet<usize> =
             self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect();
-        let control = self.control.iter().cloned().filter(|_| !self.blocks.is_empty());
+        let control = self.control.iter().filter(|_| !self.blocks.is_empty()).cloned();
         control.chain(arms.into_iter().map(|arm| self.candidates[arm].clone())).collect()
     }
 
