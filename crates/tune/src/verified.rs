@@ -85,6 +85,11 @@ pub enum Doubt {
         /// Of what.
         figure: Figure,
     },
+    /// It is shown to be better than the control, and by no goal by so much that it matters.
+    WithinMargin {
+        /// Of what it is shown.
+        figure: Figure,
+    },
     /// It is not shown to be better than the control by any goal.
     NotBetter,
 }
@@ -97,11 +102,12 @@ pub fn level_of_round(level: f64, round: usize) -> f64 {
     1.0 - share(1.0 - level, round, 1)
 }
 
-/// Why so many fresh blocks do not bear a winner out; `None` where they do: it is shown to be better than the control by a goal
-/// and to be worse by none, and was measured by every limit in all blocks and is not shown to break one. `against` is how it
-/// compares with the control.
+/// Why so many fresh blocks do not bear a winner out; `None` where they do: it is shown to be better than the control by a goal, by
+/// `margin` (of logs) or more as measured, and to be worse by none, and was measured by every limit in all blocks and is not shown to
+/// break one. `against` is how it compares with the control.
 pub fn doubt<'a>(
     goals: &[Goal],
+    margin: f64,
     limits: &Limits,
     blocks: usize,
     against: impl Fn(Figure) -> Option<&'a Against>,
@@ -116,12 +122,16 @@ pub fn doubt<'a>(
         Some(Doubt::BreaksLimit { figure, most })
     });
     of_limits.or_else(|| {
-        let shown: Vec<(Figure, Shown)> =
-            goals.iter().filter_map(|goal| Some((goal.figure(), against(goal.figure())?.shown()))).collect();
-        let worse = shown.iter().find(|(_, shown)| *shown == Shown::More);
-        let better = shown.iter().any(|(_, shown)| *shown == Shown::Less);
-        let worse = worse.map(|(figure, _)| Doubt::Worse { figure: *figure });
-        worse.or_else(|| (!better).then_some(Doubt::NotBetter))
+        let all: Vec<&Against> = goals.iter().filter_map(|goal| against(goal.figure())).collect();
+        let of = |wanted: Shown| all.iter().filter(move |against| against.shown() == wanted);
+        if let Some(worse) = of(Shown::More).next() {
+            return Some(Doubt::Worse { figure: worse.figure });
+        }
+        if of(Shown::Less).any(|against| against.log_ratio <= -margin) {
+            return None;
+        }
+        let within = of(Shown::Less).next().map(|better| Doubt::WithinMargin { figure: better.figure });
+        Some(within.unwrap_or(Doubt::NotBetter))
     })
 }
 
@@ -257,7 +267,7 @@ mod tests {
             let verified = verified(&blocks, 1, 1, &[Figure::Level, Figure::Work], 1, 0.95).remove(0);
             let limits = Limits { work: Some(0.1), ..Limits::default() };
             let against = |figure| verified.against.iter().find(|against| against.figure == figure);
-            doubt(&[Goal::Level], &limits, 3, against)
+            doubt(&[Goal::Level], 0.01, &limits, 3, against)
         };
         let did = (Some(0.0), Some(0.01));
         let missing = |blocks| Some(Doubt::Missing { figure: Figure::Work, blocks });
@@ -324,11 +334,14 @@ mod tests {
         let goals = [Goal::Level, Goal::Growth];
         let found = |level: (f64, f64), growth: (f64, f64)| {
             let all = [against(Figure::Level, level.0, level.1), against(Figure::Growth, growth.0, growth.1)];
-            doubt(&goals, &Limits::default(), 5, |figure| all.iter().find(|own| own.figure == figure))
+            doubt(&goals, 0.01, &Limits::default(), 5, |figure| all.iter().find(|own| own.figure == figure))
         };
         assert_eq!(found((-0.5, -0.4), (-0.1, 0.1)), None);
         assert_eq!(found((-0.5, -0.4), (0.1, 0.2)), Some(Doubt::Worse { figure: Figure::Growth }));
         assert_eq!(found((-0.5, 0.4), (-0.1, 0.1)), Some(Doubt::NotBetter));
+        // As sure as can be, and nothing that anybody would change a service for.
+        assert_eq!(found((-0.009, -0.007), (-0.1, 0.1)), Some(Doubt::WithinMargin { figure: Figure::Level }));
+        assert_eq!(found((-0.009, -0.007), (-0.4, -0.3)), None);
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl TuneReport {
 
     fn doubt(&self, arm: &VerifiedArm) -> Option<Doubt> {
         let blocks = self.verified.as_ref().map_or(0, |verified| verified.blocks);
-        doubt(&self.goals, &self.limits, blocks, |figure| arm.against(None, figure))
+        doubt(&self.goals, self.margin, &self.limits, blocks, |figure| arm.against(None, figure))
     }
 
     /// Whether something was found and verified.

@@ -194,6 +194,13 @@ impl TuneReport {
                     ratio(figure)
                 )
             }
+            Some(Doubt::WithinMargin { figure }) => format!(
+                "{} is better than {} by less than {:.1}%, which counts as nothing (--margin): {}.",
+                arm.spec,
+                self.control,
+                100.0 * self.margin.exp_m1(),
+                ratio(figure)
+            ),
             Some(Doubt::NotBetter) | None => {
                 let figure = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
                 format!("{} is not shown to be better than {}: {}.", arm.spec, self.control, ratio(figure))

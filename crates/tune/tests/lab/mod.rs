@@ -232,7 +232,7 @@ impl Alike {
             let found = verified(&blocks, winners, winners, &figures, rules.goals.len(), level);
             found.iter().any(|winner| {
                 let against = |figure| winner.against.iter().find(|against| against.figure == figure);
-                doubt(&rules.goals, &rules.limits, VERIFIED, against).is_none()
+                doubt(&rules.goals, rules.margin, &rules.limits, VERIFIED, against).is_none()
             })
         })
     }
