@@ -4,7 +4,7 @@ mod build;
 
 use build::*;
 use heaptrial_analysis::{
-    BeforeAfter, Fleet, FleetEvent, ServerSum, Settings, analyse, outliers, sums_by_server,
+    BeforeAfter, FindingKind, Fleet, FleetEvent, ServerSum, Settings, analyse, outliers, sums_by_server,
 };
 
 #[test]
@@ -162,6 +162,12 @@ fn a_service_that_was_silent_for_days_is_told() {
     let gap = |age: f32| (2.2..4.2).contains(&(f64::from(age) / DAY));
     fleet.services[2].lives[0].readings.retain(|reading| !gap(reading.age_seconds));
     assert_eq!(silent(&fleet), [fleet.services[2].name.clone()]);
+    // Who is gone is told beside one that was silent.
+    let mut with_gone = fleet.clone();
+    with_gone.services[1].lives[0].readings.retain(|reading| f64::from(reading.age_seconds) < 4.0 * DAY);
+    let findings = run(&with_gone).findings;
+    let vanished = findings.iter().find(|finding| finding.kind == FindingKind::Vanished);
+    assert_eq!(vanished.map(|finding| &finding.services[..]), Some(&[fleet.services[1].name.clone()][..]));
     // Where nobody was read the arm has a gap, and no service lacks anything.
     for service in &mut fleet.services {
         service.lives[0].readings.retain(|reading| !gap(reading.age_seconds));

@@ -128,6 +128,7 @@ fn an_arm_whose_workers_crash_is_not_ranked() {
         "The control, glibc, has no figure: none of its services counts.",
         "glibc has no figure and no rank: its service does not count (processes of it crashed: killed by SIGABRT",
         "Told beside, and compared with nothing:",
+        "No service of glibc counts, so nothing is compared.",
     ] {
         assert!(text.contains(words), "`{words}` is not in: {text}");
     }

@@ -230,7 +230,7 @@ mod tests {
     fn counts_and_shares() {
         assert_eq!((count(0), count(999), count(1_200_000)), ("0".into(), "999".into(), "1,200,000".into()));
         assert_eq!(
-            [share(0.972), share(0.004), share(0.05), share(0.0004), share(0.0)],
+            [share(0.972), share(0.004), share(0.05), share(0.0004), share(-0.0)],
             ["97%", "0.4%", "5%", "<0.1%", "0%"]
         );
         assert_eq!(

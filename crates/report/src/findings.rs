@@ -224,12 +224,17 @@ fn unmeasured(report: &Report) -> Vec<String> {
 
 /// Why arms are not compared at an equal age.
 fn no_matched_age(report: &Report) -> String {
-    let none_counts = |arm: &&Arm| arm.services == 0 && !arm.services_excluded.is_empty();
-    let without: Vec<&str> = report.arms.iter().filter(none_counts).map(|arm| arm.name.as_str()).collect();
-    match without.len() {
+    let none_count = none_count(report);
+    match none_count.len() {
         0 => "Levels and ratios: there is no age that the services of all arms reached.".to_owned(),
-        several => format!("Levels and ratios: no service of {} counts.", names(&without, several)),
+        several => format!("Levels and ratios: no service of {} counts.", names(&none_count, several)),
     }
+}
+
+/// The arms none of whose services counts.
+pub(crate) fn none_count(report: &Report) -> Vec<&str> {
+    let left_out = |arm: &&Arm| arm.services == 0 && !arm.services_excluded.is_empty();
+    report.arms.iter().filter(left_out).map(|arm| arm.name.as_str()).collect()
 }
 
 fn notes(report: &Report) -> Vec<String> {

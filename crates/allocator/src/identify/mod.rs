@@ -334,3 +334,14 @@ impl Findings {
 fn exports_any(elf: &Elf<'_>, names: &[String]) -> Option<String> {
     names.iter().find(|name| elf.exported(name).is_some()).cloned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_be_root() {
+        assert!(whom_to_be(false).ends_with("as root"));
+        assert!(whom_to_be(true).contains("CAP_SYS_PTRACE") && !whom_to_be(true).contains("as root"));
+    }
+}

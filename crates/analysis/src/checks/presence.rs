@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::{KnownEvent, units};
-use heaptrial_stats::{median, quantile};
+use heaptrial_stats::median;
 
 use super::{several, span};
 use crate::fleet::{Fleet, FleetLife, FleetService};
@@ -36,7 +36,10 @@ pub(super) fn observed(service: &FleetService) -> Option<(f64, f64)> {
 fn silence(fleet: &Fleet) -> Option<f64> {
     let lives = || fleet.services.iter().filter_map(FleetService::current);
     let usual = median(&lives().filter_map(usual_distance).collect::<Vec<_>>())?;
-    let longest = quantile(&lives().filter_map(longest_gap).collect::<Vec<_>>(), GAP_SHARE)?;
+    let mut longest: Vec<f64> = lives().filter_map(longest_gap).collect();
+    longest.sort_unstable_by(f64::total_cmp);
+    // Of a few services one that has a gap is none that tells of the others.
+    let longest = longest.get((GAP_SHARE * longest.len().checked_sub(1)? as f64) as usize)?;
     Some((MISSED_READINGS * usual).max(GAP_FACTOR * longest))
 }
 

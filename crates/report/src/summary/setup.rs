@@ -1,10 +1,10 @@
 //! What was run and observed, and where.
 
 use super::words::words;
-use super::{date_and_time, host, number};
+use super::{date_and_time, host, names, number};
 use crate::chart::metric_name;
 use crate::document::{Consensuses, Report, Sampler};
-use crate::units;
+use crate::{findings, units};
 
 /// What the figures of the table of results are.
 pub(crate) fn figures_in_brief(report: &Report) -> String {
@@ -35,9 +35,16 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
             units::duration(analysis.warm_up_seconds),
             in_consensuses(report)
         ),
-        (None, _) => format!(
-            "Memory is {metric}. There is no age at which services of all arms can be compared.{two_figures}"
-        ),
+        (None, _) => {
+            let none_count = findings::none_count(report);
+            let why = match none_count.len() {
+                0 => "There is no age at which services of all arms can be compared".to_owned(),
+                several => {
+                    format!("No service of {} counts, so nothing is compared", names(&none_count, several))
+                }
+            };
+            format!("Memory is {metric}. {why}.{two_figures}")
+        }
     }
 }
 
