@@ -76,7 +76,7 @@ fn a_setting_that_matters_is_found_and_verified_and_a_search_goes_on() {
     ));
     // Three levels, two and two, without the one that the control is.
     assert_eq!(dry["candidates"], 11, "{dry:#}");
-    assert_eq!(dry["measured_at_most"], 7);
+    assert_eq!(dry["measured_at_most"], 9);
 
     let code = interrupted(folder, &format!("--out found {SPACE} --blocks 4 {LOAD}"));
     assert_eq!(code, 1);

@@ -15,8 +15,10 @@ const MISSED_READINGS: f64 = 3.0;
 /// if that is this many times longer than gaps are that a service in ten has anyway.
 const GAP_FACTOR: f64 = 1.5;
 const GAP_SHARE: f64 = 0.9;
-/// Silence in between is told from this share of a service's time on.
+/// Silence in between is told from this share of a service's time on,
 const SILENT_SHARE: f64 = 0.1;
+/// if as many readings are missing in a row by chance in this share of such arms at most.
+const CHANCE_OF_SILENCE: f64 = 0.01;
 /// A service with a smaller share of its arm's usual number of readings lacks samples,
 const FEWEST_SHARE: f64 = 0.7;
 /// if that is fewer by so many roots of the usual number: of few readings some are missing by chance.
@@ -232,17 +234,9 @@ pub(super) fn lacking(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
 /// Services that were not read for long while others of their arm were: of few readings that is no lack by [`lacking`].
 pub(super) fn silent(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
     let longest: Vec<f64> = fleet.services.iter().map(longest_silence).collect();
-    let usual = |members: &[usize]| {
-        median(
-            &members
-                .iter()
-                .filter_map(|index| usual_distance(fleet.services[*index].current()?))
-                .collect::<Vec<_>>(),
-        )
-    };
     let of_arm = |(arm, members): (usize, &Vec<usize>)| {
         let own: Vec<f64> = members.iter().map(|index| longest[*index]).collect();
-        let limit = (MISSED_READINGS * usual(members)?).max(GAP_FACTOR * median(&own)?);
+        let limit = by_chance(fleet, members)?.max(GAP_FACTOR * median(&own)?);
         let long = |index: &usize| {
             let lived = observed(&fleet.services[*index]).map_or(0.0, |(first, last)| last - first);
             longest[*index] > limit.max(SILENT_SHARE * lived)
@@ -266,6 +260,26 @@ pub(super) fn silent(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
         })
     };
     members.iter().enumerate().filter_map(of_arm).collect()
+}
+
+/// How long, in seconds, a service of an arm may not be read because readings are missing one by one, as they are of a service
+/// in the middle: for so many in a row that one of a hundred such arms has more.
+fn by_chance(fleet: &Fleet, members: &[usize]) -> Option<f64> {
+    let services: Vec<&FleetService> = members.iter().map(|index| &fleet.services[*index]).collect();
+    let usual = median(
+        &services.iter().filter_map(|service| usual_distance(service.current()?)).collect::<Vec<_>>(),
+    )?;
+    let missing = |service: &&FleetService| {
+        let (first, last) = observed(service)?;
+        let expected = 1.0 + (last - first) / usual;
+        let readings: usize = service.lives.iter().map(|life| life.readings.len()).sum();
+        Some((expected, (1.0 - readings as f64 / expected).clamp(0.0, 0.9)))
+    };
+    let (expected, shares): (Vec<f64>, Vec<f64>) = services.iter().filter_map(missing).unzip();
+    let all = expected.iter().sum::<f64>().max(2.0);
+    let share = median(&shares)?.max(1.0 / all);
+    let in_a_row = (CHANCE_OF_SILENCE / all).ln() / share.ln();
+    Some(usual * (1.0 + in_a_row).max(MISSED_READINGS))
 }
 
 /// The longest time between two readings of a service, in seconds.
