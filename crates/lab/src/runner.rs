@@ -528,8 +528,9 @@ impl Run<'_> {
         }
         let ends_seen = service.supervisor.as_ref().is_none_or(Supervisor::ends_seen);
         if service.sharing.several && !ends_seen {
-            let text = "the kernel does not tell here of every end of its processes (that needs the right to administer \
-                        the host's own network, as root has it): crashes that a parent of theirs collects are not seen";
+            let text = "the kernel does not tell here of every end of its processes (that needs one with the process \
+                        connector, and the right to administer the host's own network, as root has it): crashes that a \
+                        parent of theirs collects are not seen";
             events.push(warning(text.to_owned()));
         }
         events.extend(service.sharing.events(service.slot, self.plan.metric, why_no_cgroup));
