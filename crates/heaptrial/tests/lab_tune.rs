@@ -210,6 +210,21 @@ fn what_cannot_be_searched_is_refused_before_anything_runs() {
     assert!(!folder.join("run").exists());
 }
 
+/// The report of a search over two settings of a program that writes its work into its folder; nothing keeps the limits.
+fn finds_nothing(folder: &Path, program: &str, measure: &str) -> Value {
+    std::fs::write(folder.join("program.py"), program).unwrap();
+    let options = "--out none --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --json run --ready log:^held \
+                   --duration 1s --tick 100ms";
+    let found = tune(
+        folder,
+        &format!(
+            "{options} --work {measure}=file:{{dir}}/work#{measure} -- /usr/bin/python3 program.py {{dir}}"
+        ),
+    );
+    assert_eq!(found.status.code(), Some(4), "{}", stderr(&found));
+    json(&found)
+}
+
 #[test]
 fn limits_that_nothing_keeps_are_told_as_such_and_make_no_trial() {
     let folder = tempfile::tempdir().unwrap();
@@ -220,14 +235,7 @@ fn limits_that_nothing_keeps_are_told_as_such_and_make_no_trial() {
         open(sys.argv[1] + '/work', 'w').write('{\"rate\": %d}' % rate)\n\
         print('held', flush=True)\n\
         time.sleep(600)\n";
-    std::fs::write(folder.join("program.py"), program).unwrap();
-    let found = tune(
-        folder,
-        "--out none --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --json run --ready log:^held --duration 1s \
-         --tick 100ms --work rate=file:{dir}/work#rate -- /usr/bin/python3 program.py {dir}",
-    );
-    assert_eq!(found.status.code(), Some(4), "{}", stderr(&found));
-    let report = json(&found);
+    let report = finds_nothing(folder, program, "rate");
     assert_eq!(report["verified"], Value::Null);
     assert!(report["candidates"].as_array().unwrap().iter().all(|one| one["within"] == false), "{report:#}");
     let text = std::fs::read_to_string(folder.join("none/tune.md")).unwrap();
@@ -249,14 +257,7 @@ fn who_does_no_work_is_no_winner_however_little_it_needs() {
         open(sys.argv[1] + '/work', 'w').write('{\"ops\": %d}' % (0 if idle else 100))\n\
         print('held', flush=True)\n\
         time.sleep(600)\n";
-    std::fs::write(folder.join("program.py"), program).unwrap();
-    let found = tune(
-        folder,
-        "--out none --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --json run --ready log:^held --duration 1s \
-         --tick 100ms --work ops=file:{dir}/work#ops -- /usr/bin/python3 program.py {dir}",
-    );
-    assert_eq!(found.status.code(), Some(4), "{}", stderr(&found));
-    let report = json(&found);
+    let report = finds_nothing(folder, program, "ops");
     let out = report["candidates"].as_array().unwrap().iter().map(|one| one["out"].as_str().unwrap_or(""));
     assert!(out.clone().count() == 2 && out.clone().all(|out| out.contains("it did no work")), "{report:#}");
     assert_eq!(report["verified"], Value::Null);
