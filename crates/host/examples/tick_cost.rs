@@ -25,8 +25,17 @@ fn main() {
 
     let of_process = ["stat", "status"].map(|name| root.process_dir(pid).join(name));
     let names: &[&str] = match place.version() {
-        CgroupVersion::V1 => &["memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes"],
-        _ => &["memory.stat", "memory.swap.current", "memory.current", "memory.peak"],
+        CgroupVersion::V1 => {
+            &["memory.stat", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "cgroup.procs"]
+        }
+        _ => &[
+            "memory.stat",
+            "memory.swap.current",
+            "memory.current",
+            "memory.peak",
+            "cpu.stat",
+            "cgroup.procs",
+        ],
     };
     let of_group: Vec<_> = names.iter().map(|name| group.cgroup().dir().join(name)).collect();
     let open = |path: &std::path::PathBuf| File::open(path).ok();
@@ -50,6 +59,7 @@ fn main() {
         let ((), bare_group) = read_all(&of_group);
         let ((), tick) = TickCost::measure(|| {
             for _ in 0..TICKS {
+                sampler.may_have_moved();
                 sampler.read().expect("a sample");
                 sampler.anonymous_of_cgroup().expect("a group").expect("its memory");
             }

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::read;
 use serde::{Deserialize, Serialize};
 
 use crate::{HostError, HostRoot, Process};
@@ -176,8 +178,10 @@ pub struct CgroupReader {
     current: Option<File>,
     peak: Option<File>,
     cpu: Option<File>,
-    /// The list of processes as it was read last.
-    listed: Option<Vec<u8>>,
+    folder: File,
+    /// The list of processes as it was read last, and room for the next one.
+    listed: Vec<u8>,
+    list: Vec<u8>,
     buffer: Vec<u8>,
 }
 
@@ -194,8 +198,10 @@ impl CgroupReader {
         // Version 1 accounts for it in a hierarchy of its own.
         let cpu = open("cpu.stat").filter(|_| cgroup.version == CgroupVersion::V2);
         let stat = File::open(&path).map_err(HostError::read(path))?;
+        let folder = File::open(&cgroup.dir).map_err(HostError::read(&cgroup.dir))?;
         let (version, dir, buffer) = (cgroup.version, cgroup.dir.clone(), vec![0; BUFFER_BYTES]);
-        Ok(Self { version, dir, stat, swap, current, peak, cpu, listed: None, buffer })
+        let (listed, list) = (Vec::new(), Vec::new());
+        Ok(Self { version, dir, stat, swap, current, peak, cpu, folder, listed, list, buffer })
     }
 
     /// Anonymous memory and swap of the group and all groups below it.
@@ -224,11 +230,25 @@ impl CgroupReader {
 
     /// Whether its list of processes is another one than when this was asked last; true where it cannot be read.
     pub(crate) fn processes_changed(&mut self) -> bool {
-        // Opened anew: version 1 keeps the list of an open file for a second after each reading.
-        let listed = fs::read(self.dir.join("cgroup.procs")).ok();
-        let changed = listed.is_none() || listed != self.listed;
-        self.listed = listed;
+        let Ok(()) = self.list_processes() else {
+            self.listed.clear();
+            return true;
+        };
+        let changed = self.list != self.listed;
+        std::mem::swap(&mut self.list, &mut self.listed);
         changed
+    }
+
+    /// Opens the list anew: version 1 keeps that of an open file for a second after each reading.
+    fn list_processes(&mut self) -> std::io::Result<()> {
+        let file = openat(&self.folder, "cgroup.procs", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        self.list.clear();
+        loop {
+            match read(&file, &mut self.buffer)? {
+                0 => return Ok(()),
+                length => self.list.extend_from_slice(&self.buffer[..length]),
+            }
+        }
     }
 
     /// CPU time of everything that was ever in the group, in microseconds; version 2 alone tells it.

@@ -68,10 +68,8 @@ impl ProcessReader {
         let mut reading =
             ProcessReading { sample: Sample { processes: 1, ..Sample::default() }, ..Default::default() };
         let length = fill(&self.stat, &mut self.buffer).map_err(HostError::read(self.dir.join("stat")))?;
-        parse_stat(&self.buffer[..length], &mut reading)
+        let cpu = parse_stat(&self.buffer[..length], &mut reading)
             .ok_or_else(|| self.bad("stat", "52 fields", length))?;
-        let cpu =
-            CpuTicks::of(&self.buffer[..length]).ok_or_else(|| self.bad("stat", "52 fields", length))?;
         (reading.sample.cpu_us, reading.cpu_uncertain_us) = cpu.time(self.clock.and_then(time_of));
         let length =
             fill(&self.status, &mut self.buffer).map_err(HostError::read(self.dir.join("status")))?;
@@ -139,30 +137,30 @@ fn fill(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
 /// What `stat` alone tells.
 pub(crate) fn read_stat(text: &[u8]) -> Option<ProcessReading> {
     let mut reading = ProcessReading::default();
-    parse_stat(text, &mut reading).map(|()| reading)
+    parse_stat(text, &mut reading).map(|_| reading)
 }
 
-/// Fields of `/proc/PID/stat` by their number in proc_pid_stat(5).
-fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
-    for (number, field) in stat_fields(text)? {
+/// Fields of `/proc/PID/stat` by their number in proc_pid_stat(5), from 3 to 22.
+fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<CpuTicks> {
+    let after_name = text.iter().rposition(|b| *b == b')')? + 2;
+    let mut cpu = CpuTicks::default();
+    for (number, field) in (3..=22).zip(text.get(after_name..)?.split(|b| *b == b' ')) {
+        // Page faults of children: no program starts without one.
+        cpu.had_children |= matches!(number, 11 | 13) && field != b"0";
         match number {
             3 => reading.zombie = matches!(field, b"Z" | b"X"),
             4 => reading.parent = digits(field)? as i32,
             // Of itself, and of the children it waited for.
             10 | 11 => reading.sample.minor_faults += digits(field)?,
             12 | 13 => reading.sample.major_faults += digits(field)?,
+            14 | 15 => cpu.own += digits(field)?,
+            16 | 17 => cpu.children += digits(field)?,
             20 => reading.sample.threads = digits(field)? as u32,
             22 => reading.start_ticks = digits(field)?,
             _ => {}
         }
     }
-    (reading.start_ticks > 0 || reading.parent == 0).then_some(())
-}
-
-/// Fields 3 to 22, with their numbers.
-fn stat_fields(text: &[u8]) -> Option<impl Iterator<Item = (u32, &[u8])>> {
-    let after_name = text.iter().rposition(|b| *b == b')')? + 2;
-    Some((3..=22).zip(text.get(after_name..)?.split(|b| *b == b' ')))
+    (reading.start_ticks > 0 || reading.parent == 0).then_some(cpu)
 }
 
 /// CPU time as `stat` has it. The kernel knows it to the nanosecond and cuts each of its four parts off at whole ticks.
@@ -177,20 +175,6 @@ struct CpuTicks {
 }
 
 impl CpuTicks {
-    fn of(stat: &[u8]) -> Option<Self> {
-        let mut ticks = Self::default();
-        for (number, field) in stat_fields(stat)? {
-            match number {
-                // No program starts without a page fault.
-                11 | 13 => ticks.had_children |= digits(field)? > 0,
-                14 | 15 => ticks.own += digits(field)?,
-                16 | 17 => ticks.children += digits(field)?,
-                _ => {}
-            }
-        }
-        Some(ticks)
-    }
-
     /// CPU time and by how much it may be more, in microseconds; `exact` is the process' own by its clock.
     fn time(self, exact: Option<u64>) -> (u64, u64) {
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
@@ -269,11 +253,10 @@ mod tests {
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
         let stat = b"42 (a) b (c) S 7 42 42 0 -1 4194560 11 2 3 1 5 6 7 8 20 0 9 0 12345 1 2";
         let mut reading = ProcessReading::default();
-        parse_stat(stat, &mut reading).unwrap();
+        let cpu = parse_stat(stat, &mut reading).unwrap();
         assert_eq!((reading.parent, reading.start_ticks, reading.zombie), (7, 12345, false));
         assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (13, 4));
         assert_eq!(reading.sample.threads, 9);
-        let cpu = CpuTicks::of(stat).unwrap();
         assert_eq!(cpu, CpuTicks { own: 11, children: 15, had_children: true });
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
         assert_eq!(cpu.time(None), (26 * tick_us, 4 * tick_us));
