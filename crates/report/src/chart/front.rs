@@ -1,6 +1,7 @@
 //! Points by two ratios to the control.
 
-use super::scale::Scale;
+use super::legend;
+use super::scale::Factors;
 use super::svg::{element, group, line, text};
 use super::{Chart, Layout, Look};
 use crate::units;
@@ -23,6 +24,8 @@ pub(crate) struct FrontChart {
 pub(crate) struct FrontPoint {
     /// What it is, with its figure.
     pub(crate) name: String,
+    /// Whose look it has, for the legend.
+    pub(crate) of: String,
     pub(crate) at: (f64, f64),
     /// Of the first figure.
     pub(crate) interval: Option<(f64, f64)>,
@@ -35,22 +38,21 @@ pub(crate) fn front(of: &FrontChart, look: impl Fn(usize) -> Look, layout: Layou
     let width = layout.width();
     let (left, right) = (56.0, width - 20.0);
     let (top, bottom) = (TOP, TOP + DEPTH);
-    let highest = |value: fn(&FrontPoint) -> f64| of.points.iter().map(value).fold(1.0, f64::max);
-    let x = Scale::factor(
-        highest(|point| point.interval.map_or(point.at.0, |interval| interval.1.max(point.at.0))),
-        5,
-        (left, right),
-    );
-    let y = Scale::factor(highest(|point| point.at.1), 5, (bottom, top));
+    let along = of.points.iter().flat_map(|point| {
+        let (low, high) = point.interval.unwrap_or((point.at.0, point.at.0));
+        [low, point.at.0, high]
+    });
+    let x = Factors::of(along, (left, right));
+    let y = Factors::of(of.points.iter().map(|point| point.at.1), (bottom, top));
     let mut body = group("plot");
     for tick in &y.ticks {
         let at = y.at(tick.value);
-        body.push(line(if tick.value == 0.0 { "axis" } else { "grid" }, (left, at), (right, at)));
+        body.push(line("grid", (left, at), (right, at)));
         body.push(text("quiet end", (left - 8.0, at + 4.0), &tick.label));
     }
     for tick in &x.ticks {
         let at = x.at(tick.value);
-        body.push(line(if tick.value == 0.0 { "axis" } else { "grid" }, (at, top), (at, bottom)));
+        body.push(line("grid", (at, top), (at, bottom)));
         body.push(text("quiet middle", (at, bottom + 18.0), &tick.label));
     }
     let (one_x, one_y) = (x.at(1.0), y.at(1.0));
@@ -70,8 +72,16 @@ pub(crate) fn front(of: &FrontChart, look: impl Fn(usize) -> Look, layout: Layou
         let marker = look(number).marker(at, size).attribute("opacity", opacity);
         body.push(marker.child(element("title").text(&point.name)));
     }
-    let axes = format!("along: {}, up: {}, in proportion to the control", of.axes[0], of.axes[1]);
+    let axes = format!("along: {}, up: {}, as factors of the control's", of.axes[0], of.axes[1]);
     body.push(text("quiet middle", ((left + right) / 2.0, bottom + 36.0), &axes));
+    let mut names: Vec<(Look, &str)> = Vec::new();
+    for (number, point) in of.points.iter().enumerate() {
+        if names.iter().all(|(_, name)| *name != point.of) {
+            names.push((look(number), &point.of));
+        }
+    }
+    let (legend, foot) = legend::names_below(&names, bottom + 50.0, (left, right));
+    legend.into_iter().for_each(|element| body.push(element));
     let told = of.points.iter().filter(|point| point.filled || !point.faint);
     let told = told.map(|point| format!("{}, {} {}", point.name, of.axes[1], units::ratio(point.at.1)));
     Chart {
@@ -81,7 +91,7 @@ pub(crate) fn front(of: &FrontChart, look: impl Fn(usize) -> Look, layout: Layou
         description: format!("{}.", told.collect::<Vec<_>>().join("; ")),
         subtitle: of.subtitle.clone(),
         width,
-        height: bottom + 48.0,
+        height: foot,
         body: body.to_string(),
         overlay: String::new(),
     }

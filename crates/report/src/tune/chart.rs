@@ -1,5 +1,6 @@
 //! What was measured, by memory and what it costs; and the front.
 
+use heaptrial_model::AllocatorSpec;
 use heaptrial_tune::{Figure, Goal};
 
 use super::TuneReport;
@@ -25,6 +26,7 @@ impl TuneReport {
             };
             Some(FrontPoint {
                 name: told(&one.spec, x, None).replace(" (no interval)", ""),
+                of: allocator_of(&one.spec),
                 at: (x.exp(), y.exp()),
                 interval: None,
                 filled: false,
@@ -44,6 +46,7 @@ impl TuneReport {
             let (Some(x), Some(y)) = (arm.against(None, first), arm.against(None, second)) else { continue };
             points.push(FrontPoint {
                 name: told(&arm.spec, x.log_ratio, x.interval),
+                of: allocator_of(&arm.spec),
                 at: (x.log_ratio.exp(), y.log_ratio.exp()),
                 interval: x.interval.map(|(low, high)| (low.exp(), high.exp())),
                 filled: true,
@@ -69,4 +72,9 @@ impl TuneReport {
         };
         Some(front(&chart, |at| looks.get(at + 1), layout))
     }
+}
+
+/// The allocator of a candidate, without its settings.
+fn allocator_of(spec: &str) -> String {
+    spec.parse::<AllocatorSpec>().map_or_else(|_| spec.to_owned(), |spec| spec.without_settings().to_string())
 }
