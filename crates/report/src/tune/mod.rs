@@ -171,7 +171,8 @@ impl VerifiedArm {
 }
 
 impl TuneReport {
-    /// The winners that fresh blocks bear out ([`doubt`]), best first by what these blocks show; none before all blocks that were
+    /// The winners that fresh blocks bear out ([`doubt`]): first those that are shown to keep all limits, then by what these blocks
+    /// show of the first goal; none before all blocks that were
     /// asked for are there.
     pub fn winners(&self) -> Vec<&VerifiedArm> {
         let Some(verified) = self.verified.as_ref().filter(|verified| verified.blocks >= verified.asked)
@@ -184,8 +185,16 @@ impl TuneReport {
             let goal = self.goals.first().map_or(Figure::Level, |goal| goal.figure());
             arm.against(None, goal).map_or(f64::INFINITY, |against| against.log_ratio)
         };
-        winners.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        let open = |arm: &VerifiedArm| self.open_limits(arm).count();
+        winners.sort_by(|a, b| open(a).cmp(&open(b)).then(ratio(a).total_cmp(&ratio(b))));
         winners
+    }
+
+    /// The limits of which it is not shown whether the arm keeps them: figures, and logs of the most.
+    fn open_limits(&self, arm: &VerifiedArm) -> impl Iterator<Item = (Figure, f64)> {
+        self.limits.given().filter(|(figure, most)| {
+            arm.against(None, *figure).is_some_and(|against| against.keeps(*most).is_none())
+        })
     }
 
     /// Whether enough was measured more than once to tell how sure the search is.
@@ -354,7 +363,15 @@ mod tests {
         let mut unsure = report();
         unsure.verified.as_mut().unwrap().arms[0].against[1].1 = against(Figure::Cpu, 0.04, 0.1);
         assert!(unsure.found());
-        assert!(unsure.markdown().unwrap().contains("the limit of CPU time is kept is not shown"));
+        assert!(unsure.markdown().unwrap().contains("the limit of CPU time (1.05) is kept is not shown"));
+        // Whoever is shown to keep the limits comes first, even with more memory.
+        let arms = &mut unsure.verified.as_mut().unwrap().arms;
+        let mut kept = report().verified.unwrap().arms[0].clone();
+        kept.spec = "jemalloc".to_owned();
+        kept.against[0].1 = against(Figure::Level, 0.7_f64.ln(), 0.05);
+        arms.push(kept);
+        let order: Vec<&str> = unsure.winners().iter().map(|arm| arm.spec.as_str()).collect();
+        assert_eq!(order, ["jemalloc", "mimalloc@2.0.9?decommit_delay=0"]);
     }
 
     #[test]

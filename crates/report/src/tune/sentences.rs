@@ -138,13 +138,11 @@ impl TuneReport {
         let cpu = arm.against(None, Figure::Cpu).map_or(String::new(), |cpu| {
             format!(", at {} the CPU time of {}", times(cpu.log_ratio, cpu.interval), self.control)
         });
-        let limits = self.limits.given().filter(|(figure, most)| {
-            arm.against(None, *figure).is_some_and(|against| against.keeps(*most).is_none())
-        });
-        let open: Vec<&str> = limits.map(|(figure, _)| noun(figure)).collect();
-        let open = match open.is_empty() {
-            true => String::new(),
-            false => format!(" That the limit of {} is kept is not shown.", open.join(" and of ")),
+        let open = self.open_limits(arm);
+        let open = open.map(|(figure, most)| format!("{} ({})", noun(figure), units::ratio(most.exp())));
+        let open = match open.collect::<Vec<_>>().as_slice() {
+            [] => String::new(),
+            open => format!(" That the limit of {} is kept is not shown.", open.join(" and of ")),
         };
         format!("{} {goals}{cpu}.{open}", arm.spec)
     }
