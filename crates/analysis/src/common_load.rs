@@ -1,6 +1,6 @@
 //! What services share when the load of a fleet rises and falls.
 
-use heaptrial_stats::{median, student_quantile};
+use heaptrial_stats::{median, slope_half_width, student_quantile};
 use rayon::prelude::*;
 
 use crate::age::{Ages, in_sawtooth};
@@ -64,7 +64,9 @@ pub(crate) fn half_width(
     }
     let known = |of: &Vec<f64>| (2 * of.len() >= residuals.len()).then(|| median(of)).flatten();
     let course: Vec<Option<f64>> = values.iter().map(known).collect();
-    error_of_slope(&course, settings.confidence_level).map(|error| error / length)
+    let known = |(place, value): (usize, &Option<f64>)| Some((length * place as f64, (*value)?));
+    let known: Vec<(f64, f64)> = course.iter().enumerate().filter_map(known).collect();
+    slope_half_width(&known, settings.confidence_level)
 }
 
 /// Half-width of the interval of a slope, per stretch, through a course with gaps.
