@@ -213,6 +213,8 @@ fn growth(fleets: u32, seed: u64) {
             Scenario { load: Load { sd: 0.02, ..load() }, ..course(20, none) },
             0.0,
         ),
+        ("0, common load 0.005 at 0.98", shared(0.005, 0.98, course(20, none)), 0.0),
+        ("0, common load 0.01 at 0.98", shared(0.01, 0.98, course(20, none)), 0.0),
         ("0, common load 0.1 at 0.9", shared(0.1, 0.9, course(20, none)), 0.0),
         ("0, common load 0.1 at 0.995", shared(0.1, 0.995, course(20, none)), 0.0),
         ("0, common load 0.02 at 0.98, 8 services", shared(0.02, 0.98, course(8, none)), 0.0),
