@@ -23,13 +23,10 @@ const FEWEST_FREE: f64 = 3.0;
 ///
 /// The interval over services takes them as independent; load that all of them share moves all slopes alike, and
 /// no number of services averages it out. So the arm's own course over time, the median over services of what their
-/// straight lines leave, is taken as an AR(1) process, and the error of a slope through such a process follows (G.
-/// C. Tiao et al., Journal of Geophysical Research 95 (1990); E. C. Weatherhead et al., the same, 103 (1998)). Its
-/// correlation is corrected for what a fitted trend takes away, (2 + 4 rho) / n (after M. G. Kendall, Biometrika 41
-/// (1954), who has it for a fitted mean). Where services share nothing this width is about that of the interval over
-/// services.
+/// straight lines leave, is taken as an AR(1) process around a line ([`slope_half_width`]).
 ///
-/// `None` for an arm that is restarted at intervals, or with too few readings.
+/// `None` where services do not rise and fall together more than by chance, for an arm that is restarted at intervals, or
+/// with too few readings.
 pub(crate) fn half_width(
     fleet: &Fleet,
     settings: &Settings,
@@ -95,7 +92,11 @@ fn is_shared(courses: &[Vec<Option<f64>>]) -> bool {
     products.iter().sum::<f64>() > SHARED * error
 }
 
-/// Half-width of the interval of a slope, per stretch, through a course with gaps.
+/// Half-width of the interval of a slope, per stretch, through the course of one service with gaps.
+///
+/// An AR(1) process (G. C. Tiao et al., Journal of Geophysical Research 95 (1990); E. C. Weatherhead et al., the same, 103
+/// (1998)) whose correlation is corrected for what a fitted trend takes away, (2 + 4 rho) / n (after M. G. Kendall,
+/// Biometrika 41 (1954), who has it for a fitted mean).
 pub(crate) fn error_of_slope(course: &[Option<f64>], level: f64) -> Option<f64> {
     let known: Vec<(f64, f64)> =
         course.iter().enumerate().filter_map(|(place, value)| Some((place as f64, (*value)?))).collect();
