@@ -191,6 +191,9 @@ fn growth(fleets: u32, seed: u64) {
         &["95% intervals that hold it", "stable", "growing", "bloating", "inconclusive"],
     );
     let long = |scenario| Scenario { days: 20.0, ..scenario };
+    let for_days = |days: f64, scenario| Scenario { days, ..scenario };
+    let shared =
+        |sd: f64, correlation: f64, scenario| Scenario { load: Load { sd, correlation }, ..scenario };
     let (none, one) = (Course::Steady(0.0), Course::Steady(0.01));
     let edge = Course::Steady(0.005);
     for (name, scenario, truth) in [
@@ -210,6 +213,25 @@ fn growth(fleets: u32, seed: u64) {
             Scenario { load: Load { sd: 0.02, ..load() }, ..course(20, none) },
             0.0,
         ),
+        ("0, common load 0.005 at 0.98", shared(0.005, 0.98, course(20, none)), 0.0),
+        ("0, common load 0.01 at 0.98", shared(0.01, 0.98, course(20, none)), 0.0),
+        ("0, common load 0.1 at 0.9", shared(0.1, 0.9, course(20, none)), 0.0),
+        ("0, common load 0.1 at 0.995", shared(0.1, 0.995, course(20, none)), 0.0),
+        ("0, common load 0.02 at 0.98, 8 services", shared(0.02, 0.98, course(8, none)), 0.0),
+        ("0, common load 0.02 at 0.98, 4 days", for_days(4.0, shared(0.02, 0.98, course(20, none))), 0.0),
+        ("0, common load 0.02 at 0.98, 14 days", for_days(14.0, shared(0.02, 0.98, course(20, none))), 0.0),
+        ("0, common load 0.02 at 0.98, 30 days", for_days(30.0, shared(0.02, 0.98, course(20, none))), 0.0),
+        (
+            "0, common load 0.05 at 0.98, arms 1 day apart",
+            Scenario { starts: Starts::ByArm(1.0), ..shared(0.05, 0.98, course(20, none)) },
+            0.0,
+        ),
+        (
+            "0, common load 0.05 at 0.98, staggered over 6 days",
+            Scenario { starts: Starts::Staggered(6.0), ..shared(0.05, 0.98, course(20, none)) },
+            0.0,
+        ),
+        ("5% a day, common load 0.02 at 0.98", shared(0.02, 0.98, course(20, Course::Steady(0.05))), 0.05),
         ("0.5% a day (the margin)", course(20, edge), 0.005),
         ("1% a day", course(20, one), 0.01),
         ("1% a day, 20 days", long(course(20, one)), 0.01),

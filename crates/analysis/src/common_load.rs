@@ -1,6 +1,6 @@
 //! What services share when the load of a fleet rises and falls.
 
-use heaptrial_stats::{median, student_quantile};
+use heaptrial_stats::{median, slope_half_width, student_quantile};
 use rayon::prelude::*;
 
 use crate::age::{Ages, in_sawtooth};
@@ -14,6 +14,8 @@ const STRETCHES: usize = 40;
 const FEWEST: usize = 8;
 /// Correlation of neighbouring stretches at most: a random walk has no slope to be wrong about.
 const CORRELATION_AT_MOST: f64 = 0.97;
+/// Services share a course if their products are so many errors above none.
+const SHARED: f64 = 1.0;
 /// Independent stretches that the data are worth at least.
 const FEWEST_FREE: f64 = 3.0;
 
@@ -21,13 +23,10 @@ const FEWEST_FREE: f64 = 3.0;
 ///
 /// The interval over services takes them as independent; load that all of them share moves all slopes alike, and
 /// no number of services averages it out. So the arm's own course over time, the median over services of what their
-/// straight lines leave, is taken as an AR(1) process, and the error of a slope through such a process follows (G.
-/// C. Tiao et al., Journal of Geophysical Research 95 (1990); E. C. Weatherhead et al., the same, 103 (1998)). Its
-/// correlation is corrected for what a fitted trend takes away, (2 + 4 rho) / n (after M. G. Kendall, Biometrika 41
-/// (1954), who has it for a fitted mean). Where services share nothing this width is about that of the interval over
-/// services.
+/// straight lines leave, is taken as an AR(1) process around a line ([`slope_half_width`]).
 ///
-/// `None` for an arm that is restarted at intervals, or with too few readings.
+/// `None` where services do not rise and fall together more than by chance, for an arm that is restarted at intervals, or
+/// with too few readings.
 pub(crate) fn half_width(
     fleet: &Fleet,
     settings: &Settings,
@@ -55,19 +54,49 @@ pub(crate) fn half_width(
     let stretches = (readings as usize).clamp(1, STRETCHES);
     let length = (last - first) / stretches as f64;
     let stretch = |at: f64| (((at - first) / length) as usize).min(stretches - 1);
-    let mut values = vec![Vec::new(); stretches];
-    for service in residuals.iter().filter(|_| length > 0.0) {
-        for chunk in service.chunk_by(|a, b| stretch(a.0) == stretch(b.0)) {
-            let mean = chunk.iter().map(|point| point.1).sum::<f64>() / chunk.len() as f64;
-            values[stretch(chunk[0].0)].push(mean);
-        }
+    let courses: Vec<Vec<Option<f64>>> = residuals
+        .iter()
+        .filter(|_| length > 0.0)
+        .map(|service| {
+            let mut course = vec![None; stretches];
+            for chunk in service.chunk_by(|a, b| stretch(a.0) == stretch(b.0)) {
+                let mean = chunk.iter().map(|point| point.1).sum::<f64>() / chunk.len() as f64;
+                course[stretch(chunk[0].0)] = Some(mean);
+            }
+            course
+        })
+        .collect();
+    if !is_shared(&courses) {
+        return None;
     }
-    let known = |of: &Vec<f64>| (2 * of.len() >= residuals.len()).then(|| median(of)).flatten();
-    let course: Vec<Option<f64>> = values.iter().map(known).collect();
-    error_of_slope(&course, settings.confidence_level).map(|error| error / length)
+    let known = |place: usize| {
+        let values: Vec<f64> = courses.iter().filter_map(|course| course[place]).collect();
+        (2 * values.len() >= residuals.len()).then(|| median(&values)).flatten()
+    };
+    let course: Vec<Option<f64>> = (0..stretches).map(known).collect();
+    let known = |(place, value): (usize, &Option<f64>)| Some((length * place as f64, (*value)?));
+    let known: Vec<(f64, f64)> = course.iter().enumerate().filter_map(known).collect();
+    slope_half_width(&known, settings.confidence_level)
 }
 
-/// Half-width of the interval of a slope, per stretch, through a course with gaps.
+/// Whether services rise and fall together more than by chance: the sum of the products of their courses, two by two, against
+/// its error if each course could as well be upside down (a sign-flip test by its first two moments).
+fn is_shared(courses: &[Vec<Option<f64>>]) -> bool {
+    let product = |a: &[Option<f64>], b: &[Option<f64>]| -> f64 {
+        a.iter().zip(b).filter_map(|(a, b)| Some((*a)? * (*b)?)).sum()
+    };
+    let pairs = courses.iter().enumerate();
+    let products: Vec<f64> =
+        pairs.flat_map(|(place, a)| courses[place + 1..].iter().map(move |b| product(a, b))).collect();
+    let error = products.iter().map(|product| product * product).sum::<f64>().sqrt();
+    products.iter().sum::<f64>() > SHARED * error
+}
+
+/// Half-width of the interval of a slope, per stretch, through the course of one service with gaps.
+///
+/// An AR(1) process (G. C. Tiao et al., Journal of Geophysical Research 95 (1990); E. C. Weatherhead et al., the same, 103
+/// (1998)) whose correlation is corrected for what a fitted trend takes away, (2 + 4 rho) / n (after M. G. Kendall,
+/// Biometrika 41 (1954), who has it for a fitted mean).
 pub(crate) fn error_of_slope(course: &[Option<f64>], level: f64) -> Option<f64> {
     let known: Vec<(f64, f64)> =
         course.iter().enumerate().filter_map(|(place, value)| Some((place as f64, (*value)?))).collect();

@@ -115,8 +115,7 @@ fn growth_lies_in_its_interval_and_verdicts_are_rarely_wrong() {
                 verdict(analysis, 1, "bloating"),
             ]
         });
-        // Common load is known to be held less often where readings are few: docs/statistics/calibration.md.
-        at_least(&format!("{name}: interval"), &covered, if scenario.load.sd > 0.0 { 0.88 } else { 0.95 });
+        at_least(&format!("{name}: interval"), &covered, 0.95);
         if truth == 0.0 {
             at_most(&format!("{name}: growing"), &growing, 0.05);
             at_most(&format!("{name}: bloating"), &bloating, 0.02);

@@ -26,6 +26,7 @@ mod quantile;
 mod rank_test;
 mod ratio;
 mod share;
+mod slope_error;
 mod small_permutation;
 mod split;
 mod student_interval;
@@ -58,6 +59,7 @@ pub use ratio::{
     student_p_value,
 };
 pub use share::share_interval;
+pub use slope_error::slope_half_width;
 pub use student_interval::{student_interval, student_interval_at_least};
 pub use theil_sen::{TheilSen, theil_sen, theil_sen_slope, thin};
 pub use time_average::time_average;
