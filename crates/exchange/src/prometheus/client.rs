@@ -92,6 +92,17 @@ pub enum PrometheusError {
         /// The query.
         query: String,
     },
+    /// Readings that are under way cannot be kept.
+    #[error(
+        "{folder}: readings that are under way cannot be kept here ({source}); nothing was imported: make room, or name a database \
+         elsewhere"
+    )]
+    Spool {
+        /// Where they were to be.
+        folder: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// An empty span of time.
     #[error("nothing to ask for: {} is not before {}", time(*from_us), time(*to_us))]
     NoTime {
@@ -174,7 +185,7 @@ pub enum PrometheusError {
 impl Classified for PrometheusError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Reach { .. } | Self::Answer { .. } => ErrorClass::Failed,
+            Self::Reach { .. } | Self::Answer { .. } | Self::Spool { .. } => ErrorClass::Failed,
             _ => ErrorClass::Refused,
         }
     }

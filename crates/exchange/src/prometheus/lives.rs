@@ -5,6 +5,7 @@ use std::ops::Range;
 use heaptrial_model::LifeStart;
 use heaptrial_store::ImportedSample;
 
+use super::samples::Samples;
 use super::series::Values;
 use crate::lives::infer;
 
@@ -44,18 +45,18 @@ pub(super) struct Lives {
 }
 
 /// From the starts that are told, else from falls of a counter, else from falls of memory.
-pub(super) fn of_service(samples: &[ImportedSample], told: &Values, counter: &Values) -> Lives {
+pub(super) fn of_service(samples: &Samples, told: &Values, counter: &Values) -> Lives {
     if !told.is_empty() {
-        return by_starts(samples, told);
+        return by_starts(samples.times(), told);
     }
     if !counter.is_empty() {
-        return Lives { lives: by_counter(samples, counter), moved: 0 };
+        return Lives { lives: by_counter(samples.times(), counter), moved: 0 };
     }
     // Falls of whatever was measured.
-    let measured = |sample: &ImportedSample| {
+    let measured = |sample: ImportedSample| {
         let anon = sample.anon_bytes.map(|anon| anon + sample.swap_bytes.unwrap_or(0));
         let bytes = anon.or(sample.cgroup_current_bytes).unwrap_or(sample.rss_bytes);
-        ImportedSample { rss_bytes: bytes, ..*sample }
+        ImportedSample { rss_bytes: bytes, ..sample }
     };
     let measured: Vec<ImportedSample> = samples.iter().map(measured).collect();
     let lives = infer(&measured, &[]).into_iter();
@@ -89,58 +90,58 @@ fn starts(told: &Values) -> (Vec<Start>, u64) {
 }
 
 /// A reading is of the last service that was started before it.
-fn by_starts(samples: &[ImportedSample], told: &Values) -> Lives {
+fn by_starts(times: &[i64], told: &Values) -> Lives {
     let (starts, moved) = starts(told);
     let mut lives = Vec::new();
     let mut first = 0;
     let mut push = |started: Option<&Start>, samples_of: Range<usize>| {
-        let Some(sample) = samples.get(samples_of.start).filter(|_| !samples_of.is_empty()) else { return };
+        let Some(at) = times.get(samples_of.start).filter(|_| !samples_of.is_empty()) else { return };
         lives.push(match started {
             Some(start) => Life {
-                started_us: start.started_us.min(sample.wall_us),
+                started_us: start.started_us.min(*at),
                 start: LifeStart::Observed,
                 samples: samples_of,
             },
-            None => Life { started_us: sample.wall_us, start: LifeStart::Unknown, samples: samples_of },
+            None => Life { started_us: *at, start: LifeStart::Unknown, samples: samples_of },
         });
     };
     let mut current: Option<&Start> = None;
     for start in &starts {
-        let end = first + samples[first..].partition_point(|sample| sample.wall_us < start.from_us);
+        let end = first + times[first..].partition_point(|at| *at < start.from_us);
         push(current, first..end);
         first = end;
         current = Some(start);
     }
-    push(current, first..samples.len());
+    push(current, first..times.len());
     Lives { lives, moved }
 }
 
 /// A counter that has fallen was begun anew since its value before. Readings between the two are of the life before.
-fn by_counter(samples: &[ImportedSample], counter: &Values) -> Vec<Life> {
+fn by_counter(times: &[i64], counter: &Values) -> Vec<Life> {
     let mut lives = Vec::new();
     let mut first = 0;
     let mut began: Option<(i64, i64)> = None;
     let mut push = |began: Option<(i64, i64)>, own: Range<usize>| {
-        let Some(sample) = samples.get(own.start).filter(|_| !own.is_empty()) else { return };
+        let Some(at) = times.get(own.start).filter(|_| !own.is_empty()) else { return };
         lives.push(match began {
             Some((earliest, latest)) => Life {
                 started_us: earliest + (latest - earliest) / 2,
                 start: LifeStart::Inferred { uncertainty_us: (latest - earliest + 1) / 2 },
                 samples: own,
             },
-            None => Life { started_us: sample.wall_us, start: LifeStart::Unknown, samples: own },
+            None => Life { started_us: *at, start: LifeStart::Unknown, samples: own },
         });
     };
     for pair in counter.windows(2) {
         let ((before, was), (after, is)) = (pair[0], pair[1]);
         if is < was {
-            let end = first + samples[first..].partition_point(|sample| sample.wall_us < after);
+            let end = first + times[first..].partition_point(|at| *at < after);
             push(began, first..end);
             first = end;
             began = Some((before, after));
         }
     }
-    push(began, first..samples.len());
+    push(began, first..times.len());
     lives
 }
 
@@ -150,11 +151,16 @@ mod tests {
 
     const S: i64 = 1_000_000;
 
-    fn samples(seconds: &[i64]) -> Vec<ImportedSample> {
-        seconds
-            .iter()
-            .map(|at| ImportedSample { wall_us: at * S, rss_bytes: 1 << 20, ..ImportedSample::default() })
-            .collect()
+    fn of(samples: impl IntoIterator<Item = ImportedSample>) -> Samples {
+        let mut all = Samples::default();
+        samples.into_iter().for_each(|sample| all.push(&sample));
+        all
+    }
+
+    fn samples(seconds: &[i64]) -> Samples {
+        let sample =
+            |at: &i64| ImportedSample { wall_us: at * S, rss_bytes: 1 << 20, ..ImportedSample::default() };
+        of(seconds.iter().map(sample))
     }
 
     fn told(values: &[(i64, f64)]) -> Values {
@@ -219,7 +225,7 @@ mod tests {
             }
         };
         for anon in [true, false] {
-            let samples = [reading(0, 900, anon), reading(60, 1000, anon), reading(120, 100, anon)];
+            let samples = of([reading(0, 900, anon), reading(60, 1000, anon), reading(120, 100, anon)]);
             assert_eq!(of_service(&samples, &Vec::new(), &Vec::new()).lives.len(), 2);
         }
     }

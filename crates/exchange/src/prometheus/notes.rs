@@ -3,9 +3,25 @@
 use heaptrial_model::Metric;
 
 use super::PrometheusImport;
-use super::series::Fetched;
+use super::series::{Fetched, Told};
 
-pub(super) fn notes_of(fetched: &Fetched, request: &PrometheusImport) -> Vec<String> {
+/// Of how many services something is not told, or told.
+#[derive(Debug, Default)]
+pub(super) struct Services {
+    without_swap: u64,
+    without_start: u64,
+    off_treatment: u64,
+}
+
+impl Services {
+    pub fn count(&mut self, told: &Told) {
+        self.without_swap += u64::from(told.swap.is_empty());
+        self.without_start += u64::from(told.start.is_empty());
+        self.off_treatment += u64::from(told.contaminated.iter().any(|(_, is)| *is > 0.5));
+    }
+}
+
+pub(super) fn notes_of(fetched: &Fetched, services: &Services, request: &PrometheusImport) -> Vec<String> {
     let mut notes: Vec<String> =
         fetched.warnings.iter().map(|warning| format!("the store warns: {warning}")).collect();
     if fetched.no_memory > 0 {
@@ -14,16 +30,16 @@ pub(super) fn notes_of(fetched: &Fetched, request: &PrometheusImport) -> Vec<Str
             count(fetched.no_memory, "reading")
         ));
     }
-    if fetched.pauses > 0 {
+    if !fetched.pauses.is_empty() {
         notes.push(format!(
             "{} of pause containers were left out: they hold the names that a pod's containers share",
-            count(fetched.pauses, "series")
+            count(fetched.pauses.len() as u64, "series")
         ));
     }
-    if fetched.unnamed > 0 {
+    if !fetched.unnamed.is_empty() {
         notes.push(format!(
             "{} without the labels {} were left out",
-            count(fetched.unnamed, "series"),
+            count(fetched.unnamed.len() as u64, "series"),
             request.queries.service_labels.join(", ")
         ));
     }
@@ -32,13 +48,11 @@ pub(super) fn notes_of(fetched: &Fetched, request: &PrometheusImport) -> Vec<Str
             "swap was not asked for: anonymous memory that was swapped out counts as given back".into(),
         );
     }
-    let untold = fetched.services.values().filter(|told| told.swap.is_empty()).count() as u64;
+    let untold = services.without_swap;
     if request.queries.swap.is_some() && untold > 0 {
         notes.push(format!("of {} no swap is told: they are taken to have none", count(untold, "service")));
     }
-    let off =
-        fetched.services.values().filter(|told| told.contaminated.iter().any(|(_, is)| *is > 0.5)).count()
-            as u64;
+    let off = services.off_treatment;
     if off > 0 {
         notes.push(format!(
             "what {} did while not running the treatment of the arm is left out",
@@ -52,7 +66,7 @@ pub(super) fn notes_of(fetched: &Fetched, request: &PrometheusImport) -> Vec<Str
         ),
         (None, Some(_)) => notes.push("restarts are taken from falls of the counter".into()),
         (Some(_), _) => {
-            let untold = fetched.services.values().filter(|told| told.start.is_empty()).count() as u64;
+            let untold = services.without_start;
             if untold > 0 {
                 notes.push(format!(
                     "of {} no start is told: their lives are taken from {}",

@@ -1,10 +1,10 @@
 //! A service while it is put together: what is stored of it, and the readings that come to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use heaptrial_model::{LifeStart, Metric};
-use heaptrial_store::{ImportedLife, ImportedSample, ImportedTrial};
+use heaptrial_store::{ImportedLife, ImportedSample};
 
 use super::lives::APART_US;
 use super::samples::Samples;
@@ -26,40 +26,9 @@ pub(super) struct Service {
     pub new_samples: u64,
 }
 
-/// The services of a stored trial, by their positions, as the store would have told them.
-#[derive(Debug, Default)]
-pub(super) struct StoredServices(Vec<Service>);
-
-impl StoredServices {
-    /// Adds the next life of a service.
-    pub fn add(&mut self, position: usize, life: ImportedLife) {
-        if self.0.len() <= position {
-            self.0.resize_with(position + 1, Service::default);
-        }
-        self.0[position].add_stored(&life);
-    }
-
-    /// The first and the last reading, in microseconds since 1970.
-    pub fn span(&self) -> Option<(i64, i64)> {
-        let first = self.0.iter().filter_map(|service| service.samples.first());
-        let last = self.0.iter().filter_map(|service| service.samples.last());
-        Some((first.map(|first| first.wall_us).min()?, last.map(|last| last.wall_us).max()?))
-    }
-
-    /// By their names in that trial, with their arms.
-    pub fn named(mut self, trial: &ImportedTrial) -> BTreeMap<String, Service> {
-        self.0.resize_with(trial.services.len(), Service::default);
-        let with_arm = |(index, mut service): (usize, Service)| {
-            let list = trial.lists.iter().find(|list| list.members.contains(&index));
-            service.arm = list.map(|list| list.arm.name.clone()).unwrap_or_default();
-            (trial.services[index].name.clone(), service)
-        };
-        self.0.into_iter().enumerate().map(with_arm).collect()
-    }
-}
-
 impl Service {
-    fn add_stored(&mut self, life: &ImportedLife) {
+    /// Adds the next of its lives that are stored, as the store would have told it.
+    pub fn add_stored(&mut self, life: &ImportedLife) {
         let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { return };
         life.samples.iter().for_each(|sample| self.samples.push(sample));
         if let Some(before) = self.with_first.last_mut() {
@@ -141,7 +110,6 @@ pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Opti
         service.samples = Samples::default();
     }
     new.iter().for_each(|sample| service.samples.push(sample));
-    service.samples.shrink_to_fit();
     for life in &service.with_first {
         let ahead = |value: f64| (value * 1e6) as i64 - life.start;
         let of_life =
@@ -208,8 +176,7 @@ mod tests {
             ..Told::default()
         };
         add(&mut service, told, Metric::Rss, None, 60 * S);
-        let samples: Vec<ImportedSample> = service.samples.iter().collect();
-        let found = lives::of_service(&samples, &service.start, &service.counter);
+        let found = lives::of_service(&service.samples, &service.start, &service.counter);
         let starts: Vec<i64> = found.lives.iter().map(|life| life.started_us / S).collect();
         assert_eq!((starts, found.moved, service.new_samples), (vec![100], 0, 2));
     }
