@@ -109,6 +109,20 @@ pub enum PrometheusError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Starts that are none.
+    #[error(
+        "{query} tells {value} of the service {service}, as most of its values are, which is no start in seconds since 1970: {likely}"
+    )]
+    NoStarts {
+        /// The query.
+        query: String,
+        /// A service.
+        service: String,
+        /// What is told of it.
+        value: f64,
+        /// What it may be, and what to do.
+        likely: &'static str,
+    },
     /// An empty span of time.
     #[error("nothing to ask for: {} is not before {}", time(*from_us), time(*to_us))]
     NoTime {

@@ -1,22 +1,35 @@
 //! What a reader of an import must know about its data.
 
+use std::ops::Range;
+
 use heaptrial_model::Metric;
 
 use super::PrometheusImport;
 use super::series::{Fetched, Told};
 
-/// Of how many services something is not told, or told.
+/// Where most readings are outside of this, as in the files of operators, the unit may be another one.
+const USUAL_BYTES: Range<f64> = 16_777_216.0..68_719_476_736.0;
+
+/// Of how many services something is not told, or told, and readings of an unusual size.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     without_swap: u64,
     without_start: u64,
     off_treatment: u64,
+    readings: u64,
+    small: u64,
+    large: u64,
 }
 
 impl Services {
     pub fn count(&mut self, told: &Told) {
         self.without_swap += u64::from(told.swap.is_empty());
         self.without_start += u64::from(told.start.is_empty());
+        self.readings += told.memory.len() as u64;
+        let of =
+            |unusual: fn(f64) -> bool| told.memory.iter().filter(|(_, bytes)| unusual(*bytes)).count() as u64;
+        self.small += of(|bytes| bytes < USUAL_BYTES.start);
+        self.large += of(|bytes| bytes > USUAL_BYTES.end);
         self.off_treatment += u64::from(told.contaminated.iter().any(|(_, is)| *is > 0.5));
     }
 }
@@ -29,6 +42,15 @@ pub(super) fn notes_of(fetched: &Fetched, services: &Services, request: &Prometh
             "{} of memory that are zero or no number were left out: exporters tell them of what does not run",
             count(fetched.no_memory, "reading")
         ));
+    }
+    for (unusual, what, times) in
+        [(services.small, "below 16 MiB", "1024"), (services.large, "above 64 GiB", "a part of 1")]
+    {
+        if 2 * unusual > services.readings {
+            notes.push(format!(
+                "most readings are {what}: if the query tells no bytes, multiply it by {times} in --query, and give another --name"
+            ));
+        }
     }
     if !fetched.pauses.is_empty() {
         notes.push(format!(

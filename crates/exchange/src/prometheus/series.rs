@@ -48,6 +48,44 @@ pub(super) struct Kept {
 }
 
 const PARTS: usize = 5;
+/// From 2000 to 2199, in seconds since 1970: other starts are by a clock that was not set, or of what does not run.
+const YEARS_SECONDS: Range<f64> = 946_684_800.0..7_258_118_400.0;
+/// Position of the starts.
+const START: usize = 2;
+
+/// Whether starts are what they are taken for.
+#[derive(Debug, Default)]
+struct ToldStarts {
+    usable: usize,
+    others: usize,
+    /// One of these, with its service.
+    other: Option<(String, f64)>,
+}
+
+impl ToldStarts {
+    fn count(&mut self, service: &str, values: &Values) {
+        // Less is told of what does not run.
+        let told = values.iter().map(|(_, value)| *value).filter(|value| *value >= 1.0);
+        for value in told {
+            if YEARS_SECONDS.contains(&value) {
+                self.usable += 1;
+            } else {
+                self.others += 1;
+                self.other.get_or_insert_with(|| (service.to_owned(), value));
+            }
+        }
+    }
+
+    fn check(self, query: &str) -> Result<(), PrometheusError> {
+        let Some((service, value)) = self.other.filter(|_| self.others > self.usable) else { return Ok(()) };
+        let likely = if YEARS_SECONDS.contains(&(value / 1e3)) {
+            "it seems to be in milliseconds; divide it by 1000 in --start"
+        } else {
+            "of an uptime, `timestamp(UPTIME) - UPTIME` in --start makes starts; leave --start out where nothing tells them"
+        };
+        Err(PrometheusError::NoStarts { query: query.to_owned(), service, value, likely })
+    }
+}
 
 /// Everything that was asked for.
 #[derive(Debug)]
@@ -98,6 +136,7 @@ impl Fetched {
         for (index, (query, held)) in parts.into_iter().enumerate() {
             let Some(query) = query else { continue };
             let mut answers = Spool::beside(database)?;
+            let mut told_starts = ToldStarts::default();
             let is_memory = index == 0;
             let all = fetched.ask(client, (query, queries), &asked, step_us, is_memory, &mut answers)?;
             for (service, series) in all {
@@ -112,6 +151,9 @@ impl Fetched {
                     }
                 }
                 let (values, arms) = joined(query, &service, by_labels, queries)?;
+                if index == START {
+                    told_starts.count(&service, &values);
+                }
                 let bytes = index < 2;
                 let before = values.len();
                 let values: Values = values
@@ -119,7 +161,10 @@ impl Fetched {
                     .filter(|(at, value)| {
                         // What is all in swap has none resident.
                         let least = if is_memory && queries.swap.is_none() { 1.0 } else { 0.0 };
-                        let usable = value.is_finite() && *value >= least;
+                        let usable = match index {
+                            START => YEARS_SECONDS.contains(value),
+                            _ => value.is_finite() && *value >= least,
+                        };
                         usable && asked.contains(at) && (!bytes || *value < u64::MAX as f64)
                     })
                     .collect();
@@ -133,6 +178,7 @@ impl Fetched {
                 };
                 kept.parts[index] = fetched.spool.put_values(&values)?;
             }
+            told_starts.check(query)?;
         }
         Ok(fetched)
     }
