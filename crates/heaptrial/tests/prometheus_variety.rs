@@ -177,3 +177,65 @@ fn forget_before(lives: &mut Vec<(Option<i64>, Vec<(i64, u64)>)>, told_from: i64
         lives.insert(0, (None, before));
     }
 }
+
+/// Two servers scrape the same, each with its own moment of the interval, which was a quarter of a minute and is five minutes since the
+/// tenth hour. Both are away for a while, one after the other.
+#[test]
+fn two_servers_whose_interval_was_changed_count_as_one() {
+    if !installed(&["victoria-metrics"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let changed = BEGIN + 10 * 3600;
+    let away = |replica: usize, at: i64| match replica {
+        0 => (BEGIN + 4 * 3600..BEGIN + 5 * 3600).contains(&at),
+        _ => (BEGIN + 7 * 3600..BEGIN + 8 * 3600).contains(&at),
+    };
+    let scrapes = |replica: usize| -> Vec<i64> {
+        let before = (BEGIN + replica as i64 * 7..changed).step_by(15);
+        let since = (changed + replica as i64 * 100..END).step_by(300);
+        before.chain(since).filter(|at| !away(replica, *at)).collect()
+    };
+    let bytes = |at: i64| 150_000_000 + at % 1_000 * 4096;
+    let mut lines = String::new();
+    for replica in 0..2 {
+        let times = scrapes(replica);
+        for (name, value) in [("rss", true), ("start", false)] {
+            let values: Vec<i64> =
+                times.iter().map(|at| if value { bytes(*at) } else { BEGIN - 50 }).collect();
+            let times: Vec<i64> = times.iter().map(|at| at * 1000).collect();
+            let labels = json!({ "__name__": name, "instance": "a", "replica": format!("r{replica}") });
+            lines += &(json!({ "metric": labels, "values": values, "timestamps": times }).to_string() + "\n");
+        }
+    }
+    let server = Server::victoria(folder, &lines);
+    let output = import(
+        folder,
+        &server,
+        "pair",
+        &["--query", "rss", "--start", "start", "--replica-label", "replica"],
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let found = found(folder, "pair");
+    let [(start, readings)] = &found["a"][..] else { panic!("{found:?}") };
+    assert_eq!(*start, Some(BEGIN - 50));
+    assert!(readings.iter().all(|(at, value)| *value == bytes(*at) as u64));
+    // One counts as long as it goes on: the second from when the first was away until it was away itself.
+    let counts = |at: i64| usize::from((BEGIN + 4 * 3600..BEGIN + 7 * 3600).contains(&at));
+    let mut minutes = BTreeMap::new();
+    for replica in 0..2 {
+        for at in scrapes(replica).into_iter().filter(|at| counts(*at) == replica) {
+            minutes.entry(at.div_euclid(60)).or_insert(at);
+        }
+    }
+    // And what the second has behind the last of the first.
+    let last = scrapes(0).pop().unwrap();
+    minutes.extend(scrapes(1).into_iter().filter(|at| *at > last).map(|at| (at.div_euclid(60), at)));
+    let times: Vec<i64> = readings.iter().map(|(at, _)| *at).collect();
+    let wanted: Vec<i64> = minutes.into_values().collect();
+    let only = |these: &[i64], those: &[i64]| -> Vec<i64> {
+        these.iter().filter(|at| !those.contains(at)).map(|at| at - BEGIN).collect()
+    };
+    assert_eq!((only(&times, &wanted), only(&wanted, &times)), (Vec::new(), Vec::new()));
+}

@@ -19,6 +19,8 @@ const POINTS_AT_ONCE: i64 = 500_000;
 const LONGER: i64 = 8;
 /// A series was away where its values are further apart than so many of its usual distances.
 const AWAY: f64 = 2.5;
+/// What is usual is told by so many distances on each side.
+const NEAR: usize = 20;
 
 /// Values of one thing of a service, in order of time (microseconds since 1970), each time once.
 pub(super) type Values = Vec<(i64, f64)>;
@@ -334,11 +336,25 @@ fn are_replicas(labels: &Labels, other: &Labels, replica_label: Option<&str>) ->
 
 /// The values of a series without those spans in which it was away: labels may change and come back.
 fn runs(values: &Values) -> impl Iterator<Item = &[(i64, f64)]> {
-    let mut distances: Vec<i64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    distances.sort_unstable();
-    let usual = distances.get(distances.len() / 2).copied().unwrap_or_default();
-    let longest = (usual as f64 * AWAY) as i64;
-    values.chunk_by(move |a, b| b.0 - a.0 <= longest)
+    let distances: Vec<i64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let mut index = 0;
+    values.chunk_by(move |a, b| {
+        let usual = usual_around(&distances, index);
+        index += 1;
+        b.0 - a.0 <= (usual as f64 * AWAY) as i64
+    })
+}
+
+/// The usual distance before or behind one of them, whichever is longer: how often is scraped may have been changed.
+fn usual_around(distances: &[i64], index: usize) -> i64 {
+    let median = |distances: &[i64]| {
+        let mut sorted = distances.to_vec();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    };
+    let before = median(&distances[index.saturating_sub(NEAR)..index]);
+    let behind = median(&distances[index + 1..distances.len().min(index + 1 + NEAR)]);
+    before.max(behind).unwrap_or(distances[index])
 }
 
 /// Labels that another series does not have.
