@@ -32,7 +32,7 @@ impl Service {
     }
 
     /// Each life: its start, and its readings one by one.
-    fn lives(&self) -> Vec<(Option<i64>, Vec<(i64, u64)>)> {
+    fn lives(&self) -> Vec<Life> {
         let of = |start: &i64| {
             let own = self.told.iter().copied().filter(|(at, _)| self.start_at(*at) == *start);
             (Some(*start), own.collect::<Vec<_>>())
@@ -80,7 +80,9 @@ fn time(seconds: i64) -> String {
     format!("{date}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-type Lives = BTreeMap<String, Vec<(Option<i64>, Vec<(i64, u64)>)>>;
+/// When it was started, where that is told, and its readings.
+type Life = (Option<i64>, Vec<(i64, u64)>);
+type Lives = BTreeMap<String, Vec<Life>>;
 
 fn found(folder: &Path, name: &str) -> Lives {
     let store = Store::open(&folder.join("all.db")).unwrap();
@@ -170,7 +172,7 @@ fn starts_and_memory_in_other_units_and_clocks_that_were_not_set() {
 }
 
 /// Lives as they are known where nothing is told of starts before a time: what ended before it is one life of unknown start.
-fn forget_before(lives: &mut Vec<(Option<i64>, Vec<(i64, u64)>)>, told_from: i64) {
+fn forget_before(lives: &mut Vec<Life>, told_from: i64) {
     let first = lives.iter().position(|(_, readings)| readings.last().unwrap().0 >= told_from).unwrap();
     let before: Vec<(i64, u64)> = lives.drain(..first).flat_map(|(_, readings)| readings).collect();
     if !before.is_empty() {
