@@ -1,7 +1,7 @@
 //! What is done beside samples: proofs, checks of identities, rolling up old samples.
 
 use heaptrial_allocator::prove;
-use heaptrial_model::{Identity, KnownEvent, ServiceName};
+use heaptrial_model::{Identity, KnownEvent, ServiceName, with_reason};
 use heaptrial_store::{RollupHorizon, Store};
 
 use crate::clock::micros;
@@ -258,7 +258,9 @@ impl Session {
                 seat.earlier = identity.cloned().or(seat.earlier.take());
             }
             // A life that was found wrong once stays so.
-            seat.contamination = seat.contamination.take().or(contamination);
+            if let Some(why) = contamination {
+                seat.contamination = Some(with_reason(seat.contamination.take(), &why));
+            }
             self.ledger.submit(Write::Identity {
                 life_id,
                 identity: identity.cloned().map(Box::new),

@@ -31,7 +31,7 @@ pub use event_kind::{EventKind, KnownEvent, OtherEvent};
 pub use factorial::{FactorialDesign, SettingLevel, Side};
 pub use family::{FAMILIES, family_in};
 pub use identity::{Identity, Linkage, MappedLibrary};
-pub use life::{Ending, LifeKey, LifeStart};
+pub use life::{BETWEEN_REASONS, Ending, LifeKey, LifeStart, with_reason};
 pub use plan_id::{PlanId, PlanIdError};
 pub use remote::{RemoteLife, RemoteReadings};
 pub use sample::{Metric, Reading, Sample, SlowSample};

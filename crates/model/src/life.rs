@@ -16,6 +16,19 @@ pub struct LifeKey {
     pub start_ticks: u64,
 }
 
+/// What stands between several reasons why a life does not count.
+pub const BETWEEN_REASONS: &str = "; ";
+
+/// Why a life does not count, with a reason that came to those that were known: all of them in order, each once.
+pub fn with_reason(known: Option<String>, why: &str) -> String {
+    let Some(known) = known else { return why.to_owned() };
+    let between = |text: &str| format!("{BETWEEN_REASONS}{text}{BETWEEN_REASONS}");
+    match between(&known).contains(&between(why)) {
+        true => known,
+        false => known + BETWEEN_REASONS + why,
+    }
+}
+
 /// How the start of a life is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -89,4 +102,17 @@ fn signal_name(number: i32) -> String {
         _ => return format!("signal {number}"),
     };
     format!("{name} (signal {number})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_told_once_in_order() {
+        let all = |reasons: &[&str]| reasons.iter().fold(None, |known, why| Some(with_reason(known, why)));
+        assert_eq!(all(&["a", "b", "a", "c", "b"]).unwrap(), "a; b; c");
+        // A part of another reason is one of its own; one of two parts is one.
+        assert_eq!(all(&["it crashed", "it", "x; y", "x; y"]).unwrap(), "it crashed; it; x; y");
+    }
 }

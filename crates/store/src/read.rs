@@ -125,6 +125,11 @@ impl Store {
         Ok(self.lives_where("l.id = ?1", life_id)?.pop())
     }
 
+    /// Lives of a service, in the order of starting.
+    pub fn lives_of(&self, service_id: i64) -> Result<Vec<LifeRecord>, StoreError> {
+        self.lives_where("s.id = ?1", service_id)
+    }
+
     /// Lives of a service that have not ended, in the order of starting.
     pub fn open_lives(&self, service_id: i64) -> Result<Vec<LifeRecord>, StoreError> {
         self.lives_where("s.id = ?1 AND l.ending_json IS NULL", service_id)

@@ -1,6 +1,6 @@
 //! What a run writes.
 
-use heaptrial_model::{Ending, Identity, KnownEvent, LifeKey};
+use heaptrial_model::{Ending, Identity, KnownEvent, LifeKey, with_reason};
 use rusqlite::{params, types::ToSql};
 use serde_json::Value;
 
@@ -99,8 +99,10 @@ impl Store {
         self.execute(doing, sql, params![life_id, identity, contamination]).map(drop)
     }
 
-    /// Records that a life's identity is not (any more) its arm's treatment.
+    /// Records that a life's identity is not (any more) its arm's treatment. Reasons that are recorded stay, each once.
     pub fn contaminate(&mut self, life_id: i64, why: &str) -> Result<(), StoreError> {
+        let known = self.life(life_id)?.and_then(|life| life.contamination);
+        let why = with_reason(known, why);
         let sql = "UPDATE life SET contamination = ?2 WHERE id = ?1";
         self.execute("recording a contamination", sql, params![life_id, why]).map(drop)
     }

@@ -6,8 +6,8 @@ use heaptrial_store::{ImportedList, ImportedTrial};
 use serde_json::Value;
 
 use super::PrometheusImport;
+use super::assemble::Assigned;
 use super::client::PrometheusError;
-use super::service::Service;
 use crate::ImportError;
 use crate::import::{ListsFrom, Member, Wanted, WantedList, some_of};
 
@@ -33,7 +33,7 @@ pub(super) fn from_files(trial: &ImportedTrial) -> bool {
 
 /// The arms with their members, and the services that are in none.
 pub(super) fn lists(
-    services: &BTreeMap<String, Service>,
+    services: &BTreeMap<String, Assigned>,
     stored: Option<&ImportedTrial>,
     request: &PrometheusImport,
 ) -> Result<(Wanted, Vec<String>), ImportError> {

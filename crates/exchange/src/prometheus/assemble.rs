@@ -1,22 +1,26 @@
 //! The trial as it will be stored, from what the store tells and what is stored already.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 
 use heaptrial_model::{About, EventKind, KnownEvent, LifeStart, TrialKind};
 use heaptrial_store::{
     ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
-    NewTrial,
+    NewTrial, ServiceRecord, Store, StoreError,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::client::PrometheusError;
-use super::notes::{count, notes_of};
-use super::samples::Samples;
+use super::lives::{Life, Lives};
+use super::notes::{self, count, notes_of};
+use super::samples::SpooledSamples;
 use super::series::Fetched;
-use super::service::{Service, StoredServices, add, memory_of};
+use super::service::{Service, add, memory_of};
+use super::spool::Spool;
 use super::{PrometheusImport, PrometheusSummary, Queries, arms, lives, names};
 use crate::ImportError;
 use crate::import::{ArmSummary, some_of};
@@ -24,26 +28,69 @@ use crate::import::{ArmSummary, some_of};
 /// Where the queries are in a trial's parameters.
 const QUERIES: &str = "prometheus";
 
+/// A trial that was imported before, whose lives are read when their service's turn comes.
+pub(super) struct Stored<'a> {
+    store: &'a Store,
+    /// Its row id.
+    pub id: i64,
+    /// Without lives.
+    pub trial: ImportedTrial,
+    services: Vec<ServiceRecord>,
+}
+
+impl<'a> Stored<'a> {
+    pub fn find(store: &'a Store, name: &str) -> Result<Option<Self>, StoreError> {
+        let read = store.read_imported_without_lives(name, TrialKind::ImportPrometheus)?;
+        let Some((id, trial)) = read else { return Ok(None) };
+        Ok(Some(Self { store, id, trial, services: store.services(id)? }))
+    }
+
+    /// The first and the last reading, in microseconds since 1970.
+    pub fn span(&self) -> (i64, i64) {
+        let plan = &self.trial.plan;
+        (plan.started_wall_us, plan.started_wall_us + plan.planned_us)
+    }
+
+    /// A service as it is stored; a new one if it is not.
+    fn service(&self, name: &str) -> Result<Service, StoreError> {
+        let mut service = Service::default();
+        let Some(index) = self.services.iter().position(|service| service.name == name) else {
+            return Ok(service);
+        };
+        let list = self.trial.lists.iter().find(|list| list.members.contains(&index));
+        service.arm = list.map(|list| list.arm.name.clone()).unwrap_or_default();
+        self.store.imported_lives(self.services[index].id, |life| service.add_stored(&life))?;
+        Ok(service)
+    }
+}
+
+/// A service of which all is known; what it measured is in a spool.
+pub(super) struct Assigned {
+    /// Its arm; empty where nothing has told one.
+    pub arm: String,
+    samples: SpooledSamples,
+    /// When the first and the last were taken; `None` without any.
+    ends: Option<(i64, i64)>,
+    new_samples: u64,
+    lives: Lives,
+}
+
 /// A trial that may be written.
 pub(super) struct Assembled {
     /// Its lives are without their samples.
     pub trial: ImportedTrial,
-    /// Those, by service.
-    pub samples: Vec<SamplesOfLives>,
     pub summary: PrometheusSummary,
+    samples: Vec<SpooledSamples>,
+    /// Which of them are of which life, by service.
+    lives: Vec<Vec<Range<usize>>>,
+    spool: Spool,
 }
 
-/// The samples of a service, and which of them are of which life.
-pub(super) struct SamplesOfLives {
-    samples: Samples,
-    lives: Vec<Range<usize>>,
-}
-
-impl SamplesOfLives {
-    /// Those of a life, by its number.
-    pub fn of_life(&self, number: usize) -> Cow<'_, [ImportedSample]> {
-        let own = self.lives.get(number).cloned().unwrap_or_default();
-        own.filter_map(|index| self.samples.get(index)).collect()
+impl Assembled {
+    /// The samples of a life of a service, by their positions.
+    pub fn samples(&self, service: usize, life: usize) -> io::Result<Cow<'_, [ImportedSample]>> {
+        let samples = self.samples[service].get(&self.spool, self.lives[service][life].clone())?;
+        Ok(samples.iter().collect())
     }
 }
 
@@ -75,45 +122,63 @@ pub(super) fn same_queries(trial: &ImportedTrial, request: &PrometheusImport) ->
 
 pub(super) fn assemble(
     fetched: Fetched,
-    stored: Option<(&ImportedTrial, StoredServices)>,
+    before: Option<&Stored>,
     request: &PrometheusImport,
+    database: &Path,
 ) -> Result<Assembled, ImportError> {
-    let mut notes = notes_of(&fetched, request);
-    let (stored, of_stored) = stored.unzip();
-    let mut services: BTreeMap<String, Service> =
-        of_stored.zip(stored).map(|(services, trial)| services.named(trial)).unwrap_or_default();
+    let stored = before.map(|before| &before.trial);
+    let mut spool = Spool::beside(database)?;
+    let mut services: BTreeMap<String, Assigned> = BTreeMap::new();
+    let mut told_of = notes::Services::default();
     let mut events = stored.map(events_of).unwrap_or_default();
     let by_label = request.queries.arm_label.is_some()
         && request.groups.is_empty()
         && !stored.is_some_and(arms::from_files);
     let mut moved_arm = Vec::new();
-    for (name, told) in fetched.services {
-        let service = services.entry(name.clone()).or_default();
-        let mut since = None;
-        if let Some((at, arm)) = told.arms.last().filter(|_| by_label) {
-            let before = told.arms.iter().nth_back(1).map_or(&service.arm, |(_, before)| before);
-            let stored_before = service.samples.first().is_some_and(|sample| sample.wall_us < *at);
-            if before != arm && stored_before {
-                // What is stored may be gone in the store: it is not given up for a label.
-                return Err(PrometheusError::OtherQueries {
-                    name: request.name.clone(),
-                    what: "an arm of a service",
-                    stored: format!("{name}: `{before}`"),
-                    given: format!("`{arm}`"),
+    let mut names: BTreeSet<&String> = fetched.services.keys().collect();
+    names.extend(stored.iter().flat_map(|trial| &trial.services).map(|service| &service.name));
+    for name in names {
+        let mut service = before.map(|before| before.service(name)).transpose()?.unwrap_or_default();
+        if let Some(kept) = fetched.services.get(name) {
+            let told = fetched.told(kept)?;
+            told_of.count(&told);
+            let mut since = None;
+            if let Some((at, arm)) = kept.arms.last().filter(|_| by_label) {
+                let before = kept.arms.iter().nth_back(1).map_or(&service.arm, |(_, before)| before);
+                let stored_before = service.samples.first().is_some_and(|sample| sample.wall_us < *at);
+                if before != arm && stored_before {
+                    // What is stored may be gone in the store: it is not given up for a label.
+                    return Err(PrometheusError::OtherQueries {
+                        name: request.name.clone(),
+                        what: "an arm of a service",
+                        stored: format!("{name}: `{before}`"),
+                        given: format!("`{arm}`"),
+                    }
+                    .into());
                 }
-                .into());
-            }
-            if before != arm && !(before.is_empty() && service.samples.is_empty()) {
-                since = Some(*at);
-                if !events.iter().any(|(known, of, _)| (known, of) == (at, &name)) {
-                    events.push((*at, name.clone(), format!("`{before}` before, `{arm}` from here on")));
-                    moved_arm.push(name);
+                if before != arm && !(before.is_empty() && service.samples.is_empty()) {
+                    since = Some(*at);
+                    if !events.iter().any(|(known, of, _)| (known, of) == (at, name)) {
+                        let text = format!("`{before}` before, `{arm}` from here on");
+                        events.push((*at, name.clone(), text));
+                        moved_arm.push(name.clone());
+                    }
                 }
+                service.arm = arm.clone();
             }
-            service.arm = arm.clone();
+            add(&mut service, told, request.metric, since, request.step_us);
         }
-        add(service, told, request.metric, since, request.step_us);
+        let samples = service.samples;
+        let assigned = Assigned {
+            arm: service.arm,
+            ends: samples.first().zip(samples.last()).map(|(first, last)| (first.wall_us, last.wall_us)),
+            new_samples: service.new_samples,
+            lives: lives::of_service(&samples, &service.start, &service.counter),
+            samples: samples.put(&mut spool)?,
+        };
+        services.insert(name.clone(), assigned);
     }
+    let mut notes = notes_of(&fetched, &told_of, request);
     if !moved_arm.is_empty() {
         notes.push(format!(
             "{} came from another arm on the way: only what they did since is in the trial ({})",
@@ -130,7 +195,7 @@ pub(super) fn assemble(
         ));
     }
     services.retain(|name, service| {
-        !service.samples.is_empty()
+        service.ends.is_some()
             && wanted.lists.iter().any(|list| list.members.iter().any(|member| member.name == *name))
     });
     if services.is_empty() {
@@ -140,22 +205,10 @@ pub(super) fn assemble(
     notes.extend(names::remarks(services.keys().map(String::as_str)));
     let new_samples = services.values().map(|service| service.new_samples).sum();
     let names: Vec<String> = services.keys().cloned().collect();
-    let mut moved = 0;
-    let mut imported: Vec<ImportedService> = Vec::with_capacity(services.len());
-    let mut samples: Vec<SamplesOfLives> = Vec::with_capacity(services.len());
-    for (name, service) in services {
-        let own: Vec<ImportedSample> = service.samples.iter().collect();
-        let found = lives::of_service(&own, &service.start, &service.counter);
-        moved += found.moved;
-        let lives = found.lives.iter().map(|life| ImportedLife {
-            started_wall_us: life.started_us,
-            start: life.start,
-            samples: Vec::new(),
-        });
-        imported.push(ImportedService { name, attributes: Value::Null, lives: lives.collect() });
-        let lives = found.lives.into_iter().map(|life| life.samples).collect();
-        samples.push(SamplesOfLives { samples: service.samples, lives });
-    }
+    let moved = services.values().map(|service| service.lives.moved).sum();
+    let ends: Vec<(i64, i64)> = services.values().filter_map(|service| service.ends).collect();
+    let imported: Vec<ImportedService> =
+        services.iter().map(|(name, service)| imported(name, &service.lives.lives)).collect();
     if moved > 0 {
         notes.push(format!(
             "{} the start that is told moved to a time at which the one before was still told: the oldest of several \
@@ -210,16 +263,32 @@ pub(super) fn assemble(
         lives_unknown: with(|start| start == LifeStart::Unknown),
         notes,
     };
-    let sources = sources(request, &imported, &samples);
+    let (samples, lives): (Vec<SpooledSamples>, Vec<Vec<Range<usize>>>) = services
+        .into_values()
+        .map(|service| {
+            let lives = service.lives.lives.into_iter().map(|life| life.samples);
+            (service.samples, lives.collect())
+        })
+        .unzip();
+    let sources = sources(request, &names, &samples, &spool)?;
     let trial = ImportedTrial {
-        plan: plan(&samples, stored, request),
+        plan: plan(&ends, stored, request),
         lists,
         services: imported,
         events,
         aggregates: Vec::new(),
         sources,
     };
-    Ok(Assembled { trial, samples, summary })
+    Ok(Assembled { trial, summary, samples, lives, spool })
+}
+
+fn imported(name: &str, lives: &[Life]) -> ImportedService {
+    let lives = lives.iter().map(|life| ImportedLife {
+        started_wall_us: life.started_us,
+        start: life.start,
+        samples: Vec::new(),
+    });
+    ImportedService { name: name.to_owned(), attributes: Value::Null, lives: lives.collect() }
 }
 
 fn events_of(trial: &ImportedTrial) -> Vec<(i64, String, String)> {
@@ -230,9 +299,10 @@ fn events_of(trial: &ImportedTrial) -> Vec<(i64, String, String)> {
     trial.events.iter().filter_map(named).collect()
 }
 
-fn plan(services: &[SamplesOfLives], stored: Option<&ImportedTrial>, request: &PrometheusImport) -> NewTrial {
-    let first = services.iter().filter_map(|of| of.samples.first()).map(|first| first.wall_us).min();
-    let last = services.iter().filter_map(|of| of.samples.last()).map(|last| last.wall_us).max();
+/// `ends` are of each service: when its first and its last reading were taken.
+fn plan(ends: &[(i64, i64)], stored: Option<&ImportedTrial>, request: &PrometheusImport) -> NewTrial {
+    let first = ends.iter().map(|(first, _)| *first).min();
+    let last = ends.iter().map(|(_, last)| *last).max();
     let (first, last) = first.zip(last).unwrap_or_default();
     let mut parameters = json!({ "lists_from": arms::lists_from(stored, request), QUERIES: request.queries });
     let about =
@@ -261,14 +331,15 @@ fn plan(services: &[SamplesOfLives], stored: Option<&ImportedTrial>, request: &P
 /// The queries as sources, with the digest of all readings that are in the trial.
 fn sources(
     request: &PrometheusImport,
-    services: &[ImportedService],
-    samples: &[SamplesOfLives],
-) -> Vec<ImportSource> {
+    names: &[String],
+    samples: &[SpooledSamples],
+    spool: &Spool,
+) -> Result<Vec<ImportSource>, PrometheusError> {
     let mut digest = Sha256::new();
     let mut rows = 0;
-    for (service, own) in services.iter().zip(samples) {
-        digest.update(service.name.as_bytes());
-        for sample in own.samples.iter() {
+    for (name, own) in names.iter().zip(samples) {
+        digest.update(name.as_bytes());
+        for sample in own.all(spool)?.iter() {
             let bytes = memory_of(&sample, request.metric).unwrap_or_default();
             digest.update(sample.wall_us.to_le_bytes());
             digest.update(bytes.to_le_bytes());
@@ -288,5 +359,5 @@ fn sources(
     for (role, query) in [("swap", &queries.swap), ("start", &queries.start), ("counter", &queries.counter)] {
         sources.extend(query.as_ref().map(|query| of(role, query)));
     }
-    sources
+    Ok(sources)
 }

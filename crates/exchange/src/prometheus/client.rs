@@ -9,11 +9,15 @@ use heaptrial_model::{Classified, ErrorClass};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use ureq::Agent;
+use ureq::http::header::{AUTHORIZATION, RETRY_AFTER};
+use ureq::http::{HeaderMap, HeaderName, HeaderValue};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::query::is_selector;
 
 const PATIENCE: Duration = Duration::from_secs(180);
+/// A store that is asked again at once would have even more to do.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
 /// A day of a thousand services each minute is 50 MB.
 const ANSWER_AT_MOST: u64 = 1 << 30;
 
@@ -24,6 +28,8 @@ pub struct Access {
     pub basic: Option<PathBuf>,
     /// A file with one line, a token.
     pub bearer: Option<PathBuf>,
+    /// Files with headers of each request, `NAME: VALUE` in a line, such as the tenant of a Mimir.
+    pub headers: Vec<PathBuf>,
     /// Certificate and key of the client (PEM).
     pub client: Option<(PathBuf, PathBuf)>,
     /// Certificates that are trusted in place of the system's (PEM).
@@ -91,6 +97,31 @@ pub enum PrometheusError {
         why: String,
         /// The query.
         query: String,
+    },
+    /// Readings that are under way cannot be kept.
+    #[error(
+        "{folder}: readings that are under way cannot be kept here ({source}); nothing was imported: make room, or name a database \
+         elsewhere"
+    )]
+    Spool {
+        /// Where they were to be.
+        folder: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Starts that are none.
+    #[error(
+        "{query} tells {value} of the service {service}, as most of its values are, which is no start in seconds since 1970: {likely}"
+    )]
+    NoStarts {
+        /// The query.
+        query: String,
+        /// A service.
+        service: String,
+        /// What is told of it.
+        value: f64,
+        /// What it may be, and what to do.
+        likely: &'static str,
     },
     /// An empty span of time.
     #[error("nothing to ask for: {} is not before {}", time(*from_us), time(*to_us))]
@@ -174,7 +205,7 @@ pub enum PrometheusError {
 impl Classified for PrometheusError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Reach { .. } | Self::Answer { .. } => ErrorClass::Failed,
+            Self::Reach { .. } | Self::Answer { .. } | Self::Spool { .. } => ErrorClass::Failed,
             _ => ErrorClass::Refused,
         }
     }
@@ -217,8 +248,7 @@ struct Answer<T> {
     status: String,
     data: Option<T>,
     error: Option<String>,
-    #[serde(default)]
-    warnings: Vec<String>,
+    warnings: Option<Vec<String>>,
     /// VictoriaMetrics' word for an answer that lacks what one of its nodes has.
     #[serde(default)]
     is_partial: bool,
@@ -244,7 +274,7 @@ struct OtherData {
 pub(super) struct Client {
     agent: Agent,
     url: String,
-    authorization: Option<String>,
+    headers: Vec<(HeaderName, HeaderValue)>,
     accept_partial: bool,
 }
 
@@ -260,10 +290,22 @@ impl Client {
             return Err(PrometheusError::Credentials);
         }
         let authorization = match (&access.basic, &access.bearer) {
-            (Some(path), _) => Some(format!("Basic {}", base64(line_of(path)?.as_bytes()))),
-            (None, Some(path)) => Some(format!("Bearer {}", line_of(path)?)),
+            (Some(path), _) => Some((path, format!("Basic {}", base64(line_of(path)?.as_bytes())))),
+            (None, Some(path)) => Some((path, format!("Bearer {}", line_of(path)?))),
             (None, None) => None,
         };
+        let mut headers = Vec::new();
+        for path in &access.headers {
+            headers.extend(headers_of(path)?);
+        }
+        if let Some((path, value)) = authorization {
+            let bad = |why: &str| PrometheusError::File { path: path.clone(), why: why.to_owned() };
+            if headers.iter().any(|(name, _)| name == AUTHORIZATION) {
+                return Err(bad("a file of headers has the header Authorization, too; give one of them"));
+            }
+            let value = HeaderValue::from_str(&value).map_err(|_| bad("no token that a header can have"))?;
+            headers.push((AUTHORIZATION, value));
+        }
         let mut tls = TlsConfig::builder();
         tls = tls.root_certs(match &access.authority {
             Some(path) => RootCerts::new_with_certs(&certificates(path)?),
@@ -277,12 +319,13 @@ impl Client {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(PATIENCE))
-            .max_redirects(3)
+            // ureq takes headers with it to another host, but for `Authorization`.
+            .max_redirects(if access.headers.is_empty() { 3 } else { 0 })
             .tls_config(tls.build())
             .build();
         let url = url.trim_end_matches('/').to_owned();
         let accept_partial = access.accept_partial;
-        Ok(Self { agent: Agent::new_with_config(config), url, authorization, accept_partial })
+        Ok(Self { agent: Agent::new_with_config(config), url, headers, accept_partial })
     }
 
     /// Its address.
@@ -360,19 +403,36 @@ impl Client {
         let query = &fields[0].1;
         let answer_error = |why: String| PrometheusError::Answer { url: self.url.clone(), why };
         let reach = |why: ureq::Error| PrometheusError::Reach { url: self.url.clone(), why: why.to_string() };
-        let mut request = self.agent.post(&url);
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization);
-        }
-        let form = fields.iter().map(|(name, value)| (*name, value.as_str()));
-        let whole = WHOLE.iter().filter(|_| !self.accept_partial).copied();
-        let mut response = request.send_form(form.chain(whole)).map_err(reach)?;
-        let status = response.status().as_u16();
-        let body = response.body_mut().with_config().limit(ANSWER_AT_MOST).read_to_vec().map_err(reach)?;
+        let mut waited = Duration::ZERO;
+        let (status, body) = loop {
+            let mut request = self.agent.post(&url);
+            for (name, value) in &self.headers {
+                request = request.header(name, value);
+            }
+            let form = fields.iter().map(|(name, value)| (*name, value.as_str()));
+            let whole = WHOLE.iter().filter(|_| !self.accept_partial).copied();
+            let mut response = request.send_form(form.chain(whole)).map_err(reach)?;
+            let status = response.status().as_u16();
+            let later = asks_for_later(status, response.headers());
+            let body =
+                response.body_mut().with_config().limit(ANSWER_AT_MOST).read_to_vec().map_err(reach)?;
+            match later {
+                Some(later) if waited + later <= PATIENCE => {
+                    std::thread::sleep(later);
+                    waited += later;
+                }
+                _ => break (status, body),
+            }
+        };
         if matches!(status, 401 | 403) {
             return Err(answer_error(format!(
-                "status {status}: it wants credentials, by --basic-file, --bearer-file or --cert-file, or others than these"
+                "status {status}: it wants credentials, by --basic-file, --bearer-file or --cert-file, a tenant or a token by \
+                 --headers-file, or others than these"
             )));
+        }
+        // What stands before a store tells only by its status that it took too long, or was too much.
+        if matches!(status, 413 | 504) && serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
+            return Err(self.refused(query, format!("status {status}, {TIMED_OUT}")));
         }
         let answer = match serde_json::from_slice::<Answer<T>>(&body) {
             Ok(answer) => answer,
@@ -389,12 +449,13 @@ impl Client {
         if answer.status != "success" {
             return Err(self.refused(query, answer.error.unwrap_or_else(|| format!("status {status}"))));
         }
-        let lacks = answer.warnings.iter().find(|warning| !is_annotation(warning)).cloned();
+        let warned = answer.warnings.unwrap_or_default();
+        let lacks = warned.iter().find(|warning| !is_annotation(warning)).cloned();
         let lacks = lacks.or_else(|| answer.is_partial.then(|| "isPartial".to_owned()));
         if let Some(why) = lacks.filter(|_| !self.accept_partial) {
             return Err(PrometheusError::Partial { url: self.url.clone(), why, query: query.clone() });
         }
-        for warning in answer.warnings {
+        for warning in warned {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
@@ -416,6 +477,19 @@ fn seconds(us: i64) -> String {
     format!("{:.3}", us as f64 / 1e6)
 }
 
+/// Said of an answer that did not come in time.
+const TIMED_OUT: &str = "the query timed out";
+
+/// How long a store that has too much to do asks to be left alone.
+fn asks_for_later(status: u16, headers: &HeaderMap) -> Option<Duration> {
+    let told = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    match status {
+        429 => Some(Duration::from_secs(told.unwrap_or(10)).max(LEAST_WAIT)),
+        503 => Some(Duration::from_secs(told?).max(LEAST_WAIT)),
+        _ => None,
+    }
+}
+
 /// Whether the store says that it would have to load or to give too much at once.
 fn too_much(why: &str) -> bool {
     let why = why.to_ascii_lowercase();
@@ -426,6 +500,9 @@ fn too_much(why: &str) -> bool {
         "timed out",
         "maxsamplesperquery",
         "exceed",
+        // Cortex: `the query hit the max number of chunks limit`; gRPC: `received message larger than max`.
+        "the query hit",
+        "larger than max",
     ]
     .iter()
     .any(|part| why.contains(part))
@@ -443,6 +520,29 @@ fn line_of(path: &Path) -> Result<String, PrometheusError> {
         return Err(PrometheusError::File { path: path.to_owned(), why: "expected one line".into() });
     }
     Ok(text)
+}
+
+/// The headers in a file.
+fn headers_of(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>, PrometheusError> {
+    let text = bytes_of(path)?;
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    let mut headers = Vec::new();
+    for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        let header = line.split_once(':').and_then(|(name, value)| {
+            let value = HeaderValue::from_str(value.trim()).ok()?;
+            Some((name.trim_end().parse::<HeaderName>().ok()?, value))
+        });
+        // The line may have a secret in it.
+        headers.push(header.ok_or_else(|| PrometheusError::File {
+            path: path.to_owned(),
+            why: format!("line {number}: expected NAME: VALUE, such as X-Scope-OrgID: fleet"),
+        })?);
+    }
+    match headers.is_empty() {
+        true => Err(PrometheusError::File { path: path.to_owned(), why: "no header in it".into() }),
+        false => Ok(headers),
+    }
 }
 
 fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PrometheusError> {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use heaptrial_model::LifeStart;
 use heaptrial_store::ImportedSample;
 
+use super::samples::Samples;
 use super::series::Values;
 use crate::lives::infer;
 
@@ -17,6 +18,8 @@ pub(super) const APART_US: i64 = 60_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Start {
     started_us: i64,
+    /// How it is known.
+    start: LifeStart,
     /// The first time at which a reading is of it.
     from_us: i64,
     last_told_us: i64,
@@ -43,19 +46,20 @@ pub(super) struct Lives {
     pub moved: u64,
 }
 
-/// From the starts that are told, else from falls of a counter, else from falls of memory.
-pub(super) fn of_service(samples: &[ImportedSample], told: &Values, counter: &Values) -> Lives {
+/// From the starts that are told, and from falls of a counter where a clock that was set may tell them; else from such falls alone,
+/// else from falls of memory.
+pub(super) fn of_service(samples: &Samples, told: &Values, counter: &Values) -> Lives {
     if !told.is_empty() {
-        return by_starts(samples, told);
+        return by_starts(samples.times(), told, counter);
     }
     if !counter.is_empty() {
-        return Lives { lives: by_counter(samples, counter), moved: 0 };
+        return Lives { lives: by_counter(samples.times(), counter), moved: 0 };
     }
     // Falls of whatever was measured.
-    let measured = |sample: &ImportedSample| {
+    let measured = |sample: ImportedSample| {
         let anon = sample.anon_bytes.map(|anon| anon + sample.swap_bytes.unwrap_or(0));
         let bytes = anon.or(sample.cgroup_current_bytes).unwrap_or(sample.rss_bytes);
-        ImportedSample { rss_bytes: bytes, ..*sample }
+        ImportedSample { rss_bytes: bytes, ..sample }
     };
     let measured: Vec<ImportedSample> = samples.iter().map(measured).collect();
     let lives = infer(&measured, &[]).into_iter();
@@ -64,7 +68,7 @@ pub(super) fn of_service(samples: &[ImportedSample], told: &Values, counter: &Va
     Lives { lives: lives.collect(), moved: 0 }
 }
 
-fn starts(told: &Values) -> (Vec<Start>, u64) {
+fn starts(told: &Values, counter: &Values) -> (Vec<Start>, u64) {
     let mut starts: Vec<Start> = Vec::new();
     let mut moved = 0;
     let mut value_before = i64::MIN;
@@ -72,75 +76,96 @@ fn starts(told: &Values) -> (Vec<Start>, u64) {
         let value = (seconds * 1e6) as i64;
         let same = value.saturating_sub(value_before).abs() <= WAVERING_US;
         value_before = value;
+        let by_a_set_clock = |last: &Start| {
+            let is_past = value < last.last_told_us - APART_US || value < last.started_us;
+            is_past || (value > at + APART_US && !counter.is_empty())
+        };
         match starts.last_mut() {
             Some(last) if same => last.last_told_us = *at,
-            Some(last) if value < last.last_told_us - APART_US || value < last.started_us => {
-                moved += 1;
-                last.last_told_us = *at;
-            }
+            Some(last) if by_a_set_clock(last) => match last_fall(counter, last.last_told_us, *at) {
+                Some(between) => {
+                    let (started_us, start) = begun_between(between);
+                    starts.push(Start { started_us, start, from_us: between.1, last_told_us: *at });
+                }
+                None => {
+                    moved += 1;
+                    last.last_told_us = *at;
+                }
+            },
             last => {
                 let told_before = last.map_or(i64::MIN, |last| last.last_told_us + 1);
                 let from_us = told_before.max((value - WAVERING_US).min(*at));
-                starts.push(Start { started_us: value, from_us, last_told_us: *at });
+                let start = LifeStart::Observed;
+                starts.push(Start { started_us: value, start, from_us, last_told_us: *at });
             }
         }
     }
     (starts, moved)
 }
 
+/// Between which times a counter began anew last, after one time and not later than another, as far as it tells.
+fn last_fall(counter: &Values, after_us: i64, until_us: i64) -> Option<(i64, i64)> {
+    let first = counter.partition_point(|(at, _)| *at <= after_us).saturating_sub(1);
+    let within = counter[first..].windows(2).take_while(|pair| pair[0].0 < until_us);
+    let fall = within.filter(|pair| pair[1].1 < pair[0].1).last()?;
+    Some((fall[0].0.max(after_us), fall[1].0.min(until_us)))
+}
+
+fn begun_between((earliest, latest): (i64, i64)) -> (i64, LifeStart) {
+    let uncertainty_us = (latest - earliest + 1) / 2;
+    (earliest + (latest - earliest) / 2, LifeStart::Inferred { uncertainty_us })
+}
+
 /// A reading is of the last service that was started before it.
-fn by_starts(samples: &[ImportedSample], told: &Values) -> Lives {
-    let (starts, moved) = starts(told);
+fn by_starts(times: &[i64], told: &Values, counter: &Values) -> Lives {
+    let (starts, moved) = starts(told, counter);
     let mut lives = Vec::new();
     let mut first = 0;
     let mut push = |started: Option<&Start>, samples_of: Range<usize>| {
-        let Some(sample) = samples.get(samples_of.start).filter(|_| !samples_of.is_empty()) else { return };
+        let Some(at) = times.get(samples_of.start).filter(|_| !samples_of.is_empty()) else { return };
         lives.push(match started {
-            Some(start) => Life {
-                started_us: start.started_us.min(sample.wall_us),
-                start: LifeStart::Observed,
-                samples: samples_of,
-            },
-            None => Life { started_us: sample.wall_us, start: LifeStart::Unknown, samples: samples_of },
+            Some(start) => {
+                Life { started_us: start.started_us.min(*at), start: start.start, samples: samples_of }
+            }
+            None => Life { started_us: *at, start: LifeStart::Unknown, samples: samples_of },
         });
     };
     let mut current: Option<&Start> = None;
     for start in &starts {
-        let end = first + samples[first..].partition_point(|sample| sample.wall_us < start.from_us);
+        let end = first + times[first..].partition_point(|at| *at < start.from_us);
         push(current, first..end);
         first = end;
         current = Some(start);
     }
-    push(current, first..samples.len());
+    push(current, first..times.len());
     Lives { lives, moved }
 }
 
 /// A counter that has fallen was begun anew since its value before. Readings between the two are of the life before.
-fn by_counter(samples: &[ImportedSample], counter: &Values) -> Vec<Life> {
+fn by_counter(times: &[i64], counter: &Values) -> Vec<Life> {
     let mut lives = Vec::new();
     let mut first = 0;
     let mut began: Option<(i64, i64)> = None;
     let mut push = |began: Option<(i64, i64)>, own: Range<usize>| {
-        let Some(sample) = samples.get(own.start).filter(|_| !own.is_empty()) else { return };
+        let Some(at) = times.get(own.start).filter(|_| !own.is_empty()) else { return };
         lives.push(match began {
-            Some((earliest, latest)) => Life {
-                started_us: earliest + (latest - earliest) / 2,
-                start: LifeStart::Inferred { uncertainty_us: (latest - earliest + 1) / 2 },
-                samples: own,
-            },
-            None => Life { started_us: sample.wall_us, start: LifeStart::Unknown, samples: own },
+            Some(between) => {
+                let (started_us, start) = begun_between(between);
+                Life { started_us, start, samples: own }
+            }
+            None => Life { started_us: *at, start: LifeStart::Unknown, samples: own },
         });
     };
     for pair in counter.windows(2) {
         let ((before, was), (after, is)) = (pair[0], pair[1]);
         if is < was {
-            let end = first + samples[first..].partition_point(|sample| sample.wall_us < after);
+            let end = first + times[first..].partition_point(|at| *at < after);
             push(began, first..end);
             first = end;
             began = Some((before, after));
         }
     }
-    push(began, first..samples.len());
+    push(began, first..times.len());
     lives
 }
 
@@ -150,11 +175,16 @@ mod tests {
 
     const S: i64 = 1_000_000;
 
-    fn samples(seconds: &[i64]) -> Vec<ImportedSample> {
-        seconds
-            .iter()
-            .map(|at| ImportedSample { wall_us: at * S, rss_bytes: 1 << 20, ..ImportedSample::default() })
-            .collect()
+    fn of(samples: impl IntoIterator<Item = ImportedSample>) -> Samples {
+        let mut all = Samples::default();
+        samples.into_iter().for_each(|sample| all.push(&sample));
+        all
+    }
+
+    fn samples(seconds: &[i64]) -> Samples {
+        let sample =
+            |at: &i64| ImportedSample { wall_us: at * S, rss_bytes: 1 << 20, ..ImportedSample::default() };
+        of(seconds.iter().map(sample))
     }
 
     fn told(values: &[(i64, f64)]) -> Values {
@@ -209,6 +239,33 @@ mod tests {
         assert_eq!(short(&lives), [(50, 2, true), (190, 3, true)]);
     }
 
+    /// The clock of the host is set at 250, between two readings. What a service tells that is restarted there, and one that is not.
+    #[test]
+    fn a_clock_that_is_set_neither_hides_a_restart_nor_makes_one() {
+        let at = samples(&[10_100, 10_160, 10_220, 10_280, 10_340]);
+        let used =
+            |after: [f64; 2]| told(&[(10_100, 5.0), (10_220, 9.0), (10_280, after[0]), (10_340, after[1])]);
+        for set_by in [-3600.0, -300.0, -61.0, 61.0, 300.0, 3600.0] {
+            let starts = |after: f64| {
+                let after = after + set_by;
+                told(&[(10_100, 10_050.0), (10_220, 10_050.0), (10_280, after), (10_340, after)])
+            };
+            let on = of_service(&at, &starts(10_050.0), &used([11.0, 14.0]));
+            assert_eq!((short(&on), on.moved), (vec![(10_050, 5, true)], 1), "set by {set_by}");
+
+            let anew = of_service(&at, &starts(10_255.0), &used([1.0, 4.0])).lives;
+            let lengths: Vec<usize> = anew.iter().map(|life| life.samples.len()).collect();
+            assert_eq!(lengths, [3, 2], "set by {set_by}");
+            match anew[1].start {
+                LifeStart::Inferred { uncertainty_us } => {
+                    assert_eq!((anew[1].started_us, uncertainty_us), (10_250 * S, 30 * S));
+                }
+                // Not told from clocks that are somewhat apart.
+                _ => assert!(anew[1].started_us.abs_diff(10_255 * S) <= 61 * S as u64, "{anew:?}"),
+            }
+        }
+    }
+
     #[test]
     fn falls_of_what_was_measured_tell_restarts_where_nothing_else_does() {
         let reading = |at: i64, bytes: u64, anon: bool| {
@@ -219,7 +276,7 @@ mod tests {
             }
         };
         for anon in [true, false] {
-            let samples = [reading(0, 900, anon), reading(60, 1000, anon), reading(120, 100, anon)];
+            let samples = of([reading(0, 900, anon), reading(60, 1000, anon), reading(120, 100, anon)]);
             assert_eq!(of_service(&samples, &Vec::new(), &Vec::new()).lives.len(), 2);
         }
     }

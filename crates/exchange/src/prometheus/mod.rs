@@ -11,6 +11,7 @@ mod readings;
 mod samples;
 mod series;
 mod service;
+mod spool;
 
 use std::path::PathBuf;
 
@@ -24,10 +25,9 @@ pub use readings::{ReadingsRequest, read_readings};
 
 use crate::ImportError;
 use crate::import::ArmSummary;
-use assemble::Assembled;
+use assemble::Stored;
 use client::Client;
 use series::Fetched;
-use service::StoredServices;
 
 /// What is asked for. A trial that was imported is extended only by the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,31 +125,29 @@ pub fn import_prometheus(
     if trials.iter().any(|trial| trial.plan.name == request.name && of_other_kind(trial.plan.kind)) {
         return Err(ImportError::NameTaken(request.name.clone()));
     }
-    let mut of_stored = StoredServices::default();
-    let kind = TrialKind::ImportPrometheus;
-    let stored =
-        store.read_imported_by_life(&request.name, kind, |service, life| of_stored.add(service, life))?;
-    if let Some((_, trial)) = &stored {
-        assemble::same_queries(trial, request)?;
+    let stored = Stored::find(store, &request.name)?;
+    if let Some(stored) = &stored {
+        assemble::same_queries(&stored.trial, request)?;
     }
-    let stored_span = of_stored.span();
+    let stored_span = stored.as_ref().map(Stored::span);
     let goes_on = stored_span.map(|(first, last)| last.saturating_sub(request.late_us).max(first));
     let from_us = request.from_us.or(goes_on).unwrap_or(request.to_us - BACK_US);
     if from_us >= request.to_us {
         return Err(PrometheusError::NoTime { from_us, to_us: request.to_us }.into());
     }
     let client = Client::new(&request.queries.url, &request.access)?;
-    let fetched = Fetched::fetch(&client, &request.queries, from_us..request.to_us, request.step_us)?;
+    let database = store.path().to_owned();
+    let asked = from_us..request.to_us;
+    let fetched = Fetched::fetch(&client, &request.queries, asked, request.step_us, &database)?;
     if stored.is_none() && fetched.services.is_empty() {
         let query = request.queries.memory.clone();
         return Err(PrometheusError::Nothing { query, from_us, to_us: request.to_us }.into());
     }
-    let stored_trial = stored.as_ref().map(|(_, trial)| trial);
-    let Assembled { trial, samples, mut summary } =
-        assemble::assemble(fetched, stored_trial.map(|trial| (trial, of_stored)), request)?;
-    summary.trial_id = match &stored {
-        Some((id, _)) if summary.new_samples == 0 => *id,
-        _ => store.write_imported_by_life(&trial, &|service, life| samples[service].of_life(life))?,
+    let mut assembled = assemble::assemble(fetched, stored.as_ref(), request, &database)?;
+    assembled.summary.trial_id = match stored.map(|stored| stored.id) {
+        Some(id) if assembled.summary.new_samples == 0 => id,
+        _ => store
+            .write_imported_by_life(&assembled.trial, &|service, life| assembled.samples(service, life))?,
     };
-    Ok(summary)
+    Ok(assembled.summary)
 }

@@ -1,6 +1,12 @@
-//! Readings of a life, held by columns.
+//! Readings of a service, held by columns.
+
+use std::io;
+use std::ops::Range;
 
 use heaptrial_store::ImportedSample;
+
+use super::client::PrometheusError;
+use super::spool::{Piece, Spool};
 
 /// What a column has for a reading that was not taken.
 const NONE: u64 = u64::MAX;
@@ -59,6 +65,11 @@ impl Samples {
         })
     }
 
+    /// Times at which they were taken, in microseconds since 1970.
+    pub fn times(&self) -> &[i64] {
+        &self.wall_us
+    }
+
     /// The oldest.
     pub fn first(&self) -> Option<ImportedSample> {
         self.get(0)
@@ -86,10 +97,8 @@ impl Samples {
         self.wall_us.push(sample.wall_us);
     }
 
-    /// Gives up the room for more.
-    pub fn shrink_to_fit(&mut self) {
-        self.wall_us.shrink_to_fit();
-        let columns = [
+    fn columns(&mut self) -> [&mut Column; 7] {
+        [
             &mut self.rss_bytes,
             &mut self.vsize_bytes,
             &mut self.hwm_bytes,
@@ -97,8 +106,42 @@ impl Samples {
             &mut self.swap_bytes,
             &mut self.cgroup_current_bytes,
             &mut self.cpu_us,
-        ];
-        columns.into_iter().for_each(|column| column.0.shrink_to_fit());
+        ]
+    }
+
+    /// Puts them into a spool.
+    pub fn put(mut self, spool: &mut Spool) -> Result<SpooledSamples, PrometheusError> {
+        let times = spool.put(self.wall_us.iter().map(|at| *at as u64))?;
+        let mut columns = [Piece::default(); 7];
+        for (piece, column) in columns.iter_mut().zip(self.columns()) {
+            *piece = spool.put(column.0.iter().copied())?;
+        }
+        Ok(SpooledSamples { times, columns })
+    }
+}
+
+/// Readings of a service that are in a spool.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SpooledSamples {
+    times: Piece,
+    columns: [Piece; 7],
+}
+
+impl SpooledSamples {
+    /// All of them.
+    pub fn all(&self, spool: &Spool) -> Result<Samples, PrometheusError> {
+        self.get(spool, 0..usize::MAX).map_err(|source| spool.lost(source))
+    }
+
+    /// Those at these positions.
+    pub fn get(&self, spool: &Spool, range: Range<usize>) -> io::Result<Samples> {
+        let times = spool.get(self.times.part(range.clone()))?;
+        let mut samples =
+            Samples { wall_us: times.into_iter().map(|at| at as i64).collect(), ..Samples::default() };
+        for (piece, column) in self.columns.iter().zip(samples.columns()) {
+            column.0 = spool.get(piece.part(range.clone()))?;
+        }
+        Ok(samples)
     }
 }
 
@@ -109,7 +152,6 @@ mod tests {
     fn of(samples: &[ImportedSample]) -> Samples {
         let mut all = Samples::default();
         samples.iter().for_each(|sample| all.push(sample));
-        all.shrink_to_fit();
         all
     }
 
@@ -140,7 +182,14 @@ mod tests {
             let ends = (all[..length].first().copied(), all[..length].last().copied());
             assert_eq!((samples.first(), samples.last()), ends);
         }
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::beside(&folder.path().join("any.db")).unwrap();
+        let put = of(&all).put(&mut spool).unwrap();
+        for range in [0..0, 0..2, 1..3, 2..4, 0..4] {
+            let got = put.get(&spool, range.clone()).unwrap();
+            assert_eq!(got.iter().collect::<Vec<_>>(), all[range]);
+        }
         let plain = of(&(0..1000).map(plain).collect::<Vec<_>>());
-        assert!(plain.anon_bytes.0.is_empty() && plain.wall_us.capacity() == 1000);
+        assert!(plain.anon_bytes.0.is_empty());
     }
 }

@@ -1,24 +1,31 @@
 //! What a store tells of each service.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::Path;
 
 use super::Queries;
-use super::client::{Client, Labels, PrometheusError, Series, time};
+use super::client::{Client, Labels, PrometheusError, time};
 use super::query::is_selector;
+use super::spool::{Piece, Spool};
 
+const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 86_400_000_000;
 /// Points of one series in one answer: Prometheus gives 11,000 at most.
 const POINTS_AT_MOST: i64 = 10_000;
-/// Values in one answer, some 25 bytes each. Where there are more, shorter spans are asked for.
-const POINTS_AT_ONCE: i64 = 2_000_000;
+/// Values in one answer, some 25 bytes each: spans are asked for that should have so many.
+const POINTS_AT_ONCE: i64 = 500_000;
+/// A span is at most so many times the one before: a fleet may begin in it.
+const LONGER: i64 = 8;
 /// A series was away where its values are further apart than so many of its usual distances.
 const AWAY: f64 = 2.5;
+/// What is usual is told by so many distances on each side.
+const NEAR: usize = 20;
 
 /// Values of one thing of a service, in order of time (microseconds since 1970), each time once.
 pub(super) type Values = Vec<(i64, f64)>;
 
-/// What is known of one service.
+/// What is told of one service.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Told {
     /// Bytes of memory.
@@ -31,107 +38,213 @@ pub(super) struct Told {
     pub counter: Values,
     /// 1 while it does not run its arm's treatment.
     pub contaminated: Values,
+}
+
+/// The same in a spool.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kept {
+    /// In the order of [`Told`].
+    parts: [Piece; PARTS],
     /// Since when it has which value of the label of arms.
     pub arms: Vec<(i64, String)>,
 }
 
-/// Everything that was asked for.
+const PARTS: usize = 5;
+/// From 2000 to 2199, in seconds since 1970: other starts are by a clock that was not set, or of what does not run.
+const YEARS_SECONDS: Range<f64> = 946_684_800.0..7_258_118_400.0;
+/// Position of the starts.
+const START: usize = 2;
+
+/// Whether starts are what they are taken for.
 #[derive(Debug, Default)]
+struct ToldStarts {
+    usable: usize,
+    others: usize,
+    /// One of these, with its service.
+    other: Option<(String, f64)>,
+}
+
+impl ToldStarts {
+    fn count(&mut self, service: &str, values: &Values) {
+        // Less is told of what does not run.
+        let told = values.iter().map(|(_, value)| *value).filter(|value| *value >= 1.0);
+        for value in told {
+            if YEARS_SECONDS.contains(&value) {
+                self.usable += 1;
+            } else {
+                self.others += 1;
+                self.other.get_or_insert_with(|| (service.to_owned(), value));
+            }
+        }
+    }
+
+    fn check(self, query: &str) -> Result<(), PrometheusError> {
+        let Some((service, value)) = self.other.filter(|_| self.others > self.usable) else { return Ok(()) };
+        let likely = if YEARS_SECONDS.contains(&(value / 1e3)) {
+            "it seems to be in milliseconds; divide it by 1000 in --start"
+        } else {
+            "of an uptime, `timestamp(UPTIME) - UPTIME` in --start makes starts; leave --start out where nothing tells them"
+        };
+        Err(PrometheusError::NoStarts { query: query.to_owned(), service, value, likely })
+    }
+}
+
+/// Everything that was asked for.
+#[derive(Debug)]
 pub(super) struct Fetched {
+    spool: Spool,
     /// By service.
-    pub services: BTreeMap<String, Told>,
+    pub services: BTreeMap<String, Kept>,
     /// Series of memory that lack a label that names the service.
-    pub unnamed: u64,
+    pub unnamed: BTreeSet<Labels>,
     /// Values that are no number of bytes, and zeros: an exporter tells them of what does not run.
     pub no_memory: u64,
     /// Series of containers that hold nothing but the names that a pod's containers share.
-    pub pauses: u64,
+    pub pauses: BTreeSet<Labels>,
     /// What the store warned of.
     pub warnings: Vec<String>,
 }
 
-/// A part of [`Told`].
-type Part = fn(&mut Told) -> &mut Values;
+/// Series of each service, in pieces of the spans in which they were asked for.
+type OfService = BTreeMap<String, BTreeMap<Labels, Vec<Piece>>>;
 
 /// What of its values is held, by what there is of memory.
 type Held = fn(Values, &Values) -> Values;
 
 impl Fetched {
-    /// Asks for everything, day by day.
+    /// Asks for everything, span by span. What is not at work is kept beside the database.
     pub fn fetch(
         client: &Client,
         queries: &Queries,
         asked: Range<i64>,
         step_us: i64,
+        database: &Path,
     ) -> Result<Self, PrometheusError> {
-        let mut fetched = Self::default();
-        let parts: [(Option<&str>, Part, Held); 5] = [
-            (Some(&queries.memory), |told| &mut told.memory, |values, _| values),
-            (queries.swap.as_deref(), |told| &mut told.swap, used),
-            (queries.start.as_deref(), |told| &mut told.start, |values, _| changes(&values)),
-            (queries.counter.as_deref(), |told| &mut told.counter, used),
-            (queries.contaminated.as_deref(), |told| &mut told.contaminated, used),
+        let mut fetched = Self {
+            spool: Spool::beside(database)?,
+            services: BTreeMap::new(),
+            unnamed: BTreeSet::new(),
+            no_memory: 0,
+            pauses: BTreeSet::new(),
+            warnings: Vec::new(),
+        };
+        let parts: [(Option<&str>, Held); PARTS] = [
+            (Some(&queries.memory), |values, _| values),
+            (queries.swap.as_deref(), used),
+            (queries.start.as_deref(), |values, _| changes(&values)),
+            (queries.counter.as_deref(), used),
+            (queries.contaminated.as_deref(), used),
         ];
-        for (index, (query, part, held)) in parts.into_iter().enumerate() {
+        for (index, (query, held)) in parts.into_iter().enumerate() {
             let Some(query) = query else { continue };
-            let mut of_service: BTreeMap<String, Vec<Series>> = BTreeMap::new();
-            let mut first_labels = None;
-            let mut window = if is_selector(query) { DAY_US } else { DAY_US.min(POINTS_AT_MOST * step_us) };
-            // Expressions are evaluated at whole steps, so that a later import goes on in the same rhythm.
-            let mut from = asked.start.div_euclid(step_us) * step_us;
-            while from < asked.end {
-                let to = (from + window).min(asked.end);
-                let answer = client.series(query, (from, to), step_us, &mut fetched.warnings)?;
-                let points: usize = answer.iter().map(|series| series.values.len()).sum();
-                if points as i64 > POINTS_AT_ONCE {
-                    let share = POINTS_AT_ONCE as f64 / points as f64;
-                    window = (((to - from) as f64 * share) as i64 / step_us).max(1) * step_us;
-                }
-                for mut series in answer {
-                    series.values.shrink_to_fit();
-                    if is_pause(&series.metric) {
-                        fetched.pauses += u64::from(index == 0);
-                        continue;
-                    }
-                    first_labels.get_or_insert_with(|| series.metric.clone());
-                    match name(&series.metric, &queries.service_labels) {
-                        Some(name) => of_service.entry(name).or_default().push(series),
-                        None if index == 0 => fetched.unnamed += 1,
-                        None => {}
-                    }
-                }
-                from = to;
-            }
-            if let Some(labels) = first_labels.filter(|_| of_service.is_empty()) {
-                return Err(no_label(query, &labels, &queries.service_labels));
-            }
-            for (service, series) in of_service {
-                if index > 0 && !fetched.services.contains_key(&service) {
+            let mut answers = Spool::beside(database)?;
+            let mut told_starts = ToldStarts::default();
+            let is_memory = index == 0;
+            let all = fetched.ask(client, (query, queries), &asked, step_us, is_memory, &mut answers)?;
+            for (service, series) in all {
+                if !is_memory && !fetched.services.contains_key(&service) {
                     continue;
                 }
-                let memory = index < 2;
-                let (values, arms) = joined(query, &service, series, queries)?;
-                let told = fetched.services.entry(service).or_default();
+                let mut by_labels: BTreeMap<&Labels, Values> = BTreeMap::new();
+                for (labels, pieces) in &series {
+                    let values = by_labels.entry(labels).or_default();
+                    for piece in pieces {
+                        values.extend(answers.values(*piece)?);
+                    }
+                }
+                let (values, arms) = joined(query, &service, by_labels, queries)?;
+                if index == START {
+                    told_starts.count(&service, &values);
+                }
+                let bytes = index < 2;
                 let before = values.len();
                 let values: Values = values
                     .into_iter()
                     .filter(|(at, value)| {
                         // What is all in swap has none resident.
-                        let least = if index == 0 && queries.swap.is_none() { 1.0 } else { 0.0 };
-                        let usable = value.is_finite() && *value >= least;
-                        usable && asked.contains(at) && (!memory || *value < u64::MAX as f64)
+                        let least = if is_memory && queries.swap.is_none() { 1.0 } else { 0.0 };
+                        let usable = match index {
+                            START => YEARS_SECONDS.contains(value),
+                            _ => value.is_finite() && *value >= least,
+                        };
+                        usable && asked.contains(at) && (!bytes || *value < u64::MAX as f64)
                     })
                     .collect();
-                if index == 0 {
+                let kept = fetched.services.entry(service).or_default();
+                let values = if is_memory {
                     fetched.no_memory += (before - values.len()) as u64;
-                    told.arms = arms;
-                    *part(told) = thinned(values, step_us);
+                    kept.arms = arms;
+                    thinned(values, step_us)
                 } else {
-                    *part(told) = held(values, &told.memory);
-                }
+                    held(values, &fetched.spool.values(kept.parts[0])?)
+                };
+                kept.parts[index] = fetched.spool.put_values(&values)?;
             }
+            told_starts.check(query)?;
         }
         Ok(fetched)
+    }
+
+    /// What is told of a service.
+    pub fn told(&self, kept: &Kept) -> Result<Told, PrometheusError> {
+        let [memory, swap, start, counter, contaminated] = kept.parts.map(|piece| self.spool.values(piece));
+        Ok(Told {
+            memory: memory?,
+            swap: swap?,
+            start: start?,
+            counter: counter?,
+            contaminated: contaminated?,
+        })
+    }
+
+    /// Asks for one query, and puts the answers into a spool.
+    fn ask(
+        &mut self,
+        client: &Client,
+        (query, queries): (&str, &Queries),
+        asked: &Range<i64>,
+        step_us: i64,
+        is_memory: bool,
+        answers: &mut Spool,
+    ) -> Result<OfService, PrometheusError> {
+        let mut all = OfService::new();
+        let mut first_labels = None;
+        let longest = if is_selector(query) { DAY_US } else { DAY_US.min(POINTS_AT_MOST * step_us) };
+        let mut window = HOUR_US;
+        // Expressions are evaluated at whole steps, so that a later import goes on in the same rhythm.
+        let whole_steps = |span: i64| (span / step_us).max(1) * step_us;
+        let mut from = asked.start.div_euclid(step_us) * step_us;
+        while from < asked.end {
+            let to = (from + whole_steps(window)).min(asked.end);
+            let answer = client.series(query, (from, to), step_us, &mut self.warnings)?;
+            let points: usize = answer.iter().map(|series| series.values.len()).sum();
+            let share = POINTS_AT_ONCE as f64 / points.max(1) as f64;
+            window = (((to - from) as f64 * share) as i64).min(LONGER * (to - from)).min(longest);
+            for series in answer {
+                if is_pause(&series.metric) {
+                    if is_memory {
+                        self.pauses.insert(series.metric);
+                    }
+                    continue;
+                }
+                first_labels.get_or_insert_with(|| series.metric.clone());
+                match name(&series.metric, &queries.service_labels) {
+                    Some(name) => {
+                        let values = series.values.iter();
+                        let values = values.flat_map(|point| [point.0 as u64, point.1.to_bits()]);
+                        let piece = answers.put(values)?;
+                        all.entry(name).or_default().entry(series.metric).or_default().push(piece);
+                    }
+                    None if is_memory => drop(self.unnamed.insert(series.metric)),
+                    None => {}
+                }
+            }
+            from = to;
+        }
+        match first_labels.filter(|_| all.is_empty()) {
+            Some(labels) => Err(no_label(query, &labels, &queries.service_labels)),
+            None => Ok(all),
+        }
     }
 }
 
@@ -167,20 +280,15 @@ fn no_label(query: &str, labels: &Labels, names: &[String]) -> PrometheusError {
 fn joined(
     query: &str,
     service: &str,
-    series: Vec<Series>,
+    mut by_labels: BTreeMap<&Labels, Values>,
     queries: &Queries,
 ) -> Result<(Values, Vec<(i64, String)>), PrometheusError> {
-    // Of one series there is a part for each window.
-    let mut by_labels: BTreeMap<Labels, Values> = BTreeMap::new();
-    for part in series {
-        by_labels.entry(part.metric).or_default().extend(part.values.iter().map(|point| (point.0, point.1)));
-    }
     for values in by_labels.values_mut() {
         values.sort_by_key(|(at, _)| *at);
         values.dedup_by_key(|(at, _)| *at);
     }
     let mut parts: Vec<(&Labels, &[(i64, f64)])> =
-        by_labels.iter().flat_map(|(labels, values)| runs(values).map(move |run| (labels, run))).collect();
+        by_labels.iter().flat_map(|(labels, values)| runs(values).map(|run| (*labels, run))).collect();
     parts.sort_by_key(|(_, values)| values[0].0);
     let mut all: Values = Vec::new();
     let mut arms: Vec<(i64, String)> = Vec::new();
@@ -228,11 +336,25 @@ fn are_replicas(labels: &Labels, other: &Labels, replica_label: Option<&str>) ->
 
 /// The values of a series without those spans in which it was away: labels may change and come back.
 fn runs(values: &Values) -> impl Iterator<Item = &[(i64, f64)]> {
-    let mut distances: Vec<i64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    distances.sort_unstable();
-    let usual = distances.get(distances.len() / 2).copied().unwrap_or_default();
-    let longest = (usual as f64 * AWAY) as i64;
-    values.chunk_by(move |a, b| b.0 - a.0 <= longest)
+    let distances: Vec<i64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let mut index = 0;
+    values.chunk_by(move |a, b| {
+        let usual = usual_around(&distances, index);
+        index += 1;
+        b.0 - a.0 <= (usual as f64 * AWAY) as i64
+    })
+}
+
+/// The usual distance before or behind one of them, whichever is longer: how often is scraped may have been changed.
+fn usual_around(distances: &[i64], index: usize) -> i64 {
+    let median = |distances: &[i64]| {
+        let mut sorted = distances.to_vec();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    };
+    let before = median(&distances[index.saturating_sub(NEAR)..index]);
+    let behind = median(&distances[index + 1..distances.len().min(index + 1 + NEAR)]);
+    before.max(behind).unwrap_or(distances[index])
 }
 
 /// Labels that another series does not have.
@@ -272,7 +394,6 @@ fn used(values: Values, memory: &Values) -> Values {
     if kept.is_empty() {
         kept.extend(values.last());
     }
-    kept.shrink_to_fit();
     kept
 }
 
@@ -284,7 +405,6 @@ fn thinned(values: Values, step_us: i64) -> Values {
             kept.push((at, value));
         }
     }
-    kept.shrink_to_fit();
     kept
 }
 

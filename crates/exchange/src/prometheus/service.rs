@@ -1,10 +1,10 @@
 //! A service while it is put together: what is stored of it, and the readings that come to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use heaptrial_model::{LifeStart, Metric};
-use heaptrial_store::{ImportedLife, ImportedSample, ImportedTrial};
+use heaptrial_store::{ImportedLife, ImportedSample};
 
 use super::lives::APART_US;
 use super::samples::Samples;
@@ -26,40 +26,9 @@ pub(super) struct Service {
     pub new_samples: u64,
 }
 
-/// The services of a stored trial, by their positions, as the store would have told them.
-#[derive(Debug, Default)]
-pub(super) struct StoredServices(Vec<Service>);
-
-impl StoredServices {
-    /// Adds the next life of a service.
-    pub fn add(&mut self, position: usize, life: ImportedLife) {
-        if self.0.len() <= position {
-            self.0.resize_with(position + 1, Service::default);
-        }
-        self.0[position].add_stored(&life);
-    }
-
-    /// The first and the last reading, in microseconds since 1970.
-    pub fn span(&self) -> Option<(i64, i64)> {
-        let first = self.0.iter().filter_map(|service| service.samples.first());
-        let last = self.0.iter().filter_map(|service| service.samples.last());
-        Some((first.map(|first| first.wall_us).min()?, last.map(|last| last.wall_us).max()?))
-    }
-
-    /// By their names in that trial, with their arms.
-    pub fn named(mut self, trial: &ImportedTrial) -> BTreeMap<String, Service> {
-        self.0.resize_with(trial.services.len(), Service::default);
-        let with_arm = |(index, mut service): (usize, Service)| {
-            let list = trial.lists.iter().find(|list| list.members.contains(&index));
-            service.arm = list.map(|list| list.arm.name.clone()).unwrap_or_default();
-            (trial.services[index].name.clone(), service)
-        };
-        self.0.into_iter().enumerate().map(with_arm).collect()
-    }
-}
-
 impl Service {
-    fn add_stored(&mut self, life: &ImportedLife) {
+    /// Adds the next of its lives that are stored, as the store would have told it.
+    pub fn add_stored(&mut self, life: &ImportedLife) {
         let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { return };
         life.samples.iter().for_each(|sample| self.samples.push(sample));
         if let Some(before) = self.with_first.last_mut() {
@@ -141,7 +110,6 @@ pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Opti
         service.samples = Samples::default();
     }
     new.iter().for_each(|sample| service.samples.push(sample));
-    service.samples.shrink_to_fit();
     for life in &service.with_first {
         let ahead = |value: f64| (value * 1e6) as i64 - life.start;
         let of_life =
@@ -208,10 +176,47 @@ mod tests {
             ..Told::default()
         };
         add(&mut service, told, Metric::Rss, None, 60 * S);
-        let samples: Vec<ImportedSample> = service.samples.iter().collect();
-        let found = lives::of_service(&samples, &service.start, &service.counter);
+        let found = lives::of_service(&service.samples, &service.start, &service.counter);
         let starts: Vec<i64> = found.lives.iter().map(|life| life.started_us / S).collect();
         assert_eq!((starts, found.moved, service.new_samples), (vec![100], 0, 2));
+    }
+
+    /// Restarted at 1255, by a clock that is set back by five minutes: known by the counter alone.
+    #[test]
+    fn a_restart_by_a_clock_that_was_set_stays_in_the_next_import() {
+        let times: Vec<i64> = (1000..2200).step_by(60).collect();
+        let told = |from: i64, to: i64| {
+            let within: Vec<i64> = times.iter().copied().filter(|at| (from..to).contains(at)).collect();
+            let values = |of: fn(i64) -> f64| within.iter().map(|at| (at * S, of(*at))).collect();
+            Told {
+                memory: values(|_| 1e6),
+                start: values(|at| if at < 1255 { 900.0 } else { 955.0 }),
+                counter: values(|at| if at < 1255 { at as f64 / 10.0 } else { (at - 1250) as f64 / 10.0 }),
+                ..Told::default()
+            }
+        };
+        let lives = |service: &Service| {
+            let found = lives::of_service(&service.samples, &service.start, &service.counter).lives;
+            found.iter().map(|life| (life.started_us, life.start, life.samples.clone())).collect::<Vec<_>>()
+        };
+        let mut whole = Service::default();
+        add(&mut whole, told(0, 2200), Metric::Rss, None, 60 * S);
+        let wanted = lives(&whole);
+        assert_eq!((wanted[0].0, wanted[1].0), (900 * S, 1270 * S));
+        // The first import ends before the restart, right after it, or later; the next asks again from some time before that.
+        for (until, again) in
+            [(1230, 1100), (1290, 1100), (1290, 1260), (1700, 1200), (1700, 1500), (2200, 2000)]
+        {
+            let mut first = Service::default();
+            add(&mut first, told(0, until), Metric::Rss, None, 60 * S);
+            let mut next = Service::default();
+            for (started_wall_us, start, samples) in lives(&first) {
+                let samples = samples.map(|index| first.samples.get(index).unwrap()).collect();
+                next.add_stored(&ImportedLife { started_wall_us, start, samples });
+            }
+            add(&mut next, told(again, 2200), Metric::Rss, None, 60 * S);
+            assert_eq!(lives(&next), wanted, "{until} {again}");
+        }
     }
 
     #[test]

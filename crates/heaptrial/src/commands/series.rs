@@ -22,6 +22,9 @@ pub struct AccessOptions {
     /// File with one line, a token
     #[arg(long, value_name = "FILE")]
     bearer_file: Option<PathBuf>,
+    /// File with headers of each request, NAME: VALUE in a line, such as X-Scope-OrgID: TENANT
+    #[arg(long, value_name = "FILE")]
+    headers_file: Vec<PathBuf>,
     /// Certificate of the client (PEM)
     #[arg(long, value_name = "FILE", requires = "key_file")]
     cert_file: Option<PathBuf>,
@@ -40,13 +43,15 @@ impl AccessOptions {
     /// For the library; warns where a secret would be read on the way.
     pub fn access(&self, url: &str) -> Access {
         let own = ["http://localhost", "http://127.", "http://[::1]"];
-        let has_secret = self.basic_file.is_some() || self.bearer_file.is_some();
+        let has_secret =
+            self.basic_file.is_some() || self.bearer_file.is_some() || !self.headers_file.is_empty();
         if has_secret && url.starts_with("http://") && !own.iter().any(|own| url.starts_with(own)) {
             eprintln!("warning: {url} is not encrypted: the credentials can be read on the way");
         }
         Access {
             basic: self.basic_file.clone(),
             bearer: self.bearer_file.clone(),
+            headers: self.headers_file.clone(),
             client: self.cert_file.clone().zip(self.key_file.clone()),
             authority: self.ca_file.clone(),
             accept_partial: self.accept_partial,
@@ -55,7 +60,7 @@ impl AccessOptions {
 
     fn is_given(&self) -> bool {
         let files = [&self.basic_file, &self.bearer_file, &self.cert_file, &self.ca_file];
-        self.accept_partial || files.iter().any(|file| file.is_some())
+        self.accept_partial || !self.headers_file.is_empty() || files.iter().any(|file| file.is_some())
     }
 }
 

@@ -1,7 +1,5 @@
 //! Reading an import, whole.
 
-use std::collections::HashMap;
-
 use heaptrial_model::TrialKind;
 use rusqlite::params;
 use serde_json::Value;
@@ -19,21 +17,33 @@ impl Store {
         name: &str,
         kind: TrialKind,
     ) -> Result<Option<(i64, ImportedTrial)>, StoreError> {
-        let mut lives: Vec<(usize, ImportedLife)> = Vec::new();
-        let read = self.read_imported_by_life(name, kind, |service, life| lives.push((service, life)))?;
-        let Some((trial_id, mut trial)) = read else { return Ok(None) };
-        for (service, life) in lives {
-            trial.services[service].lives.push(life);
+        let Some((trial_id, mut trial)) = self.read_imported_without_lives(name, kind)? else {
+            return Ok(None);
+        };
+        for (service, row) in trial.services.iter_mut().zip(self.services(trial_id)?) {
+            self.imported_lives(row.id, |life| service.lives.push(life))?;
         }
         Ok(Some((trial_id, trial)))
     }
 
-    /// The same, with each life given by itself and the position of its service, so that nobody need hold all: services have none.
-    pub fn read_imported_by_life(
+    /// Gives each life of a service, in order, so that nobody need hold all.
+    pub fn imported_lives(
+        &self,
+        service_id: i64,
+        mut take: impl FnMut(ImportedLife),
+    ) -> Result<(), StoreError> {
+        for life in self.lives_of(service_id)? {
+            let samples = self.imported_samples(life.id)?;
+            take(ImportedLife { started_wall_us: life.started_wall_us, start: life.start, samples });
+        }
+        Ok(())
+    }
+
+    /// An import as [`Self::read_imported`] reads it, with services in the order of [`Self::services`] that have no lives.
+    pub fn read_imported_without_lives(
         &self,
         name: &str,
         kind: TrialKind,
-        mut take: impl FnMut(usize, ImportedLife),
     ) -> Result<Option<(i64, ImportedTrial)>, StoreError> {
         let Some(trial_id) = self.imported_id(name, kind)? else { return Ok(None) };
         let Some(plan) = self.trials()?.into_iter().find(|trial| trial.id == trial_id) else {
@@ -50,15 +60,6 @@ impl Store {
             })
             .collect();
         let position = |id: i64| rows.iter().position(|row| row.id == id);
-        let by_id: HashMap<i64, usize> =
-            rows.iter().enumerate().map(|(index, row)| (row.id, index)).collect();
-        for life in self.lives(trial_id)? {
-            let samples = self.imported_samples(life.id)?;
-            if let Some(index) = by_id.get(&life.service_id) {
-                let started_wall_us = life.started_wall_us;
-                take(*index, ImportedLife { started_wall_us, start: life.start, samples });
-            }
-        }
         let lists = arms.iter().map(|record| ImportedList {
             arm: record.arm.clone(),
             earlier_list_of: record.earlier_list_of.and_then(|id| arms.iter().position(|arm| arm.id == id)),

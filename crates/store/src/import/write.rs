@@ -1,6 +1,7 @@
 //! Writing an import, whole.
 
 use std::borrow::Cow;
+use std::io;
 
 use heaptrial_model::Arm;
 use rusqlite::{Transaction, params};
@@ -13,7 +14,7 @@ impl Store {
     /// the row id of the trial, which stays the same.
     pub fn write_imported(&mut self, trial: &ImportedTrial) -> Result<i64, StoreError> {
         self.write_imported_by_life(trial, &|service, life| {
-            Cow::Borrowed(&trial.services[service].lives[life].samples)
+            Ok(Cow::Borrowed(&trial.services[service].lives[life].samples))
         })
     }
 
@@ -45,7 +46,7 @@ impl Store {
 }
 
 /// The samples of a life of a service, in order of time.
-pub type SamplesOf<'a> = &'a dyn Fn(usize, usize) -> Cow<'a, [ImportedSample]>;
+pub type SamplesOf<'a> = &'a dyn Fn(usize, usize) -> io::Result<Cow<'a, [ImportedSample]>>;
 
 /// Removes everything of a trial.
 fn remove(transaction: &Transaction<'_>, trial_id: i64) -> rusqlite::Result<()> {
@@ -73,7 +74,7 @@ fn write(
     samples: SamplesOf<'_>,
     trial_id: Option<i64>,
 ) -> rusqlite::Result<i64> {
-    let times = times(trial, samples);
+    let times = times(trial, samples)?;
     let trial_id = write_plan(transaction, trial, times.last().copied(), trial_id)?;
     let arm_ids = write_lists(transaction, trial, trial_id)?;
     let ticks = Ticks::write(transaction, times, trial_id)?;
@@ -180,12 +181,15 @@ fn write_lists(
 }
 
 /// All times at which anything was read, in order.
-fn times(trial: &ImportedTrial, samples: SamplesOf<'_>) -> Vec<i64> {
+fn times(trial: &ImportedTrial, samples: SamplesOf<'_>) -> rusqlite::Result<Vec<i64>> {
     let mut times: Vec<i64> = Vec::new();
     let mut different = 0;
     for (index, service) in trial.services.iter().enumerate() {
         for life in 0..service.lives.len() {
-            times.extend(samples(index, life).iter().map(|sample| sample.wall_us));
+            let samples = samples(index, life).map_err(not_read)?;
+            // It may be most of what an import holds, so no more room is taken than that.
+            times.reserve_exact(samples.len());
+            times.extend(samples.iter().map(|sample| sample.wall_us));
         }
         // Most services are read at times at which others are.
         if times.len() > 2 * different {
@@ -197,7 +201,11 @@ fn times(trial: &ImportedTrial, samples: SamplesOf<'_>) -> Vec<i64> {
     times.sort_unstable();
     times.dedup();
     times.shrink_to_fit();
-    times
+    Ok(times)
+}
+
+fn not_read(error: io::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(error.into())
 }
 
 /// One tick for each time at which anything was read.
@@ -276,7 +284,7 @@ fn write_services(
         for (number, life) in service.lives.iter().enumerate() {
             let life_id =
                 insert_life.insert(params![service_id, json(&life.start)?, life.started_wall_us])?;
-            for sample in samples(position, number).iter() {
+            for sample in samples(position, number).map_err(not_read)?.iter() {
                 let number = |value: Option<u64>| value.map(|value| value as i64);
                 insert_sample.execute(params![
                     life_id,

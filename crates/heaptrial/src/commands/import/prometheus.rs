@@ -45,7 +45,8 @@ pub struct PrometheusOptions {
     /// When the service was started, in seconds since 1970
     #[arg(long, value_name = "QUERY")]
     start: Option<String>,
-    /// A counter that begins at nothing with each start, such as CPU seconds: tells restarts where no start is told
+    /// A counter that begins at nothing with each start, such as CPU seconds: tells restarts where no start is told, and
+    /// beside --start where a clock was set
     #[arg(long, value_name = "QUERY")]
     counter: Option<String>,
     /// Label that names a service; several are joined by `/` [default: the exporter's, else instance]

@@ -1,0 +1,357 @@
+//! Stores that speak the interface of Prometheus in their own ways. Thanos and Mimir cannot be had here: a small server answers as
+//! their sources and manuals say, which is less than they themselves.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use heaptrial_exchange::{
+    Access, ImportError, PrometheusImport, PrometheusSummary, Queries, import_prometheus,
+};
+use heaptrial_model::{Metric, TrialKind};
+use heaptrial_store::Store;
+use serde_json::{Value, json};
+
+const BEGIN: i64 = 1_790_812_800;
+const HOURS: i64 = 30;
+const S: i64 = 1_000_000;
+
+/// How a store answers.
+#[derive(Clone, Default)]
+struct Manners {
+    /// Below which `/api/v1` is.
+    prefix: &'static str,
+    tenant: Option<&'static str>,
+    /// Values that it gives at most at once, and what it says where there are more.
+    limit: Option<(usize, Refusal)>,
+    /// Each so many requests it has too much to do, with this status.
+    busy: Option<(usize, u16)>,
+    gzip: bool,
+    warnings: Value,
+}
+
+#[derive(Clone, Copy)]
+enum Refusal {
+    Said(&'static str),
+    /// A proxy before it, in a page.
+    Page(u16),
+}
+
+struct FakeStore {
+    address: SocketAddr,
+    /// Form fields of each request that was answered with series.
+    asked: Arc<Mutex<Vec<BTreeMap<String, String>>>>,
+    busy: Arc<AtomicUsize>,
+}
+
+/// Readings of a service by number: when, bytes, and when it was started. Restarted each 11 hours.
+fn readings(number: i64) -> Vec<(i64, f64, i64)> {
+    let at = |minute: i64| {
+        let at = BEGIN + minute * 60 + number;
+        let started = BEGIN + (minute / 660) * 660 * 60 - 7;
+        (at, 1e8 * (number + 1) as f64 + (minute * 4096) as f64, started)
+    };
+    (0..HOURS * 60).filter(|minute| minute % 97 != 13).map(at).collect()
+}
+
+fn series(query: &str, from: i64, to: i64) -> Vec<Value> {
+    let of = |number: i64| {
+        let values: Vec<Value> = readings(number)
+            .into_iter()
+            .filter(|(at, ..)| (from..=to).contains(at))
+            .map(|(at, bytes, started)| {
+                let value = if query.starts_with("memory") { bytes } else { started as f64 };
+                json!([at as f64, value.to_string()])
+            })
+            .collect();
+        let arm = if number % 2 == 0 { "glibc" } else { "mimalloc" };
+        let labels = json!({ "instance": format!("host{number}"), "arm": arm });
+        json!({ "metric": labels, "values": values })
+    };
+    (0..4).map(of).filter(|series| !series["values"].as_array().unwrap().is_empty()).collect()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits: Vec<u8> = rest.by_ref().take(2).collect();
+                u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+impl FakeStore {
+    fn start(manners: Manners) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let busy = Arc::new(AtomicUsize::new(0));
+        let store = Self { address, asked: Arc::clone(&asked), busy: Arc::clone(&busy) };
+        std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().flatten().enumerate() {
+                answer(stream, &manners, number, &asked, &busy);
+            }
+        });
+        store
+    }
+
+    fn url(&self, prefix: &str) -> String {
+        format!("http://{}{prefix}", self.address)
+    }
+}
+
+/// One request a connection.
+fn answer(
+    mut stream: TcpStream,
+    manners: &Manners,
+    number: usize,
+    asked: &Mutex<Vec<BTreeMap<String, String>>>,
+    busy: &AtomicUsize,
+) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 || line.trim().is_empty() {
+            break;
+        }
+        lines.push(line.trim().to_owned());
+    }
+    let header = |name: &str| {
+        let of = |line: &String| {
+            let (own, value) = line.split_once(':')?;
+            own.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        };
+        lines.iter().find_map(of)
+    };
+    let mut body = vec![0; header("content-length").map_or(0, |length| length.parse().unwrap())];
+    reader.read_exact(&mut body).unwrap();
+    let form: BTreeMap<String, String> = String::from_utf8(body)
+        .unwrap()
+        .split('&')
+        .filter_map(|field| field.split_once('='))
+        .map(|(name, value)| (name.to_owned(), percent_decoded(value)))
+        .collect();
+    let mut say = |status: u16, more: &str, body: &[u8]| {
+        let head =
+            format!("HTTP/1.1 {status} x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n{more}\r\n");
+        let _ = stream.write_all(head.as_bytes());
+        for part in body.chunks(777) {
+            let _ = write!(stream, "{:x}\r\n", part.len());
+            let _ = stream.write_all(part);
+            let _ = stream.write_all(b"\r\n");
+        }
+        let _ = stream.write_all(b"0\r\n\r\n");
+    };
+    if !lines[0].starts_with(&format!("POST {}/api/v1/query ", manners.prefix)) {
+        return say(404, "", b"404 page not found");
+    }
+    if manners.tenant.is_some_and(|tenant| header("x-scope-orgid").as_deref() != Some(tenant)) {
+        return say(401, "", b"no org id\n");
+    }
+    if let Some((each, status)) = manners.busy
+        && number % each == each - 1
+    {
+        busy.fetch_add(1, Ordering::SeqCst);
+        return say(status, "Retry-After: 0\r\n", b"too many outstanding requests");
+    }
+    // What was scraped: NAME[Nms] at a time.
+    let (name, range) = form["query"].split_once('[').unwrap();
+    let milliseconds: f64 = range.strip_suffix("ms]").unwrap().parse().unwrap();
+    let to: f64 = form["time"].parse().unwrap();
+    let from = to - milliseconds / 1e3;
+    let result = series(name, from.ceil() as i64, to.floor() as i64);
+    let values: usize = result.iter().map(|series| series["values"].as_array().unwrap().len()).sum();
+    match manners.limit {
+        Some((limit, Refusal::Said(why))) if values > limit => {
+            let said = json!({ "status": "error", "errorType": "execution", "error": why });
+            return say(422, "", said.to_string().as_bytes());
+        }
+        Some((limit, Refusal::Page(status))) if values > limit => {
+            return say(status, "", b"<html><title>Gateway</title></html>");
+        }
+        _ => {}
+    }
+    asked.lock().unwrap().push(form);
+    let said = json!({
+        "status": "success",
+        "data": { "resultType": "matrix", "result": result, "analysis": {} },
+        "infos": ["PromQL info: metric might not be a counter"],
+        "warnings": manners.warnings,
+    });
+    let said = said.to_string();
+    if manners.gzip && header("accept-encoding").is_some_and(|takes| takes.contains("gzip")) {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(said.as_bytes()).unwrap();
+        return say(200, "Content-Encoding: gzip\r\n", &encoder.finish().unwrap());
+    }
+    say(200, "", said.as_bytes());
+}
+
+fn import(folder: &Path, url: &str, access: Access) -> Result<PrometheusSummary, ImportError> {
+    let request = PrometheusImport {
+        queries: Queries {
+            url: url.to_owned(),
+            memory: "memory".into(),
+            swap: None,
+            start: Some("start".into()),
+            counter: None,
+            contaminated: None,
+            service_labels: vec!["instance".into()],
+            arm_label: Some("arm".into()),
+            replica_label: None,
+        },
+        metric: Metric::Rss,
+        access,
+        groups: Vec::new(),
+        from_us: Some((BEGIN - 100) * S),
+        late_us: 0,
+        to_us: (BEGIN + HOURS * 3600) * S,
+        step_us: 60 * S,
+        about: None,
+        name: "fake".into(),
+        control: None,
+        tool_version: "test".into(),
+        command: "test".into(),
+    };
+    let mut store = Store::create(&folder.join("heaptrial.db")).unwrap();
+    import_prometheus(&mut store, &request)
+}
+
+/// Each life of each service: when it was started, and its readings.
+type Lives = BTreeMap<String, Vec<(i64, Vec<(i64, u64)>)>>;
+
+fn drawn() -> Lives {
+    let of = |number: i64| {
+        let mut lives: BTreeMap<i64, Vec<(i64, u64)>> = BTreeMap::new();
+        for (at, bytes, started) in readings(number) {
+            lives.entry(started).or_default().push((at, bytes as u64));
+        }
+        (format!("host{number}"), lives.into_iter().collect())
+    };
+    (0..4).map(of).collect()
+}
+
+fn found(folder: &Path) -> Lives {
+    let store = Store::open(&folder.join("heaptrial.db")).unwrap();
+    let (_, trial) = store.read_imported("fake", TrialKind::ImportPrometheus).unwrap().unwrap();
+    let lives = trial.services.into_iter().map(|service| {
+        let lives = service.lives.iter().map(|life| {
+            let readings = life.samples.iter().map(|sample| (sample.wall_us / S, sample.rss_bytes)).collect();
+            (life.started_wall_us / S, readings)
+        });
+        (service.name, lives.collect())
+    });
+    lives.collect()
+}
+
+/// A trial that has what was drawn.
+#[track_caller]
+fn whole(manners: Manners, prefix: &str, access: impl FnOnce(&Path) -> Access) -> FakeStore {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FakeStore::start(manners);
+    let summary = import(folder.path(), &store.url(prefix), access(folder.path())).unwrap();
+    assert_eq!(found(folder.path()), drawn());
+    assert!(!summary.notes.iter().any(|note| note.contains("warns")), "{:?}", summary.notes);
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().filter(|entry| !is_ours(entry.as_ref().unwrap())).count(),
+        0
+    );
+    store
+}
+
+fn is_ours(entry: &std::fs::DirEntry) -> bool {
+    let name = entry.file_name().into_string().unwrap();
+    name.starts_with("heaptrial.db") || name == "headers"
+}
+
+#[test]
+fn below_a_path_for_a_tenant_in_parts_of_compressed_answers() {
+    let manners = Manners { prefix: "/api/prom", tenant: Some("fleet"), gzip: true, ..Manners::default() };
+    let store = whole(manners, "/api/prom/", |folder| {
+        let path = folder.join("headers");
+        std::fs::write(&path, "# whose they are\n\nX-Scope-OrgID: fleet\nX-Other:1\n").unwrap();
+        Access { headers: vec![path], ..Access::default() }
+    });
+    // Thanos is asked to refuse rather than to answer in part.
+    assert!(store.asked.lock().unwrap().iter().all(|form| form["partial_response"] == "false"));
+}
+
+#[test]
+fn without_the_tenant_it_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FakeStore::start(Manners { tenant: Some("fleet"), ..Manners::default() });
+    let error = import(folder.path(), &store.url(""), Access::default()).unwrap_err().to_string();
+    assert!(error.contains("status 401") && error.contains("--headers-file"), "{error}");
+    let path = folder.path().join("headers");
+    for (text, why) in [("no header at all", "line 1: expected NAME: VALUE"), ("# none\n", "no header in it")]
+    {
+        std::fs::write(&path, text).unwrap();
+        let access = Access { headers: vec![path.clone()], ..Access::default() };
+        let error = import(folder.path(), &store.url(""), access).unwrap_err().to_string();
+        assert!(error.contains(why) && !error.contains("at all"), "{error}");
+    }
+    std::fs::write(&path, "authorization: Token secret\n").unwrap();
+    let access = Access { headers: vec![path.clone()], bearer: Some(path), ..Access::default() };
+    let error = import(folder.path(), &store.url(""), access).unwrap_err().to_string();
+    assert!(error.contains("header Authorization, too") && !error.contains("secret"), "{error}");
+}
+
+#[test]
+fn what_is_too_much_at_once_is_asked_for_in_parts() {
+    for refusal in [
+        Refusal::Said(
+            "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
+        ),
+        Refusal::Said("query processing would load too many samples into memory in query execution"),
+        Refusal::Said("the query hit the max number of chunks limit while fetching chunks from ingesters"),
+        Refusal::Said(
+            "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (5241113 vs. 4194304)",
+        ),
+        Refusal::Page(504),
+        Refusal::Page(413),
+    ] {
+        let store =
+            whole(Manners { limit: Some((500, refusal)), ..Manners::default() }, "", |_| Access::default());
+        let answers = store.asked.lock().unwrap().len();
+        assert!(answers >= 2 * 4 * 30 * 60 / 500, "{answers}");
+    }
+}
+
+#[test]
+fn a_store_that_has_too_much_to_do_is_asked_later() {
+    for status in [429, 503] {
+        let store =
+            whole(Manners { busy: Some((2, status)), ..Manners::default() }, "", |_| Access::default());
+        assert!(store.busy.load(Ordering::SeqCst) > 1);
+    }
+    // A refusal that does not tell when to come again is one.
+    let folder = tempfile::tempdir().unwrap();
+    let store = FakeStore::start(Manners { limit: Some((0, Refusal::Page(503))), ..Manners::default() });
+    let error = import(folder.path(), &store.url(""), Access::default()).unwrap_err().to_string();
+    assert!(error.contains("status 503"), "{error}");
+}
+
+#[test]
+fn an_answer_in_part_is_refused_or_told() {
+    let why = "receive series from Addr: store-1:10901: rpc error: code = Unavailable";
+    let manners = Manners { warnings: json!([why]), ..Manners::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let store = FakeStore::start(manners);
+    let error = import(folder.path(), &store.url(""), Access::default()).unwrap_err().to_string();
+    assert!(error.contains("is not whole") && error.contains(why), "{error}");
+    let access = Access { accept_partial: true, ..Access::default() };
+    let summary = import(folder.path(), &store.url(""), access).unwrap();
+    assert!(summary.notes.contains(&format!("the store warns: {why}")), "{:?}", summary.notes);
+    assert!(store.asked.lock().unwrap().last().unwrap().get("partial_response").is_none());
+}
