@@ -27,7 +27,7 @@ const STUDENT_SERVICES: usize = 3;
 const SHAPE_READINGS: f64 = 10.0;
 /// Shares of the observation for which the width of the interval is looked at, to tell how it shrinks.
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
-/// Load changes within a day: growth seen for fewer days is not carried on for longer than it was seen.
+/// Load changes within a day: growth that was seen for fewer days is not carried on for longer than that.
 const LEAST_DAYS: f64 = 0.9;
 /// An interval this much wider than that between services alone is one of load that they share.
 const WIDENED: f64 = 1.2;
@@ -146,14 +146,14 @@ pub(crate) fn verdict(
         return Verdict::Inconclusive { days_needed: None, why };
     };
     let standing = standing(interval, settings.stable_margin_per_day);
-    if within_a_day(fleet, ages, members, growth) {
+    if is_too_short(fleet, ages, members, growth) {
         return match (standing, growing(fleet, settings, members, growth, final_bytes)) {
             (Standing::AboveZero, Verdict::Bloating { days_until_full, limit })
                 if days_until_full.value <= growth.days =>
             {
                 Verdict::Bloating { days_until_full, limit }
             }
-            _ => too_short(settings, growth),
+            _ => too_short(fleet, settings, growth),
         };
     }
     match standing {
@@ -173,21 +173,36 @@ pub(crate) fn verdict(
     }
 }
 
-/// Whether growth was seen for so short a time that it cannot be told from the course of a day.
-pub(crate) fn within_a_day(fleet: &Fleet, ages: &Ages, members: &[usize], growth: &Growth) -> bool {
+/// Whether growth was seen for so short a time that it tells nothing of days to come: within a day it cannot be told from the
+/// day's course, and a lab that has no days has too few readings to tell growth from caches that still fill.
+pub(crate) fn is_too_short(fleet: &Fleet, ages: &Ages, members: &[usize], growth: &Growth) -> bool {
     let restarted = members.iter().any(|index| in_sawtooth(&fleet.services[*index], ages));
-    fleet.clock.has_calendar() && growth.days < LEAST_DAYS && !restarted
+    let short = match fleet.clock {
+        Clock::Calendar => growth.days < LEAST_DAYS,
+        Clock::Hastened => f64::from(growth.readings) < SHAPE_READINGS,
+        Clock::InTurn => false,
+    };
+    short && !restarted
 }
 
-fn too_short(settings: &Settings, growth: &Growth) -> Verdict {
+fn too_short(fleet: &Fleet, settings: &Settings, growth: &Growth) -> Verdict {
+    let seen = units::duration(growth.days * DAY);
+    if fleet.clock == Clock::Hastened {
+        return Verdict::Inconclusive {
+            days_needed: None,
+            why: format!(
+                "{seen} after warm-up, {}, do not tell growth from caches that still fill",
+                units::counted(growth.readings as usize, "reading")
+            ),
+        };
+    }
     // Warm-up grows with the time observed.
     let share = if settings.warm_up_seconds.is_some() { 0.0 } else { settings.warm_up_share };
     let days_needed = (1.0 - growth.days) / (1.0 - share).max(f64::EPSILON);
     Verdict::Inconclusive {
         days_needed: Some(days_needed),
         why: format!(
-            "{} after warm-up are part of a day, in which load and caches change: they tell nothing of days to come",
-            units::duration(growth.days * DAY)
+            "{seen} after warm-up are part of a day, in which load and caches change: they tell nothing of days to come"
         ),
     }
 }

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::age::{Ages, in_sawtooth};
 use crate::common_load::error_of_slope;
 use crate::fleet::{Clock, Fleet};
-use crate::growth::{until_full, within_a_day};
+use crate::growth::{is_too_short, until_full};
 use crate::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceGrowth, ServiceResult,
     ServiceVerdict, ServiceVerdicts, Settings, Severity, Verdict,
@@ -57,7 +57,7 @@ pub(crate) fn of_arm(
         return None;
     }
     let together = Together::of(fleet, settings, ages, &read);
-    let short = growth.filter(|growth| within_a_day(fleet, ages, &read, growth)).map(|growth| growth.days);
+    let short = growth.filter(|growth| is_too_short(fleet, ages, &read, growth)).map(|growth| growth.days);
     let each = 1.0 - FAMILY / read.len() as f64;
     let judged: Vec<(ServiceVerdict, Option<ServiceGrowth>)> = read
         .par_iter()

@@ -292,6 +292,24 @@ fn three_seeds_have_intervals_and_verdicts() {
 }
 
 #[test]
+fn a_few_consensuses_do_not_tell_growth_from_caches_that_fill() {
+    let in_lab = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 4.0]);
+    let trial = field(&known(&[6000.0, 2700.0, 1200.0, 1900.0], &[0.0; 4]), 130, 8, 9);
+    for (consensuses, is_told) in [(10, false), (40, true)] {
+        let runs = [1, 2, 3].map(|seed| lab(&in_lab, consensuses, seed, 0.002, Tells::Rests));
+        let lab = of_lab(&runs.iter().collect::<Vec<_>>()).unwrap();
+        let score = Score::of(&lab, &of_field(&trial), &[8.0], &[]).unwrap();
+        let verdict = score.growth[3].lab_verdict.as_ref().unwrap();
+        match verdict {
+            Verdict::Inconclusive { why, .. } => {
+                assert!(!is_told && why.contains("7 readings, do not tell growth from caches"), "{why}");
+            }
+            verdict => assert!(is_told && matches!(verdict, Verdict::Bloating { .. }), "{verdict:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_run_repeats_nothing_of_itself() {
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
     let run = lab(&arms, 30, 1, 0.0, Tells::Rests);

@@ -59,9 +59,12 @@ impl What {
             }
             None => {
                 let (family, after) = family_in(&arm.name)?;
-                (family.to_owned(), digits(&after))
+                (family.to_owned(), digits(version_first(&after).0))
             }
         };
+        if arm.treatment.allocator.as_ref().is_none_or(|allocator| allocator.settings.is_empty()) {
+            rest.extend(setting_in(&arm.name));
+        }
         rest.sort();
         Some(Self { family, version, rest })
     }
@@ -70,6 +73,24 @@ impl What {
         let versions = self.version.is_empty() || other.version.is_empty() || self.version == other.version;
         self.family == other.family && self.rest == other.rest && versions
     }
+}
+
+/// What the name of an arm says beyond allocator and version, where that may be a setting: `mimalloc301-purge0`, `jemalloc
+/// narenas:256`. Words alone (`mimalloc217_historical`) tell groups apart.
+fn setting_in(name: &str) -> Option<String> {
+    let (_, after) = family_in(name)?;
+    let more = version_first(&after).1.trim_matches(|c: char| !c.is_alphanumeric());
+    more.contains(|c: char| c.is_ascii_digit() || matches!(c, '=' | ':')).then(|| more.to_owned())
+}
+
+/// The version at the start of what follows a family's name, and what comes after it: `-2.0.9 x` is `-2.0.9` and ` x`.
+fn version_first(after: &str) -> (&str, &str) {
+    let separator = |c: char| matches!(c, '-' | '_' | '@' | ' ');
+    let from = after.trim_start_matches(separator);
+    let from = from.strip_prefix('v').unwrap_or(from);
+    let of_version = |c: char| c.is_ascii_digit() || matches!(c, '.' | '_');
+    let behind = from.trim_start_matches(of_version);
+    if behind.len() == from.len() { ("", after) } else { after.split_at(after.len() - behind.len()) }
 }
 
 /// Pairs positions of `lab` and `field`. By hand goes first; then only what is alone in being alike is paired.
@@ -169,6 +190,38 @@ mod tests {
                 (4, 1, MatchedBy::Spec)
             ]
         );
+    }
+
+    #[test]
+    fn a_name_that_may_tell_a_setting_is_left_to_the_hand() {
+        let lab = [
+            arm("plain", "mimalloc@3.0.1"),
+            arm("control", "glibc"),
+            arm("many", "jemalloc@5.3.0?narenas=256"),
+            arm("mimalloc 2 x 1", "mimalloc@2.0.9?decommit_delay=0"),
+        ];
+        for (name, paired) in [
+            ("group_A_mimalloc301", true),
+            ("mimalloc v3.0.1", true),
+            ("mimalloc_3_0_1_historical", true),
+            ("mimalloc301-purge0", false),
+            ("Mimalloc 3.0.1 purge_delay=0", false),
+        ] {
+            for spec in ["", "mimalloc@3.0.1"] {
+                let found = pairs(&lab, &[arm(name, spec)], &[]);
+                assert_eq!(!found.is_empty(), paired, "{name} {spec} {found:?}");
+            }
+        }
+        let field = [
+            arm("glibc_20", ""),
+            arm("jemalloc 5.3.0 narenas:256", "jemalloc@5.3.0"),
+            // What the treatment says stands above the name.
+            arm("mimalloc 2 y 7", "mimalloc@2.0.9?decommit_delay=0"),
+        ];
+        let (glibc, settings) = ((1, 0, MatchedBy::Family), (3, 2, MatchedBy::Spec));
+        assert_eq!(pairs(&lab, &field, &[]), [glibc, settings]);
+        let by_hand = pairs(&lab, &field, &["many=jemalloc 5.3.0 narenas:256"]);
+        assert_eq!(by_hand, [glibc, (2, 1, MatchedBy::Hand), settings]);
     }
 
     #[test]

@@ -77,6 +77,12 @@ fn notes(score: &Score) -> Vec<String> {
     if !score.field_alone.is_empty() {
         notes.push(list("Arms of the field without a partner in the lab", &score.field_alone));
     }
+    if !score.lab_alone.is_empty() && !score.field_alone.is_empty() {
+        notes.push(
+            "Settings never match by themselves: --match LAB=FIELD says which of these are the same."
+                .to_owned(),
+        );
+    }
     for age in &score.left_out {
         notes.push(format!("Not compared at {:.0} consensuses: {}.", age.consensuses, age.why));
     }
