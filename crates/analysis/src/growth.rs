@@ -282,7 +282,7 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     })
 }
 
-/// Days until the first known limit is reached by straight growth.
+/// Days until the first known limit is reached by straight growth, at the pace of the later half where that is slower.
 pub(crate) fn until_full(
     fleet: &Fleet,
     members: &[usize],
@@ -307,7 +307,8 @@ pub(crate) fn until_full(
     let (limit, kind) = known.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let slope = &growth.bytes_per_day;
     let now = slowing(growth);
-    let interval = slope.interval().map(|(low, high)| (now * low, now * high));
+    // That it slows down is an estimate too: at the earliest it goes on as it did altogether.
+    let interval = slope.interval().map(|(low, high)| (now * low, high));
     let days = first_passage(final_bytes, now * slope.value, interval, limit)?;
     Some((Estimate { value: days.estimate, low: days.earliest, high: days.latest }, kind))
 }
@@ -316,7 +317,8 @@ pub(crate) fn until_full(
 /// line, and what seems to speed up may be chance.
 fn slowing(growth: &Growth) -> f64 {
     // The slope of the whole is about the mean of those of its halves.
-    growth.late_over_early.map_or(1.0, |late| (2.0 * late / (1.0 + late)).clamp(0.0, 1.0))
+    let late = growth.late_over_early.map_or(1.0, |late| late.clamp(0.0, 1.0));
+    2.0 * late / (1.0 + late)
 }
 
 /// Days until the interval of growth is expected to decide, from how it shrank so far.

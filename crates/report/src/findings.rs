@@ -245,6 +245,13 @@ fn notes(report: &Report) -> Vec<String> {
              not what those will need."
                 .to_owned(),
         );
+        if report.analysis.metric == Metric::Cgroup {
+            notes.push(
+                "Memory of a control group has cached pages of files, which are charged to whoever touched them first: which arm \
+                 that is goes by the order of starts, not by the allocator."
+                    .to_owned(),
+            );
+        }
     }
     for arm in &report.arms {
         let own = || report.services.iter().filter(|service| service.counts && service.arm == arm.name);

@@ -206,7 +206,7 @@ impl Round for CommandRound {
                 let hint = if load.over {
                     ""
                 } else {
-                    "; it was ended before its end: give it less time than --duration"
+                    "; it was ended before its end: if it tells that at its end, give it less time than --duration"
                 };
                 events.push(event(
                     KnownEvent::Warning,
