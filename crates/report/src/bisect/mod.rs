@@ -162,11 +162,6 @@ impl BisectReport {
         !self.answer.changes.is_empty()
     }
 
-    /// The largest change with what it is.
-    pub fn main(&self) -> Option<(&Change, &ChangeReport)> {
-        Some((self.answer.changes.first()?, self.changes.first()?))
-    }
-
     /// Median level of the older end in bytes.
     fn older_bytes(&self) -> Option<f64> {
         let mut levels: Vec<f64> = self.blocks.iter().map(|block| block.older_bytes).collect();
