@@ -4,7 +4,7 @@ mod chart;
 mod forms;
 mod sentences;
 
-use heaptrial_bisect::{Answer, Change};
+use heaptrial_bisect::Answer;
 use heaptrial_judgement::By;
 use serde::{Deserialize, Serialize};
 
@@ -172,7 +172,7 @@ impl BisectReport {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_bisect::Ends;
+    use heaptrial_bisect::{Change, Ends};
 
     use super::*;
 
