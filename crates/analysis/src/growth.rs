@@ -217,7 +217,7 @@ fn growing(
     if growth.shape == Shape::Saturating {
         return Verdict::Growing { days_until_full: None, limit: None };
     }
-    let Some((days, limit)) = until_full(fleet, members, growth, final_bytes) else {
+    let Some((days, limit)) = until_full(fleet, members, members, growth, final_bytes) else {
         return Verdict::Growing { days_until_full: None, limit: None };
     };
     if days.value <= settings.horizon_days {
@@ -282,10 +282,12 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     })
 }
 
-/// Days until the first known limit is reached by straight growth, at the pace of the later half where that is slower.
+/// Days until the first known limit is reached by straight growth, at the pace of the later half where that is slower. The
+/// host's memory is for `members` together; of `limited` the one counts that has the least left of its own limit.
 pub(crate) fn until_full(
     fleet: &Fleet,
     members: &[usize],
+    limited: &[usize],
     growth: &Growth,
     final_bytes: f64,
 ) -> Option<(Estimate, LimitKind)> {
@@ -296,8 +298,12 @@ pub(crate) fn until_full(
         fleet.limit.host_bytes.map(|all| (all - used).max(0.0))
     });
     let host = available.map(|bytes| final_bytes + bytes / members.len().max(1) as f64);
-    // The least of those that its services have.
-    let own = members.iter().filter_map(|index| fleet.services[*index].limit_bytes).min_by(f64::total_cmp);
+    let left = limited.iter().filter_map(|index| {
+        let service = &fleet.services[*index];
+        let used = service.current()?.readings.last().map(bytes)?;
+        Some(service.limit_bytes? - used)
+    });
+    let own = left.min_by(f64::total_cmp).map(|left| final_bytes + left);
     let limits = [(fleet.limit.service_bytes.or(own), LimitKind::Service), (host, LimitKind::Host)];
     let mut known: Vec<(f64, LimitKind)> =
         limits.iter().filter_map(|(bytes, kind)| Some((*bytes.as_ref()?, *kind))).collect();

@@ -35,8 +35,8 @@ type Course = Vec<Option<f64>>;
 /// The verdict on each service of an arm. `None` of an arm that is restarted at intervals, and without readings.
 ///
 /// Errors of readings of one service hang together, so Sen's own interval of a slope is far too narrow. The service's
-/// course over at most 40 stretches is taken as an AR(1) process around its Theil-Sen line, as that of an arm is
-/// (`common_load`: G. C. Tiao et al., Journal of Geophysical Research 95 (1990)); the level of the interval is that for as many services as there are
+/// course over at most 40 stretches is taken as an AR(1) process around its Theil-Sen line
+/// (`common_load::error_of_slope`: G. C. Tiao et al., Journal of Geophysical Research 95 (1990)); the level of the interval is that for as many services as there are
 /// (C. E. Bonferroni). Where the arm does not bloat, a service does only if it grows away from the median of its arm by
 /// that test: what all services share is not its own.
 pub(crate) fn of_arm(
@@ -349,7 +349,7 @@ impl Judge<'_> {
             late_over_early: self.shape().and_then(|shape| shape.late_to_early),
             ..of_arm?.clone()
         };
-        let (days, limit) = until_full(self.fleet, read, &own, self.service.final_bytes?)?;
+        let (days, limit) = until_full(self.fleet, read, &[self.index], &own, self.service.final_bytes?)?;
         Some((days.value, limit))
     }
 

@@ -92,6 +92,26 @@ fn an_average_over_time_never_holds_a_contaminated_life() {
 }
 
 #[test]
+fn a_limit_is_held_against_the_memory_of_whoever_has_it() {
+    let mut fleet = fleet(&[(6, &|_| 4.0), (6, &|age| 4.0 + 0.5 * age)]);
+    for service in &mut fleet.services {
+        service.limit_bytes = Some(60.0 * build::GIB);
+    }
+    // Half the memory of its arm, and a limit that is below what the others have.
+    let last = fleet.services.len() - 1;
+    for reading in fleet.services[last].lives.iter_mut().flat_map(|life| &mut life.readings) {
+        reading.kib /= 2;
+    }
+    fleet.services[last].limit_bytes = Some(7.0 * build::GIB);
+    let verdict = run(&fleet).arms[1].verdict.clone();
+    let Some(Verdict::Bloating { days_until_full: days, limit: LimitKind::Service }) = verdict else {
+        panic!("{verdict:?}");
+    };
+    // The 3 GiB that it has left, at half a GiB a day.
+    assert!((5.0..7.5).contains(&days.value), "{days:?}");
+}
+
+#[test]
 fn the_least_limit_of_its_services_is_an_arms() {
     let mut fleet = fleet(&[(6, &|_| 4.0), (6, &|age| 4.0 + 0.5 * age)]);
     for (index, service) in fleet.services.iter_mut().enumerate() {

@@ -28,13 +28,15 @@ pub struct Failure {
     pub class: ErrorClass,
     /// What it is about, such as `arm x`; told before the error itself.
     about: Vec<String>,
+    /// What to do next, where whoever tried it knows.
+    hint: Option<String>,
     error: Box<dyn Error + Send + Sync>,
 }
 
 impl Failure {
     /// Of a class that the circumstances tell; an error that knows its own becomes a failure by `?`.
     pub fn of(class: ErrorClass, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { class, about: Vec::new(), error: error.into() }
+        Self { class, about: Vec::new(), hint: None, error: error.into() }
     }
 
     /// Something went wrong while doing it.
@@ -56,6 +58,18 @@ impl Failure {
     pub fn about(mut self, what: impl fmt::Display) -> Self {
         self.about.insert(0, what.to_string());
         self
+    }
+
+    /// Says what to do next, in place of what was said from within.
+    pub fn hint(mut self, what: impl fmt::Display) -> Self {
+        self.hint = Some(what.to_string());
+        self
+    }
+
+    /// What the error itself asks for, then what its command does.
+    fn hints(&self) -> Option<String> {
+        let hints: Vec<String> = hint::of(self.error.as_ref()).into_iter().chain(self.hint.clone()).collect();
+        (!hints.is_empty()).then(|| hints.join("; "))
     }
 
     /// What went wrong, and its causes, outermost first. Many an error's text ends with that of its cause, for those who
@@ -104,7 +118,7 @@ impl Failure {
             "class": self.class,
             "message": texts.next().unwrap_or_default(),
             "causes": texts.collect::<Vec<_>>(),
-            "hint": hint::of(self.error.as_ref()),
+            "hint": self.hints(),
         })
     }
 
@@ -113,7 +127,7 @@ impl Failure {
         let mut texts = self.texts().into_iter();
         let mut told = format!("{red}error:{plain} {}\n", texts.next().unwrap_or_default());
         texts.for_each(|cause| told.push_str(&format!("  caused by: {cause}\n")));
-        if let Some(hint) = hint::of(self.error.as_ref()) {
+        if let Some(hint) = self.hints() {
             told.push_str(&format!("  hint: {hint}\n"));
         }
         told
@@ -187,6 +201,13 @@ mod tests {
             "schema_version": 1, "class": "refused", "message": "arm `a`: /x", "causes": ["the disk is gone"], "hint": null,
         });
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn whoever_goes_on_knows_what_is_next() {
+        let failure = Failure::failed("no results").hint("`attach` goes on").hint("`--continue` goes on");
+        assert_eq!(failure.text(false), "error: no results\n  hint: `--continue` goes on\n");
+        assert_eq!(failure.json()["hint"], "`--continue` goes on");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -154,6 +155,62 @@ fn without_slurm_nothing_is_begun() {
     let output = support::run(folder.path(), "lab attach .");
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     told(&output, &["holds no run on a cluster"]);
+}
+
+/// Stands for Slurm: a task runs on this host at once, but block 2 of a search fails.
+const SBATCH: &str = r#"#!/bin/sh
+for script; do case $script in --job-name=*) name=${script#--job-name=};; esac; done
+case $script in
+*/blocks/0002/*)
+    echo '{"node":"n2","why":"its disk is gone"}' >"${script%/*}/failed/0001.json"
+    printf '{"jobs":[{"array_job_id":7,"array_task_id":0,"name":"%s","job_state":"FAILED","nodes":"n2"}]}' "$name" >queue.json ;;
+*) SLURM_ARRAY_TASK_ID=0 SLURMD_NODENAME=n1 sh "$script" >/dev/null 2>&1 & ;;
+esac
+echo 7
+"#;
+
+#[test]
+fn a_search_whose_task_failed_goes_on_by_its_own_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("bin")).unwrap();
+    std::fs::write(folder.join("queue.json"), r#"{"jobs":[]}"#).unwrap();
+    std::fs::write(folder.join("holder.py"), HOLDER).unwrap();
+    for (name, text) in
+        [("sbatch", SBATCH), ("squeue", "#!/bin/sh\ncat queue.json\n"), ("scancel", "#!/bin/sh\n")]
+    {
+        let path = folder.join("bin").join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let tune = |options: &str| {
+        let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+        let mut command = support::heaptrial(folder);
+        command.env("PATH", path).env("XDG_CACHE_HOME", folder.join("cache"));
+        command.args("lab tune --json".split(' ')).args(options.split_whitespace()).output().unwrap()
+    };
+    let output = tune(
+        "--out found --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --verify 2 --winners 1 \
+         run --on slurm --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 holder.py",
+    );
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    told(&output, &["block-2 of control, glibc", "on n2: its disk is gone", "lab tune --continue "]);
+    assert!(!stderr(&output).contains("lab attach"), "{}", stderr(&output));
+    let so_far = json(&output);
+    assert!(so_far["stopped"].as_str().unwrap().contains("its disk is gone"), "{so_far:#}");
+    let numbers = |report: &Value| -> Vec<u64> {
+        let blocks = report["blocks"].as_array().unwrap().iter();
+        blocks.map(|block| block["number"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(numbers(&so_far), [1]);
+    let first = std::fs::read(folder.join("found/blocks/0001/heaptrial.db")).unwrap();
+
+    let output = tune("--continue found");
+    assert!([Some(0), Some(4)].contains(&output.status.code()), "{}", stderr(&output));
+    let whole = json(&output);
+    assert_eq!(numbers(&whole)[..2], [1, 3], "{whole:#}");
+    assert_eq!(whole["blocks"][0], so_far["blocks"][0]);
+    assert_eq!(std::fs::read(folder.join("found/blocks/0001/heaptrial.db")).unwrap(), first);
 }
 
 #[test]

@@ -100,7 +100,11 @@ impl ServiceSampler {
         let main_pid = self.main_pid;
         self.main_counts = counted.contains(&main_pid);
         self.ever_counted |= !counted.is_empty();
-        self.readers.retain(|reader| reader.pid() == main_pid || counted.contains(&reader.pid()));
+        let uncollected = tree.uncollected(main_pid);
+        self.readers.retain(|reader| {
+            let pid = reader.pid();
+            pid == main_pid || counted.contains(&pid) || uncollected.contains(&pid)
+        });
         for pid in counted {
             if self.readers.iter().any(|reader| reader.pid() == pid) {
                 continue;
@@ -156,6 +160,14 @@ impl ServiceSampler {
             }
             Ok(_) if reader.pid() == main_pid => {
                 main_error = Some(HostError::Gone { pid: main_pid });
+                true
+            }
+            // Its CPU time and page faults are its parent's only when that has waited for it.
+            Ok(reading) => {
+                total.cpu_us += reading.sample.cpu_us;
+                total.minor_faults += reading.sample.minor_faults;
+                total.major_faults += reading.sample.major_faults;
+                cpu_uncertain_us += reading.cpu_uncertain_us;
                 true
             }
             Err(error) if reader.pid() == main_pid => {
@@ -234,8 +246,8 @@ impl ServiceSampler {
                     total.lazyfree_bytes += slow.lazyfree_bytes;
                     total.anon_huge_bytes += slow.anon_huge_bytes;
                 }
-                Err(error) if reader.pid() == self.main_pid => return Err(error),
-                Err(_) => {}
+                Err(error) if error.is_gone() && reader.pid() != self.main_pid => {}
+                Err(error) => return Err(error),
             }
         }
         total.cost_us = started.elapsed().as_micros() as u64;
@@ -347,6 +359,29 @@ mod tests {
         until(true);
         std::fs::write(&fifo, "go\n").unwrap();
         until(false);
+        end(child, &root);
+    }
+
+    #[test]
+    fn cpu_time_of_a_child_that_nobody_waited_for_yet_stays() {
+        let root = HostRoot::default();
+        let script = "import os, time\nif os.fork() == 0:\n    while time.process_time() < 0.2: pass\n    os._exit(0)\ntime.sleep(60)";
+        let child = std::process::Command::new("/usr/bin/python3").args(["-c", script]).spawn().unwrap();
+        let pid = child.id() as i32;
+        let mut sampler = ServiceSampler::open(&root, pid).unwrap();
+        let deadline = Stopwatch::now() + Duration::from_secs(60);
+        loop {
+            let tree = ProcessTree::scan(&root).unwrap();
+            sampler.follow(&tree);
+            let sample = sampler.read().unwrap();
+            if !tree.uncollected(pid).is_empty() {
+                break;
+            }
+            assert!(Stopwatch::now() < deadline, "the child never ended: {sample:?}");
+        }
+        let sample = sampler.read().unwrap();
+        assert!(sample.cpu_us >= 200_000, "{sample:?}");
+        assert_eq!(sample.processes, 1);
         end(child, &root);
     }
 

@@ -40,6 +40,11 @@ impl ProcessTree {
         self.below(pid, |child| !self.zombies.contains(child))
     }
 
+    /// What only waits to be collected below `pid`.
+    pub(crate) fn uncollected(&self, pid: i32) -> Vec<i32> {
+        self.descendants(pid).into_iter().filter(|child| self.zombies.contains(child)).collect()
+    }
+
     /// Everything below `pid`, also what only waits to be collected: a process shows as such when its
     /// main thread has ended, even if others of its threads live on.
     pub fn descendants(&self, pid: i32) -> Vec<i32> {

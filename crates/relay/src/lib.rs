@@ -4,7 +4,6 @@
 //! uses the control connection and the programs of the Tor package from here.
 
 mod control;
-mod cost;
 mod edit;
 mod endpoint;
 mod error;
@@ -21,7 +20,6 @@ mod torrc;
 mod verify;
 
 pub use control::Control;
-pub use cost::{CostFact, RestartCost};
 pub use edit::{TorrcEdit, TorrcRefusal};
 pub use endpoint::Endpoint;
 pub use error::TorError;

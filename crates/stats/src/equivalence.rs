@@ -23,11 +23,6 @@ impl Standing {
             Self::Unclear => "unclear",
         }
     }
-
-    /// Whether the interval settles the question.
-    pub fn is_conclusive(self) -> bool {
-        self != Self::Unclear
-    }
 }
 
 /// Where the interval `(low, high)` stands to `-margin..margin` and to 0, in any one unit.

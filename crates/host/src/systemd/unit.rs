@@ -83,11 +83,6 @@ impl Unit {
     pub fn variables(&self) -> Vec<(String, String)> {
         variables(&self.environment, &self.unset_environment)
     }
-
-    /// The value that a variable has by Environment=, where the last one counts.
-    pub fn environment_value(&self, name: &str) -> Option<&str> {
-        value_of(name, &self.environment, &self.unset_environment)
-    }
 }
 
 /// Whether a service runs.

@@ -4,7 +4,7 @@ mod chart;
 mod forms;
 mod sentences;
 
-use heaptrial_bisect::{Answer, Change};
+use heaptrial_bisect::Answer;
 use heaptrial_judgement::By;
 use serde::{Deserialize, Serialize};
 
@@ -162,11 +162,6 @@ impl BisectReport {
         !self.answer.changes.is_empty()
     }
 
-    /// The largest change with what it is.
-    pub fn main(&self) -> Option<(&Change, &ChangeReport)> {
-        Some((self.answer.changes.first()?, self.changes.first()?))
-    }
-
     /// Median level of the older end in bytes.
     fn older_bytes(&self) -> Option<f64> {
         let mut levels: Vec<f64> = self.blocks.iter().map(|block| block.older_bytes).collect();
@@ -177,7 +172,7 @@ impl BisectReport {
 
 #[cfg(test)]
 mod tests {
-    use heaptrial_bisect::Ends;
+    use heaptrial_bisect::{Change, Ends};
 
     use super::*;
 

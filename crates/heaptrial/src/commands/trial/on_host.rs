@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use heaptrial_agent::UNIT_NAME as AGENT;
 use heaptrial_change::{
     Claim, Lock, Notification, Outcome, Prepared, ServiceState, Stage, TrialStage, TrialState, Witness,
     claims, free, taken_over_by,
@@ -24,8 +25,6 @@ use super::unfound::Unfound;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
-/// The agent's unit.
-pub const AGENT: &str = "heaptrial-agent.service";
 /// Name of the host's database in the folder of what must last.
 const DATABASE: &str = "heaptrial.db";
 /// While nothing happens, progress is told this often.

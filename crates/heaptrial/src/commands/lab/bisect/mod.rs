@@ -19,7 +19,8 @@ use self::block::{Measure, Measured};
 use self::record::{Kept, Record, Step};
 use self::subject::Subject;
 use super::search::{
-    Bench, Load, Started, TRIES, UNDER_WAY, asked_again, command_of, print_report, read_report, write_plan,
+    Bench, Load, Started, TRIES, UNDER_WAY, asked_again, command_of, ended_by, print_report, read_report,
+    write_plan,
 };
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
@@ -207,6 +208,7 @@ fn search(
         report.write_json(&record.folder).map_err(Failure::failed)
     };
     let mut stopped = None;
+    let mut failed = None;
     let answer = loop {
         tell_so_far(&search, &record)?;
         let position = match search.next() {
@@ -230,7 +232,15 @@ fn search(
             record.enter(Step::Same { position, with })?.apply(&mut search);
             continue;
         }
-        match measure.measure(&record, position, &older, &obtained)? {
+        let measured = match measure.measure(&record, position, &older, &obtained) {
+            Ok(measured) => measured,
+            Err(failure) => {
+                stopped = Some(failure.to_string());
+                failed = Some(failure);
+                break search.so_far();
+            }
+        };
+        match measured {
             Measured::Ratio(block) => {
                 let step = Step::Measured { block, position, sha256: obtained.sha256.clone() };
                 record.enter(step)?.apply(&mut search);
@@ -261,7 +271,11 @@ fn search(
     };
     let report =
         told::report(&subject, &search, answer, &measure, &record, options.confidence, stopped.clone())?;
-    tell(&report, &record.folder, global)?;
+    let told = tell(&report, &record.folder, global);
+    if let Some(failure) = failed {
+        return Err(ended_by(failure, "bisect", &record.folder));
+    }
+    told?;
     match stopped {
         Some(why) => Err(Failure::failed(format!(
             "{why}; `heaptrial lab bisect --continue {}` goes on",

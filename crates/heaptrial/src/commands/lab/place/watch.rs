@@ -78,11 +78,9 @@ impl<'a> Watch<'a> {
         if let Err(failure) = watched {
             let jobs: Vec<String> = self.submitted.jobs().iter().map(u64::to_string).collect();
             if !jobs.is_empty() {
-                progress.message(&format!(
-                    "nothing is lost: `heaptrial lab attach {}` goes on, `scancel {}` ends what is under way",
-                    self.folder.0.display(),
-                    jobs.join(" ")
-                ));
+                progress.message(&format!("`scancel {}` ends what is under way", jobs.join(" ")));
+                let folder = self.folder.0.display();
+                return Err(failure.hint(format!("nothing is lost: `heaptrial lab attach {folder}` goes on")));
             }
             return Err(failure);
         }
@@ -108,11 +106,13 @@ impl<'a> Watch<'a> {
         let log = self.folder.log(first);
         let log = if log.is_file() { format!(" (its log: {})", log.display()) } else { String::new() };
         Failure::failed(format!(
-            "no results of {} of {}. Block {}: {why}{log}. What is here is kept; `heaptrial lab attach {} --again` carries out \
-             what is missing",
+            "no results of {} of {}. Block {}: {why}{log}",
             failed.len(),
             units::counted(self.run.blocks.len(), "block"),
             first + 1,
+        ))
+        .hint(format!(
+            "what is here is kept; `heaptrial lab attach {} --again` carries out what is missing",
             self.folder.0.display()
         ))
     }

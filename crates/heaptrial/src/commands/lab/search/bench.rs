@@ -43,6 +43,8 @@ impl Bench<'_> {
         std::fs::create_dir_all(&folder)
             .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
         let plan = plan_of(&name, arms.iter().map(|prepared| prepared.arm.clone()).collect());
+        let names: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
+        let about = format!("{name} of {}", names.join(", "));
         let database = folder.join("heaptrial.db");
         let lab = LabPlan {
             name,
@@ -63,8 +65,10 @@ impl Bench<'_> {
             exchanged: Vec::new(),
         };
         describe(&lab, &plan)?;
-        let outcome =
-            self.place.run(&lab, &plan, self.workload, &self.interrupt, &mut LiveProgress::new())?;
+        let outcome = self
+            .place
+            .run(&lab, &plan, self.workload, &self.interrupt, &mut LiveProgress::new())
+            .map_err(|failure| failure.about(about))?;
         if outcome.interrupted {
             return Ok(None);
         }

@@ -123,6 +123,14 @@ pub(super) fn asked_again(folder: &Path, started: &Started) -> Result<(Command, 
     Ok((command, folder))
 }
 
+/// A failure that ended a search, `name` as a command, after its report: the way on is the search's own.
+pub(super) fn ended_by(failure: Failure, name: &str, folder: &Path) -> Failure {
+    failure.hint(format!(
+        "blocks that were measured are kept; `heaptrial lab {name} --continue {}` measures what has no results, and goes on",
+        shell_words::quote(&folder.to_string_lossy())
+    ))
+}
+
 /// Prints a report as it is to be shown, and where its forms are.
 pub(super) fn print_report(shown: &str, written: &[PathBuf], global: &GlobalOptions) -> Result<(), Failure> {
     output::print(shown)?;

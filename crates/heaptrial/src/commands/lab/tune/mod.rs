@@ -24,7 +24,7 @@ use self::record::{Kept, Record};
 use self::space::Found;
 use self::tuning::Tuning;
 use super::search::{
-    Bench, Started, arm, asked_again, command_of, plan_of, print_report, read_report, write_plan,
+    Bench, Started, arm, asked_again, command_of, ended_by, plan_of, print_report, read_report, write_plan,
 };
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
@@ -170,13 +170,16 @@ fn search(
         tuning.have(spec)?;
     }
     tuning.tell_so_far()?;
-    let stopped = tuning.race()?;
-    let stopped = match stopped {
-        Some(why) => Some(why),
-        None => tuning.verify()?,
-    };
-    let report = tuning.report(stopped.clone());
-    tell(&report, &tuning.record.folder, global)?;
+    let ended = tuning.race().and_then(|stopped| match stopped {
+        Some(why) => Ok(Some(why)),
+        None => tuning.verify(),
+    });
+    let ended = ended.map_err(|failure| ended_by(failure, "tune", &tuning.record.folder));
+    let stopped = ended.as_ref().map_or_else(|failure| Some(failure.to_string()), Option::clone);
+    let report = tuning.report(stopped);
+    let told = tell(&report, &tuning.record.folder, global);
+    let stopped = ended?;
+    told?;
     match stopped {
         Some(why) => Err(Failure::failed(format!(
             "{why}; `heaptrial lab tune --continue {}` goes on",
