@@ -81,15 +81,28 @@ pub(crate) fn half_width(
 
 /// Whether services rise and fall together more than by chance: the sum of the products of their courses, two by two, against
 /// its error if each course could as well be upside down (a sign-flip test by its first two moments).
+///
+/// Both come from sums over stretches, since pairs are too many in a large arm: the squares of all products of two courses sum
+/// to the squares of all products of two stretches.
 fn is_shared(courses: &[Vec<Option<f64>>]) -> bool {
-    let product = |a: &[Option<f64>], b: &[Option<f64>]| -> f64 {
-        a.iter().zip(b).filter_map(|(a, b)| Some((*a)? * (*b)?)).sum()
-    };
-    let pairs = courses.iter().enumerate();
-    let products: Vec<f64> =
-        pairs.flat_map(|(place, a)| courses[place + 1..].iter().map(move |b| product(a, b))).collect();
-    let error = products.iter().map(|product| product * product).sum::<f64>().sqrt();
-    products.iter().sum::<f64>() > SHARED * error
+    let mut sums = [0.0; STRETCHES];
+    let mut products = [[0.0; STRETCHES]; STRETCHES];
+    let (mut own, mut own_squared) = (0.0, 0.0);
+    for course in courses {
+        let known: Vec<(usize, f64)> =
+            course.iter().enumerate().filter_map(|(place, value)| Some((place, (*value)?))).collect();
+        for (place, value) in &known {
+            sums[*place] += value;
+            known.iter().for_each(|(other, with)| products[*place][*other] += value * with);
+        }
+        let square: f64 = known.iter().map(|(_, value)| value * value).sum();
+        own += square;
+        own_squared += square * square;
+    }
+    let of_pairs = |all: f64, own: f64| (all - own) / 2.0;
+    let together = of_pairs(sums.iter().map(|sum| sum * sum).sum(), own);
+    let squares = of_pairs(products.iter().flatten().map(|product| product * product).sum(), own_squared);
+    together > SHARED * squares.max(0.0).sqrt()
 }
 
 /// Half-width of the interval of a slope, per stretch, through the course of one service with gaps.
@@ -127,4 +140,28 @@ pub(crate) fn error_of_slope(course: &[Option<f64>], level: f64) -> Option<f64> 
     let free = (n * (1.0 - correlation) / (1.0 + correlation)).max(FEWEST_FREE);
     let reach = student_quantile(free, (1.0 + level) / 2.0)?;
     Some(reach * (variance * together.max(0.0)).sqrt() / lever)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn sums_over_stretches_say_what_pairs_of_services_say(
+            courses in prop::collection::vec(prop::collection::vec(prop::option::of(-5i32..6), 7), 1..9)
+        ) {
+            // Whole numbers: no sum is rounded.
+            let courses: Vec<Vec<Option<f64>>> =
+                courses.iter().map(|course| course.iter().map(|value| value.map(f64::from)).collect()).collect();
+            let product = |a: &[Option<f64>], b: &[Option<f64>]| -> f64 {
+                a.iter().zip(b).filter_map(|(a, b)| Some((*a)? * (*b)?)).sum()
+            };
+            let pairs = (0..courses.len()).flat_map(|place| (0..place).map(move |other| (place, other)));
+            let products: Vec<f64> = pairs.map(|(a, b)| product(&courses[a], &courses[b])).collect();
+            let error = products.iter().map(|product| product * product).sum::<f64>().sqrt();
+            prop_assert_eq!(is_shared(&courses), products.iter().sum::<f64>() > SHARED * error);
+        }
+    }
 }
