@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::{AllocatorSpec, Treatment, family_in};
+use heaptrial_model::{AllocatorSpec, Treatment, family_in, version_first};
 
 use crate::torutils::RelayConfig;
 
@@ -16,10 +16,9 @@ pub(crate) fn allocator_in(text: &str) -> Option<AllocatorSpec> {
 
 /// `209`, `2.0.9`, `-2.0.9`, `_v2_0_9`. Digits behind a separator that have no parts may count anything.
 fn version_at_start(rest: &str, family: &str) -> Option<String> {
-    let separated = rest.trim_start_matches(['-', '_', '@', ' ']);
-    let digits = separated.strip_prefix('v').unwrap_or(separated);
-    let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(digits.len());
-    let number = digits[..end].trim_end_matches(['.', '_']);
+    let (told, _) = version_first(rest);
+    let separated = told.trim_start_matches(['-', '_', '@', ' ']);
+    let number = separated.strip_prefix('v').unwrap_or(separated).trim_end_matches(['.', '_']);
     if !number.starts_with(|c: char| c.is_ascii_digit()) || number.len() > 20 {
         return None;
     }
@@ -27,7 +26,7 @@ fn version_at_start(rest: &str, family: &str) -> Option<String> {
         let parts: Vec<&str> = number.split(['.', '_']).filter(|part| !part.is_empty()).collect();
         return Some(parts.join("."));
     }
-    if rest.len() != separated.len() {
+    if told.len() != separated.len() {
         return None;
     }
     let two_parts = matches!(family, "glibc" | "tcmalloc");

@@ -29,7 +29,7 @@ pub use duration::{DurationError, HumanDuration};
 pub use error_class::{Classified, ErrorClass};
 pub use event_kind::{EventKind, KnownEvent, OtherEvent};
 pub use factorial::{FactorialDesign, SettingLevel, Side};
-pub use family::{FAMILIES, family_in};
+pub use family::{FAMILIES, family_in, version_first};
 pub use identity::{Identity, Linkage, MappedLibrary};
 pub use life::{BETWEEN_REASONS, Ending, LifeKey, LifeStart, with_reason};
 pub use plan_id::{PlanId, PlanIdError};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::{AllocatorSpec, Arm, family_in};
+use heaptrial_model::{AllocatorSpec, Arm, family_in, version_first};
 use serde::{Deserialize, Serialize};
 
 use super::ScoreError;
@@ -81,16 +81,6 @@ fn setting_in(name: &str) -> Option<String> {
     let (_, after) = family_in(name)?;
     let more = version_first(&after).1.trim_matches(|c: char| !c.is_alphanumeric());
     more.contains(|c: char| c.is_ascii_digit() || matches!(c, '=' | ':')).then(|| more.to_owned())
-}
-
-/// The version at the start of what follows a family's name, and what comes after it: `-2.0.9 x` is `-2.0.9` and ` x`.
-fn version_first(after: &str) -> (&str, &str) {
-    let separator = |c: char| matches!(c, '-' | '_' | '@' | ' ');
-    let from = after.trim_start_matches(separator);
-    let from = from.strip_prefix('v').unwrap_or(from);
-    let of_version = |c: char| c.is_ascii_digit() || matches!(c, '.' | '_');
-    let behind = from.trim_start_matches(of_version);
-    if behind.len() == from.len() { ("", after) } else { after.split_at(after.len() - behind.len()) }
 }
 
 /// Pairs positions of `lab` and `field`. By hand goes first; then only what is alone in being alike is paired.
