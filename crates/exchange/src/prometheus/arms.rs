@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::PrometheusImport;
 use super::assemble::Assigned;
-use super::client::PrometheusError;
+use super::error::PrometheusError;
 use crate::ImportError;
 use crate::import::{ListsFrom, Member, Wanted, WantedList, some_of};
 

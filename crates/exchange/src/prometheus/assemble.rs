@@ -14,7 +14,7 @@ use heaptrial_store::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::client::PrometheusError;
+use super::error::PrometheusError;
 use super::lives::{Life, Lives};
 use super::notes::{self, count, notes_of};
 use super::samples::SpooledSamples;

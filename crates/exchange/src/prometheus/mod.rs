@@ -3,6 +3,7 @@
 mod arms;
 mod assemble;
 mod client;
+mod error;
 mod lives;
 mod names;
 mod notes;
@@ -19,7 +20,8 @@ use heaptrial_model::{About, Metric, TrialKind};
 use heaptrial_store::Store;
 use serde::{Deserialize, Serialize};
 
-pub use client::{Access, PrometheusError};
+pub use client::Access;
+pub use error::PrometheusError;
 pub use query::Exporter;
 pub use readings::{ReadingsRequest, read_readings};
 

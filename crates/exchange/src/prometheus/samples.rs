@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use heaptrial_store::ImportedSample;
 
-use super::client::PrometheusError;
+use super::error::PrometheusError;
 use super::spool::{Piece, Spool};
 
 /// What a column has for a reading that was not taken.

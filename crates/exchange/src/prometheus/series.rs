@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::Queries;
-use super::client::{Client, Labels, PrometheusError, time};
+use super::client::{Client, Labels, time};
+use super::error::PrometheusError;
 use super::query::is_selector;
 use super::spool::{Piece, Spool};
 

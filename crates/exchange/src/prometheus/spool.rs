@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::client::PrometheusError;
+use super::error::PrometheusError;
 use super::series::Values;
 
 /// Columns of numbers, gone with the process, however that ends.

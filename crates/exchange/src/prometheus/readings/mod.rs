@@ -7,7 +7,8 @@ mod target;
 use heaptrial_model::RemoteReadings;
 use heaptrial_store::{Store, TrialRecord};
 
-use super::client::{Access, Client, Labels, PrometheusError};
+use super::client::{Access, Client, Labels};
+use super::error::PrometheusError;
 use crate::ImportError;
 use ledger::Ledger;
 use lives::Collected;

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::super::client::{Client, Labels, PrometheusError, Series};
+use super::super::client::{Client, Labels, Series};
+use super::super::error::PrometheusError;
 use super::super::query::quoted;
 use super::lives::{Collected, Tick};
 
