@@ -50,6 +50,7 @@ pub use heaptrial_judgement::{Options, Trajectories};
 pub use heaptrial_model::units;
 pub use html::embedded;
 pub use look::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};
+pub use paper::Paper;
 pub use schema::report_schema;
 pub use score::{SCORE_SCHEMA_VERSION, ScoreReport};
 pub use terminal::terminal;

@@ -13,8 +13,8 @@ use crate::terminal::{self, Paint};
 use crate::write::replace;
 use crate::{ReportError, escape, html, markdown};
 
-/// A document of sections, each of whose texts is made printable before it is shown.
-pub(crate) trait Paper: Serialize + DeserializeOwned {
+/// What a document of sections is made of.
+pub(crate) trait Contents: Serialize + DeserializeOwned {
     /// Stem of its files.
     const NAME: &'static str;
 
@@ -28,43 +28,74 @@ pub(crate) trait Paper: Serialize + DeserializeOwned {
         Vec::new()
     }
 
-    fn as_json(&self) -> Result<String, ReportError> {
+    /// The sections as they are in the page.
+    fn markup(&self) -> Result<Markup, ReportError> {
+        let paper = escape::printable_copy(self)?;
+        let charts = [Layout::Wide, Layout::Narrow].map(|layout| paper.charts(layout));
+        Ok(html::sections_with_charts(&paper.sections(), &paper.looks(), charts))
+    }
+}
+
+/// A document of sections in its forms, each of whose texts is made printable before it is shown: a [`BisectReport`], a
+/// [`TuneReport`] or a [`ScoreReport`].
+///
+/// [`BisectReport`]: crate::BisectReport
+/// [`TuneReport`]: crate::TuneReport
+/// [`ScoreReport`]: crate::ScoreReport
+pub trait Paper: DeserializeOwned {
+    /// Stem of its files: `bisect` of `bisect.html`, `bisect.md` and `bisect.json`.
+    const NAME: &'static str;
+
+    /// As JSON: what its JSON file holds.
+    fn json(&self) -> Result<String, ReportError>;
+
+    /// For a terminal, in colour if `colored`.
+    fn terminal(&self, colored: bool) -> Result<String, ReportError>;
+
+    /// As Markdown that refers to its charts in `charts/`.
+    fn markdown(&self) -> Result<String, ReportError>;
+
+    /// As a self-contained page.
+    fn html(&self) -> Result<String, ReportError>;
+
+    /// Writes the JSON alone into `folder`, which has to be there: what there is while a search is under way.
+    fn write_json(&self, folder: &Path) -> Result<(), ReportError>;
+
+    /// Writes page, Markdown, JSON and `charts/` into `folder`, creating it where it is missing; gives the first three.
+    fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError>;
+}
+
+impl<D: Contents> Paper for D {
+    const NAME: &'static str = <D as Contents>::NAME;
+
+    fn json(&self) -> Result<String, ReportError> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         Ok(text)
     }
 
-    fn as_terminal(&self, colored: bool) -> Result<String, ReportError> {
+    fn terminal(&self, colored: bool) -> Result<String, ReportError> {
         let paper = escape::printable_copy(self)?;
         Ok(terminal::plain(&paper.title(), &paper.sections(), Paint { colored }))
     }
 
-    fn as_markdown(&self) -> Result<String, ReportError> {
+    fn markdown(&self) -> Result<String, ReportError> {
         let paper = escape::printable_copy(self)?;
         let body = markdown::body(&paper.sections(), &paper.charts(Layout::Wide));
         Ok(format!("# {}\n\n{body}", paper.title()))
     }
 
-    fn as_html(&self) -> Result<String, ReportError> {
+    fn html(&self) -> Result<String, ReportError> {
         let paper = escape::printable_copy(self)?;
         let charts = [Layout::Wide, Layout::Narrow].map(|layout| paper.charts(layout));
         Ok(html::with_charts(&paper.title(), &paper.sections(), &paper.looks(), charts))
     }
 
-    /// The sections as they are in the page.
-    fn as_markup(&self) -> Result<Markup, ReportError> {
-        let paper = escape::printable_copy(self)?;
-        let charts = [Layout::Wide, Layout::Narrow].map(|layout| paper.charts(layout));
-        Ok(html::sections_with_charts(&paper.sections(), &paper.looks(), charts))
+    fn write_json(&self, folder: &Path) -> Result<(), ReportError> {
+        replace(&folder.join(format!("{}.json", <D as Contents>::NAME)), self.json()?.as_bytes())
     }
 
-    /// Writes the JSON alone into `folder`, which has to be there.
-    fn write_json_into(&self, folder: &Path) -> Result<(), ReportError> {
-        replace(&folder.join(format!("{}.json", Self::NAME)), self.as_json()?.as_bytes())
-    }
-
-    /// Writes page, Markdown, JSON and `charts/` into `folder`, creating it where it is missing; gives the first three.
-    fn write_into(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
         std::fs::create_dir_all(folder).map_err(ReportError::write(folder))?;
         let drawn = escape::printable_copy(self)?.charts(Layout::Wide);
         if !drawn.is_empty() {
@@ -75,9 +106,9 @@ pub(crate) trait Paper: Serialize + DeserializeOwned {
                 replace(&charts.join(format!("{}.png", chart.name)), &Painter::new().paint(chart)?)?;
             }
         }
-        let forms = [("html", self.as_html()?), ("md", self.as_markdown()?), ("json", self.as_json()?)];
+        let forms = [("html", self.html()?), ("md", self.markdown()?), ("json", self.json()?)];
         let written = forms.into_iter().map(|(ending, content)| {
-            let path = folder.join(format!("{}.{ending}", Self::NAME));
+            let path = folder.join(format!("{}.{ending}", <D as Contents>::NAME));
             replace(&path, content.as_bytes())?;
             Ok(path)
         });

@@ -22,21 +22,19 @@ use heaptrial_lab::{
     Accounting, Inside, Interrupt, LabPlan, PreparedArm, RunOutcome, Schedule, Userland, Workload,
 };
 use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialName, TrialPlan};
-use heaptrial_report::Options;
+use heaptrial_report::{BisectReport, Options, TuneReport};
 use heaptrial_store::Store;
 
 use self::bisect::BisectOptions;
-pub use self::bisect::report_in;
 use self::factorial::FactorialOptions;
 pub use self::place::{AttachOptions, BLOCK_COMMAND, run_task};
 use self::place::{On, PlaceOptions};
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
-pub use self::search::document_in as document_of_search;
+pub use self::search::{document_in as document_of_search, read_report as report_in};
 use self::shell::quoted;
 pub use self::tor::TorOptions;
 use self::tune::TuneOptions;
-pub use self::tune::report_in as report_of_tune;
 use super::allocators::SourceOptions;
 use super::report::write_and_print;
 use super::value::{ValueError, size, size_word};
@@ -162,9 +160,9 @@ pub fn run(command: LabCommand, global: &GlobalOptions) -> Result<ExitCode, Fail
 
 /// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none.
 pub fn report_of_search(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCode>, Failure> {
-    match bisect::report_of(folder, global)? {
+    match search::report_of::<BisectReport>(folder, global)? {
         Some(code) => Ok(Some(code)),
-        None => tune::report_of(folder, global),
+        None => search::report_of::<TuneReport>(folder, global),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::BisectReport;
 use crate::chart::{Chart, HistoryChart, HistoryPoint, Layout, history};
-use crate::paper::Paper as _;
+use crate::paper::Contents as _;
 
 impl BisectReport {
     pub(crate) fn chart(&self, layout: Layout) -> Chart {

@@ -1,15 +1,13 @@
 //! A search for a terminal, as Markdown, as a page and as JSON.
 
-use std::path::{Path, PathBuf};
-
 use heaptrial_model::{Arm, Treatment};
 
 use super::{BisectReport, CHART, ChangeReport};
 use crate::chart::{Chart, Layout, Looks};
 use crate::page::{Block, Section};
-use crate::paper::Paper;
+use crate::paper::Contents;
 use crate::table::{Emphasis, Row, Table, figure, text};
-use crate::{ReportError, markdown, units};
+use crate::{markdown, units};
 
 /// Files of a commit that are listed.
 const FILES: usize = 20;
@@ -17,36 +15,6 @@ const FILES: usize = 20;
 const COMMITS: usize = 40;
 
 impl BisectReport {
-    /// As JSON: what `bisect.json` holds.
-    pub fn json(&self) -> Result<String, ReportError> {
-        self.as_json()
-    }
-
-    /// For a terminal, in colour if `colored`.
-    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
-        self.as_terminal(colored)
-    }
-
-    /// As Markdown that refers to `charts/history.svg`.
-    pub fn markdown(&self) -> Result<String, ReportError> {
-        self.as_markdown()
-    }
-
-    /// As a self-contained page.
-    pub fn html(&self) -> Result<String, ReportError> {
-        self.as_html()
-    }
-
-    /// Writes `bisect.json` alone into `folder`: what there is while the search is under way.
-    pub fn write_json(&self, folder: &Path) -> Result<(), ReportError> {
-        self.write_json_into(folder)
-    }
-
-    /// Writes `bisect.html`, `bisect.md`, `bisect.json` and `charts/history.*` into `folder`, creating it where it is missing.
-    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
-        self.write_into(folder)
-    }
-
     /// What a bug bundle tells of it, as Markdown under a heading of its own. Texts must be printable.
     pub(crate) fn for_bug(&self) -> String {
         let told = ["result", "changes", "positions", "skipped"];
@@ -107,7 +75,7 @@ impl BisectReport {
     }
 }
 
-impl Paper for BisectReport {
+impl Contents for BisectReport {
     const NAME: &'static str = "bisect";
 
     fn title(&self) -> String {

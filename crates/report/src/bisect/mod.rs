@@ -175,6 +175,7 @@ mod tests {
     use heaptrial_bisect::{Change, Ends};
 
     use super::*;
+    use crate::Paper as _;
 
     fn report(subject: &str) -> BisectReport {
         let commit = CommitReport {

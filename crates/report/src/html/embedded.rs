@@ -8,7 +8,7 @@ use super::{Figures, body, policy, style};
 pub use crate::chart::Looks;
 use crate::chart::running::{self, LifeSeries};
 use crate::chart::{Chart, Layout, element};
-use crate::paper::Paper;
+use crate::paper::Contents;
 use crate::table::Detail;
 use crate::{BisectReport, Report, ReportError, Trajectories, TuneReport, escape, page};
 
@@ -43,9 +43,9 @@ pub fn lives(lives: &[LifeSeries], metric: Metric, looks: &Looks, arm: usize) ->
 /// The document of a search over lab runs, as it is in its folder: its title and its sections. `None` where `file` is the name
 /// of no such document.
 pub fn search(file: &str, json: &str) -> Result<Option<(String, Markup)>, ReportError> {
-    fn of<P: Paper>(json: &str) -> Result<(String, Markup), ReportError> {
+    fn of<P: Contents>(json: &str) -> Result<(String, Markup), ReportError> {
         let paper: P = serde_json::from_str(json)?;
-        Ok((escape::printable(&paper.title()), paper.as_markup()?))
+        Ok((escape::printable(&paper.title()), paper.markup()?))
     }
     Ok(match file.strip_suffix(".json") {
         Some(BisectReport::NAME) => Some(of::<BisectReport>(json)?),

@@ -1,20 +1,17 @@
 //! A score for a terminal, as Markdown, as a page and as JSON.
 
-use std::path::{Path, PathBuf};
-
 use heaptrial_analysis::Estimate;
 use heaptrial_judgement::score::{AtConsensuses, Figure, MatchedBy, UnlikePair};
 use heaptrial_model::{AllocatorSpec, Arm, FAMILIES, Treatment};
 
 use super::ScoreReport;
-use crate::ReportError;
 use crate::chart::Looks;
 use crate::page::{Block, Section};
-use crate::paper::Paper;
+use crate::paper::Contents;
 use crate::table::{Emphasis, NOTHING, Row, Table, figure, optional, text};
 use crate::units::{self, Pace};
 
-impl Paper for ScoreReport {
+impl Contents for ScoreReport {
     const NAME: &'static str = "score";
 
     fn title(&self) -> String {
@@ -86,31 +83,6 @@ impl Paper for ScoreReport {
 }
 
 impl ScoreReport {
-    /// As JSON: what `score.json` holds.
-    pub fn json(&self) -> Result<String, ReportError> {
-        self.as_json()
-    }
-
-    /// For a terminal, in colour if `colored`.
-    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
-        self.as_terminal(colored)
-    }
-
-    /// As Markdown.
-    pub fn markdown(&self) -> Result<String, ReportError> {
-        self.as_markdown()
-    }
-
-    /// As a self-contained page.
-    pub fn html(&self) -> Result<String, ReportError> {
-        self.as_html()
-    }
-
-    /// Writes `score.html`, `score.md` and `score.json` into `folder`, creating it where it is missing.
-    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
-        self.write_into(folder)
-    }
-
     fn sentences(&self) -> Vec<String> {
         let order = self.ages.iter().map(|at| {
             let tau = at.tau_b.map_or_else(String::new, |tau| format!(" (Kendall's tau-b {tau:.2})"));

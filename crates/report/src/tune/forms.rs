@@ -1,7 +1,5 @@
 //! A search over settings for a terminal, as Markdown, as a page and as JSON.
 
-use std::path::{Path, PathBuf};
-
 use heaptrial_model::{AllocatorSpec, Arm, Treatment};
 use heaptrial_tune::{Figure, Goal};
 
@@ -9,44 +7,14 @@ use super::sentences::times;
 use super::{EffectReport, TuneReport, noun};
 use crate::chart::{Chart, Layout, Looks};
 use crate::page::{Block, Section};
-use crate::paper::Paper;
+use crate::paper::Contents;
 use crate::table::{Emphasis, NOTHING, Row, Table, figure, text};
-use crate::{ReportError, units};
+use crate::units;
 
 /// Candidates that a table lists.
 const LISTED: usize = 60;
 
 impl TuneReport {
-    /// As JSON: what `tune.json` holds.
-    pub fn json(&self) -> Result<String, ReportError> {
-        self.as_json()
-    }
-
-    /// For a terminal, in colour if `colored`.
-    pub fn terminal(&self, colored: bool) -> Result<String, ReportError> {
-        self.as_terminal(colored)
-    }
-
-    /// As Markdown that refers to `charts/front.svg`.
-    pub fn markdown(&self) -> Result<String, ReportError> {
-        self.as_markdown()
-    }
-
-    /// As a self-contained page.
-    pub fn html(&self) -> Result<String, ReportError> {
-        self.as_html()
-    }
-
-    /// Writes `tune.json` alone into `folder`: what there is while the search is under way.
-    pub fn write_json(&self, folder: &Path) -> Result<(), ReportError> {
-        self.write_json_into(folder)
-    }
-
-    /// Writes `tune.html`, `tune.md`, `tune.json` and `charts/front.*` into `folder`, creating it where it is missing.
-    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
-        self.write_into(folder)
-    }
-
     /// Looks of the control, and of these specs.
     pub(super) fn looks_of<'a>(&self, specs: impl Iterator<Item = &'a str>) -> Looks {
         let arm = |spec: &str, control| Arm {
@@ -167,7 +135,7 @@ impl TuneReport {
     }
 }
 
-impl Paper for TuneReport {
+impl Contents for TuneReport {
     const NAME: &'static str = "tune";
 
     fn title(&self) -> String {

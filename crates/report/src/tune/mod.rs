@@ -240,6 +240,7 @@ pub(crate) fn noun(figure: Figure) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Paper as _;
 
     fn against(figure: Figure, log_ratio: f64, half: f64) -> Against {
         let interval = Some((log_ratio - half, log_ratio + half));

@@ -9,6 +9,7 @@ use heaptrial_model::Metric;
 use heaptrial_report::{Options, ScoreReport};
 use heaptrial_store::Store;
 
+use super::search;
 use crate::commands::value::ValueError;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -49,16 +50,7 @@ pub fn run(options: &ScoreOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let ages: Vec<f64> = options.at.iter().map(|consensuses| f64::from(*consensuses)).collect();
     let score = ScoreReport::of(&lab, &field, &ages, &options.matches)?;
     let folder = global.out.clone().unwrap_or_else(|| Path::new(RUNS).join("score"));
-    let written = score.write(&folder).map_err(Failure::failed)?;
-    if global.json {
-        print!("{}", score.json().map_err(Failure::failed)?);
-    } else {
-        print!("{}", score.terminal(global.colored_stdout()).map_err(Failure::failed)?);
-        println!();
-        for path in written {
-            println!("{}", path.display());
-        }
-    }
+    search::tell(&score, &folder, global)?;
     Ok(ExitCode::SUCCESS)
 }
 

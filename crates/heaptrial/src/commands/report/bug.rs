@@ -180,7 +180,7 @@ fn factorial_of(
 /// What a search found that is named, of the same family.
 fn bisect_of(bad: &AllocatorSpec, options: &ReportOptions) -> Result<Option<BisectReport>, Failure> {
     let Some(folder) = &options.bisect else { return Ok(None) };
-    let found = report_in(folder)?;
+    let found = report_in::<BisectReport>(folder)?;
     if found.family != bad.family {
         return Err(Failure::refused(format!(
             "the search in {} is of {} and says nothing of {bad}",

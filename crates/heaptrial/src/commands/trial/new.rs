@@ -8,8 +8,9 @@ use clap::Args;
 use heaptrial_allocator::Catalog;
 use heaptrial_model::{AllocatorSpec, HumanDuration, ServicePattern, TrialName, TrialPlan};
 use heaptrial_plan::default_looks;
+use heaptrial_report::TuneReport;
 
-use crate::commands::lab::report_of_tune;
+use crate::commands::lab::report_in;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -70,7 +71,7 @@ pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<ExitCode, Fai
 
 /// Arms of a search that found something.
 fn of_search(folder: &Path) -> Result<Vec<AllocatorSpec>, Failure> {
-    let report = report_of_tune(folder)?;
+    let report = report_in::<TuneReport>(folder)?;
     if !report.found() {
         return Err(Failure::refused(format!(
             "the search in {} has no winner that fresh seeds bear out, so there is nothing to try on services; `heaptrial \

@@ -5,7 +5,7 @@ mod record;
 mod subject;
 mod told;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -13,14 +13,13 @@ use heaptrial_bisect::{Next, Rules, Search};
 use heaptrial_judgement::By;
 use heaptrial_lab::Arrangement;
 use heaptrial_model::{AllocatorSpec, ErrorClass, HumanDuration};
-use heaptrial_report::BisectReport;
+use heaptrial_report::{BisectReport, Paper as _};
 
 use self::block::{Measure, Measured};
 use self::record::{Kept, Record, Step};
 use self::subject::Subject;
 use super::search::{
-    Bench, Load, Started, TRIES, UNDER_WAY, asked_again, command_of, ended_by, print_report, read_report,
-    write_plan,
+    Bench, Load, Started, TRIES, UNDER_WAY, asked_again, command_of, ended_by, tell, write_plan,
 };
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
@@ -147,7 +146,7 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
         }
     }
     let folder = run_folder::create(global.out.as_deref(), "bisect")?;
-    write_plan(&folder, record::PLAN, &kept)?;
+    write_plan(&folder, BisectReport::NAME, &kept)?;
     let record = Record::open(&folder, record::STEPS)?;
     eprintln!("seed {}; the search's folder is {}", kept.seed, folder.display());
     search(options, &kept, record, options.blocks, global)
@@ -284,26 +283,4 @@ fn search(
         None if report.answer.found => Ok(ExitCode::SUCCESS),
         None => Ok(code(ErrorClass::Inconclusive)),
     }
-}
-
-/// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none.
-pub fn report_of(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCode>, Failure> {
-    if !folder.join(record::PLAN).is_file() {
-        return Ok(None);
-    }
-    let report = report_in(folder)?;
-    tell(&report, global.out.as_deref().unwrap_or(folder), global)?;
-    Ok(Some(ExitCode::SUCCESS))
-}
-
-/// The report that a search left in its folder.
-pub fn report_in(folder: &Path) -> Result<BisectReport, Failure> {
-    read_report(folder, "bisect")
-}
-
-/// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
-fn tell(report: &BisectReport, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
-    let written = report.write(folder).map_err(Failure::failed)?;
-    let shown = if global.json { report.json() } else { report.terminal(global.colored_stdout()) };
-    print_report(&shown.map_err(Failure::failed)?, &written, global)
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use heaptrial_bisect::{Measurement, Search};
+use heaptrial_report::{BisectReport, Paper as _};
 use serde::{Deserialize, Serialize};
 
 use super::block::MeasuredBlock;
@@ -12,8 +13,6 @@ use crate::exit::Failure;
 
 /// The form that this version writes.
 pub(super) const SCHEMA_VERSION: u32 = 1;
-/// What was asked for.
-pub(super) const PLAN: &str = "bisect-plan.json";
 /// One step a line.
 pub(super) const STEPS: &str = "bisect-steps.jsonl";
 
@@ -70,9 +69,9 @@ impl Step {
 impl Kept {
     /// What a folder holds.
     pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
-        let kept: Self = search::read_plan(folder, PLAN)?;
+        let kept: Self = search::read_plan(folder, BisectReport::NAME)?;
         if kept.schema_version != SCHEMA_VERSION || kept.positions.len() < 2 {
-            let path = folder.join(PLAN);
+            let path = folder.join(search::plan_file(BisectReport::NAME));
             return Err(Failure::refused(format!("{} is of another version of Heaptrial", path.display())));
         }
         Ok(kept)

@@ -6,14 +6,17 @@ mod record;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
 use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
+use heaptrial_report::{BisectReport, Paper, TuneReport};
 
 pub(super) use self::bench::{Bench, LabRun};
 pub(super) use self::load::Load;
-pub(super) use self::record::{Record, read_plan, read_report, write_plan};
+pub use self::record::read_report;
+pub(super) use self::record::{Record, plan_file, read_plan, write_plan};
 use super::{LabOptions, userland};
 use crate::commands::Command;
 use crate::exit::Failure;
@@ -25,7 +28,8 @@ pub(super) const UNDER_WAY: &str = "The search is under way, or was cut off";
 
 /// The document of a search that a folder holds, which is written anew after each step; `None` where it holds none.
 pub fn document_in(folder: &Path) -> Option<PathBuf> {
-    let of = ["bisect", "tune"].into_iter().find(|of| folder.join(format!("{of}-plan.json")).is_file())?;
+    let of =
+        [BisectReport::NAME, TuneReport::NAME].into_iter().find(|of| folder.join(plan_file(of)).is_file())?;
     Some(folder.join(format!("{of}.json")))
 }
 
@@ -131,9 +135,24 @@ pub(super) fn ended_by(failure: Failure, name: &str, folder: &Path) -> Failure {
     ))
 }
 
-/// Prints a report as it is to be shown, and where its forms are.
-pub(super) fn print_report(shown: &str, written: &[PathBuf], global: &GlobalOptions) -> Result<(), Failure> {
-    output::print(shown)?;
+/// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none of this kind.
+pub(super) fn report_of<P: Paper>(
+    folder: &Path,
+    global: &GlobalOptions,
+) -> Result<Option<ExitCode>, Failure> {
+    if !folder.join(plan_file(P::NAME)).is_file() {
+        return Ok(None);
+    }
+    let report: P = read_report(folder)?;
+    tell(&report, global.out.as_deref().unwrap_or(folder), global)?;
+    Ok(Some(ExitCode::SUCCESS))
+}
+
+/// Writes all forms of a report into `folder`, and prints the one that is to be shown and where they are.
+pub(super) fn tell(report: &impl Paper, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
+    let written = report.write(folder).map_err(Failure::failed)?;
+    let shown = if global.json { report.json() } else { report.terminal(global.colored_stdout()) };
+    output::print(&shown.map_err(Failure::failed)?)?;
     if !global.json {
         let paths: String = written.iter().map(|path| format!("\n{}", path.display())).collect();
         output::print(&format!("{paths}\n"))?;

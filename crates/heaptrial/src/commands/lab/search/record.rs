@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use heaptrial_report::Paper;
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,9 +23,14 @@ pub(in super::super) struct Record<S> {
     _lock: File,
 }
 
-/// Reads what a search in a folder was asked for.
-pub(in super::super) fn read_plan<P: DeserializeOwned>(folder: &Path, name: &str) -> Result<P, Failure> {
-    let path = folder.join(name);
+/// Name of the file that tells what a search of this kind was asked for.
+pub(in super::super) fn plan_file(of: &str) -> String {
+    format!("{of}-plan.json")
+}
+
+/// Reads what a search of this kind in a folder was asked for.
+pub(in super::super) fn read_plan<P: DeserializeOwned>(folder: &Path, of: &str) -> Result<P, Failure> {
+    let path = folder.join(plan_file(of));
     let text = fs::read_to_string(&path)
         .map_err(|error| Failure::refused(format!("{} holds no search: {error}", folder.display())))?;
     serde_json::from_str(&text)
@@ -32,8 +38,8 @@ pub(in super::super) fn read_plan<P: DeserializeOwned>(folder: &Path, name: &str
 }
 
 /// Writes it into a folder that holds none yet.
-pub(in super::super) fn write_plan<P: Serialize>(folder: &Path, name: &str, plan: &P) -> Result<(), Failure> {
-    let path = folder.join(name);
+pub(in super::super) fn write_plan<P: Serialize>(folder: &Path, of: &str, plan: &P) -> Result<(), Failure> {
+    let path = folder.join(plan_file(of));
     let text = serde_json::to_string_pretty(plan).map_err(Failure::failed)?;
     let created = OpenOptions::new().write(true).create_new(true).open(&path);
     let mut file = created.map_err(|error| match error.kind() {
@@ -119,7 +125,8 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// The report that a search left in its folder as `NAME.json`, where `heaptrial lab NAME` is the search.
-pub(in super::super) fn read_report<R: DeserializeOwned>(folder: &Path, name: &str) -> Result<R, Failure> {
+pub fn read_report<P: Paper>(folder: &Path) -> Result<P, Failure> {
+    let name = P::NAME;
     let path = folder.join(format!("{name}.json"));
     let text = fs::read_to_string(&path).map_err(|error| {
         let again = format!("`heaptrial lab {name} --continue {}` goes on with it", folder.display());

@@ -9,12 +9,11 @@ mod told;
 mod tuning;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::ExitCode;
 
 use heaptrial_lab::Workload;
 use heaptrial_model::{Arm, ErrorClass, TrialPlan};
-use heaptrial_report::TuneReport;
+use heaptrial_report::{Paper as _, TuneReport};
 use heaptrial_tune::Search;
 
 use self::block::{Measure, obtain};
@@ -23,9 +22,7 @@ pub use self::options::TuneOptions;
 use self::record::{Kept, Record};
 use self::space::Found;
 use self::tuning::Tuning;
-use super::search::{
-    Bench, Started, arm, asked_again, command_of, ended_by, plan_of, print_report, read_report, write_plan,
-};
+use super::search::{Bench, Started, arm, asked_again, command_of, ended_by, plan_of, tell, write_plan};
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
 use crate::exit::{Failure, code};
@@ -115,7 +112,7 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
         }
     }
     let folder = run_folder::create(global.out.as_deref(), "tune")?;
-    write_plan(&folder, record::PLAN, &kept)?;
+    write_plan(&folder, TuneReport::NAME, &kept)?;
     let record = Record::open(&folder, record::STEPS)?;
     eprintln!("seed {seed}; the search's folder is {}", folder.display());
     search(options, &kept, record, budget(options), global)
@@ -188,26 +185,4 @@ fn search(
         None if report.found() => Ok(ExitCode::SUCCESS),
         None => Ok(code(ErrorClass::Inconclusive)),
     }
-}
-
-/// Prints the report of a search whose folder this is, and writes it anew; `None` where it is none.
-pub fn report_of(folder: &Path, global: &GlobalOptions) -> Result<Option<ExitCode>, Failure> {
-    if !folder.join(record::PLAN).is_file() {
-        return Ok(None);
-    }
-    let report = report_in(folder)?;
-    tell(&report, global.out.as_deref().unwrap_or(folder), global)?;
-    Ok(Some(ExitCode::SUCCESS))
-}
-
-/// The report that a search left in its folder.
-pub fn report_in(folder: &Path) -> Result<TuneReport, Failure> {
-    read_report(folder, "tune")
-}
-
-/// Writes all forms of a report into `folder` and prints the one for the terminal, or JSON.
-fn tell(report: &TuneReport, folder: &Path, global: &GlobalOptions) -> Result<(), Failure> {
-    let written = report.write(folder).map_err(Failure::failed)?;
-    let shown = if global.json { report.json() } else { report.terminal(global.colored_stdout()) };
-    print_report(&shown.map_err(Failure::failed)?, &written, global)
 }

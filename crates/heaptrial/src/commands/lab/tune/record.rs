@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use heaptrial_report::{Paper as _, TuneReport};
 use heaptrial_tune::{ArmFigures, Block, Candidate, Rules, Search, Space};
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +11,6 @@ use crate::exit::Failure;
 
 /// The form that this version writes.
 pub(super) const SCHEMA_VERSION: u32 = 1;
-/// What was asked for.
-pub(super) const PLAN: &str = "tune-plan.json";
 /// One step a line.
 pub(super) const STEPS: &str = "tune-steps.jsonl";
 
@@ -122,9 +121,9 @@ impl Step {
 impl Kept {
     /// What a folder holds.
     pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
-        let kept: Self = search::read_plan(folder, PLAN)?;
+        let kept: Self = search::read_plan(folder, TuneReport::NAME)?;
         if kept.schema_version != SCHEMA_VERSION {
-            let path = folder.join(PLAN);
+            let path = folder.join(search::plan_file(TuneReport::NAME));
             return Err(Failure::refused(format!("{} is of another version of Heaptrial", path.display())));
         }
         Ok(kept)
