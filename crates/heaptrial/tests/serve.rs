@@ -1,11 +1,11 @@
 //! `heaptrial serve`, as a user types it.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+mod support;
+
+use std::process::{Command, Output};
 
 use heaptrial_store::Store;
+use support::served::Served;
 
 fn heaptrial(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_heaptrial")).args(arguments).output().unwrap()
@@ -16,25 +16,10 @@ fn it_prints_its_address_answers_and_ends_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     drop(Store::create(&folder.path().join("heaptrial.db")).unwrap());
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_heaptrial"))
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .arg(folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut url = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
-        let authority = url.trim().strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
-        let mut stream = TcpStream::connect(&authority).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        write!(stream, "GET / HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let mut served = Served::of(folder.path());
+        let answer = served.get("/");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("holds no trial yet"), "{answer}");
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, signal).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal:?}");
+        assert_eq!(served.end(signal).code(), Some(0), "{signal:?}");
     }
 }
 

@@ -7,6 +7,7 @@ pub mod exporters;
 pub mod hosts;
 pub mod scraped_fleet;
 pub mod series_store;
+pub mod served;
 pub mod shapes;
 pub mod upstream;
 
