@@ -1,7 +1,8 @@
 //! Old samples become medians and maxima of 15 minutes.
 //!
 //! In each span the sample of the middle tick stays and gets the medians of all; the others are removed. So whatever
-//! reads samples reads these too. Counters that only grow keep the middle tick's own value.
+//! reads samples reads these too. Counters that only grow keep the middle tick's own value. Of observations the one of
+//! median value stays at the tick at which it was read.
 
 use std::time::Duration;
 
@@ -177,7 +178,7 @@ fn roll_up_life(
         .execute(params![life_id, kept, rss, anon, file, shmem, swap, vsize, threads, processes, cgroup])?;
     remove_others(transaction, "sample", life_id, span, kept)?;
     roll_up_slow_samples(transaction, life_id, span, kept)?;
-    roll_up_observations(transaction, life_id, span, kept)
+    roll_up_observations(transaction, life_id, span)
 }
 
 fn roll_up_slow_samples(
@@ -200,12 +201,9 @@ fn roll_up_slow_samples(
     remove_others(transaction, "slow_sample", life_id, span, kept)
 }
 
-fn roll_up_observations(
-    transaction: &Transaction<'_>,
-    life_id: i64,
-    span: &Span,
-    kept: i64,
-) -> rusqlite::Result<()> {
+/// Of each name the observation of median value stays as it was read: a counter that only grows has its value at that
+/// tick and at no other, and some are 0 or 1.
+fn roll_up_observations(transaction: &Transaction<'_>, life_id: i64, span: &Span) -> rusqlite::Result<()> {
     let names: Vec<String> = transaction
         .prepare_cached(
             "WITH RECURSIVE named (name) AS (
@@ -220,26 +218,19 @@ fn roll_up_observations(
         .collect::<rusqlite::Result<_>>()?;
     for name in names {
         let of_name = params![life_id, name, span.first, span.last];
-        let mut values: Vec<f64> = transaction
+        let mut found: Vec<(f64, i64)> = transaction
             .prepare_cached(
-                "SELECT value FROM observation WHERE life_id = ?1 AND name = ?2 AND tick_id BETWEEN ?3 AND ?4",
+                "SELECT value, tick_id FROM observation WHERE life_id = ?1 AND name = ?2 AND tick_id BETWEEN ?3 AND ?4",
             )?
-            .query_map(of_name, |row| row.get(0))?
+            .query_map(of_name, |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<rusqlite::Result<_>>()?;
-        if values.is_empty() {
-            continue;
-        }
-        values.sort_unstable_by(f64::total_cmp);
-        // One of the values, since some are 0 or 1.
-        let median = values[(values.len() - 1) / 2];
+        found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let Some((_, kept)) = found.get(found.len().saturating_sub(1) / 2) else { continue };
         transaction
             .prepare_cached(
-                "DELETE FROM observation WHERE life_id = ?1 AND name = ?2 AND tick_id BETWEEN ?3 AND ?4",
+                "DELETE FROM observation WHERE life_id = ?1 AND name = ?2 AND tick_id BETWEEN ?3 AND ?4 AND tick_id <> ?5",
             )?
-            .execute(of_name)?;
-        transaction
-            .prepare_cached("INSERT INTO observation VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![life_id, kept, name, median])?;
+            .execute(params![life_id, name, span.first, span.last, kept])?;
     }
     Ok(())
 }
