@@ -5,6 +5,7 @@ use heaptrial_stats::{median, theil_sen_slope, thin, time_average};
 
 use crate::age::{Ages, in_sawtooth, tolerance};
 use crate::fleet::{FleetLife, FleetService, bytes};
+use crate::gap::{is_partly_rolled_up, longest_distance};
 use crate::outcome::{DAY, ServiceResult, Settings};
 use crate::work;
 
@@ -12,14 +13,6 @@ use crate::work;
 pub(crate) const SLOPE_POINTS: usize = 150;
 /// Fewer readings after warm-up, or lives, make no slope.
 pub(crate) const SLOPE_READINGS: usize = 5;
-/// Readings further apart than this many times the usual distance have a gap between them.
-const GAP_FACTOR: f64 = 5.0;
-/// What was rolled up has a gap where readings are further apart than this many spans: each stands anywhere in its own,
-/// so that two neighbours may be almost two spans apart.
-const ROLLED_UP_GAP: f64 = 2.5;
-/// Readings are thinned by time where more than this share of it is rolled up.
-const ROLLED_UP_SHARE: f64 = 0.05;
-
 /// Ages of the window at which memory is taken where readings are fewer,
 const LEVEL_AGES: usize = 24;
 /// and readings further apart than this many times the usual distance, between which it is not taken.
@@ -81,8 +74,8 @@ fn level(service: &FleetService, life: &FleetLife, ages: &Ages, settings: &Setti
 /// Median of memory between two ages.
 ///
 /// Where readings are few, the moments at which they happen to be taken would decide at which age a service is
-/// compared. Then memory is taken between neighbouring readings, on the log scale, at the same ages for all services;
-/// not across a gap. `None` where less than half of the window is covered.
+/// compared; where some are rolled up, those that are not. Then memory is taken between neighbouring readings, on the log
+/// scale, at the same ages for all services; not across a gap. `None` where less than half of the window is covered.
 pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
     // One reading covers nothing.
     if life.readings.len() < 2 {
@@ -95,10 +88,8 @@ pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
     };
     let step = (age - start) / LEVEL_AGES as f64;
     let ages = (1..=LEVEL_AGES).map(|place| start + step * place as f64);
-    let taken: Vec<f64> = ages
-        .filter_map(|at| memory_at(life, at, LEVEL_GAP * usual, end - age))
-        .filter(|bytes| *bytes > 0.0)
-        .collect();
+    let taken: Vec<f64> =
+        ages.filter_map(|at| memory_at(life, at, LEVEL_GAP * usual, end - age)).filter(|bytes| *bytes > 0.0).collect();
     if 2 * taken.len() < LEVEL_AGES { None } else { median(&taken) }
 }
 
@@ -157,29 +148,23 @@ pub(crate) fn growth_points(
     settings: &Settings,
     share: f64,
 ) -> Vec<(f64, f64)> {
-    let points = if in_sawtooth(service, ages) {
+    let (points, uneven) = if in_sawtooth(service, ages) {
         let mut lives = lives_as_points(service);
         lives.truncate((share * lives.len() as f64).ceil() as usize);
-        lives
+        (lives, false)
     } else {
-        let readings = service.current().map_or(&[][..], |life| after_warm_up(life, ages, settings, share));
-        readings.iter().map(|reading| (f64::from(reading.age_seconds) / DAY, bytes(reading))).collect()
+        let Some(life) = service.current() else { return Vec::new() };
+        let readings = after_warm_up(life, ages, settings, share);
+        let point = |reading: &Reading| (f64::from(reading.age_seconds) / DAY, bytes(reading));
+        (readings.iter().map(point).collect(), is_partly_rolled_up(readings, life.rolled_up_seconds))
     };
     if points.len() < SLOPE_READINGS {
         Vec::new()
-    } else if !in_sawtooth(service, ages) && is_partly_rolled_up(&points, ages.rolled_up / DAY) {
+    } else if uneven {
         thin_by_time(&points, SLOPE_POINTS)
     } else {
         thin(&points, SLOPE_POINTS)
     }
-}
-
-/// Whether points (days, value) are of two kinds: as they were taken, and rolled up.
-fn is_partly_rolled_up(points: &[(f64, f64)], rolled_up: f64) -> bool {
-    let distances: Vec<f64> = points.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    let Some(usual) = median(&distances) else { return false };
-    let far = |distance: &&f64| **distance > GAP_FACTOR * usual && **distance <= ROLLED_UP_GAP * rolled_up;
-    distances.iter().filter(far).sum::<f64>() > ROLLED_UP_SHARE * distances.iter().sum::<f64>()
 }
 
 /// Medians of the points in each of `limit` equal spans of time.
@@ -239,7 +224,7 @@ fn average_over_time(service: &FleetService, ages: &Ages) -> Option<f64> {
             .map(|reading| (f64::from(reading.age_seconds), bytes(reading)))
             .filter(|point| point.0 >= begun)
             .collect();
-        let longest = (GAP_FACTOR * usual).max(ROLLED_UP_GAP * ages.rolled_up);
+        let longest = longest_distance(usual, life.rolled_up_seconds);
         let time: f64 = all.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|gap| *gap <= longest).sum();
         if let Some(average) = time_average(&all, longest) {
             observed += time;
@@ -276,6 +261,7 @@ mod tests {
                 contamination: None,
                 proved: true,
                 readings: readings.collect(),
+                rolled_up_seconds: ROLLED_UP,
                 peak_kib: None,
                 work: Default::default(),
             }],
@@ -284,7 +270,6 @@ mod tests {
         let fleet = Fleet {
             arms: vec![FleetArm { control: true, ..FleetArm::default() }],
             services: vec![service.clone()],
-            rolled_up_seconds: ROLLED_UP,
             ..Fleet::default()
         };
         let settings = Settings::default();
@@ -305,8 +290,11 @@ mod tests {
             .chain((1000..3000).map(|i| 100.0 + f64::from(i - 1000) / 100.0))
             .map(|x| (x / 96.0, x))
             .collect();
-        assert!(is_partly_rolled_up(&points, ROLLED_UP / DAY));
-        assert!(!is_partly_rolled_up(&points[..100], ROLLED_UP / DAY));
+        let reading = |point: &(f64, f64)| Reading { age_seconds: (point.0 * DAY) as f32, kib: 1 };
+        let readings: Vec<Reading> = points.iter().map(reading).collect();
+        assert!(is_partly_rolled_up(&readings, ROLLED_UP));
+        assert!(!is_partly_rolled_up(&readings[..100], ROLLED_UP));
+        assert!(!is_partly_rolled_up(&readings, 0.0));
         let thinned = thin_by_time(&points, 12);
         assert_eq!(thinned.len(), 12);
         assert!(

@@ -1,0 +1,101 @@
+//! Field trials as their hosts recorded them, one by one and gathered: what is known of their readings.
+
+use std::path::{Path, PathBuf};
+
+use heaptrial_judgement::{Options, Rows};
+use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
+use heaptrial_store::{NewService, NewTrial, RollupHorizon, Store, TickInput};
+use serde_json::{Value, json};
+
+const START_US: i64 = 1_800_000_000_000_000;
+const MINUTE_US: i64 = 60_000_000;
+const ARMS: [&str; 2] = ["glibc", "glibc?arena_max=1"];
+
+fn plan(hosts: &[&str]) -> Value {
+    let services = hosts.iter().flat_map(|host| {
+        ARMS.iter().enumerate().map(move |(number, arm)| {
+            json!({ "service": format!("tor@{number}.service"), "host": host, "arm": arm, "block": 0 })
+        })
+    });
+    json!({ "id": "0123456789abcdef", "services": services.collect::<Vec<_>>(), "looks": ["10h"], "duration": "10h" })
+}
+
+/// A boot: its number, when its services began, and when they were read, in minutes since the start.
+type Boot = (u32, i64, Vec<i64>);
+
+/// The database of a host that was read at these minutes since the start.
+fn host(folder: &Path, plan: &Value, name: &str, minutes: impl Iterator<Item = i64>) -> PathBuf {
+    host_of_boots(&folder.join(format!("{name}.db")), plan, name, 0, &[(0, 0, minutes.collect())])
+}
+
+/// The database of a host that recorded the trial from a minute on.
+fn host_of_boots(path: &Path, plan: &Value, name: &str, recorded_from: i64, boots: &[Boot]) -> PathBuf {
+    let specs = ARMS.map(|arm| arm.parse().unwrap());
+    let boot_id = |boot: u32| format!("boot {boot} of {name}");
+    let trial = NewTrial {
+        name: "fleet".into(),
+        kind: TrialKind::Field,
+        boot_id: boot_id(0),
+        host_facts: json!({}),
+        metric: Metric::Rss,
+        seed: 7,
+        repeats: 1,
+        planned_us: 600 * MINUTE_US,
+        arms: TrialPlan::from_specs("fleet", &specs).unwrap().arms,
+        parameters: json!({ "plan": plan, "host": name }),
+        command: "heaptrial trial start fleet".into(),
+        tool_version: "0.1.0".into(),
+        started_wall_us: START_US + recorded_from * MINUTE_US,
+    };
+    let service = |number: usize| NewService {
+        name: format!("tor@{number}.service"),
+        arm: number,
+        block: 0,
+        position: number as u32,
+        attributes: Value::Null,
+    };
+    let mut store = Store::create(path).unwrap();
+    let trial_id = store.begin_field_trial(&trial, &[None, None], &[service(0), service(1)]).unwrap();
+    let services = store.services(trial_id).unwrap();
+    let mut sequence = 0;
+    for (boot, start, minutes) in boots {
+        let host_id = store.add_host(&boot_id(*boot), &json!({})).unwrap();
+        let begin = |service: &heaptrial_store::ServiceRecord| {
+            let key = LifeKey { boot_id: boot_id(*boot), pid: service.id as i32, start_ticks: 1 };
+            let at = (START_US + start * MINUTE_US, start * MINUTE_US);
+            store.add_life(service.id, &key, at, None, None).unwrap()
+        };
+        let lives: Vec<i64> = services.iter().map(begin).collect();
+        for minute in minutes {
+            let sample = |life: &i64| (*life, Sample { rss_bytes: 1 << 30, ..Sample::default() });
+            let tick = TickInput {
+                sequence,
+                wall_us: START_US + minute * MINUTE_US,
+                boottime_us: minute * MINUTE_US,
+                samples: lives.iter().map(sample).collect(),
+                observations: lives.iter().map(|life| (*life, "tor_read_bytes", *minute as f64)).collect(),
+                host_id: Some(host_id),
+                ..TickInput::default()
+            };
+            store.write_tick(trial_id, &tick).unwrap();
+            sequence += 1;
+        }
+    }
+    path.to_owned()
+}
+
+#[test]
+fn lives_are_rolled_up_where_their_readings_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = host(folder.path(), &plan(&["a"]), "a", 0..120);
+    let mut store = Store::create(&path).unwrap();
+    let spans = |store: &Store| -> Vec<f64> {
+        let fleet = Rows::read(store, 1).unwrap().fleet(store, &Options::default()).unwrap();
+        fleet.services.iter().flat_map(|service| &service.lives).map(|life| life.rolled_up_seconds).collect()
+    };
+    assert_eq!(spans(&store), [0.0, 0.0]);
+    let horizon =
+        RollupHorizon { wall_us: START_US + 60 * MINUTE_US, host_id: 1, boottime_us: 60 * MINUTE_US };
+    while store.roll_up(1, &horizon, 1000).unwrap().more {}
+    assert_eq!(spans(&store), [900.0, 900.0]);
+}
