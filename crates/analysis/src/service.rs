@@ -13,10 +13,8 @@ use crate::work;
 pub(crate) const SLOPE_POINTS: usize = 150;
 /// Fewer readings after warm-up, or lives, make no slope.
 pub(crate) const SLOPE_READINGS: usize = 5;
-/// Ages of the window at which memory is taken where readings are fewer,
+/// Ages of the window at which memory is taken where readings are fewer.
 const LEVEL_AGES: usize = 24;
-/// and readings further apart than this many times the usual distance, between which it is not taken.
-const LEVEL_GAP: f64 = 3.0;
 
 /// The figures of a service, but for whether it is off treatment in its arms.
 pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) -> ServiceResult {
@@ -82,14 +80,17 @@ pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
         return None;
     }
     let end = age + tolerance(life, age);
-    let values: Vec<f64> = in_window(life, start, age).iter().map(bytes).collect();
-    let Some(usual) = usual_distance(life).filter(|_| values.len() < LEVEL_AGES) else {
+    let inside = in_window(life, start, age);
+    let uneven = || is_partly_rolled_up(inside, life.rolled_up_seconds);
+    let Some(usual) = usual_distance(life).filter(|_| inside.len() < LEVEL_AGES || uneven()) else {
+        let values: Vec<f64> = inside.iter().map(bytes).collect();
         return median(&values).filter(|level| *level > 0.0);
     };
+    let longest = longest_distance(usual, life.rolled_up_seconds);
     let step = (age - start) / LEVEL_AGES as f64;
     let ages = (1..=LEVEL_AGES).map(|place| start + step * place as f64);
     let taken: Vec<f64> =
-        ages.filter_map(|at| memory_at(life, at, LEVEL_GAP * usual, end - age)).filter(|bytes| *bytes > 0.0).collect();
+        ages.filter_map(|at| memory_at(life, at, longest, end - age)).filter(|bytes| *bytes > 0.0).collect();
     if 2 * taken.len() < LEVEL_AGES { None } else { median(&taken) }
 }
 
@@ -281,6 +282,33 @@ mod tests {
         let (raw, partly) = (figures_of(0.0), figures_of(16.0));
         let ratio = partly.time_average_bytes.unwrap() / raw.time_average_bytes.unwrap();
         assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+    }
+
+    #[test]
+    fn the_level_of_a_life_does_not_depend_on_what_was_rolled_up() {
+        let life = |rolled_up_until: i32| {
+            let kept = (0..3000).filter(|minute| *minute >= rolled_up_until || minute % 15 == 7);
+            let reading = |minute| Reading { age_seconds: minute as f32 * 60.0, kib: 1000 + minute as u32 };
+            FleetLife {
+                started_at: 0.0,
+                start: LifeStart::Observed,
+                contamination: None,
+                proved: true,
+                readings: kept.map(reading).collect(),
+                rolled_up_seconds: ROLLED_UP,
+                peak_kib: None,
+                work: Default::default(),
+            }
+        };
+        // Half a window of 4 hours, and windows of 12 hours of which none, a half and all was rolled up.
+        for (age, rolled_up_until) in [(240, 600), (1440, 0), (1440, 1080), (1440, 1425), (1440, 1500)] {
+            let window = f64::from(age) * 30.0;
+            let level =
+                level_at(&life(rolled_up_until), f64::from(age) * 60.0 - window, f64::from(age) * 60.0);
+            let middle = 1000.0 + 0.75 * f64::from(age);
+            let level = level.unwrap_or_else(|| panic!("none at {age} of {rolled_up_until}")) / 1024.0;
+            assert!((level / middle - 1.0).abs() < 0.01, "{level} in place of {middle}, {rolled_up_until}");
+        }
     }
 
     #[test]
