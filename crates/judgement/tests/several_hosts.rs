@@ -1,10 +1,12 @@
 //! Field trials as their hosts recorded them, one by one and gathered: what is known of their readings.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use heaptrial_judgement::{Options, Rows};
+use heaptrial_judgement::look::{Gaps, take};
+use heaptrial_judgement::{JudgementError, Options, Rows};
 use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
-use heaptrial_store::{NewService, NewTrial, RollupHorizon, Store, TickInput};
+use heaptrial_store::{NewService, NewTrial, PartOf, RollupHorizon, Store, TickInput};
 use serde_json::{Value, json};
 
 const START_US: i64 = 1_800_000_000_000_000;
@@ -82,6 +84,50 @@ fn host_of_boots(path: &Path, plan: &Value, name: &str, recorded_from: i64, boot
         }
     }
     path.to_owned()
+}
+
+/// Takes a host's database into that of all.
+fn gather(store: &mut Store, plan: &Value, host: &str, path: &Path) -> i64 {
+    let part = PartOf {
+        host,
+        trial_id: 1,
+        positions: &HashMap::new(),
+        parameters: &json!({ "plan": plan, "gathered": true }),
+        hosts: 2,
+        now_us: START_US + 900 * MINUTE_US,
+        verified: false,
+    };
+    store.gather(path, &part).unwrap().trial_id
+}
+
+/// Whether a look after ten hours is taken of two hosts that were read at these minutes.
+fn is_taken(of_a: impl Iterator<Item = i64>, of_b: impl Iterator<Item = i64>) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&["a", "b"]);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    gather(&mut store, &plan, "a", &host(folder.path(), &plan, "a", of_a));
+    let trial_id = gather(&mut store, &plan, "b", &host(folder.path(), &plan, "b", of_b));
+    match take(&store, trial_id, 1, START_US + 900 * MINUTE_US, Gaps::Refused, &Options::default()) {
+        Ok(look) => {
+            assert_eq!(look.reach.gap_seconds, None);
+            true
+        }
+        Err(JudgementError::LookGap { trial, .. }) => {
+            assert!(trial.ends_with("on host `b"), "{trial}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_look_reaches_as_far_as_the_readings_of_each_host_by_itself() {
+    let hourly = |minutes: std::ops::RangeInclusive<i64>| minutes.step_by(60);
+    // Three of its own hours, though the two together are read every half an hour.
+    assert!(is_taken(hourly(0..=660), hourly(30..=420)));
+    assert!(!is_taken(hourly(0..=660), hourly(30..=240)));
+    // It was read again when the look was over, and not before it.
+    assert!(!is_taken(hourly(0..=660), hourly(30..=210).chain(hourly(630..=690))));
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub use part::{
     planned_hosts,
 };
 pub use readings::Readings;
-pub use recent::TickRecord;
+pub use recent::{TickRecord, TickTime};
 pub use records::{
     AgentCost, AgentCostSummary, ArmRecord, EventRecord, LastTick, LatestObservation, LatestSample,
     LifeRecord, LookRecord, NewService, NewTrial, READY_SECONDS, SeriesPoint, ServiceRecord, SpentPoint,
