@@ -11,7 +11,7 @@ use rusqlite::{Row, Transaction, params};
 use crate::{Store, StoreError};
 
 /// The span that is rolled up into one sample of each life.
-pub const ROLLUP_BUCKET: Duration = Duration::from_secs(15 * 60);
+const ROLLUP_BUCKET: Duration = Duration::from_secs(15 * 60);
 
 /// What is old enough to be rolled up: older than both. The wall clock may be set, so a tick of the running boot is
 /// judged by the boot clock as well.
