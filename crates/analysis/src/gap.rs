@@ -26,11 +26,24 @@ pub(crate) fn is_rolled_up(seconds: f64, rolled_up_seconds: f64) -> bool {
 
 /// Whether readings are of two kinds: as they were taken, and rolled up to one in so many seconds.
 pub(crate) fn is_partly_rolled_up(readings: &[Reading], rolled_up_seconds: f64) -> bool {
+    are_of_two_kinds(|| distances(readings), rolled_up_seconds)
+}
+
+/// The same of readings with these distances in seconds.
+pub(crate) fn are_of_two_kinds<D: Iterator<Item = f64>>(
+    distances: impl Fn() -> D,
+    rolled_up_seconds: f64,
+) -> bool {
     if rolled_up_seconds <= 0.0 {
         return false;
     }
-    let distances = || readings.windows(2).map(|pair| f64::from(pair[1].age_seconds - pair[0].age_seconds));
     let raw = distances().filter(|distance| *distance < RAW_SPANS * rolled_up_seconds).count();
     let rolled_up: f64 = distances().filter(|distance| is_rolled_up(*distance, rolled_up_seconds)).sum();
-    rolled_up > LEAST_SHARE * distances().sum::<f64>() && raw as f64 > LEAST_SHARE * readings.len() as f64
+    rolled_up > LEAST_SHARE * distances().sum::<f64>()
+        && raw as f64 > LEAST_SHARE * distances().count() as f64
+}
+
+/// The distances of readings in seconds.
+pub(crate) fn distances(readings: &[Reading]) -> impl Iterator<Item = f64> {
+    readings.windows(2).map(|pair| f64::from(pair[1].age_seconds - pair[0].age_seconds))
 }
