@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use heaptrial_judgement::look::{Gaps, take};
-use heaptrial_judgement::{JudgementError, Options, Rows};
+use heaptrial_judgement::{JudgementError, Options, Rows, traffic_since};
 use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
 use heaptrial_store::{NewService, NewTrial, PartOf, RollupHorizon, Store, TickInput};
 use serde_json::{Value, json};
@@ -144,4 +144,48 @@ fn lives_are_rolled_up_where_their_readings_were() {
         RollupHorizon { wall_us: START_US + 60 * MINUTE_US, host_id: 1, boottime_us: 60 * MINUTE_US };
     while store.roll_up(1, &horizon, 1000).unwrap().more {}
     assert_eq!(spans(&store), [900.0, 900.0]);
+}
+
+/// A host whose database was lost: what it recorded anew is gathered first, and a copy from before afterwards.
+#[test]
+fn an_older_copy_that_comes_later_changes_no_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&["a", "b"]);
+    let minutes = |range: std::ops::RangeInclusive<i64>| range.step_by(10).collect::<Vec<i64>>();
+    let old = [(0, 0, minutes(0..=100)), (1, 200, minutes(200..=300))];
+    let old = host_of_boots(&folder.path().join("old.db"), &plan, "a", 0, &old);
+    let new = [(1, 200, minutes(400..=600))];
+    let new = host_of_boots(&folder.path().join("new.db"), &plan, "a", 350, &new);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    gather(&mut store, &plan, "a", &new);
+    let trial_id = gather(&mut store, &plan, "a", &old);
+
+    let rows = Rows::read(&store, trial_id).unwrap();
+    let fleet = rows.fleet(&store, &Options::default()).unwrap();
+    for service in &fleet.services {
+        let ages: Vec<f64> =
+            service.lives.iter().map(|life| (life.started_at - START_US as f64 / 1e6) / 60.0).collect();
+        assert_eq!(ages, [0.0, 200.0]);
+        assert_eq!(service.current().unwrap().last_age(), Some(400.0 * 60.0));
+    }
+    for life in &rows.lives {
+        let traffic = traffic_since(&store, life, 0.0).unwrap();
+        let rates = traffic.windows(2).map(|pair| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0) * 60.0);
+        assert!(rates.clone().all(|rate| (rate - 1.0).abs() < 1e-6), "{:?}", rates.collect::<Vec<_>>());
+    }
+}
+
+/// Boots of different hosts have clocks of their own.
+#[test]
+fn a_gap_of_one_host_is_none_that_services_of_another_fill() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&["a", "b"]);
+    let minutes = |range: std::ops::RangeInclusive<i64>| range.step_by(10);
+    let a = host(folder.path(), &plan, "a", minutes(0..=60).chain(minutes(360..=400)));
+    let b = [(0, 200, minutes(200..=400).collect())];
+    let b = host_of_boots(&folder.path().join("b.db"), &plan, "b", 0, &b);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    gather(&mut store, &plan, "a", &a);
+    let trial_id = gather(&mut store, &plan, "b", &b);
+    assert_eq!(store.tick_summary(trial_id).unwrap().longest_gap_us, 300 * 60_000_000);
 }
