@@ -33,8 +33,6 @@ pub(crate) struct Ages {
     /// Where arms are restarted on purpose: from when on every arm ran its treatment, in seconds since 1970. Averages
     /// over time begin there.
     pub(crate) average_from: Option<f64>,
-    /// Distance of readings that were rolled up, in seconds.
-    pub(crate) rolled_up: f64,
 }
 
 impl Ages {
@@ -51,7 +49,6 @@ impl Ages {
             lower_bounds: (0..fleet.arms.len()).map(unknown).collect(),
             average_from: average_from(fleet, &sawtooth, &present),
             sawtooth,
-            rolled_up: fleet.rolled_up_seconds,
             matched: None,
             warm_up: 0.0,
             growth_from: None,

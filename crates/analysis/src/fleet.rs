@@ -22,9 +22,6 @@ pub struct Fleet {
     pub identities_proved: bool,
     /// What starts and ages of lives tell.
     pub clock: Clock,
-    /// Readings of old days stand for so many seconds each, and are that far apart though nothing is missing; 0 where
-    /// all readings are as they were taken.
-    pub rolled_up_seconds: f64,
     /// Seed of everything random in the analysis.
     pub seed: u64,
 }
@@ -99,6 +96,9 @@ pub struct FleetLife {
     pub proved: bool,
     /// Its readings in order of age.
     pub readings: Vec<Reading>,
+    /// Its older readings stand for so many seconds each, and are that far apart though nothing is missing; 0 where all
+    /// are as they were taken.
+    pub rolled_up_seconds: f64,
     /// The highest reading of what some of them are medians of; `None` where they tell it themselves.
     pub peak_kib: Option<u32>,
     /// What it did beside using memory.

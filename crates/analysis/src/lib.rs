@@ -11,6 +11,7 @@ mod failures;
 mod figures;
 mod fleet;
 mod forecast;
+mod gap;
 mod growth;
 mod hosts;
 mod level_change;
@@ -31,6 +32,7 @@ pub use failures::ArmEvents;
 pub use figures::ratio_of_arms;
 pub use fleet::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
 pub use forecast::{Expectation, Forecast, ForecastError, LogLevel};
+pub use gap::longest_distance;
 /// Assignments that a permutation test looks at.
 pub use heaptrial_stats::ENUMERATED_AT_MOST;
 pub use hosts::{ByHost, OnHost, by_host, differing_hosts};

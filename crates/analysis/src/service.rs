@@ -5,6 +5,7 @@ use heaptrial_stats::{median, theil_sen_slope, thin, time_average};
 
 use crate::age::{Ages, in_sawtooth, tolerance};
 use crate::fleet::{FleetLife, FleetService, bytes};
+use crate::gap::{is_partly_rolled_up, longest_distance};
 use crate::outcome::{DAY, ServiceResult, Settings};
 use crate::work;
 
@@ -12,18 +13,8 @@ use crate::work;
 pub(crate) const SLOPE_POINTS: usize = 150;
 /// Fewer readings after warm-up, or lives, make no slope.
 pub(crate) const SLOPE_READINGS: usize = 5;
-/// Readings further apart than this many times the usual distance have a gap between them.
-const GAP_FACTOR: f64 = 5.0;
-/// What was rolled up has a gap where readings are further apart than this many spans: each stands anywhere in its own,
-/// so that two neighbours may be almost two spans apart.
-const ROLLED_UP_GAP: f64 = 2.5;
-/// Readings are thinned by time where more than this share of it is rolled up.
-const ROLLED_UP_SHARE: f64 = 0.05;
-
-/// Ages of the window at which memory is taken where readings are fewer,
+/// Ages of the window at which memory is taken where readings are fewer.
 const LEVEL_AGES: usize = 24;
-/// and readings further apart than this many times the usual distance, between which it is not taken.
-const LEVEL_GAP: f64 = 3.0;
 
 /// The figures of a service, but for whether it is off treatment in its arms.
 pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) -> ServiceResult {
@@ -81,24 +72,25 @@ fn level(service: &FleetService, life: &FleetLife, ages: &Ages, settings: &Setti
 /// Median of memory between two ages.
 ///
 /// Where readings are few, the moments at which they happen to be taken would decide at which age a service is
-/// compared. Then memory is taken between neighbouring readings, on the log scale, at the same ages for all services;
-/// not across a gap. `None` where less than half of the window is covered.
+/// compared; where some are rolled up, those that are not. Then memory is taken between neighbouring readings, on the log
+/// scale, at the same ages for all services; not across a gap. `None` where less than half of the window is covered.
 pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
     // One reading covers nothing.
     if life.readings.len() < 2 {
         return None;
     }
     let end = age + tolerance(life, age);
-    let values: Vec<f64> = in_window(life, start, age).iter().map(bytes).collect();
-    let Some(usual) = usual_distance(life).filter(|_| values.len() < LEVEL_AGES) else {
+    let inside = in_window(life, start, age);
+    let uneven = || is_partly_rolled_up(inside, life.rolled_up_seconds);
+    let Some(usual) = usual_distance(life).filter(|_| inside.len() < LEVEL_AGES || uneven()) else {
+        let values: Vec<f64> = inside.iter().map(bytes).collect();
         return median(&values).filter(|level| *level > 0.0);
     };
+    let longest = longest_distance(usual, life.rolled_up_seconds);
     let step = (age - start) / LEVEL_AGES as f64;
     let ages = (1..=LEVEL_AGES).map(|place| start + step * place as f64);
-    let taken: Vec<f64> = ages
-        .filter_map(|at| memory_at(life, at, LEVEL_GAP * usual, end - age))
-        .filter(|bytes| *bytes > 0.0)
-        .collect();
+    let taken: Vec<f64> =
+        ages.filter_map(|at| memory_at(life, at, longest, end - age)).filter(|bytes| *bytes > 0.0).collect();
     if 2 * taken.len() < LEVEL_AGES { None } else { median(&taken) }
 }
 
@@ -157,29 +149,23 @@ pub(crate) fn growth_points(
     settings: &Settings,
     share: f64,
 ) -> Vec<(f64, f64)> {
-    let points = if in_sawtooth(service, ages) {
+    let (points, uneven) = if in_sawtooth(service, ages) {
         let mut lives = lives_as_points(service);
         lives.truncate((share * lives.len() as f64).ceil() as usize);
-        lives
+        (lives, false)
     } else {
-        let readings = service.current().map_or(&[][..], |life| after_warm_up(life, ages, settings, share));
-        readings.iter().map(|reading| (f64::from(reading.age_seconds) / DAY, bytes(reading))).collect()
+        let Some(life) = service.current() else { return Vec::new() };
+        let readings = after_warm_up(life, ages, settings, share);
+        let point = |reading: &Reading| (f64::from(reading.age_seconds) / DAY, bytes(reading));
+        (readings.iter().map(point).collect(), is_partly_rolled_up(readings, life.rolled_up_seconds))
     };
     if points.len() < SLOPE_READINGS {
         Vec::new()
-    } else if !in_sawtooth(service, ages) && is_partly_rolled_up(&points, ages.rolled_up / DAY) {
+    } else if uneven {
         thin_by_time(&points, SLOPE_POINTS)
     } else {
         thin(&points, SLOPE_POINTS)
     }
-}
-
-/// Whether points (days, value) are of two kinds: as they were taken, and rolled up.
-fn is_partly_rolled_up(points: &[(f64, f64)], rolled_up: f64) -> bool {
-    let distances: Vec<f64> = points.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    let Some(usual) = median(&distances) else { return false };
-    let far = |distance: &&f64| **distance > GAP_FACTOR * usual && **distance <= ROLLED_UP_GAP * rolled_up;
-    distances.iter().filter(far).sum::<f64>() > ROLLED_UP_SHARE * distances.iter().sum::<f64>()
 }
 
 /// Medians of the points in each of `limit` equal spans of time.
@@ -239,7 +225,7 @@ fn average_over_time(service: &FleetService, ages: &Ages) -> Option<f64> {
             .map(|reading| (f64::from(reading.age_seconds), bytes(reading)))
             .filter(|point| point.0 >= begun)
             .collect();
-        let longest = (GAP_FACTOR * usual).max(ROLLED_UP_GAP * ages.rolled_up);
+        let longest = longest_distance(usual, life.rolled_up_seconds);
         let time: f64 = all.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|gap| *gap <= longest).sum();
         if let Some(average) = time_average(&all, longest) {
             observed += time;
@@ -276,6 +262,7 @@ mod tests {
                 contamination: None,
                 proved: true,
                 readings: readings.collect(),
+                rolled_up_seconds: ROLLED_UP,
                 peak_kib: None,
                 work: Default::default(),
             }],
@@ -284,7 +271,6 @@ mod tests {
         let fleet = Fleet {
             arms: vec![FleetArm { control: true, ..FleetArm::default() }],
             services: vec![service.clone()],
-            rolled_up_seconds: ROLLED_UP,
             ..Fleet::default()
         };
         let settings = Settings::default();
@@ -299,14 +285,44 @@ mod tests {
     }
 
     #[test]
+    fn the_level_of_a_life_does_not_depend_on_what_was_rolled_up() {
+        let life = |rolled_up_until: i32| {
+            let kept = (0..3000).filter(|minute| *minute >= rolled_up_until || minute % 15 == 7);
+            let reading = |minute| Reading { age_seconds: minute as f32 * 60.0, kib: 1000 + minute as u32 };
+            FleetLife {
+                started_at: 0.0,
+                start: LifeStart::Observed,
+                contamination: None,
+                proved: true,
+                readings: kept.map(reading).collect(),
+                rolled_up_seconds: ROLLED_UP,
+                peak_kib: None,
+                work: Default::default(),
+            }
+        };
+        // Half a window of 4 hours, and windows of 12 hours of which none, a half and all was rolled up.
+        for (age, rolled_up_until) in [(240, 600), (1440, 0), (1440, 1080), (1440, 1425), (1440, 1500)] {
+            let window = f64::from(age) * 30.0;
+            let level =
+                level_at(&life(rolled_up_until), f64::from(age) * 60.0 - window, f64::from(age) * 60.0);
+            let middle = 1000.0 + 0.75 * f64::from(age);
+            let level = level.unwrap_or_else(|| panic!("none at {age} of {rolled_up_until}")) / 1024.0;
+            assert!((level / middle - 1.0).abs() < 0.01, "{level} in place of {middle}, {rolled_up_until}");
+        }
+    }
+
+    #[test]
     fn points_of_a_slope_are_spread_over_time_where_old_readings_were_rolled_up() {
         let points: Vec<(f64, f64)> = (0..100)
             .map(f64::from)
             .chain((1000..3000).map(|i| 100.0 + f64::from(i - 1000) / 100.0))
             .map(|x| (x / 96.0, x))
             .collect();
-        assert!(is_partly_rolled_up(&points, ROLLED_UP / DAY));
-        assert!(!is_partly_rolled_up(&points[..100], ROLLED_UP / DAY));
+        let reading = |point: &(f64, f64)| Reading { age_seconds: (point.0 * DAY) as f32, kib: 1 };
+        let readings: Vec<Reading> = points.iter().map(reading).collect();
+        assert!(is_partly_rolled_up(&readings, ROLLED_UP));
+        assert!(!is_partly_rolled_up(&readings[..100], ROLLED_UP));
+        assert!(!is_partly_rolled_up(&readings, 0.0));
         let thinned = thin_by_time(&points, 12);
         assert_eq!(thinned.len(), 12);
         assert!(

@@ -179,6 +179,7 @@ mod tests {
             contamination: None,
             proved: true,
             readings: Vec::new(),
+            rolled_up_seconds: 0.0,
             peak_kib: None,
             work: Work { measures: vec![Measure::traffic(readings.collect())], ..Work::default() },
         }

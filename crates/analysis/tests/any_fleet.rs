@@ -22,8 +22,9 @@ fn life() -> impl Strategy<Value = FleetLife> {
         1 => Just(LifeStart::Unknown),
     ];
     let contamination = prop_oneof![5 => Just(None), 1 => Just(Some("something else".to_owned()))];
-    (prop::collection::vec(reading(), 0..30), start, contamination, -1e6..1e6).prop_map(
-        |(steps, start, contamination, begin)| {
+    let rolled_up = prop_oneof![Just(0.0), Just(900.0)];
+    (prop::collection::vec(reading(), 0..30), start, contamination, -1e6..1e6, rolled_up).prop_map(
+        |(steps, start, contamination, begin, rolled_up_seconds)| {
             let mut age = 0.0;
             let readings = steps
                 .into_iter()
@@ -38,6 +39,7 @@ fn life() -> impl Strategy<Value = FleetLife> {
                 proved: contamination.is_some(),
                 contamination,
                 readings,
+                rolled_up_seconds,
                 peak_kib: None,
                 work: Work::default(),
             }
@@ -98,7 +100,6 @@ prop_compose! {
             limit: MemoryLimit { service_bytes: limit, host_bytes: None, host_available_bytes: limit },
             randomised: true,
             identities_proved,
-            rolled_up_seconds: if seed % 2 == 0 { 900.0 } else { 0.0 },
             seed,
         }
     }

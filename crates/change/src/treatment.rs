@@ -111,11 +111,6 @@ impl ServiceTreatment {
         [own, earlier].concat()
     }
 
-    /// The drop-in, where the environment is changed.
-    pub fn drop_in_text(&self, trial: &str, id: &str) -> Option<String> {
-        self.drop_in(Mark { trial, id })
-    }
-
     /// Every file that it changes, with what is written: of a torrc the lines that are added.
     pub fn preview(&self, paths: &Paths, trial: &str, id: &str) -> Vec<(PathBuf, String)> {
         let text = |content: &Content| match content {
@@ -131,6 +126,7 @@ impl ServiceTreatment {
         files.into_iter().map(|file| (file.path, text(&file.content))).collect()
     }
 
+    /// The drop-in, where the environment is changed.
     fn drop_in(&self, mark: Mark<'_>) -> Option<String> {
         if self.environment.is_empty() && self.unset.is_empty() {
             return None;
@@ -272,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_drop_in_is_marked_quoted_and_free_of_specifiers() {
-        let text = treatment().drop_in_text("five-way", "0123").unwrap();
+        let text = treatment().drop_in(Mark { trial: "five-way", id: "0123" }).unwrap();
         assert!(text.contains("\nEnvironment=\"LD_PRELOAD=/usr/lib/heaptrial/x \\\"%%.so\"\n"), "{text}");
         let (header, body) = text.split_once("[Service]").unwrap();
         assert!(header.contains("trial five-way (0123), arm mimalloc/.\n"), "{header}");

@@ -464,13 +464,17 @@ fn relays_tell_their_work_through_the_confined_unit() {
     let trial = host.begin("relays", &host.units);
     host.bed.container.ok(&["systemctl", "start", UNIT]);
     let observed = wait_for("what the relay tells", PATIENCE, || {
-        let observed = host.store().latest_observations(trial).unwrap();
+        let store = host.store();
+        let names = |life: LifeRecord| {
+            store.observed(life.id).unwrap().into_iter().map(move |name| (life.service_id, name))
+        };
+        let observed: Vec<(i64, String)> = store.lives(trial).unwrap().into_iter().flat_map(names).collect();
         (!observed.is_empty()).then_some(observed)
     });
     let told = host.service_id(trial, "tor@a.service");
-    assert!(observed.iter().all(|observation| observation.service_id == told), "{observed:?}");
+    assert!(observed.iter().all(|(service, _)| *service == told), "{observed:?}");
     for name in ["tor_read_bytes", "tor_written_bytes", "tor_connections"] {
-        assert!(observed.iter().any(|observation| observation.name == name), "{name} in {observed:?}");
+        assert!(observed.iter().any(|(_, observed)| observed == name), "{name} in {observed:?}");
     }
     let silent = host.event(trial, "relay_silent");
     assert_eq!(silent.service_id, Some(host.service_id(trial, "tor@b.service")), "{}", silent.text);

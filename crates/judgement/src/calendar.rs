@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_analysis::{Fleet, FleetLife, FleetService};
+use heaptrial_analysis::{Fleet, FleetLife, FleetService, longest_distance};
 use heaptrial_model::{EventKind, Reading};
 use heaptrial_stats::{median, quantile};
 use rayon::prelude::*;
 
 /// Moments at which memory is told, at most.
 const MOMENTS: usize = 240;
-/// Readings further apart than this many times the usual distance have a gap between them.
-const GAP_FACTOR: f64 = 5.0;
-/// The same in spans of what was rolled up: two neighbours may be almost two of them apart.
-const ROLLED_UP_GAP: f64 = 2.5;
 /// Services of which the distance of readings is looked at.
 const SERVICES_TIMED: usize = 200;
 /// What happened within so small a share of the whole time is one mark.
@@ -101,7 +97,9 @@ impl Calendar {
         let last = times().map(|extent| extent.1).max_by(f64::total_cmp)?;
         let usual = usual_distance(fleet)?;
         let rounds = Rounds::of(fleet, (first, last), usual);
-        let longest_gap = (GAP_FACTOR * usual).max(ROLLED_UP_GAP * fleet.rolled_up_seconds);
+        let lives = fleet.services.iter().flat_map(|service| &service.lives);
+        let rolled_up = lives.map(|life| life.rolled_up_seconds).fold(0.0, f64::max);
+        let longest_gap = longest_distance(usual, rolled_up);
         let by_service: Vec<(Vec<InRound>, Vec<Read>)> = fleet
             .services
             .par_iter()
@@ -296,6 +294,7 @@ mod tests {
             contamination: None,
             proved: true,
             readings: hours.map(reading).collect(),
+            rolled_up_seconds: 0.0,
             peak_kib: None,
             work: Default::default(),
         }

@@ -9,9 +9,7 @@ use std::thread;
 
 use heaptrial_analysis::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
 use heaptrial_model::{KnownEvent, Reading, RemoteLife};
-use heaptrial_store::{
-    ArmRecord, EventRecord, LifeRecord, ROLLUP_BUCKET, Readings, ServiceRecord, Store, StoreError,
-};
+use heaptrial_store::{ArmRecord, EventRecord, LifeRecord, Readings, ServiceRecord, Store, StoreError};
 
 use crate::lab::LabRun;
 use crate::treatment::{self, Treated};
@@ -42,8 +40,10 @@ impl Rows {
         let in_ledger = !kind.is_import();
         let by_life = match &options.remote {
             Some(remote) => {
-                let of =
-                    |life: &LifeRecord| remote.lives.get(&life.id).map_or_else(OfLife::default, OfLife::of);
+                let of = |life: &LifeRecord| {
+                    let own = remote.lives.get(&life.id);
+                    own.map_or_else(OfLife::default, |own| OfLife::of(own, remote.step_seconds))
+                };
                 self.lives.iter().map(of).collect()
             }
             None => {
@@ -70,7 +70,7 @@ impl Rows {
                 Treated::Before => continue,
                 Treated::No(why) => untreated.push((*index, started_at, why)),
             }
-            let OfLife { readings, peak_kib, work } = of_life;
+            let OfLife { readings, rolled_up_seconds, peak_kib, work } = of_life;
             peaks.extend(peak_kib.map(|kib| (*index, started_at, kib)));
             services[*index].lives.push(FleetLife {
                 started_at,
@@ -78,6 +78,7 @@ impl Rows {
                 contamination: life.contamination.clone(),
                 proved: life.identity.is_some(),
                 readings,
+                rolled_up_seconds,
                 peak_kib: None,
                 work,
             });
@@ -98,11 +99,6 @@ impl Rows {
             randomised: kind == Kind::Field,
             identities_proved: in_ledger,
             clock: Clock::Calendar,
-            rolled_up_seconds: match (&options.remote, in_ledger) {
-                (Some(remote), _) => remote.step_seconds,
-                (None, true) => ROLLUP_BUCKET.as_secs_f64(),
-                (None, false) => 0.0,
-            },
             seed: trial.plan.seed,
         };
         if self.until_us < i64::MAX {
@@ -193,6 +189,7 @@ pub(crate) fn memory_limit(record: &ServiceRecord) -> Option<u64> {
 #[derive(Debug, Clone, Default)]
 struct OfLife {
     readings: Vec<Reading>,
+    rolled_up_seconds: f64,
     /// The highest of those that are rolled up.
     peak_kib: Option<u32>,
     work: Work,
@@ -200,8 +197,13 @@ struct OfLife {
 
 impl OfLife {
     /// A store of series has memory alone.
-    fn of(remote: &RemoteLife) -> Self {
-        Self { readings: remote.readings.clone(), peak_kib: Some(remote.peak_kib), work: Work::default() }
+    fn of(remote: &RemoteLife, step_seconds: f64) -> Self {
+        Self {
+            readings: remote.readings.clone(),
+            rolled_up_seconds: step_seconds,
+            peak_kib: Some(remote.peak_kib),
+            work: Work::default(),
+        }
     }
 }
 
@@ -227,8 +229,9 @@ fn read_lives(
                 let mut read = readings.of_life(store, life.id, life.started_boottime_us)?;
                 read.shrink_to_fit();
                 let work = if with_work { work::of_life(store, life)? } else { Work::default() };
+                let rolled_up_seconds = store.rolled_up_seconds(life.id)?;
                 let peak_kib = readings.rolled_up_peak(store, life.id, rows.until_us)?;
-                done.push((index, OfLife { readings: read, peak_kib, work }));
+                done.push((index, OfLife { readings: read, rolled_up_seconds, peak_kib, work }));
             }
         }
     };

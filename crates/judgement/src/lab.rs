@@ -126,7 +126,6 @@ impl LabRun {
                 Ages::OfTheLab => Clock::InTurn,
                 Ages::OfRelays => Clock::Hastened,
             },
-            rolled_up_seconds: 0.0,
             seed: rows.trial.plan.seed,
         }
     }
@@ -213,6 +212,7 @@ impl LabService {
             contamination: None,
             proved: life.identity.is_some(),
             readings,
+            rolled_up_seconds: 0.0,
             peak_kib: None,
             work,
         })

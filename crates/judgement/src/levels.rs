@@ -1,4 +1,4 @@
-//! What services of an arm have at one age, and where a life has a gap: for charts of trials that still run.
+//! What services of an arm have at one age: for charts of trials that still run.
 
 use heaptrial_stats::median;
 
@@ -6,26 +6,11 @@ use crate::trajectory::{Point, Trajectories};
 
 /// Lines end where fewer than this share of an arm's services have readings.
 const SHARE_OF_SERVICES: f64 = 0.5;
-/// Readings further apart than this many times the usual distance have a gap between them.
-const GAP_FACTOR: f64 = 5.0;
-/// A life longer than this may have readings that were rolled up.
-const LONG_SECONDS: f64 = 86_400.0;
-/// In such a life, readings nearer than this have no gap between them.
-const LONG_GAP_SECONDS: f64 = 3.0 * 900.0;
 /// Empty bins of age that a line bridges: readings may be further apart than bins are wide.
 const BRIDGED_BINS: usize = 3;
 
 /// An arm at one age: the age in seconds, and the lowest, the middle and the highest of its services in bytes.
 pub type Level = (f64, f64, f64, f64);
-
-/// Readings further apart than this many seconds have a gap between them. Old readings of a long life are medians of 15 minutes,
-/// new ones a minute apart.
-pub fn gap_seconds(points: &[Point]) -> f64 {
-    let distances: Vec<f64> = points.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    let usual = GAP_FACTOR * median(&distances).unwrap_or(0.0);
-    let is_long = points.last().is_some_and(|last| last.0 - points[0].0 > LONG_SECONDS);
-    if is_long { usual.max(LONG_GAP_SECONDS) } else { usual }
-}
 
 impl Trajectories {
     /// Levels of an arm over age, split where fewer than half of its services have readings.

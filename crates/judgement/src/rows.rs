@@ -43,13 +43,18 @@ impl Rows {
         let ended = trial.ended_wall_us.filter(|_| kind == Kind::Field);
         let mut lives = store.lives(trial.id)?;
         lives.retain(|life| ended.is_none_or(|ended| life.started_wall_us <= ended));
+        let parts = store.parts(trial.id)?;
+        if !kind.is_lab() && !parts.is_empty() {
+            // An older copy of a host's database may have been gathered later.
+            lives.sort_by_key(|life| life.started_wall_us);
+        }
         Ok(Self {
             arms: store.arms(trial.id)?,
             services: store.services(trial.id)?,
             lives,
             events: store.events(trial.id)?,
             sources: store.import_sources(trial.id)?,
-            parts: store.parts(trial.id)?,
+            parts,
             until_us: ended.unwrap_or(i64::MAX),
             kind,
             trial,

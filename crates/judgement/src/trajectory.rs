@@ -1,6 +1,6 @@
 //! The series of the services, thinned to what a chart can show.
 
-use heaptrial_analysis::Fleet;
+use heaptrial_analysis::{Fleet, FleetLife, longest_distance};
 use heaptrial_model::Reading;
 use heaptrial_stats::{median, median_interval};
 use rayon::prelude::*;
@@ -17,10 +17,6 @@ const GRID_BINS: usize = 200;
 const FLEET_GRID_BINS: usize = 120;
 /// Services of an arm of a field trial that have a line, beside its off-treatment services.
 const LINES_PER_ARM: usize = 30;
-/// Readings further apart than this many times the usual distance have a gap between them.
-const GAP_FACTOR: f64 = 5.0;
-/// The same in spans of what was rolled up: two neighbours may be almost two of them apart.
-const ROLLED_UP_GAP: f64 = 2.5;
 /// Empty bins of the grid that a line bridges.
 const BRIDGED_BINS: usize = 2;
 /// A line over services of a field trial ends where fewer than this share of them have readings: from there on it
@@ -120,10 +116,7 @@ impl Trajectories {
         let horizon = (0..fleet.services.len()).map(last_age).fold(0.0, f64::max);
         let lives = fleet.services.iter().flat_map(|service| &service.lives);
         let longest = lives.map(|life| life.readings.len()).max().unwrap_or(0);
-        let grid = Grid {
-            rolled_up_seconds: fleet.rolled_up_seconds,
-            ..Grid::new(horizon, longest.clamp(1, FLEET_GRID_BINS))
-        };
+        let grid = Grid::new(horizon, longest.clamp(1, FLEET_GRID_BINS));
         let aged = |index: usize| restarted(index) || current(index).is_some();
         let drawn = drawn(fleet, shown, aged);
         let services = shown
@@ -131,11 +124,14 @@ impl Trajectories {
             .zip(&drawn)
             .map(|((index, arm, _), drawn)| {
                 let service = &fleet.services[*index];
+                let rolled_up = |life: &FleetLife| life.rolled_up_seconds;
                 if restarted(*index) {
-                    return grid.trajectory(*arm, &end_to_end(service), *drawn);
+                    let rolled_up = service.lives.iter().map(rolled_up).fold(0.0, f64::max);
+                    return grid.trajectory(*arm, &end_to_end(service), rolled_up, *drawn);
                 }
-                let readings = current(*index).map_or(&[][..], |life| &life.readings);
-                grid.trajectory(*arm, readings, *drawn)
+                let (readings, rolled_up) =
+                    current(*index).map_or((&[][..], 0.0), |life| (&life.readings, rolled_up(life)));
+                grid.trajectory(*arm, readings, rolled_up, *drawn)
             })
             .collect();
         Self { services, bin_seconds: grid.bin_seconds, calendar: Calendar::of(fleet, shown) }
@@ -258,19 +254,17 @@ fn end_to_end(service: &heaptrial_analysis::FleetService) -> Vec<Point> {
 struct Grid {
     bins: usize,
     bin_seconds: f64,
-    /// Distance of readings that were rolled up.
-    rolled_up_seconds: f64,
 }
 
 impl Grid {
     fn new(horizon: f64, bins: usize) -> Self {
         let bin_seconds = if horizon > 0.0 { horizon / bins as f64 } else { 1.0 };
-        Self { bins, bin_seconds, rolled_up_seconds: 0.0 }
+        Self { bins, bin_seconds }
     }
 
-    fn trajectory(self, arm: usize, points: &[impl Aged], drawn: bool) -> Trajectory {
+    fn trajectory(self, arm: usize, points: &[impl Aged], rolled_up: f64, drawn: bool) -> Trajectory {
         let lines = |run| extremes(run, FLEET_LINE_BINS);
-        let runs = drawn.then(|| split_at_gaps(points, self.rolled_up_seconds));
+        let runs = drawn.then(|| split_at_gaps(points, rolled_up));
         let segments = runs.into_iter().flatten().map(lines).collect();
         Trajectory { arm, segments, levels: self.levels(points) }
     }
@@ -287,7 +281,8 @@ impl Grid {
     }
 }
 
-fn split_at_gaps<P: Aged>(points: &[P], rolled_up_seconds: f64) -> impl Iterator<Item = &[P]> {
+/// The runs of points between gaps, where old ones stand for so many seconds each.
+pub fn split_at_gaps<P: Aged>(points: &[P], rolled_up_seconds: f64) -> impl Iterator<Item = &[P]> {
     let mut distances: Vec<f64> =
         points.windows(2).map(|pair| pair[1].age_seconds() - pair[0].age_seconds()).collect();
     let middle = distances.len() / 2;
@@ -295,7 +290,7 @@ fn split_at_gaps<P: Aged>(points: &[P], rolled_up_seconds: f64) -> impl Iterator
         Some(_) => *distances.select_nth_unstable_by(middle, f64::total_cmp).1,
         None => 0.0,
     };
-    let longest = (GAP_FACTOR * usual).max(ROLLED_UP_GAP * rolled_up_seconds);
+    let longest = longest_distance(usual, rolled_up_seconds);
     points.chunk_by(move |a, b| b.age_seconds() - a.age_seconds() <= longest)
 }
 
@@ -376,6 +371,7 @@ mod tests {
                 contamination: None,
                 proved: false,
                 readings: vec![Reading { age_seconds, kib: 4 }],
+                rolled_up_seconds: 0.0,
                 peak_kib: None,
                 work: Default::default(),
             }],

@@ -18,7 +18,7 @@ pub struct PlanIdError(String);
 impl PlanId {
     /// Of what has this SHA-256.
     pub fn of(digest: [u8; 32]) -> Self {
-        Self(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(hex::encode(&digest[..8]))
     }
 
     /// The id as text.

@@ -141,7 +141,6 @@ fn a_running_relay_tells_its_start_its_options_and_its_work() {
     ] {
         assert_eq!(control.is_in_force(option, value, &wanted).unwrap(), is_in_force, "{option} {value}");
     }
-    assert_eq!(relay.all_options(&candidate).unwrap()["DirCache"], wanted["DirCache"]);
     let before = relay.effective_options(&folder.write("before", &torrc)).unwrap();
     assert!(!control.is_in_force("MaxMemInQueues", "1 GB", &before).unwrap());
     assert_eq!(control.conf("MyFamily").unwrap(), [""; 0]);

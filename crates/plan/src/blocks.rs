@@ -6,7 +6,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 
 use crate::Candidate;
-use crate::strata::{LEVELS, size_of, strata};
+use crate::strata::{LEVELS, strata};
 
 /// Services that are alike, as indices of candidates, each with the index of its arm.
 #[derive(Debug)]
@@ -35,7 +35,6 @@ pub(crate) fn deal(
     rounds: usize,
     random: &mut impl Rng,
 ) -> Vec<Block> {
-    let size = size_of(candidates);
     let strata = strata(candidates);
     let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
     for (index, stratum) in strata.iter().enumerate() {
@@ -54,7 +53,7 @@ pub(crate) fn deal(
             // At the top a block of fewer rounds is better than none; and a host has every arm, as far as its services go.
             let whole = if level <= last { members.len() / arms * arms } else { whole };
             let left = members.split_off(whole);
-            members.sort_by(|a, b| by_size(&size, *a, *b));
+            members.sort_by(|a, b| by_size(candidates, *a, *b));
             blocks.extend(members.chunks(arms * rounds).map(|block| (key.clone(), block.to_vec())));
             if level == 0 {
                 rest = left;
@@ -76,9 +75,9 @@ pub(crate) fn deal(
 }
 
 /// Smallest first; unknown sizes last; of equal ones the order of names decides.
-fn by_size(size: &[Option<f64>], a: usize, b: usize) -> std::cmp::Ordering {
-    let known = |index: usize| size[index].unwrap_or(f64::INFINITY);
-    known(a).total_cmp(&known(b)).then(a.cmp(&b))
+fn by_size(candidates: &[Candidate], a: usize, b: usize) -> std::cmp::Ordering {
+    let known = |index: usize| candidates[index].baseline_bytes.unwrap_or(u64::MAX);
+    known(a).cmp(&known(b)).then(a.cmp(&b))
 }
 
 /// Fewer services than arms join the block whose stratum is most like their own.

@@ -14,8 +14,6 @@ pub struct Candidate {
     pub family: Option<String>,
     /// Memory before the trial: the past median where there is one, else what it has now.
     pub baseline_bytes: Option<u64>,
-    /// Work before the trial, such as bytes per second; makes the strata in place of memory where it is known of all.
-    pub bandwidth: Option<f64>,
     /// Seconds since its start.
     pub age_seconds: Option<f64>,
     /// Seconds that a restart takes, from stop to ready.

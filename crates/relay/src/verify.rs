@@ -24,19 +24,8 @@ impl Relay {
     /// (`tor --dump-config short`), by name in tor's spelling and in its writing, as [`super::RelayControl::conf`]
     /// gives them.
     pub fn effective_options(&self, torrc: &Path) -> Result<BTreeMap<String, Vec<String>>, TorError> {
-        self.dump_config(torrc, "short")
-    }
-
-    /// As [`Relay::effective_options`], with options at tor's default as well, where tor can tell them: 0.4.9.11 aborts
-    /// on `--dump-config full` with a torrc that has DirAuthority, and then they are missing here. To prove an option,
-    /// [`super::RelayControl::is_in_force`] needs none of them.
-    pub fn all_options(&self, torrc: &Path) -> Result<BTreeMap<String, Vec<String>>, TorError> {
-        self.dump_config(torrc, "full").or_else(|_| self.effective_options(torrc))
-    }
-
-    fn dump_config(&self, torrc: &Path, extent: &str) -> Result<BTreeMap<String, Vec<String>>, TorError> {
         let mut program = self.tor(torrc);
-        program.arguments.extend(["--hush", "--dump-config", extent].map(OsString::from));
+        program.arguments.extend(["--hush", "--dump-config", "short"].map(OsString::from));
         let mut options: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for line in program.run(TIMEOUT)?.lines() {
             // Warnings go the same way, with a date first.

@@ -186,7 +186,6 @@ fn part(fleet: &Fleet, arm: &str, name: String, members: &[&FleetService]) -> Pa
         randomised: fleet.randomised,
         identities_proved: fleet.identities_proved,
         clock: fleet.clock,
-        rolled_up_seconds: fleet.rolled_up_seconds,
         seed: fleet.seed,
     };
     let (forecast, why_not) = match Forecast::of_arm(&own, &Settings::default(), arm) {
@@ -398,6 +397,7 @@ pub(crate) mod tests {
             contamination: None,
             proved: true,
             readings: (0..=48).map(reading).collect(),
+            rolled_up_seconds: 0.0,
             peak_kib: None,
             work: Work::default(),
         }

@@ -231,7 +231,7 @@ impl Verdict {
 /// SHA-256 of a value whose members are in the order of their names, as `serde_json` keeps them.
 fn digest(value: &Value) -> Result<String, serde_json::Error> {
     let bytes = serde_json::to_vec(value)?;
-    Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(Sha256::digest(&bytes)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use heaptrial_stats::{
     Block, LevelChangeSettings, aa_check, find_clusters, growth_shape, level_changes, median_interval,
-    power_of_ratio, ratio_to_control, services_needed, theil_sen, theil_sen_slope,
+    power_of_ratio, ratio_to_control, services_needed, theil_sen_slope,
 };
 
 fn main() {
@@ -45,9 +45,6 @@ fn ratios_of_large_arms() {
 
 fn slopes_of_200_points() {
     let points: Vec<(f64, f64)> = services(200).into_iter().enumerate().map(|(i, y)| (i as f64, y)).collect();
-    fastest("theil_sen 200", || {
-        black_box(theil_sen(black_box(&points)));
-    });
     fastest("theil_sen_slope 200", || {
         black_box(theil_sen_slope(black_box(&points)));
     });

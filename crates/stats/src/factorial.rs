@@ -52,14 +52,6 @@ pub struct Factorial {
     pub setting: BlockEffect,
     /// Effect of the setting in the bad version over that in the good one.
     pub interaction: BlockEffect,
-    /// Bad version over good one, both with the good setting.
-    pub version_at_good_setting: BlockEffect,
-    /// Bad version over good one, both with the bad setting.
-    pub version_at_bad_setting: BlockEffect,
-    /// Bad setting over good one in the good version.
-    pub setting_in_good_version: BlockEffect,
-    /// Bad setting over good one in the bad version.
-    pub setting_in_bad_version: BlockEffect,
     /// What of the whole difference is the main effect of the setting; the rest is that of the version. `None` where
     /// there is no difference at all.
     pub setting_share: Option<Share>,
@@ -117,10 +109,6 @@ pub fn factorial(blocks: &[TwoByTwo], level: f64) -> Option<Factorial> {
         version: of([-0.5, -0.5, 0.5, 0.5])?,
         setting: of(setting)?,
         interaction: of([1.0, -1.0, -1.0, 1.0])?,
-        version_at_good_setting: of([-1.0, 0.0, 1.0, 0.0])?,
-        version_at_bad_setting: of([0.0, -1.0, 0.0, 1.0])?,
-        setting_in_good_version: of([-1.0, 1.0, 0.0, 0.0])?,
-        setting_in_bad_version: of([0.0, 0.0, -1.0, 1.0])?,
         setting_share: share(&contrast(setting)?, &contrast(total)?, level),
     })
 }
@@ -192,7 +180,6 @@ mod tests {
         let found = factorial(&[block([100.0, 100.0, 100.0, 400.0])], 0.95).unwrap();
         assert!((found.interaction.ratio - 4.0).abs() < 1e-12);
         assert!((found.version.ratio - 2.0).abs() < 1e-12 && (found.setting.ratio - 2.0).abs() < 1e-12);
-        assert_eq!((found.version_at_good_setting.ratio, found.setting_in_good_version.ratio), (1.0, 1.0));
     }
 
     #[test]
@@ -224,10 +211,6 @@ mod tests {
             let found = factorial(&cells.iter().copied().map(block).collect::<Vec<_>>(), 0.95).unwrap();
             let close = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
             prop_assert!(close(found.version.ratio * found.setting.ratio, found.total.ratio));
-            prop_assert!(close(
-                found.version_at_good_setting.ratio * found.setting_in_bad_version.ratio, found.total.ratio));
-            prop_assert!(close(
-                found.setting_in_good_version.ratio * found.version_at_bad_setting.ratio, found.total.ratio));
             let (low, high) = found.total.interval.unwrap();
             prop_assert!(low <= found.total.ratio && found.total.ratio <= high);
             let mut scaled = cells.clone();

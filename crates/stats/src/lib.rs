@@ -61,7 +61,7 @@ pub use ratio::{
 pub use share::share_interval;
 pub use slope_error::slope_half_width;
 pub use student_interval::{student_interval, student_interval_at_least};
-pub use theil_sen::{TheilSen, theil_sen, theil_sen_slope, thin};
+pub use theil_sen::{theil_sen_slope, thin};
 pub use time_average::time_average;
 pub use time_needed::days_needed;
 pub use trajectory_distance::trajectory_distance;

@@ -1,6 +1,6 @@
 //! Every estimator against the values that SciPy and NumPy give (`reference/make_reference.py`).
 
-use heaptrial_stats::{Block, IntervalMethod, geometric_mean, quantile, ratio_to_control, theil_sen};
+use heaptrial_stats::{Block, IntervalMethod, geometric_mean, quantile, ratio_to_control, theil_sen_slope};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -24,9 +24,6 @@ struct Values<T> {
 struct Line {
     points: Vec<(f64, f64)>,
     slope: f64,
-    intercept: f64,
-    low: f64,
-    high: f64,
 }
 
 #[derive(Deserialize)]
@@ -65,13 +62,9 @@ fn geometric_means_are_those_of_scipy() {
 }
 
 #[test]
-fn theil_sen_lines_are_those_of_scipy() {
+fn theil_sen_slopes_are_those_of_scipy() {
     for case in reference().theil_sen {
-        let line = theil_sen(&case.points).unwrap();
-        assert_close(line.slope, case.slope);
-        assert_close(line.intercept, case.intercept);
-        assert_close(line.low, case.low);
-        assert_close(line.high, case.high);
+        assert_close(theil_sen_slope(&case.points).unwrap(), case.slope);
     }
 }
 

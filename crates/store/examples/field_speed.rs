@@ -31,17 +31,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let reader = Store::open(&path)?;
     let mut latest = Vec::new();
-    let mut observations = Vec::new();
     for _ in 0..20 {
         let started = Instant::now();
         assert_eq!(reader.latest(trial_id)?.len(), services as usize);
         latest.push(started.elapsed());
-        let started = Instant::now();
-        assert_eq!(reader.latest_observations(trial_id)?.len(), 10 * services as usize);
-        observations.push(started.elapsed());
     }
     show("latest samples", &mut latest);
-    show("latest observations", &mut observations);
 
     let all = ticks * MINUTE_US;
     let horizon = RollupHorizon { wall_us: all, host_id, boottime_us: all };

@@ -31,13 +31,13 @@ pub use part::{
     planned_hosts,
 };
 pub use readings::Readings;
-pub use recent::TickRecord;
+pub use recent::{TickRecord, TickTime};
 pub use records::{
-    AgentCost, AgentCostSummary, ArmRecord, EventRecord, LastTick, LatestObservation, LatestSample,
-    LifeRecord, LookRecord, NewService, NewTrial, READY_SECONDS, SeriesPoint, ServiceRecord, SpentPoint,
-    TickInput, TickSummary, TrialRecord,
+    AgentCost, AgentCostSummary, ArmRecord, EventRecord, LastTick, LatestSample, LifeRecord, LookRecord,
+    NewService, NewTrial, READY_SECONDS, SeriesPoint, ServiceRecord, SpentPoint, TickInput, TickSummary,
+    TrialRecord,
 };
-pub use rollup::{ROLLUP_BUCKET, RollupHorizon, RollupStep};
+pub use rollup::{RollupHorizon, RollupStep};
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

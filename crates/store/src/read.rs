@@ -185,7 +185,7 @@ impl Store {
              WHERE s.life_id = ?1 AND metric IS NOT NULL ORDER BY s.tick_id"
         );
         let start = life.started_boottime_us;
-        self.rows("reading samples", &sql, params![life.id], |row| {
+        let points = self.rows("reading samples", &sql, params![life.id], |row| {
             let bytes = |index| row.get::<_, i64>(index).map(|number: i64| number as u64);
             Ok(SeriesPoint {
                 age_seconds: (row.get::<_, i64>(0)? - start) as f64 / 1e6,
@@ -194,7 +194,8 @@ impl Store {
                 anon_bytes: bytes(3)?,
                 cpu_us: bytes(4)?,
             })
-        })
+        })?;
+        Ok(by_age(points, |point| point.age_seconds))
     }
 
     /// The last expensive reading of a life.
@@ -231,9 +232,10 @@ impl Store {
         let start = life.started_boottime_us;
         // What was read in the moment of the start may bear a time before it.
         let since = if age > 0.0 { start + (age * 1e6) as i64 } else { i64::MIN };
-        self.rows("reading observations", sql, params![life.id, name, since], |row| {
+        let points = self.rows("reading observations", sql, params![life.id, name, since], |row| {
             Ok(((row.get::<_, i64>(0)? - start) as f64 / 1e6, row.get(1)?))
-        })
+        })?;
+        Ok(by_age(points, |point: &(f64, f64)| point.0))
     }
 
     /// The age of a life at its last sample, in seconds; `None` where it has none.
@@ -256,13 +258,14 @@ impl Store {
                    FROM sample s CROSS JOIN tick t ON t.id = s.tick_id
                    WHERE s.life_id = ?1 AND s.cpu_us IS NOT NULL AND s.minor_faults IS NOT NULL ORDER BY s.tick_id";
         let start = life.started_boottime_us;
-        self.rows("reading what a life took", sql, params![life.id], |row| {
+        let points = self.rows("reading what a life took", sql, params![life.id], |row| {
             Ok(SpentPoint {
                 age_seconds: (row.get::<_, i64>(0)? - start) as f64 / 1e6,
                 cpu_seconds: row.get::<_, i64>(1)? as f64 / 1e6,
                 page_faults: row.get::<_, Option<i64>>(2)?.unwrap_or(0) as f64,
             })
-        })
+        })?;
+        Ok(by_age(points, |point| point.age_seconds))
     }
 
     /// Events of a trial in order.
@@ -284,8 +287,8 @@ impl Store {
         let doing = "reading the cost of sampling";
         let mut costs: Vec<(i64, i64, i64, i64)> = self.rows(
             doing,
-            "SELECT cost_wall_us, cost_cpu_us, boottime_us, coalesce(host_id, 0) FROM tick WHERE trial_id = ?1
-             ORDER BY coalesce(host_id, 0), sequence",
+            "SELECT t.cost_wall_us, t.cost_cpu_us, t.boottime_us, coalesce(t.host_id, r.host_id) AS boot
+             FROM trial r JOIN tick t ON t.trial_id = r.id WHERE r.id = ?1 ORDER BY boot, t.boottime_us",
             params![trial_id],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )?;
@@ -296,10 +299,18 @@ impl Store {
             params![trial_id],
             |row| row.get::<_, i64>(0),
         )?;
-        // Between the rounds of a run nothing lives and nothing is sampled.
-        let starts: Vec<i64> = self.lives(trial_id)?.iter().map(|life| life.started_boottime_us).collect();
+        // Between the rounds of a lab run nothing lives and nothing is sampled.
+        let kinds: Vec<String> =
+            self.rows(doing, "SELECT kind FROM trial WHERE id = ?1", params![trial_id], |row| row.get(0))?;
+        let is_lab = kinds.iter().any(|kind| kind.parse().is_ok_and(TrialKind::is_lab));
+        let sql = "SELECT h.id, l.started_boottime_us FROM service v JOIN life l ON l.service_id = v.id
+                   JOIN host h ON h.boot_id = l.boot_id WHERE v.trial_id = ?1 AND ?2";
+        let starts: Vec<(i64, i64)> =
+            self.rows(doing, sql, params![trial_id, is_lab], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let within_a_round = |pair: &&[(i64, i64, i64, i64)]| {
-            pair[0].3 == pair[1].3 && !starts.iter().any(|start| (pair[0].2..pair[1].2).contains(start))
+            let begins =
+                |start: &(i64, i64)| start.0 == pair[0].3 && (pair[0].2..pair[1].2).contains(&start.1);
+            pair[0].3 == pair[1].3 && !starts.iter().any(begins)
         };
         let longest_gap =
             costs.windows(2).filter(within_a_round).map(|pair| pair[1].2 - pair[0].2).max().unwrap_or(0);
@@ -363,6 +374,14 @@ impl Store {
     ) -> Result<T, StoreError> {
         serde_json::from_str(text).map_err(StoreError::json(&self.path, doing))
     }
+}
+
+/// Points of a life in order of age: what an older copy of a lost database brought later has later ticks.
+pub(crate) fn by_age<P>(mut points: Vec<P>, age: impl Fn(&P) -> f64) -> Vec<P> {
+    if !points.is_sorted_by(|a, b| age(a) <= age(b)) {
+        points.sort_by(|a, b| age(a).total_cmp(&age(b)));
+    }
+    points
 }
 
 /// The key of a life; `None` where the row, as of an import, has none.

@@ -3,6 +3,7 @@
 use heaptrial_model::{Metric, Reading};
 use rusqlite::params;
 
+use crate::read::by_age;
 use crate::{Store, StoreError};
 
 /// Reads lives of one trial. The times of all ticks are held, so that no sample is joined with its tick.
@@ -61,11 +62,7 @@ impl Readings {
             }
             Ok(())
         })?;
-        // What an older copy of a lost database brought later has later ticks.
-        if !readings.is_sorted_by(|a, b| a.age_seconds <= b.age_seconds) {
-            readings.sort_by(|a, b| a.age_seconds.total_cmp(&b.age_seconds));
-        }
-        Ok(readings)
+        Ok(by_age(readings, |reading: &Reading| f64::from(reading.age_seconds)))
     }
 
     /// The highest reading, in KiB, of those of a life until then (microseconds since 1970) that are rolled up; `None` where

@@ -1,7 +1,10 @@
 //! What happened last, for a page that is shown again and again.
 
+use std::collections::HashSet;
+
 use rusqlite::params;
 
+use crate::records::SERVER;
 use crate::{EventRecord, Store, StoreError};
 
 /// A tick without its samples.
@@ -17,7 +20,38 @@ pub struct TickRecord {
     pub cost_cpu_us: u64,
 }
 
+/// When the agent read services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TickTime {
+    /// Row id of the boot.
+    pub host_id: i64,
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// Microseconds since that boot.
+    pub boottime_us: i64,
+}
+
 impl Store {
+    /// When services of a trial were read until then (microseconds since 1970), in the order of ticks.
+    pub fn ticks_until(&self, trial_id: i64, until_us: i64) -> Result<Vec<TickTime>, StoreError> {
+        let sql = "SELECT coalesce(t.host_id, r.host_id), t.wall_us, t.boottime_us
+                   FROM trial r JOIN tick t ON t.trial_id = r.id WHERE r.id = ?1 AND t.wall_us <= ?2 ORDER BY t.sequence";
+        self.rows("reading the times of ticks", sql, params![trial_id, until_us], |row| {
+            Ok(TickTime { host_id: row.get(0)?, wall_us: row.get(1)?, boottime_us: row.get(2)? })
+        })
+    }
+
+    /// Row ids of the boots in which services of a host of a gathered trial lived.
+    pub fn boots_of(&self, trial_id: i64, host: &str) -> Result<HashSet<i64>, StoreError> {
+        let sql = format!(
+            "SELECT DISTINCT h.id FROM service v JOIN life l ON l.service_id = v.id JOIN host h ON h.boot_id = l.boot_id
+             WHERE v.trial_id = ?1 AND json_extract(v.attributes_json, '$.{SERVER}') = ?2"
+        );
+        let boots =
+            self.rows("reading the boots of a host", &sql, params![trial_id, host], |row| row.get(0))?;
+        Ok(boots.into_iter().collect())
+    }
+
     /// The last ticks of a trial, newest first.
     pub fn recent_ticks(&self, trial_id: i64, count: u32) -> Result<Vec<TickRecord>, StoreError> {
         let sql = "SELECT sequence, wall_us, cost_wall_us, cost_cpu_us FROM tick WHERE trial_id = ?1

@@ -267,21 +267,6 @@ pub struct LatestSample {
     pub ending: Option<Ending>,
 }
 
-/// The last observation of one name of a service's newest life.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LatestObservation {
-    /// Row id of the service.
-    pub service_id: i64,
-    /// Row id of the life.
-    pub life_id: i64,
-    /// What was observed.
-    pub name: String,
-    /// When, in microseconds since 1970.
-    pub wall_us: i64,
-    /// The value.
-    pub value: f64,
-}
-
 /// What a life had taken of the host by an age.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SpentPoint {

@@ -1,7 +1,8 @@
 //! Old samples become medians and maxima of 15 minutes.
 //!
 //! In each span the sample of the middle tick stays and gets the medians of all; the others are removed. So whatever
-//! reads samples reads these too. Counters that only grow keep the middle tick's own value.
+//! reads samples reads these too. Counters that only grow keep the middle tick's own value. Of observations the one of
+//! median value stays at the tick at which it was read.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rusqlite::{Row, Transaction, params};
 use crate::{Store, StoreError};
 
 /// The span that is rolled up into one sample of each life.
-pub const ROLLUP_BUCKET: Duration = Duration::from_secs(15 * 60);
+const ROLLUP_BUCKET: Duration = Duration::from_secs(15 * 60);
 
 /// What is old enough to be rolled up: older than both. The wall clock may be set, so a tick of the running boot is
 /// judged by the boot clock as well.
@@ -42,6 +43,13 @@ struct Span {
 }
 
 impl Store {
+    /// The seconds that older samples of a life stand for each; 0 where all are as they were taken.
+    pub fn rolled_up_seconds(&self, life_id: i64) -> Result<f64, StoreError> {
+        let sql = "SELECT 1 FROM rollup WHERE life_id = ?1 LIMIT 1";
+        let found = self.rows("looking for what was rolled up", sql, params![life_id], |_| Ok(()))?;
+        Ok(if found.is_empty() { 0.0 } else { ROLLUP_BUCKET.as_secs_f64() })
+    }
+
     /// Rolls up old samples of a trial in one transaction, which reads about `limit` samples, so that a writer of ticks
     /// never waits long. Call it again while there is more; killed in between, it goes on where it was.
     pub fn roll_up(
@@ -177,7 +185,7 @@ fn roll_up_life(
         .execute(params![life_id, kept, rss, anon, file, shmem, swap, vsize, threads, processes, cgroup])?;
     remove_others(transaction, "sample", life_id, span, kept)?;
     roll_up_slow_samples(transaction, life_id, span, kept)?;
-    roll_up_observations(transaction, life_id, span, kept)
+    roll_up_observations(transaction, life_id, span)
 }
 
 fn roll_up_slow_samples(
@@ -200,12 +208,9 @@ fn roll_up_slow_samples(
     remove_others(transaction, "slow_sample", life_id, span, kept)
 }
 
-fn roll_up_observations(
-    transaction: &Transaction<'_>,
-    life_id: i64,
-    span: &Span,
-    kept: i64,
-) -> rusqlite::Result<()> {
+/// Of each name the observation of median value stays as it was read: a counter that only grows has its value at that
+/// tick and at no other, and some are 0 or 1.
+fn roll_up_observations(transaction: &Transaction<'_>, life_id: i64, span: &Span) -> rusqlite::Result<()> {
     let names: Vec<String> = transaction
         .prepare_cached(
             "WITH RECURSIVE named (name) AS (
@@ -220,26 +225,19 @@ fn roll_up_observations(
         .collect::<rusqlite::Result<_>>()?;
     for name in names {
         let of_name = params![life_id, name, span.first, span.last];
-        let mut values: Vec<f64> = transaction
+        let mut found: Vec<(f64, i64)> = transaction
             .prepare_cached(
-                "SELECT value FROM observation WHERE life_id = ?1 AND name = ?2 AND tick_id BETWEEN ?3 AND ?4",
+                "SELECT value, tick_id FROM observation WHERE life_id = ?1 AND name = ?2 AND tick_id BETWEEN ?3 AND ?4",
             )?
-            .query_map(of_name, |row| row.get(0))?
+            .query_map(of_name, |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<rusqlite::Result<_>>()?;
-        if values.is_empty() {
-            continue;
-        }
-        values.sort_unstable_by(f64::total_cmp);
-        // One of the values, since some are 0 or 1.
-        let median = values[(values.len() - 1) / 2];
+        found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let Some((_, kept)) = found.get(found.len().saturating_sub(1) / 2) else { continue };
         transaction
             .prepare_cached(
-                "DELETE FROM observation WHERE life_id = ?1 AND name = ?2 AND tick_id BETWEEN ?3 AND ?4",
+                "DELETE FROM observation WHERE life_id = ?1 AND name = ?2 AND tick_id BETWEEN ?3 AND ?4 AND tick_id <> ?5",
             )?
-            .execute(of_name)?;
-        transaction
-            .prepare_cached("INSERT INTO observation VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![life_id, kept, name, median])?;
+            .execute(params![life_id, name, span.first, span.last, kept])?;
     }
     Ok(())
 }

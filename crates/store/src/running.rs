@@ -5,8 +5,7 @@ use rusqlite::{Row, params};
 use serde_json::Value;
 
 use crate::{
-    AgentCostSummary, EventRecord, LastTick, LatestObservation, LatestSample, LookRecord, Store, StoreError,
-    TrialRecord,
+    AgentCostSummary, EventRecord, LastTick, LatestSample, LookRecord, Store, StoreError, TrialRecord,
 };
 
 /// Of each service the life that began last, with its last sample. Every step is a search in an index.
@@ -19,25 +18,6 @@ const LATEST: &str = "
     LEFT JOIN sample s ON s.life_id = l.id AND s.tick_id = (SELECT max(tick_id) FROM sample WHERE life_id = l.id)
     LEFT JOIN tick t ON t.id = s.tick_id
     WHERE v.trial_id = ?1 ORDER BY v.position, v.id";
-
-/// Goes from name to name in the index, because a life may have tens of thousands of observations of each.
-const LATEST_OBSERVATIONS: &str = "
-    WITH RECURSIVE newest (service_id, life_id) AS (
-        SELECT v.id, (SELECT max(id) FROM life WHERE service_id = v.id) FROM service v WHERE v.trial_id = ?1
-    ),
-    named (service_id, life_id, name) AS (
-        SELECT service_id, life_id, (SELECT min(name) FROM observation WHERE life_id = newest.life_id) FROM newest
-        UNION ALL
-        SELECT service_id, life_id,
-               (SELECT min(name) FROM observation WHERE life_id = named.life_id AND name > named.name)
-        FROM named WHERE name IS NOT NULL
-    )
-    SELECT n.service_id, n.life_id, n.name, t.wall_us, o.value
-    FROM named n
-    JOIN observation o ON o.life_id = n.life_id AND o.name = n.name
-         AND o.tick_id = (SELECT max(tick_id) FROM observation WHERE life_id = n.life_id AND name = n.name)
-    JOIN tick t ON t.id = o.tick_id
-    WHERE n.name IS NOT NULL ORDER BY n.service_id, n.name";
 
 impl Store {
     /// Trials on services of this host that have not ended, oldest first.
@@ -89,26 +69,6 @@ impl Store {
                 Ok(latest)
             })
             .collect()
-    }
-
-    /// The last observation of each name of the newest life of each service.
-    pub fn latest_observations(&self, trial_id: i64) -> Result<Vec<LatestObservation>, StoreError> {
-        self.rows("reading the latest observations", LATEST_OBSERVATIONS, params![trial_id], |row| {
-            Ok(LatestObservation {
-                service_id: row.get(0)?,
-                life_id: row.get(1)?,
-                name: row.get(2)?,
-                wall_us: row.get(3)?,
-                value: row.get(4)?,
-            })
-        })
-    }
-
-    /// Events of a trial with row ids above `id`, in order, each with its row id.
-    pub fn events_since(&self, trial_id: i64, id: i64) -> Result<Vec<(i64, EventRecord)>, StoreError> {
-        let sql = "SELECT service_id, wall_us, kind, text, arm_id, host, id FROM event
-                   WHERE trial_id = ?1 AND id > ?2 ORDER BY id";
-        self.rows("reading events", sql, params![trial_id, id], |row| Ok((row.get(6)?, event(row)?)))
     }
 
     /// The last tick of a trial.
@@ -234,18 +194,10 @@ mod tests {
     fn the_latest_is_found_without_reading_all() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(&folder.path().join("db")).unwrap();
-        for sql in [LATEST, LATEST_OBSERVATIONS] {
-            let plan: Vec<String> = store
-                .rows("planning", &format!("EXPLAIN QUERY PLAN {sql}"), params![1], |row| row.get(3))
-                .unwrap();
-            let text = plan.join("\n");
-            assert!(text.contains("SEARCH"), "{text}");
-            let scans: Vec<&String> = plan.iter().filter(|step| step.starts_with("SCAN")).collect();
-            // The names and services that the query itself has made.
-            let own = |step: &&&String| {
-                ["newest", "named", "n"].iter().any(|name| step.as_str() == format!("SCAN {name}"))
-            };
-            assert_eq!(scans.iter().filter(own).count(), scans.len(), "{text}");
-        }
+        let plan: Vec<String> = store
+            .rows("planning", &format!("EXPLAIN QUERY PLAN {LATEST}"), params![1], |row| row.get(3))
+            .unwrap();
+        let text = plan.join("\n");
+        assert!(text.contains("SEARCH") && !plan.iter().any(|step| step.starts_with("SCAN")), "{text}");
     }
 }

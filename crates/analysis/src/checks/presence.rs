@@ -7,6 +7,7 @@ use heaptrial_stats::median;
 
 use super::{several, span};
 use crate::fleet::{Fleet, FleetLife, FleetService};
+use crate::gap::{are_of_two_kinds, distances, is_rolled_up};
 use crate::outcome::{DAY, Finding, FindingKind, Severity};
 use crate::service::usual_distance;
 
@@ -191,13 +192,15 @@ fn dropped_services(fleet: &Fleet) -> BTreeSet<usize> {
 pub(super) fn lacking(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (arm, members) in members.iter().enumerate() {
-        // Readings per second of the life that stands for the service: ages differ.
+        let lives = || members.iter().filter_map(|index| fleet.services[*index].current());
+        let rolled_up = lives().map(|life| life.rolled_up_seconds).fold(0.0, f64::max);
+        let mixed = are_of_two_kinds(|| lives().flat_map(|life| distances(&life.readings)), rolled_up);
+        // Readings per second of the life that stands for the service: ages differ, and how many were rolled up.
         let rate = |index: &usize| {
             let life = fleet.services[*index].current()?;
-            let first = f64::from(life.readings.first()?.age_seconds);
-            let time = life.last_age()? - first;
-            // The first reading is where time begins.
-            (time > 0.0).then(|| (time, (life.readings.len() - 1) as f64 / time))
+            let raw = distances(&life.readings).filter(|step| !(mixed && is_rolled_up(*step, rolled_up)));
+            let (steps, time) = raw.fold((0, 0.0), |(steps, time), step| (steps + 1, time + step));
+            (time > 0.0).then(|| (time, f64::from(steps) / time))
         };
         let rates: Vec<(usize, (f64, f64))> =
             members.iter().filter_map(|index| Some((*index, rate(index)?))).collect();

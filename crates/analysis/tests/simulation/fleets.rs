@@ -76,7 +76,6 @@ pub fn simulate(scenario: &Scenario, seed: u64) -> Simulated {
         randomised: true,
         identities_proved: false,
         clock: Clock::Calendar,
-        rolled_up_seconds: 0.0,
         seed,
     };
     if let Some(oddity) = &scenario.oddity {
@@ -230,6 +229,7 @@ fn life(start_days: f64) -> FleetLife {
         contamination: None,
         proved: false,
         readings: Vec::new(),
+        rolled_up_seconds: 0.0,
         peak_kib: None,
         work: Work::default(),
     }

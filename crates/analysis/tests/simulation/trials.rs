@@ -309,6 +309,7 @@ fn life(start_days: f64, kind: &Kind) -> FleetLife {
         contamination: None,
         proved: kind.memory != Memory::Unread,
         readings: Vec::new(),
+        rolled_up_seconds: 0.0,
         peak_kib: None,
         work: Work::default(),
     }

@@ -8,7 +8,7 @@ use heaptrial_host::{HostRoot, Scope};
 use rustix::fs::{FlockOperation, OFlags, Timespec, Timestamps, XattrFlags, flock, futimens};
 
 use super::{Disk, HeldLock, Stamp};
-use crate::files::{FileState, digest, hex, unhex};
+use crate::files::{FileState, digest};
 
 /// What lies in a transaction's folder decides what is written to the host: nobody else is to change it.
 const MODE: u32 = 0o644;
@@ -86,7 +86,7 @@ impl Disk for ThisDisk {
         fchown(&file, Some(uid), Some(gid))?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         for (name, value) in attributes {
-            let value = unhex(value).ok_or(io::ErrorKind::InvalidData)?;
+            let value = hex::decode(value).map_err(|_| io::ErrorKind::InvalidData)?;
             rustix::fs::fsetxattr(&file, name, &value, XattrFlags::empty())?;
         }
         if modified_ns != 0 {
@@ -188,7 +188,7 @@ fn attributes(path: &Path) -> io::Result<Vec<(String, String)>> {
         let name = String::from_utf8_lossy(name).into_owned();
         let mut value = vec![0_u8; 65_536];
         let length = rustix::fs::lgetxattr(path, &name, &mut value[..])?;
-        found.push((name, hex(&value[..length])));
+        found.push((name, hex::encode(&value[..length])));
     }
     found.sort();
     Ok(found)

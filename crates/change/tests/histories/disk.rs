@@ -73,12 +73,8 @@ fn parent(path: &str) -> &str {
     }
 }
 
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 pub fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// A file before anything happens: path, bytes, mode, owner.
@@ -94,7 +90,7 @@ impl Files {
             }
         }
         for (path, bytes, mode, owner) in files {
-            let attributes = vec![("user.note".to_owned(), hex(path.as_bytes()))];
+            let attributes = vec![("user.note".to_owned(), hex::encode(path))];
             own.inodes.push(Inode {
                 bytes: bytes.to_vec(),
                 mode: *mode,

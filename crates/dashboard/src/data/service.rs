@@ -105,7 +105,7 @@ impl Service {
         let mut series = Vec::new();
         for life in &lives[lives.len().saturating_sub(LIVES_DRAWN)..] {
             let points = readings.of_life(store, life.record.id, life.record.started_boottime_us)?;
-            series.push(drawn(life, &points));
+            series.push(drawn(life, &points, store.rolled_up_seconds(life.record.id)?));
         }
         lives.reverse();
         events.reverse();
@@ -120,7 +120,7 @@ impl Service {
             let last = told.readings.last().map(|last| (f64::from(last.age_seconds) * 1e6) as i64);
             life.read_wall_us = last.map(|age_us| life.record.started_wall_us + age_us);
             if index < LIVES_DRAWN {
-                self.series.push(drawn(life, &told.readings));
+                self.series.push(drawn(life, &told.readings, readings.step_seconds));
             }
         }
         self.series.reverse();
@@ -128,13 +128,14 @@ impl Service {
 }
 
 /// A life as charts take it.
-fn drawn(life: &Life, readings: &[Reading]) -> LifeSeries {
+fn drawn(life: &Life, readings: &[Reading], rolled_up_seconds: f64) -> LifeSeries {
     let point = |reading: &Reading| (f64::from(reading.age_seconds), f64::from(reading.kib) * 1024.0);
     LifeSeries {
         started_at: life.record.started_wall_us as f64 / 1e6,
         label: life.label(),
         contaminated: life.record.contamination.is_some() && !life.left_out,
         points: readings.iter().map(point).collect(),
+        rolled_up_seconds,
     }
 }
 

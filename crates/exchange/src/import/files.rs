@@ -161,11 +161,10 @@ impl File {
     }
 
     fn source(&self, role: &str, rows: Rows) -> ImportSource {
-        let digest = Sha256::digest(&self.bytes);
         ImportSource {
             file: self.name.clone(),
             role: role.to_owned(),
-            sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: hex::encode(Sha256::digest(&self.bytes)),
             rows: rows.read,
             skipped: rows.skipped,
         }

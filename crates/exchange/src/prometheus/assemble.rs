@@ -354,7 +354,7 @@ fn sources(
         rows: 0,
         skipped: 0,
     };
-    let sha256: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex::encode(digest.finalize());
     let mut sources = vec![ImportSource { rows, sha256, ..of("memory", &queries.memory) }];
     for (role, query) in [("swap", &queries.swap), ("start", &queries.start), ("counter", &queries.counter)] {
         sources.extend(query.as_ref().map(|query| of(role, query)));

@@ -1,7 +1,7 @@
 //! How far data reach before the time of a look.
 
 use heaptrial_stats::median;
-use heaptrial_store::{PartRecord, Store, TrialRecord};
+use heaptrial_store::{Store, TickTime, TrialRecord};
 
 use super::schedule::Scheduled;
 use crate::JudgementError;
@@ -31,7 +31,8 @@ pub struct Reach {
     pub gap_seconds: Option<f64>,
 }
 
-/// Finds out whether data reach the time of a look.
+/// Finds out whether data reach the time of a look: of several hosts those of each, since a look is of all of them, and
+/// taken once.
 pub(super) fn of(
     store: &Store,
     trial: &TrialRecord,
@@ -39,32 +40,36 @@ pub(super) fn of(
     gaps: Gaps,
 ) -> Result<Reach, JudgementError> {
     let planned_us = trial.plan.started_wall_us.saturating_add(look.planned_us);
-    let ended = trial.ended_wall_us.filter(|ended| *ended < planned_us);
-    let ticks = ticks_until(store, trial.id, ended.unwrap_or(planned_us))?;
-    let last_us = ticks.last().copied();
-    let distances: Vec<f64> = ticks.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
-    let longest = (INTERVALS * median(&distances).unwrap_or(0.0)).max(SHARE * look.planned_us as f64);
-    // Without any reading it is as long as the trial.
-    let gap = planned_us.saturating_sub(last_us.unwrap_or(trial.plan.started_wall_us)) as f64;
-    let behind = behind(store, trial, planned_us)?;
-    let (host, gap, ended, last_us) = match behind {
-        // Of several hosts the one that lags most: a look is of all of them, and taken once.
-        Some(part) => {
-            let last_us = part.last.map(|tick| tick.wall_us);
-            let gap = planned_us.saturating_sub(last_us.unwrap_or(trial.plan.started_wall_us)) as f64;
-            let ended = part.ended_wall_us.filter(|ended| *ended < planned_us);
-            (Some(part.host), gap, ended, last_us)
-        }
-        None => (None, gap, ended, last_us),
-    };
-    let reached = last_us.is_some() && gap <= longest && ended.is_none();
-    if reached || gaps == Gaps::Accepted {
-        return Ok(Reach { last_us, gap_seconds: (!reached).then_some(gap / 1e6) });
+    let before = |ended: Option<i64>| ended.filter(|ended| *ended < planned_us);
+    let ended = before(trial.ended_wall_us);
+    let ticks = store.ticks_until(trial.id, ended.unwrap_or(planned_us))?;
+    let parts = store.parts(trial.id)?;
+    let share = SHARE * look.planned_us as f64;
+    let mut hosts = Vec::new();
+    for part in &parts {
+        let boots = store.boots_of(trial.id, &part.host)?;
+        let own = ticks.iter().copied().filter(|tick| boots.contains(&tick.host_id)).collect();
+        hosts.push(HostReach::of(Some(&part.host), own, before(part.ended_wall_us)));
     }
-    let on = host.map_or_else(String::new, |host| format!("` on host `{host}"));
+    if parts.is_empty() {
+        hosts.push(HostReach::of(None, ticks, ended));
+    }
+    let start = trial.plan.started_wall_us;
+    // Without any reading it is as long as the trial.
+    let gap = |host: &HostReach| planned_us.saturating_sub(host.last_us.unwrap_or(start));
+    let reaches = |host: &HostReach| host.reaches(gap(host) as f64, share);
+    let Some(worst) = hosts.iter().max_by_key(|host| (!reaches(host), gap(host))) else {
+        return Ok(Reach { last_us: None, gap_seconds: None });
+    };
+    let last_us = worst.last_us;
+    let reached = reaches(worst);
+    if reached || gaps == Gaps::Accepted {
+        return Ok(Reach { last_us, gap_seconds: (!reached).then_some(gap(worst) as f64 / 1e6) });
+    }
+    let on = worst.host.map_or_else(String::new, |host| format!("` on host `{host}"));
     let (trial_name, number) = (format!("{}{on}", trial.plan.name), look.number);
     let planned_at = rfc3339(store.path(), "a look", planned_us)?;
-    Err(match ended {
+    Err(match worst.ended_us {
         Some(ended) => JudgementError::LookAfterEnd {
             trial: trial_name,
             number,
@@ -80,26 +85,36 @@ pub(super) fn of(
     })
 }
 
-/// The host of a gathered trial whose readings end first before a time; `None` where all reach it, or there is one host.
-fn behind(store: &Store, trial: &TrialRecord, until_us: i64) -> Result<Option<PartRecord>, JudgementError> {
-    let reach = |part: &PartRecord| {
-        let last = part.last.map_or(i64::MIN, |tick| tick.wall_us);
-        part.ended_wall_us.map_or(last, |ended| last.min(ended))
-    };
-    let worst = store.parts(trial.id)?.into_iter().min_by_key(reach);
-    Ok(worst.filter(|part| reach(part) < until_us))
+/// How far the readings of a host go before a look.
+struct HostReach<'a> {
+    /// `None` where there is one host.
+    host: Option<&'a str>,
+    last_us: Option<i64>,
+    /// The usual time between two ticks, in microseconds.
+    usual_us: f64,
+    /// Its end, if that came before the look.
+    ended_us: Option<i64>,
+}
+
+impl<'a> HostReach<'a> {
+    /// Of the ticks of a host: those of a boot are told apart by the clock that nobody sets.
+    fn of(host: Option<&'a str>, mut ticks: Vec<TickTime>, ended_us: Option<i64>) -> Self {
+        let last_us = ticks.iter().map(|tick| tick.wall_us).max();
+        ticks.sort_unstable_by_key(|tick| (tick.host_id, tick.boottime_us));
+        let distances: Vec<f64> = ticks
+            .windows(2)
+            .filter(|pair| pair[0].host_id == pair[1].host_id)
+            .map(|pair| (pair[1].boottime_us - pair[0].boottime_us) as f64)
+            .collect();
+        Self { host, last_us, usual_us: median(&distances).unwrap_or(0.0), ended_us }
+    }
+
+    fn reaches(&self, gap_us: f64, share_us: f64) -> bool {
+        self.last_us.is_some() && self.ended_us.is_none() && gap_us <= share_us.max(INTERVALS * self.usual_us)
+    }
 }
 
 /// The last reading until then, in microseconds since 1970.
 pub(super) fn last_tick(store: &Store, trial_id: i64, until_us: i64) -> Result<Option<i64>, JudgementError> {
-    Ok(ticks_until(store, trial_id, until_us)?.last().copied())
-}
-
-/// When the agent read services until then, in order of time.
-fn ticks_until(store: &Store, trial_id: i64, until_us: i64) -> Result<Vec<i64>, JudgementError> {
-    let ticks = store.recent_ticks(trial_id, u32::MAX)?;
-    let mut times: Vec<i64> = ticks.iter().map(|tick| tick.wall_us).filter(|at| *at <= until_us).collect();
-    // The wall clock may have been set.
-    times.sort_unstable();
-    Ok(times)
+    Ok(store.ticks_until(trial_id, until_us)?.iter().map(|tick| tick.wall_us).max())
 }

@@ -23,7 +23,6 @@ pub fn candidate(number: usize) -> Candidate {
         role: "relay".to_owned(),
         family: None,
         baseline_bytes: Some((1000 + 37 * (number as u64 * 7919 % 101)) << 20),
-        bandwidth: None,
         age_seconds: Some(20.0 * 86_400.0),
         restart_seconds: 35.0,
     }

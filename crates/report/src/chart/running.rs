@@ -2,7 +2,7 @@
 //! interval seen between planned looks is a look that nobody planned.
 
 use heaptrial_analysis::Fleet;
-use heaptrial_judgement::{Level, Point, Trajectories, extremes, gap_seconds};
+use heaptrial_judgement::{Level, Point, Trajectories, extremes, split_at_gaps};
 use heaptrial_model::Metric;
 use jiff::Timestamp;
 
@@ -26,6 +26,8 @@ pub struct LifeSeries {
     pub contaminated: bool,
     /// Age in seconds and bytes, in order of age.
     pub points: Vec<Point>,
+    /// Its older points stand for so many seconds each; 0 where all are readings as they were taken.
+    pub rolled_up_seconds: f64,
 }
 
 struct ArmLevels {
@@ -160,8 +162,7 @@ pub(crate) fn lives(lives: &[LifeSeries], metric: Metric, look: Look, layout: La
         if number > 0 {
             body.push(line("control", (begin, plot.top), (begin, plot.bottom)));
         }
-        let gap = gap_seconds(&life.points);
-        let runs = life.points.chunk_by(|a, b| b.0 - a.0 <= gap);
+        let runs = split_at_gaps(&life.points, life.rolled_up_seconds);
         let segments = runs.map(|run| extremes(run, LIFE_BINS));
         let place = |point: Point| (x.at(at(life, &point)), y.at(point.1));
         let data = path_data(segments.map(|run| run.into_iter().map(place).collect::<Vec<_>>()));

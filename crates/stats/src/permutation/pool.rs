@@ -125,13 +125,6 @@ impl Pool {
         let sign = self.weight.signum();
         sums.variance(self.drawn as f64, sign).plus(rest.variance(self.rest as f64, sign))
     }
-
-    /// The values of the arm that was drawn last and of the other one.
-    pub(crate) fn sides(&self) -> (Vec<f64>, Vec<f64>) {
-        let values = |part: &[(f64, f64)]| part.iter().map(|(value, _)| *value).collect();
-        let (drawn, rest) = self.services.split_at(self.drawn);
-        (values(drawn), values(rest))
-    }
 }
 
 impl Sums {

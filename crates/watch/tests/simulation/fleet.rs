@@ -117,6 +117,7 @@ fn life(start_day: f64) -> FleetLife {
         contamination: None,
         proved: true,
         readings: Vec::new(),
+        rolled_up_seconds: 0.0,
         peak_kib: None,
         work: Work::default(),
     }

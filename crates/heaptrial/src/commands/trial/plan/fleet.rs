@@ -152,7 +152,6 @@ fn candidate(
         role: service.relay.as_ref().map_or_else(program, |relay| relay.role.clone()),
         family,
         baseline_bytes: before.or(process.map(|process| process.sample.rss_bytes)),
-        bandwidth: None,
         age_seconds: process.map(|process| process.age_seconds),
         restart_seconds: match &service.relay {
             Some(_) => RELAY_STOP_SECONDS + RELAY_START_SECONDS,

@@ -307,7 +307,6 @@ mod tests {
                 role: ["relay", "exit"][usize::from(number % 5 == 2)].to_owned(),
                 family: (services < 10 || number < 2).then(|| "family 0A1B2C3D".to_owned()),
                 baseline_bytes: Some((1200 + 173 * (number as u64 * 31 % 23)) << 20),
-                bandwidth: None,
                 age_seconds: Some(86_400.0 * (1 + number * 7 % 20) as f64),
                 restart_seconds: 35.0,
             })

@@ -1,0 +1,191 @@
+//! Field trials as their hosts recorded them, one by one and gathered: what is known of their readings.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use heaptrial_judgement::look::{Gaps, take};
+use heaptrial_judgement::{JudgementError, Options, Rows, traffic_since};
+use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
+use heaptrial_store::{NewService, NewTrial, PartOf, RollupHorizon, Store, TickInput};
+use serde_json::{Value, json};
+
+const START_US: i64 = 1_800_000_000_000_000;
+const MINUTE_US: i64 = 60_000_000;
+const ARMS: [&str; 2] = ["glibc", "glibc?arena_max=1"];
+
+fn plan(hosts: &[&str]) -> Value {
+    let services = hosts.iter().flat_map(|host| {
+        ARMS.iter().enumerate().map(move |(number, arm)| {
+            json!({ "service": format!("tor@{number}.service"), "host": host, "arm": arm, "block": 0 })
+        })
+    });
+    json!({ "id": "0123456789abcdef", "services": services.collect::<Vec<_>>(), "looks": ["10h"], "duration": "10h" })
+}
+
+/// A boot: its number, when its services began, and when they were read, in minutes since the start.
+type Boot = (u32, i64, Vec<i64>);
+
+/// The database of a host that was read at these minutes since the start.
+fn host(folder: &Path, plan: &Value, name: &str, minutes: impl Iterator<Item = i64>) -> PathBuf {
+    host_of_boots(&folder.join(format!("{name}.db")), plan, name, 0, &[(0, 0, minutes.collect())])
+}
+
+/// The database of a host that recorded the trial from a minute on.
+fn host_of_boots(path: &Path, plan: &Value, name: &str, recorded_from: i64, boots: &[Boot]) -> PathBuf {
+    let specs = ARMS.map(|arm| arm.parse().unwrap());
+    let boot_id = |boot: u32| format!("boot {boot} of {name}");
+    let trial = NewTrial {
+        name: "fleet".into(),
+        kind: TrialKind::Field,
+        boot_id: boot_id(0),
+        host_facts: json!({}),
+        metric: Metric::Rss,
+        seed: 7,
+        repeats: 1,
+        planned_us: 600 * MINUTE_US,
+        arms: TrialPlan::from_specs("fleet", &specs).unwrap().arms,
+        parameters: json!({ "plan": plan, "host": name }),
+        command: "heaptrial trial start fleet".into(),
+        tool_version: "0.1.0".into(),
+        started_wall_us: START_US + recorded_from * MINUTE_US,
+    };
+    let service = |number: usize| NewService {
+        name: format!("tor@{number}.service"),
+        arm: number,
+        block: 0,
+        position: number as u32,
+        attributes: Value::Null,
+    };
+    let mut store = Store::create(path).unwrap();
+    let trial_id = store.begin_field_trial(&trial, &[None, None], &[service(0), service(1)]).unwrap();
+    let services = store.services(trial_id).unwrap();
+    let mut sequence = 0;
+    for (boot, start, minutes) in boots {
+        let host_id = store.add_host(&boot_id(*boot), &json!({})).unwrap();
+        let begin = |service: &heaptrial_store::ServiceRecord| {
+            let key = LifeKey { boot_id: boot_id(*boot), pid: service.id as i32, start_ticks: 1 };
+            let at = (START_US + start * MINUTE_US, start * MINUTE_US);
+            store.add_life(service.id, &key, at, None, None).unwrap()
+        };
+        let lives: Vec<i64> = services.iter().map(begin).collect();
+        for minute in minutes {
+            let sample = |life: &i64| (*life, Sample { rss_bytes: 1 << 30, ..Sample::default() });
+            let tick = TickInput {
+                sequence,
+                wall_us: START_US + minute * MINUTE_US,
+                boottime_us: minute * MINUTE_US,
+                samples: lives.iter().map(sample).collect(),
+                observations: lives.iter().map(|life| (*life, "tor_read_bytes", *minute as f64)).collect(),
+                host_id: Some(host_id),
+                ..TickInput::default()
+            };
+            store.write_tick(trial_id, &tick).unwrap();
+            sequence += 1;
+        }
+    }
+    path.to_owned()
+}
+
+/// Takes a host's database into that of all.
+fn gather(store: &mut Store, plan: &Value, host: &str, path: &Path) -> i64 {
+    let part = PartOf {
+        host,
+        trial_id: 1,
+        positions: &HashMap::new(),
+        parameters: &json!({ "plan": plan, "gathered": true }),
+        hosts: 2,
+        now_us: START_US + 900 * MINUTE_US,
+        verified: false,
+    };
+    store.gather(path, &part).unwrap().trial_id
+}
+
+/// Whether a look after ten hours is taken of two hosts that were read at these minutes.
+fn is_taken(of_a: impl Iterator<Item = i64>, of_b: impl Iterator<Item = i64>) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&["a", "b"]);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    gather(&mut store, &plan, "a", &host(folder.path(), &plan, "a", of_a));
+    let trial_id = gather(&mut store, &plan, "b", &host(folder.path(), &plan, "b", of_b));
+    match take(&store, trial_id, 1, START_US + 900 * MINUTE_US, Gaps::Refused, &Options::default()) {
+        Ok(look) => {
+            assert_eq!(look.reach.gap_seconds, None);
+            true
+        }
+        Err(JudgementError::LookGap { trial, .. }) => {
+            assert!(trial.ends_with("on host `b"), "{trial}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_look_reaches_as_far_as_the_readings_of_each_host_by_itself() {
+    let hourly = |minutes: std::ops::RangeInclusive<i64>| minutes.step_by(60);
+    // Three of its own hours, though the two together are read every half an hour.
+    assert!(is_taken(hourly(0..=660), hourly(30..=420)));
+    assert!(!is_taken(hourly(0..=660), hourly(30..=240)));
+    // It was read again when the look was over, and not before it.
+    assert!(!is_taken(hourly(0..=660), hourly(30..=210).chain(hourly(630..=690))));
+}
+
+#[test]
+fn lives_are_rolled_up_where_their_readings_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = host(folder.path(), &plan(&["a"]), "a", 0..120);
+    let mut store = Store::create(&path).unwrap();
+    let spans = |store: &Store| -> Vec<f64> {
+        let fleet = Rows::read(store, 1).unwrap().fleet(store, &Options::default()).unwrap();
+        fleet.services.iter().flat_map(|service| &service.lives).map(|life| life.rolled_up_seconds).collect()
+    };
+    assert_eq!(spans(&store), [0.0, 0.0]);
+    let horizon =
+        RollupHorizon { wall_us: START_US + 60 * MINUTE_US, host_id: 1, boottime_us: 60 * MINUTE_US };
+    while store.roll_up(1, &horizon, 1000).unwrap().more {}
+    assert_eq!(spans(&store), [900.0, 900.0]);
+}
+
+/// A host whose database was lost: what it recorded anew is gathered first, and a copy from before afterwards.
+#[test]
+fn an_older_copy_that_comes_later_changes_no_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&["a", "b"]);
+    let minutes = |range: std::ops::RangeInclusive<i64>| range.step_by(10).collect::<Vec<i64>>();
+    let old = [(0, 0, minutes(0..=100)), (1, 200, minutes(200..=300))];
+    let old = host_of_boots(&folder.path().join("old.db"), &plan, "a", 0, &old);
+    let new = [(1, 200, minutes(400..=600))];
+    let new = host_of_boots(&folder.path().join("new.db"), &plan, "a", 350, &new);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    gather(&mut store, &plan, "a", &new);
+    let trial_id = gather(&mut store, &plan, "a", &old);
+
+    let rows = Rows::read(&store, trial_id).unwrap();
+    let fleet = rows.fleet(&store, &Options::default()).unwrap();
+    for service in &fleet.services {
+        let ages: Vec<f64> =
+            service.lives.iter().map(|life| (life.started_at - START_US as f64 / 1e6) / 60.0).collect();
+        assert_eq!(ages, [0.0, 200.0]);
+        assert_eq!(service.current().unwrap().last_age(), Some(400.0 * 60.0));
+    }
+    for life in &rows.lives {
+        let traffic = traffic_since(&store, life, 0.0).unwrap();
+        let rates = traffic.windows(2).map(|pair| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0) * 60.0);
+        assert!(rates.clone().all(|rate| (rate - 1.0).abs() < 1e-6), "{:?}", rates.collect::<Vec<_>>());
+    }
+}
+
+/// Boots of different hosts have clocks of their own.
+#[test]
+fn a_gap_of_one_host_is_none_that_services_of_another_fill() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&["a", "b"]);
+    let minutes = |range: std::ops::RangeInclusive<i64>| range.step_by(10);
+    let a = host(folder.path(), &plan, "a", minutes(0..=60).chain(minutes(360..=400)));
+    let b = [(0, 200, minutes(200..=400).collect())];
+    let b = host_of_boots(&folder.path().join("b.db"), &plan, "b", 0, &b);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    gather(&mut store, &plan, "a", &a);
+    let trial_id = gather(&mut store, &plan, "b", &b);
+    assert_eq!(store.tick_summary(trial_id).unwrap().longest_gap_us, 300 * 60_000_000);
+}
