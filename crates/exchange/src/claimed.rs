@@ -90,6 +90,7 @@ mod tests {
             ("glibc_20", "glibc"),
             ("Mimalloc v2.1", "mimalloc@2.1"),
             ("tcmalloc", "tcmalloc"),
+            ("libjemalloc2", "jemalloc"),
         ] {
             assert_eq!(allocator_in(name).map(|spec| spec.to_string()).as_deref(), Some(spec), "{name}");
         }

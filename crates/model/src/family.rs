@@ -23,7 +23,7 @@ const FOUND_WITHIN_WORDS: usize = 5;
 const SHORT_FOR: [(&str, &str); 2] = [("hardened", "hardened_malloc"), ("ptmalloc", "glibc")];
 
 /// The family that `text` names first, and the text behind its name, in lower case: `group_B_mimalloc209` names
-/// `mimalloc`, and `209` follows.
+/// `mimalloc`, and `209` follows. The number of a library's ABI is no part of it.
 pub fn family_in(text: &str) -> Option<(&'static str, String)> {
     let text = text.to_ascii_lowercase();
     let spelt = text.replace('-', "_");
@@ -31,7 +31,11 @@ pub fn family_in(text: &str) -> Option<(&'static str, String)> {
     let by_name = FAMILIES.iter().filter_map(|family| found(family, *family)).min();
     let (at, length, family) =
         by_name.or_else(|| SHORT_FOR.iter().filter_map(|(short, family)| found(short, *family)).min())?;
-    Some((family, text[at + length..].to_owned()))
+    let after = &text[at + length..];
+    // `libjemalloc2` is no version 2 but how the ABI of 5.3 is numbered.
+    let is_library = text[..at].ends_with("lib");
+    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
+    Some((family, if is_library { after.trim_start_matches(is_of_number) } else { after }.to_owned()))
 }
 
 /// The version at the start of what follows a family's name, with what stands before its digits, and what comes after it:
@@ -80,6 +84,13 @@ mod tests {
         for name in ["A", "", "go_relays", "ready-to-go", "muslin", "control", "dircache-0", "größe"] {
             assert_eq!(family_in(name), None, "{name}");
         }
-        assert_eq!(family_in("group_B_mimalloc209").map(|found| found.1).as_deref(), Some("209"));
+        for (name, after) in [
+            ("group_B_mimalloc209", "209"),
+            ("libjemalloc2", ""),
+            ("libtcmalloc4-de", "-de"),
+            ("libjemalloc-5.3.0", "-5.3.0"),
+        ] {
+            assert_eq!(family_in(name).map(|found| found.1).as_deref(), Some(after), "{name}");
+        }
     }
 }

@@ -23,6 +23,7 @@ mod moments;
 mod permutation;
 mod power;
 mod quantile;
+mod quotient;
 mod rank_test;
 mod ratio;
 mod share;
@@ -53,6 +54,7 @@ pub use median_interval::{MedianEstimate, median_interval};
 pub use permutation::ENUMERATED_AT_MOST;
 pub use power::{Power, PowerTest, power_of_ratio, services_needed};
 pub use quantile::{median, quantile};
+pub use quotient::{Bounded, quotient};
 pub use rank_test::{RankTest, Separation, rank_test, separation};
 pub use ratio::{
     Block, IntervalMethod, RatioEstimate, assignments_are_drawn, geometric_mean, ratio_to_control,

@@ -1,6 +1,9 @@
 //! Simulation: how often the interval of the ratio holds the true ratio.
 
-use heaptrial_stats::{Block, IntervalMethod, TwoByTwo, factorial, ratio_to_control, student_interval};
+use heaptrial_stats::{
+    Block, IntervalMethod, RatioEstimate, TwoByTwo, factorial, median, median_interval, quotient,
+    ratio_to_control, student_interval,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal, Normal, StudentT};
@@ -190,5 +193,138 @@ fn slopes_of_few_services_are_covered_by_student() {
         // Heavy tails make it wider than asked for.
         let share = slopes_held(count, |random| heavy.sample(random));
         assert!(share >= 0.930, "{count}, heavy tails: {share}");
+    }
+}
+
+/// A lab and a trial in the field that it is scored against: arms of two treatments on both sides.
+#[derive(Debug, Clone, Copy)]
+struct LabAndField {
+    /// Blocks of the lab with a relay of each arm: seeds or repeats.
+    blocks: usize,
+    /// Standard deviation of a lab's relay within its block.
+    lab: f64,
+    /// Services in the field under the control, and under the arm.
+    services: (usize, usize),
+    /// Standard deviation of a service in the field, and of one of the arm in proportion to that.
+    field: (f64, f64),
+    tails: bool,
+}
+
+impl LabAndField {
+    /// How often the interval of the lab's ratio over the field's holds the true 0.4 / 0.5, and its median width: upper over lower end.
+    fn covered(self, trials: u32) -> (f64, f64) {
+        let mut random = ChaCha8Rng::seed_from_u64(31);
+        let (normal, heavy) = (Normal::new(0.0, 1.0).unwrap(), StudentT::new(3.0).unwrap());
+        let mut draw = |spread: f64| {
+            let standard = if self.tails {
+                heavy.sample(&mut random) / 3.0_f64.sqrt()
+            } else {
+                normal.sample(&mut random)
+            };
+            spread * standard
+        };
+        let (mut held, mut widths) = (0, Vec::new());
+        for trial in 0..trials {
+            let in_lab: Vec<Block> = (0..self.blocks)
+                .map(|_| {
+                    let level = 5.0 + draw(0.1);
+                    Block {
+                        control: vec![(level + draw(self.lab)).exp()],
+                        treated: vec![0.4 * (level + draw(self.lab)).exp()],
+                    }
+                })
+                .collect();
+            let mut arm = |services: usize, level: f64, spread: f64| -> Vec<f64> {
+                (0..services).map(|_| level * draw(spread).exp()).collect()
+            };
+            let control = arm(self.services.0, 5000.0, self.field.0);
+            let in_field =
+                Block { control, treated: arm(self.services.1, 2500.0, self.field.0 * self.field.1) };
+            let ends = |ratio: RatioEstimate| {
+                let (low, high) = ratio.interval.unzip();
+                (ratio.estimate, low, high)
+            };
+            let ratio = |blocks: &[Block]| ends(ratio_to_control(blocks, 0.95, u64::from(trial)).unwrap());
+            let (_, low, high) = quotient(ratio(&in_lab), ratio(&[in_field])).unwrap();
+            // Nothing is told where one side has no interval.
+            let Some((low, high)) = low.zip(high) else { continue };
+            held += u32::from((low..=high).contains(&(0.4 / 0.5)));
+            widths.push(high / low);
+        }
+        let share = f64::from(held) / widths.len() as f64;
+        let width = median(&widths).unwrap_or(f64::NAN);
+        println!("{self:?}: {share:.4} of {} intervals, width {width:.2}", widths.len());
+        (share, width)
+    }
+}
+
+/// By how much each side misses is known to neither, so the factor's interval has the errors of both.
+#[test]
+fn a_labs_ratio_over_the_fields_is_covered() {
+    let trials = if OPTIMISED { TRIALS } else { 300 };
+    let services = [(3, 3), (5, 5), (10, 10), (20, 20), (20, 5)];
+    // Where assignments are drawn a build for debugging takes minutes.
+    let services = if OPTIMISED { &services[..] } else { &services[..2] };
+    let error = (0.05 * 0.95 / f64::from(trials)).sqrt();
+    for blocks in [1, 3, 5] {
+        for services in services.iter().copied() {
+            for (lab, field, wide, tails) in [
+                (0.05, 0.1, 1.0, false),
+                (0.01, 0.1, 1.0, false),
+                (0.1, 0.02, 1.0, false),
+                (0.05, 0.1, 1.0, true),
+                (0.05, 0.1, 2.0, false),
+            ] {
+                let scored = LabAndField { blocks, lab, services, field: (field, wide), tails };
+                if blocks == 1 {
+                    let (_, width) = scored.covered(1);
+                    assert!(width.is_nan(), "one block has an interval: {scored:?}");
+                    continue;
+                }
+                let (share, _) = scored.covered(trials);
+                assert!(share >= 0.95 - 4.0 * error, "{scored:?}: {share}");
+            }
+        }
+    }
+}
+
+/// The same of growth: the median of a lab's slopes with Student's interval over the median of the field's with that of order
+/// statistics, where the field is shown to grow.
+#[test]
+fn a_labs_growth_over_the_fields_is_covered() {
+    let trials = if OPTIMISED { 4_000 } else { 1_000 };
+    let error = (0.05 * 0.95 / f64::from(trials)).sqrt();
+    for blocks in [3, 5] {
+        for services in [6, 10, 20] {
+            for (lab, field) in [(0.2, 0.2), (0.05, 0.3), (0.3, 0.05)] {
+                let mut random = ChaCha8Rng::seed_from_u64(37);
+                let normal = Normal::new(0.0, 1.0).unwrap();
+                let mut slopes = |count: usize, spread: f64| -> Vec<f64> {
+                    (0..count).map(|_| 1.0 + spread * normal.sample(&mut random)).collect()
+                };
+                let (mut held, mut told) = (0, 0);
+                for _ in 0..trials {
+                    let (in_lab, in_field) = (slopes(blocks, lab), slopes(services, field));
+                    let ends = student_interval(&in_lab, 0.95).unzip();
+                    let of_field = median_interval(&in_field, 0.95).unwrap();
+                    let of_field = (of_field.median, of_field.interval.unzip());
+                    if of_field.1.0.is_none_or(|low| low <= 0.0) {
+                        continue;
+                    }
+                    let over = (median(&in_lab).unwrap(), ends.0, ends.1);
+                    let under = (of_field.0, of_field.1.0, of_field.1.1);
+                    let Some((_, low, high)) = quotient(over, under) else { continue };
+                    told += 1;
+                    // An end that is open leaves out nothing.
+                    held +=
+                        u32::from(low.is_none_or(|low| low <= 1.0) && high.is_none_or(|high| high >= 1.0));
+                }
+                let share = f64::from(held) / f64::from(told);
+                println!(
+                    "growth, {blocks} in the lab {lab}, {services} in the field {field}: {share:.4} of {told}"
+                );
+                assert!(share >= 0.95 - 4.0 * error, "{blocks} {services} {lab} {field}: {share}");
+            }
+        }
     }
 }

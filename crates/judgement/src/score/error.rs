@@ -2,6 +2,7 @@
 
 use heaptrial_model::{Classified, ErrorClass};
 
+use super::Alone;
 use crate::JudgementError;
 
 /// Why there is no score.
@@ -67,29 +68,13 @@ pub enum ScoreError {
         /// What was asked for.
         text: String,
     },
-    /// Controls of different treatments.
-    #[error(
-        "the control of the lab is `{lab}` and that of the field `{field}`, which are not known to be one treatment: ratios to \
-         them cannot be compared; make the field's control the first arm of the lab run, or say --match {lab}={field}"
-    )]
-    Controls {
-        /// Of the lab.
-        lab: String,
-        /// Of the field.
-        field: String,
-    },
-    /// Nothing but the control has a partner.
-    #[error(
-        "no arm of the lab beside the control has a partner in the field: the lab has {}; the field has {}; say which is which \
-         with --match LAB=FIELD",
-        lab.join(", "),
-        field.join(", ")
-    )]
-    NoPartners {
-        /// Arms of the lab.
-        lab: Vec<String>,
-        /// Arms of the field.
-        field: Vec<String>,
+    /// Fewer than two arms have a partner: nothing can be in proportion to anything.
+    #[error("arms of the lab that have a partner in the field: {found}; a score needs two:{}", lines(alone))]
+    TooFewPartners {
+        /// How many have.
+        found: usize,
+        /// Those that have none.
+        alone: Vec<Alone>,
     },
     /// No age that both reached.
     #[error("there is no age to compare at: {}", left_out.join("; "))]
@@ -97,6 +82,10 @@ pub enum ScoreError {
         /// Each age, and why not.
         left_out: Vec<String>,
     },
+}
+
+fn lines(alone: &[Alone]) -> String {
+    alone.iter().map(|arm| format!("\n- {arm}")).collect()
 }
 
 impl Classified for ScoreError {

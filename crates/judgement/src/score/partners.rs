@@ -1,6 +1,7 @@
 //! Which arm of a lab is which arm of a trial in the field.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use heaptrial_model::{AllocatorSpec, Arm, family_in, version_first};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,12 @@ pub struct Partners {
     pub field: String,
     /// How they were found to be of one treatment.
     pub by: MatchedBy,
+    /// Words of the field's name that were passed over: they may name a group, or a setting.
+    pub unread: Option<String>,
+    /// Services of the lab's arm that are in no figure: they did not run what they should, ended early or were not read.
+    pub lab_left_out: u32,
+    /// The same of the field's arm.
+    pub field_left_out: u32,
 }
 
 /// How two arms were found to be of one treatment.
@@ -26,61 +33,163 @@ pub enum MatchedBy {
     Hand,
     /// Family, version, variants, settings and options are the same.
     Spec,
-    /// The same, but one of them tells no version.
+    /// The same, but one of them tells no version, or only its first parts.
     Family,
     /// They have the same name.
     Name,
+}
+
+/// An arm that has no partner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alone {
+    /// Its name.
+    pub arm: String,
+    /// Whether it is an arm of the lab; of the field otherwise.
+    pub in_lab: bool,
+    /// Why.
+    pub why: WhyAlone,
+    /// Arms of the other side without a partner that it may be.
+    pub may_be: Vec<String>,
+}
+
+/// Why an arm has no partner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhyAlone {
+    /// Neither its treatment nor its name tells an allocator.
+    NoAllocator,
+    /// No arm of the other side is of this family.
+    NoneOfFamily(String),
+    /// Those of this family have other partners.
+    Taken(String),
+    /// Those of its family have another version, variant, setting or option.
+    Otherwise,
+    /// It is like one, but one of both is like further arms too.
+    Several,
+}
+
+impl fmt::Display for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { arm, in_lab, why, may_be } = self;
+        let (own, other) = if *in_lab { ("lab", "field") } else { ("field", "lab") };
+        write!(f, "`{arm}` of the {own} has no partner: ")?;
+        match why {
+            WhyAlone::NoAllocator => f.write_str("its name tells no allocator")?,
+            WhyAlone::NoneOfFamily(family) => write!(f, "no arm of the {other} is told to be {family}")?,
+            WhyAlone::Taken(family) => write!(f, "arms of {family} in the {other} have other partners")?,
+            WhyAlone::Otherwise => {
+                f.write_str("those of its allocator have another version or other settings")?
+            }
+            WhyAlone::Several => f.write_str("more than one pair of arms is alike")?,
+        }
+        let option = |other: &str| {
+            let text = if *in_lab { format!("{arm}={other}") } else { format!("{other}={arm}") };
+            let plain = text.chars().all(|c| c.is_alphanumeric() || "=@._-+:,/".contains(c));
+            if plain {
+                format!("--match {text}")
+            } else {
+                format!("--match '{}'", text.replace('\'', "'\\''"))
+            }
+        };
+        match &may_be[..] {
+            [] => Ok(()),
+            [one] => write!(f, "; if it is {one} of the {other}: {}", option(one)),
+            several => write!(
+                f,
+                "; if it is one of {} of the {other}: {}",
+                several.join(", "),
+                option(&other.to_uppercase())
+            ),
+        }
+    }
 }
 
 /// What an arm is, as far as its treatment or its name tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct What {
     family: String,
-    /// Digits of the version: `301` is how lists write 3.0.1.
-    version: String,
+    version: Told,
     /// Variants, settings and options.
     rest: Vec<String>,
 }
 
+/// A version as an arm tells it. Empty where it tells none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
+    parts: Vec<String>,
+    /// Whether its only part may be several: `301` is how lists write 3.0.1.
+    run_together: bool,
+}
+
+impl Told {
+    fn of(text: &str) -> Self {
+        let parts: Vec<String> = text
+            .split(|c: char| !c.is_ascii_digit())
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let run_together = parts.len() == 1 && parts[0].len() > 1;
+        Self { parts, run_together }
+    }
+
+    /// Whether both are the same; where not `whole`, one may be the begin of the other.
+    fn agrees(&self, other: &Self, whole: bool) -> bool {
+        if self.run_together || other.run_together {
+            let (a, b) = (self.parts.concat(), other.parts.concat());
+            return if whole { a == b } else { a.starts_with(&b) || b.starts_with(&a) };
+        }
+        let (a, b) = (&self.parts, &other.parts);
+        if whole { a == b } else { a.starts_with(b) || b.starts_with(a) }
+    }
+}
+
 impl What {
-    fn of(arm: &Arm) -> Option<Self> {
-        let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
-        let mut rest: Vec<String> =
-            arm.treatment.torrc.iter().map(|(option, value)| format!("{option} {value}")).collect();
+    /// What an arm is. Options of Tor that all `arms` have are no part of a treatment.
+    fn of(arm: &Arm, arms: &[Arm]) -> Option<Self> {
+        let of_all = |name: &String, value: &String| {
+            arms.iter().all(|arm| arm.treatment.torrc.get(name) == Some(value))
+        };
+        let own = arm.treatment.torrc.iter().filter(|(name, value)| !of_all(name, value));
+        let mut rest: Vec<String> = own.map(|(name, value)| format!("{name} {value}")).collect();
         rest.extend(arm.treatment.restart_every.map(|every| format!("restart every {every}")));
         let (family, version) = match &arm.treatment.allocator {
             Some(AllocatorSpec { family, version, variants, settings }) => {
                 rest.extend(variants.iter().cloned());
                 rest.extend(settings.iter().map(|setting| format!("{}={}", setting.name, setting.value)));
-                (
-                    family.clone(),
-                    version.as_ref().map_or_else(String::new, |version| digits(&version.to_string())),
-                )
+                let told = version.as_ref().map_or_else(String::new, ToString::to_string);
+                (family.clone(), Told::of(&told))
             }
             None => {
                 let (family, after) = family_in(&arm.name)?;
-                (family.to_owned(), digits(version_first(&after).0))
+                (family.to_owned(), Told::of(version_first(&after).0))
             }
         };
-        if arm.treatment.allocator.as_ref().is_none_or(|allocator| allocator.settings.is_empty()) {
-            rest.extend(setting_in(&arm.name));
-        }
+        rest.extend(unread(arm).filter(|more| may_be_setting(more)));
         rest.sort();
         Some(Self { family, version, rest })
     }
 
-    fn is_alike(&self, other: &Self) -> bool {
-        let versions = self.version.is_empty() || other.version.is_empty() || self.version == other.version;
-        self.family == other.family && self.rest == other.rest && versions
+    /// Whether both are one treatment; where not `whole`, one may tell no version or only its first parts.
+    fn is_alike(&self, other: &Self, whole: bool) -> bool {
+        self.family == other.family && self.rest == other.rest && self.version.agrees(&other.version, whole)
     }
 }
 
-/// What the name of an arm says beyond allocator and version, where that may be a setting: `mimalloc301-purge0`, `jemalloc
-/// narenas:256`. Words alone (`mimalloc217_historical`) tell groups apart.
-fn setting_in(name: &str) -> Option<String> {
-    let (_, after) = family_in(name)?;
+/// What the name of an arm says behind allocator and version, where its treatment tells no settings.
+pub(super) fn unread(arm: &Arm) -> Option<String> {
+    let is_told = |allocator: &AllocatorSpec| !allocator.settings.is_empty();
+    if arm.treatment.allocator.as_ref().is_some_and(is_told) {
+        return None;
+    }
+    let (_, after) = family_in(&arm.name)?;
     let more = version_first(&after).1.trim_matches(|c: char| !c.is_alphanumeric());
-    more.contains(|c: char| c.is_ascii_digit() || matches!(c, '=' | ':')).then(|| more.to_owned())
+    Some(more.to_owned()).filter(|more| !more.is_empty())
+}
+
+/// Whether that may be a setting: `mimalloc301-purge0`, `jemalloc narenas:256`. Words alone (`mimalloc217_historical`) mostly
+/// tell groups apart.
+fn may_be_setting(more: &str) -> bool {
+    more.contains(|c: char| c.is_ascii_digit() || matches!(c, '=' | ':'))
 }
 
 /// Pairs positions of `lab` and `field`. By hand goes first; then only what is alone in being alike is paired.
@@ -97,18 +206,73 @@ pub(super) fn find(
         }
         found.insert(of_lab, (of_field, MatchedBy::Hand));
     }
-    let what = |arms: &[Arm]| arms.iter().map(What::of).collect::<Vec<_>>();
-    let (of_lab, of_field) = (what(lab), what(field));
-    let same = |l: usize, f: usize| of_lab[l].is_some() && of_lab[l] == of_field[f];
-    let alike = |l: usize, f: usize| {
-        of_lab[l].as_ref().zip(of_field[f].as_ref()).is_some_and(|(lab, field)| lab.is_alike(field))
+    let (of_lab, of_field) = (all(lab), all(field));
+    let alike = |whole: bool| {
+        let (of_lab, of_field) = (&of_lab, &of_field);
+        move |l: usize, f: usize| {
+            of_lab[l]
+                .as_ref()
+                .zip(of_field[f].as_ref())
+                .is_some_and(|(lab, field)| lab.is_alike(field, whole))
+        }
     };
     let named =
         |l: usize, f: usize| lab[l].name == field[f].name && (of_lab[l].is_none() || of_field[f].is_none());
-    pair(&mut found, (lab.len(), field.len()), &same, MatchedBy::Spec);
-    pair(&mut found, (lab.len(), field.len()), &alike, MatchedBy::Family);
+    pair(&mut found, (lab.len(), field.len()), &alike(true), MatchedBy::Spec);
+    pair(&mut found, (lab.len(), field.len()), &alike(false), MatchedBy::Family);
     pair(&mut found, (lab.len(), field.len()), &named, MatchedBy::Name);
     Ok(found.into_iter().map(|(lab, (field, by))| (lab, field, by)).collect())
+}
+
+fn all(arms: &[Arm]) -> Vec<Option<What>> {
+    arms.iter().map(|arm| What::of(arm, arms)).collect()
+}
+
+/// The arms of both sides that have no partner, those of the lab first.
+pub(super) fn alone(lab: &[Arm], field: &[Arm], found: &[(usize, usize, MatchedBy)]) -> Vec<Alone> {
+    let in_lab = without(lab, field, &|arm| found.iter().find(|pair| pair.0 == arm).map(|pair| pair.1), true);
+    let in_field =
+        without(field, lab, &|arm| found.iter().find(|pair| pair.1 == arm).map(|pair| pair.0), false);
+    in_lab.into_iter().chain(in_field).collect()
+}
+
+fn without(own: &[Arm], other: &[Arm], partner: &dyn Fn(usize) -> Option<usize>, in_lab: bool) -> Vec<Alone> {
+    let taken: Vec<usize> = (0..own.len()).filter_map(partner).collect();
+    let free: Vec<usize> = (0..other.len()).filter(|arm| !taken.contains(arm)).collect();
+    let others = all(other);
+    let alone = |arm: usize| {
+        let named = |arms: &[usize]| arms.iter().map(|arm| other[*arm].name.clone()).collect::<Vec<_>>();
+        let of_free = |like: &dyn Fn(&What) -> bool| -> Vec<usize> {
+            free.iter().copied().filter(|arm| others[*arm].as_ref().is_some_and(like)).collect()
+        };
+        // Of an arm that tells no allocator one of the same version is the likely one.
+        let untold = || {
+            let version = Told::of(&own[arm].name);
+            let is_told = |told: &Told| told.parts.concat().len() > 1;
+            let same = of_free(&|what| {
+                is_told(&what.version) && is_told(&version) && what.version.agrees(&version, false)
+            });
+            if same.len() == 1 { same } else { free.clone() }
+        };
+        let (why, may_be) = match What::of(&own[arm], own) {
+            None => (WhyAlone::NoAllocator, untold()),
+            Some(what) => {
+                let is_there = others.iter().flatten().any(|other| other.family == what.family);
+                let (like, family) = (
+                    of_free(&|other| other.is_alike(&what, false)),
+                    of_free(&|other| other.family == what.family),
+                );
+                match (like.is_empty(), family.is_empty()) {
+                    (false, _) => (WhyAlone::Several, like),
+                    (true, false) => (WhyAlone::Otherwise, family),
+                    _ if is_there => (WhyAlone::Taken(what.family), Vec::new()),
+                    _ => (WhyAlone::NoneOfFamily(what.family), Vec::new()),
+                }
+            }
+        };
+        Alone { arm: own[arm].name.clone(), in_lab, why, may_be: named(&may_be) }
+    };
+    (0..own.len()).filter(|arm| partner(*arm).is_none()).map(alone).collect()
 }
 
 /// The arms that `LAB=FIELD` names. Names may have `=` in them: the one counts that has an arm on either side.
@@ -228,5 +392,83 @@ mod tests {
         assert!(find(&lab, &field, &["a=jemalloc", "b=jemalloc"].map(str::to_owned)).is_err());
         let (lab, field) = ([arm("x?a=0", "mimalloc?a=0")], [arm("y?b=1=2", "glibc")]);
         assert_eq!(pairs(&lab, &field, &["x?a=0=y?b=1=2"]), [(0, 0, MatchedBy::Hand)]);
+    }
+
+    #[test]
+    fn options_that_a_whole_fleet_has_are_no_treatment() {
+        let with = |name: &str, spec: &str, cache: &str| {
+            let mut arm = arm(name, spec);
+            arm.treatment.torrc = [("MaxMemInQueues", "2GB"), ("DirCache", cache)]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into();
+            arm
+        };
+        let lab = [arm("glibc", "glibc"), arm("jemalloc", "jemalloc")];
+        let field = [with("a", "glibc", "1"), with("b", "jemalloc", "1")];
+        assert_eq!(pairs(&lab, &field, &[]).len(), 2);
+        let field = [with("a", "glibc", "1"), with("b", "jemalloc", "0")];
+        assert_eq!(pairs(&lab, &field, &[]), []);
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_parts() {
+        let paired = |lab: &str, field: &str| {
+            let found = pairs(&[arm("lab", lab)], &[arm(field, "")], &[]);
+            found.first().map(|pair| pair.2)
+        };
+        for (lab, field, by) in [
+            ("mimalloc@1.11", "mimalloc-1.11", Some(MatchedBy::Spec)),
+            ("mimalloc@1.11", "mimalloc111", Some(MatchedBy::Spec)),
+            ("mimalloc@1.11", "mimalloc-11.1", None),
+            ("tcmalloc@2.16", "tcmalloc_4.16", None),
+            ("jemalloc@5.3.0", "jemalloc 5.3", Some(MatchedBy::Family)),
+            ("jemalloc@5.3.0", "jemalloc53", Some(MatchedBy::Family)),
+            ("jemalloc@5.3.0", "jemalloc-5.30", None),
+            ("mimalloc@2.1.7", "mimalloc-2.1.71", None),
+            ("glibc", "glibc-2.36", Some(MatchedBy::Family)),
+        ] {
+            assert_eq!(paired(lab, field), by, "{lab} {field}");
+        }
+    }
+
+    #[test]
+    fn who_is_alone_is_told_why_and_what_to_write() {
+        let lab = [
+            arm("glibc", "glibc"),
+            arm("jemalloc@5.3.0", "jemalloc@5.3.0"),
+            arm("mimalloc@2.1.7", "mimalloc@2.1.7"),
+            arm("mimalloc@3.0.1?a=0&b=1", "mimalloc@3.0.1?a=0&b=1"),
+            arm("snmalloc@0.7.3", "snmalloc@0.7.3"),
+        ];
+        let field = ["system", "je5.3", "mi-2.1.7", "mimalloc301", "scudo", "snmalloc", "new_snmalloc"];
+        let field: Vec<Arm> = field.iter().map(|name| arm(name, "")).collect();
+        let told = |by_hand: &[&str]| -> Vec<String> {
+            alone(&lab, &field, &pairs(&lab, &field, by_hand)).iter().map(ToString::to_string).collect()
+        };
+        let told_first = told(&[]);
+        for line in [
+            "`system` of the field has no partner: its name tells no allocator; if it is one of glibc, jemalloc@5.3.0, \
+             mimalloc@2.1.7, mimalloc@3.0.1?a=0&b=1, snmalloc@0.7.3 of the lab: --match LAB=system",
+            "`je5.3` of the field has no partner: its name tells no allocator; if it is jemalloc@5.3.0 of the lab: \
+             --match jemalloc@5.3.0=je5.3",
+            "`mi-2.1.7` of the field has no partner: its name tells no allocator; if it is mimalloc@2.1.7 of the lab: \
+             --match mimalloc@2.1.7=mi-2.1.7",
+            "`scudo` of the field has no partner: no arm of the lab is told to be scudo",
+            "`new_snmalloc` of the field has no partner: more than one pair of arms is alike; if it is snmalloc@0.7.3 of the lab: \
+             --match snmalloc@0.7.3=new_snmalloc",
+            "`mimalloc@3.0.1?a=0&b=1` of the lab has no partner: those of its allocator have another version or other \
+             settings; if it is mimalloc301 of the field: --match 'mimalloc@3.0.1?a=0&b=1=mimalloc301'",
+        ] {
+            assert!(told_first.iter().any(|told| told == line), "{line}\n{told_first:#?}");
+        }
+        let by_hand = told(&[
+            "glibc=system",
+            "jemalloc@5.3.0=je5.3",
+            "mimalloc@2.1.7=mi-2.1.7",
+            "snmalloc@0.7.3=snmalloc",
+        ]);
+        let taken =
+            "`new_snmalloc` of the field has no partner: arms of snmalloc in the lab have other partners";
+        assert!(by_hand.iter().any(|told| told == taken) && by_hand.len() == 4, "{by_hand:#?}");
     }
 }

@@ -108,6 +108,11 @@ impl Side {
         Ok(Self::judged(scored(&rows, None), fleet, arms(&rows), options))
     }
 
+    /// The position of its control.
+    pub(super) fn control(&self) -> Option<usize> {
+        self.arms.iter().position(|arm| arm.control)
+    }
+
     fn judged(scored: Scored, fleet: Fleet, arms: Vec<Arm>, options: &Options) -> Self {
         let analysis = analyse(&fleet, &options.settings);
         let conditions = BTreeMap::new();
@@ -123,8 +128,12 @@ impl Side {
         conditions: &BTreeMap<String, Value>,
     ) -> Result<(), ScoreError> {
         let apart = |why: String| {
-            let first = self.trials.first().map_or_else(String::new, |trial| trial.name.clone());
-            ScoreError::Apart { first, second: scored.name.clone(), why }
+            let told = |trial: &Scored| match trial.seed {
+                Some(seed) => format!("{}, seed {seed}", trial.name),
+                None => trial.name.clone(),
+            };
+            let first = self.trials.first().map_or_else(String::new, told);
+            ScoreError::Apart { first, second: told(&scored), why }
         };
         if scored.metric != self.metric {
             let metrics = [self.metric, scored.metric].map(Metric::describe);
@@ -144,17 +153,21 @@ impl Side {
             let (one, other) = (told(&self.conditions), told(conditions));
             return Err(apart(format!("their `{name}` differs: {one} and {other}; score each by itself")));
         }
-        let control = |arms: &[Arm]| arms.iter().find(|arm| arm.control).map(|arm| arm.treatment.clone());
-        if control(&self.arms) != control(arms) {
-            return Err(apart("their controls have different treatments".to_owned()));
+        if let Some(control) = self.control().map(|control| &self.arms[control])
+            && !arms.iter().any(|arm| arm.treatment == control.treatment)
+        {
+            return Err(apart(format!(
+                "the second has no arm of {}, the control of the first",
+                control.name
+            )));
         }
         let mut places: BTreeMap<usize, usize> = BTreeMap::new();
         for (place, arm) in arms.iter().enumerate() {
             let own = self.arms.iter().position(|known| known.treatment == arm.treatment);
             let own = own.unwrap_or_else(|| {
-                self.arms.push(arm.clone());
-                let FleetArm { name, control, restarted, .. } = fleet.arms[place].clone();
-                self.fleet.arms.push(FleetArm { name, control, restarted, earlier_list_of: None });
+                self.arms.push(Arm { control: false, ..arm.clone() });
+                let FleetArm { name, restarted, .. } = fleet.arms[place].clone();
+                self.fleet.arms.push(FleetArm { name, control: false, restarted, earlier_list_of: None });
                 self.arms.len() - 1
             });
             places.insert(place, own);
@@ -180,6 +193,11 @@ fn conditions(rows: &Rows) -> BTreeMap<String, Value> {
         .filter(|(name, _)| !OTHERS.contains(&name.as_str()))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
+    // What it means for each arm follows from the number, and runs need not have the same arms.
+    conditions
+        .get_mut("processors")
+        .and_then(Value::as_object_mut)
+        .map(|processors| processors.remove("arms"));
     for name in ["userland", "os"] {
         let told = plan.host_facts.get(name).filter(|value| !value.is_null());
         conditions.extend(told.map(|value| (name.to_owned(), value.clone())));

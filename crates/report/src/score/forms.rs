@@ -20,9 +20,10 @@ impl Contents for ScoreReport {
 
     fn sections(&self) -> Vec<Section> {
         let section = |id, title, blocks| Section { id, title, blocks };
-        let mut ratios = vec![Block::Legend(
-            "Ratio to the control, with its interval; factor: the lab's ratio over the field's.".to_owned(),
-        )];
+        let mut ratios = vec![Block::Legend(format!(
+            "Ratio to {}, with its interval; factor: the lab's ratio over the field's.",
+            self.arms.first().map_or(NOTHING, |pair| pair.lab.as_str())
+        ))];
         for at in &self.ages {
             let title =
                 format!("At {:.0} consensuses, {}", at.consensuses, units::duration(3600.0 * at.consensuses));
@@ -86,14 +87,22 @@ impl ScoreReport {
     fn sentences(&self) -> Vec<String> {
         let order = self.ages.iter().map(|at| {
             let tau = at.tau_b.map_or_else(String::new, |tau| format!(" (Kendall's tau-b {tau:.2})"));
+            let tied = match at.pairs_tied {
+                0 => String::new(),
+                tied => format!("; {tied} need the same on one side, so they have no order there"),
+            };
             let shown = at.unlike.iter().filter(|pair| pair.field_separates).count();
             let shown = match (at.unlike.len(), shown) {
                 (0, _) => String::new(),
-                (_, 0) => "; the field's intervals tell none of the others apart".to_owned(),
-                (_, shown) => format!("; the field's intervals tell {shown} of the others apart"),
+                (unlike, 0) => {
+                    format!("; the field's intervals tell none of the {unlike} in another order apart")
+                }
+                (unlike, shown) => {
+                    format!("; the field's intervals tell {shown} of the {unlike} in another order apart")
+                }
             };
             format!(
-                "At {:.0} consensuses lab and field order {} of {} pairs of arms alike{tau}{shown}.",
+                "At {:.0} consensuses lab and field order {} of {} pairs of arms alike{tau}{tied}{shown}.",
                 at.consensuses, at.pairs_alike, at.pairs
             )
         });
@@ -117,18 +126,18 @@ impl ScoreReport {
         let columns =
             [figure("Consensuses"), figure("Pairs alike"), figure("Tau-b"), text("Order in the lab")];
         let rows = self.ages.iter().map(|at| {
-            let order = |level: fn(&heaptrial_judgement::score::ArmScore) -> f64| {
-                let mut arms: Vec<_> = at.arms.iter().collect();
-                arms.sort_by(|a, b| level(a).total_cmp(&level(b)));
-                arms.iter().map(|arm| self.arms[arm.arm].lab.clone()).collect::<Vec<_>>().join(" < ")
+            let order = |levels: &[Vec<usize>]| {
+                let names = |arms: &Vec<usize>| {
+                    arms.iter().map(|arm| self.arms[*arm].lab.clone()).collect::<Vec<_>>().join(" = ")
+                };
+                levels.iter().map(names).collect::<Vec<_>>().join(" < ")
             };
             row(vec![
                 format!("{:.0}", at.consensuses),
                 format!("{} of {}", at.pairs_alike, at.pairs),
                 optional(at.tau_b, |tau| format!("{tau:.2}")),
-                // By the control of their own blocks, as arms need not be in the same ones.
-                order(|arm| arm.lab.ratio.map_or(1.0, |ratio| ratio.value)),
-                order(|arm| arm.field.level_bytes as f64),
+                order(&at.order_in_lab),
+                order(&at.order_in_field),
             ])
         });
         Table {
@@ -170,13 +179,13 @@ impl ScoreReport {
             false => format!("{} of {}", figure.services, figure.of),
         };
         let rows = at.arms.iter().map(|arm| {
-            let of_control = |estimate| if arm.arm == 0 { "control".to_owned() } else { ratio(estimate) };
+            let of_first = |estimate| if arm.arm == 0 { "1".to_owned() } else { ratio(estimate) };
             let cells = vec![
                 self.arms[arm.arm].lab.clone(),
                 units::memory(arm.lab.level_bytes as f64),
                 units::memory(arm.field.level_bytes as f64),
-                of_control(arm.lab.ratio),
-                of_control(arm.field.ratio),
+                of_first(arm.lab.ratio),
+                of_first(arm.field.ratio),
                 ratio(arm.factor),
                 format!("{}, {}", services(&arm.lab), services(&arm.field)),
             ];
@@ -210,7 +219,7 @@ impl ScoreReport {
         let by = |by: MatchedBy| match by {
             MatchedBy::Hand => "by hand",
             MatchedBy::Spec => "family, version and settings",
-            MatchedBy::Family => "family and settings; one tells no version",
+            MatchedBy::Family => "family and settings; one tells no version or a part of it",
             MatchedBy::Name => "name",
         };
         let rows = self.arms.iter().enumerate().map(|(index, pair)| {
@@ -244,11 +253,14 @@ fn row(cells: Vec<String>) -> Row {
 }
 
 fn ratio(estimate: Option<Estimate>) -> String {
-    optional(estimate, |estimate| match estimate.interval() {
-        Some((low, high)) => {
-            format!("{} ({}–{})", units::ratio(estimate.value), units::ratio(low), units::ratio(high))
+    optional(estimate, |estimate| {
+        let value = units::ratio(estimate.value);
+        match (estimate.low, estimate.high) {
+            (Some(low), Some(high)) => format!("{value} ({}–{})", units::ratio(low), units::ratio(high)),
+            (None, Some(high)) => format!("{value} (at most {})", units::ratio(high)),
+            (Some(low), None) => format!("{value} (at least {})", units::ratio(low)),
+            (None, None) => value,
         }
-        None => units::ratio(estimate.value),
     })
 }
 

@@ -4,12 +4,15 @@ mod forms;
 
 use std::ops::Deref;
 
-use heaptrial_judgement::score::{Figure, Score, ScoreError, Side};
-use heaptrial_model::Metric;
+use heaptrial_judgement::score::{Figure, GrowthScore, Partners, Score, ScoreError, Side};
+use heaptrial_model::{Metric, units};
 use serde::{Deserialize, Serialize};
 
 /// The form of [`ScoreReport`] as JSON that this version writes.
 pub const SCORE_SCHEMA_VERSION: u32 = 1;
+
+/// Growth that was measured over so many times as long on one side is told.
+const SPANS_APART: f64 = 2.0;
 
 /// A lab's runs against a trial in the field: `score.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,16 +73,37 @@ fn notes(score: &Score) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let list = |title: &str, names: &[String]| format!("{title}: {}.", names.join(", "));
-    if !score.lab_alone.is_empty() {
-        notes.push(list("Arms of the lab without a partner in the field", &score.lab_alone));
+    if let Some(first) = score.arms.first() {
+        let own = |side: &str, control: &str, arm: &str| {
+            (control != arm).then(|| format!("The {side}'s own control is {control}; ratios are to {arm}."))
+        };
+        notes.extend(own("lab", &score.lab_control, &first.lab));
+        notes.extend(own("field", &score.field_control, &first.field));
     }
-    if !score.field_alone.is_empty() {
-        notes.push(list("Arms of the field without a partner in the lab", &score.field_alone));
+    notes.extend(score.alone.iter().map(|arm| format!("{arm}.")));
+    for pair in &score.arms {
+        let Partners { lab, field, unread, lab_left_out, field_left_out, .. } = pair;
+        notes.extend(unread.as_ref().map(|words| {
+            format!("{field} of the field is taken for {lab} of the lab: `{words}` in its name is passed over. If that is a setting, they are two treatments.")
+        }));
+        for (side, arm, count) in [("lab", lab, *lab_left_out), ("field", field, *field_left_out)] {
+            if count > 0 {
+                notes.push(format!(
+                    "{} of {arm} in the {side} {} in no figure: not running what {} should, ended early or not read. The {side}'s own \
+                     report names them.",
+                    units::counted(count as usize, "service"),
+                    if count == 1 { "is" } else { "are" },
+                    if count == 1 { "it" } else { "they" },
+                ));
+            }
+        }
     }
-    if !score.lab_alone.is_empty() && !score.field_alone.is_empty() {
+    let spans = |growth: &GrowthScore| growth.lab_hours.zip(growth.field_hours);
+    let apart = |(lab, field): &(f64, f64)| lab.max(*field) > SPANS_APART * lab.min(*field);
+    if score.growth.iter().filter_map(spans).any(|spans| apart(&spans)) {
         notes.push(
-            "Settings never match by themselves: --match LAB=FIELD says which of these are the same."
+            "Growth is measured over much longer on one side than on the other: where it bends or comes in steps, that is not the \
+             same growth."
                 .to_owned(),
         );
     }

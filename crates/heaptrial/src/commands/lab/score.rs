@@ -20,14 +20,14 @@ use crate::target::Target;
 #[derive(Debug, Args)]
 pub struct ScoreOptions {
     /// Lab runs of relays: folders or databases. Several are taken together: other seeds, or groups of arms that each have
-    /// the control
+    /// the control of the first
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
     /// The trial in the field: an import or a field trial
     #[arg(long, value_name = "TRIAL")]
     against: String,
     /// Compare at these numbers of consensuses, which are hours of the field [default: those of 24, 72 and 120 that both
-    /// reached]
+    /// reached, else the most that both did]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     at: Vec<u32>,
     /// An arm of the lab and the arm of the field that is the same; repeat it. Others are matched by their allocators
