@@ -1,6 +1,6 @@
 //! How an arm grows, and what follows for an operator.
 
-use heaptrial_model::units;
+use heaptrial_model::{Reading, units};
 use heaptrial_stats::{
     GrowthShape, Standing, arm_shape, days_needed, first_passage, growth_shape, median, median_interval,
     standing, student_interval_at_least, theil_sen_slope,
@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::age::{Ages, in_sawtooth};
 use crate::common_load;
-use crate::fleet::{Clock, Fleet, bytes};
+use crate::fleet::{Clock, Fleet, FleetLife, bytes};
 use crate::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
     Shape, Verdict,
@@ -221,12 +221,61 @@ fn growing(
         return Verdict::Growing { days_until_full: None, limit: None };
     };
     if days.value <= settings.horizon_days {
+        if let Some(day) = as_high_before(fleet, members) {
+            return Verdict::Inconclusive {
+                days_needed: None,
+                why: format!(
+                    "memory rose after warm-up, but on day {day} of the same lives it was as high as at the end: that may be a rhythm, \
+                     such as that of a week"
+                ),
+            };
+        }
         Verdict::Bloating { days_until_full: days, limit }
     } else {
         // Twice the present memory is no limit of anything: it only stands for one where growth is fast.
         let known = limit != LimitKind::Doubling;
         Verdict::Growing { days_until_full: known.then_some(days), limit: known.then_some(limit) }
     }
+}
+
+/// The day of age, from 2, on which most services had as much as on the last whole day of their life that goes on.
+fn as_high_before(fleet: &Fleet, members: &[usize]) -> Option<u32> {
+    if !fleet.clock.has_calendar() {
+        return None;
+    }
+    let days: Vec<Vec<(u32, f64)>> =
+        members.par_iter().filter_map(|index| whole_days(fleet.services[*index].current()?)).collect();
+    let share = |day: u32| {
+        let both: Vec<bool> = days
+            .iter()
+            .filter_map(|days| {
+                let ((last, at_the_end), (_, then)) =
+                    (days.last()?, days.iter().find(|found| found.0 == day)?);
+                (*last > day + 1).then_some(then >= at_the_end)
+            })
+            .collect();
+        (2 * both.len() > days.len(), both.iter().filter(|high| **high).count() as f64 / both.len() as f64)
+    };
+    let longest = days.iter().filter_map(|days| Some(days.last()?.0)).max()?;
+    (2..longest).find(|day| {
+        let (most, high) = share(*day);
+        most && high > 0.5
+    })
+}
+
+/// Days of age from 2 with the median of each, without the one that the life is in.
+fn whole_days(life: &FleetLife) -> Option<Vec<(u32, f64)>> {
+    if !life.age_known() {
+        return None;
+    }
+    let day = |reading: &Reading| (f64::from(reading.age_seconds) / DAY) as u32 + 1;
+    let present = life.readings.last().map(day)?;
+    let of_day = |chunk: &[Reading]| {
+        let values: Vec<f64> = chunk.iter().map(bytes).collect();
+        let day = day(&chunk[0]);
+        (2..present).contains(&day).then_some((day, median(&values)?))
+    };
+    Some(life.readings.chunk_by(|a, b| day(a) == day(b)).filter_map(of_day).collect())
 }
 
 /// Growth that all arms share tells of load, not of allocators.

@@ -6,6 +6,7 @@ mod age;
 mod checks;
 mod common_load;
 mod curve;
+mod equal_time;
 mod extremes;
 mod failures;
 mod figures;

@@ -15,7 +15,8 @@ use crate::outcome::{
 };
 use crate::service::usual_distance;
 use crate::{
-    checks, extremes, failures, figures, growth, level_change, minority, off_treatment, service, work,
+    checks, equal_time, extremes, failures, figures, growth, level_change, minority, off_treatment, service,
+    work,
 };
 
 /// Random halvings of the control for the self-check.
@@ -78,6 +79,7 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
     findings.extend(failures::findings(fleet, &members, &arms));
     findings.extend(minority::findings(fleet, &arms));
     if fleet.clock.has_calendar() {
+        findings.extend(equal_time::findings(fleet, settings, &ages, &treated, &arms));
         findings.extend(growth::common(fleet, &ages, &arms));
         findings.extend(growth::host(fleet, &arms));
     }

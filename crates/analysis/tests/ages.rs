@@ -3,7 +3,7 @@
 mod build;
 
 use build::*;
-use heaptrial_analysis::{FindingKind, Fleet};
+use heaptrial_analysis::{Analysis, FindingKind, Fleet, Severity};
 use heaptrial_model::LifeStart;
 
 /// Memory that rises for ever, so that age matters.
@@ -134,4 +134,71 @@ fn arms_restarted_at_intervals_are_compared_by_their_average_over_time() {
         analysis.arms[arm].growth
     );
     assert!(analysis.arms[0].sawtooth.is_none());
+}
+
+#[test]
+fn a_restart_of_all_near_the_end_is_told_and_not_passed_over() {
+    let mut fleet = Fleet { seed: 1, ..Fleet::default() };
+    // The control settles within some days, the other arm at once; all are restarted half a day before the end.
+    let settling = |age: f64| 2.0 + 4.0 * (1.0 - (-age).exp());
+    let lives = |seed, gib: &dyn Fn(f64) -> f64| {
+        vec![
+            life(seed, 0.0, 11.5, |age| own(seed) * gib(age)),
+            life(seed, 11.5, 12.0, |age| own(seed) * gib(age)),
+        ]
+    };
+    add_arm(&mut fleet, 8, |seed| lives(seed, &settling));
+    add_arm(&mut fleet, 8, |seed| lives(seed, &|_| 4.0));
+    let young = run(&fleet);
+    let finding = find(&young, FindingKind::ComparedYoung).unwrap();
+    assert!(
+        finding.arms == [0, 1] && finding.evidence.contains("while lives before that reached 11 d 12 h"),
+        "{finding:?}"
+    );
+    assert!(finding.effect.contains("--until"), "{finding:?}");
+    fleet.until(BEGIN + 11.4 * DAY);
+    let before = run(&fleet);
+    assert!(find(&before, FindingKind::ComparedYoung).is_none());
+    let ratio = |analysis: &Analysis| analysis.arms[1].as_assigned.ratio.as_ref().unwrap().estimate.value;
+    assert!(
+        ratio(&young) > 1.2 && (ratio(&before) - 4.0 / 6.0).abs() < 0.02,
+        "{} {}",
+        ratio(&young),
+        ratio(&before)
+    );
+}
+
+#[test]
+fn arms_that_met_an_equal_age_under_other_load_are_not_ranked_by_it() {
+    let mut fleet = Fleet { seed: 1, ..Fleet::default() };
+    // At every moment the second arm has 0.9 of the first; load rises by 0.6 on day 8.
+    let load = |day: f64| if day < 8.0 { 1.0 } else { 1.6 };
+    add_arm(&mut fleet, 8, |seed| vec![life(seed, 0.0, 12.0, |age| own(seed) * load(age))]);
+    add_arm(&mut fleet, 8, |seed| vec![life(seed, 5.0, 12.0, |age| 0.9 * own(seed) * load(age + 5.0))]);
+    let analysis = run(&fleet);
+    assert!(analysis.arms[1].as_assigned.ratio.as_ref().unwrap().estimate.low.unwrap() > 1.0);
+    let finding = find(&analysis, FindingKind::AgeAndTimeDisagree).unwrap();
+    assert_eq!((finding.severity, finding.arms.as_slice()), (Severity::Grave, &[1][..]), "{finding:?}");
+    assert!(finding.evidence.contains("over the same last 1 d it has 0.9"), "{finding:?}");
+    // Memory that rises with age is another matter: it is higher at an equal time because it is older.
+    let mut fleet = Fleet { seed: 1, ..Fleet::default() };
+    add_arm(&mut fleet, 8, |seed| vec![life(seed, 0.0, 12.0, |age| own(seed) * rising(age))]);
+    add_arm(&mut fleet, 8, |seed| vec![life(seed, 5.0, 12.0, |age| 0.8 * own(seed) * rising(age))]);
+    let analysis = run(&fleet);
+    let finding = find(&analysis, FindingKind::AgeAndTimeDisagree).unwrap();
+    assert_eq!(finding.severity, Severity::Caution, "{finding:?}");
+}
+
+#[test]
+fn an_arm_of_unknown_age_beside_one_of_a_known_one_is_grave() {
+    let mut fleet = fleet(&[(8, &rising), (8, &rising)]);
+    let unknown = |fleet: &mut Fleet, from: usize| {
+        fleet.services[from..from + 8]
+            .iter_mut()
+            .for_each(|service| service.lives[0].start = LifeStart::Unknown);
+    };
+    unknown(&mut fleet, 0);
+    assert_eq!(find(&run(&fleet), FindingKind::AgeUnknown).unwrap().severity, Severity::Grave);
+    unknown(&mut fleet, 8);
+    assert_eq!(find(&run(&fleet), FindingKind::AgeUnknown).unwrap().severity, Severity::Caution);
 }

@@ -68,6 +68,33 @@ fn a_crash_loop_is_no_treatment() {
     assert!(find(&run(&fleet), FindingKind::RestartedMoreOften).is_none());
 }
 
+#[test]
+fn some_services_that_are_killed_again_and_again_do_not_make_their_arm_small() {
+    let mut fleet = fleet(&[(20, &|_| 4.0)]);
+    // A quarter leaks and is killed thrice; what is left stands at 2.4 GiB.
+    add_arm(&mut fleet, 20, |seed| match seed % 4 {
+        0 => [(0.0, 2.5), (2.6, 5.0), (5.1, 7.0), (7.1, 8.0)]
+            .map(|(from, to)| life(seed, from, to, |age| own(seed) * (2.4 + 3.0 * age)))
+            .into(),
+        _ => vec![life(seed, 0.0, 8.0, |_| 2.4 * own(seed))],
+    });
+    let analysis = run(&fleet);
+    let found = find(&analysis, FindingKind::RestartedMoreOften).unwrap();
+    assert_eq!((found.severity, found.services.len(), found.arms.as_slice()), (Severity::Grave, 5, &[1][..]));
+    assert!(
+        found.evidence.contains("5 of 20 of its services 2 times or more, and 5 of these are in no level"),
+        "{found:?}"
+    );
+    // As many of the control, or one restart of each by whoever switched them, tell nothing.
+    let once = |seed: usize| {
+        let cut = 0.5 + (seed % 5) as f64 * 0.1;
+        vec![life(seed, 0.0, cut, |_| own(seed)), life(seed, cut, 8.0, |_| own(seed))]
+    };
+    let mut switched = build::fleet(&[(20, &|_| 4.0)]);
+    add_arm(&mut switched, 20, once);
+    assert!(find(&run(&switched), FindingKind::RestartedMoreOften).is_none());
+}
+
 /// Keeps one reading a day, at this hour of age.
 fn once_a_day(fleet: &mut Fleet, arm: usize, hour: f64) {
     for service in fleet.services.iter_mut().filter(|service| service.arms == [arm]) {

@@ -159,3 +159,18 @@ fn memory_that_runs_out_within_hours_bloats_whatever_the_length_of_the_trial() {
     let (days, limit) = bloating(&run(&fleet));
     assert!(limit == LimitKind::Service && (0.05..0.15).contains(&days), "{days}");
 }
+
+#[test]
+fn memory_that_was_as_high_before_does_not_bloat() {
+    // A week's rhythm, seen for nine days: after warm-up it rises to where it was on the second day.
+    let week = |age: f64| 6.0 * (1.0 + 0.15 * ((age - 1.75) / 7.0 * std::f64::consts::TAU).cos());
+    let mut fleet = heaptrial_analysis::Fleet { seed: 1, ..Default::default() };
+    for _ in 0..2 {
+        add_arm(&mut fleet, 8, |seed| vec![life(seed, 0.0, 9.25, |age| own(seed) * week(age))]);
+    }
+    let analysis = run(&fleet);
+    let growth = analysis.arms[1].growth.as_ref().unwrap().share_per_day;
+    assert!(growth.low.unwrap() > 0.0, "{growth:?}");
+    let Verdict::Inconclusive { why, .. } = verdict(&analysis) else { panic!("{:?}", verdict(&analysis)) };
+    assert!(why.contains("on day 2 of the same lives it was as high as at the end"), "{why}");
+}

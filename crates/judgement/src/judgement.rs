@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heaptrial_analysis::{
-    Analysis, ByHost, FindingKind, Fleet, FleetLife, RatioToControl, Settings, analyse, by_host,
-    differing_hosts, ratio_of_arms,
+    Analysis, ByHost, Finding, FindingKind, Fleet, FleetLife, RatioToControl, Settings, Severity, analyse,
+    by_host, differing_hosts, ratio_of_arms,
 };
 use heaptrial_model::{Metric, RemoteReadings};
 use heaptrial_stats::median;
@@ -34,6 +34,8 @@ pub struct Options {
     pub memory_limit_bytes: Option<u64>,
     /// How the fleet is analysed.
     pub settings: Settings,
+    /// In a trial on hosts, what came after this time, in microseconds since 1970, is left out.
+    pub until_us: Option<i64>,
     /// The readings of a trial on hosts, where they are in a store of series and not in the database.
     pub remote: Option<Arc<RemoteReadings>>,
 }
@@ -85,8 +87,16 @@ impl Judgement {
         if rows.kind.is_lab() {
             return Self::of_lab(store, rows, options);
         }
+        let rows = match options.until_us {
+            Some(until_us) => rows.until(until_us),
+            None => rows,
+        };
         let fleet = rows.fleet(store, options)?;
-        let analysis = analyse(&fleet, &options.settings);
+        let mut analysis = analyse(&fleet, &options.settings);
+        if let Some(until_us) = options.until_us {
+            let until = rfc3339(store.path(), "the time after which nothing counts", until_us)?;
+            analysis.findings.push(left_out_after(&until));
+        }
         Self::from_fleet(store, rows, fleet, analysis, options)
     }
 
@@ -269,6 +279,18 @@ impl Judgement {
     /// calendar.
     pub fn time(&self, what: &'static str, microseconds: i64) -> Result<String, JudgementError> {
         rfc3339(&self.database, what, microseconds)
+    }
+}
+
+/// What was asked for must not be taken for what there is.
+fn left_out_after(until: &str) -> Finding {
+    Finding {
+        kind: FindingKind::LeftOutAfter,
+        severity: Severity::Caution,
+        arms: Vec::new(),
+        services: Vec::new(),
+        evidence: format!("readings, lives and events after {until} are left out, as asked for (--until)"),
+        effect: "Every figure is what it was then.".to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use heaptrial_stats::median;
 use super::presence::observed;
 use super::several;
 use crate::age::Ages;
-use crate::fleet::{Fleet, FleetService};
+use crate::fleet::{Fleet, FleetLife, FleetService};
 use crate::outcome::{Finding, FindingKind, ServiceResult, Severity};
 
 /// A matched age below this share of the oldest arm's median is young.
@@ -25,10 +25,16 @@ pub(super) fn unknown(fleet: &Fleet, services: &[ServiceResult], ages: &Ages) ->
     let mut arms: Vec<usize> = found.iter().flat_map(|service| service.arms.iter().copied()).collect();
     arms.sort_unstable();
     arms.dedup();
-    let lower_bounds = ages.lower_bounds.contains(&true);
+    let present = || (0..fleet.arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
+    let lower_bounds = present().any(|arm| ages.lower_bounds[arm]);
+    let of_two_kinds = lower_bounds && !present().all(|arm| ages.lower_bounds[arm]);
     (!found.is_empty()).then(|| Finding {
         kind: FindingKind::AgeUnknown,
-        severity: if lower_bounds { Severity::Caution } else { Severity::Note },
+        severity: match (lower_bounds, of_two_kinds) {
+            (_, true) => Severity::Grave,
+            (true, _) => Severity::Caution,
+            (false, _) => Severity::Note,
+        },
         arms,
         services: found.iter().map(|service| service.name.clone()).collect(),
         evidence: format!(
@@ -123,7 +129,7 @@ fn span(fleet: &Fleet, members: &[usize]) -> Option<(f64, f64)> {
     ))
 }
 
-/// Compared at an age far below that of most: much of what was observed is not used.
+/// Compared at an age far below what lives reached: much of what was observed is not used.
 pub(super) fn compared_young(
     fleet: &Fleet,
     services: &[ServiceResult],
@@ -131,33 +137,53 @@ pub(super) fn compared_young(
     ages: &Ages,
 ) -> Option<Finding> {
     let matched = ages.matched?;
-    let by_arm: Vec<(usize, f64)> = (0..fleet.arms.len())
+    let arms: Vec<usize> = (0..fleet.arms.len())
         .filter(|arm| fleet.arms[*arm].earlier_list_of.is_none() && !ages.sawtooth[*arm])
-        .filter_map(|arm| {
-            let known = members[arm].iter().filter_map(|index| services[*index].age_seconds);
-            Some((arm, median(&known.collect::<Vec<_>>())?))
-        })
         .collect();
-    let oldest = by_arm.iter().map(|arm| arm.1).fold(0.0, f64::max);
+    let oldest_of = |age: &dyn Fn(usize) -> Option<f64>| {
+        let median_of =
+            |arm: &usize| median(&members[*arm].iter().filter_map(|index| age(*index)).collect::<Vec<_>>());
+        arms.iter().filter_map(median_of).fold(0.0, f64::max)
+    };
+    let oldest = oldest_of(&|index| services[index].age_seconds);
+    let oldest_ever = oldest_of(&|index| {
+        let lives = fleet.services[index].lives.iter().filter(|life| life.contamination.is_none());
+        lives.filter_map(FleetLife::last_age).max_by(f64::total_cmp)
+    });
     // Whoever has most services that are no older decides.
-    let young = |arm: &usize| {
-        let known: Vec<f64> = members[*arm].iter().filter_map(|index| services[*index].age_seconds).collect();
+    let young = |arm: usize| {
+        let known: Vec<f64> = members[arm].iter().filter_map(|index| services[*index].age_seconds).collect();
         let young = known.iter().filter(|age| **age <= matched * (1.0 + TOLERANCE)).count();
         young as f64 / known.len().max(1) as f64
     };
-    let (youngest, _) = by_arm.iter().map(|arm| (arm.0, young(&arm.0))).max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (matched < YOUNG_SHARE * oldest).then(|| Finding {
-        kind: FindingKind::ComparedYoung,
-        severity: Severity::Grave,
-        arms: vec![youngest],
-        services: Vec::new(),
-        evidence: format!(
-            "services are compared at an age of {}, because services of {} are no older, while others reached {}",
-            units::duration(matched),
+    let (youngest, _) = arms.iter().map(|arm| (*arm, young(*arm))).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let matched_told = units::duration(matched);
+    let (arms, evidence, effect) = if matched < YOUNG_SHARE * oldest {
+        let evidence = format!(
+            "services are compared at an age of {matched_told}, because services of {} are no older, while others reached {}",
             fleet.arms[youngest].name,
             units::duration(oldest)
-        ),
-        effect: "What memory does later is not compared. Wait until the young arm is as old as the others."
-            .to_owned(),
+        );
+        let effect =
+            "What memory does later is not compared. Wait until the young arm is as old as the others.";
+        (vec![youngest], evidence, effect)
+    } else if matched < YOUNG_SHARE * oldest_ever {
+        let evidence = format!(
+            "services are compared at an age of {matched_told}, since they were restarted, while lives before that reached {}",
+            units::duration(oldest_ever)
+        );
+        let effect = "What memory does later is not compared: lives that ended are in no level, since whoever was restarted may \
+                      run something else. Observe them longer, or leave out what came after their restart (report --until).";
+        (arms, evidence, effect)
+    } else {
+        return None;
+    };
+    Some(Finding {
+        kind: FindingKind::ComparedYoung,
+        severity: Severity::Grave,
+        arms,
+        services: Vec::new(),
+        evidence,
+        effect: effect.to_owned(),
     })
 }

@@ -70,6 +70,8 @@ pub enum FindingKind {
     AgeUnknown,
     /// Arms of unequal age.
     UnequalAge,
+    /// An arm that began on another day than the control, and whose ratio to it is another one at an equal time than at an equal age.
+    AgeAndTimeDisagree,
     /// Arms that never ran at the same time.
     NeverConcurrent,
     /// Services that were restarted more often than the control's, which nobody planned.
@@ -100,6 +102,8 @@ pub enum FindingKind {
     FlagLost,
     /// The program's own out-of-memory handler freed memory.
     OomHandler,
+    /// What came after a time is left out, as asked for.
+    LeftOutAfter,
     /// Services under several labels of their server, taken as one each.
     Relabelled,
     /// Services under several labels that look like one, and count apart.
@@ -127,6 +131,7 @@ impl FindingKind {
             Self::LacksSamples => "Samples are missing",
             Self::AgeUnknown => "Age is not known",
             Self::UnequalAge => "Arms of unequal age",
+            Self::AgeAndTimeDisagree => "Equal age and equal time tell other things",
             Self::NeverConcurrent => "Arms never ran at the same time",
             Self::RestartedMoreOften => "Restarted more often",
             Self::ComparedYoung => "Compared at a young age",
@@ -142,6 +147,7 @@ impl FindingKind {
             Self::WorkUnknown => "Work is not known",
             Self::FlagLost => "Lost a flag",
             Self::OomHandler => "Freed memory in distress",
+            Self::LeftOutAfter => "Later readings are left out",
             Self::Relabelled => "The label of a server changed",
             Self::KeptApart => "May be one service",
         }

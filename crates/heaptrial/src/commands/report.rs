@@ -17,7 +17,7 @@ use heaptrial_store::{Store, TrialRecord};
 
 use super::lab::report_of_search;
 use super::series::SeriesOptions;
-use super::value::{ValueError, number, size};
+use super::value::{ValueError, number, size, time};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::run_folder::RUNS;
@@ -43,6 +43,10 @@ pub struct ReportOptions {
     /// In a field trial: `stable` means growth within plus and minus this many percent a day
     #[arg(long, value_name = "PERCENT", default_value_t = 0.5, value_parser = percent)]
     stable_margin: f64,
+    /// In a field trial or import: leave out what came after this time, such as 2026-01-31T12:00:00Z, or after the beginning of
+    /// this day (UTC)
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
     /// Write a folder for the maintainers of this allocator, without names and addresses: evidence, identities,
     /// settings, and how to see it again
     #[arg(long, value_name = "SPEC")]
@@ -106,6 +110,7 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
     Ok(Options {
         warm_up: options.warm_up.map(|duration| duration.0),
         memory_limit_bytes: options.memory_limit,
+        until_us: until(options, target)?,
         remote: options.series.read(&target.store, &target.trial, None)?,
         settings: Settings {
             window_seconds: options.window.0.as_secs_f64(),
@@ -113,6 +118,25 @@ fn how(options: &ReportOptions, target: &Target) -> Result<Options, Failure> {
             ..Settings::default()
         },
     })
+}
+
+/// From when on nothing counts.
+fn until(options: &ReportOptions, target: &Target) -> Result<Option<i64>, Failure> {
+    let Some(text) = &options.until else { return Ok(None) };
+    let TrialRecord { plan, ended_wall_us, .. } = &target.trial;
+    if plan.kind.is_lab() {
+        return Err(Failure::usage(
+            "--until is of trials in the field and imports: services of a lab run are compared at their ages",
+        ));
+    }
+    let last = ended_wall_us.unwrap_or_else(|| jiff::Timestamp::now().as_microsecond());
+    let until = time(text, "--until", last)?;
+    if until <= plan.started_wall_us {
+        return Err(Failure::usage(format!(
+            "--until {text} is before the trial began: nothing would be left"
+        )));
+    }
+    Ok(Some(until))
 }
 
 fn compare_trials(options: &ReportOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {

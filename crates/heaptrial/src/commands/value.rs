@@ -2,7 +2,9 @@
 
 use std::ops::RangeBounds;
 
-use heaptrial_model::{DurationError, SpecError};
+use heaptrial_model::{DurationError, HumanDuration, SpecError};
+
+use crate::exit::Failure;
 
 /// Why a text is no value of an option; the command line names both.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +43,23 @@ pub fn size_word(bytes: u64) -> String {
     let (shift, unit) =
         [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')].into_iter().find(fits).unwrap_or((0, 'B'));
     format!("{}{unit}", bytes >> shift)
+}
+
+/// A time, the beginning of a date (UTC), or how long before `before_us`; in microseconds since 1970.
+pub fn time(text: &str, option: &str, before_us: i64) -> Result<i64, Failure> {
+    if let Ok(back) = text.parse::<HumanDuration>() {
+        return Ok(before_us.saturating_sub(i64::try_from(back.0.as_micros()).unwrap_or(i64::MAX)));
+    }
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Ok(time.as_microsecond());
+    }
+    let date = text.parse::<jiff::civil::Date>().ok();
+    let begin = date.and_then(|date| date.to_zoned(jiff::tz::TimeZone::UTC).ok());
+    begin.map(|begin| begin.timestamp().as_microsecond()).ok_or_else(|| {
+        Failure::usage(format!(
+            "{option} {text}: expected a time such as 2026-01-31T12:00:00Z, a date, or how long back, such as 14d"
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -157,6 +157,7 @@ fn objections(report: &Report, arm: &LookedArm) -> Vec<String> {
             FindingKind::FailsMoreOften => Some("its services fail more often"),
             FindingKind::RestartedMoreOften => Some("its services were restarted more often"),
             FindingKind::ComparedYoung => Some("it is compared at a young age"),
+            FindingKind::AgeAndTimeDisagree => Some("at an equal time it is not as at an equal age"),
             FindingKind::NeverConcurrent => Some("it never ran at the same time"),
             _ => None,
         })

@@ -233,6 +233,10 @@ fn in_words(kind: FindingKind) -> Option<(&'static str, &'static str)> {
         FindingKind::NeverConcurrent => {
             Some(("never ran at the same time as another arm", "observe the arms over the same days"))
         }
+        FindingKind::AgeAndTimeDisagree => Some((
+            "needs more at an equal time and less at an equal age, or the other way round",
+            "begin all arms on the same day",
+        )),
         FindingKind::MostlyAsAnotherArm => Some((
             "has a list of which most services go as those of another arm",
             "prove what its services run, and correct the list",

@@ -9,6 +9,7 @@ use heaptrial_model::{HumanDuration, Metric, units};
 
 use super::{arm_line, database_of, into, own_command, print_next, read_about};
 use crate::commands::series::AccessOptions;
+use crate::commands::value::time;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
@@ -192,23 +193,6 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
         replica_label: options.replica_label.clone(),
     };
     Ok((queries, metric))
-}
-
-/// A time, the beginning of a date (UTC), or how long before `before_us`; in microseconds since 1970.
-fn time(text: &str, option: &str, before_us: i64) -> Result<i64, Failure> {
-    if let Ok(back) = text.parse::<HumanDuration>() {
-        return Ok(before_us.saturating_sub(i64::try_from(back.0.as_micros()).unwrap_or(i64::MAX)));
-    }
-    if let Ok(time) = text.parse::<jiff::Timestamp>() {
-        return Ok(time.as_microsecond());
-    }
-    let date = text.parse::<jiff::civil::Date>().ok();
-    let begin = date.and_then(|date| date.to_zoned(jiff::tz::TimeZone::UTC).ok());
-    begin.map(|begin| begin.timestamp().as_microsecond()).ok_or_else(|| {
-        Failure::usage(format!(
-            "{option} {text}: expected a time such as 2026-01-31T12:00:00Z, a date, or how long back, such as 14d"
-        ))
-    })
 }
 
 fn print_summary(summary: &PrometheusSummary, database: &Path, global: &GlobalOptions) {
