@@ -18,48 +18,52 @@ pub struct Worth {
     pub control_bytes: f64,
     /// What they would use if all ran the arm.
     pub arm_bytes: f64,
-    /// What would be free, with the interval of the ratio; negative where the arm needs more.
-    pub freed_bytes: (f64, f64, f64),
+    /// What would be free; negative where the arm needs more.
+    pub freed_bytes: f64,
+    /// The same by the ends of the ratios' intervals; `None` where one has none.
+    pub freed_interval: Option<(f64, f64)>,
     /// How many further services of the most common kind fit into the least of that, each at the upper limit of the arm's
-    /// forecast for the oldest age that it reaches; `None` where there is no forecast.
+    /// forecast for the oldest age that it reaches; `None` where there is no forecast, or no interval.
     pub further: Option<u32>,
 }
+
+/// The ratio of an arm to the control, with its interval.
+pub type ArmRatio = (f64, Option<(f64, f64)>);
 
 /// What an arm is worth to the services of a trial. `ratios` are of all arms to the control, by position: what was found, and its
 /// interval.
 ///
 /// A service's memory under the control is what it uses over the ratio of the arm that it ran, so that no host's figure depends on
 /// which of its services were drawn into which arm. Sums are of levels as they were at the end of the trial.
-pub fn worth(fleet: &Fleet, arm: usize, ratios: &[Option<(f64, f64, f64)>], kinds: &[Kind]) -> Vec<Worth> {
-    let Some((ratio, low, high)) = ratios.get(arm).copied().flatten() else { return Vec::new() };
+pub fn worth(fleet: &Fleet, arm: usize, ratios: &[Option<ArmRatio>], kinds: &[Kind]) -> Vec<Worth> {
+    let Some((ratio, interval)) = ratios.get(arm).copied().flatten() else { return Vec::new() };
     let upper = kinds.iter().max_by_key(|kind| kind.services()).and_then(Kind::upper_bytes);
     // Under the control, by each service's own ratio and by the ends of its interval.
-    let mut hosts: BTreeMap<Option<&str>, (u32, [f64; 3])> = BTreeMap::new();
+    let mut hosts: BTreeMap<Option<&str>, (u32, f64, Option<(f64, f64)>)> = BTreeMap::new();
     for service in &fleet.services {
         let [own] = service.arms[..] else { continue };
-        let (Some(bytes), Some((own_ratio, own_low, own_high))) =
-            (level(service), ratios.get(own).copied().flatten())
-        else {
+        let (Some(bytes), Some((own, of_own))) = (level(service), ratios.get(own).copied().flatten()) else {
             continue;
         };
         for host in [None, service.host.as_deref()].into_iter().take(1 + usize::from(service.host.is_some()))
         {
-            let (services, sums) = hosts.entry(host).or_default();
+            let (services, sum, ends) = hosts.entry(host).or_insert((0, 0.0, Some((0.0, 0.0))));
             *services += 1;
-            for (sum, ratio) in sums.iter_mut().zip([own_high, own_ratio, own_low]) {
-                *sum += bytes / ratio;
-            }
+            *sum += bytes / own;
+            *ends = ends.zip(of_own).map(|(ends, (low, high))| (ends.0 + bytes / high, ends.1 + bytes / low));
         }
     }
-    let of = |(host, (services, sums)): (Option<&str>, (u32, [f64; 3]))| {
-        let [least, freed, most] = [0, 1, 2].map(|end| sums[end] * (1.0 - [high, ratio, low][end]));
+    let of = |(host, (services, sum, ends)): (Option<&str>, (u32, f64, Option<(f64, f64)>))| {
+        let freed =
+            ends.zip(interval).map(|(ends, (low, high))| (ends.0 * (1.0 - high), ends.1 * (1.0 - low)));
         Worth {
             host: host.map(str::to_owned),
             services,
-            control_bytes: sums[1],
-            arm_bytes: sums[1] * ratio,
-            freed_bytes: (least, freed, most),
-            further: upper.map(|upper| (least.max(0.0) / upper) as u32),
+            control_bytes: sum,
+            arm_bytes: sum * ratio,
+            freed_bytes: sum * (1.0 - ratio),
+            freed_interval: freed,
+            further: upper.zip(freed).map(|(upper, (least, _))| (least.max(0.0) / upper) as u32),
         }
     };
     let mut found: Vec<Worth> = hosts.into_iter().map(of).collect();
@@ -81,7 +85,7 @@ mod tests {
     fn sums_do_not_depend_on_who_was_drawn_into_which_arm() {
         // Services of 100 and 300 MB under the control, on two hosts; the arm needs 0.4 of it.
         let sizes = [("a", 1e8), ("a", 3e8), ("b", 1e8), ("b", 3e8), ("b", 1e8), ("b", 1e8)];
-        let ratios = [Some((1.0, 1.0, 1.0)), Some((0.4, 0.35, 0.5))];
+        let ratios = [Some((1.0, Some((1.0, 1.0)))), Some((0.4, Some((0.35, 0.5))))];
         for drawn in 0..64_u32 {
             let fleet =
                 fleet_of_hosts(&sizes, &|index| if drawn >> index & 1 == 1 { (ARM, 0.4) } else { (0, 1.0) });
@@ -93,7 +97,7 @@ mod tests {
                 let close = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-3;
                 assert!(close(worth.control_bytes, control), "{worth:?}");
                 assert!(close(worth.arm_bytes, 0.4 * control));
-                let (least, freed, most) = worth.freed_bytes;
+                let (freed, (least, most)) = (worth.freed_bytes, worth.freed_interval.unwrap());
                 assert!(close(freed, 0.6 * control) && least < freed && freed < most, "{worth:?}");
             }
         }
@@ -106,12 +110,18 @@ mod tests {
         let kinds = kinds(&fleet, "mimalloc", &|_| false);
         let upper = kinds[0].upper_bytes().unwrap();
         assert!(upper > 0.39e8 && upper < 0.6e8, "{upper}");
-        let found = worth(&fleet, ARM, &[Some((1.0, 1.0, 1.0)), Some((0.4, 0.35, 0.5))], &kinds);
+        let found =
+            worth(&fleet, ARM, &[Some((1.0, Some((1.0, 1.0)))), Some((0.4, Some((0.35, 0.5))))], &kinds);
         let further = found.last().unwrap().further.unwrap();
         // Six ran the arm, whose ratio may be 0.5: then they were of 80 MB under the control.
         assert_eq!(further, (0.5 * (6e8 + 6.0 * 0.4e8 / 0.5) / upper) as u32);
-        let more = worth(&fleet, ARM, &[Some((1.0, 1.0, 1.0)), Some((1.2, 1.1, 1.3))], &kinds);
-        assert_eq!((more[0].further, more[0].freed_bytes.1 < 0.0), (Some(0), true));
-        assert!(worth(&fleet, ARM, &[Some((1.0, 1.0, 1.0)), None], &kinds).is_empty());
+        // Too few services for an interval: then nothing is said of what is surely freed.
+        let few = worth(&fleet, ARM, &[Some((1.0, Some((1.0, 1.0)))), Some((0.4, None))], &kinds);
+        assert_eq!((few[0].freed_interval, few[0].further), (None, None));
+        assert!((few[0].freed_bytes / (0.6 * few[0].control_bytes) - 1.0).abs() < 1e-9);
+        let more =
+            worth(&fleet, ARM, &[Some((1.0, Some((1.0, 1.0)))), Some((1.2, Some((1.1, 1.3))))], &kinds);
+        assert_eq!((more[0].further, more[0].freed_bytes < 0.0), (Some(0), true));
+        assert!(worth(&fleet, ARM, &[Some((1.0, Some((1.0, 1.0)))), None], &kinds).is_empty());
     }
 }

@@ -18,7 +18,7 @@ mod strata;
 mod verdict;
 mod waves;
 
-pub use capacity::{Worth, worth};
+pub use capacity::{ArmRatio, Worth, worth};
 pub use cut_short::cut_short;
 pub use gate::{Course, Gate, Grounds, Judged, Observed, Outcome, PoolError, Subject, Tally, judge, pool};
 pub use hours::{QuietHours, QuietHoursError};

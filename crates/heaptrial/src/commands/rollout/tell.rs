@@ -9,6 +9,7 @@ use heaptrial_rollout::{RolloutPlan, Stratum};
 use super::options::StartOptions;
 use super::target::Target;
 use super::{before, mitigations};
+use crate::commands::trial::verdict;
 
 /// Warnings, the forecast, and what each wave has.
 pub(super) fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, services: &[Service]) {
@@ -31,7 +32,8 @@ pub(super) fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, 
         eprintln!("warning: this was not measured in a trial of this host, and the report will say so");
     }
     if let Some((verdict, _)) = &target.verdict {
-        crate::commands::trial::verdict::lines(verdict).iter().for_each(|line| eprintln!("{line}"));
+        verdict::lines(verdict).iter().for_each(|line| eprintln!("{line}"));
+        verdict::against(verdict).iter().for_each(|line| eprintln!("warning: {line}"));
     }
     for line in forecast_lines(plan) {
         eprintln!("{line}");

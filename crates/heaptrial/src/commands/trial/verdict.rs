@@ -1,6 +1,6 @@
 //! `heaptrial trial verdict`: what an ended trial found of an arm, as a file for rollouts on other hosts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,9 +10,11 @@ use heaptrial_allocator::Expected;
 use heaptrial_analysis::{FindingKind, Severity};
 use heaptrial_host::HostFacts;
 use heaptrial_judgement::{Judgement, Options};
-use heaptrial_model::{AllocatorSpec, MappedLibrary, TrialKind, units};
+use heaptrial_model::{AllocatorSpec, TrialKind, units};
 use heaptrial_plan::DrawnPlan;
-use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, Worth, kinds, settings_of, worth};
+use heaptrial_rollout::{
+    ArmRatio, MeasuredHost, MeasuredRatio, Verdict, Whole, Worth, kinds, settings_of, worth,
+};
 use serde_json::Value;
 
 use crate::commands::rollout::mitigations;
@@ -76,6 +78,7 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     }
     println!("{}", lines(&verdict).join("\n"));
+    against(&verdict).iter().for_each(|line| println!("warning: {line}"));
     if !worth.is_empty() {
         println!("\n{}", table(&rows_of(&worth, &verdict)));
         let control = judgement.rows.arms.iter().find(|record| record.arm.control);
@@ -124,9 +127,10 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
     let control = rows.arms.iter().find(|record| record.arm.control);
     let control = control.map(|record| record.arm.name.clone()).unwrap_or_default();
     let plan: Option<DrawnPlan> = serde_json::from_value(rows.trial.plan.parameters["plan"].clone()).ok();
-    let hosts = hosts(judgement);
-    let thp_modes: BTreeSet<Option<String>> = hosts.iter().map(|(_, facts)| facts.thp_mode.clone()).collect();
-    let (proved, libraries) = proved(judgement, index, &thp_modes);
+    let mut hosts = hosts(judgement);
+    let (proved, on) = proved(judgement, index, &hosts);
+    hosts.retain(|(name, _)| on.contains(name));
+    let libraries = judgement.arms[index].libraries.clone();
     if proved.is_empty() {
         return Err(Failure::refused(format!(
             "no process of arm `{wanted}` of trial `{name}` was proved to run its treatment"
@@ -196,64 +200,68 @@ fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
     told.into_iter().filter_map(|(name, facts)| Some((name, serde_json::from_value(facts).ok()?))).collect()
 }
 
-/// What was proved in the arm's processes, and the libraries that they mapped.
+/// What was proved in the arm's processes, and the hosts on which.
 fn proved(
     judgement: &Judgement,
     arm: usize,
-    thp_modes: &BTreeSet<Option<String>>,
-) -> (Vec<Whole>, Vec<MappedLibrary>) {
+    hosts: &[(String, HostFacts)],
+) -> (Vec<Whole>, BTreeSet<String>) {
     let rows = &judgement.rows;
     let record = &rows.arms[arm];
     let expected: Option<Expected> =
         record.obtained.clone().and_then(|value| serde_json::from_value(value).ok());
     let preloads = expected.as_ref().is_some_and(|expected| expected.object.is_some());
     let settings = expected.map(|expected| settings_of(&expected.settings)).unwrap_or_default();
-    let services: BTreeSet<i64> = rows
+    // A trial of one host names none at its services.
+    let host_of = |index: usize| {
+        let named = judgement.fleet.services[index].host.as_deref();
+        hosts.iter().find(|(name, _)| named.is_none_or(|named| named == name))
+    };
+    let services: BTreeMap<i64, &(String, HostFacts)> = rows
         .services
         .iter()
-        .filter(|service| service.arm_id == record.id)
-        .map(|service| service.id)
+        .enumerate()
+        .filter(|(_, service)| service.arm_id == record.id)
+        .filter_map(|(index, service)| Some((service.id, host_of(index)?)))
         .collect();
-    let own = rows.lives.iter().filter(|life| services.contains(&life.service_id));
-    let mut proved: Vec<Whole> = Vec::new();
-    for identity in own.filter(|life| life.contamination.is_none()).filter_map(|life| life.identity.as_ref())
-    {
-        for thp_mode in thp_modes {
-            let whole = Whole {
-                library: identity.sha256.clone().filter(|_| preloads),
-                c_library: identity.version.as_ref().filter(|_| !preloads).map(ToString::to_string),
-                settings: settings.clone(),
-                torrc: record.arm.treatment.torrc.clone(),
-                restart_every: record.arm.treatment.restart_every,
-                thp_mode: thp_mode.clone(),
-            };
-            let known = preloads && whole.library.is_none() || proved.contains(&whole);
-            if !known {
-                proved.push(whole);
-            }
+    let (mut proved, mut on): (Vec<Whole>, BTreeSet<String>) = Default::default();
+    for life in rows.lives.iter().filter(|life| life.contamination.is_none()) {
+        let (Some(identity), Some((host, facts))) = (&life.identity, services.get(&life.service_id)) else {
+            continue;
+        };
+        let whole = Whole {
+            library: identity.sha256.clone().filter(|_| preloads),
+            c_library: identity.version.as_ref().filter(|_| !preloads).map(ToString::to_string),
+            settings: settings.clone(),
+            torrc: record.arm.treatment.torrc.clone(),
+            restart_every: record.arm.treatment.restart_every,
+            thp_mode: facts.thp_mode.clone(),
+        };
+        if preloads && whole.library.is_none() {
+            continue;
+        }
+        on.insert(host.clone());
+        if !proved.contains(&whole) {
+            proved.push(whole);
         }
     }
-    (proved, judgement.arms[arm].libraries.clone())
+    (proved, on)
 }
 
 /// What the arm is worth to the services of the trial.
 fn worth_of(judgement: &Judgement, verdict: &Verdict) -> Vec<Worth> {
     let analysis = &judgement.analysis;
-    let ratios: Vec<Option<(f64, f64, f64)>> = analysis
+    let ratios: Vec<Option<ArmRatio>> = analysis
         .arms
         .iter()
         .zip(&judgement.rows.arms)
         .map(|(result, record)| {
             if record.arm.control {
-                return Some((1.0, 1.0, 1.0));
+                return Some((1.0, Some((1.0, 1.0))));
             }
             let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
             let estimate = figures.ratio.as_ref()?.estimate;
-            Some((
-                estimate.value,
-                estimate.low.unwrap_or(estimate.value),
-                estimate.high.unwrap_or(estimate.value),
-            ))
+            Some((estimate.value, estimate.interval()))
         })
         .collect();
     let arm = judgement.rows.arms.iter().position(|record| record.arm.name == verdict.arm.name);
@@ -265,14 +273,17 @@ fn rows_of(worth: &[Worth], verdict: &Verdict) -> Vec<Vec<String>> {
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let signed = |bytes: f64| format!("{}{}", if bytes < 0.0 { "-" } else { "" }, units::memory(bytes.abs()));
     for found in worth {
-        let (least, freed, most) = found.freed_bytes;
+        let interval = found.freed_interval.map_or_else(
+            || " (too few services for an interval)".to_owned(),
+            |(least, most)| format!(" ({} to {})", signed(least), signed(most)),
+        );
         rows.push(vec![
             found.host.clone().unwrap_or_else(|| "all".into()),
             found.services.to_string(),
             units::memory(found.control_bytes),
             units::memory(found.arm_bytes),
-            format!("{} ({} to {})", signed(freed), signed(least), signed(most)),
-            found.further.map_or_else(|| "no forecast".into(), |further| further.to_string()),
+            signed(found.freed_bytes) + &interval,
+            found.further.map_or_else(|| "not known".into(), |further| further.to_string()),
         ]);
     }
     rows
@@ -321,6 +332,14 @@ pub fn lines(verdict: &Verdict) -> Vec<String> {
         )
     };
     lines.push(format!("measured on {}", verdict.hosts.iter().map(of).collect::<Vec<_>>().join(", ")));
-    lines.extend(verdict.findings.iter().map(|finding| format!("grave: {finding}")));
     lines
+}
+
+/// What speaks against rolling it out, for people.
+pub fn against(verdict: &Verdict) -> Vec<String> {
+    let bloats = verdict.verdict.as_deref().filter(|word| ["bloating", "some_bloat"].contains(word));
+    let bloats = bloats.map(|word| format!("trial `{}` found {} {word}", verdict.trial, verdict.arm.name));
+    let findings = verdict.findings.iter();
+    let findings = findings.map(|finding| format!("grave finding of trial `{}`: {finding}", verdict.trial));
+    bloats.into_iter().chain(findings).collect()
 }
