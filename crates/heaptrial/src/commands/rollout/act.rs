@@ -17,7 +17,7 @@ use super::detach;
 use super::observe::Watcher;
 use super::start::record;
 use super::status::course;
-use crate::commands::trial::in_database::refuse_lost;
+use crate::commands::trial::in_database::{self, refuse_lost};
 use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
@@ -170,13 +170,14 @@ fn nothing_to_do(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<Option
 pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     let name = options.rollout.as_str();
-    let plan = plan_of(&paths, name)?;
+    let prepared = read_prepared(&paths, name)?;
+    let plan = read_plan(&prepared).map_err(Failure::refused)?;
     let wanted = services_of(&plan, options.wave)?;
     let state = read_state(&paths, name)?;
     if state.stage == TrialStage::Reverted {
         // The database may have been out of reach when it ended.
         if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
-            on_host::end_in_database(&on_host::database(&paths, global), name);
+            in_database::end(&on_host::database(&paths, global), &prepared);
         }
         let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
         match given_up.as_slice() {
@@ -228,11 +229,11 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         );
     }
     let database = on_host::database(&paths, global);
-    let mut teller = Teller::new(&database, name, changed.len());
+    let mut teller = Teller::new(&database, &prepared, changed.len());
     let interrupt = on_host::interrupt()?;
     let (done, stuck, remaining) = match options.wave {
         None => {
-            on_host::end_in_database(&database, name);
+            in_database::end(&database, &prepared);
             let halt = || on_host::interrupted(&interrupt);
             let outcome = trial.revert(pace, &options.without, &mut teller, &halt)?;
             if !global.json {
@@ -278,8 +279,7 @@ fn one_wave(
     teller: &mut Teller,
     interrupt: &AtomicBool,
 ) -> Result<Vec<(ServiceName, String)>, Failure> {
-    let name = trial.prepared().plan.name.clone();
-    let mut watcher = Watcher::new(Default::default(), &name, None);
+    let mut watcher = Watcher::new(Default::default(), trial.prepared(), None);
     let mut rollout = Rollout::new(trial, plan, paths.clone(), &mut watcher, teller, interrupt);
     Ok(rollout.roll_back_wave(wave, pace)?)
 }

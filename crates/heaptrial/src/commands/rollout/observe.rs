@@ -6,11 +6,14 @@ use std::time::Instant;
 
 use heaptrial_analysis::Worked;
 use heaptrial_analysis::{Fleet, FleetLife, Forecast};
+use heaptrial_change::Prepared;
 use heaptrial_host::Instant as Moment;
 use heaptrial_judgement::{LifeFigures, Options, read_fleet};
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_rollout::{Observed, Observer};
 use heaptrial_store::Store;
+
+use crate::commands::trial::in_database;
 
 /// Readings older than this do not count: the agent reads once a minute.
 const STALE_SECONDS: f64 = 300.0;
@@ -20,21 +23,21 @@ const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 /// Reads the host's database.
 pub struct Watcher {
     pub database: PathBuf,
-    pub rollout: String,
+    pub prepared: Prepared,
     pub forecast: Option<Forecast>,
     told: Option<Instant>,
 }
 
 impl Watcher {
     /// Of a rollout that is recorded in a database.
-    pub fn new(database: PathBuf, rollout: &str, forecast: Option<Forecast>) -> Self {
-        Self { database, rollout: rollout.to_owned(), forecast, told: None }
+    pub fn new(database: PathBuf, prepared: &Prepared, forecast: Option<Forecast>) -> Self {
+        Self { database, prepared: prepared.clone(), forecast, told: None }
     }
 
     /// What is recorded, and up to when, in microseconds since 1970: of a rollout that is complete nothing is read any more.
     fn fleet(&self) -> Option<(Fleet, i64)> {
         let store = Store::open(&self.database).ok()?;
-        let row = store.trials().ok()?.into_iter().rfind(|row| row.plan.name == self.rollout)?;
+        let row = in_database::recorded(&store, &self.prepared).ok()??;
         let until = row.ended_wall_us.unwrap_or_else(|| Moment::now().wall_us);
         Some((read_fleet(&store, row.id, &Options::default()).ok()?, until))
     }
