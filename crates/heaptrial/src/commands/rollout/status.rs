@@ -186,7 +186,11 @@ impl Status {
                 "  wave {}: {committed} of {} in force, {}\n",
                 wave + 1,
                 units::counted(services, "service"),
-                if is_back { "put back" } else { stage_word(*stage) }
+                match stage {
+                    _ if is_back => "put back",
+                    WaveStage::RolledBack if committed > 0 => "rolled back in part",
+                    stage => stage_word(*stage),
+                }
             );
             let passed = *stage == WaveStage::Passed && !is_back;
             for line in self.progress.evidence[wave].iter().filter(|_| passed) {
