@@ -133,7 +133,8 @@ def what_is_missing(module, name, found):
     wanted = module.params["state"]
     standing = found["standing"] if found else "none"
     if wanted == "paused":
-        return ["rollout", "pause", name] if standing in ("in progress", "not begun") else None
+        # What was cut short may be resumed by the host itself, after it was booted.
+        return ["rollout", "pause", name] if standing in ("in progress", "not begun", "cut short") else None
     if wanted == "rolled_back":
         wave = module.params["wave"]
         if standing in ("none", "rolled back") or wave and is_back(module, found, wave):

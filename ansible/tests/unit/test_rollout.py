@@ -9,6 +9,19 @@ import unittest
 from ansible_collections.heaptrial.fleet.plugins.modules import rollout
 
 
+STANDINGS = [
+    "not begun",
+    "in progress",
+    "paused",
+    "stopped",
+    "cut short",
+    "complete",
+    "complete but for waves that were rolled back",
+    "being rolled back",
+    "rolled back",
+]
+
+
 class Failed(Exception):
     """The module ended with an error."""
 
@@ -55,6 +68,14 @@ class AWave(unittest.TestCase):
         # Of one that was never changed the journal has nothing.
         self.assertIsNone(self.back("rolled_back", {"a.service": "reverted"}))
         self.assertIsNone(self.back("waiting", {}))
+
+
+class Paused(unittest.TestCase):
+    """A rollout that is to do nothing more."""
+
+    def test_is_what_could_go_on_by_itself(self):
+        told = dict((standing, done(host(standing), state="paused")) for standing in STANDINGS)
+        self.assertEqual([standing for standing in STANDINGS if told[standing]], ["not begun", "in progress", "cut short"])
 
 
 if __name__ == "__main__":
