@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
@@ -21,6 +22,9 @@ use crate::commands::trial::in_database::{self, refuse_lost};
 use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
+
+/// Beside the services that it restarts: a process that works on a rollout sees within this time that it is to pause.
+const SEES_A_PAUSE: Duration = Duration::from_secs(30);
 
 /// Which rollout.
 #[derive(Debug, Args)]
@@ -212,11 +216,15 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         options.yes,
     )?;
     let this = ThisHost::new(global.systemd()?);
-    // A process that works on it would go on with the next wave.
+    on_host::check_without(&prepared, &options.without)?;
+    let planned = prepared.plan.pace;
+    // A process that works on it would go on with the next wave; what it is restarting it brings to a known state first.
     mark(&paths, name, true).map_err(Failure::failed)?;
-    let mut trial = Trial::open(this.host(), &paths, name, Action::Revert)?;
-    on_host::check_without(trial.prepared(), &options.without)?;
-    let planned = trial.prepared().plan.pace;
+    if on_host::is_at_work(&paths, name) {
+        eprintln!("waiting until the process that works on rollout {name} has seen that it is to pause");
+    }
+    let patience = planned.health_timeout.0 + planned.settle.0 + SEES_A_PAUSE;
+    let mut trial = Trial::open_after(this.host(), &paths, name, Action::Revert, patience)?;
     let pace = Pace {
         pause: options.pause.unwrap_or(planned.pause),
         at_once: options.at_once.unwrap_or(planned.at_once),
