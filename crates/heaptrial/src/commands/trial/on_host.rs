@@ -18,7 +18,7 @@ use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths, Scope};
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_rollout::is_rollout;
-use heaptrial_store::{EventRecord, Place, Store, StoreError};
+use heaptrial_store::{EventRecord, Place, Store};
 use serde_json::{Value, json};
 
 use super::in_database;
