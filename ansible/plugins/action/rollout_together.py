@@ -121,16 +121,18 @@ class ActionModule(ActionBase):
 
     def stop(self, told, against, task_vars):
         """Pauses this host, so that it restarts nothing more, and tells how it stands once nothing is being restarted."""
-        if told["standing"] == "in progress":
+        # A host that does not answer now may do so in a moment, and goes on then by itself.
+        if told["standing"] in ("in progress",) + MAY_COME_BACK:
             paused = self.pause(task_vars)
             if paused["standing"] == "paused" or paused["standing"] in MAY_COME_BACK:
                 how = "paused" if paused["standing"] == "paused" else "NOT paused (%s)" % paused.get("why", paused["standing"])
                 words = "rollout %s of this host is %s, since %s" % (self.options["name"], how, "; ".join(against))
                 return {"failed": True, "standing": paused["standing"], "reasons": against, "msg": words}
-            # It came to its end by itself before it saw that it is to pause.
-            told = self.ask("judged", task_vars)
-            self.tell(told, told["standing"] != "complete")
-            against = self.against() or against
+            if paused["standing"] != "none":
+                # It came to its end by itself before it saw that it is to pause.
+                told = self.ask("judged", task_vars)
+                self.tell(told, told["standing"] != "complete")
+                against = self.against() or against
         return {"failed": True, "standing": told["standing"], "reasons": against, "msg": "; ".join(against)}
 
     def pause(self, task_vars):

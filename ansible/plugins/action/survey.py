@@ -10,6 +10,7 @@ import time
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.heaptrial.fleet.plugins.module_utils.clock import why_not
 
 
 class ActionModule(ActionBase):
@@ -40,13 +41,9 @@ class ActionModule(ActionBase):
         result.update(told)
         if result.get("failed") or "survey" not in result:
             return result
-        # Somewhere between question and answer.
-        ahead = max(result["clock"] - answered, min(result["clock"] - asked, 0))
-        if abs(ahead) > options["clock_seconds"]:
-            how = "ahead of" if ahead > 0 else "behind"
-            result.update(failed=True, msg="its clock is %d s %s this machine's: what is measured would have wrong times; set it, or "
-                          "allow more with heaptrial_clock_seconds" % (abs(ahead), how))
-            return result
+        why = why_not(result["clock"], asked, answered, options["clock_seconds"])
+        if why:
+            return dict(result, failed=True, msg=why)
         if options["folder"] and not self._task.check_mode:
             result["changed"] = keep(options["folder"], task_vars["inventory_hostname"], result["survey"])
         return result

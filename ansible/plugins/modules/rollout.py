@@ -122,7 +122,10 @@ def is_back(module, found, wave):
     """Whether a wave is as before."""
     if not 1 <= wave <= len(found["waves"]):
         module.fail_json(msg="rollout %s has waves 1 to %d, and no %d" % (found["rollout"], len(found["waves"]), wave))
-    return found["waves"][wave - 1]["stage"] in ("waiting", "rolled_back")
+    found_wave = found["waves"][wave - 1]
+    # The first word of a rollback is that of the wave; its services follow one by one.
+    stages = [found["services"][name]["stage"] for name in found_wave["names"] if name in found["services"]]
+    return found_wave["stage"] in ("waiting", "rolled_back") and all(stage == "reverted" for stage in stages)
 
 
 def what_is_missing(module, name, found):
@@ -130,7 +133,8 @@ def what_is_missing(module, name, found):
     wanted = module.params["state"]
     standing = found["standing"] if found else "none"
     if wanted == "paused":
-        return ["rollout", "pause", name] if standing in ("in progress", "not begun") else None
+        # What was cut short may be resumed by the host itself, after it was booted.
+        return ["rollout", "pause", name] if standing in ("in progress", "not begun", "cut short") else None
     if wanted == "rolled_back":
         wave = module.params["wave"]
         if standing in ("none", "rolled back") or wave and is_back(module, found, wave):

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::edges::{Disk, HeldLock, Host};
+use crate::edges::{Clock, Disk, HeldLock};
 use crate::files;
 use crate::journal::Action;
 
@@ -17,7 +17,7 @@ use crate::journal::Action;
 const LOCK: &str = "lock";
 /// What the recovery timer does is short, and whoever wants the lock then wants to go on from there.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(180);
-const RECOVERY_GAP: Duration = Duration::from_millis(200);
+const GAP: Duration = Duration::from_millis(200);
 
 /// Who changes services, and what for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,19 +70,28 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock, after the recovery timer if that is at work.
-    pub(crate) fn take_after_recovery(
-        host: Host<'_>,
+    /// Takes the lock, after the recovery timer if that is at work, and after whoever begins or goes on with the same within
+    /// `patience`: it was told to come to an end.
+    pub(crate) fn take_after(
+        (disk, clock): (&dyn Disk, &dyn Clock),
         folder: &Path,
         holder: &Holder,
+        patience: Duration,
     ) -> Result<Self, LockError> {
-        let began = host.clock.now();
+        let began = clock.now();
+        let waits_for = |other: &Holder| match other.action {
+            Action::Recover => RECOVERY_PATIENCE,
+            Action::Start | Action::Resume if (&other.kind, &other.name) == (&holder.kind, &holder.name) => {
+                patience
+            }
+            _ => Duration::ZERO,
+        };
         loop {
-            match Self::take(host.disk, folder, holder) {
+            match Self::take(disk, folder, holder) {
                 Err(LockError::Held { holder: Some(other), .. })
-                    if other.action == Action::Recover && host.clock.now() - began < RECOVERY_PATIENCE =>
+                    if clock.now() - began < waits_for(&other) =>
                 {
-                    host.clock.sleep(RECOVERY_GAP);
+                    clock.sleep(GAP);
                 }
                 taken => return taken,
             }
@@ -122,6 +131,8 @@ impl Lock {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
     use crate::edges::ThisDisk;
 
@@ -139,6 +150,53 @@ mod tests {
         assert!(matches!(error, LockError::Held { holder: Some(found), .. } if found == holder));
         drop(held);
         Lock::take(&ThisDisk, folder.path(), &other).unwrap();
+    }
+
+    /// Time that passes in sleep alone; whoever holds the lock lets go of it at a moment.
+    struct Sleeps {
+        now: Cell<Duration>,
+        held: RefCell<Option<Lock>>,
+        until: Duration,
+    }
+
+    impl Clock for Sleeps {
+        fn now(&self) -> Duration {
+            self.now.get()
+        }
+
+        fn wall_us(&self) -> i64 {
+            0
+        }
+
+        fn sleep(&self, time: Duration) {
+            self.now.set(self.now.get() + time);
+            if self.now.get() >= self.until {
+                self.held.take();
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_was_told_to_end_is_waited_for_as_long_as_it_may_take() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |action, name: &str| Holder { pid: 7, action, kind: "rollout".into(), name: name.into() };
+        let wanted = of(Action::Revert, "mine");
+        let taken = |holder: &Holder, seconds, patience| {
+            let held = RefCell::new(Some(Lock::take(&ThisDisk, folder.path(), holder).unwrap()));
+            let clock = Sleeps { now: Cell::default(), held, until: Duration::from_secs(seconds) };
+            let patience = Duration::from_secs(patience);
+            let taken = Lock::take_after((&ThisDisk, &clock), folder.path(), &wanted, patience);
+            (taken.is_ok(), clock.now.get().as_secs())
+        };
+        for action in [Action::Start, Action::Resume] {
+            assert_eq!(taken(&of(action, "mine"), 60, 90), (true, 60));
+            assert_eq!(taken(&of(action, "mine"), 60, 30), (false, 30));
+            assert_eq!(taken(&of(action, "mine"), 60, 0), (false, 0));
+            assert_eq!(taken(&of(action, "other"), 60, 90), (false, 0));
+        }
+        // Whoever else puts it back is not told to end.
+        assert_eq!(taken(&of(Action::Revert, "mine"), 60, 90), (false, 0));
+        assert_eq!(taken(&of(Action::Recover, "other"), 60, 0), (true, 60));
     }
 
     #[test]

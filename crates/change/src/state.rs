@@ -115,6 +115,9 @@ pub struct TrialState {
     /// What the crate above recorded, with times in microseconds since 1970.
     #[serde(skip)]
     notes: Vec<(i64, Value)>,
+    /// How many of these there were when it was begun or resumed last.
+    #[serde(skip)]
+    noted_before: usize,
 }
 
 impl TrialState {
@@ -132,6 +135,7 @@ impl TrialState {
             failed_now: BTreeSet::new(),
             restarts: 0,
             notes: Vec::new(),
+            noted_before: 0,
         };
         records.iter().for_each(|record| state.apply(record));
         state
@@ -149,6 +153,7 @@ impl TrialState {
                         self.failures = 0;
                         self.restarts = 0;
                         self.failed_now.clear();
+                        self.noted_before = self.notes.len();
                     }
                     Action::Revert => self.stage = TrialStage::Reverting,
                     Action::Recover | Action::Drop | Action::Stop => {}
@@ -265,6 +270,11 @@ impl TrialState {
             Ok((*at, T::deserialize(note).map_err(|source| ChangeError::Note { source })?))
         };
         self.notes.iter().map(note).collect()
+    }
+
+    /// How many of its notes are older than its last start or resumption.
+    pub fn noted_before(&self) -> usize {
+        self.noted_before
     }
 
     /// Services that are neither committed nor as before: what a crash leaves. Not those that a person

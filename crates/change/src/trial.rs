@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use heaptrial_host::Paths;
 use heaptrial_model::ServiceName;
@@ -65,13 +66,24 @@ impl<'a> Trial<'a> {
 
     /// Opens one that was created before.
     pub fn open(host: Host<'a>, paths: &Paths, name: &str, action: Action) -> Result<Self, ChangeError> {
+        Self::open_after(host, paths, name, action, Duration::ZERO)
+    }
+
+    /// The same, once a process that works on it, and was told to come to an end, has done so within `patience`.
+    pub fn open_after(
+        host: Host<'a>,
+        paths: &Paths,
+        name: &str,
+        action: Action,
+        patience: Duration,
+    ) -> Result<Self, ChangeError> {
         trusted(host.disk, paths, name)?;
         let prepared = prepared_of(host.disk, paths, name)?;
         let holder = holder(&prepared, action);
         let lock = match action {
             // Whoever is at work is not gone.
             Action::Recover => Lock::take(host.disk, &paths.state, &holder)?,
-            _ => Lock::take_after_recovery(host, &paths.state, &holder)?,
+            _ => Lock::take_after((host.disk, host.clock), &paths.state, &holder, patience)?,
         };
         let folder = paths.trial(name);
         if frozen(host.disk, &folder.join(PREPARED)).is_err() {

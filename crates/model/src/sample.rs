@@ -43,6 +43,17 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// The reading that a metric compares; `None` of proportional memory, which is read apart and seldom, and where there is no
+    /// control group.
+    pub fn level(&self, metric: Metric) -> Option<u64> {
+        match metric {
+            Metric::Rss => Some(self.rss_bytes),
+            Metric::Anon => Some(self.anon_bytes + self.swap_bytes),
+            Metric::Cgroup => self.cgroup_current_bytes,
+            Metric::Pss => None,
+        }
+    }
+
     /// Adds another process of the same tree.
     pub fn add(&mut self, other: &Sample) {
         self.rss_bytes += other.rss_bytes;

@@ -82,6 +82,12 @@ impl TrialKind {
         self.treats_services() || self == Self::Adoption
     }
 
+    /// Whether two of these kinds that go on at once need names of their own: commands that change or watch services find them by
+    /// their name alone.
+    pub fn shares_names_with(self, other: Self) -> bool {
+        self == other || self.can_be_watched() && other.can_be_watched()
+    }
+
     /// What it is, in words.
     pub fn describe(self) -> &'static str {
         match self {

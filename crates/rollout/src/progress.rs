@@ -34,6 +34,8 @@ pub struct Progress {
     pub evidence: Vec<Vec<String>>,
     /// Why it stopped last.
     pub reasons: Vec<Reason>,
+    /// Whether it stopped since it was begun or resumed last.
+    pub stopped_since: bool,
     /// Whether putting back was proved on the first canary.
     pub rollback_proved: bool,
 }
@@ -46,10 +48,13 @@ impl Progress {
             applied_wall_us: vec![None; waves],
             evidence: vec![Vec::new(); waves],
             reasons: Vec::new(),
+            stopped_since: false,
             rollback_proved: false,
         };
-        for (wall_us, step) in state.notes()? {
-            progress.take(wall_us, &step);
+        for (index, (wall_us, step)) in state.notes()?.iter().enumerate() {
+            let is_stop = matches!(step, RolloutStep::Stopped { .. });
+            progress.stopped_since |= is_stop && index >= state.noted_before();
+            progress.take(*wall_us, step);
         }
         Ok(progress)
     }

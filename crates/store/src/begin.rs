@@ -1,5 +1,6 @@
 //! The start of a trial: its plan, arms and services.
 
+use heaptrial_model::TrialKind;
 use rusqlite::{Transaction, params};
 use serde_json::Value;
 
@@ -32,10 +33,8 @@ impl Store {
         let doing = "recording the trial";
         let path = self.path.clone();
         let result = self.connection.transaction().and_then(|transaction| {
-            let sql =
-                "SELECT EXISTS (SELECT 1 FROM trial WHERE kind = ?1 AND name = ?2 AND ended_wall_us IS NULL)";
-            if transaction.query_row(sql, params![trial.kind.as_str(), trial.name], |row| row.get(0))? {
-                return Ok(None);
+            if let Some(kind) = going_on(&transaction, trial)? {
+                return Ok(Err(kind));
             }
             let trial_id = insert_trial(&transaction, trial)?;
             let arm_ids = insert_arms(&transaction, trial_id, trial, obtained)?;
@@ -44,11 +43,13 @@ impl Store {
                 insert_service(&transaction, trial_id, *arm_id, service)?;
             }
             transaction.commit()?;
-            Ok(Some(trial_id))
+            Ok(Ok(trial_id))
         });
-        result
-            .map_err(StoreError::query(&path, doing))?
-            .ok_or_else(|| StoreError::NameTaken { path, name: trial.name.clone() })
+        result.map_err(StoreError::query(&path, doing))?.map_err(|kind| StoreError::NameTaken {
+            path,
+            name: trial.name.clone(),
+            kind,
+        })
     }
 
     /// Adds a service to a trial that is under way, such as one of kind `host`; gives its row id.
@@ -75,6 +76,16 @@ impl Store {
             .query_row(sql, params![boot_id, facts.to_string()], |row| row.get(0))
             .map_err(StoreError::query(&self.path, "recording the host"))
     }
+}
+
+/// What goes on under a trial's name and keeps it from beginning.
+fn going_on(transaction: &Transaction<'_>, trial: &NewTrial) -> rusqlite::Result<Option<TrialKind>> {
+    let mut named =
+        transaction.prepare("SELECT kind FROM trial WHERE name = ?1 AND ended_wall_us IS NULL")?;
+    let kinds: Vec<String> =
+        named.query_map(params![trial.name], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let kinds = kinds.iter().filter_map(|kind| kind.parse::<TrialKind>().ok());
+    Ok(kinds.into_iter().find(|kind| kind.shares_names_with(trial.kind)))
 }
 
 fn insert_trial(transaction: &Transaction<'_>, trial: &NewTrial) -> rusqlite::Result<i64> {

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use heaptrial_model::{Classified, ErrorClass, UnknownWord};
+use heaptrial_model::{Classified, ErrorClass, TrialKind, UnknownWord};
 
 /// Why the database could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -68,13 +68,15 @@ pub enum StoreError {
         /// Which file.
         path: PathBuf,
     },
-    /// A trial of this name runs already.
-    #[error("{path}: a trial called `{name}` is running; stop it first, or give the new one another name")]
+    /// Something of this name goes on already.
+    #[error("{path}: `{name}` goes on already ({}); end it first, or give the new one another name", .kind.describe())]
     NameTaken {
         /// Which file.
         path: PathBuf,
         /// The name.
         name: String,
+        /// What has it.
+        kind: TrialKind,
     },
     /// A trial of a kind that this version does not know.
     #[error("{path}: trial `{trial}`: {source}; use the version that wrote it or a newer one")]

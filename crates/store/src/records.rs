@@ -245,6 +245,8 @@ pub struct LatestSample {
     pub wall_us: i64,
     /// When it was taken, in microseconds since boot; without a sample the start of the life.
     pub boottime_us: i64,
+    /// Which boot that is; `None` in imported data.
+    pub boot_id: Option<String>,
     /// Start of the life, in microseconds since 1970.
     pub started_wall_us: i64,
     /// How exactly that is known.

@@ -12,7 +12,7 @@ use crate::{
 const LATEST: &str = "
     SELECT v.id, l.id, coalesce(t.wall_us, l.started_wall_us), coalesce(t.boottime_us, l.started_boottime_us),
            l.started_boottime_us, s.rss_bytes, s.anon_bytes, s.swap_bytes, s.cgroup_current_bytes, l.contamination,
-           l.identity_json, l.ending_json, l.started_wall_us, l.start_json
+           l.identity_json, l.ending_json, l.started_wall_us, l.start_json, l.boot_id
     FROM service v
     JOIN life l ON l.id = (SELECT max(id) FROM life WHERE service_id = v.id)
     LEFT JOIN sample s ON s.life_id = l.id AND s.tick_id = (SELECT max(tick_id) FROM sample WHERE life_id = l.id)
@@ -48,6 +48,7 @@ impl Store {
                     wall_us: row.get(2)?,
                     boottime_us,
                     started_wall_us: row.get(12)?,
+                    boot_id: row.get(14)?,
                     age_seconds: (boottime_us - started) as f64 / 1e6,
                     rss_bytes: bytes(5)?,
                     anon_bytes: bytes(6)?,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use heaptrial_model::{Metric, Sample};
+use heaptrial_model::Sample;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -24,23 +24,12 @@ fn of_sample(line: &ServiceLine, value: impl Fn(&Sample) -> u64) -> Option<u64> 
     line.sample.as_ref().map(value)
 }
 
-/// The reading that the trial compares; proportional memory is not read at each tick.
-fn compared(line: &ServiceLine) -> Option<u64> {
-    let sample = line.sample.as_ref()?;
-    match line.metric {
-        Metric::Rss => Some(sample.rss_bytes),
-        Metric::Anon => Some(sample.anon_bytes + sample.swap_bytes),
-        Metric::Cgroup => sample.cgroup_current_bytes,
-        Metric::Pss => None,
-    }
-}
-
 const FAMILIES: [Family; 8] = [
     Family {
         name: "memory",
         unit: Some(Unit::Bytes),
         help: "Memory by the metric that the trial compares.",
-        value: compared,
+        value: |line| line.sample.as_ref()?.level(line.metric),
     },
     Family {
         name: "rss",
@@ -199,6 +188,8 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
+    use heaptrial_model::Metric;
+
     use super::super::TrialLine;
     use super::*;
 

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
@@ -17,10 +18,13 @@ use super::detach;
 use super::observe::Watcher;
 use super::start::record;
 use super::status::course;
-use crate::commands::trial::in_database::refuse_lost;
+use crate::commands::trial::in_database::{self, refuse_lost};
 use crate::commands::trial::on_host::{self, Teller, refuse_taken_over};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
+
+/// Beside the services that it restarts: a process that works on a rollout sees within this time that it is to pause.
+const SEES_A_PAUSE: Duration = Duration::from_secs(30);
 
 /// Which rollout.
 #[derive(Debug, Args)]
@@ -170,13 +174,14 @@ fn nothing_to_do(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<Option
 pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     let name = options.rollout.as_str();
-    let plan = plan_of(&paths, name)?;
+    let prepared = read_prepared(&paths, name)?;
+    let plan = read_plan(&prepared).map_err(Failure::refused)?;
     let wanted = services_of(&plan, options.wave)?;
     let state = read_state(&paths, name)?;
     if state.stage == TrialStage::Reverted {
         // The database may have been out of reach when it ended.
         if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
-            on_host::end_in_database(&on_host::database(&paths, global), name);
+            in_database::end(&on_host::database(&paths, global), &prepared);
         }
         let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
         match given_up.as_slice() {
@@ -211,11 +216,15 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         options.yes,
     )?;
     let this = ThisHost::new(global.systemd()?);
-    // A process that works on it would go on with the next wave.
+    on_host::check_without(&prepared, &options.without)?;
+    let planned = prepared.plan.pace;
+    // A process that works on it would go on with the next wave; what it is restarting it brings to a known state first.
     mark(&paths, name, true).map_err(Failure::failed)?;
-    let mut trial = Trial::open(this.host(), &paths, name, Action::Revert)?;
-    on_host::check_without(trial.prepared(), &options.without)?;
-    let planned = trial.prepared().plan.pace;
+    if on_host::is_at_work(&paths, name) {
+        eprintln!("waiting until the process that works on rollout {name} has seen that it is to pause");
+    }
+    let patience = planned.health_timeout.0 + planned.settle.0 + SEES_A_PAUSE;
+    let mut trial = Trial::open_after(this.host(), &paths, name, Action::Revert, patience)?;
     let pace = Pace {
         pause: options.pause.unwrap_or(planned.pause),
         at_once: options.at_once.unwrap_or(planned.at_once),
@@ -228,11 +237,11 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         );
     }
     let database = on_host::database(&paths, global);
-    let mut teller = Teller::new(&database, name, changed.len());
+    let mut teller = Teller::new(&database, &prepared, changed.len());
     let interrupt = on_host::interrupt()?;
     let (done, stuck, remaining) = match options.wave {
         None => {
-            on_host::end_in_database(&database, name);
+            in_database::end(&database, &prepared);
             let halt = || on_host::interrupted(&interrupt);
             let outcome = trial.revert(pace, &options.without, &mut teller, &halt)?;
             if !global.json {
@@ -278,8 +287,7 @@ fn one_wave(
     teller: &mut Teller,
     interrupt: &AtomicBool,
 ) -> Result<Vec<(ServiceName, String)>, Failure> {
-    let name = trial.prepared().plan.name.clone();
-    let mut watcher = Watcher::new(Default::default(), &name, None);
+    let mut watcher = Watcher::new(Default::default(), trial.prepared(), None);
     let mut rollout = Rollout::new(trial, plan, paths.clone(), &mut watcher, teller, interrupt);
     Ok(rollout.roll_back_wave(wave, pace)?)
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use heaptrial_analysis::FleetService;
 use heaptrial_analysis::{LEAST_WORK_SECONDS, UsualWork};
-use heaptrial_inspect::Service;
+use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
+use heaptrial_inspect::{MainProcess, Service};
 use heaptrial_judgement::LifeFigures;
-use heaptrial_model::{HumanDuration, ServiceName, units};
+use heaptrial_model::{HumanDuration, Metric, ServiceName, units};
 use heaptrial_relay::{Relay, RelayReadings};
 use heaptrial_rollout::{Before, RolloutPlan, Tells};
 
@@ -29,14 +30,26 @@ pub fn before(target: &Target, services: &[Service], name: &ServiceName, judges_
     let service = services.iter().find(|service| service.name() == name);
     let process = service.and_then(|service| service.process.as_ref());
     let known = found.map(of_trial).unwrap_or_default();
-    let known = Before {
-        bytes: known.bytes.or_else(|| process.map(|process| process.sample.rss_bytes as f64)),
-        ..known
-    };
+    let known = Before { bytes: known.bytes.or_else(|| level_now(process?, target.metric)), ..known };
     let relay = service.and_then(|service| service.relay.as_ref()).filter(|relay| has_a_way(relay));
     let (Some(relay), true) = (relay, judges_work) else { return known };
     let asked = relay.readings(PATIENCE).ok();
     with_told(known, relay, asked.as_ref(), process.map(|process| process.age_seconds))
+}
+
+/// What a service uses now, by the reading that gates compare.
+fn level_now(process: &MainProcess, metric: Metric) -> Option<f64> {
+    let own = process.sample.level(metric);
+    let proportional = || (metric == Metric::Pss).then(|| proportional_bytes(process.life.pid)).flatten();
+    own.or_else(proportional).map(|bytes| bytes as f64)
+}
+
+/// `None` where it cannot be read.
+fn proportional_bytes(pid: i32) -> Option<u64> {
+    let root = HostRoot::default();
+    let mut sampler = ServiceSampler::open(&root, pid).ok()?;
+    sampler.follow(&ProcessTree::scan(&root).ok()?);
+    Some(sampler.read_slow().ok()?.pss_bytes)
 }
 
 fn of_trial(service: &FleetService) -> Before {
@@ -144,6 +157,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::commands::rollout::target;
 
     fn relay(role: &str, more: &[(&str, &str)]) -> Relay {
         let mut facts = json!({
@@ -165,6 +179,33 @@ mod tests {
             flags: flags.map(|flags| flags.iter().copied().collect()),
             ..RelayReadings::default()
         }
+    }
+
+    #[test]
+    fn what_no_trial_read_is_read_now_by_the_metric_that_gates_compare() {
+        let text = include_str!("../../../../inspect/src/preflight/fixture_service.json");
+        let mut service: Service = serde_json::from_str(text).unwrap();
+        let process = service.process.as_mut().unwrap();
+        let sample = &mut process.sample;
+        (sample.rss_bytes, sample.anon_bytes, sample.swap_bytes) = (600, 350, 20);
+        sample.cgroup_current_bytes = Some(900);
+        process.life.pid = std::process::id() as i32;
+        let mut target =
+            target::of_spec(&"jemalloc".parse().unwrap(), false, &["*".parse().unwrap()]).unwrap();
+        let mut now = |service: &Service, metric| {
+            target.metric = metric;
+            before(&target, std::slice::from_ref(service), service.name(), true).bytes
+        };
+        assert_eq!(now(&service, Metric::Rss), Some(600.0));
+        assert_eq!(now(&service, Metric::Anon), Some(370.0));
+        assert_eq!(now(&service, Metric::Cgroup), Some(900.0));
+        let proportional = now(&service, Metric::Pss).unwrap();
+        assert!(proportional > 1000.0, "of this process, not of the fixture: {proportional}");
+        // Nothing is compared with a reading of another kind.
+        let process = service.process.as_mut().unwrap();
+        process.sample.cgroup_current_bytes = None;
+        process.life.pid = i32::MAX;
+        assert_eq!((now(&service, Metric::Cgroup), now(&service, Metric::Pss)), (None, None));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use heaptrial_rollout::{Ending, Rollout, RolloutPlan, pause};
 use serde_json::json;
 
 use super::observe::Watcher;
+use crate::commands::trial::in_database;
 use crate::commands::trial::on_host::{self, Teller};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
@@ -26,12 +27,12 @@ pub fn carry_out(
     let count = trial.prepared().services.len();
     pause(paths, &name, false).map_err(Failure::failed)?;
     let interrupt = on_host::interrupt()?;
-    let mut teller = Teller::new(database, &name, count);
+    let mut teller = Teller::new(database, trial.prepared(), count);
     // What a process that was killed could not tell any more.
     teller.tell_committed(trial.state());
     // All of them have levels over the same windows.
     let forecast = plan.forecasts().next().map(|(_, forecast)| forecast.clone());
-    let mut watcher = Watcher::new(database.to_owned(), &name, forecast);
+    let mut watcher = Watcher::new(database.to_owned(), trial.prepared(), forecast);
     let waves = plan.waves.len();
     let watched = plan.trial.clone().unwrap_or_else(|| name.clone());
     let mut rollout =
@@ -40,7 +41,7 @@ pub fn carry_out(
     let count = trial.state().count(Stage::Committed);
     let left_out: Vec<String> = trial.state().failed_now.iter().map(ToString::to_string).collect();
     if ending == Ending::Complete {
-        on_host::end_in_database(database, &name);
+        in_database::end(database, trial.prepared());
     }
     if global.json {
         println!("{:#}", as_json(&name, &ending));

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use heaptrial_change::journal::{self, Action, Event};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::escape;
 use heaptrial_model::ServiceName;
@@ -38,6 +39,7 @@ pub fn carry_out(
     if attended {
         command.arg("--attended");
     }
+    let before = times_begun(paths, name);
     let output = command.output().map_err(|error| {
         Failure::failed(format!(
             "cannot run systemd-run: {error}; `heaptrial rollout resume {name}` goes on here"
@@ -50,7 +52,7 @@ pub fn carry_out(
             String::from_utf8_lossy(&output.stderr).trim()
         )));
     }
-    await_work(name, &unit, paths, global)?;
+    await_work(name, &unit, (paths, before), global)?;
     if global.json {
         println!("{:#}", json!({ "schema_version": 1, "rollout": name, "unit": unit }));
     } else {
@@ -68,12 +70,27 @@ pub fn after_reboot(name: &str, database: &Path) -> Vec<String> {
     ["--db", &database, "rollout", "resume", name, "--detach", "--after-reboot"].map(str::to_owned).to_vec()
 }
 
-/// Waits until the unit works on the rollout; an error if it ended before that was seen.
-fn await_work(name: &str, unit: &str, paths: &Paths, global: &GlobalOptions) -> Result<(), Failure> {
+/// How often a process began a rollout or went on with it, by its journal.
+fn times_begun(paths: &Paths, name: &str) -> usize {
+    let begins =
+        |event: &Event| matches!(event, Event::Opened { action: Action::Start | Action::Resume, .. });
+    let records = journal::read(&paths.trial(name)).unwrap_or_default();
+    records.iter().filter(|record| begins(&record.event)).count()
+}
+
+/// Waits until the unit works on the rollout, which was begun so often before; an error if it ended before that was seen. Until
+/// then a pause that is asked for is taken back, and the rollout stands where it stood.
+fn await_work(
+    name: &str,
+    unit: &str,
+    (paths, before): (&Paths, usize),
+    global: &GlobalOptions,
+) -> Result<(), Failure> {
     let systemd = global.systemd()?;
     let service: ServiceName = unit.parse().map_err(Failure::failed)?;
     let until = Instant::now() + BEGIN_PATIENCE;
-    while !on_host::is_at_work(paths, name) && Instant::now() < until {
+    let is_begun = || on_host::is_at_work(paths, name) && times_begun(paths, name) > before;
+    while !is_begun() && Instant::now() < until {
         let found = systemd.activities(std::slice::from_ref(&service)).pop();
         // It may have begun its work after the question before.
         if found.is_some_and(|found| found.is_ok_and(|found| found.main_pid.is_none()))

@@ -75,7 +75,7 @@ fn of_this_host(name: &str, global: &GlobalOptions) -> Result<Judged, Failure> {
     let plan = read_plan(&prepared).map_err(Failure::refused)?;
     let database = on_host::database(&paths, global);
     let forecast = plan.forecasts().next().map(|(_, forecast)| forecast.clone());
-    let mut watcher = Watcher::new(database, name, forecast);
+    let mut watcher = Watcher::new(database, &prepared, forecast);
     let this = ThisHost::new(global.systemd()?);
     let (services, gate) = judge_now((&plan, &prepared), (this.host(), &paths), &mut watcher)?;
     let state = read_state(&paths, name)?;

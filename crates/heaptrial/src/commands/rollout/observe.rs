@@ -6,11 +6,14 @@ use std::time::Instant;
 
 use heaptrial_analysis::Worked;
 use heaptrial_analysis::{Fleet, FleetLife, Forecast};
-use heaptrial_host::Instant as Moment;
+use heaptrial_change::Prepared;
+use heaptrial_host::{HostFacts, HostRoot, Instant as Moment};
 use heaptrial_judgement::{LifeFigures, Options, read_fleet};
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_rollout::{Observed, Observer};
-use heaptrial_store::Store;
+use heaptrial_store::{LatestSample, Store};
+
+use crate::commands::trial::in_database;
 
 /// Readings older than this do not count: the agent reads once a minute.
 const STALE_SECONDS: f64 = 300.0;
@@ -20,26 +23,44 @@ const TELL_EVERY: std::time::Duration = std::time::Duration::from_secs(30);
 /// Reads the host's database.
 pub struct Watcher {
     pub database: PathBuf,
-    pub rollout: String,
+    pub prepared: Prepared,
     pub forecast: Option<Forecast>,
+    boot_id: Option<String>,
     told: Option<Instant>,
+}
+
+/// What a database has of a rollout now.
+struct Recorded {
+    fleet: Fleet,
+    /// By the service's name.
+    last_reading_seconds: BTreeMap<String, f64>,
 }
 
 impl Watcher {
     /// Of a rollout that is recorded in a database.
-    pub fn new(database: PathBuf, rollout: &str, forecast: Option<Forecast>) -> Self {
-        Self { database, rollout: rollout.to_owned(), forecast, told: None }
+    pub fn new(database: PathBuf, prepared: &Prepared, forecast: Option<Forecast>) -> Self {
+        let boot_id = HostFacts::read(&HostRoot::default()).ok().map(|facts| facts.boot_id);
+        Self { database, prepared: prepared.clone(), forecast, boot_id, told: None }
     }
 
-    /// What is recorded, and up to when, in microseconds since 1970: of a rollout that is complete nothing is read any more.
-    fn fleet(&self) -> Option<(Fleet, i64)> {
+    fn recorded(&self) -> Option<Recorded> {
         let store = Store::open(&self.database).ok()?;
-        let row = store.trials().ok()?.into_iter().rfind(|row| row.plan.name == self.rollout)?;
-        let until = row.ended_wall_us.unwrap_or_else(|| Moment::now().wall_us);
-        Some((read_fleet(&store, row.id, &Options::default()).ok()?, until))
+        let row = in_database::recorded(&store, &self.prepared).ok()??;
+        let names: BTreeMap<i64, String> =
+            store.services(row.id).ok()?.into_iter().map(|service| (service.id, service.name)).collect();
+        let (now, boot_id) = (Moment::now(), self.boot_id.as_deref());
+        let since = |latest: LatestSample| {
+            let seconds = seconds_since(&latest, row.ended_wall_us, now, boot_id)?;
+            Some((names.get(&latest.service_id)?.clone(), seconds))
+        };
+        Some(Recorded {
+            fleet: read_fleet(&store, row.id, &Options::default()).ok()?,
+            last_reading_seconds: store.latest(row.id).ok()?.into_iter().filter_map(since).collect(),
+        })
     }
 
-    fn observed(&self, (fleet, until_us): &(Fleet, i64), index: usize) -> Observed {
+    fn observed(&self, recorded: &Recorded, index: usize) -> Observed {
+        let fleet = &recorded.fleet;
         let service = &fleet.services[index];
         let own = || fleet.events.iter().filter(move |event| event.service == Some(index));
         let since = own()
@@ -53,10 +74,7 @@ impl Watcher {
         let life = service.current().filter(|life| life.contamination.is_none() && life.proved);
         Observed {
             level: life.and_then(|life| self.level(life)),
-            last_reading_seconds: life.and_then(|life| {
-                let at = life.started_at + life.last_age()?;
-                Some(*until_us as f64 / 1e6 - at)
-            }),
+            last_reading_seconds: recorded.last_reading_seconds.get(&service.name).copied(),
             crashes: told(KnownEvent::Crash),
             oom_kills: told(KnownEvent::OomKill),
             work: life.and_then(Worked::of_life),
@@ -74,11 +92,30 @@ impl Watcher {
     }
 }
 
+/// Seconds since a service was read last: by the clock that nobody sets, and of another boot than the present one nothing. Of a
+/// rollout that is complete nothing is read any more: up to its end.
+fn seconds_since(
+    latest: &LatestSample,
+    ended_wall_us: Option<i64>,
+    now: Moment,
+    boot_id: Option<&str>,
+) -> Option<f64> {
+    latest.rss_bytes?;
+    let passed_us = match ended_wall_us {
+        Some(ended) => ended - latest.wall_us,
+        None if boot_id.is_some() && latest.boot_id.as_deref() == boot_id => {
+            now.boottime_us - latest.boottime_us
+        }
+        None => return None,
+    };
+    Some(passed_us as f64 / 1e6)
+}
+
 impl Observer for Watcher {
     fn observe(&mut self, services: &[ServiceName]) -> BTreeMap<ServiceName, Observed> {
-        let Some(known) = self.fleet() else { return BTreeMap::new() };
+        let Some(known) = self.recorded() else { return BTreeMap::new() };
         let position =
-            |name: &ServiceName| known.0.services.iter().position(|found| found.name == name.as_str());
+            |name: &ServiceName| known.fleet.services.iter().position(|found| found.name == name.as_str());
         services
             .iter()
             .filter_map(|name| Some((name.clone(), self.observed(&known, position(name)?))))
@@ -99,5 +136,86 @@ impl Observer for Watcher {
             self.told = Some(Instant::now());
             eprintln!("{text}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_model::{Identity, LifeKey, Linkage, Sample, TrialKind};
+    use heaptrial_store::{NewService, TickInput};
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::trial::in_database::tests::{frozen, row};
+
+    const MINUTE_US: i64 = 60_000_000;
+
+    /// Seconds since the last reading, which was two minutes ago in a life of an hour; the clock is set by so many minutes at
+    /// some time before or after that reading.
+    fn told(before: i64, after: i64, boot_id: Option<&str>) -> Option<f64> {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("db");
+        let mut store = Store::create(&database).unwrap();
+        let prepared = frozen("r");
+        let id = json!({ "plan": { "id": prepared.plan.id } });
+        let (trial, arms) = store.begin_trial(&row("r", TrialKind::Rollout, id)).unwrap();
+        let service =
+            NewService { name: "a.service".into(), arm: 0, block: 0, position: 0, attributes: json!(null) };
+        let service = store.add_new_service(trial, arms[0], &service).unwrap();
+        let mut watcher = Watcher::new(database.clone(), &prepared, None);
+        let now = Moment::now();
+        let boot_id = boot_id.map_or_else(|| watcher.boot_id.clone().unwrap(), str::to_owned);
+        let key = LifeKey { boot_id: boot_id.clone(), pid: 7, start_ticks: 7 };
+        let identity = Identity {
+            family: "glibc".into(),
+            version: None,
+            version_range: None,
+            path: None,
+            build_id: None,
+            sha256: None,
+            linkage: Linkage::Libc,
+            settings: BTreeMap::new(),
+            effective: BTreeMap::new(),
+            evidence: Vec::new(),
+            libraries: Vec::new(),
+        };
+        // Moments by the clock as it went at the time.
+        let at = |minutes_ago: i64, set_by: i64| {
+            (now.wall_us - (minutes_ago + set_by) * MINUTE_US, now.boottime_us - minutes_ago * MINUTE_US)
+        };
+        let host = store.add_host(&boot_id, &json!({})).unwrap();
+        let life = store.add_life(service, &key, at(60, before + after), Some(&identity), None).unwrap();
+        for (sequence, minutes_ago) in [30, 20, 2].into_iter().enumerate() {
+            let (wall_us, boottime_us) = at(minutes_ago, after);
+            let sample = Sample { rss_bytes: 1 << 20, ..Sample::default() };
+            let samples = vec![(life, sample)];
+            let host_id = Some(host);
+            let tick = TickInput {
+                sequence: sequence as i64,
+                wall_us,
+                boottime_us,
+                samples,
+                host_id,
+                ..TickInput::default()
+            };
+            store.write_tick(trial, &tick).unwrap();
+        }
+        let name: ServiceName = "a.service".parse().unwrap();
+        let seen = watcher.observe(std::slice::from_ref(&name)).remove(&name).unwrap();
+        assert!(seen.level.is_some());
+        seen.last_reading_seconds
+    }
+
+    #[test]
+    fn a_reading_is_as_old_as_it_is_whatever_clock_is_set_when() {
+        for (before, after) in [(0, 0), (10, 0), (-10, 0), (0, 10), (0, -10)] {
+            let seconds = told(before, after, None).unwrap();
+            assert!(
+                (seconds - 120.0).abs() < 60.0,
+                "set by {before} min before and {after} after: {seconds}"
+            );
+        }
+        // A host that came up since has read nothing yet.
+        assert_eq!(told(0, 0, Some("another boot")), None);
     }
 }

@@ -14,6 +14,7 @@ use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostRoot, host_name};
 use heaptrial_inspect::{Service, discover};
 use heaptrial_model::{KnownEvent, ServiceName, ServicePattern, TrialKind, TrialName, units};
+use heaptrial_rollout::is_rollout;
 use serde_json::json;
 
 use super::carry_out::carry_out;
@@ -104,8 +105,13 @@ fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<T
     }
     match (&options.trial, &options.allocator) {
         (Some(trial), _) => {
-            let adopted =
-                target::of_adoption(database, trial.as_str(), options.arm.as_deref(), &options.services)?;
+            // A trial of this host may have the name of an adoption that has ended.
+            let is_trial = read_prepared(paths, trial.as_str()).is_ok_and(|prepared| !is_rollout(&prepared));
+            let arm = options.arm.as_deref();
+            let adopted = match is_trial {
+                true => None,
+                false => target::of_adoption(database, trial.as_str(), arm, &options.services)?,
+            };
             if let Some(target) = adopted {
                 if options.secure {
                     return Err(Failure::refused(format!(
@@ -118,8 +124,7 @@ fn target_of(options: &StartOptions, paths: &Paths, database: &Path) -> Result<T
                 let prepared = read_prepared(paths, trial.as_str())?;
                 print!("{}", mitigations::side_by_side(&prepared, None));
             }
-            let arm = (options.arm.as_deref(), options.secure);
-            target::of_trial(paths, database, trial.as_str(), arm, &options.services)
+            target::of_trial(paths, database, trial.as_str(), (arm, options.secure), &options.services)
         }
         (None, Some(spec)) => target::of_spec(spec, options.secure, &options.services),
         (None, None) => Err(Failure::usage("name a trial, or an allocator with --allocator")),
@@ -226,4 +231,36 @@ pub fn record(
         store.add_event(id, None, now, KnownEvent::Note, &text).map_err(Failure::failed)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use heaptrial_store::Store;
+
+    use super::*;
+    use crate::commands::trial::in_database::tests::{frozen, row};
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: StartOptions,
+    }
+
+    #[test]
+    fn a_trial_of_this_host_comes_before_an_adoption_that_had_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths { state: folder.path().to_owned(), ..Paths::default() };
+        let database = folder.path().join("db");
+        let mut store = Store::create(&database).unwrap();
+        let (adoption, _) = store.begin_trial(&row("relays", TrialKind::Adoption, json!({}))).unwrap();
+        store.end_trial(adoption, 1, "completed").unwrap();
+        let options = Command::parse_from(["start", "relays"]).options;
+        let told = || target_of(&options, &paths, &database).err().unwrap().to_string();
+        assert!(told().contains("which arm of adoption `relays`?"), "{}", told());
+        std::fs::create_dir_all(paths.trial("relays")).unwrap();
+        let text = serde_json::to_string(&frozen("relays")).unwrap();
+        std::fs::write(paths.trial("relays").join("prepared.json"), text).unwrap();
+        assert!(told().contains("trial `relays` has not ended"), "{}", told());
+    }
 }

@@ -186,7 +186,11 @@ impl Status {
                 "  wave {}: {committed} of {} in force, {}\n",
                 wave + 1,
                 units::counted(services, "service"),
-                if is_back { "put back" } else { stage_word(*stage) }
+                match stage {
+                    _ if is_back => "put back",
+                    WaveStage::RolledBack if committed > 0 => "rolled back in part",
+                    stage => stage_word(*stage),
+                }
             );
             let passed = *stage == WaveStage::Passed && !is_back;
             for line in self.progress.evidence[wave].iter().filter(|_| passed) {
@@ -258,8 +262,12 @@ pub(super) fn course(state: &TrialState, progress: &Progress, at_work: bool, is_
         TrialStage::Reverting => Course::CutShort,
         TrialStage::Stopped if progress.current().is_none() => Course::Complete,
         TrialStage::Stopped => Course::CompleteInPart,
+        TrialStage::Planned if at_work => Course::InProgress,
         TrialStage::Planned => Course::NotBegun,
-        _ if progress.waves.contains(&WaveStage::Stopped) => Course::Stopped,
+        // Of what a process resumed, the stop before is past.
+        _ if progress.waves.contains(&WaveStage::Stopped) && (progress.stopped_since || !at_work) => {
+            Course::Stopped
+        }
         _ if is_paused => Course::Paused,
         _ if at_work => Course::InProgress,
         _ => Course::CutShort,
@@ -288,5 +296,49 @@ fn stage_word(stage: WaveStage) -> &'static str {
         WaveStage::Passed => "passed",
         WaveStage::Stopped => "stopped and put back",
         WaveStage::RolledBack => "rolled back",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_change::journal::{Action, Event, Record};
+    use heaptrial_rollout::RolloutStep;
+
+    use super::*;
+
+    fn opened(action: Action) -> Event {
+        Event::Opened { action, tool_version: "0".to_owned(), pid: 1 }
+    }
+
+    fn note(step: &RolloutStep) -> Event {
+        Event::Note { note: serde_json::to_value(step).unwrap() }
+    }
+
+    /// How a rollout of two waves stands while a process works on it, and while none does.
+    fn courses(events: &[Event]) -> (Course, Course) {
+        let records: Vec<Record> =
+            events.iter().map(|event| Record { wall_us: 0, event: event.clone() }).collect();
+        let state = TrialState::of(&records);
+        let progress = Progress::of(&state, 2).unwrap();
+        (course(&state, &progress, true, false), course(&state, &progress, false, false))
+    }
+
+    #[test]
+    fn one_that_a_process_resumed_after_a_stop_is_in_progress_until_it_stops_again() {
+        use Course::{CutShort, InProgress, NotBegun, Stopped};
+        let stop = |wave| note(&RolloutStep::Stopped { wave, reasons: Vec::new() });
+        assert_eq!(courses(&[]), (InProgress, NotBegun));
+        let mut events = vec![opened(Action::Start), note(&RolloutStep::WaveBegun { wave: 1 }), stop(1)];
+        assert_eq!(courses(&events), (Stopped, Stopped));
+        // Before the first word of the wave that is tried again.
+        events.push(opened(Action::Resume));
+        assert_eq!(courses(&events), (InProgress, Stopped));
+        // An earlier wave, of which a service lost its treatment, comes first.
+        events.push(note(&RolloutStep::WaveBegun { wave: 0 }));
+        assert_eq!(courses(&events), (InProgress, Stopped));
+        events.push(note(&RolloutStep::WaveBegun { wave: 1 }));
+        assert_eq!(courses(&events), (InProgress, CutShort));
+        events.push(stop(1));
+        assert_eq!(courses(&events), (Stopped, Stopped));
     }
 }

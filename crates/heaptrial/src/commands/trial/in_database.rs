@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_change::journal::{self, Action, Event};
 use heaptrial_change::{Prepared, TrialStage, TrialState, read_prepared, read_state, trials};
-use heaptrial_host::Paths;
+use heaptrial_host::{Instant, Paths};
 use heaptrial_rollout::is_rollout;
 use heaptrial_store::{Store, StoreError, TrialRecord};
 
@@ -18,6 +18,48 @@ pub fn recorded(store: &Store, prepared: &Prepared) -> Result<Option<TrialRecord
         record.plan.name == plan.name && record.plan.parameters["plan"]["id"] == plan.id.as_str()
     };
     Ok(store.trials()?.into_iter().rfind(same))
+}
+
+/// The same, while it goes on there.
+pub fn running(store: &Store, prepared: &Prepared) -> Result<Option<TrialRecord>, StoreError> {
+    Ok(recorded(store, prepared)?.filter(|record| record.ended_wall_us.is_none()))
+}
+
+/// Ends a trial or a rollout in the database, so that the agent need not sample it any more. One that was reverted
+/// before it was recorded has no row.
+pub fn end(database: &Path, prepared: &Prepared) {
+    end_found(database, &prepared.plan.name, |store| running(store, prepared));
+}
+
+/// The same of one whose folder is gone.
+pub fn end_named(database: &Path, name: &str) {
+    let is_named = |record: &TrialRecord| record.plan.name == name && record.plan.kind.treats_services();
+    end_found(database, name, |store| Ok(store.running_trials()?.into_iter().find(is_named)));
+}
+
+fn end_found(
+    database: &Path,
+    name: &str,
+    find: impl FnOnce(&Store) -> Result<Option<TrialRecord>, StoreError>,
+) {
+    let ended = Store::open_for_writing(database).and_then(|mut store| match find(&store)? {
+        Some(record) => store.end_trial(record.id, Instant::now().wall_us, "completed"),
+        None => Ok(()),
+    });
+    match ended {
+        Ok(()) => {}
+        Err(StoreError::Missing { path }) => {
+            eprintln!(
+                "warning: the database {} is gone, and with it the readings of `{name}`",
+                path.display()
+            );
+        }
+        Err(error) => {
+            eprintln!(
+                "warning: {error}; `{name}` goes on in the database until the same command is repeated"
+            );
+        }
+    }
 }
 
 /// What the database has of a trial of this host.
@@ -145,4 +187,85 @@ pub fn started_wall_us(paths: &Paths, name: &str) -> Option<i64> {
     let is_start =
         |event: &Event| matches!(event, Event::Opened { action: Action::Start | Action::Resume, .. });
     records.iter().find(|record| is_start(&record.event)).map(|record| record.wall_us)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use heaptrial_change::Notification;
+    use heaptrial_change::Witness as _;
+    use heaptrial_model::{KnownEvent, Metric, TrialKind};
+    use heaptrial_store::{NewService, NewTrial};
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::trial::on_host::Teller;
+
+    /// What a trial or rollout of a name froze.
+    pub(crate) fn frozen(name: &str) -> Prepared {
+        let plan = json!({
+            "name": name, "id": "0123456789abcdef", "tool_version": "0", "seed": 1, "metric": "rss", "duration": "1d",
+            "looks": [], "pace": {}, "arms": [], "builds": {}, "services": []
+        });
+        serde_json::from_value(json!({ "plan": plan, "services": [], "libraries": [] })).unwrap()
+    }
+
+    pub(crate) fn row(name: &str, kind: TrialKind, parameters: serde_json::Value) -> NewTrial {
+        NewTrial {
+            name: name.to_owned(),
+            kind,
+            boot_id: "boot".to_owned(),
+            host_facts: json!({}),
+            metric: Metric::Rss,
+            seed: 1,
+            repeats: 1,
+            planned_us: 0,
+            arms: vec![serde_json::from_value(json!({ "name": "a", "control": true })).unwrap()],
+            parameters,
+            command: "test".to_owned(),
+            tool_version: "0".to_owned(),
+            started_wall_us: 0,
+        }
+    }
+
+    fn service() -> NewService {
+        NewService {
+            name: "tor@a.service".to_owned(),
+            arm: 0,
+            block: 0,
+            position: 0,
+            attributes: json!(null),
+        }
+    }
+
+    #[test]
+    fn a_trial_writes_into_its_own_row_whatever_else_has_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let mut store = Store::create(&path).unwrap();
+        // As it is in databases of before the name of one kept the other from beginning.
+        let (adoption, arms) = store.begin_trial(&row("relays", TrialKind::Adoption, json!({}))).unwrap();
+        store.add_new_service(adoption, arms[0], &service()).unwrap();
+        let parameters = json!({ "plan": { "id": "0123456789abcdef" } });
+        let (own, arms) = store.begin_trial(&row("relays", TrialKind::Field, parameters)).unwrap();
+        store.add_new_service(own, arms[0], &service()).unwrap();
+        let prepared = frozen("relays");
+        let mut teller = Teller::new(&path, &prepared, 1);
+        teller.told(&prepared, &Notification::Restarting("tor@a.service".parse().unwrap()));
+        end(&path, &prepared);
+        let store = Store::open(&path).unwrap();
+        let kinds = |id| -> Vec<_> {
+            store
+                .events(id)
+                .unwrap()
+                .into_iter()
+                .map(|event| (event.kind, event.service_id.is_some()))
+                .collect()
+        };
+        assert_eq!(kinds(own), [(KnownEvent::RestartPlanned.into(), true)]);
+        assert_eq!(kinds(adoption), []);
+        let going_on: Vec<i64> = store.running_trials().unwrap().iter().map(|record| record.id).collect();
+        assert_eq!(going_on, [adoption]);
+        end_named(&path, "relays");
+        assert_eq!(store.running_trials().unwrap().len(), 1, "an adoption has no folder that could be gone");
+    }
 }

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{Stage, Trial, read_prepared};
+use heaptrial_change::{Prepared, Stage, Trial, read_prepared};
 use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, TrialName, units};
 use heaptrial_store::Store;
 
+use super::in_database;
 use super::on_host::{self, Teller};
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
@@ -64,8 +65,8 @@ pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     on_host::confirm(&what, options.yes)?;
     let database = on_host::database(&paths, global);
     // Before the restart, so that what the service does from here on is none of the trial's data.
-    record(&database, name, service, &options.because)?;
-    let mut teller = Teller::new(&database, name, usize::from(is_changed));
+    record(&database, trial.prepared(), service, &options.because)?;
+    let mut teller = Teller::new(&database, trial.prepared(), usize::from(is_changed));
     let interrupt = on_host::interrupt()?;
     let pace = trial.prepared().plan.pace;
     let outcome = trial.drop_service(service, pace, &mut teller, &|| on_host::interrupted(&interrupt))?;
@@ -90,19 +91,19 @@ pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
 /// Tells the database; a second attempt leaves the first one's moment as it is.
 fn record(
     database: &std::path::Path,
-    name: &str,
+    prepared: &Prepared,
     service: &ServiceName,
     because: &str,
 ) -> Result<(), Failure> {
     let mut store = Store::create(database).map_err(Failure::failed)?;
-    let running = store.running_trials().map_err(Failure::failed)?;
+    let name = &prepared.plan.name;
     let unknown = || {
         Failure::refused(format!(
             "{}: there is no running trial `{name}` in it, so that the report would not know; nothing was changed",
             database.display()
         ))
     };
-    let trial_id = running.iter().find(|record| record.plan.name == name).ok_or_else(unknown)?.id;
+    let trial_id = in_database::running(&store, prepared).map_err(Failure::failed)?.ok_or_else(unknown)?.id;
     let services = store.services(trial_id).map_err(Failure::failed)?;
     let id = services.iter().find(|found| found.name == service.as_str()).ok_or_else(unknown)?.id;
     let events = store.events(trial_id).map_err(Failure::failed)?;

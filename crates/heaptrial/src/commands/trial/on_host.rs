@@ -18,9 +18,10 @@ use heaptrial_host::trusted::path_is_trustworthy;
 use heaptrial_host::{HostRoot, Paths, Scope};
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_rollout::is_rollout;
-use heaptrial_store::{EventRecord, Place, Store, StoreError};
+use heaptrial_store::{EventRecord, Place, Store};
 use serde_json::{Value, json};
 
+use super::in_database;
 use super::unfound::Unfound;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
@@ -225,36 +226,9 @@ pub fn refuse_taken_over(paths: &Paths, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Ends a trial or a rollout in the database, so that the agent need not sample it any more. One that was reverted
-/// before it was recorded has no row.
-pub fn end_in_database(database: &Path, name: &str) {
-    let ended = Store::open_for_writing(database).and_then(|mut store| {
-        let running = store.running_trials()?;
-        match running.iter().find(|record| record.plan.name == name) {
-            Some(record) => store.end_trial(record.id, Moment::now().wall_us, "completed"),
-            None => Ok(()),
-        }
-    });
-    match ended {
-        Ok(()) => {}
-        Err(StoreError::Missing { path }) => {
-            eprintln!(
-                "warning: the database {} is gone, and with it the readings of `{name}`",
-                path.display()
-            );
-        }
-        Err(error) => {
-            eprintln!(
-                "warning: {error}; `{name}` goes on in the database until the same command is repeated"
-            );
-        }
-    }
-}
-
 /// Tells on standard error what happens, and tells the agent through the database which restarts are meant.
 pub struct Teller {
     database: PathBuf,
-    trial: String,
     events: Option<Events>,
     /// Services that have their treatment, and those that were put back.
     committed: BTreeSet<ServiceName>,
@@ -271,9 +245,9 @@ struct Events {
 }
 
 impl Events {
-    fn of_trial(database: &Path, trial: &str) -> Option<Self> {
+    fn of_trial(database: &Path, prepared: &Prepared) -> Option<Self> {
         let store = Store::open_for_writing(database).ok()?;
-        let trial_id = store.running_trials().ok()?.iter().find(|record| record.plan.name == trial)?.id;
+        let trial_id = in_database::running(&store, prepared).ok()??.id;
         let services = store.services(trial_id).ok()?;
         let service_ids = services.into_iter().map(|record| (record.name, record.id)).collect();
         Some(Self { store, trial_id, service_ids })
@@ -282,11 +256,10 @@ impl Events {
 
 impl Teller {
     /// Of a trial with so many services; without a database nothing is told to the agent.
-    pub fn new(database: &Path, trial: &str, of: usize) -> Self {
-        let events = Events::of_trial(database, trial);
+    pub fn new(database: &Path, prepared: &Prepared, of: usize) -> Self {
+        let events = Events::of_trial(database, prepared);
         Self {
             database: database.to_owned(),
-            trial: trial.to_owned(),
             events,
             committed: BTreeSet::new(),
             reverted: BTreeSet::new(),
@@ -321,10 +294,10 @@ impl Teller {
         }
     }
 
-    fn event(&mut self, service: &ServiceName, kind: KnownEvent, text: &str) {
+    fn event(&mut self, prepared: &Prepared, service: &ServiceName, kind: KnownEvent, text: &str) {
         // Where it was deleted, the agent writes back what it has still open; what is in its place is another file.
         if self.events.as_mut().is_some_and(|events| events.store.place() == Place::Replaced) {
-            self.events = Events::of_trial(&self.database, &self.trial);
+            self.events = Events::of_trial(&self.database, prepared);
         }
         let Some(Events { store, trial_id, service_ids }) = &mut self.events else { return };
         let service_id = service_ids.get(service.as_str()).copied();
@@ -344,13 +317,23 @@ impl Witness for Teller {
         }
         match notification {
             Notification::Restarting(service) => {
-                self.event(service, KnownEvent::RestartPlanned, &format!("for arm {}", arm(service)));
+                self.event(
+                    prepared,
+                    service,
+                    KnownEvent::RestartPlanned,
+                    &format!("for arm {}", arm(service)),
+                );
             }
             Notification::Committed(service, life) => {
                 let arm = arm(service);
                 self.reverted.remove(service);
                 self.committed.insert(service.clone());
-                self.event(service, KnownEvent::TreatmentCommitted, &format!("runs what arm {arm} wants"));
+                self.event(
+                    prepared,
+                    service,
+                    KnownEvent::TreatmentCommitted,
+                    &format!("runs what arm {arm} wants"),
+                );
                 let runs = found(service).map(|treatment| treatment.expected.spec.to_string());
                 let runs = runs.unwrap_or_default();
                 let told = self.committed.len();
@@ -359,17 +342,17 @@ impl Witness for Teller {
             Notification::Failed(service, why) => {
                 eprintln!("{service}: FAILED for arm {}: {why}", arm(service));
                 eprintln!("{service}: putting it back");
-                self.event(service, KnownEvent::TreatmentFailed, why);
+                self.event(prepared, service, KnownEvent::TreatmentFailed, why);
             }
             Notification::Reverted(service) => {
                 self.committed.remove(service);
                 self.reverted.insert(service.clone());
                 eprintln!("{}/{} {service}: as before", self.reverted.len(), self.of);
-                self.event(service, KnownEvent::TreatmentReverted, "as before the trial");
+                self.event(prepared, service, KnownEvent::TreatmentReverted, "as before the trial");
             }
             Notification::RevertFailed(service, why) => {
                 eprintln!("{service}: COULD NOT BE PUT BACK: {why}");
-                self.event(service, KnownEvent::RevertFailed, why);
+                self.event(prepared, service, KnownEvent::RevertFailed, why);
             }
             Notification::Waiting(done, of) => {
                 if self.quiet_since.elapsed() >= PROGRESS_EVERY {

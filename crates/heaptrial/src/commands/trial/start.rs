@@ -145,7 +145,7 @@ fn carry_out(
     let name = trial.prepared().plan.name.clone();
     let count = trial.prepared().services.len();
     let interrupt = on_host::interrupt()?;
-    let mut teller = Teller::new(database, &name, count);
+    let mut teller = Teller::new(database, trial.prepared(), count);
     let outcome = trial.start(&mut teller, &|| on_host::interrupted(&interrupt))?;
     teller.tell_committed(trial.state());
     if global.json {

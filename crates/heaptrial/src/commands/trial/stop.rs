@@ -12,6 +12,7 @@ use heaptrial_host::Paths;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
 use serde_json::json;
 
+use super::in_database;
 use super::on_host::{self, Teller};
 use super::unfound::Unfound;
 use crate::exit::{Failure, code};
@@ -60,11 +61,12 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         state => state?,
     };
     let doing = if options.revert { "rollback" } else { "pause" };
-    on_host::refuse_rollout(&read_prepared(&paths, name)?, doing)?;
+    let prepared = read_prepared(&paths, name)?;
+    on_host::refuse_rollout(&prepared, doing)?;
     if state.stage == TrialStage::Reverted {
         // The database may have been out of reach when it ended.
         if !options.dry_run && on_host::require_owner("ending it in the database", &paths).is_ok() {
-            on_host::end_in_database(&on_host::database(&paths, global), name);
+            in_database::end(&on_host::database(&paths, global), &prepared);
         }
         let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
         match given_up.as_slice() {
@@ -97,7 +99,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let database = on_host::database(&paths, global);
     if !options.revert {
         trial.end()?;
-        on_host::end_in_database(&database, name);
+        in_database::end(&database, trial.prepared());
         if global.json {
             println!(
                 "{:#}",
@@ -118,8 +120,8 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         ..planned
     };
     // What services do while they are put back is none of the trial's data.
-    let mut teller = Teller::new(&database, name, changed);
-    on_host::end_in_database(&database, name);
+    let mut teller = Teller::new(&database, trial.prepared(), changed);
+    in_database::end(&database, trial.prepared());
     let interrupt = on_host::interrupt()?;
     let outcome = trial.revert(pace, &options.without, &mut teller, &|| on_host::interrupted(&interrupt))?;
     if global.json {
@@ -171,7 +173,7 @@ fn without_folder(
         ),
         options.yes,
     )?;
-    on_host::end_in_database(&on_host::database(paths, global), name);
+    in_database::end_named(&on_host::database(paths, global), name);
     println!("trial {name} has ended; its folder is gone, and no file of it is in force on this host");
     Ok(ExitCode::SUCCESS)
 }
@@ -188,7 +190,7 @@ pub fn recover(options: &RecoverOptions, global: &GlobalOptions) -> Result<ExitC
     };
     let database = on_host::database(&paths, global);
     let in_flight = trial.state().in_flight().len();
-    let mut teller = Teller::new(&database, options.trial.as_str(), in_flight);
+    let mut teller = Teller::new(&database, trial.prepared(), in_flight);
     let interrupt = on_host::interrupt()?;
     let outcome = trial.recover(&mut teller, &|| on_host::interrupted(&interrupt))?;
     Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })

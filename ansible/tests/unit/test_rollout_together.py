@@ -1,0 +1,59 @@
+"""What one host's part does where all are to stop."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import shutil
+import tempfile
+import unittest
+
+from ansible_collections.heaptrial.fleet.plugins.action.rollout_together import ActionModule
+
+
+class Part(ActionModule):
+    """The part of a host that answers as it is told here, and keeps what it was asked."""
+
+    def __init__(self, folder, answers=(), local_program="heaptrial"):
+        self.options = {"name": "r", "lost": 600, "poll": 0, "local_program": local_program}
+        self.host, self.folder = "a", folder
+        self.answers, self.asked = dict(answers), []
+
+    def ask(self, state, task_vars, further=None):
+        self.asked.append(state)
+        return self.answers[state]
+
+
+class Stop(unittest.TestCase):
+    """All hosts are to stop."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def stopped(self, standing, answers):
+        part = Part(self.folder, answers)
+        return part.asked, part.stop({"standing": standing}, ["b: rollout r is stopped"], {})
+
+    def test_a_host_that_may_go_on_by_itself_is_paused(self):
+        for standing in ("in progress", "cut short", "unreachable"):
+            asked, result = self.stopped(standing, {"paused": {"standing": "paused"}})
+            self.assertEqual((asked, result["standing"]), (["paused"], "paused"))
+            self.assertIn("is paused, since b: rollout r is stopped", result["msg"])
+
+    def test_a_host_that_cannot_be_told_is_said_not_to_be_paused(self):
+        _asked, result = self.stopped("cut short", {"paused": {"standing": "unreachable", "why": "no route"}})
+        self.assertIn("NOT paused (no route)", result["msg"])
+
+    def test_a_host_that_is_over_is_left_alone(self):
+        for standing in ("complete", "stopped", "rolled back"):
+            asked, result = self.stopped(standing, {})
+            self.assertEqual((asked, result["standing"], result["msg"]), ([], standing, "b: rollout r is stopped"))
+
+    def test_why_a_host_could_not_begin_is_kept(self):
+        _asked, result = self.stopped("failed", {"paused": {"standing": "none"}})
+        self.assertEqual((result["standing"], result["reasons"]), ("failed", ["b: rollout r is stopped"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
