@@ -57,6 +57,11 @@ fn readings(number: i64) -> Vec<(i64, f64, i64)> {
     (0..HOURS * 60).filter(|minute| minute % 97 != 13).map(at).collect()
 }
 
+/// Two services on each host.
+fn name(number: i64) -> String {
+    format!("host{}:910{number}", number / 2)
+}
+
 fn series(query: &str, from: i64, to: i64) -> Vec<Value> {
     let of = |number: i64| {
         let values: Vec<Value> = readings(number)
@@ -68,7 +73,7 @@ fn series(query: &str, from: i64, to: i64) -> Vec<Value> {
             })
             .collect();
         let arm = if number % 2 == 0 { "glibc" } else { "mimalloc" };
-        let labels = json!({ "instance": format!("host{number}"), "arm": arm });
+        let labels = json!({ "instance": name(number), "arm": arm });
         json!({ "metric": labels, "values": values })
     };
     (0..4).map(of).filter(|series| !series["values"].as_array().unwrap().is_empty()).collect()
@@ -209,6 +214,7 @@ fn import(folder: &Path, url: &str, access: Access) -> Result<PrometheusSummary,
             contaminated: None,
             service_labels: vec!["instance".into()],
             arm_label: Some("arm".into()),
+            server_label: "instance".to_owned(),
             replica_label: None,
         },
         metric: Metric::Rss,
@@ -237,7 +243,7 @@ fn drawn() -> Lives {
         for (at, bytes, started) in readings(number) {
             lives.entry(started).or_default().push((at, bytes as u64));
         }
-        (format!("host{number}"), lives.into_iter().collect())
+        (name(number), lives.into_iter().collect())
     };
     (0..4).map(of).collect()
 }
@@ -285,6 +291,21 @@ fn below_a_path_for_a_tenant_in_parts_of_compressed_answers() {
     });
     // Thanos is asked to refuse rather than to answer in part.
     assert!(store.asked.lock().unwrap().iter().all(|form| form["partial_response"] == "false"));
+}
+
+#[test]
+fn the_services_of_a_host_are_a_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = FakeStore::start(Manners::default());
+    import(folder.path(), &fake.url(""), Access::default()).unwrap();
+    let store = Store::open(&folder.path().join("heaptrial.db")).unwrap();
+    let (_, trial) = store.read_imported("fake", TrialKind::ImportPrometheus).unwrap().unwrap();
+    let found: Vec<(u32, &Value)> =
+        trial.services.iter().map(|service| (service.block, &service.attributes["server"])).collect();
+    assert_eq!(
+        found,
+        [(0, &json!("host0")), (0, &json!("host0")), (1, &json!("host1")), (1, &json!("host1"))]
+    );
 }
 
 #[test]

@@ -116,6 +116,7 @@ fn fill(path: &Path, services: usize, readings: usize) -> Result<(), Box<dyn Err
         };
         ImportedService {
             name: format!("relay{index:05}"),
+            block: 0,
             attributes: serde_json::Value::Null,
             lives: vec![life],
         }

@@ -34,8 +34,8 @@ pub use readings::Readings;
 pub use recent::TickRecord;
 pub use records::{
     AgentCost, AgentCostSummary, ArmRecord, EventRecord, LastTick, LatestObservation, LatestSample,
-    LifeRecord, LookRecord, NewService, NewTrial, READY_SECONDS, SeriesPoint, ServiceRecord, SpentPoint,
-    TickInput, TickSummary, TrialRecord,
+    LifeRecord, LookRecord, NewService, NewTrial, READY_SECONDS, SERVER, SeriesPoint, ServiceRecord,
+    SpentPoint, TickInput, TickSummary, TrialRecord,
 };
 pub use rollup::{ROLLUP_BUCKET, RollupHorizon, RollupStep};
 

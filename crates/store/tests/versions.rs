@@ -185,6 +185,7 @@ fn import(samples: &[(i64, u64)]) -> ImportedTrial {
     };
     let service = |name: &str| ImportedService {
         name: name.into(),
+        block: 0,
         attributes: serde_json::json!({ "server": "go" }),
         lives: vec![life.clone()],
     };

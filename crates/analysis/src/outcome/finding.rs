@@ -90,6 +90,8 @@ pub enum FindingKind {
     IdentityNotProved,
     /// Services in blocks without a service of the control, which no comparison uses.
     UnpairedBlocks,
+    /// Services of an import on servers without a service of the control, which no comparison uses.
+    ServersWithoutControl,
     /// Services crash, are killed or restart by themselves, and more of them than of the control.
     FailsMoreOften,
     /// Services do less work than those of the control.
@@ -137,6 +139,7 @@ impl FindingKind {
             Self::FewServices => "Few services",
             Self::IdentityNotProved => "What ran was not proved",
             Self::UnpairedBlocks => "Blocks without the control",
+            Self::ServersWithoutControl => "Servers without the control",
             Self::FailsMoreOften => "Fails more often",
             Self::WorkBelowControl => "Does less work",
             Self::WorkUnknown => "Work is not known",

@@ -16,6 +16,7 @@ use super::stored::{differs, join_aggregates, join_sources};
 use super::summary::{ArmSummary, ImportSummary, TimezoneSource};
 use super::{TorUtilsImport, event, span};
 use crate::ImportError;
+use crate::blocks;
 use crate::lives::{self, StartEvent};
 use crate::problem::Problems;
 
@@ -102,11 +103,14 @@ pub(super) fn assemble(
     let duplicates: u64 = services.iter().map(|service| service.duplicates).sum();
     let arms_of = arms_of(&lists, services.len());
     note_hidden_restarts(&services, &lists, &arms_of, &events, &mut notes);
+    let servers: Vec<&str> = services.iter().map(|service| service.server.as_str()).collect();
+    let blocks = blocks::of_servers(&servers);
     let imported: Vec<ImportedService> = services
         .iter_mut()
         .enumerate()
         .map(|(index, service)| {
-            with_lives(service, &event::starts_of(&events, index, &arms_of[index]), &events)
+            let starts = event::starts_of(&events, index, &arms_of[index]);
+            ImportedService { block: blocks[index], ..with_lives(service, &starts, &events) }
         })
         .collect();
     let (aggregates, new_aggregates) = join_aggregates(files.measurements.aggregates, stored, problems)?;
@@ -250,7 +254,7 @@ fn with_lives(
         start: life.start,
         samples: samples[life.samples].to_vec(),
     });
-    ImportedService { name: std::mem::take(&mut service.name), attributes, lives: lives.collect() }
+    ImportedService { name: std::mem::take(&mut service.name), block: 0, attributes, lives: lives.collect() }
 }
 
 fn plan(

@@ -176,7 +176,7 @@ fn relation(a: &Piece, b: &Piece, by_group: bool) -> Relation {
 }
 
 /// Whether two labels are of one server: they differ in case or by the domain, or one is empty.
-pub(super) fn is_same_server(a: &str, b: &str) -> bool {
+pub(crate) fn is_same_server(a: &str, b: &str) -> bool {
     let plain = |label: &str| label.trim_end_matches('.').to_ascii_lowercase();
     let (a, b) = (plain(a), plain(b));
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };

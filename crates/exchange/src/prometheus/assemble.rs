@@ -9,13 +9,13 @@ use std::path::Path;
 use heaptrial_model::{About, EventKind, KnownEvent, LifeStart, TrialKind};
 use heaptrial_store::{
     ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
-    NewTrial, ServiceRecord, Store, StoreError,
+    NewTrial, SERVER, ServiceRecord, Store, StoreError,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::error::PrometheusError;
-use super::lives::{Life, Lives};
+use super::lives::Lives;
 use super::notes::{self, count, notes_of};
 use super::samples::SpooledSamples;
 use super::series::Fetched;
@@ -23,6 +23,7 @@ use super::service::{Service, add, memory_of};
 use super::spool::Spool;
 use super::{PrometheusImport, PrometheusSummary, Queries, arms, lives, names};
 use crate::ImportError;
+use crate::blocks;
 use crate::import::{ArmSummary, some_of};
 
 /// Where the queries are in a trial's parameters.
@@ -59,6 +60,8 @@ impl<'a> Stored<'a> {
         };
         let list = self.trial.lists.iter().find(|list| list.members.contains(&index));
         service.arm = list.map(|list| list.arm.name.clone()).unwrap_or_default();
+        let told = self.services[index].host();
+        service.server = told.unwrap_or_default().to_owned();
         self.store.imported_lives(self.services[index].id, |life| service.add_stored(&life))?;
         Ok(service)
     }
@@ -68,6 +71,8 @@ impl<'a> Stored<'a> {
 pub(super) struct Assigned {
     /// Its arm; empty where nothing has told one.
     pub arm: String,
+    /// Its server; empty where nothing has told one.
+    server: String,
     samples: SpooledSamples,
     /// When the first and the last were taken; `None` without any.
     ends: Option<(i64, i64)>,
@@ -110,6 +115,7 @@ pub(super) fn same_queries(trial: &ImportedTrial, request: &PrometheusImport) ->
         ("the query of contamination", option(&stored.contaminated), option(&given.contaminated)),
         ("the labels of services", stored.service_labels.join(","), given.service_labels.join(",")),
         ("the label of arms", option(&stored.arm_label), option(&given.arm_label)),
+        ("the label of servers", stored.server_label, given.server_label.clone()),
         ("the label of replicas", option(&stored.replica_label), option(&given.replica_label)),
     ];
     match pairs.into_iter().find(|(_, stored, given)| stored != given) {
@@ -142,6 +148,9 @@ pub(super) fn assemble(
         if let Some(kept) = fetched.services.get(name) {
             let told = fetched.told(kept)?;
             told_of.count(&told);
+            if !kept.server.is_empty() {
+                service.server.clone_from(&kept.server);
+            }
             let mut since = None;
             if let Some((at, arm)) = kept.arms.last().filter(|_| by_label) {
                 let before = kept.arms.iter().nth_back(1).map_or(&service.arm, |(_, before)| before);
@@ -171,6 +180,7 @@ pub(super) fn assemble(
         let samples = service.samples;
         let assigned = Assigned {
             arm: service.arm,
+            server: service.server,
             ends: samples.first().zip(samples.last()).map(|(first, last)| (first.wall_us, last.wall_us)),
             new_samples: service.new_samples,
             lives: lives::of_service(&samples, &service.start, &service.counter),
@@ -207,8 +217,12 @@ pub(super) fn assemble(
     let names: Vec<String> = services.keys().cloned().collect();
     let moved = services.values().map(|service| service.lives.moved).sum();
     let ends: Vec<(i64, i64)> = services.values().filter_map(|service| service.ends).collect();
-    let imported: Vec<ImportedService> =
-        services.iter().map(|(name, service)| imported(name, &service.lives.lives)).collect();
+    let servers: Vec<&str> = services.values().map(|service| service.server.as_str()).collect();
+    let imported: Vec<ImportedService> = services
+        .iter()
+        .zip(blocks::of_servers(&servers))
+        .map(|((name, service), block)| imported(name, block, service))
+        .collect();
     if moved > 0 {
         notes.push(format!(
             "{} the start that is told moved to a time at which the one before was still told: the oldest of several \
@@ -282,13 +296,17 @@ pub(super) fn assemble(
     Ok(Assembled { trial, summary, samples, lives, spool })
 }
 
-fn imported(name: &str, lives: &[Life]) -> ImportedService {
-    let lives = lives.iter().map(|life| ImportedLife {
+fn imported(name: &str, block: u32, service: &Assigned) -> ImportedService {
+    let lives = service.lives.lives.iter().map(|life| ImportedLife {
         started_wall_us: life.started_us,
         start: life.start,
         samples: Vec::new(),
     });
-    ImportedService { name: name.to_owned(), attributes: Value::Null, lives: lives.collect() }
+    let attributes = match service.server.as_str() {
+        "" => Value::Null,
+        server => json!({ SERVER: server }),
+    };
+    ImportedService { name: name.to_owned(), block, attributes, lives: lives.collect() }
 }
 
 fn events_of(trial: &ImportedTrial) -> Vec<(i64, String, String)> {

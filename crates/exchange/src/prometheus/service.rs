@@ -23,6 +23,7 @@ pub(super) struct Service {
     with_first: Vec<Range<i64>>,
     pub counter: Values,
     pub arm: String,
+    pub server: String,
     pub new_samples: u64,
 }
 

@@ -68,6 +68,7 @@ pub fn contaminated() -> ImportedTrial {
             let short = name.trim_start_matches("group_");
             services.push(ImportedService {
                 name: format!("{short}{number:02}"),
+                block: 0,
                 attributes: json!({}),
                 lives,
             });
@@ -200,6 +201,7 @@ pub fn two_servers_for_six_weeks() -> ImportedTrial {
         let server = if number % 2 == 0 { "alpha" } else { "beta" };
         services.push(ImportedService {
             name: format!("relay{number:02}"),
+            block: 0,
             attributes: json!({"server": server}),
             lives: vec![
                 life_of(before, number, 0, WEEK_HOURS - 1),

@@ -45,6 +45,8 @@ pub struct ImportedList {
 pub struct ImportedService {
     /// Its name.
     pub name: String,
+    /// The block within which it is compared.
+    pub block: u32,
     /// What else is known of it, as a JSON object.
     pub attributes: Value,
     /// Its lives in order.

@@ -55,6 +55,7 @@ impl Store {
             .iter()
             .map(|row| ImportedService {
                 name: row.name.clone(),
+                block: row.block,
                 attributes: row.attributes.clone().unwrap_or(Value::Null),
                 lives: Vec::new(),
             })

@@ -252,7 +252,7 @@ fn write_services(
         }
     }
     let mut insert_service = transaction.prepare(
-        "INSERT INTO service (trial_id, arm_id, name, block, position, attributes_json) VALUES (?1, ?2, ?3, 0, ?4, ?5)",
+        "INSERT INTO service (trial_id, arm_id, name, block, position, attributes_json) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     let mut insert_member = transaction.prepare("INSERT OR IGNORE INTO membership VALUES (?1, ?2)")?;
     let mut insert_life = transaction.prepare(
@@ -275,6 +275,7 @@ fn write_services(
             trial_id,
             arm_ids[*first],
             service.name,
+            service.block,
             position as i64,
             attributes
         ])?;
