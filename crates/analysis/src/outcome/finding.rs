@@ -58,6 +58,8 @@ pub enum FindingKind {
     SpansTreatmentChange,
     /// Hosts that were begun or ended one after the other.
     HostsApart,
+    /// Services whose told start moved, without a restart that shows.
+    StartMoved,
     /// Services that appear late.
     Appeared,
     /// Services that vanish.
@@ -123,6 +125,7 @@ impl FindingKind {
             Self::NearerToAnotherArm => "Nearer to another arm",
             Self::SpansTreatmentChange => "A life spans a change of treatment",
             Self::HostsApart => "Hosts began or ended apart",
+            Self::StartMoved => "A start that is told moved",
             Self::Appeared => "Appeared late",
             Self::Vanished => "Vanished",
             Self::Dropped => "Taken out",

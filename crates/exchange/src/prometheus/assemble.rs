@@ -167,9 +167,10 @@ pub(super) fn assemble(
                 }
                 if before != arm && !(before.is_empty() && service.samples.is_empty()) {
                     since = Some(*at);
-                    if !events.iter().any(|(known, of, _)| (known, of) == (at, name)) {
+                    if !events.iter().any(|known| (known.wall_us, &known.service) == (*at, name)) {
                         let text = format!("`{before}` before, `{arm}` from here on");
-                        events.push((*at, name.clone(), text));
+                        let (wall_us, service, kind) = (*at, name.clone(), KnownEvent::Migration.into());
+                        events.push(Event { wall_us, service, kind, text });
                         moved_arm.push(name.clone());
                     }
                 }
@@ -186,6 +187,16 @@ pub(super) fn assemble(
             lives: lives::of_service(&samples, &service.start, &service.counter),
             samples: samples.put(&mut spool)?,
         };
+        let is_known = |event: &Event| event.kind == KnownEvent::StartMoved && event.service == *name;
+        if let Some(first) = assigned.lives.moved.first().filter(|_| !events.iter().any(is_known)) {
+            events.push(Event {
+                wall_us: *first,
+                service: name.clone(),
+                kind: KnownEvent::StartMoved.into(),
+                text: "the start that is told moved to a time at which the one before was still told"
+                    .to_owned(),
+            });
+        }
         services.insert(name.clone(), assigned);
     }
     let mut notes = notes_of(&fetched, &told_of, request);
@@ -215,7 +226,7 @@ pub(super) fn assemble(
     notes.extend(names::remarks(services.keys().map(String::as_str)));
     let new_samples = services.values().map(|service| service.new_samples).sum();
     let names: Vec<String> = services.keys().cloned().collect();
-    let moved = services.values().map(|service| service.lives.moved).sum();
+    let moved: usize = services.values().map(|service| service.lives.moved.len()).sum();
     let ends: Vec<(i64, i64)> = services.values().filter_map(|service| service.ends).collect();
     let servers: Vec<&str> = services.values().map(|service| service.server.as_str()).collect();
     let imported: Vec<ImportedService> = services
@@ -227,7 +238,7 @@ pub(super) fn assemble(
         notes.push(format!(
             "{} the start that is told moved to a time at which the one before was still told: the oldest of several \
              processes ended, or a clock was set; the service is taken to have run on",
-            count(moved, "time")
+            count(moved as u64, "time")
         ));
     }
     let position = |name: &String| names.binary_search(name).ok();
@@ -243,11 +254,11 @@ pub(super) fn assemble(
         .collect();
     let events: Vec<ImportedEvent> = events
         .into_iter()
-        .map(|(wall_us, name, text)| ImportedEvent {
+        .map(|Event { wall_us, service, kind, text }| ImportedEvent {
             wall_us,
-            service: position(&name),
+            service: position(&service),
             arm: None,
-            kind: EventKind::from(KnownEvent::Migration.as_str()),
+            kind,
             text,
         })
         .collect();
@@ -309,10 +320,18 @@ fn imported(name: &str, block: u32, service: &Assigned) -> ImportedService {
     ImportedService { name: name.to_owned(), block, attributes, lives: lives.collect() }
 }
 
-fn events_of(trial: &ImportedTrial) -> Vec<(i64, String, String)> {
+/// An event of a service.
+struct Event {
+    wall_us: i64,
+    service: String,
+    kind: EventKind,
+    text: String,
+}
+
+fn events_of(trial: &ImportedTrial) -> Vec<Event> {
     let named = |event: &ImportedEvent| {
-        let service = trial.services.get(event.service?)?;
-        Some((event.wall_us, service.name.clone(), event.text.clone()))
+        let service = trial.services.get(event.service?)?.name.clone();
+        Some(Event { wall_us: event.wall_us, service, kind: event.kind.clone(), text: event.text.clone() })
     };
     trial.events.iter().filter_map(named).collect()
 }
