@@ -112,6 +112,7 @@ fn fill(path: &Path, services: usize, readings: usize) -> Result<(), Box<dyn Err
         let life = ImportedLife {
             started_wall_us: START_US,
             start: LifeStart::Observed,
+            contamination: None,
             samples: (0..readings).map(sample).collect(),
         };
         ImportedService {

@@ -252,6 +252,7 @@ fn with_lives(
     let lives = lives.into_iter().map(|life| ImportedLife {
         started_wall_us: life.started_wall_us,
         start: life.start,
+        contamination: None,
         samples: samples[life.samples].to_vec(),
     });
     ImportedService { name: std::mem::take(&mut service.name), block: 0, attributes, lives: lives.collect() }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::error::PrometheusError;
-use super::lives::Lives;
+use super::lives::{Life, Lives};
 use super::notes::{self, count, notes_of};
 use super::samples::SpooledSamples;
 use super::series::Fetched;
@@ -28,6 +28,8 @@ use crate::import::{ArmSummary, some_of};
 
 /// Where the queries are in a trial's parameters.
 const QUERIES: &str = "prometheus";
+/// The label of an arm may be changed so long after its service was started with the arm's treatment.
+const LABELLED_LATE_US: i64 = 3_600_000_000;
 
 /// A trial that was imported before, whose lives are read when their service's turn comes.
 pub(super) struct Stored<'a> {
@@ -232,7 +234,7 @@ pub(super) fn assemble(
     let imported: Vec<ImportedService> = services
         .iter()
         .zip(blocks::of_servers(&servers))
-        .map(|((name, service), block)| imported(name, block, service))
+        .map(|((name, service), block)| imported(name, block, service, &events))
         .collect();
     if moved > 0 {
         notes.push(format!(
@@ -307,10 +309,19 @@ pub(super) fn assemble(
     Ok(Assembled { trial, summary, samples, lives, spool })
 }
 
-fn imported(name: &str, block: u32, service: &Assigned) -> ImportedService {
+/// A process that ran on while the label of its arm changed runs what it ran before: it is not of the arm that it has now.
+fn imported(name: &str, block: u32, service: &Assigned, events: &[Event]) -> ImportedService {
+    let of_label = |event: &&Event| event.kind == KnownEvent::Migration && event.service == name;
+    let change = events.iter().filter(of_label).max_by_key(|event| event.wall_us);
+    let ran_on = |life: &Life| {
+        let change = change.filter(|_| life.start == LifeStart::Observed)?;
+        let before = life.started_us < change.wall_us - LABELLED_LATE_US;
+        before.then(|| format!("it was not started anew when its arm's label changed ({})", change.text))
+    };
     let lives = service.lives.lives.iter().map(|life| ImportedLife {
         started_wall_us: life.started_us,
         start: life.start,
+        contamination: ran_on(life),
         samples: Vec::new(),
     });
     let attributes = match service.server.as_str() {

@@ -166,6 +166,7 @@ mod tests {
         let life = ImportedLife {
             started_wall_us: 100 * S,
             start: LifeStart::Observed,
+            contamination: None,
             samples: [100, 160, 220, 280, 340].map(sample).to_vec(),
         };
         let mut service = Service::default();
@@ -213,7 +214,7 @@ mod tests {
             let mut next = Service::default();
             for (started_wall_us, start, samples) in lives(&first) {
                 let samples = samples.map(|index| first.samples.get(index).unwrap()).collect();
-                next.add_stored(&ImportedLife { started_wall_us, start, samples });
+                next.add_stored(&ImportedLife { started_wall_us, start, contamination: None, samples });
             }
             add(&mut next, told(again, 2200), Metric::Rss, None, 60 * S);
             assert_eq!(lives(&next), wanted, "{until} {again}");
@@ -250,7 +251,7 @@ mod tests {
             let mut next = Service::default();
             for (started_wall_us, start, samples) in lives(&first) {
                 let samples = samples.map(|index| first.samples.get(index).unwrap()).collect();
-                next.add_stored(&ImportedLife { started_wall_us, start, samples });
+                next.add_stored(&ImportedLife { started_wall_us, start, contamination: None, samples });
             }
             add(&mut next, told(again, 2200), Metric::Rss, None, 60 * S);
             assert_eq!(lives(&next), wanted, "{until} {again}");

@@ -135,6 +135,7 @@ fn life_of(curve: Curve, seed: usize, start_hours: i64, hours: i64) -> ImportedL
     ImportedLife {
         started_wall_us,
         start: LifeStart::Inferred { uncertainty_us: HOUR_US },
+        contamination: None,
         samples: (1..=hours).step_by(2).map(sample).collect(),
     }
 }

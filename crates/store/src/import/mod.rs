@@ -60,6 +60,8 @@ pub struct ImportedLife {
     pub started_wall_us: i64,
     /// How the start is known.
     pub start: LifeStart,
+    /// Why it did not run its arm's treatment; `None` where nothing tells that.
+    pub contamination: Option<String>,
     /// Its samples in order of time.
     pub samples: Vec<ImportedSample>,
 }

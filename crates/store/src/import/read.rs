@@ -34,7 +34,12 @@ impl Store {
     ) -> Result<(), StoreError> {
         for life in self.lives_of(service_id)? {
             let samples = self.imported_samples(life.id)?;
-            take(ImportedLife { started_wall_us: life.started_wall_us, start: life.start, samples });
+            take(ImportedLife {
+                started_wall_us: life.started_wall_us,
+                start: life.start,
+                contamination: life.contamination,
+                samples,
+            });
         }
         Ok(())
     }
