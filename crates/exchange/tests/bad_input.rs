@@ -144,14 +144,48 @@ fn sizes_of_zero_are_not_known() {
 }
 
 #[test]
+fn a_row_with_a_column_for_each_day_is_one_row() {
+    let rows: String = (0..3).map(|number| format!("r{number},5000,5100,5200\n")).collect();
+    let text = format!("relay,day0,day1,day2\n{rows}");
+    let contents = [Content { file: "w.csv", bytes: text.as_bytes() }];
+    let first_day = "2026-01-01".parse().ok();
+    let read = |unit| read_memory(&contents, &Timezone::utc(), first_day, unit, &mut Problems::new(false));
+    let error = read(None).unwrap_err().to_string();
+    assert!(error.contains("3 of 3 rows have more than 4 TiB"), "{error}");
+    let (_, rows, _) = read("GiB".parse().ok()).unwrap();
+    assert_eq!((rows[0].read, rows[0].skipped), (3, 3));
+}
+
+#[test]
 fn a_quote_that_is_not_closed_is_named_as_the_cause() {
     let (readings, problem) = rows(
-        "2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n2026-01-05T00:00:00,go,relay,,\"two,5,,,,,,,,\n2026-01-06T00:00:00,go,relay,,one,5,,,,,,,,\n",
+        "2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n2026-01-05T00:00:00,go,relay,,\"two,5,,,,,,,,\n2026-01-06T00:00:00,go,relay,,one\",5,,,,,,,,\n\
+         2026-01-07T00:00:00,go,relay,,one,5,,,,,,,,\n",
     );
-    assert_eq!(readings, 1);
+    assert_eq!(readings, 2);
     assert!(
         problem.is_some_and(|problem| problem.contains(":3: ") && problem.contains("a quote opens here"))
     );
+}
+
+#[test]
+fn the_lines_that_a_quote_takes_in_are_rows_that_cannot_be_understood() {
+    let row = |name: &str, last: &str| format!("2026-01-05T00:00:00,go,relay,,{name},5,,,,,,,,{last}\n");
+    let good =
+        |from: usize, to: usize| (from..to).map(|number| row(&format!("r{number}"), "")).collect::<String>();
+    // In a row that has too few fields then, or as many as the header has.
+    for broken in [row("\"two", ""), row("two", "\"")] {
+        let text = format!("{HEADER}\n{}{broken}{}", good(0, 5), good(5, 15));
+        let error = read(text.as_bytes()).unwrap_err().to_string();
+        assert!(
+            error.contains("11 of 16 rows cannot be understood") && error.contains("m.csv:7: "),
+            "{error}"
+        );
+        // Where most of the file is left, it is told and the rest is read.
+        let (readings, problem) = rows(&format!("{}{broken}{}", good(0, 20), good(20, 25)));
+        assert_eq!(readings, 20);
+        assert!(problem.is_some_and(|problem| problem.contains(":22")));
+    }
 }
 
 #[test]
@@ -229,7 +263,10 @@ proptest! {
         let text = format!("{HEADER}\n{}", rows.join("\n"));
         let mut problems = Problems::new(false);
         let contents = [Content { file: "m", bytes: text.as_bytes() }];
-        let (measurements, counts, _) = read_memory(&contents, &Timezone::utc(), None, None, &mut problems).unwrap();
+        let read = read_memory(&contents, &Timezone::utc(), None, None, &mut problems);
+        // A quote takes in most of them.
+        prop_assume!(!matches!(read, Err(ImportError::MostlyMalformed { .. })));
+        let (measurements, counts, _) = read.unwrap();
         let readings: usize = measurements.services.iter().map(|service| service.samples.len()).sum();
         let told = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
         let kept = readings as u64 + measurements.aggregates.len() as u64 + measurements.duplicates;
