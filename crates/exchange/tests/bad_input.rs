@@ -156,6 +156,67 @@ fn a_row_with_a_column_for_each_day_is_one_row() {
     assert_eq!((rows[0].read, rows[0].skipped), (3, 3));
 }
 
+/// Local times of one relay and the UTC times at which they are meant.
+#[track_caller]
+fn local_times(zone: &str, rows: &[(&str, &str)]) {
+    let text: String = rows
+        .iter()
+        .enumerate()
+        .map(|(number, (local, _))| format!("{local},one,{}\n", 1000 + number))
+        .collect();
+    let text = format!("timestamp,nickname,rss_kb\n{text}");
+    let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
+    let zone: Timezone = zone.parse().unwrap();
+    let (found, ..) = read_memory(&contents, &zone, None, None, &mut Problems::new(false)).unwrap();
+    let found: Vec<(u64, i64)> = found.services[0]
+        .samples
+        .iter()
+        .map(|sample| (sample.rss_bytes / 1024 - 1000, sample.wall_us))
+        .collect();
+    let wanted: Vec<(u64, i64)> = (0..)
+        .zip(rows)
+        .map(|(number, (_, utc))| (number, utc.parse::<jiff::Timestamp>().unwrap().as_microsecond()))
+        .collect();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn clocks_that_are_put_back_by_half_an_hour() {
+    local_times(
+        "Australia/Lord_Howe",
+        &[
+            ("2026-04-04T23:45:00", "2026-04-04T12:45:00Z"),
+            ("2026-04-05T00:45:00", "2026-04-04T13:45:00Z"),
+            ("2026-04-05T01:45:00", "2026-04-04T14:45:00Z"),
+            ("2026-04-05T02:15:00", "2026-04-04T15:45:00Z"),
+        ],
+    );
+    local_times(
+        "Australia/Lord_Howe",
+        &[
+            ("2026-04-05T00:15:00", "2026-04-04T13:15:00Z"),
+            ("2026-04-05T01:15:00", "2026-04-04T14:15:00Z"),
+            ("2026-04-05T01:45:00", "2026-04-04T15:15:00Z"),
+            ("2026-04-05T02:45:00", "2026-04-04T16:15:00Z"),
+        ],
+    );
+}
+
+/// By what is usual, 02:40 would be of the second hour; the row after it shows that it is not.
+#[test]
+fn rows_at_irregular_times_keep_their_order_where_clocks_are_put_back() {
+    local_times(
+        "Europe/Berlin",
+        &[
+            ("2026-10-25T01:00:00", "2026-10-24T23:00:00Z"),
+            ("2026-10-25T02:10:00", "2026-10-25T00:10:00Z"),
+            ("2026-10-25T02:40:00", "2026-10-25T00:40:00Z"),
+            ("2026-10-25T02:20:00", "2026-10-25T01:20:00Z"),
+            ("2026-10-25T03:30:00", "2026-10-25T02:30:00Z"),
+        ],
+    );
+}
+
 #[test]
 fn a_quote_that_is_not_closed_is_named_as_the_cause() {
     let (readings, problem) = rows(

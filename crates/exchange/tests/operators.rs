@@ -89,6 +89,16 @@ fn lists_of_services_that_were_never_measured_are_refused() {
     request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "four\n")];
     let error = import_torutils(&mut fleet.store(), &request).unwrap_err();
     assert!(matches!(&error, ImportError::ListNotMeasured { list, .. } if list == "glibc"), "{error}");
+    assert!(error.to_string().ends_with("mend its names, or leave the list out"), "{error}");
+    // Its services are in the file, and their rows are wrong.
+    let rows = without_peaks(["", ""]) + "2026-03-01T01:00:00Z,three,,1.5\n";
+    request.memory = vec![fleet.write("m.csv", &rows)];
+    request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "two\n")];
+    let error = import_torutils(&mut fleet.store(), &request).unwrap_err().to_string();
+    assert!(
+        error.contains("the rows that were left out (1; the first: ") && error.contains("--unit GiB"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(super) fn assemble(
         ));
     }
     let members = members(&wanted, &mut services, &mut notes);
-    check_measured(&wanted, &members, &services)?;
+    check_measured(&wanted, &members, &services, problems)?;
     let (mut services, lists, ungrouped) = only_grouped(services, members, &wanted, &mut notes);
 
     let mut events = match &files.events {

@@ -9,6 +9,7 @@ use super::lists::{ListsFrom, Wanted};
 use super::merge::MergedService;
 use super::summary::some_of;
 use crate::ImportError;
+use crate::problem::{ProblemKind, Problems};
 
 /// Positions of each list's members; members that were never measured become services without readings.
 pub(super) fn members(
@@ -97,6 +98,7 @@ pub(super) fn check_measured(
     wanted: &Wanted,
     members: &[Vec<usize>],
     services: &[MergedService],
+    problems: &Problems,
 ) -> Result<(), ImportError> {
     if !matches!(wanted.from, ListsFrom::Files | ListsFrom::Config) {
         return Ok(());
@@ -121,7 +123,13 @@ pub(super) fn check_measured(
             some_of(named.iter().map(String::as_str))
         ),
     };
-    Err(ImportError::ListNotMeasured { file: list.source.clone(), list: list.arm.name.clone(), what })
+    let malformed = problems.details.iter().find(|problem| problem.kind == ProblemKind::MalformedRow);
+    let left_out = problems.count(ProblemKind::MalformedRow);
+    let rows = malformed.map(|first| {
+        format!(" or, if they are right, the rows that were left out ({left_out}; the first: {first})")
+    });
+    let (file, list) = (list.source.clone(), list.arm.name.clone());
+    Err(ImportError::ListNotMeasured { file, list, what, rows: rows.unwrap_or_default() })
 }
 
 /// A name with the one it may be meant for: at most a third of its length away.
