@@ -8,7 +8,7 @@ use super::control::Found;
 use super::files::Files;
 use super::hidden::{note_events, note_hidden_restarts};
 use super::identity::Rule;
-use super::labels::{KEPT_APART, KeptApart, RELABELLED, Relabelled};
+use super::labels::{self, KEPT_APART, KeptApart, RELABELLED, Relabelled};
 use super::lists::{ListsFrom, Wanted};
 use super::membership::{arms_of, check_measured, members, only_grouped};
 use super::merge::{Merged, MergedService, merge};
@@ -46,6 +46,7 @@ pub(super) fn assemble(
     let rule = Rule { keep_apart, by_group: wanted.from == ListsFrom::Column };
     let Merged { mut services, relabelled, kept_apart } =
         merge(files.measurements.services, stored, relays, rule, problems)?;
+    let renamed = labels::one_by_fingerprint(&services);
     let mut lists_from = wanted.from.as_str().to_owned();
     // Whoever chose it once need not do so again.
     let chosen = request.control.clone().or_else(|| {
@@ -92,6 +93,7 @@ pub(super) fn assemble(
     }
     events.extend(relabelled.iter().map(Relabelled::event));
     events.extend(kept_apart.iter().map(KeptApart::event));
+    events.extend(renamed);
     events.sort_by(|a, b| {
         (a.wall_us, &a.kind, &a.text, a.arm, a.service).cmp(&(b.wall_us, &b.kind, &b.text, b.arm, b.service))
     });

@@ -19,8 +19,10 @@ pub(super) fn members(
 ) -> Vec<Vec<usize>> {
     let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
     for (index, service) in services.iter().enumerate() {
-        by_name.entry(service.nickname.clone()).or_default().push(index);
-        if service.name != service.nickname {
+        for nickname in service.nicknames() {
+            by_name.entry(nickname.to_owned()).or_default().push(index);
+        }
+        if service.nicknames().all(|nickname| nickname != service.name) {
             by_name.entry(service.name.clone()).or_default().push(index);
         }
     }
@@ -66,6 +68,7 @@ pub(super) fn members(
         indices.dedup();
         members.push(indices);
     }
+    moved_with_name(wanted, services, &mut members);
     without_data.sort_unstable();
     without_data.dedup();
     if !without_data.is_empty() {
@@ -90,6 +93,23 @@ pub(super) fn members(
         ));
     }
     members
+}
+
+/// A relay that was renamed is in the lists that have its last nickname, if there are any: those with one from before are of
+/// before.
+fn moved_with_name(wanted: &Wanted, services: &[MergedService], members: &mut [Vec<usize>]) {
+    let by_last_name = |list: usize, service: &MergedService| {
+        let last = [&service.nickname, &service.name];
+        wanted.lists[list].members.iter().any(|member| last.contains(&&member.name))
+    };
+    for (index, service) in services.iter().enumerate().filter(|(_, own)| !own.earlier_nicknames.is_empty()) {
+        let lists: Vec<usize> = (0..members.len()).filter(|list| members[*list].contains(&index)).collect();
+        if lists.iter().any(|list| by_last_name(*list, service)) {
+            for list in lists.into_iter().filter(|list| !by_last_name(*list, service)) {
+                members[list].retain(|member| *member != index);
+            }
+        }
+    }
 }
 
 /// Refuses a list of a file that names nobody who was measured: it would be an arm without a figure. An earlier list is
