@@ -21,7 +21,7 @@ use super::samples::SpooledSamples;
 use super::series::Fetched;
 use super::service::{Service, add, memory_of};
 use super::spool::Spool;
-use super::{PrometheusImport, PrometheusSummary, Queries, arms, lives, names};
+use super::{PrometheusImport, PrometheusSummary, Queries, arms, names};
 use crate::ImportError;
 use crate::blocks;
 use crate::import::{ArmSummary, some_of};
@@ -180,13 +180,14 @@ pub(super) fn assemble(
             }
             add(&mut service, told, request.metric, since, request.step_us);
         }
+        let lives = service.lives();
         let samples = service.samples;
         let assigned = Assigned {
             arm: service.arm,
             server: service.server,
             ends: samples.first().zip(samples.last()).map(|(first, last)| (first.wall_us, last.wall_us)),
             new_samples: service.new_samples,
-            lives: lives::of_service(&samples, &service.start, &service.counter),
+            lives,
             samples: samples.put(&mut spool)?,
         };
         let is_known = |event: &Event| event.kind == KnownEvent::StartMoved && event.service == *name;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use heaptrial_model::{LifeStart, Metric};
 use heaptrial_store::{ImportedLife, ImportedSample};
 
-use super::lives::APART_US;
+use super::lives::{self, APART_US, Life, Lives};
 use super::samples::Samples;
 use super::series::{Told, Values};
 
@@ -24,14 +24,30 @@ pub(super) struct Service {
     pub counter: Values,
     pub arm: String,
     pub server: String,
+    /// Its lives as they are stored, while nothing is added to them.
+    stored: Option<Vec<Life>>,
     pub new_samples: u64,
 }
 
 impl Service {
+    /// What its lives are.
+    pub fn lives(&self) -> Lives {
+        match &self.stored {
+            Some(lives) => Lives { lives: lives.clone(), moved: Vec::new() },
+            None => lives::of_service(&self.samples, &self.start, &self.counter),
+        }
+    }
+
     /// Adds the next of its lives that are stored, as the store would have told it.
     pub fn add_stored(&mut self, life: &ImportedLife) {
         let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { return };
+        let begin = self.samples.len();
         life.samples.iter().for_each(|sample| self.samples.push(sample));
+        self.stored.get_or_insert_default().push(Life {
+            started_us: life.started_wall_us,
+            start: life.start,
+            samples: begin..self.samples.len(),
+        });
         if let Some(before) = self.with_first.last_mut() {
             before.end = before.end.min(first.wall_us);
         }
@@ -74,6 +90,7 @@ pub(super) fn memory_of(sample: &ImportedSample, metric: Metric) -> Option<u64> 
 
 /// Adds readings that are not there, one in each `step_us`: what is stored stays.
 pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Option<i64>, step_us: i64) {
+    service.stored = None;
     let step_of = |at: i64| at.div_euclid(step_us);
     let stored: BTreeSet<i64> = service.samples.iter().map(|sample| step_of(sample.wall_us)).collect();
     let first_wanted = since.unwrap_or(i64::MIN);
@@ -153,7 +170,6 @@ impl<'a> LookBack<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lives;
     use super::*;
 
     const S: i64 = 1_000_000;
@@ -234,9 +250,9 @@ mod tests {
             }
         };
         let lives = |service: &Service| {
-            let found = lives::of_service(&service.samples, &service.start, &service.counter);
+            let found = service.lives();
             assert!(found.moved.is_empty());
-            let of = |life: lives::Life| (life.started_us, life.start, life.samples);
+            let of = |life: Life| (life.started_us, life.start, life.samples);
             found.lives.into_iter().map(of).collect::<Vec<_>>()
         };
         let mut whole = Service::default();
@@ -253,6 +269,8 @@ mod tests {
                 let samples = samples.map(|index| first.samples.get(index).unwrap()).collect();
                 next.add_stored(&ImportedLife { started_wall_us, start, contamination: None, samples });
             }
+            // A store that tells nothing of it any more takes nothing away.
+            assert_eq!(lives(&next), lives(&first), "{until}");
             add(&mut next, told(again, 2200), Metric::Rss, None, 60 * S);
             assert_eq!(lives(&next), wanted, "{until} {again}");
         }
