@@ -176,7 +176,7 @@ fn what_servers_differ_by_is_no_effect_of_an_arm() {
         "{}",
         found["findings"]
     );
-    assert_eq!(found["of"]["assignment"], "as listed, compared within servers, not drawn at random");
+    assert_eq!(found["assignment"], "as listed, compared within servers, not drawn at random");
 }
 
 #[test]
