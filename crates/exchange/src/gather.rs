@@ -45,7 +45,7 @@ pub enum GatherError {
         /// Which file.
         path: PathBuf,
         /// Why.
-        source: StoreError,
+        source: Box<StoreError>,
     },
     /// A packed file does not give what was written.
     #[error("{}: cannot be unpacked: it is not whole, was changed, or has no room beside it", path.display())]
@@ -297,7 +297,8 @@ pub fn gather(
     let trial = part.trial(named)?;
     let PartFile { path: from, store: file, unpacked } = part;
     let host = host_of(&file, &from, &trial)?;
-    file.lives(trial.id).map_err(|source| GatherError::Unreadable { path: from.clone(), source })?;
+    let unreadable = |error| GatherError::Unreadable { path: from.clone(), source: Box::new(error) };
+    file.lives(trial.id).map_err(unreadable)?;
     let written = file.parts(trial.id)?.first().map(|part| part.gathered_wall_us);
     let last_us = file.last_tick(trial.id)?.map(|tick| tick.wall_us);
     let first = file.first_of_part(trial.id)?;
