@@ -63,7 +63,7 @@ struct Series {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Last {
     pub sample: ImportedSample,
-    /// How long after the one before it was taken.
+    /// The shorter of the two distances before it: one may have been missed.
     pub step_us: Option<i64>,
     /// By how much its time would be earlier, where that was a guess; else 0.
     pub guessed_us: i64,
@@ -157,8 +157,9 @@ impl Gatherer {
     pub fn last(&self, series: usize) -> Option<Last> {
         let Series { entries, guessed_us, .. } = &self.series[series];
         let sample = entries.last()?.sample;
-        let before = entries.len().checked_sub(2).map(|before| entries[before].sample.wall_us);
-        let step_us = before.map(|before| sample.wall_us - before);
+        let times = || entries.iter().rev().map(|entry| entry.sample.wall_us);
+        let steps = times().zip(times().skip(1)).map(|(after, before)| after - before);
+        let step_us = steps.filter(|step_us| *step_us > 0).take(2).min();
         Some(Last { sample, step_us, guessed_us: *guessed_us })
     }
 
@@ -170,8 +171,11 @@ impl Gatherer {
     /// The guess was wrong.
     pub fn take_back(&mut self, series: usize) {
         let guessed_us = std::mem::take(&mut self.series[series].guessed_us);
-        if let Some(last) = self.series[series].entries.last_mut() {
-            last.sample.wall_us -= guessed_us;
+        let last_us = self.series[series].entries.last().map(|last| last.sample.wall_us);
+        // It may be there twice.
+        let entries = self.series[series].entries.iter_mut().rev();
+        for entry in entries.take_while(|entry| Some(entry.sample.wall_us) == last_us) {
+            entry.sample.wall_us -= guessed_us;
         }
     }
 

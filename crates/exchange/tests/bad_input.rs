@@ -181,6 +181,19 @@ fn local_times(zone: &str, rows: &[(&str, &str)]) {
 }
 
 #[test]
+fn a_row_that_is_there_twice_is_one_reading_where_clocks_are_put_back() {
+    let rows = ["01:30:00,one,1", "02:30:00,one,2", "02:30:00,one,3", "02:30:00,one,3", "03:30:00,one,4"];
+    let rows: String = rows.iter().map(|row| format!("2026-10-25T{row}\n")).collect();
+    let text = format!("timestamp,nickname,rss_kb\n{rows}");
+    let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
+    let zone: Timezone = "Europe/Berlin".parse().unwrap();
+    let (found, ..) = read_memory(&contents, &zone, None, None, &mut Problems::new(true)).unwrap();
+    let times: Vec<i64> = found.services[0].samples.iter().map(|sample| sample.wall_us).collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3_600_000_000), "{times:?}");
+    assert_eq!((times.len(), found.duplicates), (4, 1));
+}
+
+#[test]
 fn clocks_that_are_put_back_by_half_an_hour() {
     local_times(
         "Australia/Lord_Howe",

@@ -33,7 +33,9 @@ fn kib(field: &[u8]) -> Result<Option<u64>, &'static str> {
     }
     match whole(field) {
         Some(number) if number <= MAX_KIB => Ok(Some(number * 1024)),
-        None if float(field.trim_ascii()).is_some_and(|number| number > 0.0) => Err(NOT_WHOLE_KIB),
+        None if float(field.trim_ascii()).is_some_and(|number| number > 0.0 && number.fract() != 0.0) => {
+            Err(NOT_WHOLE_KIB)
+        }
         _ => Err(NOT_KIB),
     }
 }

@@ -100,13 +100,25 @@ fn occurrence(
     gatherer: &mut Gatherer,
     series: usize,
     clock: &mut Clock<'_>,
-    sample: ImportedSample,
+    mut sample: ImportedSample,
     moment: Moment,
 ) -> (i64, i64) {
-    let Moment { later_us, guessed_us, .. } = moment;
+    let Moment { mut later_us, guessed_us, .. } = moment;
     let Some(last) = gatherer.last(series) else { return (sample.wall_us, guessed_us) };
+    if guessed_us > 0 {
+        // Another service's guess.
+        later_us = Some(sample.wall_us);
+        sample.wall_us -= guessed_us;
+    }
     let latest_us = later_us.unwrap_or(sample.wall_us);
-    let guessed = last.guessed_us > 0 && sample.wall_us <= last.sample.wall_us && sample != last.sample;
+    let guessed = last.guessed_us > 0 && sample.wall_us <= last.sample.wall_us;
+    if guessed
+        && latest_us >= last.sample.wall_us
+        && last.sample == (ImportedSample { wall_us: last.sample.wall_us, ..sample })
+    {
+        // The same row again.
+        return (last.sample.wall_us, last.guessed_us);
+    }
     if guessed && latest_us > last.sample.wall_us - last.guessed_us {
         gatherer.take_back(series);
         clock.take_later(latest_us, 0);
@@ -118,7 +130,7 @@ fn occurrence(
             clock.take_later(later_us, guessed_us);
             (later_us, guessed_us)
         }
-        None => (sample.wall_us, guessed_us),
+        None => (sample.wall_us, 0),
     }
 }
 
