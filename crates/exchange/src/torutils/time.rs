@@ -154,7 +154,7 @@ impl<'a> Clock<'a> {
         self.step_us = moment.wall_us - self.last_wall_us;
         self.last_wall_us = moment.wall_us;
         self.last_later_us = moment.later_us;
-        self.last_guessed_us = 0;
+        self.last_guessed_us = moment.guessed_us;
         Some(moment)
     }
 
@@ -220,7 +220,9 @@ impl<'a> Clock<'a> {
         let before = self.last_wall_us;
         Some(match later {
             Some(later) if first + JITTER_US < before && before <= later + JITTER_US => {
-                Moment { wall_us: later, note, later_us: None, guessed_us: 0 }
+                // What follows a guess is one.
+                let guessed_us = if self.last_guessed_us > 0 { later - first } else { 0 };
+                Moment { wall_us: later, note, later_us: None, guessed_us }
             }
             later_us => Moment { wall_us: first, note, later_us, guessed_us: 0 },
         })
