@@ -75,6 +75,7 @@ impl ArmEvents {
             | KnownEvent::Experiment
             | KnownEvent::Relabelled
             | KnownEvent::KeptApart
+            | KnownEvent::StartMoved
             | KnownEvent::Unattributed => None,
         }
     }

@@ -117,7 +117,9 @@ pub enum ImportError {
         some: String,
     },
     /// A list none of whose members was measured.
-    #[error("{file}: the list `{list}` {what}; nothing was imported: mend its names, or leave the list out")]
+    #[error(
+        "{file}: the list `{list}` {what}; nothing was imported: mend its names{rows}, or leave the list out"
+    )]
     ListNotMeasured {
         /// Where the list comes from.
         file: String,
@@ -125,6 +127,8 @@ pub enum ImportError {
         list: String,
         /// Whom it names, and what the measurements have.
         what: String,
+        /// The rows that were left out, which may be of its services; empty without any.
+        rows: String,
     },
     /// Figures that no service has, in the unit in which they are read.
     #[error(

@@ -39,6 +39,14 @@ pub enum GatherError {
     /// A database could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Its ledger is not as this version reads it: with it no report of the whole could be made.
+    #[error("{}: what is told of lives cannot be read; nothing of it was taken in, write it anew on its host: {source}", path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: Box<StoreError>,
+    },
     /// A packed file does not give what was written.
     #[error("{}: cannot be unpacked: it is not whole, was changed, or has no room beside it", path.display())]
     Unpack {
@@ -289,6 +297,8 @@ pub fn gather(
     let trial = part.trial(named)?;
     let PartFile { path: from, store: file, unpacked } = part;
     let host = host_of(&file, &from, &trial)?;
+    let unreadable = |error| GatherError::Unreadable { path: from.clone(), source: Box::new(error) };
+    file.lives(trial.id).map_err(unreadable)?;
     let written = file.parts(trial.id)?.first().map(|part| part.gathered_wall_us);
     let last_us = file.last_tick(trial.id)?.map(|tick| tick.wall_us);
     let first = file.first_of_part(trial.id)?;

@@ -1,5 +1,6 @@
 //! Data in from the Tor operators' scripts, from a Prometheus and from other hosts, data out as CSV, Parquet and OpenMetrics.
 
+mod blocks;
 mod claimed;
 mod error;
 mod export;

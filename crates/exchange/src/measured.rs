@@ -54,6 +54,19 @@ struct Series {
     server: String,
     fingerprint: String,
     entries: Vec<Entry>,
+    /// By how much the time of the last one is later than its local time read for the first time, where that was decided by what
+    /// is usual; else 0.
+    guessed_us: i64,
+}
+
+/// The last reading of a series in the order of the rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Last {
+    pub sample: ImportedSample,
+    /// The shorter of the two distances before it: one may have been missed.
+    pub step_us: Option<i64>,
+    /// By how much its time would be earlier, where that was a guess; else 0.
+    pub guessed_us: i64,
 }
 
 /// Gathers rows into series.
@@ -121,7 +134,8 @@ impl Gatherer {
         let index = match self.by_key.get(usual.as_slice()) {
             Some(index) => *index,
             None => {
-                self.series.push(Series { nickname, server, fingerprint, entries: Vec::new() });
+                let (entries, guessed_us) = (Vec::new(), 0);
+                self.series.push(Series { nickname, server, fingerprint, entries, guessed_us });
                 self.by_key.insert(usual.into(), self.series.len() - 1);
                 self.series.len() - 1
             }
@@ -136,14 +150,32 @@ impl Gatherer {
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         let group = self.group(group.trim_ascii());
         self.series[series].entries.push(Entry { sample, file, line, group });
+        self.series[series].guessed_us = 0;
     }
 
-    /// The last reading of a series in the order of the rows, and how long after the one before it was taken.
-    pub fn last(&self, series: usize) -> Option<(ImportedSample, Option<i64>)> {
-        match self.series[series].entries[..] {
-            [.., before, last] => Some((last.sample, Some(last.sample.wall_us - before.sample.wall_us))),
-            [last] => Some((last.sample, None)),
-            [] => None,
+    /// The last reading of a series.
+    pub fn last(&self, series: usize) -> Option<Last> {
+        let Series { entries, guessed_us, .. } = &self.series[series];
+        let sample = entries.last()?.sample;
+        let times = || entries.iter().rev().map(|entry| entry.sample.wall_us);
+        let steps = times().zip(times().skip(1)).map(|(after, before)| after - before);
+        let step_us = steps.filter(|step_us| *step_us > 0).take(2).min();
+        Some(Last { sample, step_us, guessed_us: *guessed_us })
+    }
+
+    /// The time of its last reading is a guess: it may be earlier by so much.
+    pub fn is_guess(&mut self, series: usize, guessed_us: i64) {
+        self.series[series].guessed_us = guessed_us;
+    }
+
+    /// The guess was wrong.
+    pub fn take_back(&mut self, series: usize) {
+        let guessed_us = std::mem::take(&mut self.series[series].guessed_us);
+        let last_us = self.series[series].entries.last().map(|last| last.sample.wall_us);
+        // It may be there twice.
+        let entries = self.series[series].entries.iter_mut().rev();
+        for entry in entries.take_while(|entry| Some(entry.sample.wall_us) == last_us) {
+            entry.sample.wall_us -= guessed_us;
         }
     }
 

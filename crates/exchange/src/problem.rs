@@ -99,6 +99,11 @@ impl Problems {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
 
+    /// Counts as many more of a kind, of which one is told for all.
+    pub(crate) fn count_more(&mut self, kind: ProblemKind, more: u64) {
+        *self.counts.entry(kind).or_default() += more;
+    }
+
     /// The first problem of a file that is no note, as the end of a clause; empty without any.
     pub(crate) fn first_of(&self, file: &str) -> String {
         let first =

@@ -144,14 +144,122 @@ fn sizes_of_zero_are_not_known() {
 }
 
 #[test]
+fn a_row_with_a_column_for_each_day_is_one_row() {
+    let rows: String = (0..3).map(|number| format!("r{number},5000,5100,5200\n")).collect();
+    let text = format!("relay,day0,day1,day2\n{rows}");
+    let contents = [Content { file: "w.csv", bytes: text.as_bytes() }];
+    let first_day = "2026-01-01".parse().ok();
+    let read = |unit| read_memory(&contents, &Timezone::utc(), first_day, unit, &mut Problems::new(false));
+    let error = read(None).unwrap_err().to_string();
+    assert!(error.contains("3 of 3 rows have more than 4 TiB"), "{error}");
+    let (_, rows, _) = read("GiB".parse().ok()).unwrap();
+    assert_eq!((rows[0].read, rows[0].skipped), (3, 3));
+}
+
+/// Local times of one relay and the UTC times at which they are meant.
+#[track_caller]
+fn local_times(zone: &str, rows: &[(&str, &str)]) {
+    let text: String = rows
+        .iter()
+        .enumerate()
+        .map(|(number, (local, _))| format!("{local},one,{}\n", 1000 + number))
+        .collect();
+    let text = format!("timestamp,nickname,rss_kb\n{text}");
+    let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
+    let zone: Timezone = zone.parse().unwrap();
+    let (found, ..) = read_memory(&contents, &zone, None, None, &mut Problems::new(false)).unwrap();
+    let found: Vec<(u64, i64)> = found.services[0]
+        .samples
+        .iter()
+        .map(|sample| (sample.rss_bytes / 1024 - 1000, sample.wall_us))
+        .collect();
+    let wanted: Vec<(u64, i64)> = (0..)
+        .zip(rows)
+        .map(|(number, (_, utc))| (number, utc.parse::<jiff::Timestamp>().unwrap().as_microsecond()))
+        .collect();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_row_that_is_there_twice_is_one_reading_where_clocks_are_put_back() {
+    let rows = ["01:30:00,one,1", "02:30:00,one,2", "02:30:00,one,3", "02:30:00,one,3", "03:30:00,one,4"];
+    let rows: String = rows.iter().map(|row| format!("2026-10-25T{row}\n")).collect();
+    let text = format!("timestamp,nickname,rss_kb\n{rows}");
+    let contents = [Content { file: "m.csv", bytes: text.as_bytes() }];
+    let zone: Timezone = "Europe/Berlin".parse().unwrap();
+    let (found, ..) = read_memory(&contents, &zone, None, None, &mut Problems::new(true)).unwrap();
+    let times: Vec<i64> = found.services[0].samples.iter().map(|sample| sample.wall_us).collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3_600_000_000), "{times:?}");
+    assert_eq!((times.len(), found.duplicates), (4, 1));
+}
+
+#[test]
+fn clocks_that_are_put_back_by_half_an_hour() {
+    local_times(
+        "Australia/Lord_Howe",
+        &[
+            ("2026-04-04T23:45:00", "2026-04-04T12:45:00Z"),
+            ("2026-04-05T00:45:00", "2026-04-04T13:45:00Z"),
+            ("2026-04-05T01:45:00", "2026-04-04T14:45:00Z"),
+            ("2026-04-05T02:15:00", "2026-04-04T15:45:00Z"),
+        ],
+    );
+    local_times(
+        "Australia/Lord_Howe",
+        &[
+            ("2026-04-05T00:15:00", "2026-04-04T13:15:00Z"),
+            ("2026-04-05T01:15:00", "2026-04-04T14:15:00Z"),
+            ("2026-04-05T01:45:00", "2026-04-04T15:15:00Z"),
+            ("2026-04-05T02:45:00", "2026-04-04T16:15:00Z"),
+        ],
+    );
+}
+
+/// By what is usual, 02:40 would be of the second hour; the row after it shows that it is not.
+#[test]
+fn rows_at_irregular_times_keep_their_order_where_clocks_are_put_back() {
+    local_times(
+        "Europe/Berlin",
+        &[
+            ("2026-10-25T01:00:00", "2026-10-24T23:00:00Z"),
+            ("2026-10-25T02:10:00", "2026-10-25T00:10:00Z"),
+            ("2026-10-25T02:40:00", "2026-10-25T00:40:00Z"),
+            ("2026-10-25T02:20:00", "2026-10-25T01:20:00Z"),
+            ("2026-10-25T03:30:00", "2026-10-25T02:30:00Z"),
+        ],
+    );
+}
+
+#[test]
 fn a_quote_that_is_not_closed_is_named_as_the_cause() {
     let (readings, problem) = rows(
-        "2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n2026-01-05T00:00:00,go,relay,,\"two,5,,,,,,,,\n2026-01-06T00:00:00,go,relay,,one,5,,,,,,,,\n",
+        "2026-01-05T00:00:00,go,relay,,one,5,,,,,,,,\n2026-01-05T00:00:00,go,relay,,\"two,5,,,,,,,,\n2026-01-06T00:00:00,go,relay,,one\",5,,,,,,,,\n\
+         2026-01-07T00:00:00,go,relay,,one,5,,,,,,,,\n",
     );
-    assert_eq!(readings, 1);
+    assert_eq!(readings, 2);
     assert!(
         problem.is_some_and(|problem| problem.contains(":3: ") && problem.contains("a quote opens here"))
     );
+}
+
+#[test]
+fn the_lines_that_a_quote_takes_in_are_rows_that_cannot_be_understood() {
+    let row = |name: &str, last: &str| format!("2026-01-05T00:00:00,go,relay,,{name},5,,,,,,,,{last}\n");
+    let good =
+        |from: usize, to: usize| (from..to).map(|number| row(&format!("r{number}"), "")).collect::<String>();
+    // In a row that has too few fields then, or as many as the header has.
+    for broken in [row("\"two", ""), row("two", "\"")] {
+        let text = format!("{HEADER}\n{}{broken}{}", good(0, 5), good(5, 15));
+        let error = read(text.as_bytes()).unwrap_err().to_string();
+        assert!(
+            error.contains("11 of 16 rows cannot be understood") && error.contains("m.csv:7: "),
+            "{error}"
+        );
+        // Where most of the file is left, it is told and the rest is read.
+        let (readings, problem) = rows(&format!("{}{broken}{}", good(0, 20), good(20, 25)));
+        assert_eq!(readings, 20);
+        assert!(problem.is_some_and(|problem| problem.contains(":22")));
+    }
 }
 
 #[test]
@@ -229,7 +337,10 @@ proptest! {
         let text = format!("{HEADER}\n{}", rows.join("\n"));
         let mut problems = Problems::new(false);
         let contents = [Content { file: "m", bytes: text.as_bytes() }];
-        let (measurements, counts, _) = read_memory(&contents, &Timezone::utc(), None, None, &mut problems).unwrap();
+        let read = read_memory(&contents, &Timezone::utc(), None, None, &mut problems);
+        // A quote takes in most of them.
+        prop_assume!(!matches!(read, Err(ImportError::MostlyMalformed { .. })));
+        let (measurements, counts, _) = read.unwrap();
         let readings: usize = measurements.services.iter().map(|service| service.samples.len()).sum();
         let told = problems.count(ProblemKind::MalformedRow) + problems.count(ProblemKind::ConflictingReading);
         let kept = readings as u64 + measurements.aggregates.len() as u64 + measurements.duplicates;

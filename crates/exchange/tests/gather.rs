@@ -194,6 +194,25 @@ fn what_a_host_read_after_its_end_is_left_out_and_the_whole_ends_with_its_last_h
 }
 
 #[test]
+fn a_ledger_that_cannot_be_read_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    for (name, column) in [("a", "identity_json"), ("b", "start_json")] {
+        let mut host = Host::new(folder.path(), &plan, name, 2);
+        host.tick(3);
+        let connection = rusqlite::Connection::open(&host.database).unwrap();
+        let sql = format!("UPDATE life SET {column} = '{{\"family\":' WHERE id = 2");
+        assert_eq!(connection.execute(&sql, []).unwrap(), 1);
+        drop(connection);
+        let error = take(&mut store, &host.database, None, host.now_us()).unwrap_err();
+        assert!(matches!(&error, GatherError::Unreadable { path, .. } if *path == host.database), "{error}");
+        assert!(error.to_string().contains("reading the ledger"), "{error}");
+    }
+    assert!(store.trials().unwrap().is_empty());
+}
+
+#[test]
 fn what_is_no_part_is_refused_and_nothing_is_changed() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(&[("a", 2), ("b", 2)]);

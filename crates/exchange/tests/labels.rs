@@ -365,7 +365,7 @@ proptest! {
         if fingerprints {
             for row in &mut rows {
                 let of = if row.server == "co" { 'C' } else { 'A' };
-                row.fingerprint = of.to_string().repeat(40);
+                row.fingerprint = format!("{of}{}", &row.nickname[1..]).repeat(20);
             }
         }
         let (whole, _) = once(&rows);

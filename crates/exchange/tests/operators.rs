@@ -7,6 +7,7 @@ use heaptrial_model::{LifeStart, TrialKind};
 use heaptrial_store::{ImportedTrial, Store};
 use support::Fleet;
 
+const FINGERPRINT: &str = "A1B2C3D4E5F67890A1B2C3D4E5F67890A1B2C3D4";
 const HOUR_US: i64 = 3_600_000_000;
 
 fn read(store: &Store, name: &str) -> ImportedTrial {
@@ -89,6 +90,16 @@ fn lists_of_services_that_were_never_measured_are_refused() {
     request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "four\n")];
     let error = import_torutils(&mut fleet.store(), &request).unwrap_err();
     assert!(matches!(&error, ImportError::ListNotMeasured { list, .. } if list == "glibc"), "{error}");
+    assert!(error.to_string().ends_with("mend its names, or leave the list out"), "{error}");
+    // Its services are in the file, and their rows are wrong.
+    let rows = without_peaks(["", ""]) + "2026-03-01T01:00:00Z,three,,1.5\n";
+    request.memory = vec![fleet.write("m.csv", &rows)];
+    request.groups = vec![fleet.write("glibc.txt", "three\n"), fleet.write("jemalloc.txt", "two\n")];
+    let error = import_torutils(&mut fleet.store(), &request).unwrap_err().to_string();
+    assert!(
+        error.contains("the rows that were left out (1; the first: ") && error.contains("--unit GiB"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -109,13 +120,61 @@ fn a_control_that_was_chosen_stays_so() {
 }
 
 #[test]
-fn one_fingerprint_under_two_nicknames_is_told() {
+fn a_relay_that_was_renamed_is_one_service() {
     let fleet = Fleet::new(1);
-    let fingerprint = "A1B2C3D4E5F67890A1B2C3D4E5F67890A1B2C3D4";
+    // Restarted at the new name; a relay without a fingerprint beside it.
+    let rows = |hours: std::ops::Range<u32>| -> String {
+        let of = |hour: u32| {
+            let (name, peak) = if hour < 6 { ("one", 2000) } else { ("uno", 1000) };
+            format!(
+                "2026-03-01T{hour:02}:00:00Z,{name},{FINGERPRINT},1000,{peak}\n2026-03-01T{hour:02}:00:00Z,two,,900,900\n"
+            )
+        };
+        hours.map(of).collect()
+    };
+    let header = "timestamp,nickname,fingerprint,rss_kb,hwm_kb\n";
+    let mut request = request(&fleet, &format!("{header}{}", rows(1..12)));
+    let mut store = fleet.store();
+    let summary = import_torutils(&mut store, &request).unwrap();
+    let told = "1 relay was renamed and is one service by the fingerprint (one = uno)";
+    assert!(noted(&summary, told), "{:?}", summary.notes);
+    let found = |store: &Store| {
+        let services = read(store, "m").services.into_iter();
+        services.map(|service| (service.name, service.lives.len())).collect::<Vec<_>>()
+    };
+    let wanted = [("uno".to_owned(), 2), ("two".to_owned(), 1)];
+    assert_eq!(found(&store), wanted);
+    assert!(!import_torutils(&mut store, &request).unwrap().changed);
+    // In parts, and with lists in which it stands under the old name, the new one, or both.
+    for names in ["one", "uno", "one\nuno"] {
+        let mut store = fleet.store();
+        request.groups = vec![fleet.write("glibc.txt", names), fleet.write("jemalloc.txt", "two")];
+        for hours in [1..4, 3..9, 1..12] {
+            request.memory = vec![fleet.write("m.csv", &format!("{header}{}", rows(hours)))];
+            request.name = Some("parts".into());
+            import_torutils(&mut store, &request).unwrap();
+        }
+        let services = read(&store, "parts").services;
+        let lives: Vec<(&str, usize)> =
+            services.iter().map(|service| (service.name.as_str(), service.lives.len())).collect();
+        assert_eq!(lives, [("uno", 2), ("two", 1)], "{names}");
+    }
+    // It was moved to another arm with its name.
+    request.groups = vec![fleet.write("glibc.txt", "one\ntwo"), fleet.write("jemalloc.txt", "uno")];
+    request.name = Some("moved".into());
+    let mut store = fleet.store();
+    let arms = import_torutils(&mut store, &request).unwrap().arms;
+    assert_eq!(arms.iter().map(|arm| arm.services).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn one_fingerprint_under_two_nicknames_at_once_is_told() {
+    let fleet = Fleet::new(1);
     let mut text = "timestamp,nickname,fingerprint,rss_kb,hwm_kb\n".to_owned();
     for hour in 1..12 {
-        let name = if hour < 6 { "one" } else { "uno" };
-        text += &format!("2026-03-01T{hour:02}:00:00Z,{name},{fingerprint},1000,1000\n");
+        for (name, rss) in [("one", 1000), ("uno", 1100)] {
+            text += &format!("2026-03-01T{hour:02}:00:00Z,{name},{FINGERPRINT},{rss},{rss}\n");
+        }
     }
     let mut store = fleet.store();
     let summary = import_torutils(&mut store, &request(&fleet, &text)).unwrap();

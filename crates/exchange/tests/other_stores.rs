@@ -31,6 +31,8 @@ struct Manners {
     busy: Option<(usize, u16)>,
     gzip: bool,
     warnings: Value,
+    /// From which minute on the third service has the other arm's label.
+    labelled_anew: Option<i64>,
 }
 
 #[derive(Clone, Copy)]
@@ -57,21 +59,28 @@ fn readings(number: i64) -> Vec<(i64, f64, i64)> {
     (0..HOURS * 60).filter(|minute| minute % 97 != 13).map(at).collect()
 }
 
-fn series(query: &str, from: i64, to: i64) -> Vec<Value> {
-    let of = |number: i64| {
+/// Two services on each host.
+fn name(number: i64) -> String {
+    format!("host{}:910{number}", number / 2)
+}
+
+fn series(query: &str, from: i64, to: i64, labelled_anew: Option<i64>) -> Vec<Value> {
+    let changed = labelled_anew.map_or(i64::MAX, |minute| BEGIN + minute * 60);
+    let of = |(number, late): (i64, bool)| {
         let values: Vec<Value> = readings(number)
             .into_iter()
-            .filter(|(at, ..)| (from..=to).contains(at))
+            .filter(|(at, ..)| (from..=to).contains(at) && (number == 2 && *at >= changed) == late)
             .map(|(at, bytes, started)| {
                 let value = if query.starts_with("memory") { bytes } else { started as f64 };
                 json!([at as f64, value.to_string()])
             })
             .collect();
-        let arm = if number % 2 == 0 { "glibc" } else { "mimalloc" };
-        let labels = json!({ "instance": format!("host{number}"), "arm": arm });
+        let arm = if number % 2 == 0 && !late { "glibc" } else { "mimalloc" };
+        let labels = json!({ "instance": name(number), "arm": arm });
         json!({ "metric": labels, "values": values })
     };
-    (0..4).map(of).filter(|series| !series["values"].as_array().unwrap().is_empty()).collect()
+    let all = (0..4).map(|number| (number, false)).chain([(2, true)]);
+    all.map(of).filter(|series| !series["values"].as_array().unwrap().is_empty()).collect()
 }
 
 fn percent_decoded(text: &str) -> String {
@@ -170,7 +179,7 @@ fn answer(
     let milliseconds: f64 = range.strip_suffix("ms]").unwrap().parse().unwrap();
     let to: f64 = form["time"].parse().unwrap();
     let from = to - milliseconds / 1e3;
-    let result = series(name, from.ceil() as i64, to.floor() as i64);
+    let result = series(name, from.ceil() as i64, to.floor() as i64, manners.labelled_anew);
     let values: usize = result.iter().map(|series| series["values"].as_array().unwrap().len()).sum();
     match manners.limit {
         Some((limit, Refusal::Said(why))) if values > limit => {
@@ -209,6 +218,7 @@ fn import(folder: &Path, url: &str, access: Access) -> Result<PrometheusSummary,
             contaminated: None,
             service_labels: vec!["instance".into()],
             arm_label: Some("arm".into()),
+            server_label: "instance".to_owned(),
             replica_label: None,
         },
         metric: Metric::Rss,
@@ -237,7 +247,7 @@ fn drawn() -> Lives {
         for (at, bytes, started) in readings(number) {
             lives.entry(started).or_default().push((at, bytes as u64));
         }
-        (format!("host{number}"), lives.into_iter().collect())
+        (name(number), lives.into_iter().collect())
     };
     (0..4).map(of).collect()
 }
@@ -285,6 +295,46 @@ fn below_a_path_for_a_tenant_in_parts_of_compressed_answers() {
     });
     // Thanos is asked to refuse rather than to answer in part.
     assert!(store.asked.lock().unwrap().iter().all(|form| form["partial_response"] == "false"));
+}
+
+#[test]
+fn the_services_of_a_host_are_a_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = FakeStore::start(Manners::default());
+    import(folder.path(), &fake.url(""), Access::default()).unwrap();
+    let store = Store::open(&folder.path().join("heaptrial.db")).unwrap();
+    let (_, trial) = store.read_imported("fake", TrialKind::ImportPrometheus).unwrap().unwrap();
+    let found: Vec<(u32, &Value)> =
+        trial.services.iter().map(|service| (service.block, &service.attributes["server"])).collect();
+    assert_eq!(
+        found,
+        [(0, &json!("host0")), (0, &json!("host0")), (1, &json!("host1")), (1, &json!("host1"))]
+    );
+}
+
+/// It is restarted each 11 hours: a label that follows a start within the hour is that start's.
+#[test]
+fn a_label_that_changes_while_a_process_runs_on_does_not_make_it_another() {
+    for (minute, contaminated) in [(900, &[true, false][..]), (700, &[false, false]), (1310, &[true, false])]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let fake = FakeStore::start(Manners { labelled_anew: Some(minute), ..Manners::default() });
+        import(folder.path(), &fake.url(""), Access::default()).unwrap();
+        let store = Store::open(&folder.path().join("heaptrial.db")).unwrap();
+        let lives = || {
+            let (_, trial) = store.read_imported("fake", TrialKind::ImportPrometheus).unwrap().unwrap();
+            let lives = trial.services.into_iter().find(|service| service.name == name(2)).unwrap().lives;
+            lives.into_iter().map(|life| life.contamination).collect::<Vec<_>>()
+        };
+        let found: Vec<bool> = lives().iter().map(Option::is_some).collect();
+        assert_eq!(found, contaminated, "{minute}");
+        if let Some(why) = &lives()[0] {
+            assert!(why.contains("`glibc` before, `mimalloc` from here on"), "{why}");
+        }
+        // Asked again it is still so.
+        import(folder.path(), &fake.url(""), Access::default()).unwrap();
+        assert_eq!(lives().iter().map(Option::is_some).collect::<Vec<_>>(), contaminated, "{minute}");
+    }
 }
 
 #[test]

@@ -139,6 +139,58 @@ fn a_server_that_is_renamed_does_not_double_its_services() {
     assert_eq!(apart["services"].as_array().map_or(0, Vec::len), 2 * services);
 }
 
+/// A report on five days of 12 relays of each of two arms that need the same. On a server they need 30% more than on the
+/// other; so many of each arm run there.
+fn on_two_servers(on_big: [usize; 2]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = "timestamp,server,nickname,group,rss_kb\n".to_owned();
+    for hour in 0..120 {
+        for (arm, on_big) in ["glibc", "mimalloc209"].iter().zip(on_big) {
+            for number in 0..12 {
+                let (server, share) = if number < on_big { ("big", 130) } else { ("small", 100) };
+                let noise = 1000 + (number * 7) % 11 * 5 + (number + hour * 5) % 13;
+                text += &format!(
+                    "2026-03-{:02}T{:02}:00:00Z,{server},{arm}{number},{arm},{}\n",
+                    1 + hour / 24,
+                    hour % 24,
+                    20 * share * noise
+                );
+            }
+        }
+    }
+    fs::write(folder.path().join("memory.csv"), text).unwrap();
+    imported(&run(folder.path(), "--db fleet.db import torutils memory.csv"));
+    report(folder.path(), "")
+}
+
+#[test]
+fn what_servers_differ_by_is_no_effect_of_an_arm() {
+    let found = on_two_servers([10, 2]);
+    let ratio = &arm(&found, "mimalloc209")["ratio_to_control"];
+    assert!(close(&ratio["estimate"], 1.0, 0.03), "{ratio}");
+    assert!(ratio["low"].as_f64().unwrap() < 1.0 && ratio["high"].as_f64().unwrap() > 1.0, "{ratio}");
+    // Nor does it make a service look as if it ran what the other arm runs.
+    assert_eq!(
+        arm(&found, "mimalloc209")["services_excluded"],
+        Value::Array(Vec::new()),
+        "{}",
+        found["findings"]
+    );
+    assert_eq!(found["assignment"], "as listed, compared within servers, not drawn at random");
+}
+
+#[test]
+fn arms_on_servers_of_their_own_are_not_compared() {
+    let found = on_two_servers([12, 0]);
+    assert!(arm(&found, "mimalloc209")["ratio_to_control"].is_null(), "{}", found["arms"]);
+    let told = findings(&found, "servers_without_control");
+    assert_eq!((told.len(), &told[0]["severity"]), (1, &Value::from("grave")));
+    // One of the control beside them, and these can be.
+    let told = on_two_servers([12, 1]);
+    assert!(!arm(&told, "mimalloc209")["ratio_to_control"].is_null());
+    assert_eq!(findings(&told, "servers_without_control")[0]["severity"], "caution");
+}
+
 #[test]
 fn off_treatment_are_named_unasked_and_the_result_stands_with_and_without_them() {
     let folder = files();

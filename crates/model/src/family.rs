@@ -19,6 +19,8 @@ pub const FAMILIES: [&str; 11] = [
 const SHORTEST_FOUND: usize = 4;
 /// Names of this length or more are found within a word too, such as in `libjemalloc2`.
 const FOUND_WITHIN_WORDS: usize = 5;
+/// A name behind one of these words is told not to be there: `no-glibc`.
+const NOT: [&str; 4] = ["no", "non", "not", "without"];
 /// How people write a family for short.
 const SHORT_FOR: [(&str, &str); 2] = [("hardened", "hardened_malloc"), ("ptmalloc", "glibc")];
 
@@ -52,11 +54,16 @@ fn find(text: &str, name: &str) -> Option<usize> {
     if name.len() < SHORTEST_FOUND {
         return None;
     }
+    let denied = |before: &str| {
+        let word = before.trim_end_matches(['_', ' ']).rsplit(|c: char| !c.is_alphabetic()).next();
+        word.is_some_and(|word| NOT.contains(&word))
+    };
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);
     let stands = |at: &usize| {
         let (before, behind) = (&text[..*at], &text[at + name.len()..]);
-        name.len() >= FOUND_WITHIN_WORDS
-            || !is_letter(before.chars().next_back()) && !is_letter(behind.chars().next())
+        let apart = !is_letter(before.chars().next_back());
+        !(apart && denied(before))
+            && (name.len() >= FOUND_WITHIN_WORDS || apart && !is_letter(behind.chars().next()))
     };
     text.match_indices(name).map(|(at, _)| at).find(stands)
 }
@@ -78,10 +85,23 @@ mod tests {
             ("hardened_mimalloc", "mimalloc"),
             ("alpine musl", "musl"),
             ("glibc_then_jemalloc", "glibc"),
+            ("no-glibc-but-jemalloc", "jemalloc"),
+            ("nano_glibc", "glibc"),
         ] {
             assert_eq!(family_in(name).map(|found| found.0), Some(family), "{name}");
         }
-        for name in ["A", "", "go_relays", "ready-to-go", "muslin", "control", "dircache-0", "größe"] {
+        for name in [
+            "A",
+            "",
+            "go_relays",
+            "ready-to-go",
+            "muslin",
+            "control",
+            "no-glibc",
+            "without jemalloc",
+            "dircache-0",
+            "größe",
+        ] {
             assert_eq!(family_in(name), None, "{name}");
         }
         for (name, after) in [

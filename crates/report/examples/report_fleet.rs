@@ -112,10 +112,12 @@ fn fill(path: &Path, services: usize, readings: usize) -> Result<(), Box<dyn Err
         let life = ImportedLife {
             started_wall_us: START_US,
             start: LifeStart::Observed,
+            contamination: None,
             samples: (0..readings).map(sample).collect(),
         };
         ImportedService {
             name: format!("relay{index:05}"),
+            block: 0,
             attributes: serde_json::Value::Null,
             lives: vec![life],
         }

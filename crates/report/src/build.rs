@@ -127,7 +127,10 @@ impl Parts<'_> {
             Kind::LabTor => ReportOf::LabTor(lab),
             Kind::ImportTorutils | Kind::ImportPrometheus => {
                 let imported = Imported {
-                    assignment: "as listed, not drawn at random".to_owned(),
+                    assignment: match self.has_blocks() {
+                        true => "as listed, compared within servers, not drawn at random".to_owned(),
+                        false => "as listed, not drawn at random".to_owned(),
+                    },
                     sampling_interval_seconds,
                     self_check,
                     sources: self.sources(),
@@ -200,6 +203,11 @@ impl Parts<'_> {
             compared: sum.compared,
         };
         sums.into_iter().map(named).collect()
+    }
+
+    fn has_blocks(&self) -> bool {
+        let services = &self.judgement.fleet.services;
+        services.windows(2).any(|pair| pair[0].block != pair[1].block)
     }
 
     fn hosts(&self) -> Result<Vec<TrialHost>, ReportError> {

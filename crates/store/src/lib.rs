@@ -34,8 +34,8 @@ pub use readings::Readings;
 pub use recent::{TickRecord, TickTime};
 pub use records::{
     AgentCost, AgentCostSummary, ArmRecord, EventRecord, LastTick, LatestSample, LifeRecord, LookRecord,
-    NewService, NewTrial, READY_SECONDS, SeriesPoint, ServiceRecord, SpentPoint, TickInput, TickSummary,
-    TrialRecord,
+    NewService, NewTrial, READY_SECONDS, SERVER, SeriesPoint, ServiceRecord, SpentPoint, TickInput,
+    TickSummary, TrialRecord,
 };
 pub use rollup::{RollupHorizon, RollupStep};
 

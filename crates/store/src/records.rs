@@ -91,7 +91,7 @@ impl ServiceRecord {
 }
 
 /// Attribute of a service: the host that it runs on, where a trial is of several.
-pub(crate) const SERVER: &str = "server";
+pub const SERVER: &str = "server";
 
 /// Attribute of a service: at which age in seconds it was ready, where its figures are by the time since then.
 pub const READY_SECONDS: &str = "ready_seconds";

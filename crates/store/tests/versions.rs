@@ -181,10 +181,12 @@ fn import(samples: &[(i64, u64)]) -> ImportedTrial {
     let life = ImportedLife {
         started_wall_us: 500_000,
         start: LifeStart::Inferred { uncertainty_us: 250_000 },
+        contamination: None,
         samples: samples.iter().map(sample).collect(),
     };
     let service = |name: &str| ImportedService {
         name: name.into(),
+        block: 0,
         attributes: serde_json::json!({ "server": "go" }),
         lives: vec![life.clone()],
     };

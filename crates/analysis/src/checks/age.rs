@@ -1,6 +1,8 @@
 //! Ages that are not known or not equal, and arms that never ran at the same time.
 
-use heaptrial_model::units;
+use std::collections::BTreeSet;
+
+use heaptrial_model::{KnownEvent, units};
 use heaptrial_stats::median;
 
 use super::presence::observed;
@@ -49,6 +51,27 @@ pub(super) fn unknown(fleet: &Fleet, services: &[ServiceResult], ages: &Ages) ->
             "They have no level at the matched age; last readings and growth hold them."
         }
         .to_owned(),
+    })
+}
+
+/// Services of which a store told another start in the middle of a life.
+pub(super) fn moved(fleet: &Fleet) -> Option<Finding> {
+    let told = fleet.events.iter().filter(|event| event.kind == KnownEvent::StartMoved);
+    let found: BTreeSet<usize> = told.filter_map(|event| event.service).collect();
+    let arms: BTreeSet<usize> =
+        found.iter().flat_map(|index| fleet.services[*index].arms.iter().copied()).collect();
+    (!found.is_empty()).then(|| Finding {
+        kind: FindingKind::StartMoved,
+        severity: Severity::Caution,
+        arms: arms.into_iter().collect(),
+        services: found.iter().map(|index| fleet.services[*index].name.clone()).collect(),
+        evidence: format!(
+            "of {} the start that is told moved to a time at which the one before was still told: a clock was set or is \
+             behind, or the oldest of several processes ended",
+            several(found.len())
+        ),
+        effect: "They are taken to have run on. If they were restarted, restarts are missing, and their ages are too high."
+            .to_owned(),
     })
 }
 

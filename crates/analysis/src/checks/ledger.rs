@@ -67,9 +67,11 @@ pub(super) fn earlier_lives(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Findin
     members.iter().enumerate().filter_map(of_arm).collect()
 }
 
-/// Services of a drawn assignment whose block has no service of the control, or none of the arm.
+/// Services whose block has no service of the control: of a drawn assignment, or of an import, whose blocks are servers.
 pub(super) fn unpaired(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Finding> {
-    let Some(control) = fleet.arms.iter().position(|arm| arm.control).filter(|_| fleet.identities_proved)
+    let drawn = fleet.identities_proved;
+    let several_blocks = fleet.services.windows(2).any(|pair| pair[0].block != pair[1].block);
+    let Some(control) = fleet.arms.iter().position(|arm| arm.control).filter(|_| drawn || several_blocks)
     else {
         return Vec::new();
     };
@@ -82,12 +84,33 @@ pub(super) fn unpaired(fleet: &Fleet, services: &[ServiceResult], members: &[Vec
             let block = fleet.services[**index].block;
             members[control].iter().filter(measured).any(|other| fleet.services[*other].block == block)
         };
-        let alone: Vec<String> = own
-            .iter()
-            .filter(measured)
-            .filter(|index| arm != control && !with_control(index))
-            .map(|index| services[*index].name.clone())
-            .collect();
+        if arm == control || fleet.arms[arm].earlier_list_of.is_some() {
+            return None;
+        }
+        let compared = own.iter().filter(measured);
+        let (paired, alone): (Vec<usize>, Vec<usize>) = compared.partition(with_control);
+        let alone: Vec<String> = alone.into_iter().map(|index| services[index].name.clone()).collect();
+        if !drawn {
+            let name = &fleet.arms[arm].name;
+            let no_pair = paired.is_empty();
+            return (!alone.is_empty()).then(|| Finding {
+                kind: FindingKind::ServersWithoutControl,
+                severity: if no_pair { Severity::Grave } else { Severity::Caution },
+                arms: vec![arm],
+                evidence: match no_pair {
+                    true => format!("{name} and the control have no server in common"),
+                    false => {
+                        format!("{} of {name} run on servers without one of the control", several(alone.len()))
+                    }
+                },
+                services: alone,
+                effect: match no_pair {
+                    true => "Whether the arm or the server makes the difference cannot be told: they are not compared.",
+                    false => "Its ratio to the control is without them: services are compared with those of their server.",
+                }
+                .to_owned(),
+            });
+        }
         (!alone.is_empty()).then(|| Finding {
             kind: FindingKind::UnpairedBlocks,
             severity: Severity::Caution,

@@ -30,6 +30,7 @@ pub(crate) fn run(
         return findings;
     }
     findings.extend(age::unknown(fleet, services, ages));
+    findings.extend(age::moved(fleet));
     findings.extend(age::unequal(fleet, services, members, ages));
     findings.extend(age::never_concurrent(fleet, services, members));
     findings.extend(treatment::spanned(fleet, members));

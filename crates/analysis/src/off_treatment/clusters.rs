@@ -3,7 +3,7 @@
 use heaptrial_stats::{Clusters, find_clusters, median};
 
 use super::nearest::Nearest;
-use super::{Search, memory};
+use super::{Search, by_block, memory};
 use crate::fleet::Fleet;
 use crate::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
 
@@ -27,8 +27,12 @@ pub(super) fn search(
     near: &Nearest,
     search: &mut Search,
 ) {
-    for (arm, members) in members.iter().enumerate() {
-        let (comparable, what) = comparable(services, members);
+    let on_servers = members
+        .iter()
+        .enumerate()
+        .flat_map(|(arm, members)| by_block(fleet, members).into_values().map(move |own| (arm, own)));
+    for (arm, members) in on_servers {
+        let (comparable, what) = comparable(services, &members);
         let logs: Vec<f64> = comparable.iter().map(|(_, log)| *log).collect();
         if !could_separate(&logs) {
             continue;

@@ -6,6 +6,8 @@
 mod clusters;
 mod nearest;
 
+use std::collections::BTreeMap;
+
 use heaptrial_model::units;
 
 use crate::curve::Curves;
@@ -39,6 +41,15 @@ pub(crate) fn search(
     clusters::search(fleet, services, members, &near, &mut search);
     near.search(fleet, services, members, &mut search);
     search
+}
+
+/// Services by block: one on another server may differ by that alone.
+fn by_block(fleet: &Fleet, services: &[usize]) -> BTreeMap<u32, Vec<usize>> {
+    let mut blocks: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for index in services {
+        blocks.entry(fleet.services[*index].block).or_default().push(*index);
+    }
+    blocks
 }
 
 impl Search {

@@ -1,11 +1,13 @@
 //! Whose memory goes as that of another arm.
 
+use std::collections::BTreeMap;
+
 use heaptrial_stats::{median, quantile};
 use rayon::prelude::*;
 
-use super::{Search, counted};
+use super::{Search, by_block, counted};
 use crate::curve::{Curve, Curves};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, FleetService};
 use crate::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
 
 /// A service off treatment is this many times nearer to another arm than to its own,
@@ -22,7 +24,7 @@ const FAR: f64 = 0.182;
 /// An arm of fewer services has no shape of its own.
 const FEWEST_SERVICES: usize = 3;
 
-/// Distances between services and arms: mean absolute differences of logarithms over age.
+/// Distances between services and arms on their server: mean absolute differences of logarithms over age.
 #[derive(Debug)]
 pub(crate) struct Nearest {
     /// By service and arm.
@@ -38,19 +40,31 @@ impl Nearest {
         members: &[Vec<usize>],
         curves: &Curves,
     ) -> Self {
-        let whole: Vec<Curve> = members.iter().map(|members| curves.median_of(members, None)).collect();
-        let enough = |arm: usize| members[arm].len() >= FEWEST_SERVICES;
+        // By arm and block: the services, and their curve.
+        let groups: Vec<BTreeMap<u32, (Vec<usize>, Curve)>> = members
+            .iter()
+            .map(|members| {
+                let enough =
+                    by_block(fleet, members).into_iter().filter(|own| own.1.len() >= FEWEST_SERVICES);
+                let with_curve = |(block, own): (u32, Vec<usize>)| {
+                    let curve = curves.median_of(&own, None);
+                    (block, (own, curve))
+                };
+                enough.map(with_curve).collect()
+            })
+            .collect();
         let distances: Vec<Vec<Option<f64>>> = (0..services.len())
             .into_par_iter()
             .map(|service| {
+                let FleetService { arms, block, .. } = &fleet.services[service];
                 let to = |arm: usize| {
+                    let (group, curve) = groups[arm].get(block)?;
                     // Its own memory must not pull the curve that it is held against.
-                    let pulls =
-                        fleet.services[service].arms.contains(&arm) && Curves::pulls(members[arm].len());
-                    let without = pulls.then(|| curves.median_of(&members[arm], Some(service)));
-                    curves.distance(service, without.as_ref().unwrap_or(&whole[arm]))
+                    let pulls = arms.contains(&arm) && Curves::pulls(group.len());
+                    let without = pulls.then(|| curves.median_of(group, Some(service)));
+                    curves.distance(service, without.as_ref().unwrap_or(curve))
                 };
-                (0..fleet.arms.len()).map(|arm| enough(arm).then(|| to(arm)).flatten()).collect()
+                (0..fleet.arms.len()).map(to).collect()
             })
             .collect();
         let mut near = Self { distances, usual: Vec::new() };

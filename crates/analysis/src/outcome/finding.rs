@@ -58,6 +58,8 @@ pub enum FindingKind {
     SpansTreatmentChange,
     /// Hosts that were begun or ended one after the other.
     HostsApart,
+    /// Services whose told start moved, without a restart that shows.
+    StartMoved,
     /// Services that appear late.
     Appeared,
     /// Services that vanish.
@@ -92,6 +94,8 @@ pub enum FindingKind {
     IdentityNotProved,
     /// Services in blocks without a service of the control, which no comparison uses.
     UnpairedBlocks,
+    /// Services of an import on servers without a service of the control, which no comparison uses.
+    ServersWithoutControl,
     /// Services crash, are killed or restart by themselves, and more of them than of the control.
     FailsMoreOften,
     /// Services do less work than those of the control.
@@ -125,6 +129,7 @@ impl FindingKind {
             Self::NearerToAnotherArm => "Nearer to another arm",
             Self::SpansTreatmentChange => "A life spans a change of treatment",
             Self::HostsApart => "Hosts began or ended apart",
+            Self::StartMoved => "A start that is told moved",
             Self::Appeared => "Appeared late",
             Self::Vanished => "Vanished",
             Self::Dropped => "Taken out",
@@ -142,6 +147,7 @@ impl FindingKind {
             Self::FewServices => "Few services",
             Self::IdentityNotProved => "What ran was not proved",
             Self::UnpairedBlocks => "Blocks without the control",
+            Self::ServersWithoutControl => "Servers without the control",
             Self::FailsMoreOften => "Fails more often",
             Self::WorkBelowControl => "Does less work",
             Self::WorkUnknown => "Work is not known",

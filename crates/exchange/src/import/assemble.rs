@@ -8,7 +8,7 @@ use super::control::Found;
 use super::files::Files;
 use super::hidden::{note_events, note_hidden_restarts};
 use super::identity::Rule;
-use super::labels::{KEPT_APART, KeptApart, RELABELLED, Relabelled};
+use super::labels::{self, KEPT_APART, KeptApart, RELABELLED, Relabelled};
 use super::lists::{ListsFrom, Wanted};
 use super::membership::{arms_of, check_measured, members, only_grouped};
 use super::merge::{Merged, MergedService, merge};
@@ -16,6 +16,7 @@ use super::stored::{differs, join_aggregates, join_sources};
 use super::summary::{ArmSummary, ImportSummary, TimezoneSource};
 use super::{TorUtilsImport, event, span};
 use crate::ImportError;
+use crate::blocks;
 use crate::lives::{self, StartEvent};
 use crate::problem::Problems;
 
@@ -45,6 +46,7 @@ pub(super) fn assemble(
     let rule = Rule { keep_apart, by_group: wanted.from == ListsFrom::Column };
     let Merged { mut services, relabelled, kept_apart } =
         merge(files.measurements.services, stored, relays, rule, problems)?;
+    let renamed = labels::one_by_fingerprint(&services);
     let mut lists_from = wanted.from.as_str().to_owned();
     // Whoever chose it once need not do so again.
     let chosen = request.control.clone().or_else(|| {
@@ -71,7 +73,7 @@ pub(super) fn assemble(
         ));
     }
     let members = members(&wanted, &mut services, &mut notes);
-    check_measured(&wanted, &members, &services)?;
+    check_measured(&wanted, &members, &services, problems)?;
     let (mut services, lists, ungrouped) = only_grouped(services, members, &wanted, &mut notes);
 
     let mut events = match &files.events {
@@ -91,6 +93,7 @@ pub(super) fn assemble(
     }
     events.extend(relabelled.iter().map(Relabelled::event));
     events.extend(kept_apart.iter().map(KeptApart::event));
+    events.extend(renamed);
     events.sort_by(|a, b| {
         (a.wall_us, &a.kind, &a.text, a.arm, a.service).cmp(&(b.wall_us, &b.kind, &b.text, b.arm, b.service))
     });
@@ -102,11 +105,14 @@ pub(super) fn assemble(
     let duplicates: u64 = services.iter().map(|service| service.duplicates).sum();
     let arms_of = arms_of(&lists, services.len());
     note_hidden_restarts(&services, &lists, &arms_of, &events, &mut notes);
+    let servers: Vec<&str> = services.iter().map(|service| service.server.as_str()).collect();
+    let blocks = blocks::of_servers(&servers);
     let imported: Vec<ImportedService> = services
         .iter_mut()
         .enumerate()
         .map(|(index, service)| {
-            with_lives(service, &event::starts_of(&events, index, &arms_of[index]), &events)
+            let starts = event::starts_of(&events, index, &arms_of[index]);
+            ImportedService { block: blocks[index], ..with_lives(service, &starts, &events) }
         })
         .collect();
     let (aggregates, new_aggregates) = join_aggregates(files.measurements.aggregates, stored, problems)?;
@@ -248,9 +254,10 @@ fn with_lives(
     let lives = lives.into_iter().map(|life| ImportedLife {
         started_wall_us: life.started_wall_us,
         start: life.start,
+        contamination: None,
         samples: samples[life.samples].to_vec(),
     });
-    ImportedService { name: std::mem::take(&mut service.name), attributes, lives: lives.collect() }
+    ImportedService { name: std::mem::take(&mut service.name), block: 0, attributes, lives: lives.collect() }
 }
 
 fn plan(

@@ -73,9 +73,40 @@ pub(super) fn services(pieces: &[Piece], rule: Rule) -> (Vec<Vec<usize>>, Vec<Ke
             services.extend(joined(pieces, &indices, rule.by_group, &mut apart));
         }
     }
+    if !rule.keep_apart {
+        services = renamed(pieces, services);
+    }
     services.sort_unstable_by_key(|members| members[0]);
     apart.sort();
     (services, apart)
+}
+
+/// Services of one fingerprint are one relay that was renamed, as long as their readings are not beside each other.
+fn renamed(pieces: &[Piece], services: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+    let mut joined: Vec<Vec<usize>> = Vec::new();
+    let mut of_fingerprint: HashMap<&str, Vec<Vec<usize>>> = HashMap::new();
+    for members in services {
+        match members.iter().map(|index| pieces[*index].fingerprint.as_str()).find(|text| !text.is_empty()) {
+            Some(fingerprint) => of_fingerprint.entry(fingerprint).or_default().push(members),
+            None => joined.push(members),
+        }
+    }
+    for same in of_fingerprint.into_values() {
+        let apart = |a: &usize, b: &usize| {
+            let runs = Runs::of(&pieces[*a], &pieces[*b]);
+            runs.differs || !(runs.at_once || runs.take_turns())
+        };
+        let pairs = same.iter().enumerate().flat_map(|(place, a)| same[..place].iter().map(move |b| (a, b)));
+        let mut pairs = pairs.flat_map(|(a, b)| a.iter().flat_map(move |a| b.iter().map(move |b| (a, b))));
+        if pairs.any(|(a, b)| apart(a, b)) {
+            joined.extend(same);
+        } else {
+            let mut members = same.concat();
+            members.sort_unstable();
+            joined.push(members);
+        }
+    }
+    joined
 }
 
 fn joined(
@@ -176,7 +207,7 @@ fn relation(a: &Piece, b: &Piece, by_group: bool) -> Relation {
 }
 
 /// Whether two labels are of one server: they differ in case or by the domain, or one is empty.
-pub(super) fn is_same_server(a: &str, b: &str) -> bool {
+pub(crate) fn is_same_server(a: &str, b: &str) -> bool {
     let plain = |label: &str| label.trim_end_matches('.').to_ascii_lowercase();
     let (a, b) = (plain(a), plain(b));
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
@@ -339,6 +370,26 @@ mod tests {
         let mut late = piece("b", "", &[216]);
         late.samples[0].wall_us += 1_000_000;
         assert_eq!(joined(&[piece("a", "", &daily), late]), (two(), vec![]));
+    }
+
+    #[test]
+    fn a_fingerprint_tells_a_relay_that_was_renamed() {
+        let named = |nickname: &str, fingerprint: &str, hours: &[i64]| Piece {
+            nickname: nickname.into(),
+            ..piece("a", fingerprint, hours)
+        };
+        let two = (vec![vec![0], vec![1]], vec![]);
+        let (before, after) = ([0, 24, 48], [72, 96]);
+        let of = |second: Piece| joined(&[named("one", "F", &before), second]);
+        assert_eq!(of(named("uno", "F", &after)), (vec![vec![0, 1]], vec![]));
+        assert_eq!(of(named("uno", "G", &after)), two);
+        assert_eq!(of(named("uno", "", &after)), two);
+        assert_eq!(of(named("uno", "F", &[12, 36, 60])), two, "in turn");
+        // What is stored under the new name has the readings under the old one as well.
+        assert_eq!(of(named("uno", "F", &[0, 24, 48, 72, 96])), (vec![vec![0, 1]], vec![]));
+        let mut other = named("uno", "F", &[48, 72]);
+        other.samples[0].rss_bytes = 2;
+        assert_eq!(of(other), two, "two relays with one key");
     }
 
     #[test]

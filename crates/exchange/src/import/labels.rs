@@ -151,7 +151,7 @@ pub(super) fn apart(pieces: &[Piece], apart: &[(Vec<usize>, Apart)]) -> Vec<Kept
     told
 }
 
-/// Services that have one fingerprint under several nicknames: most likely one relay that was renamed.
+/// Services that have one fingerprint under several nicknames, and were read beside each other.
 pub(super) fn renamed(services: &[MergedService]) -> Option<KeptApart> {
     let mut by_fingerprint: BTreeMap<&str, Vec<&MergedService>> = BTreeMap::new();
     for service in
@@ -173,6 +173,22 @@ pub(super) fn renamed(services: &[MergedService]) -> Option<KeptApart> {
     }
     nicknames.sort();
     (!nicknames.is_empty()).then(|| KeptApart { labels: Vec::new(), why: "nickname", nicknames, since_us })
+}
+
+/// Relays that had several nicknames and are one service each, as an event of the trial.
+pub(super) fn one_by_fingerprint(services: &[MergedService]) -> Option<ImportedEvent> {
+    let renamed: Vec<&MergedService> =
+        services.iter().filter(|service| !service.earlier_nicknames.is_empty()).collect();
+    let since_us = renamed.iter().filter_map(|service| service.samples.first()).map(|first| first.wall_us);
+    let since_us = since_us.min()?;
+    let names: Vec<String> =
+        renamed.iter().map(|service| Vec::from_iter(service.nicknames()).join(" = ")).collect();
+    let relays = match renamed.len() {
+        1 => "1 relay was renamed and is one service".to_owned(),
+        several => format!("{several} relays were renamed and are one service each"),
+    };
+    let text = format!("{relays} by the fingerprint ({})", some_of(names.iter().map(String::as_str)));
+    Some(event(since_us, RELABELLED, text))
 }
 
 impl Relabelled {

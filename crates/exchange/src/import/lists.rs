@@ -11,6 +11,7 @@ use super::check_name;
 use super::control::{self, Found};
 use super::files::Files;
 use super::merge::MergedService;
+use super::piece::earlier_nicknames;
 use crate::ImportError;
 use crate::claimed;
 use crate::torutils::{GroupFile, RelayConfig};
@@ -193,16 +194,17 @@ impl Wanted {
             let services: Vec<&ImportedService> =
                 other.members.iter().filter_map(|index| stored.services.get(*index)).collect();
             // The case of nicknames says nothing.
-            let names =
-                |service: &&ImportedService| [service.name.to_lowercase(), nickname(service).to_lowercase()];
+            let names = |service: &&ImportedService| {
+                let mut names = earlier_nicknames(service);
+                names.extend([service.name.clone(), nickname(service).to_owned()]);
+                names.into_iter().map(|name| name.to_lowercase())
+            };
             let by_name: HashSet<String> = services.iter().flat_map(names).collect();
             let named: HashSet<String> =
                 list.members.iter().map(|member| member.name.to_lowercase()).collect();
             let here = named.iter().filter(|name| !by_name.contains(*name)).count();
-            let there = services
-                .iter()
-                .filter(|service| names(service).iter().all(|name| !named.contains(name)))
-                .count();
+            let there =
+                services.iter().filter(|service| names(service).all(|name| !named.contains(&name))).count();
             (here + there > 0)
                 .then(|| format!("arm `{}`: {here} members are only here, {there} only there", list.arm.name))
         })

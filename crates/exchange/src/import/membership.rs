@@ -9,6 +9,7 @@ use super::lists::{ListsFrom, Wanted};
 use super::merge::MergedService;
 use super::summary::some_of;
 use crate::ImportError;
+use crate::problem::{ProblemKind, Problems};
 
 /// Positions of each list's members; members that were never measured become services without readings.
 pub(super) fn members(
@@ -18,8 +19,10 @@ pub(super) fn members(
 ) -> Vec<Vec<usize>> {
     let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
     for (index, service) in services.iter().enumerate() {
-        by_name.entry(service.nickname.clone()).or_default().push(index);
-        if service.name != service.nickname {
+        for nickname in service.nicknames() {
+            by_name.entry(nickname.to_owned()).or_default().push(index);
+        }
+        if service.nicknames().all(|nickname| nickname != service.name) {
             by_name.entry(service.name.clone()).or_default().push(index);
         }
     }
@@ -65,6 +68,7 @@ pub(super) fn members(
         indices.dedup();
         members.push(indices);
     }
+    moved_with_name(wanted, services, &mut members);
     without_data.sort_unstable();
     without_data.dedup();
     if !without_data.is_empty() {
@@ -91,12 +95,30 @@ pub(super) fn members(
     members
 }
 
+/// A relay that was renamed is in the lists that have its last nickname, if there are any: those with one from before are of
+/// before.
+fn moved_with_name(wanted: &Wanted, services: &[MergedService], members: &mut [Vec<usize>]) {
+    let by_last_name = |list: usize, service: &MergedService| {
+        let last = [&service.nickname, &service.name];
+        wanted.lists[list].members.iter().any(|member| last.contains(&&member.name))
+    };
+    for (index, service) in services.iter().enumerate().filter(|(_, own)| !own.earlier_nicknames.is_empty()) {
+        let lists: Vec<usize> = (0..members.len()).filter(|list| members[*list].contains(&index)).collect();
+        if lists.iter().any(|list| by_last_name(*list, service)) {
+            for list in lists.into_iter().filter(|list| !by_last_name(*list, service)) {
+                members[list].retain(|member| *member != index);
+            }
+        }
+    }
+}
+
 /// Refuses a list of a file that names nobody who was measured: it would be an arm without a figure. An earlier list is
 /// compared with nothing.
 pub(super) fn check_measured(
     wanted: &Wanted,
     members: &[Vec<usize>],
     services: &[MergedService],
+    problems: &Problems,
 ) -> Result<(), ImportError> {
     if !matches!(wanted.from, ListsFrom::Files | ListsFrom::Config) {
         return Ok(());
@@ -121,7 +143,13 @@ pub(super) fn check_measured(
             some_of(named.iter().map(String::as_str))
         ),
     };
-    Err(ImportError::ListNotMeasured { file: list.source.clone(), list: list.arm.name.clone(), what })
+    let malformed = problems.details.iter().find(|problem| problem.kind == ProblemKind::MalformedRow);
+    let left_out = problems.count(ProblemKind::MalformedRow);
+    let rows = malformed.map(|first| {
+        format!(" or, if they are right, the rows that were left out ({left_out}; the first: {first})")
+    });
+    let (file, list) = (list.source.clone(), list.arm.name.clone());
+    Err(ImportError::ListNotMeasured { file, list, what, rows: rows.unwrap_or_default() })
 }
 
 /// A name with the one it may be meant for: at most a third of its length away.

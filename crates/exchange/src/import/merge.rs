@@ -9,7 +9,7 @@ use super::identity::{self, Rule};
 use super::labels::{self, KeptApart, Relabelled};
 use super::lists::Member;
 use super::names;
-use super::piece::{self, LABELS, Label, Piece};
+use super::piece::{self, EARLIER_NICKNAMES, LABELS, Label, Piece};
 use crate::ImportError;
 use crate::measured::MeasuredService;
 use crate::problem::Problems;
@@ -26,7 +26,10 @@ pub(super) struct Merged {
 #[derive(Debug, Default)]
 pub(super) struct MergedService {
     pub name: String,
+    /// The last one that it had.
     pub nickname: String,
+    /// Those before, in order of time.
+    pub earlier_nicknames: Vec<String>,
     /// The last label of its server.
     pub server: String,
     /// The labels in order of time; empty where there is one only.
@@ -53,7 +56,12 @@ impl MergedService {
         };
         self.name == member.name
             || self.stored_names.contains(&member.name)
-            || (self.nickname == member.name && fingerprints_agree)
+            || (self.nicknames().any(|nickname| nickname == member.name) && fingerprints_agree)
+    }
+
+    /// All of its nicknames.
+    pub fn nicknames(&self) -> impl Iterator<Item = &str> {
+        self.earlier_nicknames.iter().chain([&self.nickname]).map(String::as_str)
     }
 
     /// The group that its rows name last.
@@ -63,7 +71,19 @@ impl MergedService {
 
     /// A service from its pieces. Of readings at one time, which do not differ, the first is kept.
     fn of(pieces: &[Piece]) -> Self {
-        let [first, ..] = pieces else { return Self::default() };
+        if pieces.is_empty() {
+            return Self::default();
+        }
+        let mut nicknames: Vec<&str> = Vec::new();
+        let mut in_order: Vec<&Piece> = pieces.iter().collect();
+        in_order.sort_by_key(|piece| piece.span().map(|(_, last)| last));
+        for piece in in_order {
+            for nickname in piece.earlier_nicknames.iter().chain([&piece.nickname]) {
+                nicknames.retain(|known| known != nickname);
+                nicknames.push(nickname);
+            }
+        }
+        let nickname = nicknames.pop().unwrap_or_default().to_owned();
         let text = |of: fn(&Piece) -> &String| {
             pieces.iter().map(of).find(|text| !text.is_empty()).cloned().unwrap_or_default()
         };
@@ -93,7 +113,8 @@ impl MergedService {
         let last = labels.iter().rfind(|label| !label.server.is_empty());
         Self {
             name: String::new(),
-            nickname: first.nickname.clone(),
+            nickname,
+            earlier_nicknames: nicknames.into_iter().map(str::to_owned).collect(),
             server: last.map_or_else(|| text(|piece| &piece.server), |label| label.server.clone()),
             fingerprint: text(|piece| &piece.fingerprint),
             stored_names: pieces.iter().flat_map(|piece| piece.stored_names.clone()).collect(),
@@ -117,6 +138,9 @@ impl MergedService {
     pub fn attributes(&self, starts: Vec<Value>) -> Value {
         let mut attributes = Map::new();
         attributes.insert("nickname".to_owned(), json!(self.nickname));
+        if !self.earlier_nicknames.is_empty() {
+            attributes.insert(EARLIER_NICKNAMES.to_owned(), json!(self.earlier_nicknames));
+        }
         for (name, text) in [("server", &self.server), ("fingerprint", &self.fingerprint)] {
             if !text.is_empty() {
                 attributes.insert(name.to_owned(), json!(text));

@@ -22,6 +22,7 @@ use heaptrial_model::TrialKind;
 use heaptrial_store::{ImportedService, ImportedTrial, Store};
 use jiff::civil::Date;
 
+pub(crate) use identity::is_same_server;
 pub use labels::{KeptApart, Relabelled};
 pub(crate) use lists::{ListsFrom, Member, Wanted, WantedList, list_of_names};
 pub(crate) use summary::some_of;

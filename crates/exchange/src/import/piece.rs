@@ -13,6 +13,8 @@ use crate::problem::{Place, ProblemKind, Problems};
 
 /// The name of the attribute in which a service keeps the labels that its server had.
 pub(super) const LABELS: &str = "labels";
+/// The name of the attribute in which a relay that was renamed keeps the nicknames that it had before.
+pub(super) const EARLIER_NICKNAMES: &str = "earlier_nicknames";
 
 /// The label that a server had, from the first reading under it to the last one, in microseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +28,8 @@ pub(super) struct Label {
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     pub nickname: String,
+    /// Of what is stored, those before.
+    pub earlier_nicknames: Vec<String>,
     pub server: String,
     pub fingerprint: String,
     /// In order of time, one per time.
@@ -212,6 +216,7 @@ fn of_stored(trial: &ImportedTrial) -> Vec<Piece> {
         samples.sort_by_key(|sample| sample.wall_us);
         let piece = |server: &str, samples: Vec<ImportedSample>| Piece {
             nickname: nickname(service).to_owned(),
+            earlier_nicknames: earlier_nicknames(service),
             server: server.to_owned(),
             fingerprint: attribute(service, "fingerprint").to_owned(),
             groups: group
@@ -242,6 +247,12 @@ fn of_stored(trial: &ImportedTrial) -> Vec<Piece> {
 fn labels_of(service: &ImportedService) -> Vec<Label> {
     let labels = service.attributes.get(LABELS).cloned();
     labels.and_then(|labels| serde_json::from_value(labels).ok()).unwrap_or_default()
+}
+
+/// The nicknames that a stored service had before its present one.
+pub(super) fn earlier_nicknames(service: &ImportedService) -> Vec<String> {
+    let nicknames = service.attributes.get(EARLIER_NICKNAMES).cloned();
+    nicknames.and_then(|nicknames| serde_json::from_value(nicknames).ok()).unwrap_or_default()
 }
 
 fn attribute<'a>(service: &'a ImportedService, name: &str) -> &'a str {

@@ -54,6 +54,7 @@ pub(super) fn differs(trial: &ImportedTrial, stored: &ImportedTrial) -> bool {
             a.started_wall_us == b.started_wall_us && a.start == b.start && a.samples == b.samples
         };
         a.name == b.name
+            && a.block == b.block
             && a.attributes == b.attributes
             && a.lives.len() == b.lives.len()
             && a.lives.iter().zip(&b.lives).all(same_life)

@@ -9,7 +9,7 @@ use std::path::Path;
 use heaptrial_model::{About, EventKind, KnownEvent, LifeStart, TrialKind};
 use heaptrial_store::{
     ImportSource, ImportedEvent, ImportedLife, ImportedList, ImportedSample, ImportedService, ImportedTrial,
-    NewTrial, ServiceRecord, Store, StoreError,
+    NewTrial, SERVER, ServiceRecord, Store, StoreError,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -21,12 +21,15 @@ use super::samples::SpooledSamples;
 use super::series::Fetched;
 use super::service::{Service, add, memory_of};
 use super::spool::Spool;
-use super::{PrometheusImport, PrometheusSummary, Queries, arms, lives, names};
+use super::{PrometheusImport, PrometheusSummary, Queries, arms, names};
 use crate::ImportError;
+use crate::blocks;
 use crate::import::{ArmSummary, some_of};
 
 /// Where the queries are in a trial's parameters.
 const QUERIES: &str = "prometheus";
+/// The label of an arm may be changed so long after its service was started with the arm's treatment.
+const LABELLED_LATE_US: i64 = 3_600_000_000;
 
 /// A trial that was imported before, whose lives are read when their service's turn comes.
 pub(super) struct Stored<'a> {
@@ -59,6 +62,8 @@ impl<'a> Stored<'a> {
         };
         let list = self.trial.lists.iter().find(|list| list.members.contains(&index));
         service.arm = list.map(|list| list.arm.name.clone()).unwrap_or_default();
+        let told = self.services[index].host();
+        service.server = told.unwrap_or_default().to_owned();
         self.store.imported_lives(self.services[index].id, |life| service.add_stored(&life))?;
         Ok(service)
     }
@@ -68,6 +73,8 @@ impl<'a> Stored<'a> {
 pub(super) struct Assigned {
     /// Its arm; empty where nothing has told one.
     pub arm: String,
+    /// Its server; empty where nothing has told one.
+    server: String,
     samples: SpooledSamples,
     /// When the first and the last were taken; `None` without any.
     ends: Option<(i64, i64)>,
@@ -110,6 +117,7 @@ pub(super) fn same_queries(trial: &ImportedTrial, request: &PrometheusImport) ->
         ("the query of contamination", option(&stored.contaminated), option(&given.contaminated)),
         ("the labels of services", stored.service_labels.join(","), given.service_labels.join(",")),
         ("the label of arms", option(&stored.arm_label), option(&given.arm_label)),
+        ("the label of servers", stored.server_label, given.server_label.clone()),
         ("the label of replicas", option(&stored.replica_label), option(&given.replica_label)),
     ];
     match pairs.into_iter().find(|(_, stored, given)| stored != given) {
@@ -142,6 +150,9 @@ pub(super) fn assemble(
         if let Some(kept) = fetched.services.get(name) {
             let told = fetched.told(kept)?;
             told_of.count(&told);
+            if !kept.server.is_empty() {
+                service.server.clone_from(&kept.server);
+            }
             let mut since = None;
             if let Some((at, arm)) = kept.arms.last().filter(|_| by_label) {
                 let before = kept.arms.iter().nth_back(1).map_or(&service.arm, |(_, before)| before);
@@ -158,9 +169,10 @@ pub(super) fn assemble(
                 }
                 if before != arm && !(before.is_empty() && service.samples.is_empty()) {
                     since = Some(*at);
-                    if !events.iter().any(|(known, of, _)| (known, of) == (at, name)) {
+                    if !events.iter().any(|known| (known.wall_us, &known.service) == (*at, name)) {
                         let text = format!("`{before}` before, `{arm}` from here on");
-                        events.push((*at, name.clone(), text));
+                        let (wall_us, service, kind) = (*at, name.clone(), KnownEvent::Migration.into());
+                        events.push(Event { wall_us, service, kind, text });
                         moved_arm.push(name.clone());
                     }
                 }
@@ -168,14 +180,26 @@ pub(super) fn assemble(
             }
             add(&mut service, told, request.metric, since, request.step_us);
         }
+        let lives = service.lives();
         let samples = service.samples;
         let assigned = Assigned {
             arm: service.arm,
+            server: service.server,
             ends: samples.first().zip(samples.last()).map(|(first, last)| (first.wall_us, last.wall_us)),
             new_samples: service.new_samples,
-            lives: lives::of_service(&samples, &service.start, &service.counter),
+            lives,
             samples: samples.put(&mut spool)?,
         };
+        let is_known = |event: &Event| event.kind == KnownEvent::StartMoved && event.service == *name;
+        if let Some(first) = assigned.lives.moved.first().filter(|_| !events.iter().any(is_known)) {
+            events.push(Event {
+                wall_us: *first,
+                service: name.clone(),
+                kind: KnownEvent::StartMoved.into(),
+                text: "the start that is told moved to a time at which the one before was still told"
+                    .to_owned(),
+            });
+        }
         services.insert(name.clone(), assigned);
     }
     let mut notes = notes_of(&fetched, &told_of, request);
@@ -205,15 +229,19 @@ pub(super) fn assemble(
     notes.extend(names::remarks(services.keys().map(String::as_str)));
     let new_samples = services.values().map(|service| service.new_samples).sum();
     let names: Vec<String> = services.keys().cloned().collect();
-    let moved = services.values().map(|service| service.lives.moved).sum();
+    let moved: usize = services.values().map(|service| service.lives.moved.len()).sum();
     let ends: Vec<(i64, i64)> = services.values().filter_map(|service| service.ends).collect();
-    let imported: Vec<ImportedService> =
-        services.iter().map(|(name, service)| imported(name, &service.lives.lives)).collect();
+    let servers: Vec<&str> = services.values().map(|service| service.server.as_str()).collect();
+    let imported: Vec<ImportedService> = services
+        .iter()
+        .zip(blocks::of_servers(&servers))
+        .map(|((name, service), block)| imported(name, block, service, &events))
+        .collect();
     if moved > 0 {
         notes.push(format!(
             "{} the start that is told moved to a time at which the one before was still told: the oldest of several \
              processes ended, or a clock was set; the service is taken to have run on",
-            count(moved, "time")
+            count(moved as u64, "time")
         ));
     }
     let position = |name: &String| names.binary_search(name).ok();
@@ -229,11 +257,11 @@ pub(super) fn assemble(
         .collect();
     let events: Vec<ImportedEvent> = events
         .into_iter()
-        .map(|(wall_us, name, text)| ImportedEvent {
+        .map(|Event { wall_us, service, kind, text }| ImportedEvent {
             wall_us,
-            service: position(&name),
+            service: position(&service),
             arm: None,
-            kind: EventKind::from(KnownEvent::Migration.as_str()),
+            kind,
             text,
         })
         .collect();
@@ -282,19 +310,40 @@ pub(super) fn assemble(
     Ok(Assembled { trial, summary, samples, lives, spool })
 }
 
-fn imported(name: &str, lives: &[Life]) -> ImportedService {
-    let lives = lives.iter().map(|life| ImportedLife {
+/// A process that ran on while the label of its arm changed runs what it ran before: it is not of the arm that it has now.
+fn imported(name: &str, block: u32, service: &Assigned, events: &[Event]) -> ImportedService {
+    let of_label = |event: &&Event| event.kind == KnownEvent::Migration && event.service == name;
+    let change = events.iter().filter(of_label).max_by_key(|event| event.wall_us);
+    let ran_on = |life: &Life| {
+        let change = change.filter(|_| life.start == LifeStart::Observed)?;
+        let before = life.started_us < change.wall_us - LABELLED_LATE_US;
+        before.then(|| format!("it was not started anew when its arm's label changed ({})", change.text))
+    };
+    let lives = service.lives.lives.iter().map(|life| ImportedLife {
         started_wall_us: life.started_us,
         start: life.start,
+        contamination: ran_on(life),
         samples: Vec::new(),
     });
-    ImportedService { name: name.to_owned(), attributes: Value::Null, lives: lives.collect() }
+    let attributes = match service.server.as_str() {
+        "" => Value::Null,
+        server => json!({ SERVER: server }),
+    };
+    ImportedService { name: name.to_owned(), block, attributes, lives: lives.collect() }
 }
 
-fn events_of(trial: &ImportedTrial) -> Vec<(i64, String, String)> {
+/// An event of a service.
+struct Event {
+    wall_us: i64,
+    service: String,
+    kind: EventKind,
+    text: String,
+}
+
+fn events_of(trial: &ImportedTrial) -> Vec<Event> {
     let named = |event: &ImportedEvent| {
-        let service = trial.services.get(event.service?)?;
-        Some((event.wall_us, service.name.clone(), event.text.clone()))
+        let service = trial.services.get(event.service?)?.name.clone();
+        Some(Event { wall_us: event.wall_us, service, kind: event.kind.clone(), text: event.text.clone() })
     };
     trial.events.iter().filter_map(named).collect()
 }

@@ -7,12 +7,14 @@ use heaptrial_store::ImportedSample;
 
 use super::samples::Samples;
 use super::series::Values;
-use crate::lives::infer;
+use crate::lives::{FALLEN_SHARE_RSS_ALONE, FALLEN_SHARE_TOLD, infer};
 
 /// Exporters compute starts from the boot time, in whole seconds and with the clock's own wavering.
 const WAVERING_US: i64 = 2_000_000;
 /// Starts are by the host's clock, readings by the store's: so far they may be apart.
 pub(super) const APART_US: i64 = 60_000_000;
+/// A clock that is wrong is seldom behind by more.
+const BEHIND_US: i64 = 3_600_000_000;
 
 /// A start as it is told, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,57 +43,62 @@ pub(super) struct Life {
 pub(super) struct Lives {
     /// In order, without those that have no reading.
     pub lives: Vec<Life>,
-    /// How often the start that is told moved to a time at which the one before was still told: the oldest of several
-    /// processes ended, or a clock was set. That is no start of the service.
-    pub moved: u64,
+    /// When the start that is told moved to a time at which the one before was still told, and nothing tells a restart: the oldest
+    /// of several processes ended, or a clock was set. That is no start of the service.
+    pub moved: Vec<i64>,
 }
 
-/// From the starts that are told, and from falls of a counter where a clock that was set may tell them; else from such falls alone,
-/// else from falls of memory.
+/// From the starts that are told, and from falls of a counter or of memory where they are by a clock that is wrong; else from falls of
+/// the counter alone, else from falls of memory.
 pub(super) fn of_service(samples: &Samples, told: &Values, counter: &Values) -> Lives {
     if !told.is_empty() {
-        return by_starts(samples.times(), told, counter);
+        return by_starts(samples, told, counter);
     }
     if !counter.is_empty() {
-        return Lives { lives: by_counter(samples.times(), counter), moved: 0 };
+        return Lives { lives: by_counter(samples.times(), counter), moved: Vec::new() };
     }
-    // Falls of whatever was measured.
-    let measured = |sample: ImportedSample| {
-        let anon = sample.anon_bytes.map(|anon| anon + sample.swap_bytes.unwrap_or(0));
-        let bytes = anon.or(sample.cgroup_current_bytes).unwrap_or(sample.rss_bytes);
-        ImportedSample { rss_bytes: bytes, ..sample }
-    };
+    let measured = |sample: ImportedSample| ImportedSample { rss_bytes: measured(&sample), ..sample };
     let measured: Vec<ImportedSample> = samples.iter().map(measured).collect();
     let lives = infer(&measured, &[]).into_iter();
     let lives =
         lives.map(|life| Life { started_us: life.started_wall_us, start: life.start, samples: life.samples });
-    Lives { lives: lives.collect(), moved: 0 }
+    Lives { lives: lives.collect(), moved: Vec::new() }
 }
 
-fn starts(told: &Values, counter: &Values) -> (Vec<Start>, u64) {
+/// Whatever was measured, in bytes.
+fn measured(sample: &ImportedSample) -> u64 {
+    let anon = sample.anon_bytes.map(|anon| anon + sample.swap_bytes.unwrap_or(0));
+    anon.or(sample.cgroup_current_bytes).unwrap_or(sample.rss_bytes)
+}
+
+fn starts(samples: &Samples, told: &Values, counter: &Values) -> (Vec<Start>, Vec<i64>) {
     let mut starts: Vec<Start> = Vec::new();
-    let mut moved = 0;
+    let mut moved = Vec::new();
     let mut value_before = i64::MIN;
     for (at, seconds) in told.iter().filter(|(_, seconds)| *seconds >= 1.0) {
         let value = (seconds * 1e6) as i64;
         let same = value.saturating_sub(value_before).abs() <= WAVERING_US;
         value_before = value;
-        let by_a_set_clock = |last: &Start| {
+        let by_a_wrong_clock = |last: &Start| {
             let is_past = value < last.last_told_us - APART_US || value < last.started_us;
             is_past || (value > at + APART_US && !counter.is_empty())
         };
         match starts.last_mut() {
             Some(last) if same => last.last_told_us = *at,
-            Some(last) if by_a_set_clock(last) => match last_fall(counter, last.last_told_us, *at) {
-                Some(between) => {
-                    let (started_us, start) = begun_between(between);
-                    starts.push(Start { started_us, start, from_us: between.1, last_told_us: *at });
+            Some(last) if by_a_wrong_clock(last) => {
+                match last_fall(counter, last.last_told_us, *at).or_else(|| {
+                    fall_of_memory(samples, last.last_told_us..*at, value).filter(|_| counter.is_empty())
+                }) {
+                    Some(between) => {
+                        let (started_us, start) = begun_between(between);
+                        starts.push(Start { started_us, start, from_us: between.1, last_told_us: *at });
+                    }
+                    None => {
+                        moved.push(*at);
+                        last.last_told_us = *at;
+                    }
                 }
-                None => {
-                    moved += 1;
-                    last.last_told_us = *at;
-                }
-            },
+            }
             last => {
                 let told_before = last.map_or(i64::MIN, |last| last.last_told_us + 1);
                 let from_us = told_before.max((value - WAVERING_US).min(*at));
@@ -111,14 +118,37 @@ fn last_fall(counter: &Values, after_us: i64, until_us: i64) -> Option<(i64, i64
     Some((fall[0].0.max(after_us), fall[1].0.min(until_us)))
 }
 
+/// Between which two readings memory fell as at a restart, of those that reach into a time in which the start that is told moved to
+/// `value`: the one at which it fell furthest. That the start moved is as good as somebody's note of a restart if it moved to not long
+/// before the fall, by a clock that is behind; else memory alone has to tell it.
+fn fall_of_memory(samples: &Samples, within: Range<i64>, value: i64) -> Option<(i64, i64)> {
+    let times = samples.times();
+    let first = times.partition_point(|at| *at <= within.start).saturating_sub(1);
+    let last = times.partition_point(|at| *at < within.end).min(times.len().saturating_sub(1));
+    let share = |before: usize| {
+        let bytes = |index: usize| samples.get(index).map(|sample| measured(&sample) as f64);
+        Some(bytes(before + 1)? / bytes(before)?)
+    };
+    let (_, before) = (first..last)
+        .filter_map(|before| Some((share(before)?, before)))
+        .filter(|(share, before)| {
+            let (earliest, latest) = (times[*before], times[before + 1]);
+            let near = (earliest - BEHIND_US..=latest).contains(&value);
+            *share < if near { FALLEN_SHARE_TOLD } else { FALLEN_SHARE_RSS_ALONE }
+        })
+        .min_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some((times[before].max(within.start), times[before + 1].min(within.end)))
+}
+
 fn begun_between((earliest, latest): (i64, i64)) -> (i64, LifeStart) {
     let uncertainty_us = (latest - earliest + 1) / 2;
     (earliest + (latest - earliest) / 2, LifeStart::Inferred { uncertainty_us })
 }
 
 /// A reading is of the last service that was started before it.
-fn by_starts(times: &[i64], told: &Values, counter: &Values) -> Lives {
-    let (starts, moved) = starts(told, counter);
+fn by_starts(samples: &Samples, told: &Values, counter: &Values) -> Lives {
+    let (starts, moved) = starts(samples, told, counter);
+    let times = samples.times();
     let mut lives = Vec::new();
     let mut first = 0;
     let mut push = |started: Option<&Start>, samples_of: Range<usize>| {
@@ -203,7 +233,7 @@ mod tests {
         // It wavers by a second; a restart at 230; told by another scrape, later than the readings.
         let starts = told(&[(110, 50.0), (170, 51.0), (290, 230.0), (350, 229.5)]);
         let lives = of_service(&at, &starts, &Vec::new());
-        assert_eq!((short(&lives), lives.moved), (vec![(50, 3, true), (230, 2, true)], 0));
+        assert_eq!((short(&lives), lives.moved), (vec![(50, 3, true), (230, 2, true)], vec![]));
     }
 
     #[test]
@@ -218,7 +248,7 @@ mod tests {
         let at = samples(&[100, 160, 220, 280]);
         let lives =
             of_service(&at, &told(&[(100, 50.0), (160, 50.0), (220, 90.0), (280, 90.0)]), &Vec::new());
-        assert_eq!((short(&lives), lives.moved), (vec![(50, 4, true)], 1));
+        assert_eq!((short(&lives), lives.moved), (vec![(50, 4, true)], vec![220 * S]));
     }
 
     #[test]
@@ -227,7 +257,7 @@ mod tests {
         let at = samples(&[100, 160, 220, 280]);
         let lives =
             of_service(&at, &told(&[(100, 50.0), (160, 50.0), (220, 150.0), (280, 150.0)]), &Vec::new());
-        assert_eq!((short(&lives), lives.moved), (vec![(50, 2, true), (150, 2, true)], 0));
+        assert_eq!((short(&lives), lives.moved), (vec![(50, 2, true), (150, 2, true)], vec![]));
     }
 
     #[test]
@@ -251,7 +281,11 @@ mod tests {
                 told(&[(10_100, 10_050.0), (10_220, 10_050.0), (10_280, after), (10_340, after)])
             };
             let on = of_service(&at, &starts(10_050.0), &used([11.0, 14.0]));
-            assert_eq!((short(&on), on.moved), (vec![(10_050, 5, true)], 1), "set by {set_by}");
+            assert_eq!(
+                (short(&on), on.moved),
+                (vec![(10_050, 5, true)], vec![10_280 * S]),
+                "set by {set_by}"
+            );
 
             let anew = of_service(&at, &starts(10_255.0), &used([1.0, 4.0])).lives;
             let lengths: Vec<usize> = anew.iter().map(|life| life.samples.len()).collect();
@@ -263,6 +297,44 @@ mod tests {
                 // Not told from clocks that are somewhat apart.
                 _ => assert!(anew[1].started_us.abs_diff(10_255 * S) <= 61 * S as u64, "{anew:?}"),
             }
+        }
+    }
+
+    /// The clock of the host is three minutes behind, all the time: of a start at 10250 it tells 10070.
+    #[test]
+    fn a_clock_that_is_behind_hides_no_restart_that_memory_shows() {
+        let times = [10_100, 10_160, 10_220, 10_280, 10_340];
+        let starts = told(&[(10_100, 9_870.0), (10_220, 9_870.0), (10_280, 10_070.0), (10_340, 10_070.0)]);
+        let of_memory = |bytes: [u64; 5]| {
+            let sample = |(at, rss_bytes): (i64, u64)| ImportedSample {
+                wall_us: at * S,
+                rss_bytes,
+                ..ImportedSample::default()
+            };
+            of_service(&of(times.into_iter().zip(bytes).map(sample)), &starts, &Vec::new())
+        };
+        let anew = of_memory([900, 1000, 1000, 800, 850]);
+        assert_eq!((short(&anew), &anew.moved[..]), (vec![(9_870, 3, true), (10_250, 2, false)], &[][..]));
+        assert_eq!(anew.lives[1].start, LifeStart::Inferred { uncertainty_us: 30 * S });
+        // The oldest of several processes ended, or the clock was set: memory stays, or falls at another time.
+        for bytes in [[900, 1000, 1000, 950, 900], [900, 100, 200, 300, 400], [900, 1000, 1000, 1000, 100]] {
+            let on = of_memory(bytes);
+            assert_eq!((short(&on), &on.moved[..]), (vec![(9_870, 5, true)], &[10_280 * S][..]), "{bytes:?}");
+        }
+    }
+
+    /// One that moved far back is told by memory where it falls as far as where no start is told at all.
+    #[test]
+    fn a_clock_of_another_timezone_hides_no_restart_after_which_little_is_left() {
+        let starts = told(&[(90_000, 50_000.0), (90_060, 50_000.0), (90_120, 61_300.0)]);
+        for (after, lives) in [(400, 1), (200, 2)] {
+            let sample = |(at, rss_bytes): (i64, u64)| ImportedSample {
+                wall_us: at * S,
+                rss_bytes,
+                ..ImportedSample::default()
+            };
+            let samples = of([(90_000, 1000), (90_060, 1000), (90_120, after)].map(sample));
+            assert_eq!(of_service(&samples, &starts, &Vec::new()).lives.len(), lives, "{after}");
         }
     }
 

@@ -51,9 +51,17 @@ pub struct Queries {
     pub service_labels: Vec<String>,
     /// The label that names its arm.
     pub arm_label: Option<String>,
+    /// The label that names its server, what follows the last colon left out.
+    #[serde(default = "instance")]
+    pub server_label: String,
     /// The label that names which of several servers scraped it: series that differ in it alone are one thing, scraped twice.
     #[serde(default)]
     pub replica_label: Option<String>,
+}
+
+/// Prometheus' own label of what it scraped: the host and a port.
+fn instance() -> String {
+    "instance".to_owned()
 }
 
 /// What to import, and how.

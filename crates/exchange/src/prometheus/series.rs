@@ -48,6 +48,8 @@ pub(super) struct Kept {
     parts: [Piece; PARTS],
     /// Since when it has which value of the label of arms.
     pub arms: Vec<(i64, String)>,
+    /// The server that the label of its last series names; empty without such a label.
+    pub server: String,
 }
 
 const PARTS: usize = 5;
@@ -153,7 +155,7 @@ impl Fetched {
                         values.extend(answers.values(*piece)?);
                     }
                 }
-                let (values, arms) = joined(query, &service, by_labels, queries)?;
+                let Joined { values, arms, server } = joined(query, &service, by_labels, queries)?;
                 if index == START {
                     told_starts.count(&service, &values);
                 }
@@ -175,6 +177,7 @@ impl Fetched {
                 let values = if is_memory {
                     fetched.no_memory += (before - values.len()) as u64;
                     kept.arms = arms;
+                    kept.server = server;
                     thinned(values, step_us)
                 } else {
                     held(values, &fetched.spool.values(kept.parts[0])?)
@@ -275,7 +278,16 @@ fn no_label(query: &str, labels: &Labels, names: &[String]) -> PrometheusError {
     }
 }
 
-/// The series of one service one after the other, and since when which arm is told.
+/// The series of one service one after the other.
+struct Joined {
+    values: Values,
+    /// Since when which arm is told.
+    arms: Vec<(i64, String)>,
+    /// The server that the last one names.
+    server: String,
+}
+
+/// Puts the series of one service one after the other.
 ///
 /// Of what several servers scraped, one counts as long as it goes on, and then another: their clocks are not quite the same.
 fn joined(
@@ -283,7 +295,7 @@ fn joined(
     service: &str,
     mut by_labels: BTreeMap<&Labels, Values>,
     queries: &Queries,
-) -> Result<(Values, Vec<(i64, String)>), PrometheusError> {
+) -> Result<Joined, PrometheusError> {
     for values in by_labels.values_mut() {
         values.sort_by_key(|(at, _)| *at);
         values.dedup_by_key(|(at, _)| *at);
@@ -293,6 +305,7 @@ fn joined(
     parts.sort_by_key(|(_, values)| values[0].0);
     let mut all: Values = Vec::new();
     let mut arms: Vec<(i64, String)> = Vec::new();
+    let mut server = String::new();
     let arm_label = queries.arm_label.as_deref();
     let replica_label = queries.replica_label.as_deref();
     for (index, (labels, values)) in parts.iter().enumerate() {
@@ -320,8 +333,19 @@ fn joined(
         if arms.last().is_none_or(|(_, last)| last != arm) {
             arms.push((values[0].0, crate::problem::escape_name(arm)));
         }
+        if let Some(label) = labels.get(&queries.server_label) {
+            server = crate::problem::escape_name(host_of(label));
+        }
     }
-    Ok((all, arms))
+    Ok(Joined { values: all, arms, server })
+}
+
+/// The host of an `instance` such as `relay.example.org:9256`.
+fn host_of(label: &str) -> &str {
+    match label.rsplit_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => label,
+    }
 }
 
 /// Whether two series are one that several servers scraped.
@@ -419,6 +443,20 @@ mod tests {
         assert_eq!(changes(&told), [(1, 5.0), (3, 5.0), (4, 9.0), (5, 5.0), (7, 5.0)]);
         assert_eq!(changes(&told[..1].to_vec()), [(1, 5.0)]);
         assert_eq!(changes(&Values::new()), []);
+    }
+
+    #[test]
+    fn a_port_is_no_part_of_a_host() {
+        for (instance, host) in [
+            ("a.example.org:9256", "a.example.org"),
+            ("10.0.0.1:9100", "10.0.0.1"),
+            ("[::1]:9100", "[::1]"),
+            ("node-3", "node-3"),
+            ("https://a/metrics", "https://a/metrics"),
+            ("a:", "a:"),
+        ] {
+            assert_eq!(host_of(instance), host);
+        }
     }
 
     #[test]

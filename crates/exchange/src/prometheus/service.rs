@@ -6,7 +6,7 @@ use std::ops::Range;
 use heaptrial_model::{LifeStart, Metric};
 use heaptrial_store::{ImportedLife, ImportedSample};
 
-use super::lives::APART_US;
+use super::lives::{self, APART_US, Life, Lives};
 use super::samples::Samples;
 use super::series::{Told, Values};
 
@@ -23,14 +23,31 @@ pub(super) struct Service {
     with_first: Vec<Range<i64>>,
     pub counter: Values,
     pub arm: String,
+    pub server: String,
+    /// Its lives as they are stored, while nothing is added to them.
+    stored: Option<Vec<Life>>,
     pub new_samples: u64,
 }
 
 impl Service {
+    /// What its lives are.
+    pub fn lives(&self) -> Lives {
+        match &self.stored {
+            Some(lives) => Lives { lives: lives.clone(), moved: Vec::new() },
+            None => lives::of_service(&self.samples, &self.start, &self.counter),
+        }
+    }
+
     /// Adds the next of its lives that are stored, as the store would have told it.
     pub fn add_stored(&mut self, life: &ImportedLife) {
         let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { return };
+        let begin = self.samples.len();
         life.samples.iter().for_each(|sample| self.samples.push(sample));
+        self.stored.get_or_insert_default().push(Life {
+            started_us: life.started_wall_us,
+            start: life.start,
+            samples: begin..self.samples.len(),
+        });
         if let Some(before) = self.with_first.last_mut() {
             before.end = before.end.min(first.wall_us);
         }
@@ -73,6 +90,7 @@ pub(super) fn memory_of(sample: &ImportedSample, metric: Metric) -> Option<u64> 
 
 /// Adds readings that are not there, one in each `step_us`: what is stored stays.
 pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Option<i64>, step_us: i64) {
+    service.stored = None;
     let step_of = |at: i64| at.div_euclid(step_us);
     let stored: BTreeSet<i64> = service.samples.iter().map(|sample| step_of(sample.wall_us)).collect();
     let first_wanted = since.unwrap_or(i64::MIN);
@@ -152,7 +170,6 @@ impl<'a> LookBack<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lives;
     use super::*;
 
     const S: i64 = 1_000_000;
@@ -165,6 +182,7 @@ mod tests {
         let life = ImportedLife {
             started_wall_us: 100 * S,
             start: LifeStart::Observed,
+            contamination: None,
             samples: [100, 160, 220, 280, 340].map(sample).to_vec(),
         };
         let mut service = Service::default();
@@ -178,7 +196,7 @@ mod tests {
         add(&mut service, told, Metric::Rss, None, 60 * S);
         let found = lives::of_service(&service.samples, &service.start, &service.counter);
         let starts: Vec<i64> = found.lives.iter().map(|life| life.started_us / S).collect();
-        assert_eq!((starts, found.moved, service.new_samples), (vec![100], 0, 2));
+        assert_eq!((starts, found.moved, service.new_samples), (vec![100], vec![], 2));
     }
 
     /// Restarted at 1255, by a clock that is set back by five minutes: known by the counter alone.
@@ -212,8 +230,47 @@ mod tests {
             let mut next = Service::default();
             for (started_wall_us, start, samples) in lives(&first) {
                 let samples = samples.map(|index| first.samples.get(index).unwrap()).collect();
-                next.add_stored(&ImportedLife { started_wall_us, start, samples });
+                next.add_stored(&ImportedLife { started_wall_us, start, contamination: None, samples });
             }
+            add(&mut next, told(again, 2200), Metric::Rss, None, 60 * S);
+            assert_eq!(lives(&next), wanted, "{until} {again}");
+        }
+    }
+
+    /// Restarted at 1255 on a host whose clock is five minutes behind: known by a fall of memory.
+    #[test]
+    fn a_restart_by_a_clock_that_is_behind_stays_in_the_next_import() {
+        let told = |from: i64, to: i64| {
+            let within: Vec<i64> = (1000..2200).step_by(60).filter(|at| (from..to).contains(at)).collect();
+            let values = |of: fn(i64) -> f64| within.iter().map(|at| (at * S, of(*at))).collect();
+            Told {
+                memory: values(|at| if at < 1255 { 1e6 } else { 5e5 + at as f64 }),
+                start: values(|at| if at < 1255 { 600.0 } else { 955.0 }),
+                ..Told::default()
+            }
+        };
+        let lives = |service: &Service| {
+            let found = service.lives();
+            assert!(found.moved.is_empty());
+            let of = |life: Life| (life.started_us, life.start, life.samples);
+            found.lives.into_iter().map(of).collect::<Vec<_>>()
+        };
+        let mut whole = Service::default();
+        add(&mut whole, told(0, 2200), Metric::Rss, None, 60 * S);
+        let wanted = lives(&whole);
+        assert_eq!(wanted.iter().map(|life| life.0 / S).collect::<Vec<_>>(), [600, 1270]);
+        for (until, again) in
+            [(1230, 1100), (1290, 1100), (1290, 1260), (1700, 1200), (1700, 1500), (2200, 2000)]
+        {
+            let mut first = Service::default();
+            add(&mut first, told(0, until), Metric::Rss, None, 60 * S);
+            let mut next = Service::default();
+            for (started_wall_us, start, samples) in lives(&first) {
+                let samples = samples.map(|index| first.samples.get(index).unwrap()).collect();
+                next.add_stored(&ImportedLife { started_wall_us, start, contamination: None, samples });
+            }
+            // A store that tells nothing of it any more takes nothing away.
+            assert_eq!(lives(&next), lives(&first), "{until}");
             add(&mut next, told(again, 2200), Metric::Rss, None, 60 * S);
             assert_eq!(lives(&next), wanted, "{until} {again}");
         }

@@ -33,6 +33,7 @@ pub fn read_config(
     problems: &mut Problems,
 ) -> Result<(Vec<RelayConfig>, u64, u64), ImportError> {
     let mut table = Table::open(file, bytes, "`nickname`, and columns such as `group` or `allocator`")?;
+    table.has_texts = true;
     let nickname = table.require(&["nickname", "relay", "name"])?;
     let group = table.column(&["group"]);
     let fingerprint = table.column(&["fingerprint"]);

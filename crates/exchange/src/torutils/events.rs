@@ -33,6 +33,7 @@ pub(crate) fn read(
     problems: &mut Problems,
 ) -> Result<(Vec<OperatorEvent>, u64, u64), ImportError> {
     let mut table = Table::open(file, bytes, "`timestamp,event_type,description,group`")?;
+    table.has_texts = true;
     let time = TimeColumns::of(&table)?;
     let kind = table.require(&["event_type", "event", "kind"])?;
     let description = table.column(&["description", "text", "notes"]);

@@ -7,6 +7,9 @@ use heaptrial_model::ServiceName;
 
 use super::table::without_mark;
 
+/// What a list may have above its nicknames, as tables do.
+const HEADER: &[u8] = b"nickname";
+
 /// A list of services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupFile {
@@ -27,10 +30,19 @@ pub fn read_group(file: &str, bytes: &[u8], problems: &mut Problems) -> Result<G
         if text.is_empty() {
             continue;
         }
+        let first = group.rows == 0;
         group.rows += 1;
         let place = Place { file, line: index as u64 + 1, column: None, value: text };
         let name = std::str::from_utf8(text).ok().and_then(|text| text.parse::<ServiceName>().ok());
         match name {
+            Some(_) if first && text.eq_ignore_ascii_case(HEADER) => {
+                group.rows = 0;
+                problems.report(
+                    place,
+                    ProblemKind::Note,
+                    "taken for the header of the list, not for a service",
+                )?;
+            }
             None => {
                 group.skipped += 1;
                 problems.report(place, ProblemKind::MalformedRow, NOT_A_NICKNAME)?;
@@ -63,6 +75,15 @@ mod tests {
         assert_eq!((group.rows, group.skipped), (6, 2));
         assert_eq!(problems.details[0].to_string(), format!("A.txt:6: {NOT_A_NICKNAME}: `bad name`"));
         assert_eq!(problems.count(ProblemKind::Note), 1);
+    }
+
+    #[test]
+    fn a_header_is_no_service() {
+        let mut problems = Problems::new(true);
+        let group = read_group("A.txt", b"# A\nNickname\none\n", &mut problems).unwrap();
+        assert_eq!((group.members, group.rows), (vec!["one".to_owned()], 1));
+        assert_eq!(problems.details[0].line, 2);
+        assert_eq!(read_group("A.txt", b"one\nnickname\n", &mut problems).unwrap().members.len(), 2);
     }
 
     #[test]

@@ -8,6 +8,7 @@ const MAX_KIB: u64 = (i64::MAX / 1024) as u64;
 
 /// Why a field is not an amount of memory.
 const NOT_KIB: &str = "expected a whole number of KiB, 0 or more";
+const NOT_WHOLE_KIB: &str = "expected a whole number of KiB; for figures in MiB or GiB, which have decimals, give --unit MiB or --unit GiB";
 
 /// A whole number without a sign. Numbers in exponent form, as `awk` writes large ones, are taken if they are whole.
 pub(crate) fn whole(field: &[u8]) -> Option<u64> {
@@ -32,6 +33,9 @@ fn kib(field: &[u8]) -> Result<Option<u64>, &'static str> {
     }
     match whole(field) {
         Some(number) if number <= MAX_KIB => Ok(Some(number * 1024)),
+        None if float(field.trim_ascii()).is_some_and(|number| number > 0.0 && number.fract() != 0.0) => {
+            Err(NOT_WHOLE_KIB)
+        }
         _ => Err(NOT_KIB),
     }
 }
@@ -162,6 +166,7 @@ mod tests {
         assert_eq!(kib(b"9007199254740991"), Ok(Some(9_007_199_254_740_991 * 1024)));
         assert_eq!(kib(b"9007199254740992"), Err(NOT_KIB));
         assert_eq!(kib(b"-5"), Err(NOT_KIB));
+        assert_eq!(kib(b"1.53"), Err(NOT_WHOLE_KIB));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A table with a header, read row by row.
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
+use heaptrial_model::units;
 
 use super::number::MemoryUnit;
 use crate::ImportError;
@@ -21,16 +22,22 @@ pub(crate) struct Table<'a> {
     /// Names of the columns in lower case.
     pub header: Vec<String>,
     header_line: u64,
-    /// Rows read, malformed ones included.
+    /// Whether fields are texts, which may span lines.
+    pub has_texts: bool,
+    /// Rows read, malformed ones included; one that takes in several lines and cannot be understood is as many.
     pub rows: u64,
     /// The unit of its memory, where it is not what the columns' names say.
     pub unit: Option<MemoryUnit>,
-    /// Malformed rows.
+    /// Rows of which something was left out.
     pub skipped: u64,
     /// Those of them that cannot be understood; the others say that there was nothing to measure.
     pub not_understood: u64,
     last_not_understood: Option<u64>,
-    /// Figures that no process has.
+    last_left_out: Option<u64>,
+    last_too_large: Option<u64>,
+    /// How often `next` gave a row.
+    number: u64,
+    /// Rows with figures that no process has.
     pub too_large: u64,
 }
 
@@ -57,11 +64,15 @@ impl<'a> Table<'a> {
             reader,
             header,
             header_line,
+            has_texts: false,
             rows: 0,
             unit: None,
             skipped: 0,
             not_understood: 0,
             last_not_understood: None,
+            last_left_out: None,
+            last_too_large: None,
+            number: 0,
             too_large: 0,
         })
     }
@@ -98,26 +109,38 @@ impl<'a> Table<'a> {
         ImportError::UnknownFormat { file: self.file.to_owned(), line: self.header_line, found: self.found() }
     }
 
-    /// The next row that has as many fields as the header; `false` at the end.
+    /// The next row that has as many fields as the header, on one line unless they are texts; `false` at the end.
     pub fn next(&mut self, record: &mut ByteRecord, problems: &mut Problems) -> Result<bool, ImportError> {
         loop {
             if !next(&mut self.reader, record) {
                 return Ok(false);
             }
             self.rows += 1;
-            if record.len() == self.header.len() {
+            self.number += 1;
+            let lines = lines(record);
+            let fields = record.len() == self.header.len();
+            if fields && (lines == 1 || self.has_texts) {
                 return Ok(true);
             }
-            let mut what = format!("{} fields where the header has {}", record.len(), self.header.len());
-            // A quote that is not closed takes all the lines after it in.
-            if record.iter().any(|field| field.contains(&b'\n')) {
-                what.push_str("; a quote opens here and closes on a later line or never");
+            let mut what = Vec::new();
+            if !fields {
+                what.push(format!("{} fields where the header has {}", record.len(), self.header.len()));
             }
+            // A quote that is not closed takes all the lines after it in.
+            if lines > 1 {
+                what.push(format!(
+                    "a quote opens here and closes on a later line or never: {} lines are in this row",
+                    units::count(lines)
+                ));
+            }
+            let what = what.join("; ");
             let value = record.iter().collect::<Vec<_>>().join(&b',');
             let place = Place { file: self.file, line: self.line(record), column: None, value: &value };
-            self.skipped += 1;
-            self.not_understood += 1;
             problems.report(place, ProblemKind::MalformedRow, &what)?;
+            problems.count_more(ProblemKind::MalformedRow, lines - 1);
+            self.rows += lines - 1;
+            self.skipped += lines;
+            self.not_understood += lines;
         }
     }
 
@@ -130,9 +153,7 @@ impl<'a> Table<'a> {
         problems: &mut Problems,
     ) -> Result<(), ImportError> {
         // A row with a column for each day may have several such fields.
-        let row = Some(self.rows);
-        if self.last_not_understood != row {
-            self.last_not_understood = row;
+        if self.last_not_understood.replace(self.number) != Some(self.number) {
             self.not_understood += 1;
         }
         self.leave_out(record, column, what, problems)
@@ -145,7 +166,9 @@ impl<'a> Table<'a> {
         column: usize,
         problems: &mut Problems,
     ) -> Result<(), ImportError> {
-        self.too_large += 1;
+        if self.last_too_large.replace(self.number) != Some(self.number) {
+            self.too_large += 1;
+        }
         self.skip(record, column, "more than 4 TiB in one process", problems)
     }
 
@@ -157,7 +180,9 @@ impl<'a> Table<'a> {
         what: &str,
         problems: &mut Problems,
     ) -> Result<(), ImportError> {
-        self.skipped += 1;
+        if self.last_left_out.replace(self.number) != Some(self.number) {
+            self.skipped += 1;
+        }
         problems.report(self.place(record, column), ProblemKind::MalformedRow, what)
     }
 
@@ -176,6 +201,13 @@ impl<'a> Table<'a> {
             value: record.get(column).unwrap_or_default(),
         }
     }
+}
+
+/// How many lines a row takes in.
+fn lines(record: &ByteRecord) -> u64 {
+    let text = record.as_slice();
+    let within = text.strip_suffix(b"\n").unwrap_or(text);
+    1 + within.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 /// Where a row starts. The reader tells where it began to look for it, before comments and empty lines.

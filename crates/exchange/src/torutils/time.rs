@@ -101,6 +101,8 @@ pub(crate) struct Moment {
     pub note: Option<&'static str>,
     /// The second occurrence of a local time of which the first was taken.
     pub later_us: Option<i64>,
+    /// By how much it is later than the first occurrence, where that is a guess; else 0.
+    pub guessed_us: i64,
 }
 
 /// Rows of one collection may be out of order by less than this, in microseconds.
@@ -113,6 +115,7 @@ pub(crate) struct Clock<'a> {
     last_text: Vec<u8>,
     last_wall_us: i64,
     last_later_us: Option<i64>,
+    last_guessed_us: i64,
     /// How far the last time is after the one before.
     pub step_us: i64,
     /// Times that were read without an offset.
@@ -128,6 +131,7 @@ impl<'a> Clock<'a> {
             last_text: Vec::new(),
             last_wall_us: 0,
             last_later_us: None,
+            last_guessed_us: 0,
             step_us: 0,
             local: 0,
             offsets: BTreeSet::new(),
@@ -137,7 +141,12 @@ impl<'a> Clock<'a> {
     /// Reads one time.
     pub fn read(&mut self, text: &[u8]) -> Option<Moment> {
         if text == self.last_text && !text.is_empty() {
-            return Some(Moment { wall_us: self.last_wall_us, note: None, later_us: self.last_later_us });
+            return Some(Moment {
+                wall_us: self.last_wall_us,
+                note: None,
+                later_us: self.last_later_us,
+                guessed_us: self.last_guessed_us,
+            });
         }
         let moment = self.read_anew(text.trim_ascii())?;
         self.last_text.clear();
@@ -145,13 +154,16 @@ impl<'a> Clock<'a> {
         self.step_us = moment.wall_us - self.last_wall_us;
         self.last_wall_us = moment.wall_us;
         self.last_later_us = moment.later_us;
+        self.last_guessed_us = moment.guessed_us;
         Some(moment)
     }
 
-    /// The last time was the second occurrence; so is it in the rows that repeat it.
-    pub fn take_later(&mut self, later_us: i64) {
+    /// The last time was the second occurrence; so is it in the rows that repeat it. `guessed_us` is by how much it is later, or 0
+    /// where it is known.
+    pub fn take_later(&mut self, later_us: i64, guessed_us: i64) {
         self.last_wall_us = later_us;
         self.last_later_us = None;
+        self.last_guessed_us = guessed_us;
     }
 
     /// Reads a date and a time of day from two columns.
@@ -185,7 +197,7 @@ impl<'a> Clock<'a> {
     fn with_offset(&mut self, civil: DateTime, seconds: i32) -> Option<Moment> {
         let timestamp = Offset::from_seconds(seconds).ok()?.to_timestamp(civil).ok()?;
         self.offsets.insert(seconds);
-        Some(Moment { wall_us: timestamp.as_microsecond(), note: None, later_us: None })
+        Some(Moment { wall_us: timestamp.as_microsecond(), note: None, later_us: None, guessed_us: 0 })
     }
 
     fn local_time(&mut self, civil: DateTime) -> Option<Moment> {
@@ -208,9 +220,11 @@ impl<'a> Clock<'a> {
         let before = self.last_wall_us;
         Some(match later {
             Some(later) if first + JITTER_US < before && before <= later + JITTER_US => {
-                Moment { wall_us: later, note, later_us: None }
+                // What follows a guess is one.
+                let guessed_us = if self.last_guessed_us > 0 { later - first } else { 0 };
+                Moment { wall_us: later, note, later_us: None, guessed_us }
             }
-            later_us => Moment { wall_us: first, note, later_us },
+            later_us => Moment { wall_us: first, note, later_us, guessed_us: 0 },
         })
     }
 
@@ -221,7 +235,12 @@ impl<'a> Clock<'a> {
         }
         let text = std::str::from_utf8(text).ok()?;
         if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
-            return Some(Moment { wall_us: timestamp.as_microsecond(), note: None, later_us: None });
+            return Some(Moment {
+                wall_us: timestamp.as_microsecond(),
+                note: None,
+                later_us: None,
+                guessed_us: 0,
+            });
         }
         self.local_time(text.parse().ok()?)
     }

@@ -5,9 +5,9 @@ use heaptrial_store::{AggregateRow, ImportedSample};
 
 use super::number::{MemoryUnit, whole};
 use super::table::Table;
-use super::time::{Clock, NOT_A_TIME};
+use super::time::{Clock, Moment, NOT_A_TIME};
 use crate::ImportError;
-use crate::measured::{BadKey, Gatherer, NOT_A_FINGERPRINT, NOT_A_NICKNAME, NOT_A_SERVER, ServiceKey};
+use crate::measured::{BadKey, Gatherer, Last, NOT_A_FINGERPRINT, NOT_A_NICKNAME, NOT_A_SERVER, ServiceKey};
 use crate::problem::{Place, ProblemKind, Problems};
 
 /// An RSS beyond this is a misreading.
@@ -57,17 +57,17 @@ impl TimeColumns {
         clock: &mut Clock<'_>,
         problems: &mut Problems,
     ) -> Result<Option<i64>, ImportError> {
-        Ok(self.read_twice(table, record, clock, problems)?.map(|(wall_us, _)| wall_us))
+        Ok(self.read_moment(table, record, clock, problems)?.map(|moment| moment.wall_us))
     }
 
-    /// The same, and the second occurrence of a local time of which the first was taken.
-    fn read_twice(
+    /// The same, with what is not certain of a local time that occurred twice.
+    fn read_moment(
         self,
         table: &mut Table<'_>,
         record: &ByteRecord,
         clock: &mut Clock<'_>,
         problems: &mut Problems,
-    ) -> Result<Option<(i64, Option<i64>)>, ImportError> {
+    ) -> Result<Option<Moment>, ImportError> {
         let (column, moment) = match self {
             Self::One(column) => (column, clock.read(&record[column])),
             Self::Two(date, time) => (date, clock.read_parts(&record[date], &record[time])),
@@ -79,21 +79,59 @@ impl TimeColumns {
         if let Some(note) = moment.note {
             problems.report(table.place(record, column), ProblemKind::Note, note)?;
         }
-        Ok(Some((moment.wall_us, moment.later_us)))
+        Ok(Some(moment))
     }
 }
 
-/// Whether a local time that occurred twice is meant the second time: the service was read at the first one already,
-/// and readings are otherwise further apart than that, as those of the service are, or as the rows before it are.
-fn is_second_time(
-    last: Option<(ImportedSample, Option<i64>)>,
-    step_us: i64,
-    sample: ImportedSample,
-    later_us: i64,
-) -> bool {
-    let Some((last, own_step_us)) = last else { return false };
-    let (distance, usual) = (sample.wall_us - last.wall_us, own_step_us.unwrap_or(step_us));
-    sample != last && distance >= 0 && 2 * distance < usual && later_us - last.wall_us <= 2 * usual
+/// Whether a local time that occurred twice is meant the second time: that is nearer to the usual distance from the reading
+/// before, as those of the service are apart, or as the rows before it are.
+fn is_second_time(last: Last, step_us: i64, sample: ImportedSample, later_us: i64) -> bool {
+    let usual = last.step_us.unwrap_or(step_us);
+    let [first, second] = [sample.wall_us, later_us].map(|wall_us| wall_us - last.sample.wall_us);
+    sample != last.sample
+        && first >= 0
+        && (second - usual).abs() < (first - usual).abs()
+        && second <= 2 * usual
+}
+
+/// When a local time is meant that may have occurred twice, and by how much later than its first time where that is a guess. Rows
+/// are in order of time: one that would be before a reading of which the second time was guessed shows that it was the first.
+fn occurrence(
+    gatherer: &mut Gatherer,
+    series: usize,
+    clock: &mut Clock<'_>,
+    mut sample: ImportedSample,
+    moment: Moment,
+) -> (i64, i64) {
+    let Moment { mut later_us, guessed_us, .. } = moment;
+    let Some(last) = gatherer.last(series) else { return (sample.wall_us, guessed_us) };
+    if guessed_us > 0 {
+        // Another service's guess.
+        later_us = Some(sample.wall_us);
+        sample.wall_us -= guessed_us;
+    }
+    let latest_us = later_us.unwrap_or(sample.wall_us);
+    let guessed = last.guessed_us > 0 && sample.wall_us <= last.sample.wall_us;
+    if guessed
+        && latest_us >= last.sample.wall_us
+        && last.sample == (ImportedSample { wall_us: last.sample.wall_us, ..sample })
+    {
+        // The same row again.
+        return (last.sample.wall_us, last.guessed_us);
+    }
+    if guessed && latest_us > last.sample.wall_us - last.guessed_us {
+        gatherer.take_back(series);
+        clock.take_later(latest_us, 0);
+        return (latest_us, 0);
+    }
+    match later_us.filter(|later_us| is_second_time(last, clock.step_us, sample, *later_us)) {
+        Some(later_us) => {
+            let guessed_us = later_us - sample.wall_us;
+            clock.take_later(later_us, guessed_us);
+            (later_us, guessed_us)
+        }
+        None => (sample.wall_us, 0),
+    }
 }
 
 /// Whether a header is of this format.
@@ -143,9 +181,7 @@ fn relay(
     gatherer: &mut Gatherer,
     problems: &mut Problems,
 ) -> Result<(), ImportError> {
-    let Some((wall_us, later_us)) = columns.time.read_twice(table, record, clock, problems)? else {
-        return Ok(());
-    };
+    let Some(moment) = columns.time.read_moment(table, record, clock, problems)? else { return Ok(()) };
     let unit = table.unit.unwrap_or(UNIT);
     let rss_bytes = match unit.read(&record[columns.rss]) {
         Ok(Some(bytes)) if bytes > 0 => bytes,
@@ -204,19 +240,16 @@ fn relay(
         }
     };
     let mut sample = ImportedSample {
-        wall_us,
+        wall_us: moment.wall_us,
         rss_bytes,
         vsize_bytes: optional[0],
         hwm_bytes: optional[1],
         ..ImportedSample::default()
     };
-    if let Some(later_us) =
-        later_us.filter(|later_us| is_second_time(gatherer.last(series), clock.step_us, sample, *later_us))
-    {
-        clock.take_later(later_us);
-        sample.wall_us = later_us;
-    }
+    let (wall_us, guessed_us) = occurrence(gatherer, series, clock, sample, moment);
+    sample.wall_us = wall_us;
     gatherer.push(series, sample, table.line(record), field(columns.group));
+    gatherer.is_guess(series, guessed_us);
     Ok(())
 }
 

@@ -139,6 +139,11 @@ fn among_arms(report: &Report) -> Vec<String> {
     let chosen = chosen.map(|position| smaller[position].name.as_str());
     let before = others().take_while(|arm| Some(arm.name.as_str()) != chosen);
     sentences.extend(before.filter_map(not_shown).take(ARMS_TOLD));
+    let not_compared = others().filter(|arm| arm.ratio_as_treated().is_none());
+    let why = |arm: &Arm| prohibitive(report, arm).and_then(|finding| in_words(finding.kind));
+    let not_compared = not_compared.filter_map(|arm| Some((arm, why(arm)?)));
+    let told = not_compared.map(|(arm, (what, remedy))| format!("{} {what}: {remedy}.", arm.name));
+    sentences.extend(told.take(ARMS_TOLD));
     sentences
 }
 
@@ -237,6 +242,9 @@ fn in_words(kind: FindingKind) -> Option<(&'static str, &'static str)> {
             "needs more at an equal time and less at an equal age, or the other way round",
             "begin all arms on the same day",
         )),
+        FindingKind::ServersWithoutControl => {
+            Some(("has no server in common with the control", "put services of both on one server"))
+        }
         FindingKind::MostlyAsAnotherArm => Some((
             "has a list of which most services go as those of another arm",
             "prove what its services run, and correct the list",

@@ -68,6 +68,7 @@ pub fn contaminated() -> ImportedTrial {
             let short = name.trim_start_matches("group_");
             services.push(ImportedService {
                 name: format!("{short}{number:02}"),
+                block: 0,
                 attributes: json!({}),
                 lives,
             });
@@ -134,6 +135,7 @@ fn life_of(curve: Curve, seed: usize, start_hours: i64, hours: i64) -> ImportedL
     ImportedLife {
         started_wall_us,
         start: LifeStart::Inferred { uncertainty_us: HOUR_US },
+        contamination: None,
         samples: (1..=hours).step_by(2).map(sample).collect(),
     }
 }
@@ -200,6 +202,7 @@ pub fn two_servers_for_six_weeks() -> ImportedTrial {
         let server = if number % 2 == 0 { "alpha" } else { "beta" };
         services.push(ImportedService {
             name: format!("relay{number:02}"),
+            block: 0,
             attributes: json!({"server": server}),
             lives: vec![
                 life_of(before, number, 0, WEEK_HOURS - 1),

@@ -45,6 +45,8 @@ pub struct ImportedList {
 pub struct ImportedService {
     /// Its name.
     pub name: String,
+    /// The block within which it is compared.
+    pub block: u32,
     /// What else is known of it, as a JSON object.
     pub attributes: Value,
     /// Its lives in order.
@@ -58,6 +60,8 @@ pub struct ImportedLife {
     pub started_wall_us: i64,
     /// How the start is known.
     pub start: LifeStart,
+    /// Why it did not run its arm's treatment; `None` where nothing tells that.
+    pub contamination: Option<String>,
     /// Its samples in order of time.
     pub samples: Vec<ImportedSample>,
 }

@@ -34,7 +34,12 @@ impl Store {
     ) -> Result<(), StoreError> {
         for life in self.lives_of(service_id)? {
             let samples = self.imported_samples(life.id)?;
-            take(ImportedLife { started_wall_us: life.started_wall_us, start: life.start, samples });
+            take(ImportedLife {
+                started_wall_us: life.started_wall_us,
+                start: life.start,
+                contamination: life.contamination,
+                samples,
+            });
         }
         Ok(())
     }
@@ -55,6 +60,7 @@ impl Store {
             .iter()
             .map(|row| ImportedService {
                 name: row.name.clone(),
+                block: row.block,
                 attributes: row.attributes.clone().unwrap_or(Value::Null),
                 lives: Vec::new(),
             })

@@ -252,11 +252,12 @@ fn write_services(
         }
     }
     let mut insert_service = transaction.prepare(
-        "INSERT INTO service (trial_id, arm_id, name, block, position, attributes_json) VALUES (?1, ?2, ?3, 0, ?4, ?5)",
+        "INSERT INTO service (trial_id, arm_id, name, block, position, attributes_json) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     let mut insert_member = transaction.prepare("INSERT OR IGNORE INTO membership VALUES (?1, ?2)")?;
     let mut insert_life = transaction.prepare(
-        "INSERT INTO life (service_id, start_json, started_wall_us, started_boottime_us) VALUES (?1, ?2, ?3, ?3)",
+        "INSERT INTO life (service_id, start_json, started_wall_us, started_boottime_us, contamination)
+         VALUES (?1, ?2, ?3, ?3, ?4)",
     )?;
     let mut insert_sample = transaction.prepare(
         "INSERT INTO sample (life_id, tick_id, rss_bytes, vsize_bytes, hwm_bytes, anon_bytes, swap_bytes,
@@ -275,6 +276,7 @@ fn write_services(
             trial_id,
             arm_ids[*first],
             service.name,
+            service.block,
             position as i64,
             attributes
         ])?;
@@ -282,8 +284,12 @@ fn write_services(
             insert_member.execute(params![arm_ids[*other], service_id])?;
         }
         for (number, life) in service.lives.iter().enumerate() {
-            let life_id =
-                insert_life.insert(params![service_id, json(&life.start)?, life.started_wall_us])?;
+            let life_id = insert_life.insert(params![
+                service_id,
+                json(&life.start)?,
+                life.started_wall_us,
+                life.contamination
+            ])?;
             for sample in samples(position, number).map_err(not_read)?.iter() {
                 let number = |value: Option<u64>| value.map(|value| value as i64);
                 insert_sample.execute(params![

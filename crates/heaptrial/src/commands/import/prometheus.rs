@@ -56,6 +56,9 @@ pub struct PrometheusOptions {
     /// Label that names the arm of a service
     #[arg(long, value_name = "LABEL", conflicts_with = "groups")]
     arm_label: Option<String>,
+    /// Label that names the server of a service, with or without a port: services are compared with those of their server
+    #[arg(long, value_name = "LABEL", default_value = "instance")]
+    server_label: String,
     /// Label that names which of several servers scraped a series, such as prometheus_replica: series that differ in it alone are one
     #[arg(long, value_name = "LABEL")]
     replica_label: Option<String>,
@@ -190,6 +193,7 @@ fn queries(options: &PrometheusOptions) -> Result<(Queries, Metric), Failure> {
         contaminated,
         service_labels,
         arm_label,
+        server_label: options.server_label.clone(),
         replica_label: options.replica_label.clone(),
     };
     Ok((queries, metric))
