@@ -113,7 +113,28 @@ fn blocks_of(
         let values = value(*index).filter(|value| *value > 0.0);
         blocks.entry(fleet.services[*index].block).or_default().treated.extend(values);
     }
-    blocks.into_values().collect()
+    let blocks: Vec<Block> = blocks.into_values().collect();
+    match by_server(fleet, &blocks) {
+        Some(servers) => vec![servers],
+        None => blocks,
+    }
+}
+
+/// Servers of which each has one of the two arms alone: then the server is what was given a treatment, and counts as one, by the
+/// geometric mean of its services. `None` where some server has both, and where an arm has fewer servers than two: of one nothing
+/// tells what the arm does and what the server.
+fn by_server(fleet: &Fleet, blocks: &[Block]) -> Option<Block> {
+    let whole = |of: fn(&Block) -> &Vec<f64>| -> Vec<f64> {
+        blocks.iter().filter_map(|block| geometric_mean(of(block))).collect()
+    };
+    let servers = Block { control: whole(|block| &block.control), treated: whole(|block| &block.treated) };
+    let shared = blocks.iter().any(|block| !block.control.is_empty() && !block.treated.is_empty());
+    (fleet.clock.has_calendar()
+        && !fleet.identities_proved
+        && !shared
+        && servers.control.len() >= 2
+        && servers.treated.len() >= 2)
+        .then_some(servers)
 }
 
 /// The memory by which an arm is compared to the control: an average over time is compared to an average over the same

@@ -5,6 +5,8 @@ mod build;
 use build::*;
 use heaptrial_analysis::{FindingKind, Fleet, FleetEvent, MemoryLimit, Severity};
 use heaptrial_model::KnownEvent;
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
 
 fn settling(level: f64) -> impl Fn(f64) -> f64 {
     move |age| level * (1.0 - 0.6 * (-age / 0.3).exp())
@@ -93,6 +95,43 @@ fn some_services_that_are_killed_again_and_again_do_not_make_their_arm_small() {
     let mut switched = build::fleet(&[(20, &|_| 4.0)]);
     add_arm(&mut switched, 20, once);
     assert!(find(&run(&switched), FindingKind::RestartedMoreOften).is_none());
+}
+
+/// Servers whose services all run one arm: the second needs 0.7 of the first, and servers differ by factors of up to 1.8.
+fn whole_servers(draw: usize, servers: usize) -> Fleet {
+    let mut fleet = Fleet { seed: draw as u64, ..Fleet::default() };
+    let mut random = ChaCha8Rng::seed_from_u64(draw as u64);
+    let own_of: Vec<f64> = (0..2 * servers).map(|_| random.random_range(-0.3..0.3)).collect();
+    for (arm, ratio) in [1.0, 0.7].into_iter().enumerate() {
+        let server = |seed: usize| arm * servers + seed % servers;
+        add_arm(&mut fleet, 6 * servers, |seed| {
+            vec![life(seed, 0.0, 8.0, |_| ratio * own(seed) * own_of[server(seed)].exp())]
+        });
+        let added = fleet.services.len() - 6 * servers;
+        for (seed, service) in fleet.services.iter_mut().enumerate().skip(added) {
+            service.block = server(seed) as u32;
+        }
+    }
+    fleet
+}
+
+#[test]
+fn where_whole_servers_run_an_arm_each_server_counts_as_one() {
+    let covered = |draw: &usize| {
+        let ratio = run(&whole_servers(*draw, 6)).arms[1].as_assigned.ratio.clone().unwrap().estimate;
+        ratio.low.unwrap() <= 0.7 && 0.7 <= ratio.high.unwrap()
+    };
+    let covered = (1..=60).filter(covered).count();
+    assert!(covered >= 52, "{covered} of 60 intervals of 95% hold what is true");
+    let finding = |servers: usize| {
+        let analysis = run(&whole_servers(1, servers));
+        let finding = find(&analysis, FindingKind::ServersWithoutControl).unwrap();
+        (finding.severity, finding.evidence.clone(), analysis.arms[1].as_assigned.ratio.is_some())
+    };
+    let told =
+        |servers| format!("arm 1 and the control have no server in common: {servers} against {servers}");
+    assert_eq!(finding(6), (Severity::Caution, told(6), true));
+    assert_eq!(finding(1), (Severity::Grave, told(1), false));
 }
 
 /// Keeps one reading a day, at this hour of age.

@@ -1,5 +1,7 @@
 //! What the ledger of a trial tells of its services.
 
+use std::collections::BTreeSet;
+
 use super::several;
 use crate::fleet::{Fleet, FleetService};
 use crate::outcome::{Finding, FindingKind, ServiceResult, Severity};
@@ -93,18 +95,29 @@ pub(super) fn unpaired(fleet: &Fleet, services: &[ServiceResult], members: &[Vec
         if !drawn {
             let name = &fleet.arms[arm].name;
             let no_pair = paired.is_empty();
+            let servers = |of: &[usize]| {
+                let blocks = of.iter().filter(measured).map(|index| fleet.services[*index].block);
+                blocks.collect::<BTreeSet<u32>>().len()
+            };
+            let (own, of_control) = (servers(own), servers(&members[control]));
+            let as_wholes = no_pair && own >= 2 && of_control >= 2;
             return (!alone.is_empty()).then(|| Finding {
                 kind: FindingKind::ServersWithoutControl,
-                severity: if no_pair { Severity::Grave } else { Severity::Caution },
+                severity: if no_pair && !as_wholes { Severity::Grave } else { Severity::Caution },
                 arms: vec![arm],
                 evidence: match no_pair {
-                    true => format!("{name} and the control have no server in common"),
+                    true => format!(
+                        "{name} and the control have no server in common: {own} against {of_control}"
+                    ),
                     false => {
                         format!("{} of {name} run on servers without one of the control", several(alone.len()))
                     }
                 },
                 services: alone,
                 effect: match no_pair {
+                    true if as_wholes => {
+                        "Each server counts as one, since what its services share with it cannot be told from what the arm does."
+                    }
                     true => "Whether the arm or the server makes the difference cannot be told: they are not compared.",
                     false => "Its ratio to the control is without them: services are compared with those of their server.",
                 }
