@@ -1,7 +1,7 @@
 //! One service of a command, with what is run before, beside and after it.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -30,6 +30,8 @@ pub(super) struct CommandRound {
     polling: Option<Polling>,
     /// Numbers that were told and not asked for yet.
     unread: RefCell<Vec<Told>>,
+    /// The last number of each count, and how often one fell.
+    counts: RefCell<BTreeMap<String, (f64, u32)>>,
     /// Removed at last.
     folder: Option<TempDir>,
 }
@@ -79,6 +81,7 @@ impl CommandRound {
             place,
             folder: Some(folder),
             unread: RefCell::default(),
+            counts: RefCell::default(),
             interrupt: context.interrupt.clone(),
             prepared: None,
             ready_at: None,
@@ -178,6 +181,7 @@ impl Round for CommandRound {
         let mut told = std::mem::take(&mut *self.unread.borrow_mut());
         told.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().told()));
         told.extend(self.polling.iter().flat_map(Polling::told));
+        follow_counts(&mut self.counts.borrow_mut(), &told);
         one_of_each(&told)
     }
 
@@ -214,6 +218,14 @@ impl Round for CommandRound {
                 ));
             }
         }
+        follow_counts(self.counts.get_mut(), &self.unread.borrow());
+        for (name, (_, times)) in self.counts.get_mut().iter().filter(|(_, (_, times))| *times > 0) {
+            let text = format!(
+                "{name} fell, and so began anew, {times} times: what was done between the two readings is not known, and that time \
+                 is left out"
+            );
+            events.push(event(KnownEvent::Warning, text));
+        }
         if let Some(text) = self.options.conclude.as_ref().filter(|_| !self.interrupt.requested()) {
             let concluded = Errand::start(&self.place, "conclude", text)
                 .and_then(|mut errand| errand.wait(&|| !self.interrupt.requested()));
@@ -228,6 +240,15 @@ impl Round for CommandRound {
 
 fn event(kind: KnownEvent, text: String) -> Event {
     Event { slot: Some(0), kind, text }
+}
+
+/// Takes note of counts that fall.
+fn follow_counts(counts: &mut BTreeMap<String, (f64, u32)>, told: &[Told]) {
+    for (measure, value) in told.iter().filter(|(measure, _)| measure.kind == WorkKind::Count) {
+        let (last, times) = counts.entry(measure.to_string()).or_insert((*value, 0));
+        *times += u32::from(value < last);
+        *last = *value;
+    }
 }
 
 /// A number of each measure that was told since the last tick: of a count the newest, else the mean of those that were told.
@@ -292,5 +313,17 @@ mod tests {
             .collect();
         let expected = [("work:rate:tps".to_owned(), 15.0), ("work:count:served".to_owned(), 9.0)];
         assert_eq!(one_of_each(&told), expected);
+    }
+
+    #[test]
+    fn a_count_that_falls_is_told() {
+        let mut counts = BTreeMap::new();
+        for value in [5.0, 9.0, 2.0, 2.0, 1.0] {
+            follow_counts(
+                &mut counts,
+                &[("count:served".parse().unwrap(), value), ("tps".parse().unwrap(), -value)],
+            );
+        }
+        assert_eq!(counts, BTreeMap::from([("count:served".to_owned(), (1.0, 2))]));
     }
 }
