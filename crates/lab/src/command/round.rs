@@ -251,7 +251,8 @@ fn follow_counts(counts: &mut BTreeMap<String, (f64, u32)>, told: &[Told]) {
     }
 }
 
-/// A number of each measure that was told since the last tick: of a count the newest, else the mean of those that were told.
+/// A number of each measure that was told since the last tick: of a count the newest, else the mean of those that were told,
+/// with how many they were.
 fn one_of_each(told: &[Told]) -> Vec<(String, f64)> {
     let mut measures: Vec<&WorkMeasure> = Vec::new();
     for (measure, _) in told {
@@ -259,14 +260,19 @@ fn one_of_each(told: &[Told]) -> Vec<(String, f64)> {
             measures.push(measure);
         }
     }
-    let number = |measure: &WorkMeasure| {
+    let mut numbers = Vec::new();
+    for measure in measures {
         let own: Vec<f64> = told.iter().filter(|(of, _)| of == measure).map(|(_, value)| *value).collect();
         match measure.kind {
-            WorkKind::Count => own.last().copied().unwrap_or_default(),
-            WorkKind::Rate | WorkKind::Less => own.iter().sum::<f64>() / own.len() as f64,
+            WorkKind::Count => numbers.extend(own.last().map(|last| (measure.observation(), *last))),
+            WorkKind::Rate | WorkKind::Less => {
+                let lines = own.len() as f64;
+                numbers.push((measure.observation(), own.iter().sum::<f64>() / lines));
+                numbers.extend((lines > 1.0).then(|| (measure.lines_observation(), lines)));
+            }
         }
-    };
-    measures.into_iter().map(|measure| (measure.observation(), number(measure))).collect()
+    }
+    numbers
 }
 
 impl Written {
@@ -311,8 +317,8 @@ mod tests {
             .into_iter()
             .map(|(measure, value)| (measure.parse().unwrap(), value))
             .collect();
-        let expected = [("work:rate:tps".to_owned(), 15.0), ("work:count:served".to_owned(), 9.0)];
-        assert_eq!(one_of_each(&told), expected);
+        let expected = [("work:rate:tps", 15.0), ("lines:rate:tps", 2.0), ("work:count:served", 9.0)];
+        assert_eq!(one_of_each(&told), expected.map(|(name, value)| (name.to_owned(), value)));
     }
 
     #[test]
