@@ -13,7 +13,7 @@ use super::CommandOptions;
 use crate::errand::{Errand, ErrandPlace};
 use crate::placeholders::Placeholders;
 use crate::program::find_program;
-use crate::work::{OutputReader, Polling, Tail, Told, Work};
+use crate::work::{Failed, OutputReader, Polling, Tail, Told, Work};
 use crate::workload::{Event, Launch, Round, RoundContext, Slot, SlotState};
 use crate::{Interrupt, LabError};
 
@@ -52,6 +52,7 @@ struct Written {
     tails: Vec<Tail>,
     /// Positions of the measures of which something was told.
     seen: BTreeSet<usize>,
+    failed: Failed,
 }
 
 impl CommandRound {
@@ -139,6 +140,7 @@ impl Round for CommandRound {
                 reader: OutputReader::of(&work),
                 tails: errand.outputs().map(|path| Tail::of(path.to_owned())).into(),
                 seen: BTreeSet::new(),
+                failed: Failed::default(),
             };
             self.load =
                 Some(Load { errand, started: Instant::now(), over: false, written: RefCell::new(written) });
@@ -205,6 +207,7 @@ impl Round for CommandRound {
             load.errand.stop();
             let written = load.written.get_mut();
             self.unread.borrow_mut().extend(written.told_to_the_end());
+            events.extend(written.failed.told().map(|told| event(KnownEvent::Warning, told)));
             if let Some(missing) = written.missing().filter(|_| !load.errand.failed()) {
                 let log = load.errand.outputs()[0].display().to_string();
                 let hint = if load.over {
@@ -289,6 +292,7 @@ impl Written {
 
     fn read(&mut self, lines: &[String]) -> Vec<Told> {
         let mut told = Vec::new();
+        lines.iter().for_each(|line| self.failed.read(line));
         for (index, number) in lines.iter().flat_map(|line| self.reader.read(line)) {
             self.seen.insert(index);
             told.push(number);
