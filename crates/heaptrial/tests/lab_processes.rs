@@ -233,3 +233,99 @@ fn a_memory_limit_without_cgroups_is_refused() {
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!(stderr(&output).contains("--memory-limit needs control groups"), "{}", stderr(&output));
 }
+
+/// How a service is started, and whose figures are whose.
+const WAYS: [&[&str]; 2] = [&[], &CONFINED];
+
+#[test]
+#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
+fn a_helper_that_lost_its_parent_is_in_all_figures() {
+    for way in WAYS {
+        for (options, most) in [("", 41.0), ("--metric rss", 44.0), ("--count helper", 41.0)] {
+            let options = format!("-a glibc --duration 3s --ready log:holds {options}");
+            let output = lab_behind(way, shapes().path(), &options, &["orphan", "40"]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let report = json(&output);
+            let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
+            assert!((39.5..most).contains(&bytes), "{way:?} {options}: {bytes} MiB");
+        }
+    }
+}
+
+#[test]
+fn a_helper_that_lost_its_parent_and_the_treatment_fails_its_arm() {
+    let output = lab("-a glibc?arena_max=1 --duration 2s --ready log:holds", &["orphan", "40"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("did not run the treatment"), "{}", stderr(&output));
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
+fn cpu_time_of_children_counts_whoever_waited_for_them() {
+    for (way, hows) in [
+        (WAYS[0], &["waited", "ignored", "uncollected", "orphan"][..]),
+        (WAYS[1], &["uncollected", "orphan"]),
+    ] {
+        for how in hows {
+            let options = "-a glibc --duration 2s --ready log:holds";
+            let output = lab_behind(way, shapes().path(), options, &["spend", how]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let report = json(&output);
+            let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
+            // Forking takes some as well.
+            assert!((0.96..1.2).contains(&seconds), "{way:?} {how}: {seconds} s");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
+fn a_process_whose_main_thread_has_ended_is_in_all_figures() {
+    for way in WAYS {
+        let options = "-a glibc --duration 2s --ready log:holds --metric rss";
+        let output = lab_behind(way, shapes().path(), options, &["leaderless", "40"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = json(&output);
+        let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
+        let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
+        assert!(
+            (40.0..45.0).contains(&bytes) && (0.98..1.2).contains(&seconds),
+            "{way:?}: {bytes} MiB, {seconds} s"
+        );
+    }
+}
+
+/// Huge pages that the test set aside, put back at its end.
+struct HugePages(String);
+
+const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+impl HugePages {
+    fn set_aside(pages: u32) -> Self {
+        let before = std::fs::read_to_string(HUGE_PAGES).unwrap();
+        std::fs::write(HUGE_PAGES, (before.trim().parse::<u32>().unwrap() + pages).to_string()).unwrap();
+        Self(before)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        std::fs::write(HUGE_PAGES, &self.0).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs root: it sets huge pages aside, makes a cgroup, and hides the cgroups"]
+fn huge_pages_are_anonymous_memory() {
+    let _set_aside = HugePages::set_aside(16);
+    for way in WAYS {
+        for metric in ["anon", "rss"] {
+            let options = format!("-a glibc --duration 2s --ready log:holds --metric {metric}");
+            let output = lab_behind(way, shapes().path(), &options, &["huge", "32"]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let report = json(&output);
+            let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
+            assert!((32.0..36.0).contains(&bytes), "{way:?} {metric}: {bytes} MiB");
+        }
+    }
+}

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HostError, HostRoot, Process};
 
+/// Where version 1 has its hierarchy of CPU time, or a link to it.
+const CPU_MOUNT: &str = "/sys/fs/cgroup/cpuacct";
 /// `memory.stat` has some 2 KiB in version 2.
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -60,6 +62,8 @@ impl CgroupVersion {
 pub struct Cgroup {
     version: CgroupVersion,
     dir: PathBuf,
+    /// The group of the same name in the hierarchy of CPU time, of version 1.
+    cpu_dir: Option<PathBuf>,
 }
 
 /// Anonymous memory of everything in a control group, each page once, in bytes. The kernel charges a page to the group
@@ -82,23 +86,23 @@ impl Cgroup {
         let version = CgroupVersion::of(root);
         let path = root.process_dir(pid).join("cgroup");
         let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;
-        // cgroups(7): `hierarchy:controllers:path`, hierarchy 0 without controllers for version 2.
-        let own = text.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':');
-            let (hierarchy, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-            let wanted = match version {
-                CgroupVersion::V2 => hierarchy == "0",
-                CgroupVersion::V1 => controllers.split(',').any(|name| name == "memory"),
-                CgroupVersion::None => false,
-            };
-            wanted.then_some(path)
-        });
+        let own = group_in(&text, version, "memory");
         // Version 1 has every process that is ending in the root group, whatever it is charged to.
         if version == CgroupVersion::V1 && own == Some("/") && Process::new(root, pid).is_exiting()? {
             return Err(HostError::Gone { pid });
         }
-        let mount = root.path(version.mount());
-        Ok(own.map(|own| Self { version, dir: mount.join(own.trim_start_matches('/')) }))
+        let Some(own) = own else { return Ok(None) };
+        let dir = root.path(version.mount()).join(own.trim_start_matches('/'));
+        // A group of another name has the CPU time of others as well.
+        let cpu_dir =
+            cpu_dir(root, &text, version).filter(|cpu| own != "/" && cpu.file_name() == dir.file_name());
+        Ok(Some(Self { version, dir, cpu_dir }))
+    }
+
+    /// The group of `pid` in version 1's hierarchy of CPU time, whatever its name.
+    pub(crate) fn cpu_dir_of(root: &HostRoot, pid: i32) -> Option<PathBuf> {
+        let text = fs::read_to_string(root.process_dir(pid).join("cgroup")).ok()?;
+        cpu_dir(root, &text, CgroupVersion::of(root))
     }
 
     /// Whether it is `other`, or below it: what is in it is accounted for in `other` as well.
@@ -106,9 +110,14 @@ impl Cgroup {
         self.version == other.version && self.dir.starts_with(&other.dir)
     }
 
-    /// The one whose files are in `dir`.
-    pub(crate) fn at(version: CgroupVersion, dir: PathBuf) -> Self {
-        Self { version, dir }
+    /// The one whose files are in `dir`, and in `cpu_dir` those of its CPU time where that has a hierarchy of its own.
+    pub(crate) fn at(version: CgroupVersion, dir: PathBuf, cpu_dir: Option<PathBuf>) -> Self {
+        Self { version, dir, cpu_dir }
+    }
+
+    /// The folders of its files, in each hierarchy that it has a part in.
+    pub(crate) fn dirs(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.dir).chain(&self.cpu_dir).map(PathBuf::as_path)
     }
 
     /// Which interface it is of.
@@ -183,6 +192,8 @@ pub struct CgroupReader {
     listed: Vec<u8>,
     list: Vec<u8>,
     buffer: Vec<u8>,
+    /// Page faults as of the last reading: all of them, and those that needed a disk.
+    faults: Option<(u64, u64)>,
 }
 
 impl CgroupReader {
@@ -195,13 +206,18 @@ impl CgroupReader {
             CgroupVersion::V1 => (None, open("memory.usage_in_bytes"), open("memory.max_usage_in_bytes")),
             _ => (open("memory.swap.current"), open("memory.current"), open("memory.peak")),
         };
-        // Version 1 accounts for it in a hierarchy of its own.
-        let cpu = open("cpu.stat").filter(|_| cgroup.version == CgroupVersion::V2);
+        let cpu = match cgroup.version {
+            CgroupVersion::V1 => {
+                cgroup.cpu_dir.as_ref().and_then(|dir| File::open(dir.join("cpuacct.usage")).ok())
+            }
+            _ => open("cpu.stat"),
+        };
         let stat = File::open(&path).map_err(HostError::read(path))?;
         let folder = File::open(&cgroup.dir).map_err(HostError::read(&cgroup.dir))?;
         let (version, dir, buffer) = (cgroup.version, cgroup.dir.clone(), vec![0; BUFFER_BYTES]);
         let (listed, list) = (Vec::new(), Vec::new());
-        Ok(Self { version, dir, stat, swap, current, peak, cpu, folder, listed, list, buffer })
+        let faults = None;
+        Ok(Self { version, dir, stat, swap, current, peak, cpu, folder, listed, list, buffer, faults })
     }
 
     /// Anonymous memory and swap of the group and all groups below it.
@@ -211,12 +227,15 @@ impl CgroupReader {
         let text = &self.buffer[..length];
         let (found, expected) = match self.version {
             CgroupVersion::V1 => {
-                let [resident, swap] = fields(text, ["total_rss", "total_swap"]);
+                let [resident, swap, all, major] =
+                    fields(text, ["total_rss", "total_swap", "total_pgfault", "total_pgmajfault"]);
+                self.faults = all.zip(major);
                 (resident.zip(swap.or(Some(0))), "a line `total_rss N`")
             }
             _ => {
                 let swap = self.swap.as_ref().and_then(number_in).unwrap_or(0);
-                let [resident] = fields(text, ["anon"]);
+                let [resident, all, major] = fields(text, ["anon", "pgfault", "pgmajfault"]);
+                self.faults = all.zip(major);
                 let swap = swap.saturating_sub(mapped_and_swapped(text, swap));
                 (resident.zip(Some(swap)), "a line `anon N`")
             }
@@ -251,8 +270,17 @@ impl CgroupReader {
         }
     }
 
-    /// CPU time of everything that was ever in the group, in microseconds; version 2 alone tells it.
+    /// Minor and major page faults of everything that was ever in the group, as of the last reading of its memory.
+    pub(crate) fn faults(&self) -> Option<(u64, u64)> {
+        self.faults.map(|(all, major)| (all.saturating_sub(major), major))
+    }
+
+    /// CPU time of everything that was ever in the group, in microseconds; version 1 tells it where the group has a part in that
+    /// hierarchy.
     pub fn cpu_us(&self) -> Option<u64> {
+        if self.version == CgroupVersion::V1 {
+            return self.cpu.as_ref().and_then(number_in).map(|nanoseconds| nanoseconds / 1000);
+        }
         let mut buffer = [0; 512];
         let length = self.cpu.as_ref()?.read_at(&mut buffer, 0).ok()?;
         let [used] = fields(&buffer[..length], ["usage_usec"]);
@@ -268,6 +296,26 @@ impl CgroupReader {
     pub fn peak_bytes(&self) -> Option<u64> {
         self.peak.as_ref().and_then(number_in)
     }
+}
+
+fn cpu_dir(root: &HostRoot, text: &str, version: CgroupVersion) -> Option<PathBuf> {
+    let group = group_in(text, version, "cpuacct").filter(|_| version == CgroupVersion::V1)?;
+    Some(root.path(CPU_MOUNT).join(group.trim_start_matches('/')))
+}
+
+/// The group of a process in the hierarchy of a controller, by cgroups(7): `hierarchy:controllers:path`, hierarchy 0 without
+/// controllers for version 2.
+fn group_in<'t>(text: &'t str, version: CgroupVersion, controller: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (hierarchy, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let wanted = match version {
+            CgroupVersion::V2 => hierarchy == "0",
+            CgroupVersion::V1 => controllers.split(',').any(|name| name == controller),
+            CgroupVersion::None => false,
+        };
+        wanted.then_some(path)
+    })
 }
 
 /// Anonymous pages of a group of version 2 that are mapped and have a place in swap as well, in bytes: those that were read back
@@ -375,7 +423,10 @@ mod tests {
     #[test]
     fn version_1_is_read() {
         let (_dir, root) = fixture(&[
-            ("proc/7/cgroup", "5:cpu,cpuacct:/other\n3:memory:/system.slice/x.service\n"),
+            ("proc/7/cgroup", "5:cpu,cpuacct:/x.service\n3:memory:/system.slice/x.service\n"),
+            ("proc/8/cgroup", "5:cpu,cpuacct:/other\n3:memory:/system.slice/x.service\n"),
+            ("sys/fs/cgroup/cpuacct/x.service/cpuacct.usage", "5000\n"),
+            ("sys/fs/cgroup/cpuacct/other/cpuacct.usage", "7000\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
             ("sys/fs/cgroup/memory/system.slice/x.service/memory.usage_in_bytes", "4096\n"),
             (
@@ -384,7 +435,7 @@ mod tests {
             ),
             (
                 "sys/fs/cgroup/memory/system.slice/x.service/memory.stat",
-                "cache 5\nrss 1\nswap 1\ntotal_cache 6\ntotal_rss 500\ntotal_rss_huge 2\ntotal_swap 12\n",
+                "cache 5\nrss 1\nswap 1\ntotal_cache 6\ntotal_rss 500\ntotal_rss_huge 2\ntotal_swap 12\ntotal_pgfault 9\ntotal_pgmajfault 2\n",
             ),
             ("sys/fs/cgroup/memory/system.slice/x.service/memory.failcnt", "4\n"),
         ]);
@@ -392,7 +443,12 @@ mod tests {
         assert_eq!((cgroup.current_bytes(), cgroup.peak_bytes()), (Some(4096), None));
         assert_eq!((cgroup.oom_kills(), cgroup.times_at_limit()), (Some(1), Some(4)));
         let anonymous = AnonymousMemory { resident_bytes: 500, swap_bytes: 12 };
-        assert_eq!(cgroup.anonymous().unwrap(), anonymous);
+        let mut reader = CgroupReader::open(&cgroup).unwrap();
+        assert_eq!(reader.anonymous().unwrap(), anonymous);
+        assert_eq!((reader.cpu_us(), reader.faults()), (Some(5), Some((7, 2))));
+        // Of a group of another name it has its CPU time with others.
+        let other = Cgroup::of(&root, 8).unwrap().unwrap();
+        assert_eq!(CgroupReader::open(&other).unwrap().cpu_us(), None);
     }
 
     /// Of a process that is ending version 1 tells the root group, which has all of the host.

@@ -41,4 +41,4 @@ pub use reader::{ProcessReader, ProcessReading};
 pub use root::HostRoot;
 pub use sampler::{ServiceSampler, SlowBudget, TickCost};
 pub use scope::Scope;
-pub use tree::ProcessTree;
+pub use tree::{ProcessTree, ServiceProcesses};

@@ -22,6 +22,9 @@ const EMPTY_PATIENCE: Duration = Duration::from_secs(5);
 pub struct CgroupPlace {
     version: CgroupVersion,
     dir: PathBuf,
+    /// The same for CPU time, in version 1.
+    #[serde(default)]
+    cpu_dir: Option<PathBuf>,
 }
 
 impl CgroupPlace {
@@ -35,9 +38,10 @@ impl CgroupPlace {
         let own = Cgroup::of(root, std::process::id() as i32).map_err(|error| error.to_string())?;
         let own = own.ok_or("this process is in no memory cgroup")?;
         let mount = root.path(version.mount());
+        let cpu_dir = Cgroup::cpu_dir_of(root, std::process::id() as i32);
         let mut first_problem = None;
         for dir in own.dir().ancestors().take_while(|dir| dir.starts_with(&mount)) {
-            let place = Self { version, dir: dir.to_owned() };
+            let place = Self { version, dir: dir.to_owned(), cpu_dir: cpu_dir.clone() };
             match place.check(root) {
                 Ok(()) => {
                     place.tidy(root);
@@ -62,7 +66,7 @@ impl CgroupPlace {
     pub fn delegated(root: &HostRoot) -> Result<Self, String> {
         let own = Cgroup::of(root, std::process::id() as i32).map_err(|error| error.to_string())?;
         let own = own.ok_or("this process is in no memory cgroup")?;
-        let place = Self { version: own.version(), dir: own.dir().to_owned() };
+        let place = Self { version: own.version(), dir: own.dir().to_owned(), cpu_dir: None };
         if place.version == CgroupVersion::V2 {
             let words = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
             let leaf = place.dir.join("supervisor");
@@ -90,7 +94,8 @@ impl CgroupPlace {
 
     /// Ends and removes what a process that is gone left behind.
     fn tidy(&self, root: &HostRoot) {
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+        let dirs = std::iter::once(&self.dir).chain(&self.cpu_dir);
+        for entry in dirs.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten()) {
             let name = entry.file_name();
             // Of a maker in another namespace it cannot be told here whether it lives.
             let maker = name
@@ -119,9 +124,13 @@ impl OwnCgroup {
     pub fn create(root: &HostRoot, place: &CgroupPlace, limit_bytes: Option<u64>) -> Result<Self, String> {
         let key =
             Process::new(root, std::process::id() as i32).life_key().map_err(|error| error.to_string())?;
-        let dir = place.dir.join(format!("{}{}-{}", names_of_namespace(root)?, key.pid, key.start_ticks));
+        let name = format!("{}{}-{}", names_of_namespace(root)?, key.pid, key.start_ticks);
+        let dir = place.dir.join(&name);
         fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let group = Self { cgroup: Cgroup::at(place.version, dir) };
+        // Without it CPU time is that of its processes.
+        let cpu_dir = place.cpu_dir.as_ref().map(|place| place.join(&name));
+        let cpu_dir = cpu_dir.filter(|dir| fs::create_dir(dir).is_ok());
+        let group = Self { cgroup: Cgroup::at(place.version, dir, cpu_dir) };
         if let Some(bytes) = limit_bytes {
             group.limit(bytes)?;
         }
@@ -160,14 +169,15 @@ impl OwnCgroup {
 
     /// Has a child be in it before its program starts.
     pub fn enter_before_exec(&self, child: &mut Command) -> Result<(), String> {
-        let path = self.cgroup.dir().join("cgroup.procs");
-        let procs: File = OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let open = |dir: &Path| {
+            let path = dir.join("cgroup.procs");
+            let file = OpenOptions::new().write(true).open(&path);
+            file.map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let procs: Vec<File> = self.cgroup.dirs().map(open).collect::<Result<_, _>>()?;
         // "0" is the process that writes.
-        let enter = move || (&procs).write_all(b"0");
-        // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+        let enter = move || procs.iter().try_for_each(|mut procs| procs.write_all(b"0"));
+        // SAFETY: between fork and exec the closure makes a system call for each file and allocates nothing.
         unsafe { child.pre_exec(enter) };
         Ok(())
     }
@@ -175,7 +185,7 @@ impl OwnCgroup {
 
 impl Drop for OwnCgroup {
     fn drop(&mut self) {
-        remove(self.cgroup.dir());
+        self.cgroup.dirs().for_each(remove);
     }
 }
 

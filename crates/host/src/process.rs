@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use heaptrial_model::LifeKey;
 
+use crate::reader::living_dir;
 use crate::{HostError, HostRoot};
 
 /// A process by its id. Holding one does not keep the process alive; each call may find it gone.
@@ -56,6 +57,12 @@ impl Process {
     /// The process `pid` of a host.
     pub fn new(root: &HostRoot, pid: i32) -> Self {
         Self { pid, dir: root.process_dir(pid), root: root.clone() }
+    }
+
+    /// As [`Self::new`], but where its main thread has ended and others live on, read by one of those: the files of the main thread
+    /// tell neither memory nor program then.
+    pub fn by_living_thread(root: &HostRoot, pid: i32) -> Self {
+        Self { pid, dir: living_dir(root, pid), root: root.clone() }
     }
 
     /// Its process id.

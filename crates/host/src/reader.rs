@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Sample, SlowSample};
 
@@ -19,6 +19,10 @@ pub struct ProcessReading {
     pub parent: i32,
     /// Whether it has ended and waits to be collected.
     pub zombie: bool,
+    /// Huge pages of hugetlb, which its sample has in anonymous memory and RSS.
+    pub hugetlb_bytes: u64,
+    /// Whether its main thread has ended, and others live on.
+    pub(crate) main_thread_ended: bool,
     /// By how much its CPU time may be more than its sample has.
     pub cpu_uncertain_us: u64,
 }
@@ -32,6 +36,7 @@ pub struct ProcessReader {
     stat: File,
     smaps_rollup: Option<File>,
     dir: PathBuf,
+    root: HostRoot,
     buffer: Vec<u8>,
     /// The clock of its CPU time.
     clock: Option<libc::clockid_t>,
@@ -42,7 +47,10 @@ const BUFFER_BYTES: usize = 4096;
 impl ProcessReader {
     /// Opens the files of `pid`.
     pub fn open(root: &HostRoot, pid: i32) -> Result<Self, HostError> {
-        let dir = root.process_dir(pid);
+        Self::open_in(root, pid, root.process_dir(pid))
+    }
+
+    fn open_in(root: &HostRoot, pid: i32, dir: PathBuf) -> Result<Self, HostError> {
         let open = |name: &str| {
             let path = dir.join(name);
             File::open(&path).map_err(HostError::read(path))
@@ -54,6 +62,7 @@ impl ProcessReader {
             smaps_rollup: None,
             buffer: vec![0; BUFFER_BYTES],
             dir,
+            root: root.clone(),
             clock: cpu_clock(root, pid),
         })
     }
@@ -65,6 +74,21 @@ impl ProcessReader {
 
     /// Reads the process now.
     pub fn read(&mut self) -> Result<ProcessReading, HostError> {
+        let read = self.read_files();
+        let by_thread = self.dir != self.root.process_dir(self.pid);
+        match read {
+            // The files of a main thread that has ended have no memory, those of another thread have all of the process.
+            Ok(reading) if !reading.main_thread_ended => Ok(reading),
+            Err(error) if !by_thread => Err(error),
+            _ => {
+                let dir = living_dir(&self.root, self.pid);
+                *self = Self::open_in(&self.root, self.pid, dir)?;
+                self.read_files()
+            }
+        }
+    }
+
+    fn read_files(&mut self) -> Result<ProcessReading, HostError> {
         let mut reading =
             ProcessReading { sample: Sample { processes: 1, ..Sample::default() }, ..Default::default() };
         let length = fill(&self.stat, &mut self.buffer).map_err(HostError::read(self.dir.join("stat")))?;
@@ -73,7 +97,7 @@ impl ProcessReader {
         (reading.sample.cpu_us, reading.cpu_uncertain_us) = cpu.time(self.clock.and_then(time_of));
         let length =
             fill(&self.status, &mut self.buffer).map_err(HostError::read(self.dir.join("status")))?;
-        parse_status(&self.buffer[..length], &mut reading.sample)
+        parse_status(&self.buffer[..length], &mut reading)
             .ok_or_else(|| self.bad("status", "sizes as `VmRSS: N kB`", length))?;
         Ok(reading)
     }
@@ -84,7 +108,7 @@ impl ProcessReader {
         let mut slow = SlowSample::default();
         for (name, value) in size_lines(self.fill_smaps_rollup()?) {
             match name {
-                b"Pss" => slow.pss_bytes = value,
+                b"Pss" | b"Shared_Hugetlb" | b"Private_Hugetlb" => slow.pss_bytes += value,
                 b"Private_Dirty" => slow.private_dirty_bytes = value,
                 b"LazyFree" => slow.lazyfree_bytes = value,
                 b"AnonHugePages" => slow.anon_huge_bytes = value,
@@ -96,16 +120,17 @@ impl ProcessReader {
 
     /// Its part of the anonymous memory that it shares with others, from `smaps_rollup` (Linux 5.4).
     pub(crate) fn read_anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
-        let (mut resident, mut swap_bytes) = (None, 0);
+        let (mut resident, mut swap_bytes, mut huge) = (None, 0, 0);
         for (name, value) in size_lines(self.fill_smaps_rollup()?) {
             match name {
                 b"Pss_Anon" => resident = Some(value),
+                b"Shared_Hugetlb" | b"Private_Hugetlb" => huge += value,
                 b"SwapPss" => swap_bytes = value,
                 _ => {}
             }
         }
-        let resident_bytes = resident.ok_or_else(|| self.bad("smaps_rollup", "a line `Pss_Anon`", 0))?;
-        Ok(AnonymousMemory { resident_bytes, swap_bytes })
+        let resident = resident.ok_or_else(|| self.bad("smaps_rollup", "a line `Pss_Anon`", 0))?;
+        Ok(AnonymousMemory { resident_bytes: resident + huge, swap_bytes })
     }
 
     fn fill_smaps_rollup(&mut self) -> Result<&[u8], HostError> {
@@ -160,7 +185,59 @@ fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<CpuTicks> {
             _ => {}
         }
     }
+    reading.main_thread_ended = reading.zombie && reading.sample.threads > 1;
+    reading.zombie &= !reading.main_thread_ended;
     (reading.start_ticks > 0 || reading.parent == 0).then_some(cpu)
+}
+
+/// The folder that has the files of a process: where its main thread has ended and others live on, that of one of them.
+pub(crate) fn living_dir(root: &HostRoot, pid: i32) -> PathBuf {
+    let own = root.process_dir(pid);
+    let reading = |dir: &Path| read_stat(&std::fs::read(dir.join("stat")).ok()?);
+    if !reading(&own).is_some_and(|reading| reading.main_thread_ended) {
+        return own;
+    }
+    let threads = std::fs::read_dir(own.join("task")).into_iter().flatten().flatten();
+    let of_threads =
+        threads.filter_map(|thread| Some(root.process_dir(thread.file_name().to_str()?.parse().ok()?)));
+    let living =
+        |dir: &PathBuf| reading(dir).is_some_and(|reading| !reading.zombie && !reading.main_thread_ended);
+    of_threads.into_iter().find(living).unwrap_or(own)
+}
+
+/// What the ended children of a process took that it waited for, with theirs. Those of a supervisor are its own and those that it
+/// inherited.
+#[derive(Debug)]
+pub(crate) struct ChildrenReader(File);
+
+/// CPU time and page faults of ended children.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct EndedChildren {
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+    pub(crate) cpu_us: u64,
+    pub(crate) cpu_uncertain_us: u64,
+}
+
+impl ChildrenReader {
+    pub(crate) fn open(root: &HostRoot, pid: i32) -> Option<Self> {
+        File::open(root.process_dir(pid).join("stat")).ok().map(Self)
+    }
+
+    /// `None` where it is gone.
+    pub(crate) fn read(&self) -> Option<EndedChildren> {
+        let mut buffer = [0; 1024];
+        let length = fill(&self.0, &mut buffer).ok()?;
+        let after_name = buffer[..length].iter().rposition(|b| *b == b')')? + 2;
+        let mut fields = buffer[after_name..length].split(|b| *b == b' ').map(digits);
+        // Fields are numbered from 1, and this is the third.
+        let mut field = |number: usize, before: usize| fields.nth(number - before - 1)?;
+        let (minor_faults, major_faults) = (field(11, 2)?, field(13, 11)?);
+        let children = field(16, 13)? + field(17, 16)?;
+        let ticks = CpuTicks { own: 0, children, had_children: minor_faults + major_faults > 0 };
+        let (cpu_us, cpu_uncertain_us) = ticks.time(Some(0));
+        Some(EndedChildren { minor_faults, major_faults, cpu_us, cpu_uncertain_us })
+    }
 }
 
 /// CPU time as `stat` has it. The kernel knows it to the nanosecond and cuts each of its four parts off at whole ticks.
@@ -206,7 +283,8 @@ fn time_of(clock: libc::clockid_t) -> Option<u64> {
 }
 
 /// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0.
-fn parse_status(text: &[u8], sample: &mut Sample) -> Option<()> {
+fn parse_status(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
+    let sample = &mut reading.sample;
     for (name, value) in size_lines(text) {
         match name {
             b"VmSize" => sample.vsize_bytes = value,
@@ -215,8 +293,11 @@ fn parse_status(text: &[u8], sample: &mut Sample) -> Option<()> {
             b"RssAnon" => sample.anon_bytes = value,
             b"RssFile" => sample.file_bytes = value,
             b"RssShmem" => sample.shmem_bytes = value,
-            b"VmSwap" => {
-                sample.swap_bytes = value;
+            b"VmSwap" => sample.swap_bytes = value,
+            b"HugetlbPages" => {
+                reading.hugetlb_bytes = value;
+                sample.rss_bytes += value;
+                sample.anon_bytes += value;
                 break;
             }
             _ => {}
@@ -258,7 +339,13 @@ mod tests {
         assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (13, 4));
         assert_eq!(reading.sample.threads, 9);
         assert_eq!(cpu, CpuTicks { own: 11, children: 15, had_children: true });
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("proc/42")).unwrap();
+        std::fs::write(folder.path().join("proc/42/stat"), stat).unwrap();
+        let ended = ChildrenReader::open(&HostRoot::at(folder.path()), 42).unwrap().read().unwrap();
+        assert_eq!((ended.minor_faults, ended.major_faults), (2, 1));
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
+        assert_eq!((ended.cpu_us, ended.cpu_uncertain_us), (15 * tick_us, 2 * tick_us));
         assert_eq!(cpu.time(None), (26 * tick_us, 4 * tick_us));
         assert_eq!(cpu.time(Some(12 * tick_us + 7)), (27 * tick_us + 7, 2 * tick_us));
         let alone = CpuTicks { had_children: false, children: 0, ..cpu };
@@ -268,11 +355,16 @@ mod tests {
     #[test]
     fn sizes_are_bytes() {
         let status = b"Name:\ttor\nVmSize:\t  500 kB\nVmHWM:\t 400 kB\nVmRSS:\t 300 kB\nRssAnon:\t 200 kB\nRssFile:\t  90 kB\nRssShmem:\t  10 kB\nVmSwap:\t   4 kB\n";
-        let mut sample = Sample::default();
-        parse_status(status, &mut sample).unwrap();
+        let mut reading = ProcessReading::default();
+        parse_status(status, &mut reading).unwrap();
+        let sample = reading.sample;
         assert_eq!(sample.rss_bytes, 300 * 1024);
         assert_eq!(sample.anon_bytes + sample.file_bytes + sample.shmem_bytes, sample.rss_bytes);
         assert_eq!(sample.swap_bytes, 4096);
+        let mut with_huge = ProcessReading::default();
+        parse_status(&[status, &b"HugetlbPages:\t  64 kB\n"[..]].concat(), &mut with_huge).unwrap();
+        assert_eq!(with_huge.sample.anon_bytes, sample.anon_bytes + 64 * 1024);
+        assert_eq!(with_huge.sample.rss_bytes, sample.rss_bytes + 64 * 1024);
     }
 
     #[test]

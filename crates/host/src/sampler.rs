@@ -4,16 +4,20 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use heaptrial_model::{Sample, SlowSample};
 
+use crate::reader::ChildrenReader;
 use crate::{
     AnonymousMemory, Cgroup, CgroupReader, HostError, HostRoot, Process, ProcessPattern, ProcessReader,
-    ProcessTree,
+    ProcessTree, ServiceProcesses,
 };
 
 /// Reads all processes of one service, keeping their files open between ticks.
 #[derive(Debug)]
 pub struct ServiceSampler {
     root: HostRoot,
+    processes: ServiceProcesses,
     main_pid: i32,
+    /// What its supervisor waited for.
+    inherited: Option<ChildrenReader>,
     readers: Vec<ProcessReader>,
     /// Of the other processes only those that count are read.
     main_counts: bool,
@@ -23,6 +27,7 @@ pub struct ServiceSampler {
     family: usize,
     outside: Option<(i32, String)>,
     cpu_uncertain_us: u64,
+    hugetlb_bytes: u64,
 }
 
 /// What taking one tick's samples cost the sampler itself.
@@ -52,6 +57,12 @@ impl ServiceSampler {
     /// A sampler of the service whose main process is `main_pid`. Its cgroup is sampled only when it
     /// is not the one that Heaptrial itself runs in, whose figures would not be the service's.
     pub fn open(root: &HostRoot, main_pid: i32) -> Result<Self, HostError> {
+        Self::of(root, ServiceProcesses::below(main_pid))
+    }
+
+    /// As [`Self::open`], of a service by its processes.
+    pub fn of(root: &HostRoot, processes: ServiceProcesses) -> Result<Self, HostError> {
+        let main_pid = processes.main();
         let main = ProcessReader::open(root, main_pid)?;
         let own = Cgroup::of(root, std::process::id() as i32).ok().flatten();
         let cgroup = Cgroup::of(root, main_pid)?.filter(|cgroup| Some(cgroup) != own.as_ref());
@@ -59,7 +70,9 @@ impl ServiceSampler {
             cgroup.and_then(|cgroup| CgroupReader::open(&cgroup).ok().map(|reader| (cgroup, reader)));
         Ok(Self {
             root: root.clone(),
+            processes,
             main_pid,
+            inherited: processes.supervisor().and_then(|pid| ChildrenReader::open(root, pid)),
             readers: vec![main],
             main_counts: true,
             counted: None,
@@ -68,6 +81,7 @@ impl ServiceSampler {
             family: 1,
             outside: None,
             cpu_uncertain_us: 0,
+            hugetlb_bytes: 0,
         })
     }
 
@@ -88,7 +102,7 @@ impl ServiceSampler {
 
     /// Follows processes that came and went since the last call.
     pub fn follow(&mut self, tree: &ProcessTree) {
-        let family = tree.family(self.main_pid);
+        let family = self.processes.running(tree);
         self.family = family.len();
         // Titles change, and may be set a moment after the start.
         let counted: Vec<i32> = match &self.counted {
@@ -100,18 +114,26 @@ impl ServiceSampler {
         let main_pid = self.main_pid;
         self.main_counts = counted.contains(&main_pid);
         self.ever_counted |= !counted.is_empty();
-        let uncollected = tree.uncollected(main_pid);
+        // What took something until it ended, and of which nobody has it yet.
+        let uncollected = self.processes.uncollected(tree);
         self.readers.retain(|reader| {
             let pid = reader.pid();
             pid == main_pid || counted.contains(&pid) || uncollected.contains(&pid)
         });
-        for pid in counted {
+        let new = if self.counted.is_none() && self.cpu_us_of_cgroup().is_none() {
+            uncollected
+        } else {
+            Vec::new()
+        };
+        for pid in counted.iter().copied().chain(new) {
             if self.readers.iter().any(|reader| reader.pid() == pid) {
                 continue;
             }
             // A child that ended since the scan is none of the family any more.
             self.readers.extend(ProcessReader::open(&self.root, pid));
-            self.outside = self.outside.take().or_else(|| self.outside_of_the_group(pid));
+        }
+        if self.outside.is_none() {
+            self.outside = counted.into_iter().find_map(|pid| self.outside_of_the_group(pid));
         }
     }
 
@@ -149,12 +171,13 @@ impl ServiceSampler {
         let main_pid = self.main_pid;
         let main_counts = self.main_counts;
         let mut main_error = None;
-        let mut cpu_uncertain_us = 0;
+        let (mut cpu_uncertain_us, mut hugetlb_bytes) = (0, 0);
         self.readers.retain_mut(|reader| match reader.read() {
             Ok(reading) if !reading.zombie => {
                 if reader.pid() != main_pid || main_counts {
                     total.add(&reading.sample);
                     cpu_uncertain_us += reading.cpu_uncertain_us;
+                    hugetlb_bytes += reading.hugetlb_bytes;
                 }
                 true
             }
@@ -179,7 +202,16 @@ impl ServiceSampler {
         if let Some(error) = main_error {
             return Err(error);
         }
-        self.cpu_uncertain_us = cpu_uncertain_us;
+        // A group tells of them itself.
+        let inherited =
+            self.inherited.as_ref().filter(|_| self.counted.is_none() && self.cpu_us_of_cgroup().is_none());
+        if let Some(ended) = inherited.and_then(ChildrenReader::read) {
+            total.cpu_us += ended.cpu_us;
+            total.minor_faults += ended.minor_faults;
+            total.major_faults += ended.major_faults;
+            cpu_uncertain_us += ended.cpu_uncertain_us;
+        }
+        (self.cpu_uncertain_us, self.hugetlb_bytes) = (cpu_uncertain_us, hugetlb_bytes);
         if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
             return Err(HostError::NoneCounts { pid: main_pid, pattern: pattern.to_string() });
         }
@@ -195,9 +227,21 @@ impl ServiceSampler {
         self.cpu_uncertain_us
     }
 
+    /// Huge pages of hugetlb of the processes that count, as of the last sample, which has them in its anonymous memory and RSS. The
+    /// kernel has them in neither, nor in a group's memory. One that several processes map counts for each of them.
+    pub fn hugetlb_bytes(&self) -> u64 {
+        self.hugetlb_bytes
+    }
+
     /// CPU time of all that was ever in the control group that is sampled, in microseconds; `None` where its files do not tell.
     pub fn cpu_us_of_cgroup(&self) -> Option<u64> {
         self.cgroup.as_ref().and_then(|(_, reader)| reader.cpu_us())
+    }
+
+    /// Minor and major page faults of all that was ever in the control group that is sampled, as of the last reading of its
+    /// anonymous memory.
+    pub fn faults_of_cgroup(&self) -> Option<(u64, u64)> {
+        self.cgroup.as_ref().and_then(|(_, reader)| reader.faults())
     }
 
     /// The control group that is sampled, if there is one.
@@ -205,9 +249,14 @@ impl ServiceSampler {
         self.cgroup.as_ref().map(|(cgroup, _)| cgroup)
     }
 
-    /// Anonymous memory of everything in the control group that is sampled; `None` without one.
+    /// Anonymous memory of everything in the control group that is sampled, with huge pages of the last sample; `None` without one.
     pub fn anonymous_of_cgroup(&mut self) -> Option<Result<AnonymousMemory, HostError>> {
-        self.cgroup.as_mut().map(|(_, reader)| reader.anonymous())
+        let hugetlb_bytes = self.hugetlb_bytes;
+        let with_huge = |of_group: AnonymousMemory| AnonymousMemory {
+            resident_bytes: of_group.resident_bytes + hugetlb_bytes,
+            ..of_group
+        };
+        self.cgroup.as_mut().map(|(_, reader)| reader.anonymous().map(with_huge))
     }
 
     /// Anonymous memory of the family, each page once, from `Pss_Anon` and `SwapPss` of `smaps_rollup`; costs as much
@@ -374,7 +423,7 @@ mod tests {
             let tree = ProcessTree::scan(&root).unwrap();
             sampler.follow(&tree);
             let sample = sampler.read().unwrap();
-            if !tree.uncollected(pid).is_empty() {
+            if !ServiceProcesses::below(pid).uncollected(&tree).is_empty() {
                 break;
             }
             assert!(Stopwatch::now() < deadline, "the child never ended: {sample:?}");

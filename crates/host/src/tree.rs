@@ -40,13 +40,7 @@ impl ProcessTree {
         self.below(pid, |child| !self.zombies.contains(child))
     }
 
-    /// What only waits to be collected below `pid`.
-    pub(crate) fn uncollected(&self, pid: i32) -> Vec<i32> {
-        self.descendants(pid).into_iter().filter(|child| self.zombies.contains(child)).collect()
-    }
-
-    /// Everything below `pid`, also what only waits to be collected: a process shows as such when its
-    /// main thread has ended, even if others of its threads live on.
+    /// Everything below `pid`, also what only waits to be collected.
     pub fn descendants(&self, pid: i32) -> Vec<i32> {
         self.below(pid, |_| true).split_off(1)
     }
@@ -60,6 +54,49 @@ impl ProcessTree {
             next += 1;
         }
         found
+    }
+}
+
+/// Which processes are a service's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceProcesses {
+    main: i32,
+    supervisor: Option<i32>,
+}
+
+impl ServiceProcesses {
+    /// Its main process and all below that.
+    pub fn below(main: i32) -> Self {
+        Self { main, supervisor: None }
+    }
+
+    /// All below a supervisor, without that: as their subreaper it inherits processes whose parents have ended, which are below
+    /// the main one no more.
+    pub fn kept_by(supervisor: i32, main: i32) -> Self {
+        Self { main, supervisor: Some(supervisor) }
+    }
+
+    /// The process by which the service is known.
+    pub fn main(&self) -> i32 {
+        self.main
+    }
+
+    /// Who inherits processes of it.
+    pub(crate) fn supervisor(&self) -> Option<i32> {
+        self.supervisor
+    }
+
+    /// Those that run, the main one first.
+    pub fn running(&self, tree: &ProcessTree) -> Vec<i32> {
+        let Some(supervisor) = self.supervisor else { return tree.family(self.main) };
+        let others = tree.family(supervisor).into_iter().skip(1).filter(|pid| *pid != self.main);
+        std::iter::once(self.main).chain(others).collect()
+    }
+
+    /// Those that have ended and wait to be collected.
+    pub(crate) fn uncollected(&self, tree: &ProcessTree) -> Vec<i32> {
+        let all = tree.descendants(self.supervisor.unwrap_or(self.main));
+        all.into_iter().filter(|pid| tree.zombies.contains(pid)).collect()
     }
 }
 
@@ -89,5 +126,24 @@ mod tests {
         assert_eq!(tree.family(10), [10, 11, 12]);
         assert_eq!(tree.descendants(10), [11, 13, 12]);
         assert_eq!(tree.family(99), [99]);
+    }
+
+    #[test]
+    fn who_lost_its_parent_is_below_the_supervisor() {
+        let (_dir, root) = fixture(&[
+            (1, 0, 'S'),
+            (9, 1, 'S'),
+            (10, 9, 'S'),
+            (11, 10, 'S'),
+            (12, 9, 'S'),
+            (13, 12, 'S'),
+            (14, 9, 'Z'),
+            (20, 1, 'S'),
+        ]);
+        let tree = ProcessTree::scan(&root).unwrap();
+        let kept = ServiceProcesses::kept_by(9, 10);
+        assert_eq!(kept.running(&tree), [10, 12, 11, 13]);
+        assert_eq!(kept.uncollected(&tree), [14]);
+        assert_eq!(ServiceProcesses::below(10).running(&tree), [10, 11]);
     }
 }

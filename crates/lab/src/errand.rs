@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use heaptrial_host::{HostRoot, ProcessTree, ServiceSampler};
+use heaptrial_host::{HostRoot, ProcessTree, ServiceProcesses, ServiceSampler};
 use heaptrial_model::Ending;
 
 use crate::Accounting;
@@ -109,9 +109,9 @@ impl Errand {
 
     /// CPU time in seconds that it and all that it started took; `None` once it is gone.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        self.supervisor.as_ref()?;
+        let processes = ServiceProcesses::kept_by(self.supervisor.as_ref()?.pid(), self.pid);
         let root = HostRoot::default();
-        let mut sampler = ServiceSampler::open(&root, self.pid).ok()?;
+        let mut sampler = ServiceSampler::of(&root, processes).ok()?;
         sampler.follow(&ProcessTree::scan(&root).ok()?);
         Some(sampler.read().ok()?.cpu_us as f64 / 1e6)
     }

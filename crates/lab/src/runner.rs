@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heaptrial_allocator::ExchangedLibraries;
-use heaptrial_host::{HostFacts, HostRoot, Process, ServiceSampler, SlowBudget, TickCost};
+use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, SlowBudget, TickCost};
 use heaptrial_model::{Ending, KnownEvent, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 
@@ -372,7 +372,8 @@ impl Run<'_> {
             self.store.end_life(life_id, (now.wall_us, now.boottime_us), &Ending::Interrupted)?;
             return Ok(None);
         }
-        let sampler = ServiceSampler::open(&self.root, key.pid);
+        let processes = ServiceProcesses::kept_by(supervisor.pid(), key.pid);
+        let sampler = ServiceSampler::of(&self.root, processes);
         let ending = match (&proof.ended, &sampler) {
             (Some(ending), _) => Some(ending.clone()),
             (None, Err(_)) => supervisor.wait_for_end().and_then(ending_of),
@@ -402,6 +403,7 @@ impl Run<'_> {
             service_id,
             life_id,
             process,
+            processes,
             started,
             sampler,
             cgroup,
@@ -683,7 +685,7 @@ impl Run<'_> {
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
             let (obtained, exchanged) = (&slots[service.slot].arm.obtained, &self.plan.exchanged);
             let entered =
-                match prove_at_the_end(&self.root, &service.process, obtained, &service.passed, exchanged) {
+                match prove_at_the_end(&self.root, service.processes, obtained, &service.passed, exchanged) {
                     Ok(identity) => {
                         self.see_control(&slots[service.slot], Control::Proved);
                         match identity {

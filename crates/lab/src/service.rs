@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Catalog, ExchangedLibraries, Obtained, identify_started_with, prove};
-use heaptrial_host::{Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceSampler, SlowBudget};
+use heaptrial_host::{
+    Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler, SlowBudget,
+};
 use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
@@ -36,6 +38,7 @@ pub(crate) struct RunningService {
     pub(crate) service_id: i64,
     pub(crate) life_id: i64,
     pub(crate) process: Process,
+    pub(crate) processes: ServiceProcesses,
     pub(crate) started: heaptrial_host::Instant,
     pub(crate) sampler: ServiceSampler,
     pub(crate) supervisor: Option<Supervisor>,
@@ -66,7 +69,8 @@ pub(crate) enum When {
 impl RunningService {
     /// Whether its main process runs.
     pub(crate) fn is_alive(&self) -> bool {
-        matches!(self.process.state(), Ok(state) if !matches!(state, 'Z' | 'X'))
+        let process = Process::by_living_thread(&HostRoot::default(), self.process.pid());
+        matches!(process.state(), Ok(state) if !matches!(state, 'Z' | 'X'))
     }
 
     /// Takes note of processes of it that ended; gives what is to be told at once.
@@ -99,7 +103,7 @@ impl RunningService {
 
     /// The command lines of its processes, each once; the first ones where they are many.
     pub(crate) fn command_lines(&self, root: &HostRoot) -> String {
-        let family = ProcessTree::scan(root).map(|tree| tree.family(self.process.pid())).unwrap_or_default();
+        let family = ProcessTree::scan(root).map(|tree| self.processes.running(&tree)).unwrap_or_default();
         let words = family.into_iter().filter_map(|pid| Process::new(root, pid).cmdline().ok());
         let line = |words: Vec<OsString>| words.join(OsStr::new(" ")).to_string_lossy().into_owned();
         let lines: BTreeSet<String> = words.map(line).filter(|line| !line.is_empty()).collect();
@@ -184,7 +188,8 @@ pub(crate) fn prove_identity(
         if let Some(ending) = supervisor.ended().and_then(ending_of) {
             return Proof { identity: None, contamination: None, ended: Some(ending) };
         }
-        let found = identify_started_with(process, &passed);
+        let process = Process::by_living_thread(&HostRoot::default(), process.pid());
+        let found = identify_started_with(&process, &passed);
         let outcome = match &found {
             Ok(identity) => prove(&slot.arm.obtained.expected(), identity)
                 .map_err(|mismatch| mismatch.with_stderr(&read_lossy(&command.stderr)).to_string()),
@@ -213,14 +218,15 @@ pub(crate) fn prove_identity(
 /// together hold a good part of its memory, run something else than the arm's treatment, or an exchanged library is not mapped.
 pub(crate) fn prove_at_the_end(
     root: &HostRoot,
-    main: &Process,
+    processes: ServiceProcesses,
     obtained: &Obtained,
     passed: &[(String, String)],
     exchanged: &[ExchangedLibraries],
 ) -> Result<Option<Identity>, String> {
     let Ok(tree) = ProcessTree::scan(root) else { return Ok(None) };
-    let members: Vec<(i32, u64)> = tree
-        .family(main.pid())
+    let main = processes.main();
+    let members: Vec<(i32, u64)> = processes
+        .running(&tree)
         .into_iter()
         .filter_map(|pid| Some((pid, ProcessReader::open(root, pid).ok()?.read().ok()?.sample.rss_bytes)))
         .collect();
@@ -228,7 +234,7 @@ pub(crate) fn prove_at_the_end(
     let mut of_main = None;
     let mut others: Vec<(u64, String)> = Vec::new();
     for (pid, rss_bytes) in members {
-        let process = Process::new(root, pid);
+        let process = Process::by_living_thread(root, pid);
         // One that ends meanwhile cannot be told.
         let Ok(identity) = identify_started_with(&process, passed) else { continue };
         let mismatch = prove(&obtained.expected(), &identity).err();
@@ -237,9 +243,9 @@ pub(crate) fn prove_at_the_end(
             format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}")
         });
         match why {
-            Some(why) if pid == main.pid() => return Err(why),
+            Some(why) if pid == main => return Err(why),
             Some(why) => others.push((rss_bytes, why)),
-            None if pid == main.pid() => of_main = Some(identity),
+            None if pid == main => of_main = Some(identity),
             None => {}
         }
     }

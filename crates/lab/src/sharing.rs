@@ -24,6 +24,8 @@ pub(crate) struct Sharing {
     widest: (u64, u64),
     /// Whether it ever had several processes.
     pub(crate) several: bool,
+    /// The most that was in huge pages of hugetlb, in bytes.
+    hugetlb_bytes: u64,
     /// Ticks without a sample, because proportional figures would have cost too much.
     left_out: u64,
 }
@@ -39,6 +41,14 @@ impl Sharing {
     pub(crate) fn events(&self, slot: usize, metric: Metric, why_no_cgroup: Option<&str>) -> Vec<Event> {
         let event = |kind, text| Event { slot: Some(slot), kind, text };
         let mut events = Vec::new();
+        if let (Metric::Cgroup, 1..) = (metric, self.hugetlb_bytes) {
+            let huge = units::memory(self.hugetlb_bytes as f64);
+            let text = format!(
+                "it had up to {huge} in huge pages of hugetlb, which its control group's memory does not have: compare with \
+                 --metric anon"
+            );
+            events.push(event(KnownEvent::Warning, text));
+        }
         let (sum, once) = self.widest;
         if (sum - once) as f64 > WORTH_TELLING * sum as f64 {
             let (sum, once) = (units::memory(sum as f64), units::memory(once as f64));
@@ -77,10 +87,7 @@ pub(crate) fn read_each_page_once(
 ) -> Result<Option<(Sample, u64)>, HostError> {
     let mut sample = service.sampler.read()?;
     let sum = sample.anon_bytes + sample.swap_bytes;
-    // Of its own group, which has those too that ended without anybody of the tree waiting for them.
-    let of_group = service.sampler.cpu_us_of_cgroup().filter(|_| service.cgroup.is_some());
-    service.cpu_uncertain_us = if of_group.is_some() { 0 } else { service.sampler.cpu_uncertain_us() };
-    sample.cpu_us = of_group.unwrap_or(sample.cpu_us);
+    service.sharing.hugetlb_bytes = service.sharing.hugetlb_bytes.max(service.sampler.hugetlb_bytes());
     service.sharing.several |= sample.processes > 1 || service.sampler.family() > 1;
     let once = match service.sampler.cgroup().filter(|_| service.cgroup.is_some()) {
         Some(_) => service.sampler.anonymous_of_cgroup().transpose()?,
@@ -100,6 +107,14 @@ pub(crate) fn read_each_page_once(
             Some(once?)
         }
     };
+    if service.cgroup.is_some() {
+        // They have those too that ended without anybody of the tree waiting for them.
+        (sample.minor_faults, sample.major_faults) =
+            service.sampler.faults_of_cgroup().unwrap_or((sample.minor_faults, sample.major_faults));
+    }
+    let cpu_of_group = service.sampler.cpu_us_of_cgroup().filter(|_| service.cgroup.is_some());
+    service.cpu_uncertain_us = if cpu_of_group.is_some() { 0 } else { service.sampler.cpu_uncertain_us() };
+    sample.cpu_us = cpu_of_group.unwrap_or(sample.cpu_us);
     if let Some(once) = once {
         sample.anon_bytes = once.resident_bytes;
         sample.swap_bytes = once.swap_bytes;

@@ -169,6 +169,11 @@ impl Supervisor {
         }
     }
 
+    /// Its process id: all processes of the service are below it, also those whose parents have ended.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
     /// Whether and how the service has ended by itself.
     pub(crate) fn ended(&self) -> Option<SupervisorMessage> {
         match self.messages.try_recv() {

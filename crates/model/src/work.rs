@@ -53,6 +53,11 @@ impl WorkMeasure {
         format!("{PREFIX}:{}:{}", self.kind.as_str(), self.name)
     }
 
+    /// The name of the observations that hold how many numbers each of its own is the mean of, where that is more than one.
+    pub fn lines_observation(&self) -> String {
+        format!("lines:{}:{}", self.kind.as_str(), self.name)
+    }
+
     /// The measure whose numbers are in observations of a name.
     pub fn of_observation(name: &str) -> Option<Self> {
         let (kind, name) = name.strip_prefix(PREFIX)?.strip_prefix(':')?.split_once(':')?;
@@ -101,6 +106,7 @@ mod tests {
             let measure: WorkMeasure = text.parse().unwrap();
             assert_eq!(measure, WorkMeasure { kind, name: name.to_owned() });
             assert_eq!(measure.to_string(), text);
+            assert_eq!(WorkMeasure::of_observation(&measure.lines_observation()), None);
             assert_eq!(WorkMeasure::of_observation(&measure.observation()), Some(measure));
         }
         assert_eq!("rate:tps".parse::<WorkMeasure>().unwrap().to_string(), "tps");

@@ -154,8 +154,9 @@ pub(crate) fn window(ages: &Ages, settings: &Settings) -> Option<(f64, f64)> {
     Some((settings.level_from(to), to * 1.01))
 }
 
-/// By how much a counter rose between two ages, and over how many seconds. Between two readings it rose evenly; one that
-/// falls began anew. `None` where no two readings lie on the way.
+/// By how much a counter rose between two ages, and over how many seconds. Between two readings it rose evenly. One that falls
+/// began anew somewhere between them: by how much it rose there nobody knows, so that their time does not count either. `None`
+/// where no two readings lie on the way.
 fn increase(counter: &[(f32, f64)], from: f64, to: f64) -> Option<(f64, f64)> {
     let first = counter.partition_point(|point| f64::from(point.0) <= from).saturating_sub(1);
     let (mut risen, mut seconds) = (0.0, 0.0);
@@ -164,9 +165,9 @@ fn increase(counter: &[(f32, f64)], from: f64, to: f64) -> Option<(f64, f64)> {
         if begin >= to {
             break;
         }
-        let own = (pair[1].1 - pair[0].1).max(0.0);
+        let own = pair[1].1 - pair[0].1;
         let over = end.min(to) - begin.max(from);
-        if end > begin && over > 0.0 {
+        if end > begin && over > 0.0 && own >= 0.0 {
             risen += own * over / (end - begin);
             seconds += over;
         }
@@ -362,5 +363,20 @@ pub(super) fn together(measures: &[MeasureResult]) -> WorkStanding {
         WorkStanding::Unknown
     } else {
         WorkStanding::DoesItsWork
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_begins_anew_loses_no_work() {
+        // 20 a second, read each second, beginning anew every 2.5 s.
+        let counter: Vec<(f32, f64)> =
+            (0..40).map(|age| (age as f32, (20.0 * (f64::from(age) % 2.5)).floor())).collect();
+        let (risen, seconds) = increase(&counter, 0.0, 39.0).unwrap();
+        assert_eq!(risen / seconds, 20.0);
+        assert_eq!(increase(&[(0.0, 5.0), (1.0, 3.0)], 0.0, 1.0), None);
     }
 }

@@ -9,15 +9,23 @@
  * hold SIZE: holds SIZE. fail CODE: starts a helper that exits with CODE, and holds 8.
  * recycle SIZE WORKERS: workers that hold SIZE for 0.6 s each, one after the other in each place.
  * grow SIZE: touches SIZE in a worker, which the parent starts again when it is killed.
+ * orphan SIZE: a helper whose parent has ended and that has a session of its own holds SIZE; it runs with an empty
+ *   environment. spend HOW: 20 children take 50 ms of CPU time each, and are waited for, `ignored` (SIGCHLD), `uncollected` or
+ *   each an `orphan`.
+ * leaderless SIZE: a child whose main thread has ended holds SIZE and takes a second of CPU time.
+ * huge SIZE: holds SIZE in huge pages of hugetlb.
  *
- * prefork, title, hold and fail write `holds` when they hold all.
+ * prefork, title, hold, fail, orphan, spend, leaderless and huge write `holds` when they hold all.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef MADV_PAGEOUT
@@ -57,6 +65,19 @@ static size_t in_swap(void) {
     while (status && fgets(line, sizeof line, status)) sscanf(line, "VmSwap: %zu", &kib);
     if (status) fclose(status);
     return kib << 10;
+}
+
+static void spend(double seconds) {
+    struct timespec now;
+    do clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    while (now.tv_sec + now.tv_nsec * 1e-9 < seconds);
+}
+
+static void *hold_and_spend(void *size) {
+    touch(size);
+    spend(1);
+    holds();
+    return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -136,6 +157,46 @@ int main(int argc, char **argv) {
         if (fork() == 0) _exit(atoi(size));
         wait(NULL);
         touch("8");
+        holds();
+    } else if (!strcmp(shape, "orphan")) {
+        pid_t parent = fork();
+        if (parent == 0) {
+            setsid();
+            if (fork()) _exit(0);
+            clearenv();
+            execl("/proc/self/exe", "helper", "hold", size, NULL);
+        }
+        waitpid(parent, NULL, 0);
+        stay();
+    } else if (!strcmp(shape, "spend")) {
+        int ended[2];
+        char byte = 1;
+        if (pipe(ended)) return 9;
+        if (!strcmp(size, "ignored")) signal(SIGCHLD, SIG_IGN);
+        for (int child = 0; child < 20; child++) {
+            pid_t pid = fork();
+            if (pid == 0) {
+                if (!strcmp(size, "orphan") && fork()) _exit(0);
+                spend(0.05);
+                if (write(ended[1], &byte, 1) != 1) return 9;
+                _exit(0);
+            }
+            if (!strcmp(size, "waited") || !strcmp(size, "orphan")) waitpid(pid, NULL, 0);
+            if (read(ended[0], &byte, 1) != 1) return 9;
+        }
+        holds();
+    } else if (!strcmp(shape, "leaderless")) {
+        if (fork() == 0) {
+            pthread_t thread;
+            if (pthread_create(&thread, NULL, hold_and_spend, (void *)size)) return 9;
+            pthread_exit(NULL);
+        }
+        stay();
+    } else if (!strcmp(shape, "huge")) {
+        size_t bytes = strtoul(size, NULL, 10) << 20;
+        char *held = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+        if (held == MAP_FAILED) return 9;
+        for (size_t at = 0; at < bytes; at += 4096) held[at] = 1;
         holds();
     } else if (!strcmp(shape, "hold")) {
         touch(size);

@@ -15,7 +15,7 @@ pub const BARE_MIB: f64 = 0.15;
 pub fn shapes() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let compiled = Command::new("cc")
-        .args(["-O1", "-o", "shapes", SOURCE])
+        .args(["-O1", "-pthread", "-o", "shapes", SOURCE])
         .current_dir(folder.path())
         .status()
         .expect("cc, from the package gcc");

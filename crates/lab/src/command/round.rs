@@ -1,7 +1,7 @@
 //! One service of a command, with what is run before, beside and after it.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::CommandOptions;
 use crate::errand::{Errand, ErrandPlace};
 use crate::placeholders::Placeholders;
 use crate::program::find_program;
-use crate::work::{OutputReader, Polling, Tail, Told, Work};
+use crate::work::{Failed, OutputReader, Polling, Tail, Told, Work};
 use crate::workload::{Event, Launch, Round, RoundContext, Slot, SlotState};
 use crate::{Interrupt, LabError};
 
@@ -30,6 +30,8 @@ pub(super) struct CommandRound {
     polling: Option<Polling>,
     /// Numbers that were told and not asked for yet.
     unread: RefCell<Vec<Told>>,
+    /// The last number of each count, and how often one fell.
+    counts: RefCell<BTreeMap<String, (f64, u32)>>,
     /// Removed at last.
     folder: Option<TempDir>,
 }
@@ -50,6 +52,7 @@ struct Written {
     tails: Vec<Tail>,
     /// Positions of the measures of which something was told.
     seen: BTreeSet<usize>,
+    failed: Failed,
 }
 
 impl CommandRound {
@@ -79,6 +82,7 @@ impl CommandRound {
             place,
             folder: Some(folder),
             unread: RefCell::default(),
+            counts: RefCell::default(),
             interrupt: context.interrupt.clone(),
             prepared: None,
             ready_at: None,
@@ -136,6 +140,7 @@ impl Round for CommandRound {
                 reader: OutputReader::of(&work),
                 tails: errand.outputs().map(|path| Tail::of(path.to_owned())).into(),
                 seen: BTreeSet::new(),
+                failed: Failed::default(),
             };
             self.load =
                 Some(Load { errand, started: Instant::now(), over: false, written: RefCell::new(written) });
@@ -178,6 +183,7 @@ impl Round for CommandRound {
         let mut told = std::mem::take(&mut *self.unread.borrow_mut());
         told.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().told()));
         told.extend(self.polling.iter().flat_map(Polling::told));
+        follow_counts(&mut self.counts.borrow_mut(), &told);
         one_of_each(&told)
     }
 
@@ -201,6 +207,7 @@ impl Round for CommandRound {
             load.errand.stop();
             let written = load.written.get_mut();
             self.unread.borrow_mut().extend(written.told_to_the_end());
+            events.extend(written.failed.told().map(|told| event(KnownEvent::Warning, told)));
             if let Some(missing) = written.missing().filter(|_| !load.errand.failed()) {
                 let log = load.errand.outputs()[0].display().to_string();
                 let hint = if load.over {
@@ -213,6 +220,14 @@ impl Round for CommandRound {
                     format!("the load wrote no {missing}{hint}; see {log}"),
                 ));
             }
+        }
+        follow_counts(self.counts.get_mut(), &self.unread.borrow());
+        for (name, (_, times)) in self.counts.get_mut().iter().filter(|(_, (_, times))| *times > 0) {
+            let text = format!(
+                "{name} fell, and so began anew, {times} times: what was done between the two readings is not known, and that time \
+                 is left out"
+            );
+            events.push(event(KnownEvent::Warning, text));
         }
         if let Some(text) = self.options.conclude.as_ref().filter(|_| !self.interrupt.requested()) {
             let concluded = Errand::start(&self.place, "conclude", text)
@@ -230,7 +245,17 @@ fn event(kind: KnownEvent, text: String) -> Event {
     Event { slot: Some(0), kind, text }
 }
 
-/// A number of each measure that was told since the last tick: of a count the newest, else the mean of those that were told.
+/// Takes note of counts that fall.
+fn follow_counts(counts: &mut BTreeMap<String, (f64, u32)>, told: &[Told]) {
+    for (measure, value) in told.iter().filter(|(measure, _)| measure.kind == WorkKind::Count) {
+        let (last, times) = counts.entry(measure.to_string()).or_insert((*value, 0));
+        *times += u32::from(value < last);
+        *last = *value;
+    }
+}
+
+/// A number of each measure that was told since the last tick: of a count the newest, else the mean of those that were told,
+/// with how many they were.
 fn one_of_each(told: &[Told]) -> Vec<(String, f64)> {
     let mut measures: Vec<&WorkMeasure> = Vec::new();
     for (measure, _) in told {
@@ -238,14 +263,19 @@ fn one_of_each(told: &[Told]) -> Vec<(String, f64)> {
             measures.push(measure);
         }
     }
-    let number = |measure: &WorkMeasure| {
+    let mut numbers = Vec::new();
+    for measure in measures {
         let own: Vec<f64> = told.iter().filter(|(of, _)| of == measure).map(|(_, value)| *value).collect();
         match measure.kind {
-            WorkKind::Count => own.last().copied().unwrap_or_default(),
-            WorkKind::Rate | WorkKind::Less => own.iter().sum::<f64>() / own.len() as f64,
+            WorkKind::Count => numbers.extend(own.last().map(|last| (measure.observation(), *last))),
+            WorkKind::Rate | WorkKind::Less => {
+                let lines = own.len() as f64;
+                numbers.push((measure.observation(), own.iter().sum::<f64>() / lines));
+                numbers.extend((lines > 1.0).then(|| (measure.lines_observation(), lines)));
+            }
         }
-    };
-    measures.into_iter().map(|measure| (measure.observation(), number(measure))).collect()
+    }
+    numbers
 }
 
 impl Written {
@@ -262,6 +292,7 @@ impl Written {
 
     fn read(&mut self, lines: &[String]) -> Vec<Told> {
         let mut told = Vec::new();
+        lines.iter().for_each(|line| self.failed.read(line));
         for (index, number) in lines.iter().flat_map(|line| self.reader.read(line)) {
             self.seen.insert(index);
             told.push(number);
@@ -290,7 +321,19 @@ mod tests {
             .into_iter()
             .map(|(measure, value)| (measure.parse().unwrap(), value))
             .collect();
-        let expected = [("work:rate:tps".to_owned(), 15.0), ("work:count:served".to_owned(), 9.0)];
-        assert_eq!(one_of_each(&told), expected);
+        let expected = [("work:rate:tps", 15.0), ("lines:rate:tps", 2.0), ("work:count:served", 9.0)];
+        assert_eq!(one_of_each(&told), expected.map(|(name, value)| (name.to_owned(), value)));
+    }
+
+    #[test]
+    fn a_count_that_falls_is_told() {
+        let mut counts = BTreeMap::new();
+        for value in [5.0, 9.0, 2.0, 2.0, 1.0] {
+            follow_counts(
+                &mut counts,
+                &[("count:served".parse().unwrap(), value), ("tps".parse().unwrap(), -value)],
+            );
+        }
+        assert_eq!(counts, BTreeMap::from([("count:served".to_owned(), (1.0, 2))]));
     }
 }

@@ -1,10 +1,12 @@
 //! What a service does for its users while it is under load: where the numbers come from, and their reading.
 
+mod failed;
 mod output;
 mod polled;
 mod preset;
 mod source;
 
+pub(crate) use failed::Failed;
 pub(crate) use output::{OutputReader, Tail};
 pub(crate) use polled::Polling;
 pub use preset::{UnknownPreset, WorkPreset};

@@ -104,7 +104,24 @@ fn unnamed<'h>(pattern: &Regex, found: &Captures<'h>) -> Vec<&'h str> {
 }
 
 fn numbered(pattern: &Regex, found: &Captures<'_>) -> Option<f64> {
-    unnamed(pattern, found).first()?.replace(',', "").parse().ok()
+    number(unnamed(pattern, found).first()?)
+}
+
+/// A number with commas between thousands, or with one for the decimal point where it can be nothing else; `None` where a comma
+/// is neither.
+fn number(text: &str) -> Option<f64> {
+    let text = text.trim_end_matches(',');
+    let (whole, fraction) =
+        text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
+    let groups: Vec<&str> = whole.split(',').collect();
+    let of_thousands =
+        groups[0].len() <= 3 && groups[0] != "0" && groups[1..].iter().all(|group| group.len() == 3);
+    match (groups.as_slice(), fraction) {
+        ([_], _) => text.parse().ok(),
+        _ if of_thousands => text.replace(',', "").parse().ok(),
+        ([whole, decimals], None) => format!("{whole}.{decimals}").parse().ok(),
+        _ => None,
+    }
 }
 
 fn unit<'h>(pattern: &Regex, found: &Captures<'h>) -> Option<&'h str> {
@@ -160,6 +177,22 @@ mod tests {
         let named = [r"requests=^(?P<name>\w+): ([0-9.,]+) requests"];
         assert_eq!(read(&named, "SET: 1,200.5 requests"), [("SET requests".to_owned(), 1200.5)]);
         assert_eq!(read(&named, "SET: none"), []);
+    }
+
+    #[test]
+    fn a_comma_is_of_thousands_or_decimal() {
+        for (text, value) in [
+            ("1,234", Some(1234.0)),
+            ("12,345,678.9", Some(12_345_678.9)),
+            ("1,5", Some(1.5)),
+            ("0,125", Some(0.125)),
+            ("1234,567", Some(1234.567)),
+            ("12.5,", Some(12.5)),
+            ("1.234,5", None),
+            ("1,2,3", None),
+        ] {
+            assert_eq!(number(text), value, "{text}");
+        }
     }
 
     #[test]

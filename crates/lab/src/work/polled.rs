@@ -28,15 +28,18 @@ pub struct Series {
 impl Series {
     /// Reads one; also a line of an endpoint up to its value.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (metric, labels) = match text.trim().split_once('{') {
-            Some((metric, labels)) => (metric, labels.trim_end().strip_suffix('}')?),
-            None => (text.trim(), ""),
-        };
+        Self::begins(text.trim()).filter(|(_, rest)| rest.is_empty()).map(|(series, _)| series)
+    }
+
+    /// The series that a text begins with, and what is after it.
+    fn begins(text: &str) -> Option<(Self, &str)> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.');
-        if metric.is_empty() || !metric.chars().all(plain) {
-            return None;
-        }
-        Some(Self { metric: metric.to_owned(), labels: parse_labels(labels)? })
+        let (metric, rest) = text.split_at(text.find(|c| !plain(c)).unwrap_or(text.len()));
+        let (labels, rest) = match rest.trim_start().strip_prefix('{') {
+            Some(labels) => parse_labels(labels)?,
+            None => (BTreeMap::new(), rest),
+        };
+        (!metric.is_empty()).then(|| (Self { metric: metric.to_owned(), labels }, rest))
     }
 
     /// Whether a sample of an endpoint is one of these: it may have further labels.
@@ -45,28 +48,32 @@ impl Series {
         self.metric == sample.metric && self.labels.iter().all(has)
     }
 
-    /// The sum over the samples of an endpoint's answer (the text form of Prometheus, version 0.0.4).
-    fn sum(&self, answer: &str) -> Option<f64> {
-        let mut sum = None;
-        for line in answer.lines().filter(|line| !line.starts_with('#')) {
-            let end = line.rfind('}').map_or_else(|| line.find(char::is_whitespace), |brace| Some(brace + 1));
-            let Some((name, rest)) = end.map(|end| line.split_at(end)) else { continue };
-            let Some(value) = rest.split_whitespace().next().and_then(|value| value.parse::<f64>().ok())
-            else {
-                continue;
-            };
-            if Self::parse(name).is_some_and(|sample| self.holds(&sample)) {
-                sum = Some(sum.unwrap_or(0.0) + value);
-            }
+    /// The sum over the samples of an endpoint's answer (the text form of Prometheus, version 0.0.4, and OpenMetrics, whose
+    /// exemplars stand after the value). The error says what is the matter with them.
+    fn sum(&self, answer: &str) -> Result<f64, String> {
+        let value = |line: &str| {
+            let (sample, rest) = Self::begins(line).filter(|(sample, _)| self.holds(sample))?;
+            let value = rest.split_whitespace().next()?.parse::<f64>().ok()?;
+            Some((sample, value))
+        };
+        let samples: Vec<(Self, f64)> =
+            answer.lines().filter(|line| !line.starts_with('#')).filter_map(value).collect();
+        match samples.iter().find(|(_, value)| !value.is_finite()) {
+            Some((sample, value)) => Err(format!("has {value} for {sample}")),
+            None if samples.is_empty() => Err(format!("has no {self}")),
+            None => Ok(samples.iter().map(|(_, value)| value).sum()),
         }
-        sum.filter(|sum: &f64| sum.is_finite())
     }
 }
 
-fn parse_labels(text: &str) -> Option<BTreeMap<String, String>> {
+/// Labels up to the brace that ends them, and what is after that.
+fn parse_labels(text: &str) -> Option<(BTreeMap<String, String>, &str)> {
     let mut labels = BTreeMap::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
+    let mut rest = text.trim_start();
+    loop {
+        if let Some(after) = rest.strip_prefix('}') {
+            return Some((labels, after));
+        }
         let (name, after) = rest.split_once("=\"")?;
         let mut value = String::new();
         let mut characters = after.chars();
@@ -83,7 +90,6 @@ fn parse_labels(text: &str) -> Option<BTreeMap<String, String>> {
         labels.insert(name.trim().to_owned(), value);
         rest = characters.as_str().trim_start().trim_start_matches(',').trim_start();
     }
-    Some(labels)
 }
 
 impl fmt::Display for Series {
@@ -191,7 +197,7 @@ fn number(source: &WorkSource) -> Result<f64, String> {
     match source {
         WorkSource::Http { url, field } => field_of(&answer(url)?, field),
         WorkSource::Prometheus { url, series } => {
-            series.sum(&answer(url)?).ok_or_else(|| format!("{url} has no {series}"))
+            series.sum(&answer(url)?).map_err(|problem| format!("{url} {problem}"))
         }
         WorkSource::File { path, field } => {
             let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
@@ -226,16 +232,22 @@ mod tests {
 
     const METRICS: &str = "# HELP requests_total Requests.\n# TYPE requests_total counter\n\
         requests_total{code=\"200\",path=\"/a b}\"} 7 1700000000\nrequests_total{code=\"200\",path=\"/\"} 3\n\
-        requests_total{code=\"500\"} 1\nrequests_totals 99\nup 1e0\nbad NaN\n";
+        requests_total{code=\"500\"} 1\nrequests_totals 99\nup 1e0\nbad NaN\n\
+        served_total{a=\"b\"} 240 # {trace_id=\"abc\"} 1.0\nspaced {a=\"b\"} 3\nspaced {a=\"NaN\"} NaN\n";
 
     #[test]
     fn samples_of_a_metric_are_summed_by_labels() {
-        let sum = |series: &str| Series::parse(series).unwrap().sum(METRICS);
+        let told = |series: &str| Series::parse(series).unwrap().sum(METRICS);
+        let sum = |series: &str| told(series).ok();
         assert_eq!(sum("requests_total"), Some(11.0));
         assert_eq!(sum("requests_total{code=\"200\"}"), Some(10.0));
         assert_eq!(sum("requests_total{code=\"200\", path=\"/a b}\"}"), Some(7.0));
         assert_eq!((sum("up"), sum("bad"), sum("down")), (Some(1.0), None, None));
+        assert_eq!((sum("served_total"), sum("spaced {a=\"b\"}")), (Some(240.0), Some(3.0)));
+        assert_eq!(told("spaced").unwrap_err(), "has NaN for spaced{a=\"NaN\"}");
+        assert_eq!(told("down").unwrap_err(), "has no down");
         assert_eq!(Series::parse("a{b=c}"), None);
+        assert_eq!(Series::parse("a{b=\"c\"} d"), None);
         assert_eq!(Series::parse("a b"), None);
     }
 

@@ -77,7 +77,7 @@ const KNOWN: &[Known] = &[
 const WRK: &[&str] = &[
     r"requests=^Requests/sec: +([0-9.]+)",
     r"less:latency_ms=^ +Latency +([0-9.]+)(us|ms|s|m|h) ",
-    r"less:p99_ms=^ +99(?:\.000)?% +([0-9.]+)(us|ms|s|m|h)$",
+    r"less:p99_ms=^ +99(?:\.000)?% +([0-9.]+)(us|ms|s|m|h) *$",
 ];
 
 /// A name that is no preset.
@@ -156,6 +156,8 @@ mod tests {
         let output = include_str!("outputs/wrk-latency.txt");
         let expected = [("less:latency_ms", 1.16), ("less:p99_ms", 10.93), ("requests", 46378.19)];
         assert_tells("wrk", output, &expected);
+        // Of a second and more wrk fills the unit up with a blank.
+        assert_tells("wrk", "     99%    1.25s \n", &[("less:p99_ms", 1250.0)]);
     }
 
     #[test]
