@@ -27,6 +27,16 @@ pub struct Worth {
     pub further: Option<u32>,
 }
 
+/// Services of a host, and what they would use under the control: by each service's own ratio, and by the ends of its interval.
+#[derive(Default)]
+struct Sums {
+    services: u32,
+    bytes: f64,
+    ends: (f64, f64),
+    /// A service whose arm's ratio has no interval.
+    open: bool,
+}
+
 /// The ratio of an arm to the control, with its interval.
 pub type ArmRatio = (f64, Option<(f64, f64)>);
 
@@ -38,8 +48,7 @@ pub type ArmRatio = (f64, Option<(f64, f64)>);
 pub fn worth(fleet: &Fleet, arm: usize, ratios: &[Option<ArmRatio>], kinds: &[Kind]) -> Vec<Worth> {
     let Some((ratio, interval)) = ratios.get(arm).copied().flatten() else { return Vec::new() };
     let upper = kinds.iter().max_by_key(|kind| kind.services()).and_then(Kind::upper_bytes);
-    // Under the control, by each service's own ratio and by the ends of its interval.
-    let mut hosts: BTreeMap<Option<&str>, (u32, f64, Option<(f64, f64)>)> = BTreeMap::new();
+    let mut hosts: BTreeMap<Option<&str>, Sums> = BTreeMap::new();
     for service in &fleet.services {
         let [own] = service.arms[..] else { continue };
         let (Some(bytes), Some((own, of_own))) = (level(service), ratios.get(own).copied().flatten()) else {
@@ -47,21 +56,25 @@ pub fn worth(fleet: &Fleet, arm: usize, ratios: &[Option<ArmRatio>], kinds: &[Ki
         };
         for host in [None, service.host.as_deref()].into_iter().take(1 + usize::from(service.host.is_some()))
         {
-            let (services, sum, ends) = hosts.entry(host).or_insert((0, 0.0, Some((0.0, 0.0))));
-            *services += 1;
-            *sum += bytes / own;
-            *ends = ends.zip(of_own).map(|(ends, (low, high))| (ends.0 + bytes / high, ends.1 + bytes / low));
+            let sums = hosts.entry(host).or_default();
+            sums.services += 1;
+            sums.bytes += bytes / own;
+            match of_own {
+                Some((low, high)) => sums.ends = (sums.ends.0 + bytes / high, sums.ends.1 + bytes / low),
+                None => sums.open = true,
+            }
         }
     }
-    let of = |(host, (services, sum, ends)): (Option<&str>, (u32, f64, Option<(f64, f64)>))| {
-        let freed =
-            ends.zip(interval).map(|(ends, (low, high))| (ends.0 * (1.0 - high), ends.1 * (1.0 - low)));
+    let of = |(host, sums): (Option<&str>, Sums)| {
+        let freed = interval
+            .filter(|_| !sums.open)
+            .map(|(low, high)| (sums.ends.0 * (1.0 - high), sums.ends.1 * (1.0 - low)));
         Worth {
             host: host.map(str::to_owned),
-            services,
-            control_bytes: sum,
-            arm_bytes: sum * ratio,
-            freed_bytes: sum * (1.0 - ratio),
+            services: sums.services,
+            control_bytes: sums.bytes,
+            arm_bytes: sums.bytes * ratio,
+            freed_bytes: sums.bytes * (1.0 - ratio),
             freed_interval: freed,
             further: upper.zip(freed).map(|(upper, (least, _))| (least.max(0.0) / upper) as u32),
         }
