@@ -329,3 +329,24 @@ fn huge_pages_are_anonymous_memory() {
         }
     }
 }
+
+#[test]
+#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
+fn memory_that_no_reading_saw_is_told_or_in_the_peak() {
+    let peak = |way: &[&str], metric: &str| {
+        let options = format!("-a glibc --duration 2s --ready log:holds --metric {metric}");
+        let output = lab_behind(way, shapes().path(), &options, &["spike", "100"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = json(&output);
+        let told = report.to_string().contains("came and went between readings");
+        (arm(&report, "glibc")["memory"]["peak_bytes"].as_f64().unwrap() / MIB, told)
+    };
+    for (way, metric) in [(WAYS[0], "cgroup"), (WAYS[1], "rss")] {
+        let (mib, told) = peak(way, metric);
+        assert!((100.0..112.0).contains(&mib) && !told, "{metric}: {mib} MiB, {told}");
+    }
+    for way in WAYS {
+        let (mib, told) = peak(way, "anon");
+        assert!((8.0..9.0).contains(&mib) && told, "{way:?}: {mib} MiB, {told}");
+    }
+}

@@ -17,6 +17,7 @@ mod interrupt;
 mod placeholders;
 mod processors;
 mod program;
+mod peak;
 mod progress;
 mod ready;
 mod relay_traffic;

@@ -10,6 +10,7 @@ use heaptrial_model::{Ending, KnownEvent, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 
 use crate::ends::Ends;
+use crate::peak::Peak;
 use crate::processors::{not_as_on, with_processors};
 use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::{Sampling, empty_tick};
@@ -409,6 +410,7 @@ impl Run<'_> {
             cgroup,
             ends: Ends::default(),
             sharing: Sharing::default(),
+            peak: Peak::default(),
             sharing_budget: SlowBudget::new(SHARE_OF_TIME, Duration::ZERO),
             supervisor: Some(supervisor),
             ending: None,
@@ -536,6 +538,7 @@ impl Run<'_> {
             events.push(warning(text.to_owned()));
         }
         events.extend(service.sharing.events(service.slot, self.plan.metric, why_no_cgroup));
+        events.extend(service.peak.told(self.plan.metric).map(warning));
         if let (Some(limit), Some(cgroup)) = (self.plan.memory_limit_bytes, &service.cgroup) {
             let limit = units::memory(limit as f64);
             let kills = service.oom_kills();

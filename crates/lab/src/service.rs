@@ -13,6 +13,7 @@ use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
 use crate::ends::Ends;
+use crate::peak::Peak;
 use crate::sharing::Sharing;
 use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor, SupervisorMessage};
 use crate::workload::{Event, Launch, Slot};
@@ -50,6 +51,7 @@ pub(crate) struct RunningService {
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) ends: Ends,
     pub(crate) sharing: Sharing,
+    pub(crate) peak: Peak,
     pub(crate) sharing_budget: SlowBudget,
     /// Ticks at which it could not be read, and why at the first of them.
     pub(crate) unread: (u64, Option<String>),

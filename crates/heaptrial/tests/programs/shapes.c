@@ -13,9 +13,10 @@
  *   environment. spend HOW: 20 children take 50 ms of CPU time each, and are waited for, `ignored` (SIGCHLD), `uncollected` or
  *   each an `orphan`.
  * leaderless SIZE: a child whose main thread has ended holds SIZE and takes a second of CPU time.
+ * spike SIZE: has SIZE once, before it is ready.
  * huge SIZE: holds SIZE in huge pages of hugetlb.
  *
- * prefork, title, hold, fail, orphan, spend, leaderless and huge write `holds` when they hold all.
+ * prefork, title, hold, fail, orphan, spend, leaderless, spike and huge write `holds` when they hold all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -192,6 +193,10 @@ int main(int argc, char **argv) {
             pthread_exit(NULL);
         }
         stay();
+    } else if (!strcmp(shape, "spike")) {
+        munmap((void *)touch(size), strtoul(size, NULL, 10) << 20);
+        touch("8");
+        holds();
     } else if (!strcmp(shape, "huge")) {
         size_t bytes = strtoul(size, NULL, 10) << 20;
         char *held = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
