@@ -350,3 +350,11 @@ fn memory_that_no_reading_saw_is_told_or_in_the_peak() {
         assert!((8.0..9.0).contains(&mib) && told, "{way:?}: {mib} MiB, {told}");
     }
 }
+
+#[test]
+fn a_helper_without_the_treatment_that_lives_in_between_fails_its_arm() {
+    let output = lab("-a glibc?arena_max=1 --duration 5s", &["between", "40"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("at an age of") && told.contains("did not run the treatment"), "{told}");
+}

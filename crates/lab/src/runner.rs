@@ -10,6 +10,7 @@ use heaptrial_model::{Ending, KnownEvent, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 
 use crate::ends::Ends;
+use crate::looks::Looks;
 use crate::peak::Peak;
 use crate::processors::{not_as_on, with_processors};
 use crate::progress::{Progress, RoundView, ServiceView};
@@ -411,6 +412,8 @@ impl Run<'_> {
             ends: Ends::default(),
             sharing: Sharing::default(),
             peak: Peak::default(),
+            looks: Looks::default(),
+            obtained: slot.arm.obtained.clone(),
             sharing_budget: SlowBudget::new(SHARE_OF_TIME, Duration::ZERO),
             supervisor: Some(supervisor),
             ending: None,
@@ -687,22 +690,27 @@ impl Run<'_> {
         let mut events = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
             let (obtained, exchanged) = (&slots[service.slot].arm.obtained, &self.plan.exchanged);
-            let entered =
-                match prove_at_the_end(&self.root, service.processes, obtained, &service.passed, exchanged) {
-                    Ok(identity) => {
-                        self.see_control(&slots[service.slot], Control::Proved);
-                        match identity {
-                            Some(identity) => self.store.set_identity(service.life_id, Some(&identity), None),
-                            None => Ok(()),
-                        }
+            let at_the_end =
+                prove_at_the_end(&self.root, service.processes, obtained, &service.passed, exchanged);
+            let proved = at_the_end.and_then(|identity| match service.looks.refuted() {
+                Some(why) => Err(why.to_owned()),
+                None => Ok(identity),
+            });
+            let entered = match proved {
+                Ok(identity) => {
+                    self.see_control(&slots[service.slot], Control::Proved);
+                    match identity {
+                        Some(identity) => self.store.set_identity(service.life_id, Some(&identity), None),
+                        None => Ok(()),
                     }
-                    Err(why) => {
-                        self.see_control(&slots[service.slot], Control::Refuted);
-                        self.outcome.failed_services += 1;
-                        self.progress.message(&format!("{} {why}", slots[service.slot].service));
-                        self.store.contaminate(service.life_id, &why)
-                    }
-                };
+                }
+                Err(why) => {
+                    self.see_control(&slots[service.slot], Control::Refuted);
+                    self.outcome.failed_services += 1;
+                    self.progress.message(&format!("{} {why}", slots[service.slot].service));
+                    self.store.contaminate(service.life_id, &why)
+                }
+            };
             if let Err(error) = entered {
                 first_error.get_or_insert(error.into());
             }

@@ -13,6 +13,7 @@ use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
 use crate::ends::Ends;
+use crate::looks::Looks;
 use crate::peak::Peak;
 use crate::sharing::Sharing;
 use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor, SupervisorMessage};
@@ -30,7 +31,7 @@ const MISMATCH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Processes of a tree with less than this share of the tree's RSS together, such as a shell that waits for the program,
 /// may run what they like.
-const NEGLIGIBLE_SHARE: f64 = 0.05;
+pub(crate) const NEGLIGIBLE_SHARE: f64 = 0.05;
 
 /// A service that was started.
 #[derive(Debug)]
@@ -52,6 +53,9 @@ pub(crate) struct RunningService {
     pub(crate) ends: Ends,
     pub(crate) sharing: Sharing,
     pub(crate) peak: Peak,
+    pub(crate) looks: Looks,
+    /// What its arm is to run.
+    pub(crate) obtained: Obtained,
     pub(crate) sharing_budget: SlowBudget,
     /// Ticks at which it could not be read, and why at the first of them.
     pub(crate) unread: (u64, Option<String>),
@@ -94,6 +98,12 @@ impl RunningService {
             }
         }
         events
+    }
+
+    /// Looks whether its processes run the treatment, so long after the start of the round.
+    pub(crate) fn look(&mut self, root: &HostRoot, elapsed: Duration) {
+        let age = (heaptrial_host::Instant::now().boottime_us - self.started.boottime_us) as f64 / 1e6;
+        self.looks.look(root, &self.sampler, (&self.obtained, &self.passed), age, elapsed);
     }
 
     /// How many of its processes the kernel killed for want of memory.

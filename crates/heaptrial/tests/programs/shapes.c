@@ -13,6 +13,7 @@
  *   environment. spend HOW: 20 children take 50 ms of CPU time each, and are waited for, `ignored` (SIGCHLD), `uncollected` or
  *   each an `orphan`.
  * leaderless SIZE: a child whose main thread has ended holds SIZE and takes a second of CPU time.
+ * between SIZE: a helper with an empty environment holds SIZE for 2 s of the service's life.
  * spike SIZE: has SIZE once, before it is ready.
  * huge SIZE: holds SIZE in huge pages of hugetlb.
  *
@@ -193,6 +194,18 @@ int main(int argc, char **argv) {
             pthread_exit(NULL);
         }
         stay();
+    } else if (!strcmp(shape, "between")) {
+        usleep(500000);
+        if (fork() == 0) {
+            clearenv();
+            execl("/proc/self/exe", "helper", "hold-for-2", size, NULL);
+        }
+        wait(NULL);
+        stay();
+    } else if (!strcmp(shape, "hold-for-2")) {
+        touch(size);
+        usleep(2000000);
+        return 0;
     } else if (!strcmp(shape, "spike")) {
         munmap((void *)touch(size), strtoul(size, NULL, 10) << 20);
         touch("8");
