@@ -12,6 +12,7 @@ use heaptrial_host::{
 use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
+use crate::end::EndRequest;
 use crate::ends::Ends;
 use crate::looks::Looks;
 use crate::peak::Peak;
@@ -46,6 +47,8 @@ pub(crate) struct RunningService {
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) ending: Option<Ending>,
     pub(crate) stderr: PathBuf,
+    /// How it is asked to end.
+    pub(crate) end: EndRequest,
     /// The environment variables that were set at its start.
     pub(crate) passed: Vec<(String, String)>,
     /// Its own control group, where it has one.
@@ -82,13 +85,13 @@ impl RunningService {
     /// Takes note of processes of it that ended; gives what is to be told at once.
     pub(crate) fn follow_ends(&mut self, tick: Duration) -> Vec<Event> {
         let told = self.supervisor.as_ref().map(Supervisor::process_ends).unwrap_or_default();
-        let age = (heaptrial_host::Instant::now().boottime_us - self.started.boottime_us) as f64 / 1e6;
         let mut events = Vec::new();
         for message in told {
             match message {
                 // How the main process ended is told by its supervisor.
                 SupervisorMessage::ProcessEnded(end) if end.pid != self.process.pid() => {
                     let oom_kills = self.oom_kills();
+                    let age = (end.at_boottime_us - self.started.boottime_us) as f64 / 1e6;
                     let oom = end.signal.is_some() && oom_kills > self.ends.out_of_memory();
                     let told = self.ends.take(end, age, tick, oom);
                     events.extend(told.map(|(kind, text)| Event { slot: Some(self.slot), kind, text }));
@@ -295,7 +298,8 @@ pub(crate) fn ending_of(message: SupervisorMessage) -> Option<Ending> {
         SupervisorMessage::Started { .. }
         | SupervisorMessage::NotStarted { .. }
         | SupervisorMessage::ProcessEnded(_)
-        | SupervisorMessage::EndsMissed => None,
+        | SupervisorMessage::EndsMissed
+        | SupervisorMessage::Outlasted(_) => None,
     }
 }
 
