@@ -70,7 +70,7 @@ fn up_and_down(fleet: &Fleet, members: &[Vec<usize>], ages: &Ages, settings: &Se
     (!arms.is_empty()).then(|| Finding {
         kind: FindingKind::UpAndDown,
         severity: Severity::Caution,
-        services: arms.iter().flat_map(|arm| found(arm)).map(|service| service.name.clone()).collect(),
+        services: arms.iter().flat_map(found).map(|service| service.name.clone()).collect(),
         arms,
         evidence: format!(
             "memory goes up and down by a half or more, within a tenth of the readings or more: {}",
