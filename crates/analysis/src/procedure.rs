@@ -55,7 +55,7 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
         })
         .collect();
     let mut findings = search.findings;
-    findings.extend(checks::run(fleet, &services, &treated, &ages));
+    findings.extend(checks::run(fleet, &services, &treated, &ages, settings));
     let as_assigned = figures::of_arms(fleet, settings, &ages, &services, &members);
     // A ratio changes with off-treatment services of the control too.
     let as_treated =

@@ -13,6 +13,10 @@ use crate::work;
 pub(crate) const SLOPE_POINTS: usize = 150;
 /// Fewer readings after warm-up, or lives, make no slope.
 pub(crate) const SLOPE_READINGS: usize = 5;
+/// Memory of a lab run goes up and down where this share of neighbouring readings,
+const STEPS_SHARE: f64 = 0.1;
+/// are apart by this factor.
+const STEP: f64 = 1.5;
 /// Ages of the window at which memory is taken where readings are fewer.
 const LEVEL_AGES: usize = 24;
 
@@ -65,8 +69,50 @@ fn level(service: &FleetService, life: &FleetLife, ages: &Ages, settings: &Setti
     if settings.level_from_warm_up && in_window(life, settings.level_from(matched), matched).len() < 2 {
         return Err("it was read less than twice after its warm-up".to_owned());
     }
-    level_at(life, settings.level_from(matched), matched)
-        .ok_or_else(|| "its readings do not cover the window before the matched age".to_owned())
+    let level = level_at(life, settings.level_from(matched), matched)
+        .ok_or_else(|| "its readings do not cover the window before the matched age".to_owned())?;
+    // A lab reads all services at the same ages: nothing has to be put between readings, and what it would say was never there.
+    let inside = after_warm_up_of_lab(life, matched, settings);
+    Ok(if inside.is_empty() { level } else { level_of_lab(inside).unwrap_or(level) })
+}
+
+/// The readings of a lab run's life that give its level; none in a trial on hosts.
+fn after_warm_up_of_lab<'l>(life: &'l FleetLife, matched: f64, settings: &Settings) -> &'l [Reading] {
+    match settings.level_from_warm_up {
+        true => in_window(life, settings.level_from(matched), matched),
+        false => &[],
+    }
+}
+
+/// The median, or the mean of memory that goes up and down: of two states the median is one or the other by chance.
+fn level_of_lab(readings: &[Reading]) -> Option<f64> {
+    let values: Vec<f64> = readings.iter().map(bytes).collect();
+    match goes_up_and_down(&values) {
+        true => Some(values.iter().sum::<f64>() / values.len() as f64),
+        false => median(&values),
+    }
+    .filter(|level| *level > 0.0)
+}
+
+/// Whether memory of a lab run's service goes up and down by so much that its level is a mean.
+pub(crate) fn is_up_and_down(life: &FleetLife, matched: f64, settings: &Settings) -> bool {
+    let inside = after_warm_up_of_lab(life, matched, settings);
+    goes_up_and_down(&inside.iter().map(bytes).collect::<Vec<_>>())
+}
+
+/// Whether one reading in [`STEPS_SHARE`] or more differs from the one before it by [`STEP`] or more, up and down alike: what grows or
+/// settles goes one way.
+fn goes_up_and_down(values: &[f64]) -> bool {
+    let steps = |up: bool| {
+        let far = |pair: &&[f64]| {
+            let (from, to) = if up { (pair[0], pair[1]) } else { (pair[1], pair[0]) };
+            to >= STEP * from
+        };
+        values.windows(2).filter(far).count()
+    };
+    // Once there and back is an exception.
+    let times = steps(true).min(steps(false));
+    times >= 2 && 2.0 * times as f64 >= STEPS_SHARE * (values.len() - 1) as f64
 }
 
 /// Median of memory between two ages.
@@ -275,6 +321,29 @@ mod tests {
         };
         let settings = Settings::default();
         figures(&service, &Ages::of(&fleet, &settings), &settings)
+    }
+
+    #[test]
+    fn the_level_of_a_lab_run_is_a_median_of_what_was_read_or_a_mean() {
+        let level = |mib: &[u32]| {
+            let reading = |(at, mib): (usize, &u32)| Reading { age_seconds: at as f32, kib: mib * 1024 };
+            let readings: Vec<Reading> = mib.iter().enumerate().map(reading).collect();
+            level_of_lab(&readings).unwrap() / 1048576.0
+        };
+        assert_eq!(level(&[100, 101, 103, 102]), 101.5);
+        // It settles, then it grows: one way each.
+        assert_eq!(level(&[10, 20, 40, 80, 81, 82, 83]), 80.0);
+        assert_eq!(level(&[90, 40, 20, 20, 20, 21, 22, 23]), 21.5);
+        // Of two states the mean, however readings fall.
+        for first in 0..3 {
+            let states: Vec<u32> =
+                (first..first + 15).map(|turn| if turn % 3 == 2 { 10 } else { 100 }).collect();
+            assert!((level(&states) - 70.0).abs() < 1e-9, "{states:?}");
+        }
+        // One short rise in twenty readings is no state.
+        let mut spike = [50; 20];
+        spike[7] = 400;
+        assert_eq!(level(&spike), 50.0);
     }
 
     #[test]

@@ -329,3 +329,63 @@ fn huge_pages_are_anonymous_memory() {
         }
     }
 }
+
+#[test]
+fn a_helper_without_the_treatment_that_lives_in_between_fails_its_arm() {
+    let output = lab("-a glibc?arena_max=1 --duration 5s", &["between", "40"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.contains("at an age of") && told.contains("did not run the treatment"), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
+fn memory_that_no_reading_saw_is_told_or_in_the_peak() {
+    let peak = |way: &[&str], metric: &str| {
+        let options = format!("-a glibc --duration 2s --ready log:holds --metric {metric}");
+        let output = lab_behind(way, shapes().path(), &options, &["spike", "100"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = json(&output);
+        let told = report.to_string().contains("came and went between readings");
+        (arm(&report, "glibc")["memory"]["peak_bytes"].as_f64().unwrap() / MIB, told)
+    };
+    for (way, metric) in [(WAYS[0], "cgroup"), (WAYS[1], "rss")] {
+        let (mib, told) = peak(way, metric);
+        assert!((100.0..112.0).contains(&mib) && !told, "{metric}: {mib} MiB, {told}");
+    }
+    for way in WAYS {
+        let (mib, told) = peak(way, "anon");
+        assert!((8.0..9.0).contains(&mib) && told, "{way:?}: {mib} MiB, {told}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: it follows ends of processes"]
+fn a_service_that_crashes_when_it_is_asked_to_end_does_not_count() {
+    for way in WAYS {
+        let output = lab_behind(
+            way,
+            shapes().path(),
+            "-a glibc --duration 1s --ready log:holds",
+            &["crash-at-end", "8"],
+        );
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{way:?}: {told}");
+        assert!(
+            told.contains("crashed when it was asked to end (SIGTERM)") && told.contains("SIGABRT"),
+            "{told}"
+        );
+        assert_eq!(arm(&json(&output), "glibc")["services"], 0);
+    }
+    let options = "-a glibc --duration 1s --ready log:holds --end-signal KILL";
+    let output = lab(options, &["crash-at-end", "8"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn a_service_that_has_to_be_killed_is_told() {
+    let output = lab("-a glibc --duration 1s --ready log:holds --grace 200ms", &["stubborn", "8"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert!(report.to_string().contains("1 of its processes had not ended 0.2 s after"), "{report:#}");
+}

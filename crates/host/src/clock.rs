@@ -19,6 +19,12 @@ impl Instant {
         Self { wall_us: wall.as_micros() as i64, boottime_us: boot.tv_sec * 1_000_000 + boot.tv_nsec / 1_000 }
     }
 
+    /// The moment at a time since boot; both clocks have run alike since then.
+    pub fn at_boottime(boottime_us: i64) -> Self {
+        let now = Self::now();
+        Self { wall_us: now.wall_us - (now.boottime_us - boottime_us), boottime_us }
+    }
+
     /// Seconds from the start of a process, in clock ticks since boot, to this moment.
     pub fn age_seconds(&self, start_ticks: u64) -> f64 {
         let started_us = start_ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64;

@@ -39,6 +39,6 @@ pub use pattern::{ProcessPattern, ProcessPatternError};
 pub use process::{Mapping, Process, ProcessMemory};
 pub use reader::{ProcessReader, ProcessReading};
 pub use root::HostRoot;
-pub use sampler::{ServiceSampler, SlowBudget, TickCost};
+pub use sampler::{Member, ServiceSampler, SlowBudget, TickCost};
 pub use scope::Scope;
 pub use tree::{ProcessTree, ServiceProcesses};

@@ -23,6 +23,8 @@ pub struct ProcessReading {
     pub hugetlb_bytes: u64,
     /// Whether its main thread has ended, and others live on.
     pub(crate) main_thread_ended: bool,
+    /// Where its stack begins: another program has another one, since the kernel draws it.
+    pub(crate) stack: u64,
     /// By how much its CPU time may be more than its sample has.
     pub cpu_uncertain_us: u64,
 }
@@ -40,6 +42,8 @@ pub struct ProcessReader {
     buffer: Vec<u8>,
     /// The clock of its CPU time.
     clock: Option<libc::clockid_t>,
+    /// As it was read last.
+    last: ProcessReading,
 }
 
 const BUFFER_BYTES: usize = 4096;
@@ -64,6 +68,7 @@ impl ProcessReader {
             dir,
             root: root.clone(),
             clock: cpu_clock(root, pid),
+            last: ProcessReading::default(),
         })
     }
 
@@ -72,8 +77,19 @@ impl ProcessReader {
         self.pid
     }
 
+    /// As it was read last.
+    pub(crate) fn last(&self) -> &ProcessReading {
+        &self.last
+    }
+
     /// Reads the process now.
     pub fn read(&mut self) -> Result<ProcessReading, HostError> {
+        let reading = self.read_now()?;
+        self.last = reading;
+        Ok(reading)
+    }
+
+    fn read_now(&mut self) -> Result<ProcessReading, HostError> {
         let read = self.read_files();
         let by_thread = self.dir != self.root.process_dir(self.pid);
         match read {
@@ -165,11 +181,11 @@ pub(crate) fn read_stat(text: &[u8]) -> Option<ProcessReading> {
     parse_stat(text, &mut reading).map(|_| reading)
 }
 
-/// Fields of `/proc/PID/stat` by their number in proc_pid_stat(5), from 3 to 22.
+/// Fields of `/proc/PID/stat` by their number in proc_pid_stat(5), from 3 to 28.
 fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<CpuTicks> {
     let after_name = text.iter().rposition(|b| *b == b')')? + 2;
     let mut cpu = CpuTicks::default();
-    for (number, field) in (3..=22).zip(text.get(after_name..)?.split(|b| *b == b' ')) {
+    for (number, field) in (3..=28).zip(text.get(after_name..)?.split(|b| *b == b' ')) {
         // Page faults of children: no program starts without one.
         cpu.had_children |= matches!(number, 11 | 13) && field != b"0";
         match number {
@@ -182,6 +198,8 @@ fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<CpuTicks> {
             16 | 17 => cpu.children += digits(field)?,
             20 => reading.sample.threads = digits(field)? as u32,
             22 => reading.start_ticks = digits(field)?,
+            // 0 where one may not know.
+            28 => reading.stack = digits(field).unwrap_or(0),
             _ => {}
         }
     }

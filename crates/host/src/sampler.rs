@@ -30,6 +30,19 @@ pub struct ServiceSampler {
     hugetlb_bytes: u64,
 }
 
+/// A process of a service, as it was sampled last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Member {
+    /// Its process id.
+    pub pid: i32,
+    /// Its resident memory.
+    pub rss_bytes: u64,
+    /// Another one for another process of the same id, and for another program of the same process.
+    pub image: (u64, u64),
+    /// How long ago it began.
+    pub age_seconds: f64,
+}
+
 /// What taking one tick's samples cost the sampler itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TickCost {
@@ -220,6 +233,22 @@ impl ServiceSampler {
             total.cgroup_peak_bytes = cgroup.peak_bytes();
         }
         Ok(total)
+    }
+
+    /// The processes that count and run, as of the last sample.
+    pub fn members(&self) -> impl Iterator<Item = Member> {
+        let now = crate::Instant::now();
+        let counts = |reader: &&ProcessReader| reader.pid() != self.main_pid || self.main_counts;
+        let running = self.readers.iter().filter(counts).filter(|reader| !reader.last().zombie);
+        running.map(move |reader| {
+            let last = reader.last();
+            Member {
+                pid: reader.pid(),
+                rss_bytes: last.sample.rss_bytes,
+                image: (last.start_ticks, last.stack),
+                age_seconds: now.age_seconds(last.start_ticks),
+            }
+        })
     }
 
     /// By how much the CPU time of the last sample may be more: that of children that ended is told in ticks.

@@ -132,6 +132,11 @@ impl Judgement {
                 Some(life) => consensus_age(store, &rows, index, life, usual)?,
                 None => None,
             };
+            // The lab reads from the start of a life on.
+            let by_kernel = match service.life {
+                Some(life) => store.peak_by_kernel(rows.lives[life].id, rows.trial.plan.metric)?,
+                None => None,
+            };
             services.push(ServiceFacts {
                 life: service.life,
                 excluded: service.excluded.clone(),
@@ -140,7 +145,13 @@ impl Judgement {
                     age_seconds: last.age_seconds,
                     readings: service.series.len() as u64,
                     final_bytes: last.metric_bytes,
-                    peak_bytes: service.series.iter().map(|point| point.metric_bytes).max().unwrap_or(0),
+                    peak_bytes: service
+                        .series
+                        .iter()
+                        .map(|point| point.metric_bytes)
+                        .chain(by_kernel)
+                        .max()
+                        .unwrap_or(0),
                 }),
                 rss_bytes: last.map(|point| point.rss_bytes),
                 anon_bytes: last.map(|point| point.anon_bytes),

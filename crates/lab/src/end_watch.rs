@@ -41,6 +41,8 @@ pub(crate) struct ProcessEnd {
     pub(crate) signal: Option<i32>,
     /// How long it lived, where its start was seen.
     pub(crate) lived: Option<Duration>,
+    /// When, in microseconds since boot.
+    pub(crate) at_boottime_us: i64,
 }
 
 /// What the watch tells.
@@ -94,8 +96,7 @@ impl EndWatch {
 
     /// Ends from now on are not told: this process causes them.
     pub(crate) fn silence(&self) {
-        let now = rustix::time::clock_gettime(ClockId::Monotonic);
-        let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let now_ns = monotonic_ns();
         self.until_ns.fetch_min(now_ns, Ordering::AcqRel);
     }
 
@@ -104,6 +105,17 @@ impl EndWatch {
         self.closing.store(true, Ordering::Release);
         let _ = self.thread.join();
     }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The same moment of the monotonic clock on the one that counts suspends, where there was none since.
+fn boottime_us(at_ns: u64) -> i64 {
+    let since_ns = monotonic_ns().saturating_sub(at_ns);
+    heaptrial_host::Instant::now().boottime_us - (since_ns / 1000) as i64
 }
 
 fn subscribe() -> rustix::io::Result<OwnedFd> {
@@ -184,7 +196,9 @@ impl Members {
                 let (since_ns, program) = self.0.remove(&process)?;
                 let (code, signal) = taken_apart(status);
                 let lived = Some(Duration::from_nanos(event.at_ns.saturating_sub(since_ns)));
-                Some((ProcessEnd { pid: process as i32, program, code, signal, lived }, event.at_ns))
+                let at_boottime_us = boottime_us(event.at_ns);
+                let end = ProcessEnd { pid: process as i32, program, code, signal, lived, at_boottime_us };
+                Some((end, event.at_ns))
             }
             _ => None,
         }

@@ -20,6 +20,8 @@ pub(crate) struct Ends {
     /// By program and how it ended.
     failures: BTreeMap<(String, Manner), Failures>,
     out_of_memory: u64,
+    /// The service's age at the first of these.
+    out_of_memory_at: Option<f64>,
     /// How many of them lived for less than a tick.
     brief: u64,
     missed: bool,
@@ -52,6 +54,7 @@ impl Ends {
         let manner = match (end.signal, end.code) {
             (Some(SIGKILL), _) if oom => {
                 self.out_of_memory += 1;
+                self.out_of_memory_at.get_or_insert(age_seconds);
                 let text =
                     format!("its process {}{} was killed for want of memory", end.pid, named(&end.program));
                 return (self.out_of_memory == 1).then_some((KnownEvent::OomKill, text));
@@ -79,6 +82,21 @@ impl Ends {
     /// How many processes were killed for want of memory.
     pub(crate) fn out_of_memory(&self) -> u64 {
         self.out_of_memory
+    }
+
+    /// `, the first at 3.2 s`, where that was seen.
+    pub(crate) fn first_out_of_memory(&self) -> String {
+        self.out_of_memory_at.map_or_else(String::new, |age| format!(", the first at {age:.1} s"))
+    }
+
+    /// What is to be told of an end after the service was asked to end by a signal: crashes of code that runs then. A process that
+    /// dies of what it was sent, or of SIGKILL, which programs send to what they have not ended in time, has not crashed.
+    pub(crate) fn crash_when_asked(end: &ProcessEnd, asked_by: i32) -> Option<String> {
+        let signal = end.signal.filter(|signal| *signal != asked_by && *signal != SIGKILL)?;
+        let manner = Manner::Killed(signal);
+        manner
+            .is_crash()
+            .then(|| format!("process {}{} was {}", end.pid, named(&end.program), manner.words()))
     }
 
     /// Why the service's figures do not count, if a process of it crashed.
@@ -158,7 +176,7 @@ mod tests {
 
     fn end(code: Option<i32>, signal: Option<i32>) -> ProcessEnd {
         let lived = Some(Duration::from_millis(200));
-        ProcessEnd { pid: 7, program: "worker".to_owned(), code, signal, lived }
+        ProcessEnd { pid: 7, program: "worker".to_owned(), code, signal, lived, at_boottime_us: 0 }
     }
 
     #[test]
@@ -183,6 +201,17 @@ mod tests {
         assert_eq!(ends.take(end(Some(4), None), 1.0, TICK, false), None);
         assert_eq!(ends.crash(), None);
         assert!(ends.warnings(true, TICK)[0].contains("exit code 4"));
+    }
+
+    #[test]
+    fn who_is_asked_to_end_may_die_of_that_and_of_nothing_else() {
+        for (signal, asked_by, crash) in
+            [(11, 15, true), (6, 15, true), (15, 15, false), (9, 15, false), (6, 6, false)]
+        {
+            let told = Ends::crash_when_asked(&end(None, Some(signal)), asked_by);
+            assert_eq!(told.is_some(), crash, "{signal} after {asked_by}: {told:?}");
+        }
+        assert_eq!(Ends::crash_when_asked(&end(Some(7), None), 15), None);
     }
 
     #[test]

@@ -14,6 +14,8 @@ mod errand;
 mod error;
 mod http;
 mod interrupt;
+mod looks;
+mod peak;
 mod placeholders;
 mod processors;
 mod program;

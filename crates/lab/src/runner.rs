@@ -9,7 +9,10 @@ use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSamp
 use heaptrial_model::{Ending, KnownEvent, Metric, units};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 
+use crate::end_watch::ProcessEnd;
 use crate::ends::Ends;
+use crate::looks::Looks;
+use crate::peak::Peak;
 use crate::processors::{not_as_on, with_processors};
 use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::{Sampling, empty_tick};
@@ -18,7 +21,7 @@ use crate::service::{
     RunningService, When, ending_of, kept_command, last_words, prove_at_the_end, prove_identity,
 };
 use crate::sharing::{SHARE_OF_TIME, Sharing};
-use crate::supervisor::{KeptCgroup, Supervisor};
+use crate::supervisor::{KeptCgroup, Supervisor, SupervisorMessage};
 use crate::workload::{Event, Round, RoundContext, Slot, SlotState, Workload};
 use crate::{Accounting, Inside, Interrupt, LabError, PreparedArm};
 
@@ -409,10 +412,14 @@ impl Run<'_> {
             cgroup,
             ends: Ends::default(),
             sharing: Sharing::default(),
+            peak: Peak::default(),
+            looks: Looks::default(),
+            obtained: slot.arm.obtained.clone(),
             sharing_budget: SlowBudget::new(SHARE_OF_TIME, Duration::ZERO),
             supervisor: Some(supervisor),
             ending: None,
             stderr: command.stderr,
+            end: command.end,
             passed: command.environment.into_iter().collect(),
             unread: (0, None),
             cpu_uncertain_us: 0,
@@ -536,12 +543,14 @@ impl Run<'_> {
             events.push(warning(text.to_owned()));
         }
         events.extend(service.sharing.events(service.slot, self.plan.metric, why_no_cgroup));
+        events.extend(service.peak.told(self.plan.metric).map(warning));
         if let (Some(limit), Some(cgroup)) = (self.plan.memory_limit_bytes, &service.cgroup) {
             let limit = units::memory(limit as f64);
             let kills = service.oom_kills();
             if kills > 0 {
+                let first = service.ends.first_out_of_memory();
                 let why = format!(
-                    "does not live under {limit}: {kills} of its processes were killed for want of memory"
+                    "does not live under {limit}: {kills} of its processes were killed for want of memory{first}"
                 );
                 self.outlived(service.service_id, slot, &why)?;
                 self.store.contaminate(service.life_id, &why)?;
@@ -552,6 +561,55 @@ impl Run<'_> {
             }
         }
         Ok(events)
+    }
+
+    /// Enters what was told of a service's processes since it was asked to end.
+    fn account_for_the_end(
+        &mut self,
+        slot: &Slot,
+        service: &RunningService,
+        told: &[SupervisorMessage],
+    ) -> Result<(), LabError> {
+        let asked_by = i32::from(service.end.signal);
+        let main = service.process.pid();
+        let mut crashes: BTreeMap<i32, String> = BTreeMap::new();
+        for message in told {
+            match message {
+                SupervisorMessage::ProcessEnded(end) => {
+                    crashes.extend(Ends::crash_when_asked(end, asked_by).map(|why| (end.pid, why)));
+                }
+                // Where the kernel does not tell of ends, the supervisor does of this one.
+                SupervisorMessage::Ended { code, signal, at_boottime_us, .. }
+                    if !crashes.contains_key(&main) =>
+                {
+                    let (code, signal, at_boottime_us) = (*code, *signal, *at_boottime_us);
+                    let program = String::new();
+                    let end = ProcessEnd { pid: main, program, code, signal, lived: None, at_boottime_us };
+                    crashes.extend(Ends::crash_when_asked(&end, asked_by).map(|why| (main, why)));
+                }
+                SupervisorMessage::Outlasted(left) => {
+                    let (grace, signal) = (service.end.grace.as_secs_f64(), service.end.signal);
+                    let text = format!(
+                        "{left} of its processes had not ended {grace} s after they were asked to (SIG{signal}), and were killed"
+                    );
+                    self.progress.message(&format!("{}: {text}", slot.arm.arm.name));
+                    let now = heaptrial_host::Instant::now().wall_us;
+                    let id = Some(service.service_id);
+                    self.store.add_event(self.trial_id, id, now, KnownEvent::Warning, &text)?;
+                }
+                _ => {}
+            }
+        }
+        let Some(first) = crashes.values().next().filter(|_| !self.interrupt.requested()) else {
+            return Ok(());
+        };
+        let more = match crashes.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more of its processes crashed"),
+        };
+        let why = format!("crashed when it was asked to end (SIG{}): {first}{more}", service.end.signal);
+        self.fail(service.service_id, slot, &why)?;
+        Ok(self.store.contaminate(service.life_id, &why)?)
     }
 
     /// Samples until the planned end, an interrupt, or the end of the last service.
@@ -635,9 +693,10 @@ impl Run<'_> {
         let mut noticed = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
             let Some(ending) = service.ended(when) else { continue };
-            let now = heaptrial_host::Instant::now();
-            self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending)?;
-            let age = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
+            let at =
+                service.supervisor.as_ref().map_or_else(heaptrial_host::Instant::now, Supervisor::ended_at);
+            self.store.end_life(service.life_id, (at.wall_us, at.boottime_us), &ending)?;
+            let age = (at.boottime_us - service.started.boottime_us) as f64 / 1e6;
             let planned = self.plan.duration.map(|planned| format!(" of {}", planned.as_secs_f64()));
             let after = format!("after {age:.1}{} s", planned.unwrap_or_default());
             let slot = &slots[service.slot];
@@ -684,22 +743,27 @@ impl Run<'_> {
         let mut events = Vec::new();
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
             let (obtained, exchanged) = (&slots[service.slot].arm.obtained, &self.plan.exchanged);
-            let entered =
-                match prove_at_the_end(&self.root, service.processes, obtained, &service.passed, exchanged) {
-                    Ok(identity) => {
-                        self.see_control(&slots[service.slot], Control::Proved);
-                        match identity {
-                            Some(identity) => self.store.set_identity(service.life_id, Some(&identity), None),
-                            None => Ok(()),
-                        }
+            let at_the_end =
+                prove_at_the_end(&self.root, service.processes, obtained, &service.passed, exchanged);
+            let proved = at_the_end.and_then(|identity| match service.looks.refuted() {
+                Some(why) => Err(why.to_owned()),
+                None => Ok(identity),
+            });
+            let entered = match proved {
+                Ok(identity) => {
+                    self.see_control(&slots[service.slot], Control::Proved);
+                    match identity {
+                        Some(identity) => self.store.set_identity(service.life_id, Some(&identity), None),
+                        None => Ok(()),
                     }
-                    Err(why) => {
-                        self.see_control(&slots[service.slot], Control::Refuted);
-                        self.outcome.failed_services += 1;
-                        self.progress.message(&format!("{} {why}", slots[service.slot].service));
-                        self.store.contaminate(service.life_id, &why)
-                    }
-                };
+                }
+                Err(why) => {
+                    self.see_control(&slots[service.slot], Control::Refuted);
+                    self.outcome.failed_services += 1;
+                    self.progress.message(&format!("{} {why}", slots[service.slot].service));
+                    self.store.contaminate(service.life_id, &why)
+                }
+            };
             if let Err(error) = entered {
                 first_error.get_or_insert(error.into());
             }
@@ -715,8 +779,9 @@ impl Run<'_> {
             first_error.get_or_insert(error);
         }
         for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            // Processes that are killed when the service is asked to end died of that.
-            let closed = service.supervisor.take().map_or(Ok(()), |supervisor| supervisor.close().map(drop));
+            let closed = service.supervisor.take().map_or(Ok(Vec::new()), Supervisor::close);
+            let closed =
+                closed.and_then(|told| self.account_for_the_end(&slots[service.slot], service, &told));
             let ending = if self.interrupt.requested() { Ending::Interrupted } else { Ending::Planned };
             let now = heaptrial_host::Instant::now();
             let entered = self.store.end_life(service.life_id, (now.wall_us, now.boottime_us), &ending);

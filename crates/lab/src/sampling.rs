@@ -133,6 +133,10 @@ impl Sampling {
                 round.load_cpu_seconds().into_iter().for_each(|seconds| self.whose.load(seconds));
             }
             self.read_samples(services, round, &mut tick, now, elapsed);
+            // At the end all are proved.
+            for service in services.iter_mut().filter(|service| service.ending.is_none()) {
+                elapsed.into_iter().for_each(|elapsed| service.look(&self.root, elapsed));
+            }
             let mut alive: Vec<_> = services.iter_mut().filter(|service| service.ending.is_none()).collect();
             let spent = read_slow(&mut alive, &mut tick);
             if !spent.is_zero() {

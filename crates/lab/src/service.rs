@@ -12,7 +12,10 @@ use heaptrial_host::{
 use heaptrial_model::{Ending, Identity, Linkage};
 
 use crate::Interrupt;
+use crate::end::EndRequest;
 use crate::ends::Ends;
+use crate::looks::Looks;
+use crate::peak::Peak;
 use crate::sharing::Sharing;
 use crate::supervisor::{KeptCgroup, KeptCommand, Supervisor, SupervisorMessage};
 use crate::workload::{Event, Launch, Slot};
@@ -29,7 +32,7 @@ const MISMATCH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Processes of a tree with less than this share of the tree's RSS together, such as a shell that waits for the program,
 /// may run what they like.
-const NEGLIGIBLE_SHARE: f64 = 0.05;
+pub(crate) const NEGLIGIBLE_SHARE: f64 = 0.05;
 
 /// A service that was started.
 #[derive(Debug)]
@@ -44,12 +47,18 @@ pub(crate) struct RunningService {
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) ending: Option<Ending>,
     pub(crate) stderr: PathBuf,
+    /// How it is asked to end.
+    pub(crate) end: EndRequest,
     /// The environment variables that were set at its start.
     pub(crate) passed: Vec<(String, String)>,
     /// Its own control group, where it has one.
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) ends: Ends,
     pub(crate) sharing: Sharing,
+    pub(crate) peak: Peak,
+    pub(crate) looks: Looks,
+    /// What its arm is to run.
+    pub(crate) obtained: Obtained,
     pub(crate) sharing_budget: SlowBudget,
     /// Ticks at which it could not be read, and why at the first of them.
     pub(crate) unread: (u64, Option<String>),
@@ -76,13 +85,13 @@ impl RunningService {
     /// Takes note of processes of it that ended; gives what is to be told at once.
     pub(crate) fn follow_ends(&mut self, tick: Duration) -> Vec<Event> {
         let told = self.supervisor.as_ref().map(Supervisor::process_ends).unwrap_or_default();
-        let age = (heaptrial_host::Instant::now().boottime_us - self.started.boottime_us) as f64 / 1e6;
         let mut events = Vec::new();
         for message in told {
             match message {
                 // How the main process ended is told by its supervisor.
                 SupervisorMessage::ProcessEnded(end) if end.pid != self.process.pid() => {
                     let oom_kills = self.oom_kills();
+                    let age = (end.at_boottime_us - self.started.boottime_us) as f64 / 1e6;
                     let oom = end.signal.is_some() && oom_kills > self.ends.out_of_memory();
                     let told = self.ends.take(end, age, tick, oom);
                     events.extend(told.map(|(kind, text)| Event { slot: Some(self.slot), kind, text }));
@@ -92,6 +101,12 @@ impl RunningService {
             }
         }
         events
+    }
+
+    /// Looks whether its processes run the treatment, so long after the start of the round.
+    pub(crate) fn look(&mut self, root: &HostRoot, elapsed: Duration) {
+        let age = (heaptrial_host::Instant::now().boottime_us - self.started.boottime_us) as f64 / 1e6;
+        self.looks.look(root, &self.sampler, (&self.obtained, &self.passed), age, elapsed);
     }
 
     /// How many of its processes the kernel killed for want of memory.
@@ -283,7 +298,8 @@ pub(crate) fn ending_of(message: SupervisorMessage) -> Option<Ending> {
         SupervisorMessage::Started { .. }
         | SupervisorMessage::NotStarted { .. }
         | SupervisorMessage::ProcessEnded(_)
-        | SupervisorMessage::EndsMissed => None,
+        | SupervisorMessage::EndsMissed
+        | SupervisorMessage::Outlasted(_) => None,
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) fn read_each_page_once(
     elapsed: Option<Duration>,
 ) -> Result<Option<(Sample, u64)>, HostError> {
     let mut sample = service.sampler.read()?;
+    service.peak.take(&sample);
     let sum = sample.anon_bytes + sample.swap_bytes;
     service.sharing.hugetlb_bytes = service.sharing.hugetlb_bytes.max(service.sampler.hugetlb_bytes());
     service.sharing.several |= sample.processes > 1 || service.sampler.family() > 1;

@@ -79,6 +79,8 @@ pub(crate) enum SupervisorMessage {
     ProcessEnded(ProcessEnd),
     /// Ends of processes may have been missed.
     EndsMissed,
+    /// So many processes had not ended when the time was over that they had after they were asked to.
+    Outlasted(usize),
     /// The service could not be started.
     NotStarted {
         /// Why.
@@ -90,6 +92,8 @@ pub(crate) enum SupervisorMessage {
         code: Option<i32>,
         /// The signal that killed it, if one did.
         signal: Option<i32>,
+        /// When, in microseconds since boot.
+        at_boottime_us: i64,
         /// Processes that it started and that still ran a moment later.
         left: usize,
         /// How many of its processes the kernel killed for want of memory, where it has a control group.
@@ -111,6 +115,7 @@ pub(crate) struct Supervisor {
     reader: Option<JoinHandle<()>>,
     ends_seen: bool,
     oom_kills: Cell<u64>,
+    ended_at: Cell<Option<i64>>,
 }
 
 impl Supervisor {
@@ -141,7 +146,9 @@ impl Supervisor {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let Ok(message) = serde_json::from_str(&line) else { break };
                 let to = match message {
-                    SupervisorMessage::ProcessEnded(_) | SupervisorMessage::EndsMissed => &ends_sender,
+                    SupervisorMessage::ProcessEnded(_)
+                    | SupervisorMessage::EndsMissed
+                    | SupervisorMessage::Outlasted(_) => &ends_sender,
                     _ => &sender,
                 };
                 if to.send(message).is_err() {
@@ -158,6 +165,7 @@ impl Supervisor {
             reader: Some(reader),
             ends_seen: false,
             oom_kills: Cell::new(0),
+            ended_at: Cell::new(None),
         };
         match supervisor.messages.recv() {
             Ok(SupervisorMessage::Started { key, ends_seen }) => {
@@ -200,10 +208,17 @@ impl Supervisor {
     }
 
     fn noted(&self, message: SupervisorMessage) -> SupervisorMessage {
-        if let SupervisorMessage::Ended { oom_kills, .. } = message {
+        if let SupervisorMessage::Ended { oom_kills, at_boottime_us, .. } = message {
             self.oom_kills.set(oom_kills);
+            self.ended_at.set(Some(at_boottime_us));
         }
         message
+    }
+
+    /// When a service that has ended did so; now where that is not known.
+    pub(crate) fn ended_at(&self) -> heaptrial_host::Instant {
+        let told = self.ended_at.get().map(heaptrial_host::Instant::at_boottime);
+        told.unwrap_or_else(heaptrial_host::Instant::now)
     }
 
     /// How many processes of a service that has ended the kernel killed for want of memory.
@@ -219,7 +234,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the service and all it started are gone; gives what was told of ends of its processes meanwhile.
+    /// Waits until the service and all it started are gone; gives what was told meanwhile.
     pub(crate) fn close(mut self) -> Result<Vec<SupervisorMessage>, LabError> {
         self.lifeline = None;
         let status = self.child.wait();
@@ -227,7 +242,9 @@ impl Supervisor {
             let _ = reader.join();
         }
         match status {
-            Ok(status) if status.success() => Ok(self.process_ends()),
+            Ok(status) if status.success() => {
+                Ok(self.process_ends.try_iter().chain(self.messages.try_iter()).collect())
+            }
             Ok(status) => Err(LabError::Supervisor {
                 program: self.program.clone(),
                 problem: format!("it ended with {status}"),
@@ -273,7 +290,7 @@ pub fn run_supervisor() -> ExitCode {
             let ends_seen = watch.is_some();
             let group = cgroup.as_ref().map(|own| own.cgroup().clone());
             tell(&SupervisorMessage::Started { key, ends_seen });
-            std::thread::spawn(move || {
+            let reaper = std::thread::spawn(move || {
                 // Where the kernel tells, all is told already.
                 let orphan = |end| {
                     if !ends_seen {
@@ -281,17 +298,21 @@ pub fn run_supervisor() -> ExitCode {
                     }
                 };
                 let (code, signal) = reap_until_ended(pid, orphan);
+                let at_boottime_us = heaptrial_host::Instant::now().boottime_us;
                 let left = left_after_a_moment();
                 let oom_kills = group.as_ref().and_then(Cgroup::oom_kills).unwrap_or(0);
-                tell(&SupervisorMessage::Ended { code, signal, left, oom_kills });
+                tell(&SupervisorMessage::Ended { code, signal, at_boottime_us, left, oom_kills });
                 reap_all();
             });
-            let silence = || watch.as_ref().map_or((), EndWatch::silence);
-            follow_orders(orders, end, silence);
-            silence();
+            follow_orders(orders, end, |left| tell(&SupervisorMessage::Outlasted(left)));
+            watch.iter().for_each(EndWatch::silence);
             let ended = end_descendants();
             if let Some(watch) = watch {
                 watch.close();
+            }
+            // No child is left to wait for. What it has to tell is told then.
+            if ended {
+                let _ = reaper.join();
             }
             drop(cgroup);
             if ended { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -366,7 +387,9 @@ fn reap_until_ended(main: i32, tell_orphan: impl Fn(ProcessEnd)) -> (Option<i32>
                 if pid == main {
                     return (code, signal);
                 }
-                tell_orphan(ProcessEnd { pid, program: String::new(), code, signal, lived: None });
+                let at_boottime_us = heaptrial_host::Instant::now().boottime_us;
+                let program = String::new();
+                tell_orphan(ProcessEnd { pid, program, code, signal, lived: None, at_boottime_us });
             }
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return (None, None),
@@ -395,14 +418,17 @@ fn reap_all() {
     while rustix::process::wait(WaitOptions::empty()).is_ok() {}
 }
 
-fn follow_orders(orders: BufReader<std::io::Stdin>, end: EndRequest, silence: impl Fn()) {
+fn follow_orders(orders: BufReader<std::io::Stdin>, end: EndRequest, outlasted: impl Fn(usize)) {
     for order in orders.lines().map_while(Result::ok) {
         if order == "end" {
-            silence();
             descendants().into_iter().for_each(|pid| signal(pid, end.signal.signal()));
             let started = Instant::now();
             while started.elapsed() < end.grace && !descendants().is_empty() {
                 std::thread::sleep(Duration::from_millis(20));
+            }
+            match descendants().len() {
+                0 => {}
+                left => outlasted(left),
             }
         }
     }

@@ -198,6 +198,19 @@ impl Store {
         Ok(by_age(points, |point| point.age_seconds))
     }
 
+    /// The most that a life had by the kernel's own account, where it keeps one of the metric: all memory of a control group, and
+    /// RSS of a service of a single process.
+    pub fn peak_by_kernel(&self, life_id: i64, metric: Metric) -> Result<Option<u64>, StoreError> {
+        let (column, only) = match metric {
+            Metric::Cgroup => ("MAX(cgroup_peak_bytes)", "1"),
+            Metric::Rss => ("MAX(hwm_bytes)", "MAX(processes) = 1"),
+            Metric::Anon | Metric::Pss => return Ok(None),
+        };
+        let sql = format!("SELECT {column} FROM sample WHERE life_id = ?1 HAVING {only}");
+        let rows = self.rows("reading peaks", &sql, params![life_id], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(rows.into_iter().next().flatten().map(|bytes| bytes as u64))
+    }
+
     /// The last expensive reading of a life.
     pub fn last_slow_sample(&self, life_id: i64) -> Result<Option<SlowSample>, StoreError> {
         let sql = "SELECT pss_bytes, private_dirty_bytes, lazyfree_bytes, anon_huge_bytes, cost_us

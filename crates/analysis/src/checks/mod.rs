@@ -11,8 +11,9 @@ mod treatment;
 use heaptrial_model::units;
 
 use crate::age::Ages;
-use crate::fleet::Fleet;
-use crate::outcome::{Finding, FindingKind, ServiceResult, Severity};
+use crate::fleet::{Fleet, FleetService};
+use crate::outcome::{Finding, FindingKind, ServiceResult, Settings, Severity};
+use crate::service::is_up_and_down;
 
 /// Fewer services of an arm give no interval by permutation against as many of the control.
 const FEW_SERVICES: usize = 4;
@@ -23,9 +24,11 @@ pub(crate) fn run(
     services: &[ServiceResult],
     members: &[Vec<usize>],
     ages: &Ages,
+    settings: &Settings,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !fleet.clock.has_calendar() {
+        findings.extend(up_and_down(fleet, members, ages, settings));
         findings.extend(ledger::unpaired(fleet, services, members));
         return findings;
     }
@@ -49,6 +52,34 @@ pub(crate) fn run(
     findings.extend(ledger::earlier_lives(fleet, members));
     findings.extend(ledger::unpaired(fleet, services, members));
     findings
+}
+
+/// Services of a lab run whose level is a mean.
+fn up_and_down(fleet: &Fleet, members: &[Vec<usize>], ages: &Ages, settings: &Settings) -> Option<Finding> {
+    let matched = ages.matched?;
+    let found = |arm: &usize| -> Vec<&FleetService> {
+        let own = members[*arm].iter().map(|index| &fleet.services[*index]);
+        own.filter(|service| service.current().is_some_and(|life| is_up_and_down(life, matched, settings)))
+            .collect()
+    };
+    let arms: Vec<usize> = (0..fleet.arms.len()).filter(|arm| !found(arm).is_empty()).collect();
+    let told: Vec<String> = arms
+        .iter()
+        .map(|arm| format!("{} of {}", several(found(arm).len()), fleet.arms[*arm].name))
+        .collect();
+    (!arms.is_empty()).then(|| Finding {
+        kind: FindingKind::UpAndDown,
+        severity: Severity::Caution,
+        services: arms.iter().flat_map(found).map(|service| service.name.clone()).collect(),
+        arms,
+        evidence: format!(
+            "memory goes up and down by a half or more, within a tenth of the readings or more: {}",
+            told.join(", ")
+        ),
+        effect: "Their level is the mean of their readings: a median would be one state or the other by chance. What happens between two \
+                 readings is in neither; a shorter --tick sees more."
+            .to_owned(),
+    })
 }
 
 fn few(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Option<Finding> {

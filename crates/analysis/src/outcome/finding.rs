@@ -82,6 +82,8 @@ pub enum FindingKind {
     ComparedYoung,
     /// Nothing was read for long.
     Gaps,
+    /// Services of a lab run whose memory goes up and down, so that their level is a mean.
+    UpAndDown,
     /// The host's memory runs out if all arms go on growing.
     HostRunsFull,
     /// Some services of an arm bloat, and the arm as a whole does not.
@@ -141,6 +143,7 @@ impl FindingKind {
             Self::RestartedMoreOften => "Restarted more often",
             Self::ComparedYoung => "Compared at a young age",
             Self::Gaps => "Gaps",
+            Self::UpAndDown => "Goes up and down",
             Self::HostRunsFull => "The host runs out of memory",
             Self::SomeBloat => "Some services bloat",
             Self::AllArmsGrow => "Every arm grows",

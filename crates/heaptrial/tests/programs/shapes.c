@@ -13,9 +13,11 @@
  *   environment. spend HOW: 20 children take 50 ms of CPU time each, and are waited for, `ignored` (SIGCHLD), `uncollected` or
  *   each an `orphan`.
  * leaderless SIZE: a child whose main thread has ended holds SIZE and takes a second of CPU time.
+ * between SIZE: a helper with an empty environment holds SIZE for 2 s of the service's life.
+ * spike SIZE: has SIZE once, before it is ready. crash-at-end SIZE: aborts when it gets SIGTERM. stubborn SIZE: ignores SIGTERM.
  * huge SIZE: holds SIZE in huge pages of hugetlb.
  *
- * prefork, title, hold, fail, orphan, spend, leaderless and huge write `holds` when they hold all.
+ * prefork, title, hold, fail, orphan, spend, leaderless, spike, crash-at-end, stubborn and huge write `holds` when they hold all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -71,6 +73,11 @@ static void spend(double seconds) {
     struct timespec now;
     do clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     while (now.tv_sec + now.tv_nsec * 1e-9 < seconds);
+}
+
+static void crash(int signal) {
+    (void)signal;
+    abort();
 }
 
 static void *hold_and_spend(void *size) {
@@ -192,6 +199,26 @@ int main(int argc, char **argv) {
             pthread_exit(NULL);
         }
         stay();
+    } else if (!strcmp(shape, "between")) {
+        usleep(500000);
+        if (fork() == 0) {
+            clearenv();
+            execl("/proc/self/exe", "helper", "hold-for-2", size, NULL);
+        }
+        wait(NULL);
+        stay();
+    } else if (!strcmp(shape, "hold-for-2")) {
+        touch(size);
+        usleep(2000000);
+        return 0;
+    } else if (!strcmp(shape, "spike")) {
+        munmap((void *)touch(size), strtoul(size, NULL, 10) << 20);
+        touch("8");
+        holds();
+    } else if (!strcmp(shape, "crash-at-end") || !strcmp(shape, "stubborn")) {
+        signal(SIGTERM, shape[0] == 'c' ? crash : SIG_IGN);
+        touch(size);
+        holds();
     } else if (!strcmp(shape, "huge")) {
         size_t bytes = strtoul(size, NULL, 10) << 20;
         char *held = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
