@@ -37,7 +37,9 @@ fn main() {
             "cgroup.procs",
         ],
     };
-    let of_group: Vec<_> = names.iter().map(|name| group.cgroup().dir().join(name)).collect();
+    let mut of_group: Vec<_> = names.iter().map(|name| group.cgroup().dir().join(name)).collect();
+    // Where CPU time has a hierarchy of its own.
+    of_group.extend(group.cgroup().dirs().skip(1).map(|dir| dir.join("cpuacct.usage")));
     let open = |path: &std::path::PathBuf| File::open(path).ok();
     let (of_process, of_group): (Vec<File>, Vec<File>) =
         (of_process.iter().filter_map(open).collect(), of_group.iter().filter_map(open).collect());
@@ -62,6 +64,7 @@ fn main() {
                 sampler.may_have_moved();
                 sampler.read().expect("a sample");
                 sampler.anonymous_of_cgroup().expect("a group").expect("its memory");
+                sampler.cpu_us_of_cgroup().expect("its CPU time");
             }
         });
         batches.push([process, bare_group, tick].map(|cost| cost.cpu_us as f64 / f64::from(TICKS)));

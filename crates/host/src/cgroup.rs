@@ -116,7 +116,7 @@ impl Cgroup {
     }
 
     /// The folders of its files, in each hierarchy that it has a part in.
-    pub(crate) fn dirs(&self) -> impl Iterator<Item = &Path> {
+    pub fn dirs(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(&self.dir).chain(&self.cpu_dir).map(PathBuf::as_path)
     }
 

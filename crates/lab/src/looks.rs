@@ -3,17 +3,18 @@
 //! Start and end of a life tell nothing of a process that lives in between. Each is looked at once for each program that it
 //! executes, those with the most memory first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Obtained, identify_started_with, prove};
-use heaptrial_host::{HostRoot, Member, Process, ServiceSampler, SlowBudget, TickCost};
+use heaptrial_host::{HostRoot, Member, Process, ServiceSampler, TickCost};
 use heaptrial_model::{Linkage, units};
 
 use crate::service::NEGLIGIBLE_SHARE;
 
-/// Looks may take this share of the time, and this much of a tick.
+/// Looks may take this share of the time, beside what those at a start of several programs take, and this much of a tick.
 const SHARE_OF_TIME: f64 = 0.02;
+const AT_ONCE: Duration = Duration::from_millis(500);
 const TICK_SHARE: Duration = Duration::from_millis(10);
 /// How long a wrong allocator is given to become the right one: a process maps its libraries one after the other.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -21,11 +22,29 @@ const SETTLED: Duration = Duration::from_millis(100);
 const TRIES: u32 = 5;
 
 /// What is known of the processes of a service.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Looks {
     seen: HashMap<i32, Look>,
-    budget: SlowBudget,
+    /// What proved right: processes that map the same files and were started with the same environment run the same.
+    proved: HashSet<Startup>,
+    spent: Duration,
     refuted: Option<String>,
+}
+
+/// Code that a process has mapped, and its environment.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Startup {
+    code: BTreeSet<(String, String, u64)>,
+    environment: Vec<(String, String)>,
+}
+
+impl Startup {
+    fn of(process: &Process) -> Option<Self> {
+        let mappings =
+            process.mappings().ok()?.into_iter().filter(|one| one.is_executable() && one.is_file());
+        let code = mappings.map(|mapping| (mapping.name, mapping.device, mapping.inode)).collect();
+        Some(Self { code, environment: process.environ().ok()? })
+    }
 }
 
 #[derive(Debug)]
@@ -54,12 +73,6 @@ struct Other {
     confirmed: bool,
 }
 
-impl Default for Looks {
-    fn default() -> Self {
-        Self { seen: HashMap::new(), budget: SlowBudget::new(SHARE_OF_TIME, Duration::ZERO), refuted: None }
-    }
-}
-
 impl Looks {
     /// Why the life does not count: processes with a good part of its memory ran something else than the treatment.
     pub(crate) fn refuted(&self) -> Option<&str> {
@@ -79,34 +92,26 @@ impl Looks {
         members.sort_unstable_by_key(|member| std::cmp::Reverse(member.rss_bytes));
         let alive = |pid: &i32| members.iter().any(|member| member.pid == *pid);
         self.seen.retain(|pid, _| alive(pid));
-        if self.refuted.is_some() || !self.budget.allows(elapsed) {
+        if self.refuted.is_some() || self.spent > AT_ONCE + elapsed.mul_f64(SHARE_OF_TIME) {
             return;
         }
         let ((), cost) = TickCost::measure(|| {
             let begun = Instant::now();
             for member in members.iter().take_while(|_| begun.elapsed() < TICK_SHARE) {
-                let identify = || {
+                let mut proved = std::mem::take(&mut self.proved);
+                self.take(member, Instant::now(), || {
                     let process = Process::by_living_thread(root, member.pid);
-                    let identity = identify_started_with(&process, passed).ok()?;
-                    // Before its libraries are mapped it runs no allocator yet.
-                    let loaded = identity.linkage != Linkage::Unknown;
-                    loaded.then(|| {
-                        prove(&obtained.expected(), &identity).map_err(|mismatch| {
-                            let program = process.exe().map(|path| path.display().to_string());
-                            format!(
-                                "process {} ({}) did not run the treatment: {mismatch}",
-                                member.pid,
-                                program.unwrap_or_default()
-                            )
-                        })
-                    })
-                };
-                self.take(member, Instant::now(), identify);
+                    let mismatch = match_of(&process, obtained, passed, &mut proved)?.err();
+                    let program = || process.exe().map(|path| path.display().to_string()).unwrap_or_default();
+                    let told = |why| {
+                        format!("process {} ({}) did not run the treatment: {why}", member.pid, program())
+                    };
+                    Some(mismatch.map_or(Ok(()), |why| Err(told(why))))
+                });
+                self.proved = proved;
             }
         });
-        if cost.wall_us > 500 {
-            self.budget.spent(elapsed, Duration::from_micros(cost.cpu_us));
-        }
+        self.spent += Duration::from_micros(cost.cpu_us);
         self.weigh(&members, age_seconds);
     }
 
@@ -155,6 +160,29 @@ impl Looks {
             ));
         }
     }
+}
+
+/// Whether a process runs the treatment, and why not; `None` before its libraries are mapped: it runs no allocator yet.
+fn match_of(
+    process: &Process,
+    obtained: &Obtained,
+    passed: &[(String, String)],
+    proved: &mut HashSet<Startup>,
+) -> Option<Result<(), String>> {
+    let startup = Startup::of(process)?;
+    if proved.contains(&startup) {
+        return Some(Ok(()));
+    }
+    let identity = identify_started_with(process, passed).ok()?;
+    if identity.linkage == Linkage::Unknown {
+        return None;
+    }
+    let found = prove(&obtained.expected(), &identity).map_err(|mismatch| mismatch.to_string());
+    // What is wrong now may be right in a moment: the second look decides.
+    if found.is_ok() {
+        proved.insert(startup);
+    }
+    Some(found)
 }
 
 #[cfg(test)]

@@ -183,12 +183,15 @@ int main(int argc, char **argv) {
         for (int child = 0; child < 20; child++) {
             pid_t pid = fork();
             if (pid == 0) {
-                if (!strcmp(size, "orphan") && fork()) _exit(0);
+                pid_t grandchild = strcmp(size, "orphan") ? 0 : fork();
+                if (grandchild) _exit(grandchild < 0);
                 spend(0.05);
                 if (write(ended[1], &byte, 1) != 1) return 9;
                 _exit(0);
             }
-            if (!strcmp(size, "waited") || !strcmp(size, "orphan")) waitpid(pid, NULL, 0);
+            int status = 0;
+            if (!strcmp(size, "waited") || !strcmp(size, "orphan")) waitpid(pid, &status, 0);
+            if (pid < 0 || status) return 9;
             if (read(ended[0], &byte, 1) != 1) return 9;
         }
         holds();
