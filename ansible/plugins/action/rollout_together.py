@@ -48,11 +48,27 @@ class ActionModule(ActionBase):
         # Ansible removes it when the playbook ends.
         self.folder = os.path.join(C.DEFAULT_LOCAL_TMP, "heaptrial-" + self.options["name"])
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        self.check_local_program()
         begun = self.begin(task_vars)
         result["changed"] = begun.get("changed", False)
         if begun.get("nothing_to_do"):
             return dict(result, standing="none", nothing_to_do=True)
         return dict(result, **self.wait(begun, task_vars))
+
+    def check_local_program(self):
+        """Begins nothing that could not be judged together."""
+        done = self.run_local(["--version"])
+        if done.returncode != 0:
+            raise AnsibleActionFail("the hosts could not be judged together, and nothing was begun on this one: %s; install heaptrial "
+                                    "on this machine, or name it with heaptrial_local_program" % done.stderr.strip())
+
+    def run_local(self, words, said=None):
+        """What the program of this machine does."""
+        words = [self.options["local_program"]] + words
+        try:
+            return subprocess.run(words, input=said, capture_output=True, text=True, check=False)
+        except OSError as error:
+            return subprocess.CompletedProcess(words, 127, "", "cannot run %s: %s" % (words[0], error))
 
     def begin(self, task_vars):
         """Begins it or goes on with it."""
@@ -112,8 +128,7 @@ class ActionModule(ActionBase):
         judged = [one["judged"] for one in told if one["judged"]]
         if over or not judged:
             return over
-        words = [self.options["local_program"], "--json", "rollout", "judge", "--hosts", "-"]
-        done = subprocess.run(words, input=json.dumps(judged), capture_output=True, text=True, check=False)
+        done = self.run_local(["--json", "rollout", "judge", "--hosts", "-"], json.dumps(judged))
         if done.returncode not in (0, STOP, NOT_ENOUGH):
             return ["the hosts cannot be judged together: %s" % done.stderr.strip()]
         gate = json.loads(done.stdout)["gate"]

@@ -12,7 +12,7 @@ version_added: "0.1.0"
 description:
   - Brings what a trial found to the services of a host, in waves behind gates. A transient unit of systemd carries it out, so
     that the task returns once it is begun; the same task again tells where it stands.
-  - What was cut short is gone on with. What a gate stopped, or somebody paused, fails the task unless O(resume=true).
+  - What was cut short, also before its first step, is gone on with. What a gate stopped, or somebody paused, fails the task unless O(resume=true).
 options:
   name:
     description: The rollout's name.
@@ -134,7 +134,7 @@ def what_is_missing(module, name, found):
     standing = found["standing"] if found else "none"
     if wanted == "paused":
         # What was cut short may be resumed by the host itself, after it was booted.
-        return ["rollout", "pause", name] if standing in ("in progress", "not begun", "cut short") else None
+        return ["rollout", "pause", name] if standing in ("in progress", "cut short") else None
     if wanted == "rolled_back":
         wave = module.params["wave"]
         if standing in ("none", "rolled back") or wave and is_back(module, found, wave):
@@ -145,11 +145,12 @@ def what_is_missing(module, name, found):
             module.fail_json(msg="to begin a rollout it takes a verdict and services", standing=standing)
         words = ["rollout", "start", "--verdict", module.params["verdict"], "--name", name, "--yes", "--services"]
         return words + module.params["services"] + module.params["options"] + heaptrial.sources(module)
-    if standing in ("in progress", "complete", "not begun"):
+    if standing in ("in progress", "complete"):
         return None
     if standing in ("rolled back", "being rolled back"):
         module.fail_json(msg="rollout %s is %s on this host; another name begins it anew" % (name, standing), standing=standing)
-    if standing == "cut short" or module.params["resume"]:
+    # No process works on either, and it was not meant to stand.
+    if standing in ("not begun", "cut short") or module.params["resume"]:
         return ["rollout", "resume", name]
     module.fail_json(msg="rollout %s is %s: %s" % (name, standing, why(found)), standing=standing, rollout=found)
 
@@ -173,7 +174,10 @@ def main():
     if module.params["state"] == "judged":
         # 1: it says stop. 4: something is not known.
         judged = heaptrial.run(module, ["rollout", "judge", name], also=(1, 4))[1] if found else None
-        module.exit_json(changed=False, standing=standing, **({"judged": judged} if judged else {}))
+        if judged:
+            # It may have stopped since it was asked for its status.
+            module.exit_json(changed=False, standing=judged["standing"], judged=judged)
+        module.exit_json(changed=False, standing=standing)
     words = what_is_missing(module, name, found)
     if words is None:
         module.exit_json(changed=False, standing=standing, **({"rollout": found} if found else {}))

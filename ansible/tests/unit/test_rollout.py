@@ -75,7 +75,21 @@ class Paused(unittest.TestCase):
 
     def test_is_what_could_go_on_by_itself(self):
         told = dict((standing, done(host(standing), state="paused")) for standing in STANDINGS)
-        self.assertEqual([standing for standing in STANDINGS if told[standing]], ["not begun", "in progress", "cut short"])
+        self.assertEqual([standing for standing in STANDINGS if told[standing]], ["in progress", "cut short"])
+
+
+class Started(unittest.TestCase):
+    """A rollout that is to be on its way."""
+
+    def test_is_gone_on_with_where_nobody_works_on_it(self):
+        for resume in (False, True):
+            for standing in ("not begun", "cut short"):
+                self.assertEqual(done(host(standing), resume=resume), "resume")
+            for standing in ("in progress", "complete"):
+                self.assertIsNone(done(host(standing), resume=resume))
+        for standing in ("paused", "stopped"):
+            self.assertEqual(done(host(standing), resume=True), "resume")
+            self.assertRaises(Failed, done, host(standing))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import unittest
 
+from ansible.errors import AnsibleActionFail
 from ansible_collections.heaptrial.fleet.plugins.action.rollout_together import ActionModule
 
 
@@ -53,6 +54,26 @@ class Stop(unittest.TestCase):
     def test_why_a_host_could_not_begin_is_kept(self):
         _asked, result = self.stopped("failed", {"paused": {"standing": "none"}})
         self.assertEqual((result["standing"], result["reasons"]), ("failed", ["b: rollout r is stopped"]))
+
+
+class LocalProgram(unittest.TestCase):
+    """The machine that controls the hosts lacks the program."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_nothing_is_begun_without_it(self):
+        Part(self.folder, local_program="true").check_local_program()
+        for program in ("/no/heaptrial", "false"):
+            part = Part(self.folder, local_program=program)
+            self.assertRaisesRegex(AnsibleActionFail, "nothing was begun", part.check_local_program)
+            self.assertEqual(part.asked, [])
+
+    def test_all_hosts_stop_where_it_is_gone_later(self):
+        part = Part(self.folder, local_program="/no/heaptrial")
+        part.tell({"standing": "in progress", "judged": {"gate": {}}}, False)
+        self.assertIn("cannot be judged together: cannot run /no/heaptrial", part.against()[0])
 
 
 if __name__ == "__main__":

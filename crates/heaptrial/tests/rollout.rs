@@ -369,6 +369,20 @@ fn an_unmeasured_build_is_refused_unless_wanted_and_a_pause_holds_until_resumed(
     bed.succeeds("rollout rollback one-arena --yes --pause 0s");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
     bed.assert_active(&units);
+
+    // One that is in progress is paused for that, and waited for.
+    let spec = spec.replace("one-arena", "again");
+    let mut command = bed.command(&format!("rollout start {spec} --soak 1h {PACE}"));
+    let mut process =
+        command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
+    wait_for("the first wave", Duration::from_secs(60), || {
+        bed.container.read("/var/lib/heaptrial/trials/again/prepared.json").ok()?;
+        let status = bed.json_of("rollout status again --json");
+        (status["rollouts"][0]["waves"][0]["stage"] == "soaking").then_some(())
+    });
+    bed.succeeds("rollout rollback again --yes --pause 0s");
+    assert_eq!(process.wait().unwrap().code(), Some(6));
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
 }
 
 #[test]
