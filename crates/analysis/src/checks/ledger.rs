@@ -1,7 +1,6 @@
 //! What the ledger of a trial tells of its services.
 
-use std::collections::BTreeSet;
-
+use super::servers::{Paired, paired};
 use super::several;
 use crate::fleet::{Fleet, FleetService};
 use crate::outcome::{Finding, FindingKind, ServiceResult, Severity};
@@ -69,74 +68,25 @@ pub(super) fn earlier_lives(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Findin
     members.iter().enumerate().filter_map(of_arm).collect()
 }
 
-/// Services whose block has no service of the control: of a drawn assignment, or of an import, whose blocks are servers.
+/// Services of a drawn assignment whose block has no service of the control.
 pub(super) fn unpaired(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Finding> {
-    let drawn = fleet.identities_proved;
-    let several_blocks = fleet.services.windows(2).any(|pair| pair[0].block != pair[1].block);
-    let Some(control) = fleet.arms.iter().position(|arm| arm.control).filter(|_| drawn || several_blocks)
-    else {
+    if !fleet.identities_proved {
         return Vec::new();
-    };
-    let measured = |index: &&usize| {
-        let service = &services[**index];
-        service.level_bytes.or(service.time_average_bytes).is_some()
-    };
-    let of_arm = |(arm, own): (usize, &Vec<usize>)| {
-        let with_control = |index: &&usize| {
-            let block = fleet.services[**index].block;
-            members[control].iter().filter(measured).any(|other| fleet.services[*other].block == block)
-        };
-        if arm == control || fleet.arms[arm].earlier_list_of.is_some() {
-            return None;
-        }
-        let compared = own.iter().filter(measured);
-        let (paired, alone): (Vec<usize>, Vec<usize>) = compared.partition(with_control);
-        let alone: Vec<String> = alone.into_iter().map(|index| services[index].name.clone()).collect();
-        if !drawn {
-            let name = &fleet.arms[arm].name;
-            let no_pair = paired.is_empty();
-            let servers = |of: &[usize]| {
-                let blocks = of.iter().filter(measured).map(|index| fleet.services[*index].block);
-                blocks.collect::<BTreeSet<u32>>().len()
-            };
-            let (own, of_control) = (servers(own), servers(&members[control]));
-            let as_wholes = no_pair && own >= 2 && of_control >= 2;
-            return (!alone.is_empty()).then(|| Finding {
-                kind: FindingKind::ServersWithoutControl,
-                severity: if no_pair && !as_wholes { Severity::Grave } else { Severity::Caution },
-                arms: vec![arm],
-                evidence: match no_pair {
-                    true => format!(
-                        "{name} and the control have no server in common: {own} against {of_control}"
-                    ),
-                    false => {
-                        format!("{} of {name} run on servers without one of the control", several(alone.len()))
-                    }
-                },
-                services: alone,
-                effect: match no_pair {
-                    true if as_wholes => {
-                        "Each server counts as one, since what its services share with it cannot be told from what the arm does."
-                    }
-                    true => "Whether the arm or the server makes the difference cannot be told: they are not compared.",
-                    false => "Its ratio to the control is without them: services are compared with those of their server.",
-                }
-                .to_owned(),
-            });
-        }
-        (!alone.is_empty()).then(|| Finding {
+    }
+    let of_arm = |found: Paired| {
+        (!found.alone.is_empty()).then(|| Finding {
             kind: FindingKind::UnpairedBlocks,
             severity: Severity::Caution,
-            arms: vec![arm],
+            arms: vec![found.arm],
             evidence: format!(
                 "{} of {} stand in blocks in which no service of the control can be compared",
-                several(alone.len()),
-                fleet.arms[arm].name
+                several(found.alone.len()),
+                fleet.arms[found.arm].name
             ),
-            services: alone,
+            services: found.alone.iter().map(|index| services[*index].name.clone()).collect(),
             effect: "Its ratio to the control is without them: services are compared within blocks."
                 .to_owned(),
         })
     };
-    members.iter().enumerate().filter_map(of_arm).collect()
+    paired(fleet, services, members).into_iter().filter_map(of_arm).collect()
 }

@@ -6,6 +6,7 @@ mod labels;
 mod ledger;
 pub(crate) mod presence;
 mod restarts;
+mod servers;
 mod treatment;
 
 use heaptrial_model::units;
@@ -51,6 +52,7 @@ pub(crate) fn run(
     findings.extend(ledger::not_proved(fleet, members));
     findings.extend(ledger::earlier_lives(fleet, members));
     findings.extend(ledger::unpaired(fleet, services, members));
+    findings.extend(servers::without_control(fleet, services, members));
     findings
 }
 
