@@ -199,6 +199,34 @@ mod tests {
         assert_eq!((starts, found.moved, service.new_samples), (vec![100], vec![], 2));
     }
 
+    /// A life: start, how it is known, and its samples.
+    type Found = (i64, LifeStart, std::ops::Range<usize>);
+
+    /// Imports what is `told` in two steps gives what one import of all gives. The first import ends before a restart at 1255, right after
+    /// it, or later; the next asks again from some time before that.
+    #[track_caller]
+    fn comes_in_parts(
+        told: &dyn Fn(i64, i64) -> Told,
+        lives: &dyn Fn(&Service) -> Vec<Found>,
+        wanted: &[Found],
+    ) {
+        for (until, again) in
+            [(1230, 1100), (1290, 1100), (1290, 1260), (1700, 1200), (1700, 1500), (2200, 2000)]
+        {
+            let mut first = Service::default();
+            add(&mut first, told(0, until), Metric::Rss, None, 60 * S);
+            let mut next = Service::default();
+            for (started_wall_us, start, samples) in lives(&first) {
+                let samples = samples.map(|index| first.samples.get(index).unwrap()).collect();
+                next.add_stored(&ImportedLife { started_wall_us, start, contamination: None, samples });
+            }
+            // A store that tells nothing of it any more takes nothing away.
+            assert_eq!(lives(&next), lives(&first), "{until}");
+            add(&mut next, told(again, 2200), Metric::Rss, None, 60 * S);
+            assert_eq!(lives(&next), wanted, "{until} {again}");
+        }
+    }
+
     /// Restarted at 1255, by a clock that is set back by five minutes: known by the counter alone.
     #[test]
     fn a_restart_by_a_clock_that_was_set_stays_in_the_next_import() {
@@ -214,27 +242,14 @@ mod tests {
             }
         };
         let lives = |service: &Service| {
-            let found = lives::of_service(&service.samples, &service.start, &service.counter).lives;
+            let found = service.lives().lives;
             found.iter().map(|life| (life.started_us, life.start, life.samples.clone())).collect::<Vec<_>>()
         };
         let mut whole = Service::default();
         add(&mut whole, told(0, 2200), Metric::Rss, None, 60 * S);
         let wanted = lives(&whole);
         assert_eq!((wanted[0].0, wanted[1].0), (900 * S, 1270 * S));
-        // The first import ends before the restart, right after it, or later; the next asks again from some time before that.
-        for (until, again) in
-            [(1230, 1100), (1290, 1100), (1290, 1260), (1700, 1200), (1700, 1500), (2200, 2000)]
-        {
-            let mut first = Service::default();
-            add(&mut first, told(0, until), Metric::Rss, None, 60 * S);
-            let mut next = Service::default();
-            for (started_wall_us, start, samples) in lives(&first) {
-                let samples = samples.map(|index| first.samples.get(index).unwrap()).collect();
-                next.add_stored(&ImportedLife { started_wall_us, start, contamination: None, samples });
-            }
-            add(&mut next, told(again, 2200), Metric::Rss, None, 60 * S);
-            assert_eq!(lives(&next), wanted, "{until} {again}");
-        }
+        comes_in_parts(&told, &lives, &wanted);
     }
 
     /// Restarted at 1255 on a host whose clock is five minutes behind: known by a fall of memory.
@@ -259,21 +274,7 @@ mod tests {
         add(&mut whole, told(0, 2200), Metric::Rss, None, 60 * S);
         let wanted = lives(&whole);
         assert_eq!(wanted.iter().map(|life| life.0 / S).collect::<Vec<_>>(), [600, 1270]);
-        for (until, again) in
-            [(1230, 1100), (1290, 1100), (1290, 1260), (1700, 1200), (1700, 1500), (2200, 2000)]
-        {
-            let mut first = Service::default();
-            add(&mut first, told(0, until), Metric::Rss, None, 60 * S);
-            let mut next = Service::default();
-            for (started_wall_us, start, samples) in lives(&first) {
-                let samples = samples.map(|index| first.samples.get(index).unwrap()).collect();
-                next.add_stored(&ImportedLife { started_wall_us, start, contamination: None, samples });
-            }
-            // A store that tells nothing of it any more takes nothing away.
-            assert_eq!(lives(&next), lives(&first), "{until}");
-            add(&mut next, told(again, 2200), Metric::Rss, None, 60 * S);
-            assert_eq!(lives(&next), wanted, "{until} {again}");
-        }
+        comes_in_parts(&told, &lives, &wanted);
     }
 
     #[test]
