@@ -2,6 +2,7 @@
 
 mod bisect;
 mod factorial;
+mod options;
 mod place;
 mod run;
 mod score;
@@ -11,33 +12,28 @@ mod tor;
 mod tune;
 mod userland;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use heaptrial_allocator::{Catalog, Resolved};
-use heaptrial_lab::{
-    Accounting, Inside, Interrupt, LabPlan, PreparedArm, RunOutcome, Schedule, Userland, Workload,
-};
-use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialName, TrialPlan};
+use heaptrial_lab::{Accounting, Inside, Interrupt, LabPlan, PreparedArm, RunOutcome, Schedule, Workload};
+use heaptrial_model::{AllocatorSpec, Arm, HumanDuration, Metric, TrialPlan};
 use heaptrial_report::{BisectReport, Options, TuneReport};
 use heaptrial_store::Store;
 
 use self::bisect::BisectOptions;
-use self::factorial::FactorialOptions;
+use self::options::LabOptions;
+use self::place::On;
 pub use self::place::{AttachOptions, BLOCK_COMMAND, run_task};
-use self::place::{On, PlaceOptions};
 pub use self::run::RunOptions;
 use self::score::ScoreOptions;
 pub use self::search::{document_in as document_of_search, read_report as report_in};
 use self::shell::quoted;
 pub use self::tor::TorOptions;
 use self::tune::TuneOptions;
-use super::allocators::SourceOptions;
 use super::report::write_and_print;
-use super::value::{ValueError, size, size_word};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 use crate::progress::LiveProgress;
@@ -58,87 +54,6 @@ pub enum LabCommand {
     Tune(Box<TuneOptions>),
     /// Tell how well lab runs of relays told what an import or a field trial showed
     Score(ScoreOptions),
-}
-
-/// Options of every lab run.
-#[derive(Debug, Args)]
-struct LabOptions {
-    /// An arm: an allocator such as glibc, jemalloc@5.3.0 or mimalloc@3.0.1?purge_delay=0; repeat it,
-    /// the first is the control
-    #[arg(short, long = "allocator", value_name = "SPEC", conflicts_with = "arms")]
-    allocators: Vec<AllocatorSpec>,
-    /// Arms from a trial plan in TOML
-    #[arg(long, value_name = "FILE")]
-    arms: Option<PathBuf>,
-    #[command(flatten)]
-    factorial: FactorialOptions,
-    /// The run's name [default: of the plan, or of the program]
-    #[arg(long, value_name = "NAME")]
-    name: Option<TrialName>,
-    /// Repeats of each arm
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
-    /// Seed of order, directory and load [default: drawn, and printed]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Time between samples
-    #[arg(long, default_value = "1s", value_name = "DURATION")]
-    tick: HumanDuration,
-    /// Which reading is compared: anon (anonymous memory and swap of all processes, each page once), rss (sum over the
-    /// processes), or cgroup (with page cache) [default: the plan's, or anon]
-    #[arg(long, value_name = "METRIC", value_parser = lab_metric)]
-    metric: Option<Metric>,
-    /// Run the arms' allocators as on a machine with N processors, by their own settings (glibc makes 8 arenas for each,
-    /// jemalloc 4) [default: as on those of this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    processors: Option<u32>,
-    /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control
-    /// groups
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    memory_limit: Option<u64>,
-    /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
-    #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
-    from: Vec<(AllocatorSpec, PathBuf)>,
-    /// Run everything in a root of this suite (bookworm, trixie, noble, ...), made once and cached, or in a root's folder
-    #[arg(long, value_name = "SUITE|DIR")]
-    userland: Option<Userland>,
-    /// A package that the userland of a suite has besides; may be repeated
-    #[arg(long, value_name = "PACKAGE", requires = "userland")]
-    userland_package: Vec<String>,
-    /// Run the services with the shared libraries of PACKAGE from another suite, everything else equal; may be repeated
-    #[arg(long, value_name = "PACKAGE=SUITE", value_parser = package_and_suite)]
-    exchange: Vec<(String, String)>,
-    #[command(flatten)]
-    place: PlaceOptions,
-    /// Show what would be run, and run nothing
-    #[arg(long)]
-    dry_run: bool,
-    #[command(flatten)]
-    sources: SourceOptions,
-}
-
-/// Those that a lab run can compare, and those that it explains why not.
-fn lab_metric(text: &str) -> Result<Metric, ValueError> {
-    text.parse().map_err(|_| ValueError::Expected("a metric of a lab run: anon, rss or cgroup"))
-}
-
-/// Splits at the last `=`, since settings hold some as well.
-fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
-    let (spec, path) = text.rsplit_once('=').ok_or(ValueError::Expected("SPEC=PATH"))?;
-    Ok((spec.parse()?, PathBuf::from(path)))
-}
-
-fn package_and_suite(text: &str) -> Result<(String, String), ValueError> {
-    let is_name = |name: &str| {
-        name.starts_with(|letter: char| letter.is_ascii_alphanumeric())
-            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
-    };
-    match text.split_once('=') {
-        Some((package, suite)) if is_name(package) && is_name(suite) => {
-            Ok((package.to_owned(), suite.to_owned()))
-        }
-        _ => Err(ValueError::Expected("PACKAGE=SUITE, such as libzstd1=bookworm")),
-    }
 }
 
 /// Runs a lab command.
@@ -163,79 +78,6 @@ pub fn report_of_search(folder: &Path, global: &GlobalOptions) -> Result<Option<
     match search::report_of::<BisectReport>(folder, global)? {
         Some(code) => Ok(Some(code)),
         None => search::report_of::<TuneReport>(folder, global),
-    }
-}
-
-impl LabOptions {
-    /// The arms: those of a factorial, those named, those of a file, or `usual`. The run is called as asked for, as its file
-    /// says, or by `name`.
-    fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
-        let mut plan = self.arms_of(name, usual)?;
-        if let Some(name) = &self.name {
-            plan.name = name.to_string();
-        }
-        Ok(plan)
-    }
-
-    fn arms_of(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
-        if let Some(design) = self.factorial.design()? {
-            factorial::describe(&design);
-            return TrialPlan::from_specs(name, &design.specs()).map_err(Failure::usage);
-        }
-        if !self.allocators.is_empty() {
-            return TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage);
-        }
-        if let Some(path) = &self.arms {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::usage(format!("cannot read the arms from {}: {error}", path.display()))
-            })?;
-            return TrialPlan::from_toml(&text)
-                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())));
-        }
-        let usual = usual.ok_or_else(|| {
-            Failure::usage("no arms; name allocators with -a SPEC, a plan with --arms FILE, or two versions with --factorial GOOD,BAD")
-        })?;
-        TrialPlan::from_toml(usual).map_err(Failure::failed)
-    }
-
-    /// The options as words of a command line that repeats the run.
-    fn words(&self, seed: u64, metric: Metric) -> Vec<String> {
-        let mut words = Vec::new();
-        for spec in &self.allocators {
-            words.push(format!("-a {}", shell_words::quote(&spec.to_string())));
-        }
-        if let Some(path) = &self.arms {
-            words.push(format!("--arms {}", quoted(absolute(path).as_os_str())));
-        }
-        words.extend(self.factorial.words());
-        for (spec, path) in &self.from {
-            let mut word = OsString::from(format!("{spec}="));
-            word.push(absolute(path));
-            words.push(format!("--from {}", quoted(&word)));
-        }
-        words.extend(self.sources.words());
-        words.extend(
-            self.userland
-                .iter()
-                .map(|userland| format!("--userland {}", shell_words::quote(&userland.to_string()))),
-        );
-        words.extend(
-            self.userland_package
-                .iter()
-                .map(|package| format!("--userland-package {}", shell_words::quote(package))),
-        );
-        words.extend(self.exchange.iter().map(|(package, suite)| format!("--exchange {package}={suite}")));
-        words.extend(self.place.words());
-        words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
-        words.extend(self.processors.map(|number| format!("--processors {number}")));
-        words.extend(self.memory_limit.map(|bytes| format!("--memory-limit {}", size_word(bytes))));
-        words.extend([
-            format!("--repeat {}", self.repeat),
-            format!("--seed {seed}"),
-            format!("--tick {}", self.tick),
-            format!("--metric {metric}"),
-        ]);
-        words
     }
 }
 

@@ -1,0 +1,170 @@
+//! What every lab run can be asked for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use heaptrial_lab::Userland;
+use heaptrial_model::{AllocatorSpec, HumanDuration, Metric, TrialName, TrialPlan};
+
+use super::absolute;
+use super::factorial::{self, FactorialOptions};
+use super::place::PlaceOptions;
+use super::shell::quoted;
+use crate::commands::allocators::SourceOptions;
+use crate::commands::value::{ValueError, size, size_word};
+use crate::exit::Failure;
+
+/// Options of every lab run.
+#[derive(Debug, Args)]
+pub(super) struct LabOptions {
+    /// An arm: an allocator such as glibc, jemalloc@5.3.0 or mimalloc@3.0.1?purge_delay=0; repeat it,
+    /// the first is the control
+    #[arg(short, long = "allocator", value_name = "SPEC", conflicts_with = "arms")]
+    pub(super) allocators: Vec<AllocatorSpec>,
+    /// Arms from a trial plan in TOML
+    #[arg(long, value_name = "FILE")]
+    pub(super) arms: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) factorial: FactorialOptions,
+    /// The run's name [default: of the plan, or of the program]
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Option<TrialName>,
+    /// Repeats of each arm
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) repeat: u32,
+    /// Seed of order, directory and load [default: drawn, and printed]
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+    /// Time between samples
+    #[arg(long, default_value = "1s", value_name = "DURATION")]
+    pub(super) tick: HumanDuration,
+    /// Which reading is compared: anon (anonymous memory and swap of all processes, each page once), rss (sum over the
+    /// processes), or cgroup (with page cache) [default: the plan's, or anon]
+    #[arg(long, value_name = "METRIC", value_parser = lab_metric)]
+    pub(super) metric: Option<Metric>,
+    /// Run the arms' allocators as on a machine with N processors, by their own settings (glibc makes 8 arenas for each,
+    /// jemalloc 4) [default: as on those of this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) processors: Option<u32>,
+    /// Memory and swap that each service may have at most, such as 512M: shows which arms live under it; needs control
+    /// groups
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(super) memory_limit: Option<u64>,
+    /// Take the allocator of arms with this SPEC from a library or source folder of yours; may be repeated
+    #[arg(long, value_name = "SPEC=PATH", value_parser = spec_and_path)]
+    pub(super) from: Vec<(AllocatorSpec, PathBuf)>,
+    /// Run everything in a root of this suite (bookworm, trixie, noble, ...), made once and cached, or in a root's folder
+    #[arg(long, value_name = "SUITE|DIR")]
+    pub(super) userland: Option<Userland>,
+    /// A package that the userland of a suite has besides; may be repeated
+    #[arg(long, value_name = "PACKAGE", requires = "userland")]
+    pub(super) userland_package: Vec<String>,
+    /// Run the services with the shared libraries of PACKAGE from another suite, everything else equal; may be repeated
+    #[arg(long, value_name = "PACKAGE=SUITE", value_parser = package_and_suite)]
+    pub(super) exchange: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(super) place: PlaceOptions,
+    /// Show what would be run, and run nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) sources: SourceOptions,
+}
+
+/// Those that a lab run can compare, and those that it explains why not.
+fn lab_metric(text: &str) -> Result<Metric, ValueError> {
+    text.parse().map_err(|_| ValueError::Expected("a metric of a lab run: anon, rss or cgroup"))
+}
+
+/// Splits at the last `=`, since settings hold some as well.
+fn spec_and_path(text: &str) -> Result<(AllocatorSpec, PathBuf), ValueError> {
+    let (spec, path) = text.rsplit_once('=').ok_or(ValueError::Expected("SPEC=PATH"))?;
+    Ok((spec.parse()?, PathBuf::from(path)))
+}
+
+fn package_and_suite(text: &str) -> Result<(String, String), ValueError> {
+    let is_name = |name: &str| {
+        name.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
+    };
+    match text.split_once('=') {
+        Some((package, suite)) if is_name(package) && is_name(suite) => {
+            Ok((package.to_owned(), suite.to_owned()))
+        }
+        _ => Err(ValueError::Expected("PACKAGE=SUITE, such as libzstd1=bookworm")),
+    }
+}
+
+impl LabOptions {
+    /// The arms: those of a factorial, those named, those of a file, or `usual`. The run is called as asked for, as its file
+    /// says, or by `name`.
+    pub(super) fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
+        let mut plan = self.arms_of(name, usual)?;
+        if let Some(name) = &self.name {
+            plan.name = name.to_string();
+        }
+        Ok(plan)
+    }
+
+    fn arms_of(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
+        if let Some(design) = self.factorial.design()? {
+            factorial::describe(&design);
+            return TrialPlan::from_specs(name, &design.specs()).map_err(Failure::usage);
+        }
+        if !self.allocators.is_empty() {
+            return TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage);
+        }
+        if let Some(path) = &self.arms {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Failure::usage(format!("cannot read the arms from {}: {error}", path.display()))
+            })?;
+            return TrialPlan::from_toml(&text)
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())));
+        }
+        let usual = usual.ok_or_else(|| {
+            Failure::usage("no arms; name allocators with -a SPEC, a plan with --arms FILE, or two versions with --factorial GOOD,BAD")
+        })?;
+        TrialPlan::from_toml(usual).map_err(Failure::failed)
+    }
+
+    /// The options as words of a command line that repeats the run.
+    pub(super) fn words(&self, seed: u64, metric: Metric) -> Vec<String> {
+        let mut words = Vec::new();
+        for spec in &self.allocators {
+            words.push(format!("-a {}", shell_words::quote(&spec.to_string())));
+        }
+        if let Some(path) = &self.arms {
+            words.push(format!("--arms {}", quoted(absolute(path).as_os_str())));
+        }
+        words.extend(self.factorial.words());
+        for (spec, path) in &self.from {
+            let mut word = OsString::from(format!("{spec}="));
+            word.push(absolute(path));
+            words.push(format!("--from {}", quoted(&word)));
+        }
+        words.extend(self.sources.words());
+        words.extend(
+            self.userland
+                .iter()
+                .map(|userland| format!("--userland {}", shell_words::quote(&userland.to_string()))),
+        );
+        words.extend(
+            self.userland_package
+                .iter()
+                .map(|package| format!("--userland-package {}", shell_words::quote(package))),
+        );
+        words.extend(self.exchange.iter().map(|(package, suite)| format!("--exchange {package}={suite}")));
+        words.extend(self.place.words());
+        words.extend(self.name.as_ref().map(|name| format!("--name {}", quoted(name.as_str().as_ref()))));
+        words.extend(self.processors.map(|number| format!("--processors {number}")));
+        words.extend(self.memory_limit.map(|bytes| format!("--memory-limit {}", size_word(bytes))));
+        words.extend([
+            format!("--repeat {}", self.repeat),
+            format!("--seed {seed}"),
+            format!("--tick {}", self.tick),
+            format!("--metric {metric}"),
+        ]);
+        words
+    }
+}
