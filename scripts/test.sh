@@ -40,7 +40,9 @@ folder=$(dirname "$0")
 said="$folder/$(basename "$3")"
 cd "$2"
 code=0
+begun=$(date +%s)
 "$3" "$1" > "$said" 2>&1 || code=$?
+echo "$(($(date +%s) - begun)) s $(basename "$3")" >> "$folder/times"
 [ "$code" = 0 ] || echo "FAILED $(basename "$3")" >> "$folder/failed"
 if [ "$code" != 0 ] || [ "$1" != --quiet ]; then
 	echo "== $(basename "$3")"
@@ -48,12 +50,15 @@ if [ "$code" != 0 ] || [ "$1" != --quiet ]; then
 fi
 grep -h '^test result' "$said" >> "$folder/results" || true
 END
+begun=$(date +%s)
 xargs -P "$(nproc)" -L 1 sh "$folder/run" "$options" < "$folder/programs" || true
 if [ "$which" = all ]; then
 	"$cargo" test --locked --doc --quiet "$@" || echo "FAILED tests of the documentation" >> "$folder/failed"
 fi
 
 awk '{ passed += $4; failed += $6; ignored += $8 } END { print passed " tests passed, " failed " failed, " ignored " need more than this (make test)" }' "$folder/results"
+echo "in $(($(date +%s) - begun)) s; the programs that took longest:"
+sort -rn "$folder/times" | head -n 12
 code=0
 if [ -s "$HEAPTRIAL_SKIPPED" ]; then
 	sort -u -o "$HEAPTRIAL_SKIPPED" "$HEAPTRIAL_SKIPPED"
