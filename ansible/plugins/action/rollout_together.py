@@ -21,6 +21,14 @@ STOP = 1
 NOT_ENOUGH = 4
 
 
+def told_at_start(begun):
+    """What the task tells of the start: whether it changed something, and what the program warned of."""
+    told = {"changed": begun.get("changed", False)}
+    if begun.get("warnings"):
+        told["warnings"] = begun["warnings"]
+    return told
+
+
 class ActionModule(ActionBase):
     """One host's part."""
 
@@ -32,6 +40,7 @@ class ActionModule(ActionBase):
                 "verdict": {"type": "path"},
                 "services": {"type": "list", "elements": "str", "default": []},
                 "options": {"type": "list", "elements": "str", "default": []},
+                "despite_findings": {"type": "bool", "default": False},
                 "resume": {"type": "bool", "default": False},
                 "offline": {"type": "bool", "default": False},
                 "mirror": {"type": "str"},
@@ -50,7 +59,7 @@ class ActionModule(ActionBase):
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         self.check_local_program()
         begun = self.begin(task_vars)
-        result["changed"] = begun.get("changed", False)
+        result.update(told_at_start(begun))
         if begun.get("nothing_to_do"):
             return dict(result, standing="none", nothing_to_do=True)
         return dict(result, **self.wait(begun, task_vars))
@@ -72,7 +81,7 @@ class ActionModule(ActionBase):
 
     def begin(self, task_vars):
         """Begins it or goes on with it."""
-        words = ("verdict", "services", "options", "resume", "offline", "mirror")
+        words = ("verdict", "services", "options", "despite_findings", "resume", "offline", "mirror")
         return self.ask("started", task_vars, dict((word, self.options[word]) for word in words))
 
     def wait(self, begun, task_vars):

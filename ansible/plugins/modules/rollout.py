@@ -31,6 +31,12 @@ options:
     type: list
     elements: str
     default: []
+  despite_findings:
+    description:
+      - Begin it though the verdict is that the arm bloats, or has grave findings, which is refused otherwise. What is accepted so is
+        told as warnings, and kept in the rollout's record.
+    type: bool
+    default: false
   resume:
     description: Go on with what a gate stopped or somebody paused.
     type: bool
@@ -144,7 +150,8 @@ def what_is_missing(module, name, found):
         if not module.params["verdict"] or not module.params["services"]:
             module.fail_json(msg="to begin a rollout it takes a verdict and services", standing=standing)
         words = ["rollout", "start", "--verdict", module.params["verdict"], "--name", name, "--yes", "--services"]
-        return words + module.params["services"] + module.params["options"] + heaptrial.sources(module)
+        words += module.params["services"] + (["--despite-findings"] if module.params["despite_findings"] else [])
+        return words + module.params["options"] + heaptrial.sources(module)
     if standing in ("in progress", "complete"):
         return None
     if standing in ("rolled back", "being rolled back"):
@@ -161,6 +168,7 @@ def main():
         "verdict": {"type": "path"},
         "services": {"type": "list", "elements": "str", "default": []},
         "options": {"type": "list", "elements": "str", "default": []},
+        "despite_findings": {"type": "bool", "default": False},
         "resume": {"type": "bool", "default": False},
         "state": {"type": "str", "choices": ["started", "paused", "judged", "rolled_back"], "default": "started"},
         "wave": {"type": "int"},

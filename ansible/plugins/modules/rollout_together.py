@@ -33,6 +33,10 @@ options:
     type: list
     elements: str
     default: []
+  despite_findings:
+    description: Begin it though the verdict is that the arm bloats, or has grave findings, which is refused otherwise.
+    type: bool
+    default: false
   resume:
     description: Go on with what a gate stopped or somebody paused.
     type: bool

@@ -30,7 +30,9 @@ class Module:
     """What is asked for."""
 
     def __init__(self, **params):
-        self.params = dict({"state": "started", "resume": False, "wave": None, "verdict": None, "services": []}, **params)
+        asked = {"state": "started", "resume": False, "wave": None, "verdict": None, "services": [], "options": []}
+        asked.update({"despite_findings": False, "offline": False, "mirror": None})
+        self.params = dict(asked, **params)
 
     def fail_json(self, msg, **_more):
         raise Failed(msg)
@@ -90,6 +92,14 @@ class Started(unittest.TestCase):
         for standing in ("paused", "stopped"):
             self.assertEqual(done(host(standing), resume=True), "resume")
             self.assertRaises(Failed, done, host(standing))
+
+    def test_is_begun_against_a_verdict_only_where_that_is_wanted(self):
+        for wanted in (False, True):
+            module = Module(verdict="v.json", services=["tor@*"], options=["--soak", "1d"], despite_findings=wanted)
+            words = rollout.what_is_missing(module, "r", None)
+            self.assertEqual("--despite-findings" in words, wanted)
+            # Patterns take all words up to the next option.
+            self.assertTrue(words[words.index("tor@*") + 1].startswith("--"))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.heaptrial.fleet.plugins.action.rollout_together import ActionModule
+from ansible_collections.heaptrial.fleet.plugins.action.rollout_together import ActionModule, told_at_start
 
 
 class Part(ActionModule):
@@ -54,6 +54,15 @@ class Stop(unittest.TestCase):
     def test_why_a_host_could_not_begin_is_kept(self):
         _asked, result = self.stopped("failed", {"paused": {"standing": "none"}})
         self.assertEqual((result["standing"], result["reasons"]), ("failed", ["b: rollout r is stopped"]))
+
+
+class Start(unittest.TestCase):
+    """What was said when a host began."""
+
+    def test_warnings_are_those_of_the_task(self):
+        begun = {"changed": True, "standing": "in progress", "warnings": ["mimalloc gives up what glibc does"]}
+        self.assertEqual(told_at_start(begun), {"changed": True, "warnings": begun["warnings"]})
+        self.assertEqual(told_at_start({"standing": "failed"}), {"changed": False})
 
 
 class LocalProgram(unittest.TestCase):
