@@ -110,25 +110,37 @@ def effects():
         print(f"\n{half}:\n\n| high against low | " + " | ".join(names) + " |")
         print("|---" * (len(names) + 1) + "|")
         margins, columns = {}, {}
+        # Both halves have eight contrasts more: what each column differs by between them, which is three pairs of factors, and the halves.
+        by_half = [[sign * (1 if entry[4] == "plain" else -1) for sign in [*entry[0], 1]] if half == "both" else [] for entry in chosen]
+        contrasts = [[*entry[0], *more] for entry, more in zip(chosen, by_half)]
         for name in names:
-            columns[name] = [2 * statistics.fmean(row[index] * figures[name] for row, figures, *_ in chosen) for index in range(len(FACTORS))]
+            columns[name] = [2 * statistics.fmean(row[index] * entry[1][name] for row, entry in zip(contrasts, chosen)) for index in range(len(contrasts[0]))]
             margins[name] = lenth(columns[name])
-        for index, (option, low, high) in enumerate(FACTORS):
+        pairs = [pairs_like(index) for index in range(len(FACTORS))] + ["the halves"] if half == "both" else []
+        for index, label in enumerate([f"{option} {high} against {low}" for option, low, high in FACTORS] + pairs):
             cells = []
             for name in names:
                 effect, clear = columns[name][index], abs(columns[name][index]) > margins[name]
                 text = f"{effect:+.1f}" if "growth" in name else f"{math.exp(effect):.2f}"
                 cells.append(f"**{text}**" if clear else text)
-            print(f"| {option} {high} against {low} | " + " | ".join(cells) + " |")
+            print(f"| {label} | " + " | ".join(cells) + " |")
         print("| margin | " + " | ".join(f"{margins[name]:.1f}" if "growth" in name else f"{math.exp(margins[name]):.2f}" for name in names) + " |")
+
+
+def pairs_like(index):
+    """The pairs of factors whose joint effect stands in the column of a factor, by name."""
+    table = [signs(number, "plain") for number in range(1, 9)]
+    alike = [f"{FACTORS[one][0]} with {FACTORS[other][0]}" for one in range(len(FACTORS)) for other in range(one)
+             if all(row[one] * row[other] == row[index] for row in table)]
+    return ", ".join(alike).replace("--", "")
 
 
 def lenth(estimates):
     """Margin of error of effects by Lenth's pseudo standard error (Technometrics 31, 1989), 95%: t with a third as many degrees of
-    freedom as there are effects (7 / 3: 3.76)."""
+    freedom as there are effects."""
     first = 1.5 * statistics.median(abs(effect) for effect in estimates)
     kept = [abs(effect) for effect in estimates if abs(effect) < 2.5 * first]
-    return 3.76 * 1.5 * statistics.median(kept)
+    return {7: 3.76, 15: 2.57}[len(estimates)] * 1.5 * statistics.median(kept)
 
 
 if action == "run":

@@ -69,15 +69,19 @@ impl Adoption {
         adoption.arms.sort_by(|a, b| {
             b.services.len().cmp(&a.services.len()).then_with(|| a.arm.name.cmp(&b.arm.name))
         });
-        // What every service would run that nobody had touched.
+        adoption.choose_control();
+        adoption
+    }
+
+    /// What every service would run that nobody had touched.
+    fn choose_control(&mut self) {
         let own = |arm: &AdoptedArm| arm.expected.object.is_none();
         let untouched = |arm: &AdoptedArm| own(arm) && arm.expected.settings.is_empty();
-        let place = |is: &dyn Fn(&AdoptedArm) -> bool| adoption.arms.iter().position(is);
-        let own = place(&untouched).or_else(|| place(&own)).unwrap_or(0);
-        if let Some(control) = adoption.arms.get_mut(own) {
-            control.arm.control = true;
+        let place = |is: &dyn Fn(&AdoptedArm) -> bool| self.arms.iter().position(is);
+        let control = place(&untouched).or_else(|| place(&own)).unwrap_or(0);
+        for (place, arm) in self.arms.iter_mut().enumerate() {
+            arm.arm.control = place == control;
         }
-        adoption
     }
 
     /// Every service that is taken over.
@@ -89,6 +93,7 @@ impl Adoption {
     pub fn leave_out(&mut self, service: &ServiceName, why: LeftOut) {
         self.arms.iter_mut().for_each(|arm| arm.services.retain(|own| own.service != *service));
         self.arms.retain(|arm| !arm.services.is_empty());
+        self.choose_control();
         self.left_out.push((service.clone(), why));
     }
 

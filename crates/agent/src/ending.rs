@@ -75,9 +75,9 @@ pub(crate) fn judge(status: &UnitStatus, known: Circumstances) -> Verdict {
     Verdict { ending: Ending::Stopped, event: Some((KnownEvent::RestartUnplanned, text)) }
 }
 
-/// What it means that another main process was found than the one that ran when the agent ended. Of the circumstances
+/// What it means that another main process was found than the one that ran when the agent ended, or none. Of the circumstances
 /// only announcements, the timer and the trial's start can be known.
-pub(crate) fn judge_missed(known: Circumstances) -> Verdict {
+pub(crate) fn judge_missed(known: Circumstances, runs_again: bool) -> Verdict {
     if known.announced || known.older_than_trial {
         return Verdict { ending: Ending::Planned, event: None };
     }
@@ -86,7 +86,8 @@ pub(crate) fn judge_missed(known: Circumstances) -> Verdict {
             "restarted while the agent did not run, by the trial's timer as far as can be told".to_owned();
         return Verdict { ending: Ending::Planned, event: Some((KnownEvent::RestartPlanned, text)) };
     }
-    let text = "its main process was another one when the agent was started again".to_owned();
+    let what = if runs_again { "was another one" } else { "did not run any more" };
+    let text = format!("its main process {what} when the agent was started again");
     Verdict { ending: Ending::Stopped, event: Some((KnownEvent::RestartUnplanned, text)) }
 }
 

@@ -47,6 +47,19 @@ pub enum AgentError {
         /// Why they could not be kept.
         source: Box<StoreError>,
     },
+    /// It ended while the database could not be written to.
+    #[error(
+        "{database} could not be written to until the end: {writes} events, ends of lives and proofs and {ticks} ticks are lost, \
+         and the next agent will take what it does not know of for its own absence"
+    )]
+    Unwritten {
+        /// Which one.
+        database: PathBuf,
+        /// Small writes, which the log has.
+        writes: u64,
+        /// Ticks, once for each trial.
+        ticks: u64,
+    },
     /// A file cannot be made or locked.
     #[error("cannot {doing} {path}: {source}")]
     File {
@@ -82,6 +95,7 @@ impl Classified for AgentError {
             Self::Running { .. } | Self::Systemd(_) => ErrorClass::Refused,
             Self::DatabaseReplaced { source, .. } => source.class(),
             Self::DatabaseLost { .. }
+            | Self::Unwritten { .. }
             | Self::Host(_)
             | Self::File { .. }
             | Self::Metrics { .. }

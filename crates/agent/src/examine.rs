@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use heaptrial_allocator::Identifier;
-use heaptrial_host::{HostRoot, Process};
-use heaptrial_model::{Identity, LifeKey, ServiceName};
+use heaptrial_host::{HostRoot, Mapping, Member, Process};
+use heaptrial_model::{Identity, LifeKey, Linkage, ServiceName};
 
 use crate::session::Wake;
 
@@ -19,10 +19,22 @@ pub(crate) type Signature = BTreeSet<(String, String, u64)>;
 pub(crate) struct Request {
     pub(crate) name: ServiceName,
     pub(crate) key: LifeKey,
+    /// Whether it may not have executed its program yet.
+    pub(crate) starting: bool,
     /// What it had mapped when it was examined last; nothing more is done while that is the same.
     pub(crate) known: Option<Signature>,
     /// What systemd starts its service with, where it was asked.
     pub(crate) passed: Option<Vec<(String, String)>>,
+    /// What it was proved to run, and other processes of the service that hold much of its memory.
+    pub(crate) others: Option<(Identity, Large)>,
+}
+
+/// Processes beside the main one that hold much of a service's memory.
+#[derive(Debug)]
+pub(crate) struct Large {
+    pub(crate) members: Vec<Member>,
+    /// Of all its processes.
+    pub(crate) rss_bytes: u64,
 }
 
 /// What was found.
@@ -33,6 +45,8 @@ pub(crate) struct Answer {
     pub(crate) found: Found,
     /// Mapped files that were removed or replaced on disk since.
     pub(crate) replaced: Vec<String>,
+    /// A large process of the service that runs something else than its main process, in words.
+    pub(crate) foreign: Option<String>,
 }
 
 /// What a process runs.
@@ -64,7 +78,11 @@ impl Examiner {
         std::thread::Builder::new().name("examiner".into()).spawn(move || {
             for request in incoming {
                 let (found, replaced) = examine(&root, &request);
-                let answer = Answer { name: request.name, key: request.key, found, replaced };
+                let foreign = request
+                    .others
+                    .as_ref()
+                    .and_then(|(main, large)| foreign(&root, &request.key, main, large));
+                let answer = Answer { name: request.name, key: request.key, found, replaced, foreign };
                 if outgoing.send(answer).is_err() {
                     return;
                 }
@@ -85,10 +103,67 @@ impl Examiner {
     }
 }
 
+/// Of processes that hold much of a service's memory, one that runs another allocator than its main process does: whose the
+/// memory is was not proved by that then.
+fn foreign(root: &HostRoot, key: &LifeKey, main: &Identity, large: &Large) -> Option<String> {
+    let files = |process: &Process| process.mappings().ok().map(|mappings| signature_of(&mappings));
+    let own = files(&Process::new(root, key.pid))?;
+    let identifier = Identifier::default();
+    large.members.iter().find_map(|member| {
+        let process = Process::by_living_thread(root, member.pid);
+        let theirs = files(&process).filter(|theirs| *theirs != own)?;
+        let identity = identifier.identify(&process).ok()?;
+        let runs = differs(main, &identity, &theirs)?;
+        // Its number may be another process' by now.
+        let same = process.life_key().is_ok_and(|key| key.start_ticks == member.image.0);
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        same.then(|| {
+            format!(
+                "process {} of it, with {:.0} of its {:.0} MiB, runs {runs} and not {} {OF_MAIN}",
+                member.pid,
+                mib(member.rss_bytes),
+                mib(large.rss_bytes),
+                main.label(),
+            )
+        })
+    })
+}
+
+/// With these words what is told of a foreign process ends.
+pub(crate) const OF_MAIN: &str = "as its main process does";
+
+/// What a process runs, where that is not what the main process runs. Where its own code does not tell, it is another allocator
+/// still if it has not mapped that of the main process.
+fn differs(main: &Identity, other: &Identity, files: &Signature) -> Option<String> {
+    let unknown = "unknown";
+    if main.family == unknown {
+        return None;
+    }
+    if other.family == unknown {
+        let path = main.path.as_ref()?.to_str()?;
+        return (!files.iter().any(|(name, ..)| name == path))
+            .then(|| "an allocator that cannot be told".to_owned());
+    }
+    // The C library of a process that was started after an upgrade is another build of the same.
+    let own = main.linkage == Linkage::Libc && other.linkage == Linkage::Libc;
+    let same_build = match (&main.sha256, &other.sha256) {
+        _ if own => true,
+        (Some(a), Some(b)) => a == b,
+        _ => main.build_id == other.build_id,
+    };
+    let same = main.family == other.family && main.version == other.version && same_build;
+    (!same).then(|| other.label())
+}
+
+fn signature_of(mappings: &[Mapping]) -> Signature {
+    let code = mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable());
+    code.map(|mapping| (mapping.name.clone(), mapping.device.clone(), mapping.inode)).collect()
+}
+
 fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
     let process = Process::new(root, request.key.pid);
     let same_life = || process.life_key().is_ok_and(|key| key == request.key);
-    if is_service_manager(root, &process) {
+    if request.starting && is_service_manager(root, &process) {
         return (Found::Starting, Vec::new());
     }
     let mappings = match process.mappings() {
@@ -97,8 +172,7 @@ fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
         Err(error) => return (Found::Unknown(error.to_string()), Vec::new()),
     };
     let code = || mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable());
-    let signature: Signature =
-        code().map(|mapping| (mapping.name.clone(), mapping.device.clone(), mapping.inode)).collect();
+    let signature = signature_of(&mappings);
     let replaced: BTreeSet<String> =
         code().filter(|mapping| mapping.deleted).map(|mapping| mapping.name.clone()).collect();
     let replaced: Vec<String> = replaced.into_iter().collect();
@@ -119,9 +193,71 @@ fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
 }
 
 /// systemd names a main process before that has executed the program of the service: until then it is a copy of systemd
-/// itself, or from version 255 on its `systemd-executor`.
+/// itself, or from version 255 on its `systemd-executor`. There are services that run either, such as the managers of users.
 fn is_service_manager(root: &HostRoot, process: &Process) -> bool {
     let Ok(program) = process.exe() else { return false };
     program.file_name().is_some_and(|name| name == "systemd-executor")
         || Process::new(root, 1).exe().is_ok_and(|manager| manager == program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(family: &str, sha256: &str, linkage: Linkage) -> Identity {
+        let identity = serde_json::json!({
+            "family": family, "version": null, "version_range": null, "path": format!("/lib/{family}.so"), "build_id": null,
+            "sha256": sha256, "linkage": linkage, "settings": {}, "evidence": [],
+        });
+        serde_json::from_value(identity).unwrap()
+    }
+
+    #[test]
+    fn a_service_that_runs_the_service_managers_program_is_not_starting_for_ever() {
+        let root = HostRoot::default();
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("systemd-executor");
+        std::fs::copy("/usr/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
+        let key = Process::new(&root, child.id() as i32).life_key().unwrap();
+        let request = |starting| Request {
+            name: "a.service".parse().unwrap(),
+            key: key.clone(),
+            starting,
+            known: None,
+            passed: None,
+            others: None,
+        };
+        let (first, _) = examine(&root, &request(true));
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        // Its libraries are loaded after it was executed.
+        let later = loop {
+            let (later, _) = examine(&root, &request(false));
+            let told = matches!(&later, Found::Identity(identity, _) if identity.family != "unknown");
+            if told || std::time::Instant::now() > deadline {
+                break later;
+            }
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(first, Found::Starting), "{first:?}");
+        assert!(matches!(&later, Found::Identity(identity, _) if identity.family == "glibc"), "{later:?}");
+    }
+
+    #[test]
+    fn another_allocator_is_told_from_another_build_of_the_c_library() {
+        let preloaded = identity("jemalloc", "a", Linkage::Preloaded);
+        let maps = |name: &str| Signature::from([(name.to_owned(), String::new(), 1)]);
+        let other = |other: &Identity| differs(&preloaded, other, &maps("/lib/x.so"));
+        assert_eq!(other(&preloaded), None);
+        assert!(other(&identity("jemalloc", "b", Linkage::Preloaded)).is_some(), "another build");
+        assert!(other(&identity("glibc", "c", Linkage::Libc)).is_some());
+        let libc = identity("glibc", "c", Linkage::Libc);
+        assert_eq!(differs(&libc, &identity("glibc", "d", Linkage::Libc), &maps("/lib/x.so")), None);
+        // What cannot be told is foreign where it has not mapped the file.
+        let unknown = identity("unknown", "", Linkage::Libc);
+        assert_eq!(differs(&preloaded, &unknown, &maps("/lib/jemalloc.so")), None);
+        assert!(differs(&preloaded, &unknown, &maps("/lib/x.so")).is_some());
+        assert_eq!(differs(&unknown, &libc, &maps("/lib/x.so")), None);
+    }
 }

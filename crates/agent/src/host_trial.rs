@@ -8,7 +8,7 @@ use heaptrial_model::{Arm, Metric, ServiceName, Treatment, TrialKind};
 use heaptrial_store::{NewService, NewTrial, StoreError};
 
 use crate::session::Session;
-use crate::watched::Seat;
+use crate::watched::{Seat, Watched};
 
 /// New services are looked for this often.
 const EVERY_US: i64 = 600_000_000;
@@ -30,7 +30,7 @@ impl Session {
             self.due.host_us = now.boottime_us + AGAIN_US;
             return;
         };
-        self.drop_absent(&names);
+        self.drop_absent(&names, now);
         let new: Vec<ServiceName> =
             names.into_iter().filter(|name| !self.watched.contains_key(name)).collect();
         if new.is_empty() {
@@ -42,14 +42,25 @@ impl Session {
         self.due.tick_us = self.due.tick_us.min(now.boottime_us + 1_000_000);
     }
 
-    /// Forgets services that were sampled for the host alone, are not listed any more, and do not run. Units that exist
-    /// for one run only would gather without end.
-    fn drop_absent(&mut self, listed: &[ServiceName]) {
+    /// Forgets services that were sampled for the host alone and are not listed any more: units that exist for one run only would
+    /// gather without end, and what an earlier agent was asked for may be more than this one is.
+    fn drop_absent(&mut self, listed: &[ServiceName], now: Instant) {
         let listed: BTreeSet<&ServiceName> = listed.iter().collect();
-        self.watched.retain(|name, watched| {
-            let runs = watched.main.is_some() || watched.ended.is_some();
-            runs || listed.contains(name) || watched.seats.iter().any(|seat| !seat.of_host)
-        });
+        // Why one ended is still to be told.
+        let absent = |watched: &Watched| {
+            let of_host = watched.seats.iter().all(|seat| seat.of_host);
+            of_host && watched.ended.is_none() && !listed.contains(&watched.name)
+        };
+        let names: Vec<ServiceName> = self
+            .watched
+            .values()
+            .filter(|watched| absent(watched))
+            .map(|watched| watched.name.clone())
+            .collect();
+        let dropped: Vec<Watched> = names.iter().filter_map(|name| self.watched.remove(name)).collect();
+        for seat in dropped.iter().flat_map(|watched| &watched.seats) {
+            self.hand_over(seat, now);
+        }
     }
 
     fn begin_host_trial(&mut self, now: Instant) -> Result<(), StoreError> {
@@ -127,6 +138,8 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use heaptrial_model::Ending;
+
     use super::{ServiceName, TrialKind};
     use crate::testing::{Fixture, UNIT, hours_ago};
 
@@ -136,19 +149,23 @@ mod tests {
         for (kind, runs, listed, kept) in [
             (TrialKind::Host, false, false, false),
             (TrialKind::Host, false, true, true),
-            (TrialKind::Host, true, false, true),
+            // It matches the patterns no more, since a unit that runs is listed.
+            (TrialKind::Host, true, false, false),
             (TrialKind::Field, false, false, true),
         ] {
             let mut fixture = Fixture::new();
             fixture.session.config.host_patterns = vec!["heaptrial-test-*".parse().unwrap()];
-            fixture.begin(kind, None, hours_ago(1));
+            let (trial, _) = fixture.begin(kind, None, hours_ago(1));
             fixture.session.refresh_trials();
             if runs {
                 fixture.find_main(hours_ago(1));
             }
             let names = if listed { vec![name.clone()] } else { Vec::new() };
-            fixture.session.drop_absent(&names);
+            fixture.session.drop_absent(&names, hours_ago(0));
             assert_eq!(fixture.session.watched.contains_key(&name), kept, "{kind} {runs} {listed}");
+            let lives = fixture.lives(trial);
+            assert_eq!(lives.len(), usize::from(runs));
+            assert!(lives.iter().all(|life| life.ending == Some(Ending::Planned)), "{lives:?}");
         }
     }
 }

@@ -45,6 +45,9 @@ impl Ledger {
 
     /// Writes what waits.
     pub(crate) fn flush(&mut self) {
+        if self.is_clear() {
+            return;
+        }
         while let Some(write) = self.pending.front() {
             match apply(&mut self.store, write) {
                 Err(error) if error.is_passing() => return self.tell(&error),
@@ -58,12 +61,25 @@ impl Ledger {
             eprintln!("{} events were lost while the database could not be written to", self.dropped);
             self.dropped = 0;
         }
+        self.written();
+    }
+
+    /// The database can be written to.
+    pub(crate) fn written(&mut self) {
         self.told = false;
     }
 
     /// Whether all is written.
     pub(crate) fn is_clear(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && self.dropped == 0
+    }
+
+    /// Says what was never written, each in a line; how many that are.
+    pub(crate) fn tell_unwritten(&self) -> u64 {
+        for write in &self.pending {
+            eprintln!("lost, as the database could not be written to: {write:?}");
+        }
+        self.pending.len() as u64 + self.dropped
     }
 
     /// Says once that the database cannot be written to.
@@ -84,5 +100,31 @@ fn apply(store: &mut Store, write: &Write) -> Result<(), StoreError> {
         Write::Identity { life_id, identity, contamination } => {
             store.set_identity(*life_id, identity.as_deref(), contamination.as_deref())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_once_is_told_again_only_after_a_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("test.db");
+        let mut ledger = Ledger::new(Store::create(&path).unwrap());
+        ledger.tell(&StoreError::DiskFull { path: path.clone() });
+        ledger.flush();
+        assert!(ledger.told, "nothing was written");
+        // What can never be written is no obstacle.
+        let event = Write::Event {
+            trial_id: 7,
+            service_id: None,
+            wall_us: 0,
+            kind: KnownEvent::Crash,
+            text: String::new(),
+        };
+        ledger.submit(event);
+        assert!(ledger.is_clear() && !ledger.told);
+        assert_eq!(ledger.tell_unwritten(), 0);
     }
 }

@@ -36,7 +36,7 @@ use heaptrial_host::Scope;
 
 pub use error::AgentError;
 pub use metrics::{MetricsAddress, MetricsAddressError};
-pub use unit_file::{UNIT_FILE, UNIT_NAME, unit_file};
+pub use unit_file::{UNIT_FILE, UNIT_NAME, UnitOptions, unit_file};
 
 use heaptrial_model::ServicePattern;
 use session::Session;

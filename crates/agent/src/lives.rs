@@ -1,14 +1,15 @@
 //! Lives: main processes that are found, proved, and end.
 
-use heaptrial_host::Instant;
 use heaptrial_host::systemd::UnitStatus;
+use heaptrial_host::{HostError, Instant};
 use heaptrial_model::{KnownEvent, ServiceName};
+use heaptrial_store::Store;
 
 use crate::ending::{Circumstances, Verdict, is_after, judge, judge_missed};
 use crate::ledger::Write;
 use crate::session::Session;
 use crate::watched::{
-    Ended, LOOK_AT_ONCE_US, LOOK_CLOSELY_US, LOOK_EVERY_US, Main, Proof, VERDICT_PATIENCE_US,
+    Ended, LOOK_AT_ONCE_US, LOOK_CLOSELY_US, LOOK_EVERY_US, Main, Proof, Seat, VERDICT_PATIENCE_US, Watched,
 };
 
 /// A restart belongs to a command's announcement of at most this age.
@@ -68,6 +69,7 @@ impl Session {
     fn found(&mut self, name: &ServiceName, status: &UnitStatus) {
         let now = self.clock.now();
         let Some(watched) = self.watched.get_mut(name) else { return };
+        watched.known = true;
         if let Some(ended) = &watched.ended {
             let waited = now.boottime_us - ended.at.boottime_us;
             if !is_after(status, ended.key.pid) && waited < VERDICT_PATIENCE_US {
@@ -78,18 +80,25 @@ impl Session {
         }
         let Some(watched) = self.watched.get_mut(name) else { return };
         if let (None, Some(pid)) = (&watched.main, status.main_pid) {
-            match Main::open(&self.root, pid, now) {
+            match Main::open(&self.root, pid, &status.control_group, now) {
                 Ok(main) => {
                     watched.main = Some(main);
                     watched.restarts = status.restarts;
                     watched.told_down = false;
+                    watched.closed = false;
                     self.enter_lives(name);
                     return;
                 }
-                Err(error) if !error.is_gone() => eprintln!("{name}: {error}"),
+                Err(error) if !error.is_gone() => {
+                    // It runs, and that is all that is known.
+                    watched.known = false;
+                    self.tell_unread(name, &error);
+                    return self.look_again(name, None);
+                }
                 Err(_) => {}
             }
         }
+        self.close_lives(name, status);
         self.look_again(name, Some(status));
     }
 
@@ -107,6 +116,17 @@ impl Session {
                 format!("has no main process; systemd says {} ({})", status.active_state, status.sub_state);
             self.tell(name, now.wall_us, KnownEvent::ServiceDown, &text);
         }
+    }
+
+    /// Tells once that a service runs and is not sampled, until it is again.
+    pub(crate) fn tell_unread(&mut self, name: &ServiceName, why: &HostError) {
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        if std::mem::replace(&mut watched.told_unread, true) {
+            return;
+        }
+        eprintln!("{name} runs and cannot be sampled, which is tried again: {why}");
+        let text = format!("no sample is taken though it runs: {why}");
+        self.tell(name, self.clock.now().wall_us, KnownEvent::Gap, &text);
     }
 
     /// An event of a service, in each of its trials.
@@ -128,9 +148,8 @@ impl Session {
         let by_timer = self.restarted_by_timer(name);
         let Some(watched) = self.watched.get_mut(name) else { return };
         let Some(ended) = watched.ended.take() else { return };
+        let announced = announced(&self.ledger.store, &watched.seats);
         for seat in &mut watched.seats {
-            let announced =
-                self.ledger.store.last_event(seat.service_id, KnownEvent::RestartPlanned).ok().flatten();
             let trial = self.trials.iter().find(|trial| trial.id == seat.trial_id);
             let set_by_us = trial.and_then(|trial| trial.clock_set_by(&self.boot_id, ended.at));
             let known = Circumstances {
@@ -213,10 +232,19 @@ impl Session {
             if known {
                 // The agent was started anew, or the trial was: what is proved stays so while the same files are mapped.
                 let row = self.ledger.store.life(life_id).ok().flatten();
+                // Readings that are stored elsewhere are found again by the start that metrics tell.
+                if let Some(row) = &row {
+                    main.started.wall_us = row.started_wall_us;
+                }
                 if row.as_ref().is_some_and(|row| row.ending.is_some()) {
                     if let Err(error) = self.ledger.store.resume_life(life_id) {
                         self.ledger.tell(&error);
                     }
+                }
+                // A counter goes on where it was.
+                let told = row.as_ref().and_then(|row| self.ledger.store.last_cpu(row).ok().flatten());
+                if let Some((_, cpu_seconds)) = told {
+                    main.cpu.was((cpu_seconds * 1e6).round() as u64);
                 }
                 if let Some(row) = row.filter(|row| row.identity.is_some()) {
                     seat.contamination = row.contamination;
@@ -233,30 +261,46 @@ impl Session {
         self.settle(name);
     }
 
-    /// Lives of this boot that ended while no agent ran.
+    /// A service that stays down has no later life with which the end of one could be noticed that ended while no agent ran.
+    fn close_lives(&mut self, name: &ServiceName, status: &UnitStatus) {
+        // The next main process is about to come, or is there.
+        let comes = status.main_pid.is_some() || status.active_state == "activating";
+        let closed = |watched: &Watched| watched.closed || watched.main.is_some() || watched.ended.is_some();
+        if comes || self.watched.get(name).is_none_or(closed) {
+            return;
+        }
+        self.ledger.flush();
+        if !self.ledger.is_clear() {
+            return;
+        }
+        self.end_missed_lives(name);
+        self.watched.get_mut(name).into_iter().for_each(|watched| watched.closed = true);
+    }
+
+    /// Lives of this boot that ended while no agent ran: before the present main process began, or, where there is none, before now.
     fn end_missed_lives(&mut self, name: &ServiceName) {
         let Some(watched) = self.watched.get(name) else { return };
-        let Some(main) = &watched.main else { return };
         let now = self.clock.now();
-        let next_us = wall_us_at(main.started.boottime_us, now);
+        let next = watched.main.as_ref().map(|main| main.started);
+        let next_us = next.map_or(now.wall_us, |started| wall_us_at(started.boottime_us, now));
         // A restart that was asked for, as by the timer, makes systemd count from nought.
         let by_itself = watched.restarts > 0;
         let mut missed = Vec::new();
+        let announced = announced(&self.ledger.store, &watched.seats);
         for seat in &watched.seats {
             let Ok(open) = self.ledger.store.open_lives(seat.service_id) else { continue };
             for life in open.into_iter().filter(|life| Some(life.id) != seat.life_id) {
-                let announced =
-                    self.ledger.store.last_event(seat.service_id, KnownEvent::RestartPlanned).ok().flatten();
                 let trial = self.trials.iter().find(|trial| trial.id == seat.trial_id);
                 let set_by_us = trial.and_then(|trial| trial.clock_set_by(&self.boot_id, now));
                 let started_us = wall_us_at(life.started_boottime_us, now);
                 let known = Circumstances {
                     announced: is_announced(announced, set_by_us, (started_us, next_us + START_US)),
-                    by_timer: seat.has_restart_timer && !by_itself,
+                    by_timer: next.is_some() && seat.has_restart_timer && !by_itself,
                     older_than_trial: seat.older_than_trial || life.contamination.as_deref() == Some(OLDER),
                     ..Circumstances::default()
                 };
-                missed.push((seat.trial_id, seat.service_id, life, judge_missed(known)));
+                let verdict = judge_missed(known, next.is_some());
+                missed.push((seat.trial_id, seat.service_id, life, verdict));
             }
         }
         for (trial_id, service_id, life, Verdict { ending, event }) in missed {
@@ -270,6 +314,13 @@ impl Session {
             }
         }
     }
+}
+
+/// When the last restart of a service was announced: a command tells the trial that it is about, and the service may be in others
+/// too, as under watch.
+fn announced(store: &Store, seats: &[Seat]) -> Option<i64> {
+    let last = |seat: &Seat| store.last_event(seat.service_id, KnownEvent::RestartPlanned).ok().flatten();
+    seats.iter().filter_map(last).max()
 }
 
 /// Whether the end of a life was announced; its start and end are as the wall clock is now. Since the last tick it may
@@ -444,6 +495,129 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_restart_that_one_trial_announced_is_planned_in_the_others() {
+        for missed in [false, true] {
+            let mut fixture = Fixture::new();
+            let name: ServiceName = crate::testing::UNIT.parse().unwrap();
+            let (rollout, told) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+            let (watch, watched) = fixture.begin(TrialKind::Watch, None, hours_ago(3));
+            fixture.session.refresh_trials();
+            if missed {
+                for service in [told, watched] {
+                    fixture.earlier_life(service, hours_ago(2), None);
+                }
+            } else {
+                fixture.find_main(hours_ago(2));
+            }
+            let now = fixture.session.clock.now().wall_us;
+            let store = &mut fixture.session.ledger.store;
+            store.add_event(rollout, Some(told), now, KnownEvent::RestartPlanned, "for a test").unwrap();
+            if missed {
+                fixture.find_main(fixture.session.clock.now());
+            } else {
+                fixture.session.main_ended(&name);
+                fixture.session.conclude(&name, &crate::ending::tests::status("success", 1, 0));
+            }
+            for trial in [rollout, watch] {
+                assert_eq!(fixture.lives(trial)[0].ending, Some(Ending::Planned), "missed: {missed}");
+            }
+            let events = fixture.events(watch).into_iter().filter(|event| event.service_id.is_some());
+            assert_eq!(events.map(|event| event.text).collect::<Vec<_>>(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_service_that_stopped_while_no_agent_ran_and_stays_down_has_no_life() {
+        let mut fixture = Fixture::new();
+        let name: ServiceName = crate::testing::UNIT.parse().unwrap();
+        let (trial, service) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.session.refresh_trials();
+        let open = fixture.earlier_life(service, hours_ago(2), None);
+        // Its successor is about to come, and will tell.
+        let mut status = crate::ending::tests::status("success", 0, 0);
+        fixture.session.found(&name, &status);
+        assert_eq!(fixture.lives(trial)[0].ending, None);
+        status.active_state = "inactive".into();
+        fixture.session.found(&name, &status);
+        fixture.session.found(&name, &status);
+        let life = &fixture.lives(trial)[0];
+        assert_eq!((life.id, life.ending.clone()), (open, Some(Ending::Stopped)));
+        assert_eq!(life.ended_boottime_us, Some(life.started_boottime_us), "it was never sampled");
+        let events = fixture.events(trial);
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert!(events[0].text.contains("did not run any more"), "{events:?}");
+    }
+
+    #[test]
+    fn cpu_time_of_a_life_goes_on_with_another_agent() {
+        let mut fixture = Fixture::new();
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.session.refresh_trials();
+        let started = hours_ago(2);
+        fixture.find_main(started);
+        // An hour of children that are gone.
+        let main = fixture.session.watched.values_mut().next().unwrap().main.as_mut().unwrap();
+        main.cpu.was(HOUR_US as u64);
+        fixture.session.tick();
+        fixture.start_anew();
+        fixture.session.refresh_trials();
+        fixture.find_main(started);
+        fixture.session.tick();
+        let lives = fixture.lives(trial);
+        assert_eq!(lives.len(), 1);
+        let spent = fixture.session.ledger.store.spent(&lives[0]).unwrap();
+        let told: Vec<f64> = spent.iter().map(|point| point.cpu_seconds).collect();
+        assert!(told.len() == 2 && told[0] >= 3600.0 && told[1] >= told[0], "{told:?}");
+    }
+
+    #[test]
+    fn the_start_that_is_told_is_that_of_the_ledger_whatever_the_clock_was_set_to_since() {
+        let mut fixture = Fixture::new();
+        let name: ServiceName = crate::testing::UNIT.parse().unwrap();
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.session.refresh_trials();
+        let started = hours_ago(2);
+        fixture.find_main(started);
+        // As of an agent that was started after the clock had been set by five seconds.
+        fixture.session.watched.get_mut(&name).unwrap().seats[0].life_id = None;
+        fixture.find_main(Instant { wall_us: started.wall_us + 5_000_000, ..started });
+        let told = fixture.session.watched[&name].main.as_ref().unwrap().started.wall_us;
+        assert_eq!((told, fixture.lives(trial)[0].started_wall_us), (started.wall_us, started.wall_us));
+    }
+
+    #[test]
+    fn what_runs_and_cannot_be_watched_is_not_down() {
+        let mut fixture = Fixture::new();
+        let name: ServiceName = crate::testing::UNIT.parse().unwrap();
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.session.refresh_trials();
+        fixture.session.watched.get_mut(&name).unwrap().missed_us = hours_ago(1).boottime_us;
+        let mut status = crate::ending::tests::status("success", 0, 0);
+        let kinds =
+            |fixture: &Fixture| fixture.events(trial).into_iter().map(|event| event.kind).collect::<Vec<_>>();
+        // The kernel gives no pidfd of a thread that is not a process' first.
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let own = std::fs::read_link("/proc/thread-self").unwrap();
+            tell.send(own.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            let _ = ended.recv();
+        });
+        status.main_pid = Some(told.recv().unwrap());
+        for _ in 0..2 {
+            fixture.session.found(&name, &status);
+            assert!(!fixture.session.watched[&name].known, "it is not known to be down");
+        }
+        assert_eq!(kinds(&fixture), [EventKind::from(KnownEvent::Gap)]);
+        drop(end);
+        thread.join().unwrap();
+        // A process that is gone is no such case.
+        fixture.session.found(&name, &status);
+        assert!(fixture.session.watched[&name].known);
+        assert_eq!(kinds(&fixture)[1..], [EventKind::from(KnownEvent::ServiceDown)]);
     }
 
     #[test]

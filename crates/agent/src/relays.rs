@@ -1,6 +1,6 @@
 //! What Tor relays tell of their work, asked by a thread of its own with short patience.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -117,7 +117,8 @@ impl Session {
                 // A tick holds one value of each name.
                 Ok(readings) if named.insert(name.clone()) => {
                     self.relays.silent.remove(&name);
-                    let values = values(&readings);
+                    let lost = readings.without_flags && self.had_a_flag(&name);
+                    let values = values(&readings, lost);
                     observations.extend(values.into_iter().map(|(what, value)| (name.clone(), what, value)));
                 }
                 Ok(_) => {}
@@ -141,10 +142,20 @@ impl Session {
         }
         observations
     }
+
+    /// Whether the present life of a service was ever told to have a flag.
+    fn had_a_flag(&self, name: &ServiceName) -> bool {
+        let lives = self.watched.get(name).into_iter().flat_map(|watched| &watched.seats);
+        let mut lives = lives.filter_map(|seat| seat.life_id);
+        lives.any(|life| {
+            let had = |flag: &TorFlag| self.ledger.store.was_observed(life, flag.observation());
+            TorFlag::ALL.iter().any(|flag| had(flag).unwrap_or(false))
+        })
+    }
 }
 
-/// Observations of what a relay told; what it did not tell is left out.
-fn values(readings: &RelayReadings) -> Vec<(&'static str, f64)> {
+/// Observations of what a relay told; what it did not tell is left out. One that had flags and tells none has `lost` them.
+fn values(readings: &RelayReadings, lost: bool) -> Vec<(&'static str, f64)> {
     let counts = [
         ("tor_read_bytes", readings.read_bytes),
         ("tor_written_bytes", readings.written_bytes),
@@ -152,7 +163,8 @@ fn values(readings: &RelayReadings) -> Vec<(&'static str, f64)> {
         ("tor_oom_bytes", readings.oom_bytes),
     ];
     let counts = counts.into_iter().filter_map(|(name, value)| Some((name, value? as f64)));
-    let flags = readings.flags.iter().flat_map(|flags| {
+    let none = lost.then(BTreeSet::new);
+    let flags = readings.flags.iter().chain(&none).flat_map(|flags| {
         let has = |flag: &TorFlag| if flags.contains(flag) { 1.0 } else { 0.0 };
         TorFlag::ALL.iter().map(move |flag| (flag.observation(), has(flag)))
     });
@@ -170,14 +182,17 @@ mod tests {
             flags: Some([TorFlag::Fast, TorFlag::Guard].into()),
             ..RelayReadings::default()
         };
-        let found: HashMap<_, _> = values(&readings).into_iter().collect();
+        let found: HashMap<_, _> = values(&readings, false).into_iter().collect();
         assert_eq!(found.len(), 7);
         assert_eq!(
             (found["tor_read_bytes"], found["tor_flag_guard"], found["tor_flag_exit"]),
             (7.0, 1.0, 0.0)
         );
-        assert!(values(&RelayReadings::default()).is_empty());
+        assert!(values(&RelayReadings::default(), false).is_empty());
+        let lost = values(&RelayReadings::default(), true);
+        assert_eq!(lost, TorFlag::ALL.iter().map(|flag| (flag.observation(), 0.0)).collect::<Vec<_>>());
     }
+
     #[test]
     fn a_relay_with_metrics_alone_tells_its_work() {
         use std::io::{Read, Write};
@@ -199,7 +214,7 @@ mod tests {
             ("tor@a.service".parse().unwrap(), LifeKey { boot_id: "boot".into(), pid: 1, start_ticks: 1 });
         let mut known = Known::from([(ServiceName::clone(&name), (key.clone(), Some(relay)))]);
         let told = ask(&HostRoot::default(), &mut known, &name, &key).unwrap().unwrap();
-        assert_eq!(values(&told), [("tor_oom_bytes", 100.0)]);
+        assert_eq!(values(&told, false), [("tor_oom_bytes", 100.0)]);
         server.join().unwrap();
     }
 }

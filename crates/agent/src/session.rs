@@ -22,7 +22,7 @@ use crate::own::OwnCost;
 use crate::relays::Relays;
 use crate::tick::Ticking;
 use crate::trials::Trial;
-use crate::watched::Watched;
+use crate::watched::{Watched, pidfd_of};
 use crate::{AgentError, Config};
 
 /// Commands write trials at any time; noticing costs some microseconds.
@@ -34,7 +34,7 @@ const SLOW_SHARE: f64 = 0.0003;
 const SLOW_LEAST_GAP: Duration = Duration::from_secs(10);
 /// Until then the connection to systemd is waited for, so that the first tick finds main processes.
 const FIRST_CONNECTION: Duration = Duration::from_secs(2);
-/// Open files: two of each process, and one for its end.
+/// Open files: two of each process, and of each service one for its end and six of its control group.
 const OPEN_FILES: u64 = 65_536;
 
 /// The agent at work.
@@ -96,6 +96,8 @@ impl Wake {
 impl Session {
     pub(crate) fn open(config: Config) -> Result<Self, AgentError> {
         let root = HostRoot::default();
+        // Without it no service can be sampled, and none of them would be told to be down.
+        pidfd_of(rustix::process::getpid())?;
         let lock = AgentLock::take(&config)?;
         raise_open_files();
         let store = Store::create(&config.database)?;
@@ -153,7 +155,18 @@ impl Session {
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         self.ledger.flush();
-        self.last_look_at_database()
+        self.last_look_at_database()?;
+        self.all_written()
+    }
+
+    /// What waits for a database that cannot be written to is lost with this process.
+    fn all_written(&self) -> Result<(), AgentError> {
+        let writes = self.ledger.tell_unwritten();
+        let ticks: u64 = self.trials.iter().filter_map(|trial| Some(trial.lost.as_ref()?.ticks)).sum();
+        match writes + ticks {
+            0 => Ok(()),
+            _ => Err(AgentError::Unwritten { database: self.config.database.clone(), writes, ticks }),
+        }
     }
 
     /// Does all that is due.
@@ -247,7 +260,32 @@ fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
     if limit.current.is_some_and(|current| current < wanted) {
-        // Where it is refused, services beyond the limit are not sampled, and that is told.
+        // Where it is refused, services beyond the limit are not sampled, and each of them is told.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_model::TrialKind;
+
+    use super::*;
+    use crate::testing::{Fixture, hours_ago};
+
+    #[test]
+    fn an_agent_that_ends_with_ticks_unwritten_says_so() {
+        let mut fixture = Fixture::new();
+        fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.session.refresh_trials();
+        fixture.session.tick();
+        assert!(fixture.session.all_written().is_ok());
+        // A number that is taken cannot be written again.
+        let next = std::mem::replace(&mut fixture.session.trials[0].next_sequence, 0);
+        fixture.session.tick();
+        let ended = fixture.session.all_written();
+        assert!(matches!(ended, Err(AgentError::Unwritten { writes: 0, ticks: 1, .. })), "{ended:?}");
+        fixture.session.trials[0].next_sequence = next;
+        fixture.session.tick();
+        assert!(fixture.session.all_written().is_ok());
     }
 }

@@ -97,7 +97,7 @@ impl Fixture {
     pub(crate) fn find_main(&mut self, started: Instant) {
         let name: ServiceName = UNIT.parse().unwrap();
         let pid = std::process::id() as i32;
-        let mut main = Main::open(&self.session.root, pid, Instant::now()).unwrap();
+        let mut main = Main::open(&self.session.root, pid, "", Instant::now()).unwrap();
         main.started = started;
         self.session.watched.get_mut(&name).unwrap().main = Some(main);
         self.session.enter_lives(&name);

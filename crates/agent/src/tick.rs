@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use heaptrial_host::{Instant, ProcessTree, SlowBudget, TickCost};
+use heaptrial_host::{Instant, SlowBudget, TickCost};
 use heaptrial_model::{KnownEvent, Sample, ServiceName, SlowSample};
 use heaptrial_store::{LastTick, TickInput};
 
@@ -12,6 +12,7 @@ use crate::own::OwnCost;
 use crate::session::Session;
 use crate::trials::Lost;
 use crate::unread;
+use crate::watched::Tree;
 
 /// The state of ticks.
 #[derive(Debug)]
@@ -87,20 +88,28 @@ impl Session {
             .map(|watched| watched.name.clone())
             .collect();
         unwritten.iter().for_each(|name| self.enter_lives(name));
-        // Without `/proc` the samples fail as well, and say so.
-        let tree = ProcessTree::scan(&self.root).unwrap_or_default();
-        let mut killed = Vec::new();
+        let tree = Tree::of(&self.root);
+        let (mut killed, mut unread) = (Vec::new(), Vec::new());
         for watched in self.watched.values_mut() {
             let Some(main) = &mut watched.main else { continue };
-            main.sampler.follow(&tree);
-            // One that ended is noticed by its pidfd.
-            let Ok(sample) = main.sampler.read() else { continue };
-            main.last_sample = Some(sample);
-            readings.samples.insert(watched.name.clone(), sample);
+            main.last_sample = None;
+            match main.sample(&tree) {
+                Ok(sample) => {
+                    main.last_sample = Some(sample);
+                    readings.samples.insert(watched.name.clone(), sample);
+                    if std::mem::take(&mut watched.told_unread) {
+                        eprintln!("{} is sampled again", watched.name);
+                    }
+                }
+                // One that ended is noticed by its pidfd.
+                Err(error) if error.is_gone() => {}
+                Err(error) => unread.push((watched.name.clone(), error)),
+            }
             if main.survived_oom_kills() {
                 killed.push(watched.name.clone());
             }
         }
+        unread.iter().for_each(|(name, why)| self.tell_unread(name, why));
         for name in killed {
             let text = "the kernel killed a process of it for want of memory; its main process lives on";
             self.tell(&name, self.clock.now().wall_us, KnownEvent::OomKill, text);
@@ -159,6 +168,7 @@ impl Session {
             lost.ticks += 1;
             return self.ledger.tell(&error);
         }
+        self.ledger.written();
         trial.last = Some(LastTick {
             sequence: tick.sequence,
             wall_us: tick.wall_us,
@@ -187,6 +197,7 @@ impl Session {
                     started_wall_us: main.map(|main| main.started.wall_us),
                     sample: main.and_then(|main| main.last_sample),
                     metric: trial.metric,
+                    known: watched.known,
                 });
             }
         }
@@ -221,7 +232,41 @@ fn next_due(due: i64, now: i64, interval: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use heaptrial_host::HostRoot;
+    use heaptrial_model::{Metric, TrialKind};
+
     use super::*;
+    use crate::testing::{Fixture, UNIT, hours_ago};
+
+    #[test]
+    fn a_service_that_cannot_be_read_whole_has_no_sample_and_that_is_told_once() {
+        let mut fixture = Fixture::new();
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.session.refresh_trials();
+        fixture.find_main(hours_ago(2));
+        let name: ServiceName = UNIT.parse().unwrap();
+        let told = |fixture: &Fixture| {
+            let gaps = fixture.events(trial).into_iter().filter(|event| event.kind == KnownEvent::Gap);
+            gaps.filter(|event| event.service_id.is_some()).map(|event| event.text).collect::<Vec<_>>()
+        };
+        let tick = |fixture: &mut Fixture| {
+            fixture.session.tick();
+            fixture.session.watched[&name].main.as_ref().unwrap().last_sample.is_some()
+        };
+        assert!(tick(&mut fixture));
+        // Without the list of processes nobody knows what the service has.
+        let root = std::mem::replace(&mut fixture.session.root, HostRoot::at("/nowhere"));
+        assert_eq!([tick(&mut fixture), tick(&mut fixture)], [false, false]);
+        assert_eq!(told(&fixture).len(), 1, "{:?}", told(&fixture));
+        assert!(told(&fixture)[0].contains("though it runs"), "{:?}", told(&fixture));
+        fixture.session.root = root;
+        assert!(tick(&mut fixture));
+        assert_eq!(told(&fixture).len(), 1);
+        let life = &fixture.lives(trial)[0];
+        let store = &fixture.session.ledger.store;
+        assert_eq!(store.tick_summary(trial).unwrap().ticks, 4);
+        assert_eq!(store.series(life, Metric::Rss).unwrap().len(), 2);
+    }
 
     #[test]
     fn the_rhythm_is_kept_and_missed_ticks_are_not_made_up_for() {

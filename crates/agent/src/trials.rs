@@ -214,9 +214,9 @@ impl Session {
         self.enter_lives(&name);
     }
 
-    /// Ends what the host's own trial holds as alive of a service that another trial has now. It goes on there, so its
+    /// Ends what the host's own trial holds as alive of a service that another trial has now, or that it is no longer asked for. Its
     /// end will not be seen here; a life that is still the same when the service comes back is resumed.
-    fn hand_over(&mut self, seat: &Seat, now: Instant) {
+    pub(crate) fn hand_over(&mut self, seat: &Seat, now: Instant) {
         let open = match self.ledger.store.open_lives(seat.service_id) {
             Ok(open) => open,
             Err(error) => return self.ledger.tell(&error),

@@ -1,6 +1,6 @@
 //! The systemd unit that runs the agent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use heaptrial_host::Paths;
 
@@ -14,18 +14,54 @@ pub const UNIT_FILE: &str = include_str!("../../../packaging/heaptrial-agent.ser
 const USER_UNIT_FILE: &str = include_str!("../../../packaging/heaptrial-agent-user.service");
 
 const PROGRAM: &str = "/usr/bin/heaptrial";
+const OWN_FOLDER: &str = "ReadWritePaths=/var/lib/heaptrial\n";
 
-/// The text for a program elsewhere and what it keeps in these folders. `None` where the path cannot stand in a unit file as one word.
-pub fn unit_file(program: &Path, paths: &Paths) -> Option<String> {
-    let path = program.to_str().filter(|path| path.starts_with('/'))?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.+@".contains(c);
+/// What a unit has the agent do that is not the usual.
+#[derive(Debug, Clone, Default)]
+pub struct UnitOptions {
+    /// Its further arguments, word for word.
+    pub arguments: Vec<String>,
+    /// Folders that it writes to beside its own.
+    pub writes_to: Vec<PathBuf>,
+}
+
+/// The text for a program elsewhere, what it keeps in these folders, and what it is to do. `None` where the path of the program
+/// cannot stand in a unit file as one word, or an option not on one line.
+pub fn unit_file(program: &Path, paths: &Paths, options: &UnitOptions) -> Option<String> {
+    let path = program.to_str().filter(|path| path.starts_with('/') && path.chars().all(is_plain))?;
     let text = if paths.scope.is_system() { UNIT_FILE } else { USER_UNIT_FILE };
+    let written: Option<Vec<&str>> = options.writes_to.iter().map(|path| path.to_str()).collect();
+    let words = |words: &mut dyn Iterator<Item = &str>| -> Option<String> {
+        words.map(|word| quoted(word).map(|word| format!(" {word}"))).collect()
+    };
+    let arguments = words(&mut options.arguments.iter().map(String::as_str))?;
+    let written = words(&mut written?.into_iter())?;
+    let text = text.replacen(" agent\n", &format!(" agent{arguments}\n"), 1).replacen(
+        OWN_FOLDER,
+        &format!("{}{written}\n", OWN_FOLDER.trim_end()),
+        1,
+    );
     let found = paths.environment();
     let environment: String =
         found.iter().map(|(name, value)| format!("Environment={name}={}\n", value.display())).collect();
-    path.chars().all(plain).then(|| {
-        text.replace(PROGRAM, path).replacen("Restart=always\n", &format!("{environment}Restart=always\n"), 1)
-    })
+    let text = text.replacen(&format!("={PROGRAM} "), &format!("={path} "), 1);
+    Some(text.replacen("Restart=always\n", &format!("{environment}Restart=always\n"), 1))
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "/-_.+@".contains(c)
+}
+
+/// A word of a command line or list in a unit file, without specifiers and variables (systemd.syntax(7), systemd.service(5)).
+fn quoted(word: &str) -> Option<String> {
+    if word.chars().any(char::is_control) {
+        return None;
+    }
+    if !word.is_empty() && word.chars().all(|c| is_plain(c) || "*?:".contains(c)) {
+        return Some(word.to_owned());
+    }
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    Some(format!("\"{escaped}\""))
 }
 
 #[cfg(test)]
@@ -34,9 +70,28 @@ mod tests {
 
     #[test]
     fn the_program_may_stand_elsewhere() {
-        let text = unit_file(Path::new("/opt/ht/heaptrial"), &Paths::default()).unwrap();
+        let usual = UnitOptions::default();
+        let unit_file = |program: &str| unit_file(Path::new(program), &Paths::default(), &usual);
+        let text = unit_file("/opt/ht/heaptrial").unwrap();
         assert!(text.contains("ExecStart=/opt/ht/heaptrial agent\n") && !text.contains(PROGRAM), "{text}");
-        assert_eq!(unit_file(Path::new("/opt/h t/%i"), &Paths::default()), None);
-        assert_eq!(unit_file(Path::new("heaptrial"), &Paths::default()), None);
+        assert_eq!(unit_file("/opt/h t/%i"), None);
+        assert_eq!(unit_file("heaptrial"), None);
+    }
+
+    #[test]
+    fn what_it_is_to_do_stands_in_it() {
+        let mut options = UnitOptions {
+            arguments: ["--db", "/srv/a b/50%.db", "--services", "tor@*", "x[0-9]"].map(str::to_owned).into(),
+            writes_to: vec!["/srv/a b".into()],
+        };
+        let text = unit_file(Path::new("/usr/bin/heaptrial"), &Paths::default(), &options).unwrap();
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+        assert_eq!(
+            line("ExecStart="),
+            r#"ExecStart=/usr/bin/heaptrial agent --db "/srv/a b/50%%.db" --services tor@* "x[0-9]""#
+        );
+        assert_eq!(line("ReadWritePaths="), r#"ReadWritePaths=/var/lib/heaptrial "/srv/a b""#);
+        options.arguments.push("a\nExecStartPre=/bin/true".into());
+        assert_eq!(unit_file(Path::new("/usr/bin/heaptrial"), &Paths::default(), &options), None);
     }
 }

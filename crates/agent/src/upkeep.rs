@@ -5,10 +5,10 @@ use heaptrial_model::{Identity, KnownEvent, ServiceName, with_reason};
 use heaptrial_store::{RollupHorizon, Store};
 
 use crate::clock::micros;
-use crate::examine::{Answer, Found, Request};
+use crate::examine::{Answer, Found, OF_MAIN, Request};
 use crate::ledger::Write;
 use crate::session::Session;
-use crate::watched::{Proof, Watched};
+use crate::watched::{Proof, Seat, Watched};
 
 /// A process that starts runs through shells and its dynamic loader first: how long a wrong identity is given to
 /// become right, and how long one that cannot be told.
@@ -47,15 +47,19 @@ impl Session {
                 continue;
             }
             let Some(main) = &mut watched.main else { continue };
+            let mut starting = false;
             if let Proof::Due { since_us, .. } = main.proof {
+                starting = now_us - since_us < UNKNOWN_PATIENCE_US;
                 main.proof = Proof::Asked { since_us };
             }
             main.next_check_us = now_us + CHECK_EVERY_US;
             requests.push(Request {
                 name: watched.name.clone(),
                 key: main.key.clone(),
+                starting,
                 known: main.signature.clone(),
                 passed: main.passed.clone(),
+                others: main.proved().cloned().zip(main.large()),
             });
         }
         // When a life is new, systemd has loaded what it was started with.
@@ -105,6 +109,7 @@ impl Session {
         };
         let age_us = now.boottime_us - main.started.boottime_us;
         let again = |since_us| Proof::Due { at_us: now.boottime_us + RETRY_US, since_us };
+        let foreign = answer.foreign;
         let (identity, signature, is_same) = match answer.found {
             Found::Gone => return,
             Found::Starting => match asked_since {
@@ -170,27 +175,56 @@ impl Session {
             }
         }
         self.settle(&name);
+        if let Some(foreign) = foreign {
+            self.contaminate(&name, &foreign);
+        }
         self.tell_replaced(&name, &answer.replaced);
     }
 
-    /// Files that were removed or replaced on disk, as by an upgrade, while the process runs on with the old ones.
+    /// Part of the memory of a life is not of what its main process was proved to run.
+    fn contaminate(&mut self, name: &ServiceName, why: &str) {
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        let identity = watched.main.as_ref().and_then(|main| main.proved()).cloned().map(Box::new);
+        let wall_us = self.clock.now().wall_us;
+        for seat in watched.seats.iter_mut().filter(|seat| !seat.of_host && !seat.older_than_trial) {
+            let told = seat.contamination.as_ref().is_some_and(|known| known.contains(OF_MAIN));
+            let Some(life_id) = seat.life_id.filter(|_| seat.settled && !told) else { continue };
+            seat.contamination = Some(with_reason(seat.contamination.take(), why));
+            self.ledger.submit(Write::Event {
+                trial_id: seat.trial_id,
+                service_id: Some(seat.service_id),
+                wall_us,
+                kind: KnownEvent::Contaminated,
+                text: why.to_owned(),
+            });
+            let contamination = seat.contamination.clone();
+            self.ledger.submit(Write::Identity { life_id, identity: identity.clone(), contamination });
+        }
+    }
+
+    /// Files that were removed or replaced on disk, as by an upgrade, while the process runs on with the old ones. Each is told once
+    /// in a life.
     fn tell_replaced(&mut self, name: &ServiceName, replaced: &[String]) {
-        let Some(main) = self.watched.get_mut(name).and_then(|watched| watched.main.as_mut()) else { return };
-        if replaced.is_empty() || main.told_replaced {
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        let Some(main) = watched.main.as_mut().filter(|_| !replaced.is_empty()) else { return };
+        let store = &self.ledger.store;
+        let told = main.told_replaced.get_or_insert_with(|| {
+            let files = watched.seats.iter().flat_map(|seat| files_told(store, seat).unwrap_or_default());
+            files.collect()
+        });
+        let new: Vec<String> = replaced.iter().filter(|file| told.insert((*file).clone())).cloned().collect();
+        if new.is_empty() {
             return;
         }
-        main.told_replaced = true;
-        let allocator = match &main.proof {
-            Proof::Done(identity) => identity.path.as_ref().map(|path| path.display().to_string()),
-            _ => None,
-        };
+        let allocator =
+            main.proved().and_then(|identity| identity.path.as_ref()?.to_str()).map(str::to_owned);
         let (kind, what) = match allocator {
-            Some(path) if replaced.contains(&path) => (KnownEvent::AllocatorReplaced, "its allocator's file"),
+            Some(path) if new.contains(&path) => (KnownEvent::AllocatorReplaced, "its allocator's file"),
             _ => (KnownEvent::FileReplaced, "a file of its code"),
         };
         let text = format!(
-            "{what} was removed or replaced on disk while it runs on with the old one, so its next life may run something else: {}",
-            replaced.join(", ")
+            "{what} was removed or replaced on disk while it runs on with the old one, so its next life may run something else{BEFORE_FILES}{}",
+            new.join(FILES_APART)
         );
         self.tell(name, self.clock.now().wall_us, kind, &text);
     }
@@ -296,6 +330,26 @@ impl Session {
     }
 }
 
+/// In the text of an event.
+const BEFORE_FILES: &str = ": ";
+const FILES_APART: &str = ", ";
+
+/// Files of the present life of a seat that were told to be replaced, by the ledger.
+fn files_told(store: &Store, seat: &Seat) -> Option<Vec<String>> {
+    let life = store.life(seat.life_id?).ok()??;
+    let kinds = [KnownEvent::AllocatorReplaced, KnownEvent::FileReplaced];
+    let of_life = store.events(seat.trial_id).ok()?.into_iter().filter(|event| {
+        event.service_id == Some(seat.service_id)
+            && event.wall_us >= life.started_wall_us
+            && event.kind.known().is_some_and(|kind| kinds.contains(&kind))
+    });
+    let files = |text: String| -> Vec<String> {
+        let files = text.split_once(BEFORE_FILES).map_or("", |(_, files)| files);
+        files.split(FILES_APART).map(str::to_owned).collect()
+    };
+    Some(of_life.flat_map(|event| files(event.text)).collect())
+}
+
 /// Whether Heaptrial itself took the treatment from a service, or is about to.
 fn is_put_back(store: &Store, service_id: i64) -> bool {
     let last = |kind| store.last_event(service_id, kind).ok().flatten();
@@ -318,5 +372,65 @@ fn describe(identity: &Identity) -> String {
     match settings.is_empty() {
         true => identity.label(),
         false => format!("{} with {}", identity.label(), settings.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_model::TrialKind;
+
+    use super::*;
+    use crate::testing::{Fixture, UNIT, hours_ago};
+
+    #[test]
+    fn memory_of_a_foreign_process_contaminates_a_life_once() {
+        let mut fixture = Fixture::new();
+        let name: ServiceName = UNIT.parse().unwrap();
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.session.refresh_trials();
+        fixture.find_main(hours_ago(2));
+        let watched = fixture.session.watched.get_mut(&name).unwrap();
+        let identity = heaptrial_allocator::Identifier::default()
+            .identify(&heaptrial_host::Process::new(&fixture.session.root, std::process::id() as i32))
+            .unwrap();
+        watched.main.as_mut().unwrap().proof = Proof::Done(Box::new(identity));
+        fixture.session.settle(&name);
+        assert_eq!(fixture.lives(trial)[0].contamination, None);
+        for pid in [7, 8] {
+            let why = format!("process {pid} of it runs glibc and not jemalloc {OF_MAIN}");
+            fixture.session.contaminate(&name, &why);
+        }
+        let life = &fixture.lives(trial)[0];
+        assert!(life.identity.is_some());
+        assert!(life.contamination.as_ref().unwrap().starts_with("process 7 of it"), "{life:?}");
+        assert!(!life.contamination.as_ref().unwrap().contains("process 8"), "{life:?}");
+        let told = fixture.events(trial).into_iter().filter(|event| event.kind == KnownEvent::Contaminated);
+        assert_eq!(told.count(), 1);
+    }
+
+    #[test]
+    fn each_file_that_was_replaced_is_told_once_in_a_life() {
+        let mut fixture = Fixture::new();
+        let name: ServiceName = UNIT.parse().unwrap();
+        let (trial, _) = fixture.begin(TrialKind::Field, None, hours_ago(3));
+        fixture.session.refresh_trials();
+        let started = hours_ago(2);
+        fixture.find_main(started);
+        let libc = "/lib/libc.so.6".to_owned();
+        let own = "/usr/lib/own.so".to_owned();
+        let told = |fixture: &Fixture| {
+            let events = fixture.events(trial).into_iter();
+            let events = events.filter(|event| event.kind == KnownEvent::FileReplaced);
+            events.map(|event| event.text.rsplit_once(": ").unwrap().1.to_owned()).collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            fixture.session.tell_replaced(&name, std::slice::from_ref(&libc));
+            fixture.session.tell_replaced(&name, &[libc.clone(), own.clone()]);
+            assert_eq!(told(&fixture), [libc.clone(), own.clone()]);
+            // Another agent.
+            fixture.start_anew();
+            fixture.session.refresh_trials();
+            fixture.find_main(started);
+        }
     }
 }

@@ -372,6 +372,7 @@ mod tests {
             malloc_from: "/somewhere".into(),
             evidence: Vec::new(),
             options: Default::default(),
+            unproved: Vec::new(),
         };
         Manifest::describe("x".to_owned(), staging, "a.so", None, facts, provenance, verification).unwrap()
     }

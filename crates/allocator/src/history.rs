@@ -24,9 +24,11 @@ pub struct History {
     /// Oldest first. The first is the older end; the others change what is compiled, and the last builds what the newer end
     /// builds.
     pub commits: Vec<HistoryCommit>,
-    /// Whether the newer end does not come from the older one. Then the second commit is where the line to the newer end
+    /// Whether the older end is not on the line of first parents of the newer one. Then the second commit is where that line
     /// leaves what they share, and no child of the first.
     pub forks: bool,
+    /// The commit on the line that merges the older end in, where it forks and comes from it all the same.
+    pub merged_at: Option<HistoryCommit>,
     /// Commits on the line that change nothing that is compiled.
     pub left_out: usize,
 }
@@ -184,14 +186,17 @@ impl Repository {
         }
     }
 
-    /// The line from `older` to `newer` by first parents. Ids are full ones. `recipe` tells what is compiled. Where `newer`
-    /// does not come from `older`, the line starts at the commit at which it leaves what they share.
+    /// The first parent of a commit; a root has none.
+    fn first_parent(&self, id: &str) -> Result<Option<String>, HistoryError> {
+        let told = self.git().args(["rev-list", "--parents", "-1", id]).run()?;
+        Ok(told.split_whitespace().nth(1).map(str::to_owned))
+    }
+
+    /// The line from `older` to `newer` by first parents. Ids are full ones. `recipe` tells what is compiled. Where `older` is
+    /// not on that line, it starts at the commit at which it leaves what they share: a child of `older` it would not be.
     pub fn line(&self, older: &str, newer: &str, recipe: &Recipe) -> Result<History, HistoryError> {
         let no_line = || HistoryError::NoLine { a: older.to_owned(), b: newer.to_owned() };
-        let forks = match self.base(newer, older)? {
-            Some(base) => base != older,
-            None => return Err(no_line()),
-        };
+        let base = self.base(newer, older)?.ok_or_else(no_line)?;
         let tags = self.tags()?;
         let range = format!("{older}..{newer}");
         let log = |range: &[&str], paths: &[String]| -> Result<Vec<HistoryCommit>, HistoryError> {
@@ -215,13 +220,25 @@ impl Repository {
         let changing: std::collections::BTreeSet<String> =
             log(&[&range], &compiled)?.into_iter().map(|commit| commit.id).collect();
         let mut commits = start;
+        let first = all.first().ok_or_else(no_line)?;
+        let parent = self.first_parent(&first.id)?;
+        let forks = parent.as_deref() != Some(older);
         if forks {
-            let first = all.first().map(|first| format!("{}^1", first.id)).ok_or_else(no_line)?;
-            commits.extend(log(&["-1", &self.commit(&first, None)?], &[])?);
+            // A line with a beginning of its own shares no commit.
+            commits.extend(log(&["-1", parent.as_deref().unwrap_or(&first.id)], &[])?);
         }
+        let merged_at = match forks && base == older {
+            true => {
+                let descendants = self.git().args(["rev-list", "--ancestry-path", &range]).run()?;
+                let descendants: std::collections::BTreeSet<&str> = descendants.lines().collect();
+                all.iter().find(|commit| descendants.contains(commit.id.as_str())).cloned()
+            }
+            false => None,
+        };
         let mut left_out = 0;
         for commit in all {
             match commits.last_mut() {
+                Some(same) if same.id == commit.id => {}
                 Some(same) if !changing.contains(&commit.id) => {
                     same.tags.extend(commit.tags);
                     left_out += 1;
@@ -229,7 +246,7 @@ impl Repository {
                 _ => commits.push(commit),
             }
         }
-        Ok(History { commits, forks, left_out })
+        Ok(History { commits, forks, merged_at, left_out })
     }
 
     /// Tags by the id of their commit.
@@ -345,8 +362,30 @@ mod tests {
         let line = opened.line(&ids[1], &others[1], family.build.as_ref().unwrap()).unwrap();
         let found: Vec<&str> = line.commits.iter().map(|commit| commit.id.as_str()).collect();
         assert_eq!(found, [&ids[1], &ids[0], &others[0], &others[1]]);
-        assert!(line.forks);
+        assert!(line.forks && line.merged_at.is_none());
         assert!(!opened.comes_from(&others[1], &ids[1]).unwrap());
+    }
+
+    #[test]
+    fn a_line_into_which_the_older_end_was_merged_starts_where_it_forks() {
+        let folder = tempfile::tempdir().unwrap();
+        let ids = repository(folder.path(), &[("src/a.c", "1"), ("src/b.c", "2")]);
+        let git = || {
+            let tool = Tool::new("git").arg("-C").arg(folder.path());
+            tool.args(["-c", "user.name=Test", "-c", "user.email=test@heaptrial.invalid"])
+        };
+        git().args(["checkout", "--quiet", "--detach", &ids[0]]).run().unwrap();
+        let others = repository(folder.path(), &[("src/a.c", "3")]);
+        git().args(["merge", "--quiet", "--no-edit", "--message", "Merge it", &ids[1]]).run().unwrap();
+        let last = repository(folder.path(), &[("src/c.c", "4")]);
+        let family = Catalog::builtin().family("mimalloc").unwrap();
+        let opened = Repository::open(folder.path(), family).unwrap();
+        let line = opened.line(&ids[1], &last[0], family.build.as_ref().unwrap()).unwrap();
+        let merge = line.merged_at.unwrap();
+        assert_eq!(merge.subject, "Merge it");
+        let found: Vec<&str> = line.commits.iter().map(|commit| commit.id.as_str()).collect();
+        assert_eq!(found, [&ids[1], &ids[0], &others[0], &merge.id, &last[0]]);
+        assert!(line.forks && opened.comes_from(&last[0], &ids[1]).unwrap());
     }
 
     #[test]

@@ -59,8 +59,23 @@ pub enum Provenance {
 pub struct Build {
     /// First line of the compiler's `--version`.
     pub compiler: String,
+    /// Variables that were set, as NAME=VALUE; beside PATH, HOME, TMPDIR and LD_LIBRARY_PATH there were no others. Builds of
+    /// earlier versions, which had all that their users had, tell none.
+    #[serde(default)]
+    pub environment: Vec<String>,
     /// Commands in order, with the source folder as the working folder.
     pub commands: Vec<Vec<String>>,
+}
+
+impl Provenance {
+    /// How it was built, where that is known.
+    pub fn build(&self) -> Option<&Build> {
+        match self {
+            Self::Crate { build, .. } | Self::Git { build, .. } => Some(build),
+            Self::Local { build, .. } => build.as_ref(),
+            Self::Host { .. } | Self::DebianPackage { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for Provenance {

@@ -52,6 +52,25 @@ impl ToolError {
 
 const KEPT_LINES: usize = 12;
 
+/// What would have git look into another repository than the one that it is given; a hook of git has some of it.
+const OF_REPOSITORIES: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+];
+
+/// What a build takes from this process's environment: where its programs and their libraries are, and where they may write.
+/// Everything else may change what is built (CC, CFLAGS, LDFLAGS, CPATH, LIBRARY_PATH, CONFIG_SITE, MAKEFLAGS, ...).
+const KEPT_BY_BUILDS: [&str; 4] = ["PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR"];
+
+/// What each build has in its environment besides.
+pub(crate) const OF_BUILDS: [(&str, &str); 2] = [("LC_ALL", "C.UTF-8"), ("SOURCE_DATE_EPOCH", "0")];
+
 fn indented(output: &str) -> String {
     output.lines().map(|line| format!("\n    {line}")).collect()
 }
@@ -60,7 +79,19 @@ impl Tool {
     pub(crate) fn new(program: &str) -> Self {
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).env("LC_ALL", "C.UTF-8").env_remove("LD_PRELOAD");
+        OF_REPOSITORIES.iter().for_each(|name| {
+            command.env_remove(name);
+        });
         Self { command, program: program.to_owned() }
+    }
+
+    /// A program of a build, in an environment that is the same each time.
+    pub(crate) fn of_build(program: &str) -> Self {
+        let mut tool = Self::new(program);
+        tool.command.env_clear();
+        let kept = KEPT_BY_BUILDS.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        tool.command.envs(kept).envs(OF_BUILDS);
+        tool
     }
 
     pub(crate) fn arg(mut self, argument: impl AsRef<std::ffi::OsStr>) -> Self {
@@ -119,5 +150,19 @@ mod tests {
         assert!(matches!(Tool::new("heaptrial-no-such-program").run(), Err(ToolError::Missing { .. })));
         let error = Tool::new("ls").arg("/no/such/folder").run().unwrap_err().to_string();
         assert!(error.contains("ls /no/such/folder") && error.contains("No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_build_has_nothing_of_the_environment_that_may_change_it() {
+        let of = |tool: Tool| tool.run().unwrap();
+        // Cargo sets the one, scripts/test.sh the other.
+        let of_caller = of(Tool::new("env"));
+        assert!(["CARGO_MANIFEST_DIR=", "HEAPTRIAL_SKIPPED="].iter().any(|name| of_caller.contains(name)));
+        let of_build = of(Tool::of_build("env"));
+        let names = of_build.lines().filter_map(|line| Some(line.split_once('=')?.0));
+        let known =
+            |name: &str| KEPT_BY_BUILDS.contains(&name) || OF_BUILDS.iter().any(|(own, _)| *own == name);
+        assert_eq!(names.filter(|name| !known(name)).collect::<Vec<_>>(), [""; 0]);
+        assert!(of_build.contains("PATH=") && of_build.contains("SOURCE_DATE_EPOCH=0"), "{of_build}");
     }
 }

@@ -13,6 +13,7 @@ use crate::catalog::{Family, Variant, VersionCall};
 use crate::elf::{Elf, ElfFile};
 use crate::probe::ProbeAnswer;
 use crate::probe_process::ask;
+use crate::provenance::Provenance;
 
 /// What was proved of an allocator by running a process under it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub struct Verification {
     pub evidence: Vec<String>,
     /// Settings in force, where the library can be asked.
     pub options: BTreeMap<String, String>,
+    /// What the spec says and nothing in the library tells, each with what it rests on.
+    #[serde(default)]
+    pub unproved: Vec<String>,
 }
 
 /// What is expected of a probe.
@@ -160,7 +164,35 @@ pub(crate) fn examine(
         options.extend(tunables(application, expected.family));
     }
     check_settings(&stderr, &options, expected, &mut evidence)?;
-    Ok(Verification { version, malloc_from: found, evidence, options })
+    Ok(Verification { version, malloc_from: found, evidence, options, unproved: Vec::new() })
+}
+
+impl Verification {
+    /// Tells what of `expected` no probe can show, and what it rests on: where the library came from.
+    pub(crate) fn resting_on(mut self, expected: &Expected<'_>, provenance: &Provenance) -> Self {
+        let mut told = Vec::new();
+        match expected.version {
+            Some(version) if self.version.is_none() => {
+                let rests_on = match provenance {
+                    Provenance::Local { .. } => "the spec alone says so".to_owned(),
+                    _ => format!("it is that of the {provenance}"),
+                };
+                let family = &expected.family.name;
+                told.push(format!("version {version}: {family} has no call that tells it; {rests_on}"));
+            }
+            None if self.version.is_none() => self.evidence.push(format!("content: {provenance}")),
+            _ => {}
+        }
+        for variant in expected.variants.iter().filter(|variant| variant.says.is_none()) {
+            let rests_on = match provenance.build() {
+                Some(_) => format!("it was compiled with {}", variant.flags.join(" ")),
+                None => "the spec alone says so".to_owned(),
+            };
+            told.push(format!("variant {}: the library does not tell it; {rests_on}", variant.name));
+        }
+        self.unproved = told;
+        self
+    }
 }
 
 fn check_version(
@@ -375,7 +407,12 @@ fn same_file(a: &Path, b: &Path) -> bool {
 
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.evidence.join("; "))
+        f.write_str(&self.evidence.join("; "))?;
+        if self.unproved.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "; not proved: {}", self.unproved.join("; "))
+        }
     }
 }
 

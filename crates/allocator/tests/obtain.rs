@@ -2,6 +2,7 @@
 //! allocator is a stand-in that answers like mimalloc. Needs a C compiler and git.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -87,7 +88,11 @@ impl Bench {
     }
 
     fn catalog(&self, commit: &str) -> Catalog {
-        Catalog::parse(&format!(
+        Catalog::parse(&self.catalog_text(commit)).unwrap()
+    }
+
+    fn catalog_text(&self, commit: &str) -> String {
+        format!(
             r#"
             [[family]]
             name = "standin"
@@ -113,6 +118,10 @@ impl Bench {
             about = "does not say what it should"
             flags = []
             says = "hardened level: 1"
+            [[family.variant]]
+            name = "quiet"
+            about = "does not say what it is"
+            flags = ["-DQUIET=1"]
             [[family.setting]]
             name = "purge_delay"
             kind = "integer"
@@ -127,16 +136,25 @@ impl Bench {
             version = "1.2.3"
             commit = {{ tag = "v1.2.3", id = "{commit}" }}
             "#
-        ))
-        .unwrap()
+        )
     }
 
     fn obtain(&self, catalog: &Catalog, spec: &str, from: Option<&Path>) -> Result<Obtained, ObtainError> {
+        self.obtain_of(SourceKind::Git, catalog, spec, from)
+    }
+
+    fn obtain_of(
+        &self,
+        kind: SourceKind,
+        catalog: &Catalog,
+        spec: &str,
+        from: Option<&Path>,
+    ) -> Result<Obtained, ObtainError> {
         let spec = spec.parse().unwrap();
         let resolved = if from.is_some() { catalog.resolve_local(&spec)? } else { catalog.resolve(&spec)? };
         let mut options = ObtainOptions::new(probe());
         options.mirror = Some(self.folder.path().join("upstream").display().to_string());
-        options.sources = vec![SourceKind::Git];
+        options.sources = vec![kind];
         options.from = from.map(Path::to_owned);
         Obtainer::new(Cache::at(self.folder.path().join("cache")), options).obtain(&resolved)
     }
@@ -209,4 +227,124 @@ fn a_setting_that_the_version_at_hand_does_not_have_is_refused() {
         message.contains("standin 1.2.3 has no setting `forgotten`") && message.contains("9.0 and later"),
         "{message}"
     );
+}
+
+/// A stand-in for a compiler that tells the version in a file beside it.
+fn compiler(folder: &Path, version: &str) -> PathBuf {
+    let (path, told) = (folder.join("compiler"), folder.join("compiler-version"));
+    fs::write(&told, version).unwrap();
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && exec cat \"$0-version\"\nexec cc \"$@\"\n";
+    if !path.exists() {
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    path
+}
+
+#[test]
+fn a_build_is_kept_for_its_source_recipe_and_compiler_alone() {
+    let bench = Bench::new();
+    let commit = bench.git(&["rev-parse", "HEAD"]);
+    let own = compiler(bench.folder.path(), "one 1.0");
+    let text = bench.catalog_text(&commit).replace("\"cc\"", &format!("\"{}\"", own.display()));
+    let catalog = Catalog::parse(&text).unwrap();
+    let spec = "standin@1.2.3+secure";
+    let first = bench.obtain(&catalog, spec, None).unwrap();
+    let built = |obtained: &Obtained| obtained.provenance.build().unwrap().clone();
+    assert_eq!(built(&first).compiler, "one 1.0");
+
+    // Another source is not served from what this one gave.
+    let message = bench.obtain_of(SourceKind::Crate, &catalog, spec, None).unwrap_err().to_string();
+    assert!(message.contains("every source of it is excluded"), "{message}");
+
+    // The same build without anything at hand: it comes from the cache.
+    let upstream = bench.folder.path().join("upstream");
+    let aside = bench.folder.path().join("aside");
+    fs::rename(&upstream, &aside).unwrap();
+    assert_eq!(bench.obtain(&catalog, spec, None).unwrap().sha256, first.sha256);
+    // That of another compiler or recipe does not.
+    compiler(bench.folder.path(), "two 2.0");
+    assert!(bench.obtain(&catalog, spec, None).is_err());
+    fs::rename(&aside, &upstream).unwrap();
+    assert_eq!(built(&bench.obtain(&catalog, spec, None).unwrap()).compiler, "two 2.0");
+    let other = Catalog::parse(&text.replace("\"-O1\"", "\"-O1\", \"-DVARIED\"")).unwrap();
+    let other = bench.obtain(&other, spec, None).unwrap();
+    assert!(built(&other).commands[0].contains(&"-DVARIED".to_owned()), "{:?}", built(&other));
+    // Without a compiler no other one builds it otherwise.
+    fs::rename(&own, bench.folder.path().join("gone")).unwrap();
+    assert!(bench.obtain(&catalog, spec, None).is_err(), "built with -DVARIED");
+    let varied = Catalog::parse(&text.replace("\"-O1\"", "\"-O1\", \"-DVARIED\"")).unwrap();
+    assert_eq!(bench.obtain(&varied, spec, None).unwrap().sha256, other.sha256);
+}
+
+#[test]
+fn an_entry_of_an_earlier_version_is_no_obstacle() {
+    let bench = Bench::new();
+    let catalog = bench.catalog(&bench.git(&["rev-parse", "HEAD"]));
+    let first = bench.obtain(&catalog, "standin@1.2.3", None).unwrap();
+    let entries = bench.folder.path().join("cache/entries");
+    let own = fs::read_dir(&entries).unwrap().next().unwrap().unwrap().path();
+    // It was kept under the spec, whatever its source, and told no environment.
+    let mut old: serde_json::Value = serde_json::from_slice(&fs::read(&own).unwrap()).unwrap();
+    old["provenance"]["build"].as_object_mut().unwrap().remove("environment").unwrap();
+    old["verification"].as_object_mut().unwrap().remove("unproved").unwrap();
+    let name = format!("standin@1.2.3-{}.json", std::env::consts::ARCH);
+    fs::write(entries.join(name), old.to_string()).unwrap();
+    fs::remove_file(&own).unwrap();
+    let again = bench.obtain(&catalog, "standin@1.2.3", None).unwrap();
+    assert_eq!(again.sha256, first.sha256);
+    assert!(!again.provenance.build().unwrap().environment.is_empty() && own.exists());
+}
+
+#[test]
+fn what_nothing_in_a_library_tells_is_told_as_not_proved() {
+    let obtain = |bench: &Bench, silent: bool, spec: &str, from: Option<&Path>| {
+        let text = bench.catalog_text(&bench.git(&["rev-parse", "HEAD"]));
+        let call = "version_call = \"none\"\nstrings = [\"secure level\"]";
+        let text = if silent { text.replace("version_call = \"mi_version\"", call) } else { text };
+        bench.obtain(&Catalog::parse(&text).unwrap(), spec, from).unwrap()
+    };
+    let told = Bench::new();
+    assert!(obtain(&told, false, "standin@1.2.3+secure", None).verification.unproved.is_empty());
+    let [variant] =
+        obtain(&told, false, "standin@1.2.3+quiet", None).verification.unproved.try_into().unwrap();
+    assert!(variant.contains("variant quiet") && variant.contains("compiled with -DQUIET=1"), "{variant}");
+    let silent = Bench::new();
+    let obtained = obtain(&silent, true, "standin@1.2.3", None);
+    let [version] = obtained.verification.unproved.clone().try_into().unwrap();
+    assert!(version.contains("version 1.2.3") && version.contains("upstream/standin at "), "{version}");
+    assert!(obtained.verification.to_string().contains("not proved: version 1.2.3"));
+    let library = obtained.library.unwrap();
+    let claims = obtain(&silent, true, "standin@1.2.3+quiet", Some(&library)).verification.unproved;
+    assert!(claims.len() == 2 && claims.iter().all(|claim| claim.contains("the spec alone")), "{claims:?}");
+}
+
+#[test]
+fn what_is_in_the_environment_of_a_user_is_in_no_build() {
+    let bench = Bench::new();
+    // What cargo or scripts/test.sh sets for tests stands for CFLAGS, LDFLAGS and the like.
+    let of_caller = ["CARGO_MANIFEST_DIR", "HEAPTRIAL_SKIPPED"];
+    let name = of_caller.into_iter().find(|name| std::env::var_os(name).is_some()).unwrap();
+    let configure = "#!/bin/sh\n\
+        if [ -n \"$NAME\" ]; then echo \"error: $NAME\"; exit 1; fi\n\
+        [ \"$*\" = \"CC=cc CFLAGS=-O3 -w -g0\" ] || { echo \"error: $*\"; exit 1; }\n\
+        printf 'lib: libstandin.so\\nlibstandin.so: standin.c\\n\\ttest -z \"$$NAME\" && cc -O1 -fPIC -shared -fno-builtin -w standin.c -o libstandin.so -lpthread\\nclean:\\n\\trm -f libstandin.so\\n' >Makefile\n"
+    .replace("NAME", name);
+    fs::write(bench.repository().join("configure"), configure).unwrap();
+    bench.git(&["add", "configure"]);
+    let commit = bench.commit();
+    bench.git(&["tag", "--force", "v1.2.3"]);
+    let text = bench.catalog_text(&commit);
+    let (from, to) = (text.find("method =").unwrap(), text.find("[[family.variant]]").unwrap());
+    let recipe = "method = \"configure\"\noutput = \"libstandin.so\"\narguments = []\ntarget = \"lib\"\nbuilt = \"libstandin.so\"\n";
+    let catalog = Catalog::parse(&format!("{}{recipe}{}", &text[..from], &text[to..])).unwrap();
+    let obtained = bench.obtain(&catalog, "standin@1.2.3", None).unwrap();
+    // Of a folder of the user's nothing is changed, and nothing that was built there is used.
+    fs::write(bench.repository().join("Makefile"), "clean:\n").unwrap();
+    fs::write(bench.repository().join("libstandin.so"), "stale").unwrap();
+    let local = bench.obtain(&catalog, "standin", Some(&bench.repository())).unwrap();
+    assert_eq!(local.sha256, obtained.sha256);
+    assert_eq!(fs::read(bench.repository().join("Makefile")).unwrap(), b"clean:\n");
+    let environment = obtained.provenance.build().unwrap().environment.clone();
+    assert!(environment.contains(&"SOURCE_DATE_EPOCH=0".to_owned()), "{environment:?}");
 }

@@ -7,9 +7,9 @@ mod simulation;
 
 use std::time::Instant;
 
-use heaptrial_analysis::FindingKind;
+use heaptrial_analysis::{Clock, FindingKind};
 use simulation::measures::{self, growth_covered, ratios_covered, verdict};
-use simulation::{Arm, Blocks, Course, Hosts, Load, Oddity, Rate, Scenario, Starts, rates};
+use simulation::{Arm, Blocks, Course, Hosts, Load, Oddity, Rate, Scenario, Starts, rates, rates_by};
 
 fn main() {
     let mut given = std::env::args().skip(1);
@@ -22,10 +22,11 @@ fn main() {
         "{fleets} fleets per scenario, seed {seed}; shares in percent with their Monte Carlo standard errors."
     );
     type Section = fn(u32, u64);
-    let sections: [(&str, Section); 8] = [
+    let sections: [(&str, Section); 9] = [
         ("none", no_effect),
         ("ratio", true_ratio),
         ("growth", growth),
+        ("shape", shapes),
         ("verdict", verdicts),
         ("minority", minority),
         ("oddity", oddities),
@@ -249,6 +250,55 @@ fn growth(fleets: u32, seed: u64) {
             ]
         });
         row(name, &found);
+    }
+}
+
+/// Courses of several shapes, alone and under load that services share. Three services are relays of a lab.
+fn shapes(fleets: u32, seed: u64) {
+    heading(
+        "Growth of several shapes",
+        &[
+            "intervals that hold it",
+            "the same in bytes",
+            "half of the width, of the truth",
+            "growing",
+            "bloating",
+            "inconclusive",
+        ],
+    );
+    let loads = [("", 0.0), (", load 0.02 at 0.98", 0.02), (", load 0.05 at 0.98", 0.05)];
+    for (shape, growth) in [
+        ("straight in bytes, 10% of the level a day", Course::Straight(0.1)),
+        ("straight in bytes, 30%", Course::Straight(0.3)),
+        ("by a factor, 10% a day", Course::Steady(0.1)),
+        ("up to 2 times, time constant 3 days", Course::Saturating(1.0, 3.0)),
+        ("up to 3 times, time constant 6 days", Course::Saturating(2.0, 6.0)),
+        ("steps of 10% each day", Course::Steps(0.1, 1.0)),
+    ] {
+        for (with, sd) in loads {
+            for services in [3, 6, 20] {
+                let scenario = Scenario { load: Load { sd, correlation: 0.98 }, ..course(services, growth) };
+                let clock = if services < 6 { Clock::Hastened } else { Clock::Calendar };
+                // What the slope of a course that bends comes to depends on its noise.
+                let alone = Scenario { load: Load::default(), ..scenario.clone() };
+                let [share, bytes] = rates(&alone, fleets, seed + 1, |_, analysis| {
+                    let growth = analysis.arms[1].growth.as_ref();
+                    [growth.map(|of| of.share_per_day.value), growth.map(|of| of.bytes_per_day.value)]
+                })
+                .map(|rate| rate.mean());
+                let found = rates_by(clock, &scenario, fleets, seed, |_, analysis| {
+                    [
+                        growth_covered(analysis, 1, share),
+                        measures::bytes_covered(analysis, 1, bytes),
+                        measures::growth_half_width(analysis, 1, share),
+                        verdict(analysis, 1, "growing"),
+                        verdict(analysis, 1, "bloating"),
+                        verdict(analysis, 1, "inconclusive"),
+                    ]
+                });
+                row(&format!("{shape}{with}, {services} services"), &found);
+            }
+        }
     }
 }
 

@@ -25,6 +25,15 @@ pub(crate) struct Curves {
 /// An arm's median logarithm over age.
 pub(crate) type Curve = Vec<(f64, f64)>;
 
+/// A service beside a curve.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Apart {
+    /// Mean absolute difference of logarithms over age.
+    pub(crate) distance: f64,
+    /// What that grew by.
+    pub(crate) drift: Option<f64>,
+}
+
 impl Curves {
     pub(crate) fn of(fleet: &Fleet, ages: &Ages) -> Self {
         let current: Vec<Option<&FleetLife>> = fleet.services.iter().map(FleetService::current).collect();
@@ -69,8 +78,8 @@ impl Curves {
             .collect()
     }
 
-    /// Mean absolute difference of logarithms between a service and a curve.
-    pub(crate) fn distance(&self, service: usize, curve: &Curve) -> Option<f64> {
+    /// Mean absolute difference of logarithms between a service and a curve, and their [`drift`].
+    pub(crate) fn apart(&self, service: usize, curve: &Curve) -> Option<Apart> {
         let own: Vec<(f64, f64)> = self
             .ages
             .iter()
@@ -78,8 +87,24 @@ impl Curves {
             .filter(|(_, value)| value.is_finite())
             .map(|(age, value)| (*age, f64::from(*value)))
             .collect();
-        trajectory_distance(&own, curve, self.longest_gap)
+        let distance = trajectory_distance(&own, curve, self.longest_gap)?;
+        Some(Apart { distance, drift: drift(&own, curve) })
     }
+}
+
+/// How far a service came away from a curve over age: the median of its differences over the last third of the ages that both
+/// have less that over the first third. `None` of fewer than 6 ages.
+pub(crate) fn drift(own: &[(f64, f64)], curve: &Curve) -> Option<f64> {
+    let at = |age: f64| {
+        let place = curve.partition_point(|point| point.0 < age);
+        curve.get(place).filter(|point| point.0 == age).map(|point| point.1)
+    };
+    let apart: Vec<f64> = own.iter().filter_map(|(age, log)| Some(log - at(*age)?)).collect();
+    let third = apart.len() / 3;
+    if third < 2 {
+        return None;
+    }
+    Some(median(&apart[apart.len() - third..])? - median(&apart[..third])?)
 }
 
 /// Linear between neighbouring readings; nothing before the first or after the last one.

@@ -63,7 +63,12 @@ pub(crate) fn of_arms(
             })
         })
         .collect();
-    order.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
+    let ratios: Option<BTreeMap<usize, f64>> = order
+        .iter()
+        .map(|place| Some((place.arm, within_blocks(fleet, basis, place.arm, results)?)))
+        .collect();
+    let stands_at = |place: &ArmPlace| ratios.as_ref().map_or(place.bytes, |ratios| ratios[&place.arm]);
+    order.sort_by(|a, b| stands_at(a).total_cmp(&stands_at(b)).then(a.bytes.total_cmp(&b.bytes)));
     let (least, most) = ends(&order);
     Extremes {
         against_control: arms.against_control(&read),
@@ -75,6 +80,21 @@ pub(crate) fn of_arms(
         least,
         most,
     }
+}
+
+/// By what an arm stands in the order where services are compared within blocks: its ratio to the control. An arm with more
+/// services on the servers that need much has a high level and may need less than the control all the same.
+fn within_blocks(fleet: &Fleet, basis: Basis, arm: usize, results: &[ArmResult]) -> Option<f64> {
+    let several = fleet.services.windows(2).any(|pair| pair[0].block != pair[1].block);
+    if !matches!(basis, Basis::LevelAtEqualAge { .. }) || !several {
+        return None;
+    }
+    if fleet.arms[arm].control {
+        return Some(1.0);
+    }
+    let result = &results[arm];
+    let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
+    Some(figures.ratio.as_ref()?.estimate.value)
 }
 
 impl Extremes {

@@ -66,8 +66,8 @@ pub(crate) fn ratio(
     ratio_of(fleet, settings, &|index| value(&services[index]), control, treated)
 }
 
-/// The ratio of a value of services by their positions, arm over control.
-pub(crate) fn ratio_of(
+/// The ratio of a value of services by their positions, arm over control. `None` where nothing can be compared.
+pub fn ratio_of(
     fleet: &Fleet,
     settings: &Settings,
     value: &dyn Fn(usize) -> Option<f64>,

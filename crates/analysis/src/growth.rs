@@ -29,8 +29,14 @@ const SHAPE_READINGS: f64 = 10.0;
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
 /// Load changes within a day: growth that was seen for fewer days is not carried on for longer than that.
 const LEAST_DAYS: f64 = 0.9;
+/// Days of further observation that are worth to be told.
+const LEAST_MORE: f64 = 1.0;
 /// An interval this much wider than that between services alone is one of load that they share.
 const WIDENED: f64 = 1.2;
+
+/// A later half of a life at no less than so much of the pace of the earlier one keeps its pace: what is forecast by the whole pace comes at
+/// most a quarter too soon.
+const KEEPS_PACE: f64 = 2.0 / 3.0;
 
 /// Growth over `members`, positions of services.
 pub(crate) fn of_arm(
@@ -76,26 +82,50 @@ pub(crate) fn of_arm(
         Some(f64::from(after_warm_up(service.current()?, ages, settings, 1.0).first()?.age_seconds))
     };
     let warm_up: Vec<f64> = members.iter().filter_map(first_age).collect();
-    let shared = common_load::half_width(fleet, settings, ages, services, members);
+    let common = common_load::of_arm(fleet, settings, ages, services, members);
+    let shared = common.half_width;
     let share_per_day = estimate(&shares, settings.confidence_level, fleet.clock)?;
     let bytes_per_day = estimate(&bytes, settings.confidence_level, fleet.clock)?;
     let last = median(&slopes(|service| service.final_bytes)).unwrap_or(0.0);
+    // A share of growing memory is of what it was on the way, which the two slopes tell, and not of what it came to.
+    let on_the_way = Some(bytes_per_day.value / share_per_day.value).filter(|_| share_per_day.value > 0.0);
+    let whole = on_the_way.filter(|bytes| *bytes > 0.0).map_or(last, |bytes| bytes.min(last));
     Some(Growth {
         services: shares.len() as u32,
-        bytes_per_day: at_least(bytes_per_day, shared.map(|share| share * last)),
+        bytes_per_day: at_least(bytes_per_day, shared.map(|share| share * whole)),
         share_per_day: at_least(share_per_day, shared),
         readings: median(&extent.iter().map(|extent| extent.0).collect::<Vec<_>>()).unwrap_or(0.0) as u32,
         days: median(&extent.iter().map(|extent| extent.1).collect::<Vec<_>>()).unwrap_or(0.0),
         shape: match shape.shape {
             _ if too_few => Shape::Unclear,
-            heaptrial_stats::Shape::Linear => Shape::Linear,
+            heaptrial_stats::Shape::Linear if keeps_pace(&late, settings, fleet.clock) => Shape::Linear,
             heaptrial_stats::Shape::Saturating => Shape::Saturating,
-            heaptrial_stats::Shape::Unclear => Shape::Unclear,
+            _ => Shape::Unclear,
         },
         saturating_services: shape.saturating as u32,
         late_over_early: median(&late),
+        rise_to_come_bytes: rise_to_come(&shapes, settings.confidence_level, fleet.clock)
+            .filter(|_| common.slows_down),
         warm_up_seconds: median(&warm_up)?,
     })
+}
+
+/// Whether it is shown, of slopes of later halves over earlier ones, that growth hardly slows down. That no curve is seen to fit better does not
+/// show it: readings that scatter hide a bend.
+fn keeps_pace(late: &[f64], settings: &Settings, clock: Clock) -> bool {
+    let interval = estimate(late, settings.confidence_level, clock);
+    interval.and_then(|found| found.low).is_some_and(|low| low >= KEEPS_PACE)
+}
+
+/// How much memory rises at most after the last reading if each third of the time observed adds the same share of what the one
+/// before it added: the sum of a geometric series, by the upper end of the interval of that share. It is that of the last two thirds:
+/// where growth settles and something else goes on, earlier ones tell of what has settled. `None` where it is not below 1.
+fn rise_to_come(shapes: &[GrowthShape], level: f64, clock: Clock) -> Option<f64> {
+    let ends: Vec<heaptrial_stats::End> = shapes.iter().filter_map(|shape| shape.end).collect();
+    let shares: Vec<f64> = ends.iter().filter_map(|end| end.share).collect();
+    let share = estimate(&shares, level, clock)?.high.filter(|share| *share < 1.0)?.max(0.0);
+    let late = median(&ends.iter().map(|end| end.rise).collect::<Vec<_>>())?.max(0.0);
+    Some(late * share / (1.0 - share))
 }
 
 fn estimate(values: &[f64], level: f64, clock: Clock) -> Option<Estimate> {
@@ -220,7 +250,9 @@ fn growing(
     let Some((days, limit)) = until_full(fleet, members, members, growth, final_bytes) else {
         return Verdict::Growing { days_until_full: None, limit: None };
     };
-    if days.value <= settings.horizon_days {
+    // Of growth that may slow down only what runs out at the slower pace too is sure to.
+    let slower = if growth.rise_to_come_bytes.is_some() { 1.0 } else { later_half(growth) };
+    if days.value <= slower * settings.horizon_days {
         if let Some(day) = as_high_before(fleet, members) {
             return Verdict::Inconclusive {
                 days_needed: None,
@@ -311,9 +343,17 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     let present = || (0..arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
     let grows = |arm: usize| {
         let growth = arms[arm].growth.as_ref()?;
-        Some(f64::from(arms[arm].as_assigned.services) * growth.bytes_per_day.value)
+        Some(f64::from(arms[arm].as_assigned.services) * pace(growth))
     };
     let together: f64 = present().filter_map(grows).sum();
+    let to_come = |arm: usize| {
+        let growth = arms[arm].growth.as_ref().filter(|growth| pace(growth) > 0.0)?;
+        Some(growth.rise_to_come_bytes.map(|rise| f64::from(arms[arm].as_assigned.services) * rise))
+    };
+    let all_to_come: Option<f64> = present().filter_map(to_come).sum();
+    if all_to_come.is_some_and(|rise| rise < available) {
+        return None;
+    }
     let days = available / together;
     (together > 0.0 && days <= HOST_DAYS).then(|| Finding {
         kind: FindingKind::HostRunsFull,
@@ -331,7 +371,8 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     })
 }
 
-/// Days until the first known limit is reached by straight growth, at the pace of the later half where that is slower. The
+/// Days until the first known limit is reached by straight growth, at the pace of the later half where it is shown to slow down;
+/// `None` where what is still to come does not reach it. The
 /// host's memory is for `members` together; of `limited` the one counts that has the least left of its own limit.
 pub(crate) fn until_full(
     fleet: &Fleet,
@@ -360,19 +401,31 @@ pub(crate) fn until_full(
         known.push((2.0 * final_bytes, LimitKind::Doubling));
     }
     let (limit, kind) = known.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
+    if growth.rise_to_come_bytes.is_some_and(|rise| final_bytes + rise < limit) {
+        return None;
+    }
     let slope = &growth.bytes_per_day;
-    let now = slowing(growth);
     // That it slows down is an estimate too: at the earliest it goes on as it did altogether.
-    let interval = slope.interval().map(|(low, high)| (now * low, high));
-    let days = first_passage(final_bytes, now * slope.value, interval, limit)?;
+    let interval = slope.interval().map(|(low, high)| (later_half(growth) * low, high));
+    let days = first_passage(final_bytes, pace(growth), interval, limit)?;
     Some((Estimate { value: days.estimate, low: days.earliest, high: days.latest }, kind))
 }
 
-/// Growth in the second half over growth altogether, at most 1: what slows down is not carried on as a straight
-/// line, and what seems to speed up may be chance.
-fn slowing(growth: &Growth) -> f64 {
+/// Bytes a day at which growth is carried on.
+fn pace(growth: &Growth) -> f64 {
+    growth.bytes_per_day.value * if growth.rise_to_come_bytes.is_some() { later_half(growth) } else { 1.0 }
+}
+
+/// The share of growth altogether at which it goes in the later half.
+fn later_half(growth: &Growth) -> f64 {
+    growth.late_over_early.map_or(1.0, pace_of_later_half)
+}
+
+/// Growth in the second half over growth altogether, at most 1, from that over growth in the first half: what slows down is not
+/// carried on as a straight line, and what seems to speed up may be chance.
+pub(crate) fn pace_of_later_half(late_over_early: f64) -> f64 {
     // The slope of the whole is about the mean of those of its halves.
-    let late = growth.late_over_early.map_or(1.0, |late| late.clamp(0.0, 1.0));
+    let late = late_over_early.clamp(0.0, 1.0);
     2.0 * late / (1.0 + late)
 }
 
@@ -407,5 +460,7 @@ fn more_days(
     if (high - low) / 2.0 > WIDENED * own {
         return None;
     }
-    days_needed(&widths, growth.share_per_day.value, settings.stable_margin_per_day)
+    let days = days_needed(&widths, growth.share_per_day.value, settings.stable_margin_per_day)?;
+    // By the line through the widths it may be decided by now, and it is not.
+    Some(days.max(LEAST_MORE))
 }

@@ -30,7 +30,7 @@ mod usual_work;
 mod work;
 
 pub use failures::ArmEvents;
-pub use figures::ratio_of_arms;
+pub use figures::{ratio_of, ratio_of_arms};
 pub use fleet::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
 pub use forecast::{Expectation, Forecast, ForecastError, LogLevel};
 pub use gap::longest_distance;
@@ -41,7 +41,7 @@ pub use levels_at::{ArmAt, LevelsAt};
 pub use look::{Decision, Look, LookArm, LookStanding, look};
 pub use outcome::*;
 pub use outlier::{Outlier, outliers};
-pub use power::{PowerRequest, PowerRow, PowerTable, power};
+pub use power::{PowerRequest, PowerRow, PowerTable, TrialLength, power};
 pub use procedure::analyse;
 pub use server_sum::{BeforeAfter, ServerSum, sums_by_server};
 pub use usual_work::{LEAST_WORK_SECONDS, UsualWork, WorkRatio, Worked};

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::age::{Ages, in_sawtooth};
 use crate::common_load::error_of_slope;
 use crate::fleet::{Clock, Fleet};
-use crate::growth::{is_too_short, until_full};
+use crate::growth::{is_too_short, pace_of_later_half, until_full};
 use crate::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceGrowth, ServiceResult,
     ServiceVerdict, ServiceVerdicts, Settings, Severity, Verdict,
@@ -96,7 +96,9 @@ pub(crate) fn verdict(
     services: Option<&ServiceVerdicts>,
 ) -> Verdict {
     let Some(services) = services.filter(|services| services.bloating > 0) else { return of_arm };
-    let saturating = growth.is_some_and(|growth| growth.shape == crate::outcome::Shape::Saturating);
+    let saturating = growth.is_some_and(|growth| {
+        growth.shape == crate::outcome::Shape::Saturating || growth.rise_to_come_bytes.is_some()
+    });
     match of_arm {
         Verdict::Bloating { .. } => of_arm,
         Verdict::Growing { .. } if saturating => of_arm,
@@ -343,10 +345,12 @@ impl Judge<'_> {
 
     /// Days until memory runs out, as of an arm, by that share of its growth that is its own.
     fn until_full(&self, read: &[usize], of_arm: Option<&Growth>, share: f64) -> Option<(f64, LimitKind)> {
-        let bytes = share * self.service.growth_bytes_per_day?;
+        // Of one service nothing is shown, but it slows down as often as it seems to.
+        let late = self.shape().and_then(|shape| shape.late_to_early).map_or(1.0, pace_of_later_half);
         let own = Growth {
-            bytes_per_day: Estimate::bare(bytes),
-            late_over_early: self.shape().and_then(|shape| shape.late_to_early),
+            bytes_per_day: Estimate::bare(late * share * self.service.growth_bytes_per_day?),
+            late_over_early: None,
+            rise_to_come_bytes: None,
             ..of_arm?.clone()
         };
         let (days, limit) = until_full(self.fleet, read, &[self.index], &own, self.service.final_bytes?)?;

@@ -263,6 +263,10 @@ pub struct Growth {
     pub saturating_services: u32,
     /// Median over services of the slope of the second half over that of the first.
     pub late_over_early: Option<f64>,
+    /// Where growth is shown to slow down: the bytes by which memory rises at most from its last reading on, if it goes on slowing
+    /// down as it did.
+    #[serde(default)]
+    pub rise_to_come_bytes: Option<f64>,
     /// Median age in seconds at the first reading that growth is measured from: after warm-up of all arms.
     pub warm_up_seconds: f64,
 }
@@ -271,7 +275,7 @@ pub struct Growth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// As a straight line.
+    /// At about its pace: it is shown to slow down by little, if at all.
     Linear,
     /// Towards a level.
     Saturating,

@@ -1,6 +1,6 @@
 //! How many services and days a trial needs, from past data of the same services.
 
-use heaptrial_stats::{power_of_ratio, services_needed};
+use heaptrial_stats::{IntervalMethod, Power, SimulatedTrials, power_of_ratio, services_needed};
 use serde::{Deserialize, Serialize};
 
 use crate::age::{Ages, tolerance};
@@ -26,12 +26,21 @@ pub struct PowerRequest {
     pub arms: usize,
     /// Services per arm to look at.
     pub services: Vec<usize>,
-    /// Days of observation to look at.
-    pub days: Vec<f64>,
+    /// Lengths of the trial to look at.
+    pub lengths: Vec<TrialLength>,
     /// The power that is wanted, such as 0.8.
     pub wanted: f64,
     /// Simulated trials for each combination.
     pub simulations: usize,
+}
+
+/// A length of a trial.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrialLength {
+    /// Days of observation.
+    pub days: f64,
+    /// What its last look may err with over all arms.
+    pub alpha: f64,
 }
 
 /// Power by services and days.
@@ -43,8 +52,6 @@ pub struct PowerTable {
     pub ratio: f64,
     /// Arms, the control among them.
     pub arms: usize,
-    /// Level of each test: 5% over the number of comparisons.
-    pub alpha: f64,
     /// The power that is wanted.
     pub wanted: f64,
     /// Simulated trials for each combination.
@@ -60,21 +67,31 @@ pub struct PowerTable {
 pub struct PowerRow {
     /// Days of observation.
     pub days: f64,
+    /// Level of each test: what the last look may err with, over the number of comparisons.
+    pub alpha: f64,
     /// Services with a level at that age: those that are drawn from.
     pub population: usize,
     /// Standard deviation of the logarithm of their levels.
     pub spread: Option<f64>,
     /// Power by number of services per arm; `None` where the data do not reach so far.
     pub power: Vec<Option<f64>>,
+    /// Whether it is that of Student's t, which assumes that the logarithms of memory are normally distributed: so few services
+    /// have too few assignments for a permutation test at that level.
+    pub assumes_normality: Vec<bool>,
     /// Services per arm for the power that is wanted.
     pub services_needed: Option<usize>,
 }
 
 /// Simulates trials on services drawn from an arm: levels at each age are drawn with replacement, one arm's are
-/// multiplied by the ratio, and the test of a trial is applied.
-pub fn power(fleet: &Fleet, settings: &Settings, request: &PowerRequest) -> PowerTable {
+/// multiplied by the ratio, and the test of a trial's last look is applied, within blocks of so many services of each arm as
+/// `rounds` tells of a number of services per arm, an error over all arms and the spread of the services.
+pub fn power(
+    fleet: &Fleet,
+    settings: &Settings,
+    request: &PowerRequest,
+    rounds: impl Fn(usize, f64, Option<f64>) -> usize,
+) -> PowerTable {
     let ages = Ages::of(fleet, settings);
-    let alpha = (1.0 - settings.confidence_level) / (request.arms.max(2) - 1) as f64;
     let lives: Vec<&FleetLife> = fleet
         .services
         .iter()
@@ -85,26 +102,31 @@ pub fn power(fleet: &Fleet, settings: &Settings, request: &PowerRequest) -> Powe
         .filter(|(service, life)| ages.usable(service, life))
         .map(|(_, life)| life)
         .collect();
-    let rows = request.days.iter().map(|days| {
-        let levels = levels(&lives, days * DAY, settings);
+    let rows = request.lengths.iter().map(|length| {
+        let levels = levels(&lives, length.days * DAY, settings);
         let enough = levels.len() >= FEWEST_SERVICES;
-        let share = |services: &usize| {
-            power_of_ratio(&levels, *services, request.ratio, alpha, request.simulations, fleet.seed)
+        let trials = SimulatedTrials {
+            ratio: request.ratio,
+            alpha: length.alpha / (request.arms.max(2) - 1) as f64,
+            simulations: request.simulations,
+            seed: fleet.seed,
         };
+        let spread = spread(&levels);
+        let rounds = |services: usize| rounds(services, length.alpha, spread);
+        let power = |services: &usize| {
+            enough.then(|| power_of_ratio(&levels, *services, rounds(*services), &trials)).flatten()
+        };
+        let powers: Vec<Option<Power>> = request.services.iter().map(power).collect();
+        let by_student = |power: &Option<Power>| power.is_some_and(|p| p.method == IntervalMethod::StudentT);
         PowerRow {
-            days: *days,
+            days: length.days,
+            alpha: trials.alpha,
             population: levels.len(),
-            spread: spread(&levels),
-            power: request
-                .services
-                .iter()
-                .map(|n| enough.then(|| share(n)).flatten().map(|p| p.share))
-                .collect(),
+            spread,
+            power: powers.iter().map(|power| power.map(|power| power.share)).collect(),
+            assumes_normality: powers.iter().map(by_student).collect(),
             services_needed: enough
-                .then(|| {
-                    let (ratio, wanted, simulations) = (request.ratio, request.wanted, request.simulations);
-                    services_needed(&levels, ratio, alpha, wanted, SERVICES_AT_MOST, simulations, fleet.seed)
-                })
+                .then(|| services_needed(&levels, rounds, &trials, request.wanted, SERVICES_AT_MOST))
                 .flatten(),
         }
     });
@@ -112,7 +134,6 @@ pub fn power(fleet: &Fleet, settings: &Settings, request: &PowerRequest) -> Powe
         arm: fleet.arms[request.arm].name.clone(),
         ratio: request.ratio,
         arms: request.arms,
-        alpha,
         wanted: request.wanted,
         simulations: request.simulations,
         services: request.services.clone(),

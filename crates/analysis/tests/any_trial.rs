@@ -100,12 +100,24 @@ fn superlatives_agree_with_the_readings() {
             Basis::LevelAtEqualAge { .. } => 1,
             Basis::AverageOverTime => 2,
         }] += 1;
-        assert!(extremes.order.is_sorted_by(|a, b| a.bytes <= b.bytes));
+        // Within blocks arms stand by their ratios, where all have one.
+        let ratio = |arm: usize| -> Option<f64> {
+            let result = &analysis.arms[arm];
+            let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
+            if fleet.arms[arm].control { Some(1.0) } else { Some(figures.ratio.as_ref()?.estimate.value) }
+        };
+        let blocks: std::collections::BTreeSet<u32> = fleet.services.iter().map(|own| own.block).collect();
+        let within = matches!(extremes.basis, Basis::LevelAtEqualAge { .. })
+            && blocks.len() > 1
+            && extremes.order.iter().all(|place| ratio(place.arm).is_some());
+        let figure =
+            |arm: usize| if within { ratio(arm).unwrap() } else { extremes.place(arm).unwrap().bytes };
+        assert!(extremes.order.is_sorted_by(|a, b| figure(a.arm) <= figure(b.arm)));
         let ranked: Vec<_> = extremes.order.iter().filter(|place| place.ranked).collect();
-        let figure = |arm: usize| extremes.place(arm).unwrap().bytes;
         assert_eq!(extremes.least.is_some(), ranked.len() >= 2);
         if let (Some(least), Some(most)) = (extremes.least, extremes.most) {
-            assert!(ranked.iter().all(|place| figure(least) <= place.bytes && place.bytes <= figure(most)));
+            let between = |arm: usize| figure(least) <= figure(arm) && figure(arm) <= figure(most);
+            assert!(ranked.iter().all(|place| between(place.arm)));
         }
         levels_lie_among_readings(&trial, &analysis);
         separations_are_those_of_the_readings(&trial, &analysis, &last);

@@ -87,6 +87,22 @@ fn with_levels_of_all_arms_levels_decide() {
 }
 
 #[test]
+fn an_arm_with_more_services_on_the_large_server_does_not_need_the_most() {
+    let mut fleet = fleet(&[(10, &|_| 2.0), (10, &|_| 1.6), (10, &|_| 1.0)]);
+    for (place, service) in fleet.services.iter_mut().enumerate() {
+        let (arm, number) = (place / 10, place % 10);
+        service.block = u32::from(if arm == 1 { number < 7 } else { number < 2 });
+        for reading in service.lives.iter_mut().flat_map(|life| &mut life.readings) {
+            reading.kib *= if service.block == 1 { 3 } else { 1 };
+        }
+    }
+    let analysis = run(&fleet);
+    let level = |arm: usize| analysis.arms[arm].as_assigned.level_bytes.unwrap();
+    assert!(level(1) > level(0), "what levels alone would tell");
+    assert_eq!((analysis.extremes.least, analysis.extremes.most), (Some(2), Some(0)));
+}
+
+#[test]
 fn a_younger_arm_that_is_lower_is_looked_at_at_the_age_that_both_reached() {
     let grown = |age: f64| 1.0 + 0.5 * age;
     for (level, lower_at_common_age) in [(1.0, false), (0.4, true)] {

@@ -3,7 +3,7 @@
 mod build;
 
 use build::*;
-use heaptrial_analysis::{FindingKind, Fleet, FleetEvent, MemoryLimit, Severity};
+use heaptrial_analysis::{Analysis, FindingKind, Fleet, FleetEvent, MemoryLimit, Severity};
 use heaptrial_model::KnownEvent;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -308,4 +308,146 @@ fn a_list_that_is_wrong_for_few_of_its_services_is_mended_as_before() {
     assert!(find(&analysis, FindingKind::MostlyAsAnotherArm).is_none());
     let off = analysis.services.iter().filter(|service| !service.off_treatment_in.is_empty()).count();
     assert_eq!(off, 6);
+}
+
+#[test]
+fn a_memory_limit_that_services_reach_is_told() {
+    let mut fleet = fleet(&[(8, &|_| 1.0), (8, &|_| 2.0)]);
+    let reached = |fleet: &Fleet| -> Vec<(Vec<usize>, usize)> {
+        let findings = run(fleet).findings;
+        let told = findings.iter().filter(|finding| finding.kind == FindingKind::LimitReached);
+        told.map(|finding| (finding.arms.clone(), finding.services.len())).collect()
+    };
+    fleet.limit.service_bytes = Some(3.0 * GIB);
+    assert_eq!(reached(&fleet), []);
+    // Memory that is stable grows to no limit, and is above it all the time.
+    fleet.limit.service_bytes = Some(1.5 * GIB);
+    assert_eq!(reached(&fleet), [(vec![1], 8)]);
+    fleet.limit.service_bytes = None;
+    for index in [3, 9] {
+        fleet.services[index].limit_bytes = Some(2.0 * GIB);
+        fleet.services[index].lives[0] = life(index, 0.0, 8.0, |age| (1.0 + age).min(1.99));
+    }
+    assert_eq!(reached(&fleet), [(vec![0], 1), (vec![1], 1)]);
+}
+
+/// A control and an arm that needs `ratio` of it, each of 20 services of which some are twice as large as the others.
+fn two_sizes(ratio: f64, large: [usize; 2]) -> Fleet {
+    let mut fleet = fleet(&[]);
+    for (ratio, large) in [1.0, ratio].into_iter().zip(large) {
+        add_arm(&mut fleet, 20, |seed| {
+            let size = if seed % 20 < large { 2.0 } else { 1.0 };
+            vec![life(seed, 0.0, 8.0, |age| ratio * size * own(seed) * settling(2.0)(age))]
+        });
+    }
+    fleet
+}
+
+#[test]
+fn sizes_that_services_of_all_arms_have_are_no_mixture() {
+    for ratio in [0.5, 0.55, 0.7, 1.0, 2.0] {
+        for large in [[10, 10], [11, 9], [9, 11], [13, 11], [6, 8]] {
+            let analysis = run(&two_sizes(ratio, large));
+            let off = analysis.services.iter().filter(|service| !service.off_treatment_in.is_empty()).count();
+            assert_eq!(off, 0, "{ratio} {large:?}");
+            let told: Vec<Severity> = analysis
+                .findings
+                .iter()
+                .filter(|finding| finding.kind == FindingKind::SeparateClusters)
+                .map(|finding| finding.severity)
+                .collect();
+            assert_eq!(told, [Severity::Caution; 2], "{ratio} {large:?}");
+            let found = analysis.arms[1].as_assigned.ratio.as_ref().unwrap().estimate;
+            assert!(
+                found.low.unwrap() <= ratio && ratio <= found.high.unwrap(),
+                "{ratio} {large:?} {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_mixture_is_found_also_where_the_services_of_another_arm_are_of_two_sizes() {
+    let mut fleet = mostly(6);
+    add_arm(&mut fleet, 20, |seed| {
+        let size = if seed % 20 < 8 { 3.0 } else { 0.3 };
+        vec![life(seed, 0.0, 8.0, |age| size * own(seed) * settling(1.0)(age))]
+    });
+    let off = |fleet: &Fleet| {
+        let found = run(fleet).services;
+        found
+            .into_iter()
+            .filter(|own| !own.off_treatment_in.is_empty())
+            .map(|own| own.name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(off(&fleet), ["s0", "s1", "s2", "s3", "s4", "s5"]);
+}
+
+/// Names of the services that are off treatment in some arm.
+fn off_treatment(analysis: &Analysis) -> Vec<&str> {
+    let off = analysis.services.iter().filter(|service| !service.off_treatment_in.is_empty());
+    off.map(|service| service.name.as_str()).collect()
+}
+
+#[test]
+fn services_that_leak_up_to_the_level_of_another_arm_are_not_taken_for_its() {
+    let courses: [&dyn Fn(f64) -> f64; 3] =
+        [&|age| 1.0 + age / 7.5, &|age| 1.0 + (age - 4.0).max(0.0) / 3.5, &|age| (0.09 * age).exp()];
+    for (number, course) in courses.iter().enumerate() {
+        for leaking in [1, 3, 6] {
+            let mut fleet = fleet(&[(20, &|_| 2.0)]);
+            add_arm(&mut fleet, 20, |seed| {
+                let leaks = seed - 20 < leaking;
+                vec![life(seed, 0.0, 8.0, |age| own(seed) * if leaks { course(age) } else { 1.0 })]
+            });
+            let analysis = run(&fleet);
+            let off = off_treatment(&analysis);
+            assert!(off.is_empty(), "course {number}, {leaking} services: {off:?}");
+        }
+    }
+}
+
+/// An arm of small and large relays, the large ones of which need twice as much.
+fn of_two_sizes(fleet: &mut Fleet, gib: f64, (small, large): (usize, usize)) {
+    let before = fleet.services.len();
+    add_arm(fleet, small + large, |seed| {
+        let size = if seed - before < small { 1.0 } else { 2.0 };
+        vec![life(seed, 0.0, 8.0, |_| own(seed) * size * gib)]
+    });
+}
+
+#[test]
+fn services_of_two_sizes_in_both_arms_are_no_off_treatment() {
+    // Large relays of the second arm need about what small ones of the first do, by either factor.
+    for factor in [0.6, 0.55, 0.5, 0.45] {
+        for (small, large) in [(8, 4), (12, 8), (14, 3), (19, 1)] {
+            let mut fleet = Fleet { randomised: true, seed: 7, ..Fleet::default() };
+            of_two_sizes(&mut fleet, 1.0, (small, large));
+            of_two_sizes(&mut fleet, factor, (small, large));
+            let analysis = run(&fleet);
+            let off = off_treatment(&analysis);
+            assert!(off.is_empty(), "{factor} {small} {large}: {off:?}");
+            let ratio = analysis.arms[1].as_assigned.ratio.as_ref().unwrap().estimate;
+            assert!((ratio.value / factor - 1.0).abs() < 0.05, "{factor} {small} {large}: {ratio:?}");
+        }
+    }
+}
+
+#[test]
+fn services_that_run_another_arms_allocator_are_found_beside_two_sizes() {
+    let mut fleet = Fleet { randomised: true, seed: 7, ..Fleet::default() };
+    of_two_sizes(&mut fleet, 5.0, (16, 4));
+    of_two_sizes(&mut fleet, 1.0, (16, 4));
+    // Of the first arm five small ones run what the second does.
+    for service in &mut fleet.services[..5] {
+        for reading in &mut service.lives[0].readings {
+            reading.kib /= 5;
+        }
+    }
+    let analysis = run(&fleet);
+    let off = |range: std::ops::Range<usize>| {
+        analysis.services[range].iter().filter(|service| !service.off_treatment_in.is_empty()).count()
+    };
+    assert_eq!((off(0..5), off(5..40)), (5, 0));
 }

@@ -19,6 +19,9 @@ const TAIL: f64 = 0.025;
 pub struct Answer {
     /// Whether every large change is located with the confidence asked for.
     pub found: bool,
+    /// Whether the ends are known to be the same build.
+    #[serde(default)]
+    pub same_ends: bool,
     /// How the ends differ.
     pub ends: Ends,
     /// Changes of a quarter of the difference or more, the largest first. Located ones are as narrow as the testable
@@ -83,6 +86,7 @@ impl Answer {
         let smaller = posterior.gaps.iter().filter(|gap| !is_large(gap) && gap.probability >= confidence);
         Self {
             found,
+            same_ends: false,
             ends: Ends::of(of_last),
             changes: if found {
                 large.into_iter().map(change).collect()
@@ -96,13 +100,19 @@ impl Answer {
 
     /// The ends do not differ, so there is nothing to find.
     pub(crate) fn alike(ends: Ends, blocks: usize) -> Self {
-        Self { found: false, ends, changes: Vec::new(), smaller: Vec::new(), blocks }
+        Self { ends, blocks, ..Self::untestable_end() }
+    }
+
+    /// The ends are the same build, so there is nothing to find.
+    pub fn same_ends() -> Self {
+        let ends = Ends { differ: 0.0, ..Self::untestable_end().ends };
+        Self { same_ends: true, ends, ..Self::untestable_end() }
     }
 
     /// The last position cannot be measured.
     pub(crate) fn untestable_end() -> Self {
         let ends = Ends { differ: 0.5, log_ratio: 0.0, interval: [0.0, 0.0], measured: 0 };
-        Self { found: false, ends, changes: Vec::new(), smaller: Vec::new(), blocks: 0 }
+        Self { found: false, same_ends: false, ends, changes: Vec::new(), smaller: Vec::new(), blocks: 0 }
     }
 
     /// The largest change.

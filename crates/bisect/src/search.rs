@@ -116,6 +116,9 @@ impl Search {
 
     /// What to do next.
     pub fn next(&self) -> Next {
+        if self.same.contains(&(0, self.last)) {
+            return Next::Done(Box::new(Answer::same_ends()));
+        }
         let of_last = self.measured.get(&self.last).map_or(0, Vec::len);
         if of_last < LEAST_OF_ENDS && !self.untestable.contains(&self.last) {
             return Next::Measure(self.last);
@@ -145,6 +148,9 @@ impl Search {
 
     /// What is known where the search has to end here.
     pub fn so_far(&self) -> Answer {
+        if self.same.contains(&(0, self.last)) {
+            return Answer::same_ends();
+        }
         match self.posterior() {
             Some(posterior) => self.answer(&posterior),
             None => Answer::untestable_end(),
@@ -156,10 +162,16 @@ impl Search {
         Answer::of(posterior, of_last, self.rules.confidence, self.blocks, |at| self.testable(at))
     }
 
-    /// Whether a measurement of this position could tell something new.
+    /// Whether a measurement of this position could tell something new. Of builds that are the same, that one is measured which
+    /// was measured already; what is the same as position 0 is known.
     fn testable(&self, position: usize) -> bool {
-        let as_another = |(a, b): &(usize, usize)| (*a..=*b).contains(&position) && position != *b;
-        !self.untestable.contains(&position) && !self.same.iter().any(as_another)
+        let told_by_another = |(a, b): &(usize, usize)| match self.measured.range(*a..=*b).next() {
+            _ if !(*a..=*b).contains(&position) => false,
+            _ if *a == 0 => true,
+            Some(_) => !self.measured.contains_key(&position),
+            None => position != *b,
+        };
+        !self.untestable.contains(&position) && !self.same.iter().any(told_by_another)
     }
 
     /// How much a measurement of a position is worth, by what is near it.

@@ -130,3 +130,59 @@ fn builds_that_are_the_same_need_no_runs() {
         search.take(Measurement { position, log_ratio: if position >= 4 { 0.5 } else { 0.0 } });
     }
 }
+
+/// A search over builds of which some are the same, as the command carries it out: a position whose build is that of one that is
+/// known is told to be the same, and not measured.
+fn over_builds(builds: &[u32], level: impl Fn(u32) -> f64) -> (heaptrial_bisect::Answer, Vec<usize>) {
+    let mut search = Search::new(builds.len() - 1, [], Rules::for_history(builds.len() - 1));
+    let mut measured = vec![0];
+    let mut asked = Vec::new();
+    for _ in 0..500 {
+        let position = match search.next() {
+            Next::Done(answer) => return (*answer, asked),
+            Next::Measure(position) => position,
+        };
+        asked.push(position);
+        let known = measured.iter().find(|at| **at != position && builds[**at] == builds[position]);
+        match known {
+            Some(with) => search.same(position, *with),
+            None => {
+                measured.push(position);
+                // Repeats differ a little, so that no one measurement settles it.
+                let noise = if asked.len() % 2 == 0 { 0.03 } else { -0.03 };
+                search.take(Measurement { position, log_ratio: level(builds[position]) + noise });
+            }
+        }
+    }
+    panic!("no end: {:?}", &asked[asked.len() - 20..]);
+}
+
+#[test]
+fn builds_alike_in_any_order_do_not_keep_a_search_from_its_end() {
+    let level = |build: u32| if build >= 2 { 0.2 } else { 0.0 };
+    for builds in
+        [vec![0, 1, 1, 1, 1, 2, 2, 2, 3], vec![0, 0, 0, 0, 2, 2, 2, 2, 2], vec![0, 1, 1, 2], vec![0, 0, 2, 2]]
+    {
+        let first = builds.iter().position(|build| *build >= 2).unwrap();
+        let (answer, asked) = over_builds(&builds, level);
+        let change = answer.main().unwrap();
+        assert!(answer.found && change.to == first && change.after == first - 1, "{builds:?}: {asked:?}");
+    }
+}
+
+#[test]
+fn ends_that_are_the_same_build_end_a_search() {
+    let (answer, asked) = over_builds(&[0, 1, 2, 0], |_| 0.0);
+    assert!(answer.same_ends && !answer.found && answer.changes.is_empty(), "{answer:?}");
+    assert_eq!(asked, [3]);
+}
+
+#[test]
+fn of_builds_alike_the_measured_one_is_asked_until_its_level_is_known() {
+    // Its level lies between those of the ends, and two builds of it are neighbours.
+    for builds in [vec![0, 1, 1, 2], vec![0, 1, 1, 1, 1, 2], vec![0, 1, 1, 3, 3, 2]] {
+        let (_, asked) = over_builds(&builds, |build| [0.0, 0.15, 0.3, 0.2][build as usize]);
+        let of_alike = asked.iter().filter(|at| builds[**at] == 1).count();
+        assert!(of_alike > 2, "{builds:?}: {asked:?}");
+    }
+}

@@ -31,6 +31,7 @@ pub fn preflight(
         };
         let planned = PlannedTreatment {
             unit_files: treatment.unit_files(paths),
+            left_overs: vec![paths.unit(&treatment.timer_name())],
             replaces: prepared.owner.takes_over,
             ..planned(treatment, obtained.get(&treatment.arm))
         };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use client::{PATIENCE, Server};
 use fixture::{Field, MINUTE, now_us};
 use heaptrial_dashboard::{Config, Dashboard, DashboardError};
-use heaptrial_model::KnownEvent;
+use heaptrial_model::{Ending, KnownEvent};
 use heaptrial_store::Store;
 
 fn database(folder: &tempfile::TempDir) -> PathBuf {
@@ -233,6 +233,7 @@ fn a_running_trial_shows_nothing_that_a_look_would_tell() {
         "ratio to control",
         "adjusted",
         "class=\"interval",
+        "class=\"spread",
     ] {
         assert!(!whole.contains(told), "{told}");
     }
@@ -300,6 +301,91 @@ fn an_imported_service_shows_its_ages_and_ends_when_it_was_read_last() {
         assert!(body.contains(held) && body.contains(">imported<"), "{path}: {body}");
         assert!(!body.contains(">running<") && !body.contains("Nothing is read"), "{path}: {body}");
     }
+}
+
+#[test]
+fn a_clock_that_was_set_changes_no_age_of_a_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut written =
+        Field { services: 10, age_us: 12 * fixture::HOUR, ..Field::default() }.write(&database(&folder));
+    let (_, life, _, began) = written.services[0];
+    let five_hours_old = written.boottime(began) + 5 * fixture::HOUR;
+    written.store.end_life(life, (began + 3 * fixture::DAY, five_hours_old), &Ending::Stopped).unwrap();
+    let name = written.store.services(written.trial_id).unwrap()[0].name.clone();
+    drop(written);
+    let body = Server::of(&database(&folder)).get(&format!("/service/{name}")).body;
+    let ledger = body.split("<tbody").nth(1).unwrap_or_else(|| panic!("{body}"));
+    assert!(ledger.contains("5 h") && !ledger.contains("3 d"), "{ledger}");
+}
+
+/// The last reading is in the midst of work, which the report does not compare.
+#[test]
+fn relays_of_a_lab_that_rest_are_shown_at_the_end_of_their_last_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let field =
+        Field { services: 10, age_us: 12 * fixture::HOUR, every_us: fixture::MINUTE, ..Field::default() };
+    let written = Field { ended: Some("complete"), ..field }.write(&database(&folder));
+    let (_, life, ..) = written.services[0];
+    let name = written.store.services(written.trial_id).unwrap()[0].name.clone();
+    drop(written);
+    let connection = rusqlite::Connection::open(database(&folder)).unwrap();
+    connection.execute("UPDATE trial SET kind = 'lab_tor'", []).unwrap();
+    let page = |path: &str| Server::of(&database(&folder)).get(path).body;
+    assert!(page("/").contains("sum of the last readings"));
+    // It rested twice after its second consensus; the third is at work.
+    let ticks = connection
+        .prepare("SELECT tick_id FROM sample WHERE life_id = ?1 ORDER BY tick_id")
+        .and_then(|mut found| found.query_map([life], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>())
+        .unwrap();
+    for (tick, count) in ticks.iter().zip([0.0, 1.0, 2.0, 2.0]) {
+        let row = rusqlite::params![life, tick, "rested_consensuses", count];
+        connection.execute("INSERT INTO observation VALUES (?1, ?2, ?3, ?4)", row).unwrap();
+    }
+    let rss = "UPDATE sample SET rss_bytes = ?1 WHERE life_id = ?2 AND tick_id = ?3";
+    connection.execute(rss, rusqlite::params![123 << 20, life, ticks[3]]).unwrap();
+    let body = page(&format!("/service/{name}"));
+    assert!(body.contains("<dd>123 MiB</dd>"), "{body}");
+    assert!(body.contains("at the end of its last rest, "), "{body}");
+    // The others have not rested yet: a reading in their work is no figure beside it.
+    assert!(page("/").contains("Memory of all</dt><dd>123 MiB"), "{}", page("/"));
+    for (path, held) in [
+        ("/", "sum at the ends of last rests"),
+        ("/", "at the end of the last rest, as reports compare it"),
+        ("/trial/five-way", "at the end of the last rest, as reports compare it"),
+    ] {
+        assert!(page(path).contains(held), "{path}: {held}");
+    }
+    connection.execute("UPDATE trial SET ended_wall_us = NULL, outcome = NULL", []).unwrap();
+    let running = page("/trial/five-way");
+    assert!(running.contains("Descriptive: memory at the ends of last rests"), "{running}");
+}
+
+#[test]
+fn services_that_are_no_more_are_in_no_sum_of_a_running_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut written = Field { services: 10, ..Field::default() }.write(&database(&folder));
+    let badge = "badge stale\">read no more";
+    let memory = |server: &Server| {
+        let body = server.get("/").body;
+        let told = body.split("Memory of all</dt><dd>").nth(1).unwrap_or_else(|| panic!("{body}"));
+        told.split('<').next().unwrap().to_owned()
+    };
+    let before = memory(&Server::of(&database(&folder)));
+    let ends = [Ending::Planned, Ending::Stopped, Ending::Signaled(11)];
+    for ((_, life, ..), ending) in written.services.clone().into_iter().zip(ends) {
+        written.store.end_life(life, (now_us(), written.start_us), &ending).unwrap();
+    }
+    let (dropped, ..) = written.services[3];
+    written
+        .store
+        .add_event(written.trial_id, Some(dropped), now_us(), KnownEvent::Dropped, "broken")
+        .unwrap();
+    drop(written);
+    let server = Server::of(&database(&folder));
+    assert_ne!(memory(&server), before);
+    let body = server.get("/").body;
+    assert_eq!(body.matches(badge).count(), 4, "{body}");
+    assert!(body.contains("taken out of the trial"), "{body}");
 }
 
 /// Of two services of a lab run the workers crashed, and one ran something else.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use heaptrial_model::{Classified, ErrorClass, TrialKind};
 use heaptrial_store::{
-    GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord, is_gathered, own_host,
+    GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord, is_gathered, is_ledger, own_host,
     planned_hosts,
 };
 use serde_json::json;
@@ -25,8 +25,10 @@ pub struct GatheredPart {
     pub host: String,
     /// What is new.
     pub new: Gathered,
-    /// Its last tick that is here: what comes after it is what the next export has to bring.
+    /// Its last tick that is here: what comes after it is what the next export has to bring of the ledger,
     pub last: Option<PartTick>,
+    /// and what comes after this one of everything: an earlier one where the ledger alone was gathered last.
+    pub read: Option<PartTick>,
     /// Hosts of the plan of which nothing is here yet.
     pub missing: Vec<String>,
     /// By how many seconds what the host wrote last is later than now.
@@ -101,7 +103,7 @@ pub enum GatherError {
         "{}: it begins after tick {first} of {host}, and {}; write all of it there with `heaptrial export --format heaptrial` \
          without --since",
         path.display(),
-        here.map_or("there is nothing of that host here".to_owned(), |here| format!("here is {here} as the last one"))
+        what_is_here(*here, *ledger)
     )]
     Misses {
         /// Which file.
@@ -112,6 +114,8 @@ pub enum GatherError {
         first: i64,
         /// The last one that is here.
         here: Option<i64>,
+        /// Whether the ledger of later ones is here, and the file has readings.
+        ledger: bool,
     },
     /// Another trial of this name runs.
     #[error(
@@ -160,6 +164,15 @@ impl Classified for GatherError {
             Self::Store(error) => error.class(),
             _ => ErrorClass::Refused,
         }
+    }
+}
+
+fn what_is_here(last: Option<i64>, ledger: bool) -> String {
+    match (last, ledger) {
+        (None, false) => "there is nothing of that host here".to_owned(),
+        (None, true) => "its ledger alone is here, without readings".to_owned(),
+        (Some(last), false) => format!("here is {last} as the last one"),
+        (Some(last), true) => format!("readings are here up to {last}, and the ledger alone after that"),
     }
 }
 
@@ -324,11 +337,14 @@ pub fn gather(
         return Err(GatherError::OtherDrawing { path: store.path().to_owned(), trial: trial.plan.name });
     }
     let parts = known.map(|known| store.parts(known.id)).transpose()?.unwrap_or_default();
-    let here = parts.iter().find(|part| part.host == host).and_then(|part| part.last);
+    let of_host = parts.iter().find(|part| part.host == host);
+    let (last, read) = of_host.map_or((None, None), |part| (part.last, part.read));
+    let here = if is_ledger(parameters) { last } else { read };
     let next = here.map_or(0, |tick| tick.sequence + 1);
     if let Some(first) = first.filter(|first| *first > next) {
         let here = here.map(|tick| tick.sequence);
-        return Err(GatherError::Misses { path: from, host, first: first - 1, here });
+        let ledger = !is_ledger(parameters) && last != read;
+        return Err(GatherError::Misses { path: from, host, first: first - 1, here, ledger });
     }
     let hosts = planned_hosts(parameters);
     let services = parameters["plan"]["services"].as_array().map_or(&[][..], Vec::as_slice);
@@ -349,9 +365,10 @@ pub fn gather(
     let new = store.gather(&database, &part_of)?;
     let parts = store.parts(new.trial_id)?;
     let is_here = |host: &str| parts.iter().any(|part| part.host == host);
-    let last = parts.iter().find(|part| part.host == host).and_then(|part| part.last);
+    let of_host = parts.iter().find(|part| part.host == host);
+    let (last, read) = of_host.map_or((None, None), |part| (part.last, part.read));
     let missing = hosts.into_keys().filter(|host| !is_here(host)).map(str::to_owned).collect();
     let ahead = written.into_iter().chain(last_us).max().map(|wrote| wrote - now_us);
     let ahead_seconds = ahead.filter(|ahead| *ahead > AHEAD_US).map(|ahead| ahead as f64 / 1e6);
-    Ok(GatheredPart { trial: trial.plan.name, host, new, last, missing, ahead_seconds })
+    Ok(GatheredPart { trial: trial.plan.name, host, new, last, read, missing, ahead_seconds })
 }

@@ -195,6 +195,39 @@ fn openmetrics_keeps_the_rules() {
 }
 
 #[test]
+fn lives_that_do_not_count_are_marked() {
+    let (_fleet, mut store) = imported();
+    let imported_id = store.trials().unwrap()[0].id;
+    let lab_id = lab_run(&mut store, 4);
+    let marks = |store: &Store, trial_id: i64| {
+        let (_, bytes) = exported(store, trial_id, ExportFormat::Parquet);
+        let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+        let rows = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string());
+        let marked = rows.filter(|row| row.contains("contaminated: true")).count();
+        let (_, bytes) = exported(store, trial_id, ExportFormat::OpenMetrics);
+        let text = String::from_utf8(bytes).unwrap();
+        check_openmetrics(&text);
+        let series: Vec<String> = text
+            .lines()
+            .filter(|line| line.starts_with("heaptrial_service_contaminated{"))
+            .map(|line| line.rsplit_once("} ").unwrap().1.to_owned())
+            .collect();
+        (marked, series)
+    };
+    // Of an import nothing is proved, so that there is nothing to tell in a series.
+    assert_eq!(marks(&store, imported_id), (0, Vec::new()));
+    assert_eq!(marks(&store, lab_id), (0, Vec::new()));
+    let life = store.lives(lab_id).unwrap()[0].id;
+    store.contaminate(life, "it runs glibc").unwrap();
+    let (marked, series) = marks(&store, lab_id);
+    assert_eq!(marked, 4);
+    assert_eq!(
+        series,
+        ["1 1800000000.000000", "1 1800000000.500000", "1 1800000001.000000", "1 1800000001.500000"]
+    );
+}
+
+#[test]
 fn a_lab_run_is_exported_for_the_scripts() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::create(&dir.path().join("heaptrial.db")).unwrap();

@@ -168,6 +168,56 @@ fn rusqlite_count(file: &Path) -> i64 {
 }
 
 #[test]
+fn readings_of_ticks_whose_ledger_alone_was_gathered_are_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 4)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 4);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let take_in = |host: &Host, store: &mut Store, since: Option<PartTick>, content| {
+        let file = folder.path().join("part.db");
+        let own = Store::open(&host.database).unwrap();
+        own.write_part(host.trial(), "a", since, content, &file, host.now_us()).unwrap();
+        let taken = take(store, &file, None, host.now_us());
+        std::fs::remove_file(&file).unwrap();
+        taken
+    };
+    let (everything, ledger) = (PartContent::Everything, PartContent::Ledger);
+    let is_whole = |host: &Host, store: &Store| gathered(store) == truth(std::slice::from_ref(host));
+
+    // The ledger from the beginning on: readings are asked for from the beginning.
+    host.tick(10);
+    let first = take_in(&host, &mut store, None, ledger).unwrap();
+    assert_eq!((first.new.samples, first.read), (0, None));
+    host.tick(5);
+    let refused = take_in(&host, &mut store, first.last, everything).unwrap_err();
+    assert!(matches!(refused, GatherError::Misses { here: None, ledger: true, .. }), "{refused}");
+    assert!(refused.to_string().contains("without --since"), "{refused}");
+    let next = take_in(&host, &mut store, first.last, ledger).unwrap();
+    assert_eq!((next.last.unwrap().sequence, next.read), (14, None));
+    let all = take_in(&host, &mut store, next.read, everything).unwrap();
+    assert_eq!((all.new.samples, all.read), (60, all.last));
+    assert!(is_whole(&host, &store));
+
+    // The ledger in between: readings go on from where they were, however often the ledger came.
+    host.tick(7);
+    let second = take_in(&host, &mut store, all.last, ledger).unwrap();
+    assert_eq!((second.last.unwrap().sequence, second.read), (21, all.last));
+    host.tick(3);
+    let third = take_in(&host, &mut store, second.last, ledger).unwrap();
+    assert_eq!(third.read, all.last);
+    let refused = take_in(&host, &mut store, third.last, everything).unwrap_err();
+    assert!(refused.to_string().contains("readings are here up to 14"), "{refused}");
+    host.tick(2);
+    let fourth = take_in(&host, &mut store, third.read, everything).unwrap();
+    assert_eq!((fourth.new.samples, fourth.read), (48, fourth.last));
+    assert!(is_whole(&host, &store));
+    // And so with the ledger no more.
+    host.tick(1);
+    assert_eq!(take_in(&host, &mut store, fourth.last, everything).unwrap().new.samples, 4);
+    assert!(is_whole(&host, &store));
+}
+
+#[test]
 fn what_a_host_read_after_its_end_is_left_out_and_the_whole_ends_with_its_last_host() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(&[("a", 2), ("b", 2)]);

@@ -235,7 +235,7 @@ fn import(folder: &Path, url: &str, access: Access) -> Result<PrometheusSummary,
         command: "test".into(),
     };
     let mut store = Store::create(&folder.join("heaptrial.db")).unwrap();
-    import_prometheus(&mut store, &request)
+    import_prometheus(&mut store, &request, &|_| {})
 }
 
 /// Each life of each service: when it was started, and its readings.

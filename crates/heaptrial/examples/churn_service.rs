@@ -1,7 +1,7 @@
 //! A service that allocates and frees, for systemd units of tests.
 //!
-//! Environment: `LIVE_BYTES` it keeps allocated (default 1 MiB), `ALLOCATIONS_PER_SECOND` (default 400), and
-//! faults: `START_DELAY_MS` before it reports ready, `NEVER_READY=1`, `FAIL_AFTER_MS` after which it exits with
+//! Environment: `LIVE_BYTES` it keeps allocated (default 1 MiB), `ALLOCATIONS_PER_SECOND` (default 400),
+//! `START_DELAY_MS` before it reports ready, and faults: `NEVER_READY=1`, `FAIL_AFTER_MS` after which it exits with
 //! code 3, `FAIL_WHEN` a file is there, `LEAK_BYTES_PER_SECOND`; with `FAULTS_UNDER` only where `LD_PRELOAD` has that text. Two arguments, if given, replace the first two.
 
 use std::io;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     std::thread::sleep(Duration::from_millis(number("START_DELAY_MS")?.unwrap_or(0)));
-    if number("NEVER_READY")? != Some(1) {
+    if !(faulty && number("NEVER_READY")? == Some(1)) {
         notify("READY=1\nSTATUS=allocating")?;
     }
     let mut leaked: Vec<Vec<u8>> = Vec::new();

@@ -77,8 +77,8 @@ impl Target {
         let folder = match &global.out {
             Some(folder) => folder.clone(),
             None => {
-                let beside = database.parent().unwrap_or(Path::new("."));
-                if several { beside.join(folder_name(&trial)) } else { beside.to_owned() }
+                let beside = folder_of(&database);
+                if several { beside.join(folder_name(&trial)) } else { beside }
             }
         };
         Ok(Self { store, trial, folder })
@@ -102,6 +102,23 @@ impl Target {
     }
 }
 
+/// Where reports of a database go: beside it, and where others lie there too, into a folder of its name.
+fn folder_of(database: &Path) -> PathBuf {
+    let beside = database.parent().unwrap_or(Path::new(""));
+    let here = if beside == Path::new("") { Path::new(".") } else { beside };
+    let is_other =
+        |path: PathBuf| path.extension() == database.extension() && path.file_name() != database.file_name();
+    let mut entries = std::fs::read_dir(here).into_iter().flatten().flatten();
+    match database.file_stem() {
+        Some(own) if entries.any(|entry| is_other(entry.path())) => {
+            let mut name = own.to_owned();
+            name.push("-report");
+            beside.join(name)
+        }
+        _ => beside.to_owned(),
+    }
+}
+
 /// A folder for one of several trials of a database. Names of trials are free text.
 fn folder_name(trial: &TrialRecord) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
@@ -117,4 +134,24 @@ fn unknown(name: &str, database: &Path, trials: &[TrialRecord]) -> Failure {
         database.display(),
         if known.is_empty() { "none".to_owned() } else { known.join(", ") }
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_of_databases_in_one_folder_go_into_folders_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let touch = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
+        let of = |name: &str| folder_of(&folder.path().join(name));
+        for name in ["january.db", "january.db-wal", "report.html"] {
+            touch(name);
+        }
+        assert_eq!(of("january.db"), folder.path());
+        touch("june.db");
+        assert_eq!(of("january.db"), folder.path().join("january-report"));
+        assert_eq!(of("june.db"), folder.path().join("june-report"));
+        assert_eq!(folder_of(Path::new("no-such.db")), Path::new(""));
+    }
 }

@@ -496,6 +496,7 @@ fn the_unit_is_confined_and_a_second_agent_is_refused() {
     for (arguments, said) in [
         ("agent --metrics 0.0.0.0:9000", "only at a loopback address"),
         ("agent --interval 1ms", "at least 100ms"),
+        ("agent --interval 300000000d", "at most 1d"),
         ("agent --print-unit relative", "absolute path"),
     ] {
         let output = host.bed.heaptrial(arguments);

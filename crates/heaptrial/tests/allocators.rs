@@ -106,6 +106,35 @@ fn host_glibc() -> String {
 }
 
 #[test]
+fn a_list_of_one_version_has_what_that_version_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_heaptrial"));
+        command.current_dir(folder.path()).args(["allocators", "list"]).args(arguments).output().unwrap()
+    };
+    let told = |arguments: &[&str]| String::from_utf8(list(arguments).stdout).unwrap();
+    let all = told(&["mimalloc"]);
+    let one = told(&["mimalloc@2.0.9"]);
+    assert!(
+        all.contains("3.3.2 ") && all.contains("segment_decommit_delay") && all.contains("arena_reserve")
+    );
+    assert!(one.contains("2.0.9 ") && !one.contains("3.3.2 "), "{one}");
+    assert!(one.contains("segment_decommit_delay") && !one.contains("minimal_purge_size"), "{one}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&list(&["--json", "mimalloc@2.0.9"]).stdout).unwrap();
+    assert_eq!(json["families"][0]["versions"].as_array().unwrap().len(), 1, "{json:#}");
+    for (spec, why) in [
+        ("mimalloc@2.0.99", "no version `2.0.99`"),
+        ("mimalloc@2.0.9+secure", "`heaptrial allocators list mimalloc@2.0.9`"),
+        ("mimaloc", "mimaloc"),
+    ] {
+        let output = list(&[spec]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(why), "{spec}: {said}");
+    }
+}
+
+#[test]
 #[ignore = "needs the sources of allocators"]
 fn every_allocator_is_obtained_verified_and_identified() {
     let cache = kept_cache();

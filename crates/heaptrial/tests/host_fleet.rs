@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use heaptrial_exchange::PartFile;
+use heaptrial_rollout::Verdict;
 use heaptrial_store::Store;
 use serde_json::Value;
 use support::bed::Bed;
@@ -196,6 +197,10 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     let text = std::fs::read_to_string(folder.join("jemalloc.json")).unwrap();
     bed.container.write("/root/jemalloc.json", &text, 0o644).unwrap();
     bed.container.write("/root/forged.json", text.replacen("\"alpha\"", "\"gamma\"", 1), 0o644).unwrap();
+    // As if its seconds told of days to come.
+    let mut against: Verdict = Verdict::read(&folder.join("jemalloc.json"), None).unwrap().0;
+    against.verdict = Some("bloating".into());
+    bed.container.write("/root/against.json", against.sealed().unwrap().0, 0o644).unwrap();
     let start = |file: &str, more: &str| {
         let pace = "--at-once 4 --pause 0s --settle 500ms --soak 2s --patience 20s --no-agent --yes";
         bed.heaptrial(&format!("rollout start --verdict {file} --services churn@* {pace} {more}"))
@@ -203,6 +208,10 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     let before = bed.snapshot();
     refused(&start("forged.json", ""), &["was changed after it was written", digest]);
     refused(&start("jemalloc.json", "--verdict-sha256 00"), &[digest, "00 is wanted"]);
+    let without = start("against.json", "--dry-run");
+    refused(&without, &["trial `fleet` found jemalloc", "bloating", "--despite-findings"]);
+    let despite = start("against.json", "--dry-run --despite-findings");
+    assert!(despite.status.success() && stderr(&despite).contains("warning: trial `fleet` found jemalloc"));
     // Another system, in its own words.
     let release = bed.container.read("/usr/lib/os-release").unwrap();
     let other = String::from_utf8_lossy(&release).replace("bookworm", "trixie").replace("12", "13");
@@ -328,6 +337,16 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     for bed in [&alpha, &beta] {
         bed.install_agent();
     }
+    // A service may take as long to come up as this test lets it.
+    alpha
+        .container
+        .write(
+            "/etc/systemd/system/churn@.service.d/patient.conf",
+            "[Service]\nTimeoutStartSec=infinity\n",
+            0o644,
+        )
+        .unwrap();
+    alpha.container.ok(&["systemctl", "daemon-reload"]);
     control.plays("survey", &[]);
     let before = [alpha.snapshot(), beta.snapshot()];
     succeeds(path, "trial plan fleet.toml --survey surveys --seed 1");
@@ -335,7 +354,7 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
 
     let more = format!(
         "{{\"heaptrial_rollout\": \"to-jemalloc\", \"heaptrial_verdict\": \"{}/jemalloc.json\", \
-         \"heaptrial_services\": [\"churn@*\"], \"heaptrial_poll\": 1, \
+         \"heaptrial_services\": [\"churn@*\"], \"heaptrial_poll\": 1, \"heaptrial_despite_findings\": true, \
          \"heaptrial_options\": [\"--soak\", \"2s\", \"--waves\", \"100%\", \"--pause\", \"0s\", \"--settle\", \"500ms\", \"--patience\", \"20s\"]}}",
         path.display()
     );
@@ -355,15 +374,29 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
         let told = bed.json_of(&format!("rollout status {rollout} --json"));
         told["rollouts"][0]["standing"].as_str().unwrap_or_default().to_owned()
     };
-    // Both at once, and services of one of them do not come up: the other one is paused before its third service.
-    faults("FAULTS_UNDER=jemalloc\nFAIL_AFTER_MS=0\n");
+    // Both at once, and the first service of one does not come up, once the other has two: that is paused before its third.
+    faults("FAULTS_UNDER=jemalloc\nNEVER_READY=1\nFAIL_WHEN=/run/dies\n");
     let together = more
         .replace("to-jemalloc", "both")
-        .replace("\"--pause\", \"0s\"", "\"--no-rollback-proof\", \"--pause\", \"10m\"")
+        .replace(
+            "\"--pause\", \"0s\"",
+            "\"--no-rollback-proof\", \"--health-timeout\", \"10m\", \"--pause\", \"10m\"",
+        )
         .replace("\"heaptrial_poll\"", "\"heaptrial_shares\": [\"100%\"], \"heaptrial_poll\"");
-    let stopped = control.play("rollout", &["-e", &together]);
-    assert!(!stopped.status.success());
+    let stopped = std::thread::scope(|scope| {
+        let play = scope.spawn(|| control.play("rollout", &["-e", &together]));
+        wait_for("two services of beta", PATIENCE, || {
+            let told = beta.heaptrial("rollout status both --json").stdout;
+            let told: Value = serde_json::from_slice(&told).unwrap_or_default();
+            let waves = told["rollouts"][0]["waves"].as_array().map_or(&[][..], Vec::as_slice);
+            let in_force: u64 = waves.iter().filter_map(|wave| wave["in_force"].as_u64()).sum();
+            (in_force == 2 || play.is_finished()).then_some(())
+        });
+        alpha.container.write("/run/dies", "", 0o644).unwrap();
+        play.join().unwrap()
+    });
     let said = stdout(&stopped);
+    assert!(!stopped.status.success(), "{said}");
     // By what alpha tells of its rollout, or by the budget over all hosts: whichever beta sees first.
     let why = said.split("rollout both of this host is paused, since ").nth(1).unwrap_or_default();
     let reasons =
@@ -385,6 +418,7 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     assert_eq!(control.plays("rollout", &back), [0, 0]);
 
     // A service of the first host that does not come up under it stops the host, and the next one is not begun.
+    faults("FAULTS_UNDER=jemalloc\nFAIL_AFTER_MS=0\n");
     let stopped = control.play("rollout", &with(&[]));
     assert!(!stopped.status.success());
     assert!(stdout(&stopped).contains("rollout to-jemalloc is stopped"), "{}", stdout(&stopped));

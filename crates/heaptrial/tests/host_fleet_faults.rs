@@ -288,17 +288,22 @@ fn a_host_that_was_renamed_records_its_trial_anew_as_the_plan_calls_it() {
     succeeds(folder, "trial plan fleet.toml --survey surveys --seed 1");
     beta.container.write("/root/fleet.plan.toml", alike(&folder.join("fleet.plan.toml")), 0o644).unwrap();
     beta.install_agent();
-    beta.succeeds("trial start fleet --yes");
+    // What was written for it by hand is told, and recorded of each service.
+    let warned = " and 3 more) have another arm or block than was drawn";
+    let started = beta.heaptrial("trial start fleet --yes");
+    assert!(started.status.success() && stderr(&started).contains(warned), "{}", stderr(&started));
     assert_eq!(treated(&beta, &units), 2);
     let recorded = || {
         let store = Store::open(&beta.database()).unwrap();
         let trial = store.trials().unwrap().into_iter().rfind(|trial| trial.plan.name == "fleet").unwrap();
         let services = store.services(trial.id).unwrap().into_iter();
-        let services: Vec<_> = services.map(|service| (service.name, service.block)).collect();
+        let services: Vec<_> =
+            services.map(|service| (service.is_by_hand(), service.name, service.block)).collect();
         (trial.plan.parameters["host"].clone(), services)
     };
     let before = recorded();
     assert_eq!(before.0, "beta");
+    assert!(before.1.iter().all(|(by_hand, ..)| *by_hand), "{before:?}");
 
     beta.container.ok(&["systemctl", "stop", "heaptrial-agent"]);
     beta.container.ok(&["sh", "-c", "rm /var/lib/heaptrial/heaptrial.db*"]);

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::upstream::{Commits, repository};
+use support::upstream::{Commits, commit, repository};
 use support::{heaptrial, json, stderr, stdout, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -144,6 +144,15 @@ fn a_bad_commit_is_found_among_those_of_a_repository_and_a_search_goes_on() {
 
     let again = heaptrial(folder).args(["report", "found"]).output().unwrap();
     assert!(stdout(&again).contains("Change 27"), "{}", stderr(&again));
+
+    // A history that lacks a commit blames the next one for it.
+    let plan = folder.join("found/bisect-plan.json");
+    let mut kept: Value = serde_json::from_slice(&std::fs::read(&plan).unwrap()).unwrap();
+    kept["positions"].as_array_mut().unwrap().remove(27);
+    std::fs::write(&plan, kept.to_string()).unwrap();
+    let refused = bisect(folder, "--continue found");
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("is not the line between its ends"), "{}", stderr(&refused));
 }
 
 #[test]
@@ -213,6 +222,20 @@ fn what_cannot_be_searched_is_refused_before_anything_runs() {
         assert_eq!(output.status.code(), Some(code), "{options}: {}", stderr(&output));
         assert!(stderr(&output).contains(told), "{options}: {}", stderr(&output));
     }
+    // Two further commits whose source is another and whose library is the same.
+    let header = folder.join("upstream/include/revision.h");
+    let remarked = ["one", "two"].map(|remark| {
+        let text = std::fs::read_to_string(&header).unwrap();
+        std::fs::write(&header, format!("{text}/* {remark} */\n")).unwrap();
+        commit(&folder.join("upstream"))
+    });
+    let same = format!(
+        "--out run --good mimalloc --bad mimalloc --mirror upstream --good-commit {} --bad-commit {} run --duration 5s -- true",
+        ids[2], remarked[1]
+    );
+    let output = bisect(folder, &same);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("build the same library"), "{}", stderr(&output));
     let of_commits = format!("--good mimalloc --bad mimalloc --mirror upstream {ends}");
     for (options, told) in [
         (format!("{of_commits} run --duration 1s -a glibc -- true"), "--allocator is not for a search"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use heaptrial_testbed::{Machine, Testbed, USER_MANAGER_FILES};
 use serde_json::Value;
 use support::arm;
-use support::bed::stripped;
+use support::bed::build_folder;
 use support::shapes::{BARE_MIB, MIB, assert_anon, shapes};
 
 const MEMORY_MIB: u64 = 768;
@@ -81,7 +81,7 @@ $lab --out title -a 'glibc?arena_max=1' -- /shapes/shapes title 8 > /results/tit
 #[ignore = "needs root: it boots a virtual machine"]
 fn on_version_2_figures_are_true_whoever_runs_the_lab_and_where_pages_are_swapped_out() {
     let Some(base) = Testbed::for_test_of_machines() else { return };
-    let (build, shapes) = (stripped(), shapes());
+    let (build, shapes) = (build_folder(), shapes());
     let binds = [(build.as_path(), Path::new("/build")), (shapes.path(), Path::new("/shapes"))];
     let mut machine = Machine::new(&base, &binds).unwrap();
     for (path, content) in USER_MANAGER_FILES {

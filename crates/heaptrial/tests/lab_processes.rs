@@ -140,11 +140,10 @@ fn an_arm_whose_workers_crash_is_not_ranked() {
 fn a_process_that_leaves_the_cgroup_fails_its_arm() {
     let folder = shapes();
     // Where the own group of the service is, one beside it is made.
-    let script = "own=/sys/fs/cgroup$(grep -E '^[0-9]+:(memory)?:' /proc/self/cgroup | head -1 | cut -d: -f3); \
-                  test -e /sys/fs/cgroup/cgroup.controllers || own=/sys/fs/cgroup/memory${own#/sys/fs/cgroup}; \
+    let script = "\
                   beside=$(dirname \"$own\")/heaptrial-test-$$; mkdir \"$beside\" && echo \"$beside\" > beside; \
                   sh -c 'echo $$ > \"$0\"/cgroup.procs; exec ./shapes hold 40' \"$beside\" & wait";
-    std::fs::write(folder.path().join("leaves"), script).unwrap();
+    std::fs::write(folder.path().join("leaves"), format!("{OWN_GROUP}{script}")).unwrap();
     let output = heaptrial(folder.path())
         .args("lab run --offline --source host --out run --tick 250ms --json -a glibc --duration 4s -- sh leaves".split(' '))
         .output()
@@ -155,6 +154,69 @@ fn a_process_that_leaves_the_cgroup_fails_its_arm() {
     let report = json(&output);
     assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
     assert!(stderr(&output).contains("was in another control group"), "{}", stderr(&output));
+}
+
+/// Which group of memory a shell is in, of version 1 or 2.
+const OWN_GROUP: &str = "own=/sys/fs/cgroup$(grep -E '^[0-9]+:(memory)?:' /proc/self/cgroup | head -1 | cut -d: -f3); \
+                         test -e /sys/fs/cgroup/cgroup.controllers || own=/sys/fs/cgroup/memory${own#/sys/fs/cgroup}; ";
+
+#[test]
+#[ignore = "needs root: it makes cgroups"]
+fn a_service_that_leaves_its_cgroup_at_once_fails_its_arm() {
+    for (options, why) in [
+        ("", "is in none of its figures"),
+        ("--memory-limit 64M", "was not under the limit of 64.0 MiB"),
+        ("--memory-limit 64M --count shapes", "was not under the limit of 64.0 MiB"),
+    ] {
+        let folder = shapes();
+        let script = format!(
+            "{OWN_GROUP} beside=$(dirname \"$own\")/heaptrial-test-$$; mkdir \"$beside\" && echo \"$beside\" > beside; \
+             echo $$ > \"$beside\"/cgroup.procs; exec ./shapes hold 100"
+        );
+        std::fs::write(folder.path().join("leaves"), script).unwrap();
+        let output = heaptrial(folder.path())
+            .args(
+                "lab run --offline --source host --out run --tick 250ms --json -a glibc --duration 3s"
+                    .split(' '),
+            )
+            .args(options.split_whitespace())
+            .args(["--", "sh", "leaves"])
+            .output()
+            .unwrap();
+        let beside = std::fs::read_to_string(folder.path().join("beside")).unwrap();
+        std::fs::remove_dir(beside.trim()).unwrap();
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{options}: {told}");
+        assert!(told.contains("was in another control group") && told.contains(why), "{options}: {told}");
+        let report = json(&output);
+        assert_eq!(arm(&report, "glibc")["services"], 0, "{report:#}");
+        assert!(!report.to_string().contains("lives under"), "{report:#}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: it makes a cgroup"]
+fn a_service_that_the_limit_of_the_whole_run_kills_is_told_so() {
+    if !Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() {
+        heaptrial_testbed::skip("control groups of version 1");
+        return;
+    }
+    let folder = shapes();
+    let group = format!("/sys/fs/cgroup/memory/heaptrial-test-{}", std::process::id());
+    std::fs::create_dir(&group).unwrap();
+    let script = format!(
+        "echo 192M > {group}/memory.limit_in_bytes; echo 192M > {group}/memory.memsw.limit_in_bytes; \
+         echo $$ > {group}/cgroup.procs; exec \"$0\" \"$@\""
+    );
+    let output =
+        lab_behind(&["sh", "-c", &script], folder.path(), "-a glibc --duration 3s", &["hold", "400"]);
+    std::fs::remove_dir(&group).unwrap();
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("was killed for want of memory") && told.contains("without a --memory-limit"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -279,19 +341,46 @@ fn cpu_time_of_children_counts_whoever_waited_for_them() {
 }
 
 #[test]
+#[ignore = "needs root: it hides the cgroups"]
+fn cpu_time_of_processes_that_counted_and_ended_stays() {
+    for way in WAYS {
+        let options = "-a glibc --duration 10s --count ^burner";
+        let output = lab_behind(way, shapes().path(), options, &["burners", "8"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = json(&output);
+        let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
+        assert!((1.9..2.4).contains(&seconds), "{way:?}: {seconds} s");
+    }
+}
+
+#[test]
+#[ignore = "needs root: it follows ends of processes"]
+fn a_crash_is_seen_whichever_thread_it_is_in() {
+    for how in ["exec", "thread"] {
+        let output = lab("-a glibc --duration 3s", &["late-crash", how]);
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{how}: {told}");
+        assert!(told.contains("processes of it crashed") && told.contains("SIGABRT"), "{how}: {told}");
+        assert_eq!(arm(&json(&output), "glibc")["services"], 0);
+    }
+}
+
+#[test]
 #[ignore = "needs root: it makes a cgroup, and hides the cgroups"]
 fn a_process_whose_main_thread_has_ended_is_in_all_figures() {
     for way in WAYS {
         let options = "-a glibc --duration 2s --ready log:holds --metric rss";
-        let output = lab_behind(way, shapes().path(), options, &["leaderless", "40"]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let report = json(&output);
-        let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
-        let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
-        assert!(
-            (40.0..45.0).contains(&bytes) && (0.98..1.2).contains(&seconds),
-            "{way:?}: {bytes} MiB, {seconds} s"
-        );
+        for shape in [&["leaderless", "40"][..], &["leaderless", "40", "main"]] {
+            let output = lab_behind(way, shapes().path(), options, shape);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let report = json(&output);
+            let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
+            let seconds = report["services"][0]["cpu_seconds"].as_f64().unwrap();
+            assert!(
+                (40.0..45.0).contains(&bytes) && (0.98..1.2).contains(&seconds),
+                "{way:?} {shape:?}: {bytes} MiB, {seconds} s"
+            );
+        }
     }
 }
 
@@ -328,6 +417,38 @@ fn huge_pages_are_anonymous_memory() {
             assert!((32.0..36.0).contains(&bytes), "{way:?} {metric}: {bytes} MiB");
         }
     }
+}
+
+#[test]
+fn shared_memory_beside_what_is_compared_is_told() {
+    for (metric, least, most, noted) in [("anon", 8.0, 9.0, true), ("rss", 72.0, 76.0, false)] {
+        let options = format!("-a glibc --duration 2s --ready log:holds --metric {metric}");
+        let output = lab(&options, &["memfd", "64"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = json(&output);
+        let bytes = arm(&report, "glibc")["memory"]["final_bytes"].as_f64().unwrap() / MIB;
+        assert!((least..most).contains(&bytes), "{metric}: {bytes} MiB");
+        assert_eq!(
+            report.to_string().contains("it had up to 64.0 MiB of shared memory"),
+            noted,
+            "{report:#}"
+        );
+    }
+}
+
+#[test]
+fn programs_with_a_heap_of_their_own_are_told() {
+    let folder = shapes();
+    std::fs::copy(folder.path().join("shapes"), folder.path().join("java")).unwrap();
+    let output = heaptrial(folder.path())
+        .args(
+            "lab run --offline --source host --out run --tick 250ms --json -a glibc --duration 1s".split(' '),
+        )
+        .args(["--", "./java", "hold", "8"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(json(&output).to_string().contains("java keeps its objects in a heap"), "{}", stderr(&output));
 }
 
 #[test]

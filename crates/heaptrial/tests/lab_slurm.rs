@@ -12,7 +12,7 @@ use heaptrial_store::Store;
 use heaptrial_testbed::{Options, SlurmCluster};
 use serde_json::Value;
 use support::upstream::{Commits, repository};
-use support::{bed, json, stderr, stdout, wait_for};
+use support::{bed, json, seconds_of_a_service, stderr, stdout, succeeds, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Holds 20 MB in pieces, and stays.
@@ -169,48 +169,124 @@ esac
 echo 7
 "#;
 
+/// A folder in which `lab tune` finds the stand-in for Slurm.
+struct StandIn(tempfile::TempDir);
+
+impl StandIn {
+    fn new(sbatch: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("bin")).unwrap();
+        std::fs::write(folder.path().join("queue.json"), r#"{"jobs":[]}"#).unwrap();
+        std::fs::write(folder.path().join("holder.py"), HOLDER).unwrap();
+        for (name, text) in
+            [("sbatch", sbatch), ("squeue", "#!/bin/sh\ncat queue.json\n"), ("scancel", "#!/bin/sh\n")]
+        {
+            let path = folder.path().join("bin").join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn tune(&self, options: &str) -> Command {
+        let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
+        let mut command = support::heaptrial(self.0.path());
+        command.env("PATH", path).env("XDG_CACHE_HOME", self.path("cache"));
+        command.args("lab tune --json".split(' ')).args(options.split_whitespace());
+        command
+    }
+}
+
+const TUNED: &str = "--out found --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --verify 2 --winners 1 \
+     run --on slurm --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 holder.py";
+
+/// Blocks of a search's report by their numbers.
+fn numbers(report: &Value) -> Vec<u64> {
+    report["blocks"].as_array().unwrap().iter().map(|block| block["number"].as_u64().unwrap()).collect()
+}
+
 #[test]
 fn a_search_whose_task_failed_goes_on_by_its_own_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    std::fs::create_dir(folder.join("bin")).unwrap();
-    std::fs::write(folder.join("queue.json"), r#"{"jobs":[]}"#).unwrap();
-    std::fs::write(folder.join("holder.py"), HOLDER).unwrap();
-    for (name, text) in
-        [("sbatch", SBATCH), ("squeue", "#!/bin/sh\ncat queue.json\n"), ("scancel", "#!/bin/sh\n")]
-    {
-        let path = folder.join("bin").join(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let tune = |options: &str| {
-        let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
-        let mut command = support::heaptrial(folder);
-        command.env("PATH", path).env("XDG_CACHE_HOME", folder.join("cache"));
-        command.args("lab tune --json".split(' ')).args(options.split_whitespace()).output().unwrap()
-    };
-    let output = tune(
-        "--out found --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --verify 2 --winners 1 \
-         run --on slurm --ready log:^held --duration 1s --tick 100ms --seed 7 -- /usr/bin/python3 holder.py",
-    );
+    let slurm = StandIn::new(SBATCH);
+    let output = slurm.tune(TUNED).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     told(&output, &["block-2 of control, glibc", "on n2: its disk is gone", "lab tune --continue "]);
     assert!(!stderr(&output).contains("lab attach"), "{}", stderr(&output));
     let so_far = json(&output);
     assert!(so_far["stopped"].as_str().unwrap().contains("its disk is gone"), "{so_far:#}");
-    let numbers = |report: &Value| -> Vec<u64> {
-        let blocks = report["blocks"].as_array().unwrap().iter();
-        blocks.map(|block| block["number"].as_u64().unwrap()).collect()
-    };
     assert_eq!(numbers(&so_far), [1]);
-    let first = std::fs::read(folder.join("found/blocks/0001/heaptrial.db")).unwrap();
+    let first = std::fs::read(slurm.path("found/blocks/0001/heaptrial.db")).unwrap();
 
-    let output = tune("--continue found");
+    let output = slurm.tune("--continue found").output().unwrap();
     assert!([Some(0), Some(4)].contains(&output.status.code()), "{}", stderr(&output));
     let whole = json(&output);
     assert_eq!(numbers(&whole)[..2], [1, 3], "{whole:#}");
     assert_eq!(whole["blocks"][0], so_far["blocks"][0]);
-    assert_eq!(std::fs::read(folder.join("found/blocks/0001/heaptrial.db")).unwrap(), first);
+    assert_eq!(std::fs::read(slurm.path("found/blocks/0001/heaptrial.db")).unwrap(), first);
+}
+
+#[test]
+fn a_task_runs_the_part_of_the_length_that_its_run_asks_for() {
+    let slurm = StandIn::new(SBATCH);
+    let output = slurm.tune(&TUNED.replace("1s --tick 100ms", "6s --tick 100ms")).output().unwrap();
+    told(&output, &["its disk is gone"]);
+    let of_block = slurm.path("found/blocks/0001");
+    let delivered = of_block.join("blocks/0001");
+    // What a task delivers is taken into the run's own database.
+    let whole = seconds_of_a_service(&of_block.join("heaptrial.db"));
+
+    // What is written down for a block of short runs is this, and nothing else.
+    let kept = of_block.join("slurm/run.json");
+    let mut run: Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
+    assert_eq!((&run["part"], &run["duration"]), (&1.0.into(), &"6s".into()), "{run:#}");
+    run["part"] = 0.25.into();
+    run["duration"] = Value::Null;
+    std::fs::write(&kept, run.to_string()).unwrap();
+    std::fs::rename(&delivered, of_block.join("whole")).unwrap();
+    let script = of_block.join("slurm/block.sh");
+    let task = Command::new("sh").arg(script).env("SLURM_ARRAY_TASK_ID", "0").output().unwrap();
+    succeeds(&task);
+    let short = seconds_of_a_service(&delivered.join("heaptrial.db"));
+    assert_eq!((short, whole), (1.5, 6.0));
+}
+
+#[test]
+fn what_a_task_delivered_after_its_search_was_gone_is_taken_in() {
+    // Of this search no task fails.
+    let slurm = StandIn::new(&SBATCH.replace("*/blocks/0002/*)", "none)"));
+    let mut search = slurm.tune(TUNED).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the task of a block", PATIENCE, || {
+        let submitted = std::fs::read(slurm.path("found/blocks/0001/slurm/submitted.json")).ok()?;
+        serde_json::from_slice::<Value>(&submitted).ok()?[0]["job"].as_u64()
+    });
+    search.kill().unwrap();
+    search.wait().unwrap();
+    let report = slurm.path("found/blocks/0001/blocks/0001/block.json");
+    assert!(!report.exists(), "the task ended before its search");
+    wait_for("what the task delivers", PATIENCE, || report.is_file().then_some(()));
+    // The task of the stand-in has the lock of whoever submitted it, until it ends.
+    let lock = slurm.path("found/blocks/0001/slurm/lock");
+    wait_for("the end of the task", PATIENCE, || {
+        let free = Command::new("flock").arg("--nonblock").arg(&lock).arg("true").status().unwrap();
+        free.success().then_some(())
+    });
+    let delivered = std::fs::read(&report).unwrap();
+
+    let output = slurm.tune("--continue found").output().unwrap();
+    told(&output, &["is taken up"]);
+    assert_eq!(std::fs::read(&report).unwrap(), delivered);
+    // Whatever came of blocks on a busy machine: none was begun of which no step tells.
+    let steps = std::fs::read_to_string(slurm.path("found/tune-steps.jsonl")).unwrap();
+    let of_blocks = ["searched", "verified", "void"]
+        .iter()
+        .map(|step| steps.matches(&format!("\"step\":\"{step}\"")).count());
+    assert!(steps.contains("\"number\":1,"), "{steps}");
+    let begun = std::fs::read_dir(slurm.path("found/blocks")).unwrap().count();
+    assert_eq!(of_blocks.sum::<usize>(), begun, "{steps}");
 }
 
 #[test]
@@ -220,7 +296,7 @@ fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters()
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("holder.py"), HOLDER).unwrap();
     let small = Small::mount(folder.path().join("small"));
-    let options = Options::new().bind(bed::stripped(), "/ht");
+    let options = Options::new().bind(bed::build_folder(), "/ht");
     let cluster = SlurmCluster::boot(&base, 3, folder.path(), &options).unwrap();
     let mut bed = Bed { cluster, folder };
 
@@ -231,6 +307,7 @@ fn a_run_on_a_cluster_is_that_of_one_machine_and_outlives_nodes_and_submitters()
     what_cannot_be_is_told(&bed);
     a_search_has_its_blocks_carried_out_there(&bed);
     a_search_of_settings_and_its_winners_too(&bed);
+    a_search_that_dies_takes_its_task_up(&bed);
 }
 
 fn a_node_that_dies_costs_its_block(bed: &mut Bed) {
@@ -426,4 +503,26 @@ fn a_search_of_settings_and_its_winners_too(bed: &Bed) {
     for block in blocks {
         assert_by_a_node(bed, &format!("tuned/blocks/{:04}", block["number"].as_u64().unwrap()));
     }
+}
+
+fn a_search_that_dies_takes_its_task_up(bed: &Bed) {
+    let search = bed
+        .command(
+            "lab tune --json --out /shared/killed --over glibc --setting arena_max=1,2 --candidates 2 --blocks 2 --verify 2 \
+             --winners 1 run --on slurm --source host --ready log:^held --duration 3s --tick 200ms --seed 7 -- python3 \
+             /shared/settings.py",
+        )
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let job = bed.jobs("killed/blocks/0002", 1)[0];
+    bed.cluster.controller.ok(&["pkill", "-KILL", "-f", "^/ht/heaptrial lab tune.*--out /shared/killed "]);
+    search.wait_with_output().unwrap();
+    // Its task is still in the queue, or just ran.
+    let output = bed.command("lab tune --json --continue /shared/killed").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    told(&output, &["is taken up"]);
+    assert_eq!(numbers(&json(&output)), [1, 2, 3, 4]);
+    assert_eq!(bed.jobs("killed/blocks/0002", 1), [job]);
 }

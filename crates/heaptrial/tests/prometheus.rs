@@ -408,6 +408,24 @@ fn refusals(folder: &Path, prometheus: &Server, end: &str) {
 /// What comes into the store after an import is in the next one, where it goes on and what it had already; arms that changed before
 /// are no new change.
 #[test]
+fn who_will_wait_long_is_told_what_an_interruption_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |from: &str| {
+        // Nobody listens there.
+        let words = ["import", "prometheus", "http://127.0.0.1:1", "--query", "memory", "--from", from];
+        let output = heaptrial(folder.path()).args(words).output().unwrap();
+        assert!(!output.status.success());
+        stderr(&output)
+    };
+    let long = told("30d");
+    assert!(
+        long.contains("asked for 30 d") && long.contains("begins anew") && long.contains("--to"),
+        "{long}"
+    );
+    assert!(!told("1d").contains("begins anew"));
+}
+
+#[test]
 fn late_readings_come_with_the_next_import() {
     if !installed(&["victoria-metrics"]) {
         return;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use heaptrial_model::TrialKind;
+use heaptrial_model::{KnownEvent, TrialKind};
 use heaptrial_store::Store;
 use support::{heaptrial, json, stderr, stdout};
 use trial::{FieldArm, FieldTrial, HOUR_US, four_arms};
@@ -119,6 +119,36 @@ fn a_look_that_the_data_do_not_reach_is_refused_unless_the_gap_is_accepted() {
     let taken = json(&look(folder.path(), &["--accept-gap", "--json"]));
     assert_eq!((&taken["number"], &taken["accepted_gap_seconds"]), (&1.into(), &43_200.0.into()));
     assert_eq!(looks(folder.path()), 1);
+}
+
+/// Services of which the start never came to have no age of a look; whoever leaves them so says it.
+#[test]
+fn a_look_waits_for_services_that_have_not_had_their_treatment() {
+    let trial = began(30, four_arms(0));
+    let folder = folder(&trial);
+    let mut store = Store::open_for_writing(&folder.path().join("host.db")).unwrap();
+    let id = store.trials().unwrap()[0].id;
+    store.add_event(id, None, trial.start_us, KnownEvent::TreatmentsRecorded, "").unwrap();
+    let services = store.services(id).unwrap();
+    for service in &services[1..] {
+        let at = trial.start_us + HOUR_US;
+        store.add_event(id, Some(service.id), at, KnownEvent::TreatmentCommitted, "").unwrap();
+    }
+    drop(store);
+    let refused = look(folder.path(), &[]);
+    assert_eq!((refused.status.code(), looks(folder.path())), (Some(REFUSED), 0), "{}", stdout(&refused));
+    let error = stderr(&refused);
+    for words in
+        ["one has not had it yet", services[0].name.as_str(), "trial resume five-way", "--accept-gap"]
+    {
+        assert!(error.contains(words), "`{words}` is not in {error}");
+    }
+    let taken = json(&look(folder.path(), &["--accept-gap", "--json"]));
+    assert_eq!(
+        (&taken["number"], &taken["arms"][0]["services_treated"]),
+        (&1.into(), &7.into()),
+        "{taken:#}"
+    );
 }
 
 /// A look is taken once: one host whose data end before it would be left out for ever.

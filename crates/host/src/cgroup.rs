@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{HostError, HostRoot, Process};
 
 /// Where version 1 has its hierarchy of CPU time, or a link to it.
-const CPU_MOUNT: &str = "/sys/fs/cgroup/cpuacct";
+pub(crate) const CPU_MOUNT: &str = "/sys/fs/cgroup/cpuacct";
 /// `memory.stat` has some 2 KiB in version 2.
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -58,7 +58,7 @@ impl CgroupVersion {
 }
 
 /// The memory control group that a process is in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     version: CgroupVersion,
     dir: PathBuf,
@@ -200,17 +200,23 @@ impl CgroupReader {
     /// Opens the files of a group.
     pub fn open(cgroup: &Cgroup) -> Result<Self, HostError> {
         let path = cgroup.dir.join("memory.stat");
-        let open = |name: &str| File::open(cgroup.dir.join(name)).ok();
+        let open_at = |path: PathBuf| match File::open(&path).map_err(HostError::read(path)) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
+        };
+        let open = |name: &str| open_at(cgroup.dir.join(name));
         let (swap, current, peak) = match cgroup.version {
             // Swap is in `memory.stat`.
-            CgroupVersion::V1 => (None, open("memory.usage_in_bytes"), open("memory.max_usage_in_bytes")),
-            _ => (open("memory.swap.current"), open("memory.current"), open("memory.peak")),
+            CgroupVersion::V1 => (None, open("memory.usage_in_bytes")?, open("memory.max_usage_in_bytes")?),
+            _ => (open("memory.swap.current")?, open("memory.current")?, open("memory.peak")?),
         };
         let cpu = match cgroup.version {
             CgroupVersion::V1 => {
-                cgroup.cpu_dir.as_ref().and_then(|dir| File::open(dir.join("cpuacct.usage")).ok())
+                let usage = cgroup.cpu_dir.as_ref().map(|dir| open_at(dir.join("cpuacct.usage")));
+                usage.transpose()?.flatten()
             }
-            _ => open("cpu.stat"),
+            _ => open("cpu.stat")?,
         };
         let stat = File::open(&path).map_err(HostError::read(path))?;
         let folder = File::open(&cgroup.dir).map_err(HostError::read(&cgroup.dir))?;
@@ -305,7 +311,7 @@ fn cpu_dir(root: &HostRoot, text: &str, version: CgroupVersion) -> Option<PathBu
 
 /// The group of a process in the hierarchy of a controller, by cgroups(7): `hierarchy:controllers:path`, hierarchy 0 without
 /// controllers for version 2.
-fn group_in<'t>(text: &'t str, version: CgroupVersion, controller: &str) -> Option<&'t str> {
+pub(crate) fn group_in<'t>(text: &'t str, version: CgroupVersion, controller: &str) -> Option<&'t str> {
     text.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (hierarchy, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);

@@ -2,6 +2,7 @@ use std::io;
 use std::path::PathBuf;
 
 use heaptrial_model::{Classified, ErrorClass};
+use rustix::io::Errno;
 
 /// Why something about the host could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,20 @@ pub enum HostError {
         /// Which process.
         pid: i32,
     },
+    /// The kernel, or what confines this program, refuses a system call.
+    #[error("the system refuses {call}: {source}")]
+    Refused {
+        /// Which one, and what for.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// Who is below whom cannot be told, so that no service that goes by that has its processes.
+    #[error("the processes of this host cannot be listed: {why}")]
+    NoTree {
+        /// What went wrong.
+        why: String,
+    },
     /// Of a service no process counts.
     #[error("no process of the service of process {pid} is like `{pattern}`")]
     NoneCounts {
@@ -52,15 +67,26 @@ impl HostError {
         move |source| Self::Read { path, source }
     }
 
+    /// Whether there is no such file for this program, which is not the want of something that it needs to read it. A control group
+    /// that is removed while it is read has no device any more.
+    pub(crate) fn is_absent(&self) -> bool {
+        const ABSENT: [Errno; 5] = [Errno::NOENT, Errno::ACCESS, Errno::PERM, Errno::OPNOTSUPP, Errno::NODEV];
+        let absent =
+            |source: &io::Error| Errno::from_io_error(source).is_some_and(|errno| ABSENT.contains(&errno));
+        matches!(self, Self::Read { source, .. } if absent(source)) || self.is_gone()
+    }
+
     /// Whether the process ended, in which case there is nothing to read any more.
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Gone { .. } => true,
             Self::Read { source, .. } => {
                 source.kind() == io::ErrorKind::NotFound
-                    || source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+                    || source.raw_os_error() == Some(Errno::SRCH.raw_os_error())
             }
-            Self::Parse { .. } | Self::NoneCounts { .. } => false,
+            Self::Parse { .. } | Self::Refused { .. } | Self::NoTree { .. } | Self::NoneCounts { .. } => {
+                false
+            }
         }
     }
 }

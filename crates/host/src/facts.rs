@@ -40,13 +40,18 @@ pub struct HostFacts {
     pub boot_id: String,
 }
 
+/// The name of this boot.
+pub fn boot_id(root: &HostRoot) -> Result<String, HostError> {
+    let path = root.path("/proc/sys/kernel/random/boot_id");
+    let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;
+    Ok(text.trim().to_owned())
+}
+
 impl HostFacts {
     /// Reads them from `root`.
     pub fn read(root: &HostRoot) -> Result<Self, HostError> {
         let text = |path: &str| fs::read_to_string(root.path(path)).ok();
         let line = |path: &str| text(path).map(|text| text.trim().to_owned());
-        let boot_path = root.path("/proc/sys/kernel/random/boot_id");
-        let boot_id = fs::read_to_string(&boot_path).map_err(HostError::read(&boot_path))?;
         let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
         let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count() as u32;
         Ok(Self {
@@ -72,7 +77,7 @@ impl HostFacts {
             overcommit_memory: line("/proc/sys/vm/overcommit_memory"),
             libc: c_library(),
             page_size_bytes: rustix::param::page_size() as u64,
-            boot_id: boot_id.trim().to_owned(),
+            boot_id: boot_id(root)?,
         })
     }
 }

@@ -23,13 +23,14 @@ mod scope;
 pub mod systemd;
 mod tree;
 pub mod trusted;
+mod unit_cgroup;
 
 pub use cgroup::{AnonymousMemory, Cgroup, CgroupReader, CgroupVersion};
 pub use clock::Instant;
 pub use confined::confined;
 pub use cpu::CpuUsage;
 pub use error::HostError;
-pub use facts::{HostFacts, host_name};
+pub use facts::{HostFacts, boot_id, host_name};
 pub use family_use::FamilyUse;
 pub use mark::Mark;
 pub use own_cgroup::{CgroupPlace, OwnCgroup};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use heaptrial_model::LifeKey;
 
 use crate::reader::living_dir;
-use crate::{HostError, HostRoot};
+use crate::{HostError, HostRoot, boot_id};
 
 /// A process by its id. Holding one does not keep the process alive; each call may find it gone.
 #[derive(Debug, Clone)]
@@ -73,9 +73,7 @@ impl Process {
     /// Which life this is.
     pub fn life_key(&self) -> Result<LifeKey, HostError> {
         let start_ticks = self.stat_field(22, "the start time in clock ticks as field 22")?;
-        let path = self.root.path("/proc/sys/kernel/random/boot_id");
-        let boot_id = fs::read_to_string(&path).map_err(HostError::read(&path))?;
-        Ok(LifeKey { boot_id: boot_id.trim().to_owned(), pid: self.pid, start_ticks })
+        Ok(LifeKey { boot_id: boot_id(&self.root)?, pid: self.pid, start_ticks })
     }
 
     /// Parent's process id.

@@ -46,6 +46,7 @@ pub struct ProcessReader {
     last: ProcessReading,
 }
 
+/// Enough for most; `status` is longer where a process has hundreds of supplementary groups.
 const BUFFER_BYTES: usize = 4096;
 
 impl ProcessReader {
@@ -114,7 +115,7 @@ impl ProcessReader {
         let length =
             fill(&self.status, &mut self.buffer).map_err(HostError::read(self.dir.join("status")))?;
         parse_status(&self.buffer[..length], &mut reading)
-            .ok_or_else(|| self.bad("status", "sizes as `VmRSS: N kB`", length))?;
+            .ok_or_else(|| self.bad("status", "sizes as `VmRSS: N kB`, whole", length))?;
         Ok(reading)
     }
 
@@ -166,13 +167,16 @@ impl ProcessReader {
     }
 }
 
-/// Reads a small file from its start; the kernel gives these files whole in one call.
-fn fill(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let length = file.read_at(buffer, 0)?;
-    if length == 0 {
-        return Err(std::io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error()));
+/// Reads a file from its start. The kernel gives these files whole in one call where there is room for more than that.
+fn fill(file: &File, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
+    loop {
+        match file.read_at(buffer, 0)? {
+            0 => return Err(std::io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error())),
+            length if length < buffer.len() => return Ok(length),
+            // What is cut off has figures as well.
+            length => buffer.resize(2 * length, 0),
+        }
     }
-    Ok(length)
 }
 
 /// What `stat` alone tells.
@@ -244,7 +248,7 @@ impl ChildrenReader {
 
     /// `None` where it is gone.
     pub(crate) fn read(&self) -> Option<EndedChildren> {
-        let mut buffer = [0; 1024];
+        let mut buffer = vec![0; 1024];
         let length = fill(&self.0, &mut buffer).ok()?;
         let after_name = buffer[..length].iter().rposition(|b| *b == b')')? + 2;
         let mut fields = buffer[after_name..length].split(|b| *b == b' ').map(digits);
@@ -300,15 +304,16 @@ fn time_of(clock: libc::clockid_t) -> Option<u64> {
     (told == 0).then(|| time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
-/// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0.
+/// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0; who has a size has all of them.
 fn parse_status(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
     let sample = &mut reading.sample;
+    let (mut virtual_size, mut resident, mut anonymous) = (false, false, false);
     for (name, value) in size_lines(text) {
         match name {
-            b"VmSize" => sample.vsize_bytes = value,
+            b"VmSize" => (virtual_size, sample.vsize_bytes) = (true, value),
             b"VmHWM" => sample.hwm_bytes = value,
-            b"VmRSS" => sample.rss_bytes = value,
-            b"RssAnon" => sample.anon_bytes = value,
+            b"VmRSS" => (resident, sample.rss_bytes) = (true, value),
+            b"RssAnon" => (anonymous, sample.anon_bytes) = (true, value),
             b"RssFile" => sample.file_bytes = value,
             b"RssShmem" => sample.shmem_bytes = value,
             b"VmSwap" => sample.swap_bytes = value,
@@ -321,7 +326,8 @@ fn parse_status(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
             _ => {}
         }
     }
-    text.starts_with(b"Name:").then_some(())
+    let whole = text.starts_with(b"Name:") && text.ends_with(b"\n");
+    (whole && (!virtual_size || resident && anonymous)).then_some(())
 }
 
 /// Lines `NAME: N kB`, as name and bytes.
@@ -383,6 +389,34 @@ mod tests {
         parse_status(&[status, &b"HugetlbPages:\t  64 kB\n"[..]].concat(), &mut with_huge).unwrap();
         assert_eq!(with_huge.sample.anon_bytes, sample.anon_bytes + 64 * 1024);
         assert_eq!(with_huge.sample.rss_bytes, sample.rss_bytes + 64 * 1024);
+    }
+
+    #[test]
+    fn memory_stands_behind_any_number_of_groups() {
+        let stat = "42 (x) S 1 42 42 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0";
+        for groups in [0, 650, 65_536] {
+            let folder = tempfile::tempdir().unwrap();
+            let process = folder.path().join("proc/42");
+            std::fs::create_dir_all(&process).unwrap();
+            std::fs::write(process.join("stat"), stat).unwrap();
+            let groups: String = (0..groups).map(|number| format!("{} ", 4_000_000 + number)).collect();
+            let status = format!(
+                "Name:\tx\nGroups:\t{groups}\nVmSize:\t  90 kB\nVmRSS:\t  50 kB\nRssAnon:\t  40 kB\nVmSwap:\t   4 kB\nThreads:\t1\n"
+            );
+            std::fs::write(process.join("status"), &status).unwrap();
+            let mut reader = ProcessReader::open(&HostRoot::at(folder.path()), 42).unwrap();
+            let sample = reader.read().unwrap().sample;
+            assert_eq!(
+                (sample.rss_bytes, sample.anon_bytes, sample.swap_bytes),
+                (50 << 10, 40 << 10, 4 << 10)
+            );
+            for cut in ["VmRSS", "RssAnon", "Threads:\t"] {
+                std::fs::write(process.join("status"), status.split_once(cut).unwrap().0.to_owned() + cut)
+                    .unwrap();
+                let read = reader.read();
+                assert!(matches!(read, Err(HostError::Parse { .. })), "{cut}: {read:?}");
+            }
+        }
     }
 
     #[test]

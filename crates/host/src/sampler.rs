@@ -1,10 +1,12 @@
 //! Samples of a service: its whole process tree, and the expensive readings under a budget.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant as Stopwatch};
 
 use heaptrial_model::{Sample, SlowSample};
 
-use crate::reader::ChildrenReader;
+use crate::reader::{ChildrenReader, EndedChildren, ProcessReading};
+use crate::unit_cgroup::{UnitCgroup, processes_below};
 use crate::{
     AnonymousMemory, Cgroup, CgroupReader, HostError, HostRoot, Process, ProcessPattern, ProcessReader,
     ProcessTree, ServiceProcesses,
@@ -19,11 +21,20 @@ pub struct ServiceSampler {
     /// What its supervisor waited for.
     inherited: Option<ChildrenReader>,
     readers: Vec<ProcessReader>,
+    /// Processes of it that could not be opened.
+    unopened: Vec<i32>,
+    /// The folder that lists its processes, of a unit that has one.
+    listed_in: Option<PathBuf>,
     /// Of the other processes only those that count are read.
     main_counts: bool,
     counted: Option<ProcessPattern>,
     ever_counted: bool,
-    cgroup: Option<(Cgroup, CgroupReader)>,
+    /// What those took that counted and have ended, and that no parent of theirs has which counts.
+    ended: EndedChildren,
+    /// Where its processes belong.
+    group: Option<Cgroup>,
+    /// What is sampled of it.
+    cgroup: Option<CgroupReader>,
     family: usize,
     outside: Option<(i32, String)>,
     cpu_uncertain_us: u64,
@@ -67,29 +78,51 @@ impl TickCost {
 }
 
 impl ServiceSampler {
-    /// A sampler of the service whose main process is `main_pid`. Its cgroup is sampled only when it
-    /// is not the one that Heaptrial itself runs in, whose figures would not be the service's.
+    /// A sampler of everything below `main_pid`. The cgroup of that is sampled only when it is not the one that Heaptrial itself runs
+    /// in, whose figures would not be the service's.
     pub fn open(root: &HostRoot, main_pid: i32) -> Result<Self, HostError> {
-        Self::of(root, ServiceProcesses::below(main_pid))
+        let own = Cgroup::of(root, std::process::id() as i32).ok().flatten();
+        let group = Cgroup::of(root, main_pid)?.filter(|group| Some(group) != own.as_ref());
+        Self::of(root, ServiceProcesses::below(main_pid), group)
     }
 
-    /// As [`Self::open`], of a service by its processes.
-    pub fn of(root: &HostRoot, processes: ServiceProcesses) -> Result<Self, HostError> {
+    /// A sampler of the unit whose main process is `main_pid` and whose control group systemd tells to be at `control_group`. Its
+    /// processes are those of that group and below it, and it is sampled only where it is the unit's own.
+    pub fn of_unit(root: &HostRoot, main_pid: i32, control_group: &str) -> Result<Self, HostError> {
+        let group = UnitCgroup::of(root, control_group, main_pid)?;
+        let sampler = Self::of(root, ServiceProcesses::below(main_pid), group.memory)?;
+        Ok(Self { listed_in: group.processes, ..sampler })
+    }
+
+    /// As [`Self::open`], of a service by its processes, with the group that was made for them, wherever they went since.
+    pub fn of(
+        root: &HostRoot,
+        processes: ServiceProcesses,
+        group: Option<Cgroup>,
+    ) -> Result<Self, HostError> {
         let main_pid = processes.main();
         let main = ProcessReader::open(root, main_pid)?;
-        let own = Cgroup::of(root, std::process::id() as i32).ok().flatten();
-        let cgroup = Cgroup::of(root, main_pid)?.filter(|cgroup| Some(cgroup) != own.as_ref());
-        let cgroup =
-            cgroup.and_then(|cgroup| CgroupReader::open(&cgroup).ok().map(|reader| (cgroup, reader)));
+        let (group, cgroup) =
+            match group.map(|group| CgroupReader::open(&group).map(|reader| (group, reader))) {
+                Some(Ok((group, reader))) => (Some(group), Some(reader)),
+                // The host does not account for its memory, or does not show it.
+                Some(Err(error)) if error.is_absent() => (None, None),
+                Some(Err(error)) => return Err(error),
+                None => (None, None),
+            };
         Ok(Self {
             root: root.clone(),
             processes,
             main_pid,
             inherited: processes.supervisor().and_then(|pid| ChildrenReader::open(root, pid)),
             readers: vec![main],
+            unopened: Vec::new(),
+            listed_in: None,
             main_counts: true,
             counted: None,
             ever_counted: true,
+            ended: EndedChildren::default(),
+            group,
             cgroup,
             family: 1,
             outside: None,
@@ -110,49 +143,98 @@ impl ServiceSampler {
     /// Whether processes may have come or gone since this was asked last: where there is a group of its own, whether its list of
     /// processes is another one.
     pub fn may_have_moved(&mut self) -> bool {
-        self.cgroup.as_mut().is_none_or(|(_, reader)| reader.processes_changed())
+        self.cgroup.as_mut().is_none_or(CgroupReader::processes_changed)
+    }
+
+    /// Follows processes that came and went, by the list of the unit's control group. Whether there is one and the main process is
+    /// in it; where not, [`Self::follow`] is the way.
+    pub fn follow_unit(&mut self) -> Result<bool, HostError> {
+        let Some(dir) = &self.listed_in else { return Ok(false) };
+        let mut family = match processes_below(dir) {
+            Ok(family) => family,
+            // It is removed when its last process has ended.
+            Err(error) if error.is_absent() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let Some(main) = family.iter().position(|pid| *pid == self.main_pid) else { return Ok(false) };
+        family.swap(0, main);
+        self.follow_these(family, Vec::new());
+        Ok(true)
     }
 
     /// Follows processes that came and went since the last call.
     pub fn follow(&mut self, tree: &ProcessTree) {
-        let family = self.processes.running(tree);
+        self.follow_these(self.processes.running(tree), self.processes.uncollected(tree));
+    }
+
+    fn follow_these(&mut self, family: Vec<i32>, uncollected: Vec<i32>) {
         self.family = family.len();
+        if self.outside.is_none() && self.listed_in.is_none() {
+            self.outside = family.iter().find_map(|pid| self.outside_of_the_group(*pid));
+        }
         // Titles change, and may be set a moment after the start.
         let counted: Vec<i32> = match &self.counted {
             Some(of) => {
                 family.iter().copied().filter(|pid| of.holds(&Process::new(&self.root, *pid))).collect()
             }
-            None => family,
+            None => family.clone(),
         };
         let main_pid = self.main_pid;
         self.main_counts = counted.contains(&main_pid);
         self.ever_counted |= !counted.is_empty();
-        // What took something until it ended, and of which nobody has it yet.
-        let uncollected = self.processes.uncollected(tree);
+        let mut ended = Vec::new();
         self.readers.retain(|reader| {
             let pid = reader.pid();
-            pid == main_pid || counted.contains(&pid) || uncollected.contains(&pid)
+            // What took something until it ended, and of which nobody has it yet, stays.
+            let stays = pid == main_pid || counted.contains(&pid) || uncollected.contains(&pid);
+            ended.extend((!stays && !family.contains(&pid)).then(|| *reader.last()));
+            stays
         });
+        self.take_ended(&ended);
         let new = if self.counted.is_none() && self.cpu_us_of_cgroup().is_none() {
             uncollected
         } else {
             Vec::new()
         };
-        for pid in counted.iter().copied().chain(new) {
-            if self.readers.iter().any(|reader| reader.pid() == pid) {
-                continue;
+        let known = |pid: &i32| self.readers.iter().any(|reader| reader.pid() == *pid);
+        self.unopened = counted.iter().copied().chain(new).filter(|pid| !known(pid)).collect();
+        // What fails is tried again with each sample, and told there.
+        let _ = self.open_new();
+    }
+
+    /// Opens the processes that came. One that ended since is none of the family any more.
+    fn open_new(&mut self) -> Result<(), HostError> {
+        while let Some(pid) = self.unopened.last() {
+            match ProcessReader::open(&self.root, *pid) {
+                Ok(reader) => self.readers.push(reader),
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error),
             }
-            // A child that ended since the scan is none of the family any more.
-            self.readers.extend(ProcessReader::open(&self.root, pid));
+            self.unopened.pop();
         }
-        if self.outside.is_none() {
-            self.outside = counted.into_iter().find_map(|pid| self.outside_of_the_group(pid));
+        Ok(())
+    }
+
+    /// Where some processes count, keeps what those took that have ended, as they were read last. A parent that counts has that of a
+    /// child that it waited for.
+    fn take_ended(&mut self, ended: &[ProcessReading]) {
+        if self.counted.is_none() {
+            return;
+        }
+        for last in ended {
+            let counts = |pid: i32| pid != self.main_pid || self.main_counts;
+            if !self.readers.iter().any(|reader| reader.pid() == last.parent && counts(reader.pid())) {
+                self.ended.cpu_us += last.sample.cpu_us;
+                self.ended.minor_faults += last.sample.minor_faults;
+                self.ended.major_faults += last.sample.major_faults;
+                self.ended.cpu_uncertain_us += last.cpu_uncertain_us;
+            }
         }
     }
 
     /// A process of the family that is not in its main process's control group, and the group it is in.
     fn outside_of_the_group(&self, pid: i32) -> Option<(i32, String)> {
-        let (own, _) = self.cgroup.as_ref()?;
+        let own = self.group.as_ref()?;
         let its = Cgroup::of(&self.root, pid).ok().flatten()?;
         (!its.is_within(own)).then(|| (pid, its.dir().display().to_string()))
     }
@@ -172,30 +254,35 @@ impl ServiceSampler {
         self.family
     }
 
-    /// A process of the family that was seen in another control group than the one that is sampled, which has nothing of it;
-    /// with the group that it was in.
+    /// A process of the family that was seen in another control group than the service's, which has nothing of it; with the group
+    /// that it was in.
     pub fn outside(&self) -> Option<&(i32, String)> {
         self.outside.as_ref()
     }
 
-    /// One sample: the sum over the family. An error when the main process itself has ended.
+    /// One sample: the sum over the family. An error when the main process itself has ended, and when a process of it that is there
+    /// cannot be read: the sum would be without it.
     pub fn read(&mut self) -> Result<Sample, HostError> {
+        self.open_new()?;
         let mut total = Sample::default();
         let main_pid = self.main_pid;
         let main_counts = self.main_counts;
-        let mut main_error = None;
+        let (mut unread, mut ended) = (None, Vec::new());
         let (mut cpu_uncertain_us, mut hugetlb_bytes) = (0, 0);
         self.readers.retain_mut(|reader| match reader.read() {
+            // Its memory is given back before it is told to have ended.
+            Ok(reading)
+                if reader.pid() == main_pid && reading.sample.vsize_bytes + reading.sample.rss_bytes == 0 =>
+            {
+                unread = Some(HostError::Gone { pid: main_pid });
+                true
+            }
             Ok(reading) if !reading.zombie => {
                 if reader.pid() != main_pid || main_counts {
                     total.add(&reading.sample);
                     cpu_uncertain_us += reading.cpu_uncertain_us;
                     hugetlb_bytes += reading.hugetlb_bytes;
                 }
-                true
-            }
-            Ok(_) if reader.pid() == main_pid => {
-                main_error = Some(HostError::Gone { pid: main_pid });
                 true
             }
             // Its CPU time and page faults are its parent's only when that has waited for it.
@@ -206,19 +293,23 @@ impl ServiceSampler {
                 cpu_uncertain_us += reading.cpu_uncertain_us;
                 true
             }
-            Err(error) if reader.pid() == main_pid => {
-                main_error = Some(error);
+            Err(error) if reader.pid() == main_pid || !error.is_gone() => {
+                unread.get_or_insert(error);
                 true
             }
-            _ => false,
+            Err(_) => {
+                ended.push(*reader.last());
+                false
+            }
         });
-        if let Some(error) = main_error {
+        self.take_ended(&ended);
+        if let Some(error) = unread {
             return Err(error);
         }
         // A group tells of them itself.
         let inherited =
             self.inherited.as_ref().filter(|_| self.counted.is_none() && self.cpu_us_of_cgroup().is_none());
-        if let Some(ended) = inherited.and_then(ChildrenReader::read) {
+        for ended in inherited.and_then(ChildrenReader::read).into_iter().chain([self.ended]) {
             total.cpu_us += ended.cpu_us;
             total.minor_faults += ended.minor_faults;
             total.major_faults += ended.major_faults;
@@ -228,7 +319,7 @@ impl ServiceSampler {
         if let Some(pattern) = self.counted.as_ref().filter(|_| total.processes == 0) {
             return Err(HostError::NoneCounts { pid: main_pid, pattern: pattern.to_string() });
         }
-        if let Some((_, cgroup)) = &self.cgroup {
+        if let Some(cgroup) = &self.cgroup {
             total.cgroup_current_bytes = cgroup.current_bytes();
             total.cgroup_peak_bytes = cgroup.peak_bytes();
         }
@@ -264,18 +355,18 @@ impl ServiceSampler {
 
     /// CPU time of all that was ever in the control group that is sampled, in microseconds; `None` where its files do not tell.
     pub fn cpu_us_of_cgroup(&self) -> Option<u64> {
-        self.cgroup.as_ref().and_then(|(_, reader)| reader.cpu_us())
+        self.cgroup.as_ref().and_then(CgroupReader::cpu_us)
     }
 
     /// Minor and major page faults of all that was ever in the control group that is sampled, as of the last reading of its
     /// anonymous memory.
     pub fn faults_of_cgroup(&self) -> Option<(u64, u64)> {
-        self.cgroup.as_ref().and_then(|(_, reader)| reader.faults())
+        self.cgroup.as_ref().and_then(CgroupReader::faults)
     }
 
     /// The control group that is sampled, if there is one.
     pub fn cgroup(&self) -> Option<&Cgroup> {
-        self.cgroup.as_ref().map(|(cgroup, _)| cgroup)
+        self.group.as_ref().filter(|_| self.cgroup.is_some())
     }
 
     /// Anonymous memory of everything in the control group that is sampled, with huge pages of the last sample; `None` without one.
@@ -285,7 +376,7 @@ impl ServiceSampler {
             resident_bytes: of_group.resident_bytes + hugetlb_bytes,
             ..of_group
         };
-        self.cgroup.as_mut().map(|(_, reader)| reader.anonymous().map(with_huge))
+        self.cgroup.as_mut().map(|reader| reader.anonymous().map(with_huge))
     }
 
     /// Anonymous memory of the family, each page once, from `Pss_Anon` and `SwapPss` of `smaps_rollup`; costs as much
@@ -374,6 +465,87 @@ mod tests {
         budget.spent(Duration::from_secs(50), Duration::from_millis(1));
         assert!(!budget.allows(Duration::from_secs(59)));
         assert!(budget.allows(Duration::from_secs(60)));
+    }
+
+    /// A process of a fixture with so much memory.
+    fn process(root: &std::path::Path, pid: i32, parent: i32, kib: u64) {
+        let dir = root.join(format!("proc/{pid}"));
+        std::fs::create_dir_all(&dir).unwrap();
+        let sizes = format!("VmSize:\t{kib} kB\nVmRSS:\t{kib} kB\nRssAnon:\t{kib} kB\n");
+        std::fs::write(dir.join("status"), format!("Name:\tx\n{sizes}")).unwrap();
+        let stat = format!("{pid} (x) S {parent} 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0");
+        std::fs::write(dir.join("stat"), stat).unwrap();
+    }
+
+    #[test]
+    fn processes_of_a_unit_are_those_of_its_control_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = HostRoot::at(folder.path());
+        // A worker below the main process, a helper whose parent has ended, and a session that was moved elsewhere.
+        for (pid, parent, kib) in [(10, 1, 8), (11, 10, 4), (12, 1, 200), (13, 10, 64)] {
+            process(folder.path(), pid, parent, kib);
+        }
+        std::fs::write(folder.path().join("proc/10/cgroup"), "0::/system.slice/a.service/main\n").unwrap();
+        let group = folder.path().join("sys/fs/cgroup/system.slice/a.service");
+        std::fs::create_dir_all(group.join("main")).unwrap();
+        let write = |path: &str, text: &str| std::fs::write(group.join(path), text).unwrap();
+        write("../../cgroup.controllers", "memory\n");
+        write("cgroup.procs", "12\n");
+        write("main/cgroup.procs", "11\n10\n");
+        write("memory.stat", "anon 4096\n");
+        write("memory.current", "700000\n");
+        write("cpu.stat", "usage_usec 5\n");
+        write("main/memory.current", "5\n");
+
+        let mut sampler = ServiceSampler::of_unit(&root, 10, "/system.slice/a.service").unwrap();
+        assert!(sampler.follow_unit().unwrap());
+        let sample = sampler.read().unwrap();
+        assert_eq!((sample.processes, sample.rss_bytes), (3, 212 << 10));
+        assert_eq!((sample.cgroup_current_bytes, sampler.cpu_us_of_cgroup()), (Some(700_000), Some(5)));
+
+        // The group of another unit, or of all: the tree, and no figures of the group.
+        for path in ["/system.slice/b.service", "/", ""] {
+            let mut sampler = ServiceSampler::of_unit(&root, 10, path).unwrap();
+            assert!(!sampler.follow_unit().unwrap());
+            sampler.follow(&ProcessTree::scan(&root).unwrap());
+            let sample = sampler.read().unwrap();
+            assert_eq!((sample.processes, sample.rss_bytes), (3, 76 << 10), "{path}");
+            assert_eq!((sample.cgroup_current_bytes, sampler.cpu_us_of_cgroup()), (None, None), "{path}");
+        }
+        // One that systemd removed.
+        std::fs::remove_dir_all(&group).unwrap();
+        assert!(!sampler.follow_unit().unwrap());
+    }
+
+    #[test]
+    fn a_sample_without_a_process_that_is_there_is_no_sample() {
+        let folder = tempfile::tempdir().unwrap();
+        process(folder.path(), 10, 1, 8);
+        process(folder.path(), 11, 10, 4);
+        let root = HostRoot::at(folder.path());
+        let tree = ProcessTree::scan(&root).unwrap();
+        let mut sampler = ServiceSampler::of(&root, ServiceProcesses::below(10), None).unwrap();
+        // As with no descriptor left, it cannot be opened.
+        let status = folder.path().join("proc/11/status");
+        std::fs::remove_file(&status).unwrap();
+        std::os::unix::fs::symlink("status", &status).unwrap();
+        sampler.follow(&tree);
+        for _ in 0..2 {
+            let read = sampler.read();
+            assert!(matches!(&read, Err(error) if !error.is_gone()), "{read:?}");
+        }
+        std::fs::remove_file(&status).unwrap();
+        process(folder.path(), 11, 10, 4);
+        assert_eq!(sampler.read().unwrap().rss_bytes, 12 << 10);
+        // It was open, and cannot be read any more.
+        std::fs::write(&status, "nothing").unwrap();
+        let read = sampler.read();
+        assert!(matches!(&read, Err(error) if !error.is_gone()), "{read:?}");
+        process(folder.path(), 11, 10, 4);
+        assert_eq!(sampler.read().unwrap().rss_bytes, 12 << 10);
+        // One without memory is on its way out.
+        std::fs::write(folder.path().join("proc/10/status"), "Name:\tx\n").unwrap();
+        assert!(sampler.read().unwrap_err().is_gone());
     }
 
     /// Ends a program and what it started.

@@ -14,16 +14,30 @@ pub struct ProcessTree {
 }
 
 impl ProcessTree {
-    /// Reads the parent of each process. A process that ends meanwhile is left out.
+    /// Reads the parent of each process. A process that ends meanwhile is left out, and one of another user where the host hides
+    /// those; what else cannot be read is an error, since whoever is below it would be missing as well.
     pub fn scan(root: &HostRoot) -> Result<Self, HostError> {
         let path = root.path("/proc");
         let mut tree = Self::default();
-        for entry in fs::read_dir(&path).map_err(HostError::read(&path))?.flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+        for entry in fs::read_dir(&path).map_err(HostError::read(&path))? {
+            let name = entry.map_err(HostError::read(&path))?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
                 continue;
             };
-            let Ok(stat) = fs::read(root.process_dir(pid).join("stat")) else { continue };
-            let Some(reading) = read_stat(&stat) else { continue };
+            let path = root.process_dir(pid).join("stat");
+            let stat = match fs::read(&path) {
+                Ok(stat) => stat,
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => continue,
+                Err(source) => match (HostError::Read { path, source }) {
+                    gone if gone.is_gone() => continue,
+                    error => return Err(error),
+                },
+            };
+            let reading = read_stat(&stat).ok_or_else(|| HostError::Parse {
+                path,
+                expected: "52 fields",
+                found: String::from_utf8_lossy(&stat).into_owned(),
+            })?;
             tree.children.entry(reading.parent).or_default().push(pid);
             if reading.zombie {
                 tree.zombies.push(pid);
@@ -126,6 +140,19 @@ mod tests {
         assert_eq!(tree.family(10), [10, 11, 12]);
         assert_eq!(tree.descendants(10), [11, 13, 12]);
         assert_eq!(tree.family(99), [99]);
+    }
+
+    #[test]
+    fn a_tree_of_which_a_part_cannot_be_read_is_no_tree() {
+        let (dir, root) = fixture(&[(1, 0, 'S'), (10, 1, 'S'), (11, 10, 'S')]);
+        // A process that ended since the list was read.
+        fs::remove_file(dir.path().join("proc/11/stat")).unwrap();
+        assert_eq!(ProcessTree::scan(&root).unwrap().family(10), [10]);
+        // As with no descriptor left: it is there, and cannot be read.
+        fs::remove_file(dir.path().join("proc/10/stat")).unwrap();
+        fs::create_dir(dir.path().join("proc/10/stat")).unwrap();
+        let scanned = ProcessTree::scan(&root);
+        assert!(matches!(&scanned, Err(error) if !error.is_gone()), "{scanned:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) const HOUR: f64 = 3600.0;
 /// Consensuses that the relay has taken and worked off since its start.
 const TAKEN: &str = "consensuses";
 /// The same, told once at the end of the rest that follows each.
-const RESTED: &str = "rested_consensuses";
+pub const RESTED: &str = "rested_consensuses";
 /// Age in seconds of the consensus that it holds: falls when it takes another.
 const AGE: &str = "consensus_age_seconds";
 

@@ -193,8 +193,7 @@ impl Factorial {
 
 /// An arm with more in its treatment than an allocator is in no cell.
 fn cell_of(design: &FactorialDesign, arm: &Arm) -> Option<(Side, usize)> {
-    let alone = arm.treatment.torrc.is_empty() && arm.treatment.restart_every.is_none();
-    alone.then(|| design.cell_of(&arm.allocator())).flatten()
+    arm.treatment.options().is_empty().then(|| design.cell_of(&arm.allocator())).flatten()
 }
 
 impl<'a> Blocks<'a> {

@@ -96,7 +96,7 @@ impl Rows {
                 host_bytes: fact("ram_bytes"),
                 host_available_bytes: fact("available_bytes"),
             },
-            randomised: kind == Kind::Field,
+            randomised: kind == Kind::Field && !self.services.iter().any(ServiceRecord::is_by_hand),
             identities_proved: in_ledger,
             clock: Clock::Calendar,
             seed: trial.plan.seed,

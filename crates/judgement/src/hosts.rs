@@ -1,4 +1,4 @@
-//! A trial over several hosts: what of the plan is in a database.
+//! A trial over several hosts: what of the plan is in a database, and as it was drawn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,10 +128,14 @@ impl Rows {
         }))
     }
 
-    /// Hosts that took ticks and have lives, without a sample of any of them.
+    /// Hosts that took ticks and have lives, without a sample of any of them or after the ledger alone was gathered.
     fn hosts_without_readings(&self, store: &Store, fleet: &Fleet) -> Result<Vec<String>, JudgementError> {
         let mut hosts = Vec::new();
         for part in self.parts.iter().filter(|part| part.last.is_some()) {
+            if part.read != part.last && part.read.is_some() {
+                hosts.push(format!("{} after tick {}", part.host, part.read.map_or(0, |tick| tick.sequence)));
+                continue;
+            }
             let in_fleet = fleet.services.iter().filter(|service| service.host.as_ref() == Some(&part.host));
             if in_fleet.flat_map(|service| &service.lives).any(|life| !life.readings.is_empty()) {
                 continue;
@@ -149,6 +153,26 @@ impl Rows {
             }
         }
         Ok(hosts)
+    }
+
+    /// That somebody wrote another arm or block into the plan than was drawn.
+    pub(crate) fn assigned_by_hand(&self) -> Option<Finding> {
+        let names = self.services.iter().filter(|service| service.is_by_hand());
+        let names: Vec<String> = names.map(|service| service.name.clone()).collect();
+        (!names.is_empty()).then(|| Finding {
+            kind: FindingKind::AssignedByHand,
+            severity: Severity::Grave,
+            arms: Vec::new(),
+            evidence: format!(
+                "{} of {} have another arm or block than was drawn for them",
+                names.len(),
+                units::counted(self.services.len(), "service")
+            ),
+            services: names,
+            effect: "Who got which arm was chosen, and arms may differ by what the choice went by: no ratio, interval or p-value tells that \
+                     from what the arms do."
+                .to_owned(),
+        })
     }
 
     /// That hosts are missing, where some are.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use heaptrial_analysis::{
     Analysis, ByHost, Finding, FindingKind, Fleet, FleetLife, RatioToControl, Settings, Severity, analyse,
-    by_host, differing_hosts, ratio_of_arms,
+    by_host, differing_hosts, ratio_of, ratio_of_arms,
 };
 use heaptrial_model::{Metric, RemoteReadings};
 use heaptrial_stats::median;
@@ -145,13 +145,16 @@ impl Judgement {
                     age_seconds: last.age_seconds,
                     readings: service.series.len() as u64,
                     final_bytes: last.metric_bytes,
-                    peak_bytes: service
-                        .series
-                        .iter()
-                        .map(|point| point.metric_bytes)
-                        .chain(by_kernel)
-                        .max()
-                        .unwrap_or(0),
+                    peak_bytes: match &service.taken {
+                        // The kernel's has what came after the last rest too.
+                        Some(taken) if !taken.rests.is_empty() => {
+                            taken.rests.iter().map(|rest| rest.peak_bytes).max().unwrap_or(0)
+                        }
+                        _ => {
+                            let read = service.series.iter().map(|point| point.metric_bytes);
+                            read.chain(by_kernel).max().unwrap_or(0)
+                        }
+                    },
                 }),
                 rss_bytes: last.map(|point| point.rss_bytes),
                 anon_bytes: last.map(|point| point.anon_bytes),
@@ -212,6 +215,7 @@ impl Judgement {
         let by_host = by_host(&fleet, &analysis);
         analysis.findings.extend(differing_hosts(&fleet, &by_host));
         analysis.findings.extend(rows.hosts_missing());
+        analysis.findings.extend(rows.assigned_by_hand());
         analysis.findings.extend(rows.builds_by_host());
         analysis.findings.extend(rows.series_missing(store, &fleet, options.remote.as_deref())?);
         analysis.findings.sort_by_key(|finding| (finding.severity, !tells_what_is_missing(finding.kind)));
@@ -284,6 +288,27 @@ impl Judgement {
     /// The memory of one arm in proportion to that of another, over services that belong to them.
     pub fn ratio_of(&self, over: usize, under: usize) -> Option<RatioToControl> {
         ratio_of_arms(&self.fleet, &self.analysis, over, under)
+    }
+
+    /// The processor time of an arm's services in proportion to that of the control's, each for as long as its process was there; of a
+    /// trial on services. `None` where the database does not tell it.
+    pub fn cpu_ratio(&self, store: &Store, arm: usize) -> Result<Option<RatioToControl>, JudgementError> {
+        let Some(control) = self.fleet.arms.iter().position(|arm| arm.control) else { return Ok(None) };
+        let mut shares: Vec<Option<f64>> = Vec::new();
+        for service in &self.rows.services {
+            let own = |life: &&LifeRecord| life.service_id == service.id && life.contamination.is_none();
+            // What a start takes weighs as much as the time that it is of.
+            let (mut ages, mut took) = (0.0, 0.0);
+            for life in self.rows.lives.iter().filter(own) {
+                if let Some((age, cpu_seconds)) = store.last_cpu(life)? {
+                    (ages, took) = (ages + age, took + cpu_seconds);
+                }
+            }
+            shares.push((ages > 0.0).then(|| took / ages));
+        }
+        let members = |arm: usize| self.analysis.members(arm);
+        let (control, treated) = (members(control), members(arm));
+        Ok(ratio_of(&self.fleet, &self.analysis.settings, &|index| shares[index], &control, &treated))
     }
 
     /// A time in microseconds since 1970 as RFC 3339 in UTC. `what` it is stands in the error for one outside the

@@ -345,9 +345,12 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
         return;
     }
     let oldest = counted.filter_map(LabService::last_age).fold(0.0, f64::max);
+    // One that took long to start is older at the end of the same time, and makes no other too young.
+    let planned = rows.trial.plan.planned_us as f64 / 1e6;
+    let expected = if planned > 0.0 { oldest.min(planned) } else { oldest };
     for service in services {
         let Some(age) = service.last_age() else { continue };
-        if service.excluded.is_none() && age < COMPARABLE_AGE_SHARE * oldest && !as_its_load(service) {
+        if service.excluded.is_none() && age < COMPARABLE_AGE_SHARE * expected && !as_its_load(service) {
             let (age, oldest) = (units::duration(age), units::duration(oldest));
             service.excluded =
                 Some(format!("too young to compare: it was cut off at {age}, others reached {oldest}"));

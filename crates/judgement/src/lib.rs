@@ -31,7 +31,7 @@ mod work;
 
 pub use arms::ArmFacts;
 pub use calendar::{Calendar, Happened, Mark, Moment, Step};
-pub use consensuses::{ConsensusClock, Rest};
+pub use consensuses::{ConsensusClock, RESTED, Rest};
 pub use error::JudgementError;
 pub use factorial::{Cell, Effect, Factorial, LevelEffect, Parts, SettingEffect, SettingShare};
 pub use facts::{ConsensusAge, Observed, ServiceFacts};
@@ -44,4 +44,4 @@ pub use levels::Level;
 pub use pair::{ArmFigure, By, RunFigures};
 pub use rows::{Rows, find_trial, read_fleet};
 pub use trajectory::{Aged, Point, Trajectories, Trajectory, extremes, split_at_gaps};
-pub use work::traffic_since;
+pub use work::{TRAFFIC, traffic_since};

@@ -1,5 +1,6 @@
 //! What is stored of a trial.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use heaptrial_analysis::Fleet;
@@ -42,6 +43,9 @@ impl Rows {
         // Services go on after a trial, and the agent may read them for a while.
         let ended = trial.ended_wall_us.filter(|_| kind == Kind::Field);
         let mut lives = store.lives(trial.id)?;
+        if kind == Kind::Field {
+            put_right(&mut lives, &store.clock_offsets(trial.id)?);
+        }
         lives.retain(|life| ended.is_none_or(|ended| life.started_wall_us <= ended));
         let parts = store.parts(trial.id)?;
         if !kind.is_lab() && !parts.is_empty() {
@@ -77,6 +81,21 @@ impl Rows {
     }
 }
 
+/// A wall clock that is off by less does not matter, and is left as the agent told it.
+const CLOCK_OFF_US: i64 = 60_000_000;
+
+/// Dates lives by what the wall clock of their boot said for most of it: where it was wrong when one began, as after a boot without a
+/// battery of the clock, that one would seem to be of another time, before the trial or after its end.
+fn put_right(lives: &mut [LifeRecord], offsets: &HashMap<String, i64>) {
+    for life in lives {
+        let Some(offset) = life.key.as_ref().and_then(|key| offsets.get(&key.boot_id)) else { continue };
+        let started_wall_us = life.started_boottime_us.saturating_add(*offset);
+        if started_wall_us.abs_diff(life.started_wall_us) > CLOCK_OFF_US.unsigned_abs() {
+            life.started_wall_us = started_wall_us;
+        }
+    }
+}
+
 /// Reads the fleet of a trial: what [`heaptrial_analysis`] starts from.
 pub fn read_fleet(store: &Store, trial_id: i64, options: &Options) -> Result<Fleet, JudgementError> {
     Rows::read(store, trial_id)?.fleet(store, options)
@@ -104,4 +123,42 @@ pub(crate) fn rfc3339(
     Timestamp::from_millisecond(microseconds.div_euclid(1000))
         .map(|time| time.to_string())
         .map_err(|_| JudgementError::Time { path: database.to_owned(), what, microseconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_model::{LifeKey, LifeStart};
+
+    use super::*;
+
+    #[test]
+    fn lives_that_began_under_a_wrong_clock_are_dated_by_what_it_said_later() {
+        let hour = 3_600_000_000;
+        let life = |boot: &str, started_wall_us, started_boottime_us| LifeRecord {
+            id: 1,
+            service_id: 1,
+            key: Some(LifeKey { boot_id: boot.into(), pid: 7, start_ticks: 1 }),
+            start: LifeStart::Observed,
+            started_wall_us,
+            started_boottime_us,
+            identity: None,
+            contamination: None,
+            ended_boottime_us: None,
+            ending: None,
+        };
+        let offsets = HashMap::from([("a".to_owned(), 1000 * hour)]);
+        let dated = |boot, wall, boottime| {
+            let mut lives = [life(boot, wall, boottime)];
+            put_right(&mut lives, &offsets);
+            lives[0].started_wall_us
+        };
+        // Years behind, and ahead.
+        assert_eq!(
+            (dated("a", hour, 5 * hour), dated("a", 9000 * hour, 5 * hour)),
+            (1005 * hour, 1005 * hour)
+        );
+        // What does not matter is left, and so is what no tick tells of.
+        assert_eq!(dated("a", 1005 * hour + 2_000_000, 5 * hour), 1005 * hour + 2_000_000);
+        assert_eq!(dated("b", hour, 5 * hour), hour);
+    }
 }

@@ -81,8 +81,7 @@ impl Trajectories {
         let horizon = series.clone().filter_map(|(_, points)| points.last()).map(Aged::age_seconds);
         let horizon = horizon.fold(0.0, f64::max);
         let longest = series.clone().map(|(_, points)| points.len()).max().unwrap_or(0);
-        // No bin of a short series holds readings of two ages: their median would be that of neither.
-        let grid = Grid::new(horizon, longest.clamp(1, GRID_BINS));
+        let grid = Grid::new(horizon, longest, GRID_BINS);
         let services = series
             .map(|(arm, points)| Trajectory {
                 arm,
@@ -116,7 +115,7 @@ impl Trajectories {
         let horizon = (0..fleet.services.len()).map(last_age).fold(0.0, f64::max);
         let lives = fleet.services.iter().flat_map(|service| &service.lives);
         let longest = lives.map(|life| life.readings.len()).max().unwrap_or(0);
-        let grid = Grid::new(horizon, longest.clamp(1, FLEET_GRID_BINS));
+        let grid = Grid::new(horizon, longest, FLEET_GRID_BINS);
         let aged = |index: usize| restarted(index) || current(index).is_some();
         let drawn = drawn(fleet, shown, aged);
         let services = shown
@@ -257,9 +256,12 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(horizon: f64, bins: usize) -> Self {
-        let bin_seconds = if horizon > 0.0 { horizon / bins as f64 } else { 1.0 };
-        Self { bins, bin_seconds }
+    /// Up to `horizon`, for series of `longest` readings at most, in `most` bins at most. No bin of a short series holds readings of two
+    /// ages, whose median would be that of neither: the last one, which is at the horizon, has a bin of its own.
+    fn new(horizon: f64, longest: usize, most: usize) -> Self {
+        let within = longest.clamp(1, most);
+        let bin_seconds = if horizon > 0.0 { horizon / within as f64 } else { 1.0 };
+        Self { bins: within + usize::from(longest <= most), bin_seconds }
     }
 
     fn trajectory(self, arm: usize, points: &[impl Aged], rolled_up: f64, drawn: bool) -> Trajectory {
@@ -270,7 +272,8 @@ impl Grid {
     }
 
     fn levels(self, points: &[impl Aged]) -> Vec<Option<Point>> {
-        let bin = |age: f64| ((age.max(0.0) / self.bin_seconds) as usize).min(self.bins - 1);
+        // A little more: ages that are whole bins are not to fall short of them by rounding.
+        let bin = |age: f64| ((age.max(0.0) / self.bin_seconds + 1e-6) as usize).min(self.bins - 1);
         let mut levels = vec![None; self.bins];
         for chunk in points.chunk_by(|a, b| bin(a.age_seconds()) == bin(b.age_seconds())) {
             let values: Vec<f64> = chunk.iter().map(Aged::bytes).collect();
@@ -347,6 +350,18 @@ mod tests {
         assert_eq!(line.len(), 1);
         assert!(line[0].iter().all(|point| point.1 == 20.0 * 1024.0), "{line:?}");
         assert!(thin.median_line(&[]).is_empty());
+    }
+
+    #[test]
+    fn every_reading_of_a_short_series_is_on_the_median_line() {
+        for count in [1, 2, 7, 17, 83, 120] {
+            // Hours of a relay's life, one for each consensus.
+            let points = series(&(1..=count).map(|k| (3600.0 * f64::from(k), k as u64)).collect::<Vec<_>>());
+            let thin = Trajectories::thin([(0, points.as_slice())].into_iter());
+            let line = thin.median_line(&[0]).concat();
+            let told: Vec<f64> = line.iter().map(|point| point.1 / 1024.0).collect();
+            assert_eq!(told, (1..=count).map(f64::from).collect::<Vec<_>>(), "{count}");
+        }
     }
 
     #[test]

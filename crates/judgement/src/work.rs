@@ -1,7 +1,7 @@
 //! What services did beside using memory, from the observations of the agent.
 
 use heaptrial_analysis::{Flag, Measure, Spent, Work};
-use heaptrial_model::{TorFlag, WorkKind, WorkMeasure};
+use heaptrial_model::{REQUESTS_FAILED_AND_TRIED, TorFlag, WorkKind, WorkMeasure};
 use heaptrial_store::{LifeRecord, SpentPoint, Store, StoreError};
 
 /// Counters of bytes since the start of a life; their sum is its work.
@@ -14,6 +14,9 @@ const OOM: &str = "tor_oom_bytes";
 /// A reading is kept where its age is so much above that of the one kept before. What is kept of a life does not
 /// depend on how long it goes on: a late look sees what a punctual one would have seen.
 const AGE_STEP: f64 = 1.005;
+
+/// Names of what [`traffic_since`] reads.
+pub const TRAFFIC: [&str; 2] = [READ, WRITTEN];
 
 /// Bytes read and written by a life since an age in seconds: seconds since 1970, and the counter. Empty where it tells none.
 pub fn traffic_since(store: &Store, life: &LifeRecord, age: f64) -> Result<Vec<(f64, f64)>, StoreError> {
@@ -59,6 +62,11 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
             WorkKind::Count => Measure::done(&measure.name, readings),
         });
     }
+    let [failed, tried] = REQUESTS_FAILED_AND_TRIED.map(|name| store.observations(life, name));
+    let (failed, tried) = (since_nothing(&failed?), since_nothing(&tried?));
+    if tried.len() > 1 {
+        work.measures.push(Measure::failed("requests of the load", failed, tried));
+    }
     if !work.measures.is_empty() {
         let points = store.spent(life)?;
         let of = |value: fn(&SpentPoint) -> f64| {
@@ -68,6 +76,12 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
             Spent { cpu_seconds: of(|point| point.cpu_seconds), page_faults: of(|point| point.page_faults) };
     }
     Ok(work)
+}
+
+/// A counter that begins with nothing: tools tell once, at their end, how many of all there were. A share of one in another does not
+/// depend on when they began.
+fn since_nothing(counter: &[(f64, f64)]) -> Vec<(f32, f64)> {
+    std::iter::once((0.0, 0.0)).chain(counter.iter().map(|(age, count)| (*age as f32, *count))).collect()
 }
 
 /// Each reading as often as it is the mean of lines, so that a line counts the same in whichever tick it was written.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use heaptrial_analysis::Verdict;
-use heaptrial_judgement::score::{MatchedBy, Score, ScoreError, Side, WithoutLevel};
+use heaptrial_judgement::score::{LeftOut, MatchedBy, Partners, Score, ScoreError, Side, WithoutLevel};
 use heaptrial_judgement::{Judgement, Options};
 use heaptrial_model::{Arm, Ending, Identity, LifeKey, Linkage, Metric, Sample, Treatment, TrialKind};
 use heaptrial_stats::kendall;
@@ -104,13 +104,21 @@ fn begin(path: &Path, kind: TrialKind, metric: Metric, arms: &[Known], seed: u64
     (store, trial, ids)
 }
 
-fn lives(store: &mut Store, trial: i64, arms: &[Known], ids: &[i64], services: usize) -> Vec<i64> {
+/// `on` tells the server of a service by its arm and number.
+fn lives(
+    store: &mut Store,
+    trial: i64,
+    arms: &[Known],
+    ids: &[i64],
+    services: usize,
+    on: impl Fn(usize, usize) -> u32,
+) -> Vec<i64> {
     let mut lives = Vec::new();
     for service in 0..services {
         for (arm, known) in arms.iter().enumerate() {
             let position = lives.len() as u32;
             let name = format!("{}-{service}", known.name);
-            let id = store.add_service(trial, ids[arm], &name, 0, position).unwrap();
+            let id = store.add_service(trial, ids[arm], &name, on(arm, service), position).unwrap();
             let key = LifeKey { boot_id: "boot".into(), pid: 1000 + position as i32, start_ticks: 7 };
             lives.push(store.add_life(id, &key, (START_US, 0), Some(&identity(known.name)), None).unwrap());
         }
@@ -145,7 +153,7 @@ fn lab_read(
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heaptrial.db");
     let (mut store, trial, ids) = begin(&path, TrialKind::LabTor, Metric::Anon, arms, seed);
-    let lives = lives(&mut store, trial, arms, &ids, 1);
+    let lives = lives(&mut store, trial, arms, &ids, 1, |_, _| 0);
     let mut sequence = 0;
     for k in 1..=consensuses {
         for part in 0..4 {
@@ -182,6 +190,30 @@ fn field(arms: &[Known], hours: i64, services: usize, seed: u64) -> Written {
     field_read(arms, hours, services, seed, |_, _| true)
 }
 
+/// The same on two servers, of which relays of the second need three times as much; `on` tells the server of an arm's relay.
+fn field_on_servers(
+    arms: &[Known],
+    hours: i64,
+    services: usize,
+    on: impl Fn(usize, usize) -> u32,
+) -> Written {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heaptrial.db");
+    let (mut store, trial, ids) = begin(&path, TrialKind::ImportTorutils, Metric::Rss, arms, 9);
+    let lives = lives(&mut store, trial, arms, &ids, services, &on);
+    for hour in 0..=hours {
+        let mut tick = tick(hour, hour * 3600);
+        for (place, life) in lives.iter().enumerate() {
+            let (arm, service) = (place % arms.len(), place / arms.len());
+            let own = 1.0 + 0.02 * noise(9, place as u64, 3);
+            let server = if on(arm, service) == 0 { 1.0 } else { 3.0 };
+            tick.samples.push((*life, sample(arms[arm].at(hour as f64) * own * server)));
+        }
+        store.write_tick(trial, &tick).unwrap();
+    }
+    finish(store, trial, &lives, hours * 3600, folder)
+}
+
 /// The same, where `reads` tells of an arm's position and an hour whether its relays were read then.
 fn field_read(
     arms: &[Known],
@@ -190,17 +222,27 @@ fn field_read(
     seed: u64,
     reads: impl Fn(usize, i64) -> bool,
 ) -> Written {
+    field_running((arms, hours, services, seed), reads, |arm, _| arm)
+}
+
+/// The same, where `runs` tells by position whose memory an arm's relay has.
+fn field_running(
+    (arms, hours, services, seed): (&[Known], i64, usize, u64),
+    reads: impl Fn(usize, i64) -> bool,
+    runs: impl Fn(usize, usize) -> usize,
+) -> Written {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heaptrial.db");
     let (mut store, trial, ids) = begin(&path, TrialKind::ImportTorutils, Metric::Rss, arms, seed);
-    let lives = lives(&mut store, trial, arms, &ids, services);
+    let lives = lives(&mut store, trial, arms, &ids, services, |_, _| 0);
     for hour in 0..=hours {
         let mut tick = tick(hour, hour * 3600);
         let read = |(place, _): &(usize, &i64)| reads(place % arms.len(), hour);
         for (place, life) in lives.iter().enumerate().filter(read) {
             let own = 1.0 + 0.03 * noise(seed, place as u64, 3);
             let rough = 1.0 + 0.005 * noise(seed, place as u64, hour as u64 + 50);
-            tick.samples.push((*life, sample(arms[place % arms.len()].at(hour as f64) * own * rough)));
+            let known = &arms[runs(place % arms.len(), place / arms.len())];
+            tick.samples.push((*life, sample(known.at(hour as f64) * own * rough)));
         }
         store.write_tick(trial, &tick).unwrap();
     }
@@ -261,6 +303,25 @@ fn relay_hours_are_judged_as_a_field_trial() {
     let judgement = Judgement::of(&run.store, run.trial, &longer).unwrap();
     let growth = judgement.analysis.arms[3].growth.as_ref().unwrap();
     assert_eq!(growth.warm_up_seconds, 20.0 * 3600.0);
+}
+
+#[test]
+fn a_peak_is_of_the_work_that_a_rest_ended() {
+    // The lab stops in the midst of the work after the last rest.
+    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
+    let mut run = lab(&arms, 12, 1, 0.0, Tells::Rests);
+    let services = run.store.services(run.trial).unwrap();
+    let mut last = tick(1000, 13 * CYCLE);
+    for service in services {
+        let life = run.store.lives_of(service.id).unwrap()[0].id;
+        last.samples.push((life, sample(9000.0)));
+    }
+    run.store.write_tick(run.trial, &last).unwrap();
+    let judgement = Judgement::of(&run.store, run.trial, &Options::default()).unwrap();
+    let seen = judgement.services[0].observed.as_ref().unwrap();
+    let highest = judgement.services[0].rests.iter().map(|rest| rest.peak_bytes).max().unwrap();
+    assert!(seen.peak_bytes == highest && seen.peak_bytes < 2000 << 20, "{seen:?}");
+    assert_eq!(judgement.services[0].rests.len(), 12);
 }
 
 #[test]
@@ -325,8 +386,60 @@ fn a_few_consensuses_do_not_tell_growth_from_caches_that_fill() {
 fn a_run_repeats_nothing_of_itself() {
     let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
     let run = lab(&arms, 30, 1, 0.0, Tells::Rests);
-    let error = of_lab(&[&run, &run]).unwrap_err();
-    assert!(error.to_string().contains("same run"), "{error}");
+    let copy = lab(&arms, 30, 1, 0.0, Tells::Rests);
+    for again in [&run, &copy] {
+        let error = of_lab(&[&run, again]).unwrap_err();
+        assert!(error.to_string().contains("same run"), "{error}");
+    }
+}
+
+#[test]
+fn the_field_is_ordered_within_its_servers() {
+    let arms = known(&[600.0, 460.0, 300.0], &[0.0; 3]);
+    let labs: Vec<Written> = (1..=2).map(|seed| lab(&arms, 30, seed, 0.0, Tells::Rests)).collect();
+    let lab = of_lab(&labs.iter().collect::<Vec<_>>()).unwrap();
+    // Most relays of the second arm are on the server on which relays need three times as much.
+    let uneven = |arm: usize, service: usize| u32::from(if arm == 1 { service < 6 } else { service < 2 });
+    let trial = field_on_servers(&arms, 60, 8, uneven);
+    let score = Score::of(&lab, &of_field(&trial), &[24.0], &[]).unwrap();
+    let at = &score.ages[0];
+    assert_eq!((at.pairs, at.pairs_alike, at.unlike.len()), (3, 3, 0), "{at:?}");
+    assert_eq!(at.order_in_field, [vec![2], vec![1], vec![0]]);
+    assert!(at.arms[1].field.level_bytes > at.arms[0].field.level_bytes);
+}
+
+#[test]
+fn who_shares_no_server_with_the_control_has_no_place_in_the_order() {
+    let arms = known(&[600.0, 460.0, 300.0], &[0.0; 3]);
+    let run = lab(&arms, 30, 1, 0.0, Tells::Rests);
+    let trial = field_on_servers(&arms, 60, 8, |arm, _| u32::from(arm == 2));
+    let score = Score::of(&of_lab(&[&run]).unwrap(), &of_field(&trial), &[24.0], &[]).unwrap();
+    let at = &score.ages[0];
+    assert_eq!((at.pairs, &at.unordered[..]), (1, &[2][..]), "{at:?}");
+    assert!(!score.grave_in_field.is_empty(), "arm and server cannot be told apart");
+}
+
+#[test]
+fn a_version_that_was_proved_stands_where_the_spec_tells_none() {
+    let specs = [("glibc", 600.0), ("jemalloc", 250.0), ("mimalloc", 200.0)];
+    let arms = specs.map(|(name, level)| Known { name, level, growth: 0.0 });
+    let proved = |seed: u64, versions: [&str; 3]| {
+        let mut run = lab(&arms, 30, seed, 0.0, Tells::Rests);
+        let rows = run.store.arms(run.trial).unwrap();
+        for (arm, version) in rows.iter().zip(versions) {
+            run.store.set_obtained(arm.id, &json!({ "version": version })).unwrap();
+        }
+        run
+    };
+    let run = proved(1, ["2.41", "5.3.0", "2.0.9"]);
+    let named = [("glibc", 6000.0), ("jemalloc@5.2.1", 2500.0), ("mimalloc@2.0.9", 2000.0)];
+    let trial = field(&named.map(|(name, level)| Known { name, level, growth: 0.0 }), 60, 4, 9);
+    let score = Score::of(&of_lab(&[&run]).unwrap(), &of_field(&trial), &[24.0], &[]).unwrap();
+    let partners: Vec<&str> = score.arms.iter().map(|pair| pair.field.as_str()).collect();
+    assert_eq!(partners, ["glibc", "mimalloc@2.0.9"]);
+    let other = proved(2, ["2.41", "5.3.0", "3.0.1"]);
+    let error = of_lab(&[&run, &other]).unwrap_err();
+    assert!(error.to_string().contains("`mimalloc` is one treatment in the first"), "{error}");
 }
 
 #[test]
@@ -397,10 +510,39 @@ fn services_in_no_figure_are_counted() {
     let life = trial.store.lives_of(first).unwrap()[0].id;
     trial.store.contaminate(life, "maps jemalloc").unwrap();
     let score = Score::of(&of_lab(&[&runs[0], &runs[1]]).unwrap(), &of_field(&trial), &[], &[]).unwrap();
-    let left: Vec<(u32, u32)> =
-        score.arms.iter().map(|pair| (pair.lab_left_out, pair.field_left_out)).collect();
-    assert_eq!(left, [(0, 1), (0, 0), (0, 0), (0, 0)]);
+    let left = |of: fn(&Partners) -> &LeftOut| score.arms.iter().map(of).cloned().collect::<Vec<_>>();
+    assert_eq!(left(|pair| &pair.lab_left_out), vec![LeftOut::default(); 4]);
+    let proved = LeftOut { proved: vec!["glibc-0".to_owned()], ..LeftOut::default() };
+    let none = LeftOut::default();
+    assert_eq!(left(|pair| &pair.field_left_out), [proved, none.clone(), none.clone(), none]);
     assert_eq!(score.ages[0].arms[0].field.services, 7);
+    // What is proved needs no other figures beside.
+    assert_eq!(score.ages[0].as_listed, None);
+}
+
+#[test]
+fn of_services_that_memory_alone_leaves_out_it_is_told_what_they_would_change() {
+    let arms = known(&[600.0, 250.0, 100.0, 200.0], &[0.0; 4]);
+    let lab = of_lab(&[&lab(&arms, 30, 1, 0.0, Tells::Rests)]).unwrap();
+    let of = |as_jemalloc: usize, arms: &[Known]| {
+        let runs = |arm, service| if arm == 0 && service < as_jemalloc { 1 } else { arm };
+        let trial = field_running((arms, 60, 8, 9), |_, _| true, runs);
+        Score::of(&lab, &of_field(&trial), &[24.0], &[]).unwrap()
+    };
+    let score = of(1, &arms);
+    let inferred = vec![("glibc-0".to_owned(), Some("jemalloc".to_owned()))];
+    assert_eq!(score.arms[0].field_left_out, LeftOut { inferred, ..LeftOut::default() });
+    let (at, listed) = (&score.ages[0], score.ages[0].as_listed.as_ref().unwrap());
+    assert_eq!(listed.order, at.order_in_field);
+    // Of eight relays of glibc one has jemalloc's memory; both with 28 MiB of files.
+    let moved = (278.0_f64 / 628.0).powf(1.0 / 8.0);
+    assert_eq!(listed.ratios.iter().map(|ratio| ratio.0).collect::<Vec<_>>(), [1, 2, 3]);
+    for (arm, ratio) in &listed.ratios {
+        let without = at.arms[*arm].field.ratio.unwrap().value;
+        assert!((ratio * moved / without - 1.0).abs() < 0.02, "{ratio} {without}");
+    }
+    // Nothing is hinted at where all have their own arm's memory.
+    assert_eq!(of(0, &arms).ages[0].as_listed, None);
 }
 
 #[test]

@@ -170,30 +170,52 @@ impl Event {
     }
 }
 
-/// The processes below this one: since when, and their names.
-struct Members(HashMap<u32, (u64, String)>);
+/// The processes below this one, by their ids.
+struct Members(HashMap<u32, Member>);
+
+struct Member {
+    since_ns: u64,
+    name: String,
+    /// A process ends with the last of them. Its first one may end before that, also when another one executes a program.
+    threads: u32,
+}
+
+impl Member {
+    fn new(since_ns: u64, name: String) -> Self {
+        Self { since_ns, name, threads: 1 }
+    }
+}
 
 impl Members {
     fn of_this_process() -> Self {
-        Self(HashMap::from([(std::process::id(), (0, String::new()))]))
+        Self(HashMap::from([(std::process::id(), Member::new(0, String::new()))]))
     }
 
     /// Takes note of an event; gives an end of a member with its time.
     fn follow(&mut self, event: &Event) -> Option<(ProcessEnd, u64)> {
         match (event.what, event.words) {
-            // Parent's thread and process, child's thread and process: no new thread of an old process.
+            // Parent's thread and process, child's thread and process.
             (FORK, [_, parent, thread, child]) if thread == child => {
-                let name = self.0.get(&parent)?.1.clone();
-                self.0.insert(child, (event.at_ns, name));
+                let name = self.0.get(&parent)?.name.clone();
+                self.0.insert(child, Member::new(event.at_ns, name));
+                None
+            }
+            (FORK, [_, _, _, process]) => {
+                self.0.get_mut(&process)?.threads += 1;
                 None
             }
             (EXEC, [_, process, ..]) => {
                 let name = std::fs::read_to_string(format!("/proc/{process}/comm"));
-                self.0.get_mut(&process)?.1 = name.unwrap_or_default().trim_end().to_owned();
+                self.0.get_mut(&process)?.name = name.unwrap_or_default().trim_end().to_owned();
                 None
             }
-            (EXIT, [thread, process, status, _]) if thread == process => {
-                let (since_ns, program) = self.0.remove(&process)?;
+            (EXIT, [_, process, status, _]) => {
+                let member = self.0.get_mut(&process)?;
+                member.threads -= 1;
+                if member.threads > 0 {
+                    return None;
+                }
+                let Member { since_ns, name: program, .. } = self.0.remove(&process)?;
                 let (code, signal) = taken_apart(status);
                 let lived = Some(Duration::from_nanos(event.at_ns.saturating_sub(since_ns)));
                 let at_boottime_us = boottime_us(event.at_ns);
@@ -227,7 +249,7 @@ mod tests {
 
     #[test]
     fn ends_of_members_are_told_and_of_others_and_of_threads_not() {
-        let mut members = Members(HashMap::from([(10, (0, "server".to_owned()))]));
+        let mut members = Members(HashMap::from([(10, Member::new(0, "server".to_owned()))]));
         assert_eq!(members.follow(&event(FORK, 5, [10, 10, 11, 11])), None);
         assert_eq!(members.follow(&event(FORK, 5, [11, 11, 12, 11])), None);
         assert_eq!(members.follow(&event(FORK, 5, [90, 90, 91, 91])), None);
@@ -239,5 +261,18 @@ mod tests {
         assert_eq!((end.program.as_str(), end.lived), ("server", Some(Duration::from_nanos(4))));
         let (end, _) = members.follow(&event(EXIT, 9, [10, 10, 0x300, 17])).unwrap();
         assert_eq!((end.code, end.signal), (Some(3), None));
+    }
+
+    #[test]
+    fn a_process_ends_with_its_last_thread() {
+        let mut members = Members(HashMap::from([(10, Member::new(0, "server".to_owned()))]));
+        assert_eq!(members.follow(&event(FORK, 1, [10, 10, 11, 10])), None);
+        assert_eq!(members.follow(&event(FORK, 1, [10, 10, 12, 10])), None);
+        // The first thread ends; then another one executes a program, which ends the third and gives it the process' id.
+        assert_eq!(members.follow(&event(EXIT, 2, [10, 10, 0, 17])), None);
+        assert_eq!(members.follow(&event(EXIT, 3, [12, 10, 9, 17])), None);
+        assert_eq!(members.follow(&event(EXEC, 3, [10, 10, 0, 0])), None);
+        let (end, _) = members.follow(&event(EXIT, 9, [10, 10, 0x86, 17])).unwrap();
+        assert_eq!((end.pid, end.code, end.signal), (10, None, Some(6)));
     }
 }

@@ -111,7 +111,7 @@ impl Errand {
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         let processes = ServiceProcesses::kept_by(self.supervisor.as_ref()?.pid(), self.pid);
         let root = HostRoot::default();
-        let mut sampler = ServiceSampler::of(&root, processes).ok()?;
+        let mut sampler = ServiceSampler::of(&root, processes, None).ok()?;
         sampler.follow(&ProcessTree::scan(&root).ok()?);
         Some(sampler.read().ok()?.cpu_us as f64 / 1e6)
     }

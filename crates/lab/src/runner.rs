@@ -1,6 +1,6 @@
 //! The run: order, children, identities, samples and the ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub struct LabPlan {
     pub repeats: u32,
     /// How long each service lives at most. Without it the workload decides when it is done.
     pub duration: Option<Duration>,
+    /// How much of the length that the command asks for it is: 1 is all.
+    pub part: f64,
     /// Time between samples.
     pub tick: Duration,
     /// Which reading is compared.
@@ -75,6 +77,10 @@ pub struct RunOutcome {
     pub interrupted: bool,
     /// Services whose treatment was not proved or that did not live to the end.
     pub failed_services: usize,
+    /// Services that the kernel killed processes of for want of memory, without a limit of the run's own.
+    pub out_of_memory: usize,
+    /// Measures of work that were asked for and of which no service told anything.
+    pub unread_work: BTreeSet<String>,
 }
 
 impl LabPlan {
@@ -191,9 +197,18 @@ fn run_part(
         interrupt,
         progress,
         control: Control::NotSeen,
-        outcome: RunOutcome { trial_id, interrupted: false, failed_services: 0 },
+        work: BTreeMap::new(),
+        outcome: RunOutcome {
+            trial_id,
+            interrupted: false,
+            failed_services: 0,
+            out_of_memory: 0,
+            unread_work: BTreeSet::new(),
+        },
     };
     let result = run.all_rounds(workload, block);
+    let unread = run.work.iter().filter(|(_, read)| !**read);
+    run.outcome.unread_work = unread.map(|(name, _)| name.clone()).collect();
     let word = match &result {
         Err(_) => "failed",
         Ok(()) if run.outcome.interrupted => "interrupted",
@@ -217,6 +232,8 @@ struct Run<'a> {
     interrupt: &'a Interrupt,
     progress: &'a mut dyn Progress,
     control: Control,
+    /// Measures of work that were asked for, and whether something of them was read.
+    work: BTreeMap<String, bool>,
     outcome: RunOutcome,
 }
 
@@ -290,6 +307,9 @@ impl Run<'_> {
             }
         };
         let events = round.finish();
+        for (name, read) in round.work_read() {
+            *self.work.entry(name).or_default() |= read;
+        }
         let told = sampled.and_then(|()| self.take_last_work(&services, round.as_ref()));
         // Children are ended and entered in the ledger whether or not sampling failed.
         let ended = self.end(&slots, &mut services);
@@ -376,7 +396,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let processes = ServiceProcesses::kept_by(supervisor.pid(), key.pid);
-        let sampler = ServiceSampler::of(&self.root, processes);
+        let sampler = ServiceSampler::of(&self.root, processes, supervisor.group().cloned());
         let ending = match (&proof.ended, &sampler) {
             (Some(ending), _) => Some(ending.clone()),
             (None, Err(_)) => supervisor.wait_for_end().and_then(ending_of),
@@ -399,7 +419,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let mut sampler = sampler?;
-        let cgroup = sampler.cgroup().filter(|_| self.plan.accounting.why_none().is_none()).cloned();
+        let cgroup = sampler.cgroup().cloned();
         counted.into_iter().for_each(|pattern| sampler.count_only(pattern));
         let service = RunningService {
             slot: index,
@@ -489,6 +509,14 @@ impl Run<'_> {
                 let text = format!("does not live under {limit}: killed for want of memory {when}");
                 self.outlived(service_id, slot, &text)
             }
+            (None, 1..) => {
+                self.outcome.out_of_memory += 1;
+                let text = format!(
+                    "was killed for want of memory {when}, without a --memory-limit: this machine, or the control group that the run \
+                     is in, has too little"
+                );
+                self.fail(service_id, slot, &text)
+            }
             _ => self.fail(service_id, slot, otherwise),
         }
     }
@@ -528,12 +556,24 @@ impl Run<'_> {
                 "it could not be read at {times} ticks, at the first because of: {why}"
             )));
         }
-        if let Some((pid, group)) = service.sampler.outside() {
-            let why = format!(
-                "its process {pid} was in another control group ({group}): what it used is in none of its figures"
-            );
+        let limit = self.plan.memory_limit_bytes.map(|bytes| units::memory(bytes as f64));
+        // Figures of processes that count are their own.
+        let outside = service.sampler.outside().filter(|_| counted.is_none() || limit.is_some());
+        if let Some((pid, group)) = outside {
+            let without = match &limit {
+                Some(limit) => format!("was not under the limit of {limit}"),
+                None => "is in none of its figures".to_owned(),
+            };
+            let why =
+                format!("its process {pid} was in another control group ({group}): what it used {without}");
             self.fail(service.service_id, slot, &why)?;
             self.store.contaminate(service.life_id, &why)?;
+        }
+        for program in service.own_heaps(&self.root) {
+            let text = format!(
+                "{program} keeps its objects in a heap that it maps itself, which no allocator gives: arms can differ by the rest alone"
+            );
+            events.push(Event { slot: at, kind: KnownEvent::Note, text });
         }
         let ends_seen = service.supervisor.as_ref().is_none_or(Supervisor::ends_seen);
         if service.sharing.several && !ends_seen {
@@ -544,9 +584,9 @@ impl Run<'_> {
         }
         events.extend(service.sharing.events(service.slot, self.plan.metric, why_no_cgroup));
         events.extend(service.peak.told(self.plan.metric).map(warning));
-        if let (Some(limit), Some(cgroup)) = (self.plan.memory_limit_bytes, &service.cgroup) {
-            let limit = units::memory(limit as f64);
-            let kills = service.oom_kills();
+        let kills = service.oom_kills();
+        self.outcome.out_of_memory += usize::from(limit.is_none() && kills > 0);
+        if let (Some(limit), Some(cgroup)) = (limit, &service.cgroup) {
             if kills > 0 {
                 let first = service.ends.first_out_of_memory();
                 let why = format!(
@@ -554,7 +594,7 @@ impl Run<'_> {
                 );
                 self.outlived(service.service_id, slot, &why)?;
                 self.store.contaminate(service.life_id, &why)?;
-            } else {
+            } else if service.sampler.outside().is_none() {
                 let times = cgroup.times_at_limit().unwrap_or(0);
                 let text = format!("lives under {limit}, which it reached {times} times");
                 events.push(Event { slot: at, kind: KnownEvent::Note, text });

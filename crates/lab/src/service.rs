@@ -9,7 +9,7 @@ use heaptrial_allocator::{Catalog, ExchangedLibraries, Obtained, identify_starte
 use heaptrial_host::{
     Cgroup, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler, SlowBudget,
 };
-use heaptrial_model::{Ending, Identity, Linkage};
+use heaptrial_model::{Ending, Identity, Linkage, MappedLibrary};
 
 use crate::Interrupt;
 use crate::end::EndRequest;
@@ -23,6 +23,9 @@ use crate::workload::{Event, Launch, Slot};
 /// Command lines that are told of a service, and how much of each.
 const LINES_TOLD: usize = 5;
 const LINE_LENGTH: usize = 80;
+
+/// Runtimes that map the heap for their objects themselves.
+const OWN_HEAPS: [&str; 4] = ["java", "node", "nodejs", "dotnet"];
 
 /// A process maps its libraries within milliseconds; on a saturated machine it may take seconds.
 const PROOF_PATIENCE: Duration = Duration::from_secs(10);
@@ -132,6 +135,13 @@ impl RunningService {
         if told.is_empty() { "none that could be read".to_owned() } else { told.join(", ") }
     }
 
+    /// Programs of its processes that keep most of what they have in a heap of their own.
+    pub(crate) fn own_heaps(&self, root: &HostRoot) -> BTreeSet<String> {
+        let family = ProcessTree::scan(root).map(|tree| self.processes.running(&tree)).unwrap_or_default();
+        let name = |pid| Some(Process::new(root, pid).exe().ok()?.file_name()?.to_str()?.to_owned());
+        family.into_iter().filter_map(name).filter(|name| OWN_HEAPS.contains(&name.as_str())).collect()
+    }
+
     /// How it ended by itself, if it did.
     pub(crate) fn ended(&self, when: When) -> Option<Ending> {
         let supervisor = self.supervisor.as_ref()?;
@@ -230,7 +240,8 @@ pub(crate) fn prove_identity(
 
 /// What a service's main process runs at the end of its life, which has mapped all of its libraries by then; `None` where it
 /// cannot be told any more. An error tells why the life does not count: the main process, or others of its tree that
-/// together hold a good part of its memory, run something else than the arm's treatment, or an exchanged library is not mapped.
+/// together hold a good part of its memory, run something else than the arm's treatment, map the system's library where one was
+/// exchanged, or an exchanged library is mapped by none of them.
 pub(crate) fn prove_at_the_end(
     root: &HostRoot,
     processes: ServiceProcesses,
@@ -246,13 +257,14 @@ pub(crate) fn prove_at_the_end(
         .filter_map(|pid| Some((pid, ProcessReader::open(root, pid).ok()?.read().ok()?.sample.rss_bytes)))
         .collect();
     let whole: u64 = members.iter().map(|(_, rss_bytes)| rss_bytes).sum();
-    let mut of_main = None;
+    let (mut of_main, mut identities) = (None, Vec::new());
     let mut others: Vec<(u64, String)> = Vec::new();
     for (pid, rss_bytes) in members {
         let process = Process::by_living_thread(root, pid);
         // One that ends meanwhile cannot be told.
         let Ok(identity) = identify_started_with(&process, passed) else { continue };
-        let mismatch = prove(&obtained.expected(), &identity).err();
+        let mismatch = prove(&obtained.expected(), &identity).err().map(|mismatch| mismatch.to_string());
+        let mismatch = mismatch.or_else(|| not_exchanged(&identity.libraries, exchanged));
         let why = mismatch.map(|mismatch| {
             let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
             format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}")
@@ -260,9 +272,10 @@ pub(crate) fn prove_at_the_end(
         match why {
             Some(why) if pid == main => return Err(why),
             Some(why) => others.push((rss_bytes, why)),
-            None if pid == main => of_main = Some(identity),
+            None if pid == main => of_main = Some(identity.clone()),
             None => {}
         }
+        identities.push(identity);
     }
     let elsewhere: u64 = others.iter().map(|(rss_bytes, _)| rss_bytes).sum();
     if elsewhere as f64 >= NEGLIGIBLE_SHARE * whole as f64 {
@@ -275,16 +288,26 @@ pub(crate) fn prove_at_the_end(
         }
     }
     let mapped = |libraries: &ExchangedLibraries| {
-        let mapped = of_main.iter().flat_map(|identity| &identity.libraries);
-        mapped.into_iter().any(|library| library.path.starts_with(&libraries.folder))
+        let mut mapped = identities.iter().flat_map(|identity| &identity.libraries);
+        mapped.any(|library| library.path.starts_with(&libraries.folder))
     };
-    match exchanged.iter().find(|libraries| of_main.is_some() && !mapped(libraries)) {
+    match exchanged.iter().find(|libraries| !identities.is_empty() && !mapped(libraries)) {
         Some(libraries) => Err(format!(
-            "it mapped none of the exchanged libraries of {} {}: it does not use them, or does not heed LD_LIBRARY_PATH",
+            "none of its processes mapped an exchanged library of {} {}: they do not use them, or do not heed LD_LIBRARY_PATH",
             libraries.package, libraries.version
         )),
         None => Ok(of_main),
     }
+}
+
+/// A library that a process maps though another one was to stand in for it, in words.
+fn not_exchanged(mapped: &[MappedLibrary], exchanged: &[ExchangedLibraries]) -> Option<String> {
+    mapped.iter().find_map(|library| {
+        let stands_in = |one: &&ExchangedLibraries| one.folder.join(&library.name).exists();
+        let own = exchanged.iter().find(stands_in).filter(|own| !library.path.starts_with(&own.folder))?;
+        let (path, package, version) = (library.path.display(), &own.package, &own.version);
+        Some(format!("it maps {path} and not that of {package} {version}, which was exchanged for it"))
+    })
 }
 
 /// What a supervisor's message means for the ledger.
@@ -313,4 +336,30 @@ pub(crate) fn last_words(stderr: &Path) -> String {
 
 fn read_lossy(path: &Path) -> String {
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_of_the_system_in_place_of_an_exchanged_one_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = "libzstd.so.1";
+        std::fs::write(folder.path().join(name), "").unwrap();
+        let exchanged = [ExchangedLibraries {
+            package: "libzstd1".to_owned(),
+            version: "1.5".to_owned(),
+            suite: "bookworm".to_owned(),
+            sha256: String::new(),
+            folder: folder.path().to_owned(),
+        }];
+        let mapped = |name: &str, path: PathBuf| {
+            [MappedLibrary { name: name.to_owned(), path, package: None, version: None, build_id: None }]
+        };
+        assert_eq!(not_exchanged(&mapped(name, folder.path().join(name)), &exchanged), None);
+        assert_eq!(not_exchanged(&mapped("libm.so.6", "/usr/lib/libm.so.6".into()), &exchanged), None);
+        let why = not_exchanged(&mapped(name, "/usr/lib/libzstd.so.1".into()), &exchanged).unwrap();
+        assert!(why.contains("/usr/lib/libzstd.so.1") && why.contains("libzstd1 1.5"), "{why}");
+    }
 }

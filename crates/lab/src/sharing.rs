@@ -16,6 +16,8 @@ pub(crate) const SUM_OVER_PROCESSES: &str = "anon_sum_bytes";
 pub(crate) const SHARE_OF_TIME: f64 = 0.01;
 /// Differences below this share are kernel accounting, not sharing.
 const WORTH_TELLING: f64 = 0.05;
+/// Shared memory of less than this is not worth telling.
+const SHARED_BYTES: u64 = 1 << 20;
 
 /// How far the sum over the processes was from each page once.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,6 +28,9 @@ pub(crate) struct Sharing {
     pub(crate) several: bool,
     /// The most that was in huge pages of hugetlb, in bytes.
     hugetlb_bytes: u64,
+    /// The most that processes had of shared memory, and the most anonymous memory.
+    shmem_bytes: u64,
+    anon_bytes: u64,
     /// Ticks without a sample, because proportional figures would have cost too much.
     left_out: u64,
 }
@@ -48,6 +53,15 @@ impl Sharing {
                  --metric anon"
             );
             events.push(event(KnownEvent::Warning, text));
+        }
+        if metric == Metric::Anon && self.shmem_bytes >= SHARED_BYTES.max(self.anon_bytes) {
+            let text = format!(
+                "it had up to {} of shared memory mapped (memfd, tmpfs, MAP_SHARED) and {} of anonymous memory, which is all that \
+                 --metric anon compares; --metric rss has both",
+                units::memory(self.shmem_bytes as f64),
+                units::memory(self.anon_bytes as f64)
+            );
+            events.push(event(KnownEvent::Note, text));
         }
         let (sum, once) = self.widest;
         if (sum - once) as f64 > WORTH_TELLING * sum as f64 {
@@ -89,6 +103,8 @@ pub(crate) fn read_each_page_once(
     service.peak.take(&sample);
     let sum = sample.anon_bytes + sample.swap_bytes;
     service.sharing.hugetlb_bytes = service.sharing.hugetlb_bytes.max(service.sampler.hugetlb_bytes());
+    service.sharing.shmem_bytes = service.sharing.shmem_bytes.max(sample.shmem_bytes);
+    service.sharing.anon_bytes = service.sharing.anon_bytes.max(sum);
     service.sharing.several |= sample.processes > 1 || service.sampler.family() > 1;
     let once = match service.sampler.cgroup().filter(|_| service.cgroup.is_some()) {
         Some(_) => service.sampler.anonymous_of_cgroup().transpose()?,

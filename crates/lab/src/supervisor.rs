@@ -74,6 +74,8 @@ pub(crate) enum SupervisorMessage {
         key: LifeKey,
         /// Whether the kernel tells of every end of its processes.
         ends_seen: bool,
+        /// The control group that was made for it.
+        group: Option<Cgroup>,
     },
     /// A process that it started, or one of those, has ended by itself.
     ProcessEnded(ProcessEnd),
@@ -114,6 +116,7 @@ pub(crate) struct Supervisor {
     process_ends: Receiver<SupervisorMessage>,
     reader: Option<JoinHandle<()>>,
     ends_seen: bool,
+    group: Option<Cgroup>,
     oom_kills: Cell<u64>,
     ended_at: Cell<Option<i64>>,
 }
@@ -164,12 +167,13 @@ impl Supervisor {
             process_ends,
             reader: Some(reader),
             ends_seen: false,
+            group: None,
             oom_kills: Cell::new(0),
             ended_at: Cell::new(None),
         };
         match supervisor.messages.recv() {
-            Ok(SupervisorMessage::Started { key, ends_seen }) => {
-                supervisor.ends_seen = ends_seen;
+            Ok(SupervisorMessage::Started { key, ends_seen, group }) => {
+                (supervisor.ends_seen, supervisor.group) = (ends_seen, group);
                 Ok((supervisor, key))
             }
             Ok(SupervisorMessage::NotStarted { why }) => Err(fail(why)),
@@ -189,6 +193,11 @@ impl Supervisor {
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(SupervisorMessage::Lost),
         }
+    }
+
+    /// The control group that was made for the service, if one was; its processes may have left it.
+    pub(crate) fn group(&self) -> Option<&Cgroup> {
+        self.group.as_ref()
     }
 
     /// Whether the kernel tells of every end of the service's processes; otherwise only of those whose parents ended
@@ -289,7 +298,7 @@ pub fn run_supervisor() -> ExitCode {
             let pid = key.pid;
             let ends_seen = watch.is_some();
             let group = cgroup.as_ref().map(|own| own.cgroup().clone());
-            tell(&SupervisorMessage::Started { key, ends_seen });
+            tell(&SupervisorMessage::Started { key, ends_seen, group: group.clone() });
             let reaper = std::thread::spawn(move || {
                 // Where the kernel tells, all is told already.
                 let orphan = |end| {

@@ -23,7 +23,7 @@ use crate::program::find_program;
 use crate::relay_traffic::{RelayTraffic, make_room};
 use crate::relay_watch::RelayWatch;
 use crate::workload::{Arrangement, Course, Event, Launch, Round, RoundContext, SlotState, Workload};
-use crate::{EndRequest, LabError};
+use crate::{EndRequest, Interrupt, LabError};
 
 /// Observation of a relay: how long ago the consensus that it uses was published, in seconds.
 pub(crate) const CONSENSUS_AGE: &str = "consensus_age_seconds";
@@ -170,6 +170,8 @@ impl Workload for TorWorkload {
             rested: false,
             ordered: false,
             over: false,
+            living: vec![false; relays.len()],
+            interrupt: context.interrupt.clone(),
             tor: self.tor.clone(),
             runtime: self.runtime.handle().clone(),
             consensus_ages: vec![Vec::new(); relays.len()],
@@ -202,6 +204,9 @@ struct TorRound {
     /// Whether the next consensus is on its way.
     ordered: bool,
     over: bool,
+    /// Which relays lived at the last tick.
+    living: Vec<bool>,
+    interrupt: Interrupt,
     tor: PathBuf,
     runtime: tokio::runtime::Handle,
     authority: Authority,
@@ -234,7 +239,7 @@ impl TorRound {
 
     /// Starts the load once every living relay has the directory, or patience ends.
     fn start_load(&mut self, slots: &[SlotState<'_>]) -> Result<Vec<Event>, LabError> {
-        let ready = |slot: usize| self.watches[slot].address().is_some() && self.taken(slot) > 0;
+        let ready = |slot: usize| self.is_ready(slot);
         let living = || (0..slots.len()).filter(|slot| slots[*slot].process.is_some());
         let waiting: Vec<usize> = living().filter(|slot| !ready(*slot)).collect();
         let waited = self.started.elapsed();
@@ -264,16 +269,22 @@ impl TorRound {
                 self.parameters.load.clients
             ),
         }];
-        events.extend(waiting.into_iter().map(|slot| Event {
-            slot: Some(slot),
-            kind: KnownEvent::Warning,
-            text: format!(
-                "the relay had no directory after {:.0} s and got no load; its log ends: {}",
-                waited.as_secs_f64(),
-                last_line(&self.relays[slot].log())
-            ),
-        }));
+        events.extend(waiting.into_iter().map(|slot| self.without_directory(slot, waited)));
         Ok(events)
+    }
+
+    fn is_ready(&self, slot: usize) -> bool {
+        self.watches[slot].address().is_some() && self.taken(slot) > 0
+    }
+
+    /// Such a relay did nothing: it is no measure of its arm.
+    fn without_directory(&self, slot: usize, waited: Duration) -> Event {
+        let text = format!(
+            "had no directory after {:.0} s and got no load; its log ends: {}",
+            waited.as_secs_f64(),
+            last_line(&self.relays[slot].log())
+        );
+        Event { slot: Some(slot), kind: KnownEvent::ArmFailed, text }
     }
 
     /// Lets the clients of the last consensus come.
@@ -365,6 +376,7 @@ impl Round for TorRound {
     }
 
     fn tick(&mut self, slots: &[SlotState<'_>]) -> Result<Vec<Event>, LabError> {
+        self.living = slots.iter().map(|state| state.process.is_some()).collect();
         let mut events = if self.driver.is_none() { self.start_load(slots)? } else { Vec::new() };
         events.extend(self.follow_clock(slots));
         if let Some(why) = self.authority.failure() {
@@ -486,6 +498,11 @@ impl Round for TorRound {
         } else {
             let text = "no relay got any load: the run ended before the relays had the directory".to_owned();
             events.push(Event { slot: None, kind: KnownEvent::Warning, text });
+            if !self.interrupt.requested() {
+                let without =
+                    (0..self.living.len()).filter(|slot| self.living[*slot] && !self.is_ready(*slot));
+                events.extend(without.map(|slot| self.without_directory(slot, self.started.elapsed())));
+            }
         }
         events.extend(self.traffic.take().into_iter().flat_map(RelayTraffic::finish));
         events.extend(self.pace_told());

@@ -190,6 +190,14 @@ impl Userland {
         }
     }
 
+    /// Its root, where that is there already.
+    pub fn root_there(&self, packages: &[String]) -> Result<Option<PathBuf>, UserlandError> {
+        match self {
+            Self::Folder(_) => self.root(packages, &|_| ()).map(Some),
+            Self::Suite(suite) => Ok(Some(recipe(suite, packages)?.root).filter(|root| root.is_dir())),
+        }
+    }
+
     /// Starts this program with the same arguments inside `root`, in place of this process. `visible` are the host's folders
     /// that it sees at the same paths.
     pub fn enter(&self, root: &Path, visible: &[PathBuf], host: &str) -> Result<Infallible, UserlandError> {
@@ -245,8 +253,15 @@ fn io_error(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::E
     move |source| UserlandError::Io { action, path, source }
 }
 
-/// The root of a suite in the cache.
-fn made(suite: &str, packages: &[String], say: &dyn Fn(&str)) -> Result<PathBuf, UserlandError> {
+/// Where the root of a suite is, the packages it has, and where they are from.
+struct Recipe<'p> {
+    folder: PathBuf,
+    root: PathBuf,
+    packages: Vec<&'p str>,
+    source: Option<String>,
+}
+
+fn recipe<'p>(suite: &str, packages: &'p [String]) -> Result<Recipe<'p>, UserlandError> {
     let mut packages: Vec<&str> =
         PACKAGES.iter().copied().chain(packages.iter().map(String::as_str)).collect();
     packages.sort_unstable();
@@ -254,8 +269,14 @@ fn made(suite: &str, packages: &[String], say: &dyn Fn(&str)) -> Result<PathBuf,
     let source = apt_source(suite);
     let recipe = format!("{suite} {packages:?} {source:?}");
     let folder = Cache::of_user()?.root().join("userlands");
-    fs::create_dir_all(&folder).map_err(io_error("making", &folder))?;
     let root = folder.join(format!("{suite}-{}", &hex::encode(Sha256::digest(&recipe))[..12]));
+    Ok(Recipe { folder, root, packages, source })
+}
+
+/// The root of a suite in the cache.
+fn made(suite: &str, packages: &[String], say: &dyn Fn(&str)) -> Result<PathBuf, UserlandError> {
+    let Recipe { folder, root, packages, source } = recipe(suite, packages)?;
+    fs::create_dir_all(&folder).map_err(io_error("making", &folder))?;
     let lock = File::create(folder.join("lock")).map_err(io_error("locking", &folder))?;
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)
         .map_err(|error| io_error("locking", &folder)(error.into()))?;

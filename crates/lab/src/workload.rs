@@ -185,4 +185,9 @@ pub trait Round {
 
     /// Called before the services are ended: stops the load and tells what is worth telling.
     fn finish(&mut self) -> Vec<Event>;
+
+    /// After the end: measures of work that were asked for, and whether something was told of each.
+    fn work_read(&self) -> Vec<(String, bool)> {
+        Vec::new()
+    }
 }

@@ -46,12 +46,13 @@ impl Sample {
     /// The reading that a metric compares; `None` of proportional memory, which is read apart and seldom, and where there is no
     /// control group.
     pub fn level(&self, metric: Metric) -> Option<u64> {
-        match metric {
-            Metric::Rss => Some(self.rss_bytes),
-            Metric::Anon => Some(self.anon_bytes + self.swap_bytes),
-            Metric::Cgroup => self.cgroup_current_bytes,
-            Metric::Pss => None,
-        }
+        let memory = MemoryReading {
+            rss_bytes: Some(self.rss_bytes),
+            anon_bytes: Some(self.anon_bytes),
+            swap_bytes: Some(self.swap_bytes),
+            cgroup_current_bytes: self.cgroup_current_bytes,
+        };
+        memory.level(metric)
     }
 
     /// Adds another process of the same tree.
@@ -68,6 +69,31 @@ impl Sample {
         self.cpu_us += other.cpu_us;
         self.threads += other.threads;
         self.processes += other.processes;
+    }
+}
+
+/// Memory of a service at one moment, as far as its source tells it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryReading {
+    /// Resident memory.
+    pub rss_bytes: Option<u64>,
+    /// Resident anonymous memory.
+    pub anon_bytes: Option<u64>,
+    /// Anonymous memory in swap.
+    pub swap_bytes: Option<u64>,
+    /// Memory of the control group.
+    pub cgroup_current_bytes: Option<u64>,
+}
+
+impl MemoryReading {
+    /// What a metric compares; `None` where that is not told, and of proportional memory, which is read apart and seldom.
+    pub fn level(&self, metric: Metric) -> Option<u64> {
+        match metric {
+            Metric::Rss => self.rss_bytes,
+            Metric::Anon => Some(self.anon_bytes? + self.swap_bytes?),
+            Metric::Cgroup => self.cgroup_current_bytes,
+            Metric::Pss => None,
+        }
     }
 }
 
@@ -121,6 +147,11 @@ impl Metric {
         }
     }
 
+    /// What tells it at any moment: itself, or RSS in place of PSS, which is read too rarely and is at most as much.
+    pub fn at_once(self) -> Self {
+        if self == Self::Pss { Self::Rss } else { self }
+    }
+
     /// What it is, in words for a chart's axis.
     pub fn describe(self) -> &'static str {
         match self {
@@ -146,5 +177,28 @@ impl FromStr for Metric {
             .into_iter()
             .find(|metric| metric.as_str() == text)
             .ok_or_else(|| format!("`{text}` is not a metric; expected rss, anon, pss or cgroup"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_metric_compares_is_told_or_none() {
+        let whole = MemoryReading {
+            rss_bytes: Some(600),
+            anon_bytes: Some(350),
+            swap_bytes: Some(20),
+            cgroup_current_bytes: Some(900),
+        };
+        let of = |memory: &MemoryReading| {
+            [Metric::Rss, Metric::Anon, Metric::Pss, Metric::Cgroup].map(|metric| memory.level(metric))
+        };
+        assert_eq!(of(&whole), [Some(600), Some(370), None, Some(900)]);
+        assert_eq!(whole.level(Metric::Pss.at_once()), Some(600));
+        // Of unknown swap the sum is not known.
+        let part = MemoryReading { swap_bytes: None, cgroup_current_bytes: None, ..whole };
+        assert_eq!(of(&part), [Some(600), None, None, None]);
     }
 }

@@ -10,7 +10,8 @@ use crate::trial::with_unit_type;
 
 /// The name of a trial on a fleet, safe as the name of a file and as a part of a unit's name.
 ///
-/// Letters, digits and `- _ .`, 1 to 64 of them, not starting with `-` or `.`.
+/// Letters, digits and `- _ .`, 1 to 64 of them, not starting with `-` or `.`; not `host`, which the agent calls services that
+/// are in no trial.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct TrialName(String);
@@ -18,7 +19,7 @@ pub struct TrialName(String);
 /// Why a text is not the name of a trial on a fleet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` cannot name a trial on a fleet; expected 1 to 64 of the characters a-z A-Z 0-9 - _ ., not starting with `-` or `.`"
+    "`{0}` cannot name a trial, a run or their files; expected 1 to 64 of the characters a-z A-Z 0-9 - _ ., not starting with `-` or `.`, and not `host`"
 )]
 pub struct TrialNameError(String);
 
@@ -79,7 +80,7 @@ impl FromStr for TrialName {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let valid =
             (1..=64).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with(['-', '.']);
-        if valid { Ok(Self(text.to_owned())) } else { Err(TrialNameError(text.to_owned())) }
+        if valid && text != "host" { Ok(Self(text.to_owned())) } else { Err(TrialNameError(text.to_owned())) }
     }
 }
 
@@ -132,7 +133,7 @@ mod tests {
         for good in ["five-way", "a", "2025_tor.v2", &"x".repeat(64)] {
             assert_eq!(good.parse::<TrialName>().unwrap().to_string(), good);
         }
-        for bad in ["", ".", "..", "-x", "a/b", "a b", "ü", "a@b", "a\n", &"x".repeat(65)] {
+        for bad in ["host", "", ".", "..", "-x", "a/b", "a b", "ü", "a@b", "a\n", &"x".repeat(65)] {
             assert!(bad.parse::<TrialName>().is_err(), "{bad}");
         }
     }

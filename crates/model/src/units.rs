@@ -10,9 +10,13 @@ pub const MIB: f64 = 1_048_576.0;
 /// One GiB in bytes.
 pub const GIB: f64 = 1024.0 * MIB;
 
-/// Memory with three significant digits, such as `4.21 MiB`, `97.1 MiB` or `6.19 GiB`.
+/// Memory with three significant digits, such as `4.21 MiB`, `97.1 MiB` or `6.19 GiB`; what would be `0.00 MiB` is told in KiB.
 pub fn memory(bytes: f64) -> String {
     let magnitude = bytes.abs();
+    // Below, two digits behind the point would show nothing.
+    if magnitude > 0.0 && magnitude < 0.01 * MIB {
+        return format!("{} KiB", three_digits(bytes / 1024.0));
+    }
     // From here on rounding would show four digits of MiB.
     if magnitude >= 999.5 * MIB {
         format!("{} GiB", three_digits(bytes / GIB))
@@ -54,8 +58,10 @@ impl Pace {
 /// A growth with its sign, such as `+1.20 MiB/h`.
 pub fn growth(bytes_per_hour: f64, pace: Pace) -> String {
     let (hours, unit) = pace.hours_and_unit();
-    let text = memory(bytes_per_hour.abs() * hours);
-    let zero = text.chars().all(|c| !c.is_ascii_digit() || c == '0');
+    let bytes = bytes_per_hour.abs() * hours;
+    // Less than two digits behind the point show is none.
+    let zero = bytes < 0.005 * MIB;
+    let text = if zero { "0.00 MiB".to_owned() } else { memory(bytes) };
     let sign = match bytes_per_hour {
         _ if zero => "±",
         rate if rate < 0.0 => "−",
@@ -116,14 +122,20 @@ pub fn counted(number: usize, noun: &str) -> String {
     format!("{} {noun}{}", count(number as u64), if number == 1 { "" } else { "s" })
 }
 
-/// A share such as `97%`, `0.4%` or `<0.1%`.
+/// A share such as `97%`, `0.4%` or `<0.1%`; `100%` only where nothing is missing.
 pub fn share(value: f64) -> String {
-    // What is added makes a zero without a sign of one with it.
-    let percent = value * 100.0 + 0.0;
-    if percent > 0.0 && percent < 0.05 {
-        return "<0.1%".to_owned();
+    let percent = value * 100.0;
+    if (99.5..100.0).contains(&percent) {
+        return if percent > 99.9 {
+            ">99.9%".to_owned()
+        } else {
+            format!("{:.1}%", (percent * 10.0).floor() / 10.0)
+        };
     }
-    if percent >= 9.95 {
+    if percent.abs() < 0.05 {
+        return if percent > 0.0 { "<0.1%" } else { "0%" }.to_owned();
+    }
+    if percent.abs() >= 9.95 {
         format!("{percent:.0}%")
     } else {
         format!("{}%", trim_zeros(format!("{percent:.1}")))
@@ -134,7 +146,9 @@ pub fn share(value: f64) -> String {
 pub fn percent(value: f64) -> String {
     let percent = value * 100.0;
     let magnitude = percent.abs();
-    let text = if magnitude >= 9.95 {
+    let text = if magnitude < 0.005 {
+        "0.00".to_owned()
+    } else if magnitude >= 9.95 {
         format!("{percent:.0}")
     } else if magnitude >= 0.995 {
         format!("{percent:.1}")
@@ -191,6 +205,9 @@ mod tests {
     fn memory_has_three_digits_and_its_unit() {
         for (bytes, text) in [
             (0.0, "0 MiB"),
+            (300.0, "0.29 KiB"),
+            (4096.0, "4.00 KiB"),
+            (0.01 * MIB, "0.01 MiB"),
             (4.206 * MIB, "4.21 MiB"),
             (97.06 * MIB, "97.1 MiB"),
             (321.4 * MIB, "321 MiB"),
@@ -207,6 +224,15 @@ mod tests {
         assert_eq!(growth(-0.25 * GIB, Pace::for_length(864_000.0)), "−6.00 GiB/d");
         assert_eq!(growth(72.0 * MIB, Pace::for_length(300.0)), "+1.20 MiB/min");
         assert_eq!(growth(-10.0, Pace::Hour), "±0.00 MiB/h");
+    }
+
+    #[test]
+    fn what_rounds_to_nothing_has_no_sign() {
+        assert_eq!(
+            (share(-0.0001), percent(-0.00001), signed_percent(-0.00001)),
+            ("0%".into(), "0.00%".into(), "±0.00%".into())
+        );
+        assert_eq!((share(0.0001), share(-0.2), share(-0.0)), ("<0.1%".into(), "-20%".into(), "0%".into()));
     }
 
     #[test]
@@ -232,6 +258,10 @@ mod tests {
         assert_eq!(
             [share(0.972), share(0.004), share(0.05), share(0.0004), share(-0.0)],
             ["97%", "0.4%", "5%", "<0.1%", "0%"]
+        );
+        assert_eq!(
+            [share(0.9977), share(0.99996), share(1.0), share(0.994)],
+            ["99.7%", ">99.9%", "100%", "99%"]
         );
         assert_eq!(
             [signed_percent(0.021), signed_percent(-0.0035), signed_percent(0.12), signed_percent(0.00001)],

@@ -47,6 +47,9 @@ pub struct WorkMeasureError(String);
 /// Observations of work are called so, followed by the kind and the name.
 const PREFIX: &str = "work";
 
+/// Observations of what a load told since it began of requests that failed, and of all that were tried.
+pub const REQUESTS_FAILED_AND_TRIED: [&str; 2] = ["load_requests_failed", "load_requests_tried"];
+
 impl WorkMeasure {
     /// The name of the observations that hold its numbers.
     pub fn observation(&self) -> String {

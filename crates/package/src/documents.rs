@@ -166,7 +166,7 @@ mod tests {
         let family = Catalog::builtin().family("mimalloc").unwrap();
         let given = Provenance::Local { path: "/home/somebody/libx.so".into(), build: None };
         assert_eq!(source_line(&public(&given, family)), "a given library libx.so");
-        let build = Build { compiler: "cc 12".to_owned(), commands: Vec::new() };
+        let build = Build { compiler: "cc 12".to_owned(), environment: Vec::new(), commands: Vec::new() };
         let mirror =
             Provenance::Git { url: "/home/somebody/mimalloc".to_owned(), commit: "0".to_owned(), build };
         let told = source_line(&public(&mirror, family));

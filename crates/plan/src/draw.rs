@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::blocks::deal;
-use crate::looks::with_end;
+use crate::looks::{last_look_alpha, with_end};
 use crate::order::{Restart, order};
 use crate::resolution::rounds_per_block;
 use crate::{Assignment, Builds, Candidate, DrawnPlan};
@@ -106,6 +106,14 @@ pub fn draw(request: &DrawRequest<'_>) -> Result<DrawnPlan, PlanError> {
     if candidates.len() < trial.arms.len() {
         return Err(PlanError::TooFewServices { services: candidates.len(), arms: trial.arms.len() });
     }
+    let looks = with_end(&trial.looks, duration);
+    let arms = trial.arms.len();
+    let rounds = rounds_per_block(
+        candidates.len() / arms,
+        arms,
+        last_look_alpha(&looks),
+        spread_within_hosts(&candidates),
+    );
     let mut plan = DrawnPlan {
         name: trial.name.clone(),
         id: PlanId::default(),
@@ -113,12 +121,12 @@ pub fn draw(request: &DrawRequest<'_>) -> Result<DrawnPlan, PlanError> {
         seed: request.seed,
         metric: trial.metric.unwrap_or(Metric::Rss),
         duration,
-        looks: with_end(&trial.looks, duration),
+        looks,
         pace: trial.pace,
         about: trial.about.clone(),
         arms: trial.arms.clone(),
         builds: request.builds.clone(),
-        services: assign(&candidates, &trial.arms, trial.pace.at_once, request.seed),
+        services: assign(&candidates, &trial.arms, rounds, trial.pace.at_once, request.seed),
     };
     plan.id = plan.digest();
     Ok(plan)
@@ -149,14 +157,30 @@ fn sorted(candidates: &[Candidate]) -> Result<Vec<Candidate>, PlanError> {
     }
 }
 
-fn assign(candidates: &[Candidate], arms: &[Arm], at_once: u32, seed: u64) -> Vec<Assignment> {
+/// Standard deviation of the logs of memory before the trial about the mean of each host; `None` where it is not known of most services.
+fn spread_within_hosts(candidates: &[Candidate]) -> Option<f64> {
+    let mut hosts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for candidate in candidates {
+        let known = candidate.baseline_bytes.filter(|bytes| *bytes > 0);
+        hosts.entry(&candidate.host).or_default().extend(known.map(|bytes| (bytes as f64).ln()));
+    }
+    let known: usize = hosts.values().map(Vec::len).sum();
+    let about = |logs: &Vec<f64>| {
+        let mean = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
+        logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>()
+    };
+    let freedom = known.checked_sub(hosts.values().filter(|logs| !logs.is_empty()).count())?;
+    let squares: f64 = hosts.values().map(about).sum();
+    (freedom > 0 && 2 * known > candidates.len()).then(|| (squares / freedom as f64).sqrt())
+}
+
+fn assign(candidates: &[Candidate], arms: &[Arm], rounds: usize, at_once: u32, seed: u64) -> Vec<Assignment> {
     // Streams of their own: the analysis draws its permutations from stream 0 of the same seed.
     let random = |stream| {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(stream);
         random
     };
-    let rounds = rounds_per_block(candidates.len() / arms.len(), arms.len());
     let blocks = deal(candidates, arms.len(), rounds, &mut random(1));
     let mut dealt: Vec<(usize, usize, u32)> = Vec::with_capacity(candidates.len());
     for (number, block) in blocks.iter().enumerate() {
@@ -176,14 +200,16 @@ fn assign(candidates: &[Candidate], arms: &[Arm], at_once: u32, seed: u64) -> Ve
         .map(|place| {
             let (index, arm, block) = dealt[place];
             let candidate = &candidates[index];
-            Assignment {
+            let assignment = Assignment {
                 service: candidate.service.clone(),
                 host: candidate.host.clone(),
                 arm: arms[arm].name.clone(),
                 block,
                 stratum: blocks[block as usize].stratum.clone(),
                 family: candidate.family.clone(),
-            }
+                drawn: None,
+            };
+            Assignment { drawn: Some(assignment.mark(seed)), ..assignment }
         })
         .collect()
 }

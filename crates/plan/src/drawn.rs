@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use heaptrial_model::{About, Arm, HumanDuration, Metric, Pace, PlanId, ServiceName};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// Who gets what, when, and how it is looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,7 +37,21 @@ pub struct DrawnPlan {
     pub services: Vec<Assignment>,
 }
 
+/// Of a digest; a mark is no seal, and tells what somebody wrote by hand.
+const MARK_BYTES: usize = 4;
+
 impl DrawnPlan {
+    /// Services that have another arm or block than was drawn for them. None of a plan without any marks: nothing tells.
+    pub fn by_hand(&self) -> Vec<&Assignment> {
+        if self.services.iter().all(|assignment| assignment.drawn.is_none()) {
+            return Vec::new();
+        }
+        let edited = |assignment: &&Assignment| {
+            assignment.drawn.as_deref() != Some(assignment.mark(self.seed).as_str())
+        };
+        self.services.iter().filter(edited).collect()
+    }
+
     /// The build that an arm's services run on a host.
     pub fn build(&self, arm: &str, host: &str) -> Option<&Build> {
         self.builds.get(arm)?.on(host)
@@ -136,4 +151,16 @@ pub struct Assignment {
     /// Services of one family are never restarted together; `None` has no family.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
+    /// Tells whether arm and block are those that were drawn for this service; `None` of plans that no draw made, or a draw
+    /// by version 0.1.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drawn: Option<String>,
+}
+
+impl Assignment {
+    /// The mark of this service, arm and block in a plan of this seed.
+    pub(crate) fn mark(&self, seed: u64) -> String {
+        let of = format!("{seed}\n{}\n{}\n{}\n{}\n", self.host, self.service, self.arm, self.block);
+        hex::encode(&Sha256::digest(of)[..MARK_BYTES])
+    }
 }

@@ -115,7 +115,7 @@ impl DrawnPlan {
         let mut text = format!(
             "# The plan of the trial {}, as drawn by `heaptrial trial plan`.\n\
              # Nothing is applied before `heaptrial trial start`. The file may be edited until then, as the comments\n\
-             # say; a plan that differs from what was drawn is called edited from then on.\n",
+             # say; the start tells of a plan that differs from what was drawn.\n",
             self.name
         );
         for part in self.parts() {
@@ -156,10 +156,11 @@ impl DrawnPlan {
     /// The id of all that the plan says, but its id.
     pub fn digest(&self) -> PlanId {
         let mut digest = Sha256::new();
-        // Notes may be written on; what was expected may not.
-        for part in self.parts().iter().filter(|part| !matches!(part.key, "id" | "about")) {
+        // Notes may be written on; what was expected may not. Marks follow from the rest.
+        for part in self.parts().iter().filter(|part| !matches!(part.key, "id" | "about" | "services")) {
             digest.update(format!("{} = {}\n", part.key, part.value));
         }
+        digest.update(format!("services = [\n{}]\n", self.services_text(false)));
         if let Some(hypothesis) = &self.about.hypothesis {
             digest.update(format!("hypothesis = {}\n", quoted(hypothesis)));
         }
@@ -215,14 +216,14 @@ impl DrawnPlan {
                 "The services in the order in which they are restarted. Lines may be removed (a service that shall not\n\
                  take part), and moved as long as arms stay spread evenly; family may be set to keep services from being\n\
                  restarted together. arm and block must not be edited: the analysis takes for granted that within a\n\
-                 block chance alone decided who got which arm.",
+                 block chance alone decided who got which arm. drawn tells whether they are what was drawn; where they are\n\
+                 not, the report says so, and no verdict is written.",
                 "services",
-                format!("[\n{}]", self.services_text()),
+                format!("[\n{}]", self.services_text(true)),
             ),
         ];
         if !self.about.is_empty() {
-            let comment =
-                "What the trial is about. notes and next_steps may be edited; an edited hypothesis is told.";
+            let comment = "What the trial is about. notes and next_steps may be edited; the start tells of an edited hypothesis.";
             parts.insert(parts.len() - 2, part(comment, "about", self.about_text()));
         }
         parts
@@ -237,7 +238,7 @@ impl DrawnPlan {
         format!("{{ {} }}", told.collect::<Vec<_>>().join(", "))
     }
 
-    fn services_text(&self) -> String {
+    fn services_text(&self, marked: bool) -> String {
         let lines = self.services.iter().map(|assignment| {
             let mut line = format!(
                 "    {{ service = {}, host = {}, arm = {}, block = {}, stratum = {}",
@@ -249,6 +250,9 @@ impl DrawnPlan {
             );
             if let Some(family) = &assignment.family {
                 let _ = write!(line, ", family = {}", quoted(family));
+            }
+            if let Some(drawn) = assignment.drawn.as_ref().filter(|_| marked) {
+                let _ = write!(line, ", drawn = {}", quoted(drawn));
             }
             line + " },\n"
         });

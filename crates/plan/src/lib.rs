@@ -22,5 +22,5 @@ pub use cost::{RestartCost, restart_cost};
 pub use draw::{DrawRequest, MAX_SEED, PlanError, draw};
 pub use drawn::{Assignment, Build, BuildOfHosts, Builds, DrawnPlan};
 pub use file::PlanFileError;
-pub use looks::default_looks;
-pub use resolution::smallest_p_value;
+pub use looks::{default_looks, last_look_alpha};
+pub use resolution::{rounds_per_block, smallest_p_value};

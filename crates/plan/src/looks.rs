@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use heaptrial_model::HumanDuration;
+use heaptrial_stats::look_alphas;
 
+/// The error probability of all looks of a trial together, over all its arms.
+const ALPHA: f64 = 0.05;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Looks where none are named: at a third, at two thirds and at the end. In a trial of days they are whole days and at
@@ -23,6 +26,13 @@ pub fn default_looks(duration: HumanDuration) -> Vec<HumanDuration> {
     }
     looks.push(end);
     looks.into_iter().map(|look| HumanDuration(whole_milliseconds(look))).collect()
+}
+
+/// What the last of these looks may err with over all arms: the rest of 5% is for those before it (`docs/statistics/looks.md`).
+pub fn last_look_alpha(looks: &[HumanDuration]) -> f64 {
+    let end = looks.last().map_or(0.0, |end| end.0.as_secs_f64());
+    let fractions: Vec<f64> = looks.iter().map(|look| look.0.as_secs_f64() / end).collect();
+    look_alphas(&fractions, ALPHA).and_then(|alphas| alphas.last().copied()).unwrap_or(ALPHA)
 }
 
 /// The looks named, with the end as the last one.
@@ -68,6 +78,15 @@ mod tests {
                 default_looks(duration.parse().unwrap()).iter().map(ToString::to_string).collect();
             assert_eq!(found.join(" "), looks, "{duration}");
         }
+    }
+
+    #[test]
+    fn the_last_look_has_what_those_before_leave() {
+        for (duration, percent) in [("1d", 5.0), ("2d", 4.44), ("9d", 3.36)] {
+            let alpha = last_look_alpha(&default_looks(duration.parse().unwrap()));
+            assert!((100.0 * alpha - percent).abs() < 0.005, "{duration}: {alpha}");
+        }
+        assert_eq!(last_look_alpha(&[]), 0.05);
     }
 
     #[test]

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::DrawnPlan;
 
-/// The largest p-value that counts as a finding.
-const ALPHA: f64 = 0.05;
+/// Of all assignments at least so many at either end are to be findings: a test in which only the most extreme one is has little power.
+const FINDINGS: f64 = 3.0;
+/// Services whose memory before the trial is so far apart (standard deviation of logs) hide effects in one block, and mostly keep their
+/// differences: the most extreme assignment of pairs that are alike is worth more (`docs/statistics/power.md`).
+const FAR_APART: f64 = 0.15;
 
 /// The smallest two-sided p-value that the permutation test of an arm against the control can give with the blocks of
 /// this plan, before the adjustment for several arms: 2 over the number of ways to deal the two labels within blocks
@@ -27,23 +30,19 @@ pub fn smallest_p_value(plan: &DrawnPlan, arm: &str) -> Option<f64> {
     Some((2.0 / ways).min(1.0))
 }
 
-/// How often every arm comes in a block: once where that leaves enough assignments for a finding at 5% after Holm's
-/// adjustment, else the smallest number that does; where none does, that for 5% without adjustment; else once.
+/// How often every arm comes in a block of a plan with `services_per_arm`, whose last look may err with `alpha` over all arms:
+/// once where that leaves enough assignments for several of them to be findings after Holm's adjustment, or for one where memory before
+/// the trial (`spread`, the standard deviation of its logs) is far apart; else as often as there are services, in one block.
 ///
-/// Blocks of one service per arm are the closest matches, but n of them have only 2^n assignments: five allow no
-/// p-value below 2/32, however large the effect.
-pub(crate) fn rounds_per_block(services_per_arm: usize, arms: usize) -> usize {
+/// Blocks of one service per arm are the closest matches, but n of them have only 2^n assignments: six allow no
+/// p-value below 2/64, however large the effect, and only if every pair points the same way. One block has the most assignments; blocks
+/// of two or three of each arm have enough of them too, and a test with little power, since the error by which their difference is
+/// divided has few degrees of freedom (`docs/statistics/power.md`).
+pub fn rounds_per_block(services_per_arm: usize, arms: usize, alpha: f64, spread: Option<f64>) -> usize {
     let comparisons = arms.saturating_sub(1).max(1) as f64;
-    let smallest = |alpha: f64| {
-        (1..=services_per_arm).find(|rounds| 2.0 / assignments(services_per_arm, *rounds) <= alpha)
-    };
-    smallest(ALPHA / comparisons).or_else(|| smallest(ALPHA)).unwrap_or(1)
-}
-
-fn assignments(services_per_arm: usize, rounds: usize) -> f64 {
-    let (full, rest) = (services_per_arm / rounds, (services_per_arm % rounds) as u32);
-    let rounds = rounds as u32;
-    choose(2 * rounds, rounds).powi(full as i32) * choose(2 * rest, rest)
+    let pairs = 2.0_f64.powi(services_per_arm as i32);
+    let findings = if spread.is_some_and(|spread| spread >= FAR_APART) { 1.0 } else { FINDINGS };
+    if 2.0 * findings * comparisons / alpha <= pairs { 1 } else { services_per_arm.max(1) }
 }
 
 fn choose(n: u32, k: u32) -> f64 {
@@ -54,12 +53,24 @@ fn choose(n: u32, k: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// 2/64 is the first power of two below 5%, 2/256 below 1.25%.
+    /// Of three equally spaced looks the last may err with 3.36%: 2/256 is below a third of that, 2/128 is not.
     #[test]
-    fn blocks_are_as_small_as_the_test_allows() {
-        let found: Vec<usize> = (3..=9).map(|services| rounds_per_block(services, 2)).collect();
-        assert_eq!(found, [1, 3, 2, 1, 1, 1, 1]);
-        let found: Vec<usize> = (3..=9).map(|services| rounds_per_block(services, 5)).collect();
-        assert_eq!(found, [1, 3, 5, 2, 2, 1, 1]);
+    fn blocks_are_pairs_where_several_of_their_assignments_are_findings() {
+        let of = |arms| -> Vec<usize> {
+            (2..=11).map(|services| rounds_per_block(services, arms, 0.0336, Some(0.1))).collect()
+        };
+        assert_eq!(of(2), [2, 3, 4, 5, 6, 7, 1, 1, 1, 1]);
+        assert_eq!(of(5), [2, 3, 4, 5, 6, 7, 8, 9, 1, 1]);
+        assert_eq!(rounds_per_block(7, 2, 0.05, None), 1);
+        assert_eq!((rounds_per_block(0, 2, 0.05, None), rounds_per_block(1, 2, 0.05, None)), (1, 1));
+    }
+
+    /// 2/64 is below 3.36% and 2/256 below a quarter of it.
+    #[test]
+    fn services_that_are_far_apart_are_paired_as_soon_as_that_can_find_anything() {
+        let of = |arms| -> Vec<usize> {
+            (4..=9).map(|services| rounds_per_block(services, arms, 0.0336, Some(0.8))).collect()
+        };
+        assert_eq!((of(2), of(5)), (vec![4, 5, 1, 1, 1, 1], vec![4, 5, 6, 7, 1, 1]));
     }
 }

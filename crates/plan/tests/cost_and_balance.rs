@@ -84,15 +84,25 @@ fn balance_counts_and_compares_in_standard_deviations() {
 
 #[test]
 fn the_smallest_p_value_follows_from_the_blocks() {
-    let six = candidates(12);
-    let plan = drawn(&trial(2), &six, 1);
-    // Six blocks of two.
-    assert_eq!(smallest_p_value(&plan, "arm1"), Some(2.0 / 64.0));
+    let seven = candidates(14);
+    let plan = drawn(&trial(2), &seven, 1);
+    // Of services that are far apart seven pairs.
+    assert_eq!(smallest_p_value(&plan, "arm1"), Some(2.0 / 128.0));
+    // Of services that are alike one block: of the 128 assignments of pairs the last look's error would take the most extreme alone.
+    let mut alike = candidates(14);
+    alike.iter_mut().for_each(|candidate| candidate.baseline_bytes = Some(1 << 30));
+    let smallest = smallest_p_value(&drawn(&trial(2), &alike, 1), "arm1").unwrap();
+    assert!((smallest - 2.0 / 3432.0).abs() < 1e-12, "{smallest}");
     assert_eq!(smallest_p_value(&plan, "arm0"), None);
     assert_eq!(smallest_p_value(&plan, "no such"), None);
     // One of 10 against 10 in 252 ways is sharper than five pairs in 32.
     let five_arms = drawn(&trial(5), &candidates(25), 1);
     assert_eq!(smallest_p_value(&five_arms, "arm3"), Some(2.0 / 252.0));
+    // Eight in a block are sharper than six in one and two in another, of which the last look could reject none.
+    let four = drawn(&trial(2), &candidates(8), 1);
+    assert_eq!(smallest_p_value(&four, "arm1"), Some(2.0 / 70.0));
+    let pairs = drawn(&trial(2), &candidates(16), 1);
+    assert_eq!(smallest_p_value(&pairs, "arm1"), Some(2.0 / 256.0));
     // One service an arm: nothing can be found.
     let pair = drawn(&trial(2), &candidates(2), 1);
     assert_eq!(smallest_p_value(&pair, "arm1"), Some(1.0));

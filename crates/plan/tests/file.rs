@@ -81,6 +81,45 @@ fn allowed_edits_are_noticed_and_accepted() {
     assert!(without.is_edited() && without.services.len() == 10);
 }
 
+/// A line that was moved or taken out is as it was drawn; one with another arm or block, another service or no mark is not.
+#[test]
+fn an_assignment_by_hand_is_told_from_one_that_was_drawn() {
+    let drawn = plan();
+    let text = drawn.to_toml();
+    let by_hand = |text: &str| -> Vec<String> {
+        let plan = DrawnPlan::from_toml(text).unwrap();
+        plan.by_hand().iter().map(|assigned| assigned.service.to_string()).collect()
+    };
+    assert_eq!(by_hand(&text), [""; 0]);
+    let line = |service: &str| text.lines().find(|line| line.contains(service)).unwrap();
+    let (first, last) = (line("tor@r009.service"), line("tor@r004.service"));
+    let without = text.replace(&format!("{last}\n"), "");
+    assert_eq!(by_hand(&without), [""; 0]);
+    let moved = without.replace(first, &format!("{last}\n{first}"));
+    assert_eq!(by_hand(&moved), [""; 0]);
+    assert_eq!(by_hand(&text.replace("family = \"f1\"", "family = \"f2\"")), [""; 0]);
+    let edits = [
+        line("tor@r010.service").replace("arm = \"dircache-0\"", "arm = \"glibc\""),
+        line("tor@r010.service").replace("block = ", "block = 1"),
+        line("tor@r010.service").replace("tor@r010", "tor@r110"),
+        line("tor@r010.service").split(", drawn").next().unwrap().to_owned() + " },",
+    ];
+    for edit in edits {
+        let found = by_hand(&text.replace(line("tor@r010.service"), &edit));
+        assert!(found.len() == 1 && found[0].ends_with("10.service"), "{edit}: {found:?}");
+    }
+    // What tells one of these plans from the other is no part of what was drawn.
+    let old: String = text
+        .lines()
+        .map(|line| match line.split_once(", drawn = ") {
+            Some((line, _)) => format!("{line} }},\n"),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    let old = DrawnPlan::from_toml(&old).unwrap();
+    assert!(!old.is_edited() && old.by_hand().is_empty() && old.services[0].drawn.is_none());
+}
+
 #[test]
 fn edits_that_break_the_plan_are_refused() {
     let text = plan().to_toml();

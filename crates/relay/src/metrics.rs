@@ -79,8 +79,9 @@ fn readings(text: &str) -> RelayReadings {
         // Counters of tor are whole numbers.
         Some(values.sum::<f64>() as u64)
     };
-    let has = |metric: &&Metric<'_>| metric.name == "tor_relay_flag" && metric.value != 0.0;
-    let words: Vec<&str> = metrics.iter().filter(has).filter_map(|metric| metric.label("type")).collect();
+    let told: Vec<&Metric<'_>> = metrics.iter().filter(|metric| metric.name == "tor_relay_flag").collect();
+    let has = told.iter().filter(|metric| metric.value != 0.0);
+    let words: Vec<&str> = has.filter_map(|metric| metric.label("type")).collect();
     RelayReadings {
         bootstrap_percent: None,
         read_bytes: sum("tor_relay_traffic_bytes", &[("direction", "read")]),
@@ -88,6 +89,7 @@ fn readings(text: &str) -> RelayReadings {
         connections: sum("tor_relay_connections", &[("type", "OR"), ("state", "opened")]),
         oom_bytes: sum("tor_relay_load_oom_bytes_total", &[]),
         // All are 0 also before the relay has a consensus.
+        without_flags: words.is_empty() && !told.is_empty(),
         flags: (!words.is_empty()).then(|| super::readings::flags(words.into_iter())),
     }
 }
@@ -169,10 +171,13 @@ tor_relay_load_oom_bytes_total{subsys="dns"} 20
 
     #[test]
     fn what_is_not_told_is_none() {
-        assert_eq!(
-            readings("tor_relay_flag{type=\"Fast\"} 0\nnonsense\nname{label=\"open\n"),
-            RelayReadings::default()
-        );
+        assert_eq!(readings("nonsense\nname{label=\"open\n"), RelayReadings::default());
+        // Without a flag: it has lost what it had, or has no consensus yet.
+        let without = readings("tor_relay_flag{type=\"Fast\"} 0\n");
+        assert_eq!(without, RelayReadings { without_flags: true, ..RelayReadings::default() });
+        let told =
+            RelayReadings { flags: Some(BTreeSet::from([TorFlag::Guard])), ..RelayReadings::default() };
+        assert_eq!(told.clone().or(without), told);
     }
 
     #[test]

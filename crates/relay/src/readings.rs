@@ -21,6 +21,9 @@ pub struct RelayReadings {
     pub oom_bytes: Option<u64>,
     /// Its flags in the consensus that it holds; `None` where it does not know.
     pub flags: Option<BTreeSet<TorFlag>>,
+    /// It tells that it has no flag, which it does also while it has no consensus: it has lost those that it had, and of one that
+    /// never had any nothing is known.
+    pub without_flags: bool,
 }
 
 /// The flags among these words; those that decide nothing are left out.
@@ -37,6 +40,7 @@ impl RelayReadings {
             written_bytes: self.written_bytes.or(other.written_bytes),
             connections: self.connections.or(other.connections),
             oom_bytes: self.oom_bytes.or(other.oom_bytes),
+            without_flags: (self.without_flags || other.without_flags) && self.flags.is_none(),
             flags: self.flags.or(other.flags),
         }
     }

@@ -141,7 +141,11 @@ impl Parts<'_> {
                 }
             }
             Kind::Field => ReportOf::Field(Trial {
-                assignment: "random within blocks".to_owned(),
+                assignment: match self.judgement.analysis.randomised {
+                    true => "random within blocks",
+                    false => "not at random: services have another arm or block than was drawn",
+                }
+                .to_owned(),
                 sampler,
                 sampling_interval_seconds,
                 self_check,
@@ -609,5 +613,6 @@ fn finite_growth(growth: Growth) -> Option<Growth> {
     let bytes_per_day = finite(growth.bytes_per_day)?;
     let late_over_early = growth.late_over_early.filter(|ratio| ratio.is_finite());
     let days = if growth.days.is_finite() { growth.days } else { 0.0 };
-    Some(Growth { share_per_day, bytes_per_day, late_over_early, days, ..growth })
+    let rise_to_come_bytes = growth.rise_to_come_bytes.filter(|rise| rise.is_finite());
+    Some(Growth { share_per_day, bytes_per_day, late_over_early, rise_to_come_bytes, days, ..growth })
 }

@@ -22,6 +22,8 @@ const COSTLY_SAMPLING_SHARE: f64 = 0.05;
 const EQUAL_AGE_SHARE: f64 = 0.95;
 /// A field trial with data over a smaller share of its planned length was ended early.
 const WHOLE_SHARE: f64 = 0.95;
+/// Anonymous memory so many times the proportional sum, read a little earlier, counts pages more than once.
+const COUNTED_OFTEN: f64 = 1.25;
 /// From this share of RSS on, pages that were given back but still count are worth a note.
 const LAZYFREE_SHARE: f64 = 0.05;
 
@@ -43,7 +45,28 @@ fn warnings(report: &Report) -> Vec<String> {
         .then(|| format!("Sampling took {} of one CPU.", units::share(sampling)));
     let told = TOLD.iter().flat_map(|kind| told(report, kind));
     let single = [early_end(report), saturation(report), unequal_age(report), costly];
-    lost.chain(single.into_iter().flatten()).chain(told).collect()
+    let often = report.arms.iter().filter_map(|arm| counted_often(report, arm));
+    lost.chain(single.into_iter().flatten()).chain(often).chain(told).collect()
+}
+
+/// Memory of an arm in which pages count once for each process, as the proportional sums of its services tell. A lab counts each page once.
+fn counted_often(report: &Report, arm: &Arm) -> Option<String> {
+    if report.kind() != Kind::Field || !matches!(report.analysis.metric, Metric::Rss | Metric::Anon) {
+        return None;
+    }
+    let own = report.services.iter().filter(|service| service.counts && service.arm == arm.name);
+    let both =
+        own.filter_map(|service| Some((service.anon_bytes_final? as f64, service.smaps?.pss_bytes as f64)));
+    let (anon, proportional) = both.fold((0.0, 0.0), |sum, both| (sum.0 + both.0, sum.1 + both.1));
+    (proportional > 0.0 && anon > COUNTED_OFTEN * proportional).then(|| {
+        format!(
+            "Anonymous memory of {} counts pages once for each process that shares them: it is {} times what its services hold together \
+             (PSS). Ratios of forking services are off by as much as arms differ in what is shared; metric = \"cgroup\" or \"pss\" counts \
+             each page once.",
+            arm.name,
+            units::ratio(anon / proportional)
+        )
+    })
 }
 
 /// How it ended, where not as planned.

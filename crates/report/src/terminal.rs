@@ -1,5 +1,7 @@
 //! The report for a terminal: short, with where the rest is.
 
+use std::collections::BTreeSet;
+
 use unicode_width::UnicodeWidthStr;
 
 use crate::chart::shorten;
@@ -151,7 +153,15 @@ fn table_lines(table: &Table, paint: Paint) -> Vec<String> {
         cells.chain([table.columns[column].title.width()]).max().unwrap_or(0)
     };
     let others = (1..table.columns.len()).map(|column| GUTTER.len() + width(column, usize::MAX)).sum();
-    let longest = WIDTH.saturating_sub(others).max(SHORTEST_NAMES);
+    let names: BTreeSet<&String> = table.rows.iter().filter_map(|row| row.cells.first()).collect();
+    let whole = names.iter().map(|name| name.width()).max().unwrap_or(0);
+    let differ = |limit: &usize| {
+        let short: BTreeSet<String> = names.iter().map(|name| shorten(name, *limit)).collect();
+        short.len() == names.len()
+    };
+    // A table that is too wide is better than two names that look the same.
+    let least = WIDTH.saturating_sub(others).max(SHORTEST_NAMES);
+    let longest = (least..whole.max(least)).find(differ).unwrap_or(whole.max(least));
     let widths: Vec<usize> = (0..table.columns.len())
         .map(|column| width(column, if column == 0 { longest } else { usize::MAX }))
         .collect();
@@ -202,5 +212,29 @@ impl Paint {
 
     pub(crate) fn dim(self, text: &str) -> String {
         self.with(Self::DIM, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Row, figure, text};
+
+    #[test]
+    fn names_that_are_cut_stay_different() {
+        let names = [
+            "jemalloc@5.3.0?background_thread=true",
+            "jemalloc@5.3.0?dirty_decay_ms=1000&background_thread=true",
+        ];
+        let row = |name: &&str| Row {
+            arm: None,
+            emphasis: Emphasis::None,
+            cells: vec![(*name).to_owned(), "1".repeat(85)],
+        };
+        let table =
+            Table { columns: vec![text("Arm"), figure("Level")], rows: names.iter().map(row).collect() };
+        let lines = table_lines(&table, Paint { colored: false });
+        let name = |line: &String| line.split(GUTTER).next().map(str::to_owned);
+        assert_ne!(name(&lines[1]), name(&lines[2]), "{lines:?}");
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn reason(
     let margin = units::share(settings.stable_margin_per_day);
     let level = units::share(settings.confidence_level);
     let grows = growth.map_or_else(|| "its growth is not known".to_owned(), |growth| pace(growth, &level));
-    let shape = growth.map_or("", shape);
+    let shape = growth.map_or_else(String::new, shape);
     match verdict {
         Verdict::Stable => format!("{grows}: the interval lies inside ±{margin} a day."),
         Verdict::Growing { days_until_full: Some(days), .. } => {
@@ -78,7 +78,9 @@ impl RunsOut<'_> {
         let days = format!("{}{after}", days_text(days));
         match self.limit {
             Some(LimitKind::Service) => {
-                format!("If it goes on so, a service reaches its memory limit in {days}.")
+                format!(
+                    "If it goes on so, a typical service of it reaches its memory limit in {days}; larger ones are there before."
+                )
             }
             Some(LimitKind::Host) => {
                 format!("If only this arm's services grew, the host's memory would run out in {days}.")
@@ -96,23 +98,30 @@ pub(crate) fn runs_out_briefly(days: &Estimate, limit: Option<LimitKind>) -> Str
     }
     let days = days_text(days);
     match limit {
-        Some(LimitKind::Service) => format!("reaches its memory limit in {days}"),
+        Some(LimitKind::Service) => format!("a typical service reaches its memory limit in {days}"),
         Some(LimitKind::Host) => format!("fills the host in {days} if only this arm's services grew"),
         Some(LimitKind::Doubling) => format!("doubles in {days}"),
         None => format!("memory runs out in {days}"),
     }
 }
 
-fn shape(growth: &Growth) -> &'static str {
-    match growth.shape {
+fn shape(growth: &Growth) -> String {
+    if let Some(rise) = growth.rise_to_come_bytes {
+        return format!(
+            ", and it slows down: at most {} more are to come if it goes on slowing down",
+            units::memory(rise)
+        );
+    }
+    let text = match growth.shape {
         Shape::Saturating => ", and it slows down",
         // Looked at over all of a life after its warm-up, of which growth may be only the last days.
-        Shape::Linear => ", and over its life it does not slow down",
+        Shape::Linear => ", and over its life it hardly slows down, if at all",
         Shape::Unclear if growth.readings < FEW_READINGS => {
             "; whether it slows down cannot be told from so few readings"
         }
         Shape::Unclear => "; whether it slows down cannot be told from these readings",
-    }
+    };
+    text.to_owned()
 }
 
 /// `it grows by 1.2% a day (95% interval 0.9 to 1.4), +14.1 MiB a day, over the last 3.0 days, 6 readings`.

@@ -100,6 +100,38 @@ fn services_that_do_not_count_are_in_no_figure() {
 }
 
 #[test]
+fn a_slow_start_makes_no_other_run_too_young() {
+    let mut fixture = fixture::command(3);
+    let services = [("a", 0, 0), ("b", 1, 0), ("c", 0, 1), ("d", 1, 1), ("e", 0, 2), ("f", 1, 2)];
+    let of_arm = |arm: usize| if arm == 0 { 100.0 } else { 50.0 };
+    let flat = |(name, arm, block)| flat(name, arm, block, of_arm(arm));
+    fixture.services = services.map(flat).into();
+    fixture.services[2].began_before = 90.0;
+    let (report, _) = report(&fixture);
+    let counted: Vec<_> =
+        report.arms[..2].iter().map(|arm| (arm.services, arm.services_excluded.len())).collect();
+    assert_eq!(counted, [(3, 0), (3, 0)]);
+}
+
+#[test]
+fn an_arm_that_needs_least_and_grows_past_another_is_told_to() {
+    for (growth, told) in [(0.7, true), (0.0, false)] {
+        let mut fixture = fixture::command(1);
+        let growing = Service::new("b", 1, 0, move |age| 10.0 + growth * age);
+        fixture.services = vec![flat("a", 0, 0, 60.0), growing];
+        let (report, _) = report(&fixture);
+        let text = heaptrial_report::terminal(&report, false).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("jemalloc@5.3.0 needs the least"), "{text}");
+        assert_eq!(
+            text.contains("But it grows by +42.0 MiB/min: at that pace it needs more than glibc"),
+            told,
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn an_arm_without_a_service_that_counts_has_no_figures_but_a_warning() {
     let mut fixture = fixture::command(1);
     fixture.services[1].proved = false;

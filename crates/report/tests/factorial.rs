@@ -44,6 +44,7 @@ fn run(cells: [f64; 6], repeats: u32) -> Fixture {
         repeats,
         arms: arms.collect(),
         torrc_of_last: None,
+        command_of_last: None,
         services: services.collect(),
         events: Vec::new(),
         command: "heaptrial lab tor".to_owned(),
@@ -90,6 +91,26 @@ fn one_repeat_has_ratios_and_no_interval_and_says_so() {
     let parts = found.parts.as_ref().unwrap();
     assert_eq!((parts.total.low, parts.total.p_value, parts.total.method.as_str()), (None, None, "none"));
     assert!(found.notes[0].contains("no intervals") && found.terminal(false).contains("no intervals"));
+}
+
+#[test]
+fn an_arm_of_another_command_is_in_no_cell() {
+    let cells = [100.0, 200.0, 50.0, 150.0, 300.0, 75.0];
+    let mut fixture = run(cells, 3);
+    // The bad build once more, with a command that needs five times as much.
+    let (name, identity) = fixture.arms[4].clone();
+    fixture.arms.push((format!("{name} again"), identity));
+    fixture.services.extend((0..3).map(|block| {
+        Service::new(&format!("other-repeat{block}"), 6, block, move |_| {
+            1500.0 * (1.0 + 0.2 * f64::from(block))
+        })
+    }));
+    let pooled = |fixture: &Fixture| analysed(fixture).cell(Side::Bad, 1).unwrap().services;
+    assert_eq!(pooled(&fixture), 6);
+    fixture.command_of_last = Some("another-program");
+    assert_eq!(pooled(&fixture), 3);
+    let total = analysed(&fixture).parts.as_ref().unwrap().total.estimate;
+    assert!((total / 3.0 - 1.0).abs() < 0.05, "{total}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 mod digits;
 mod fixture;
 
+use std::path::Path;
+
 use fixture::Fixture;
 use heaptrial_judgement::{Judgement, Rows};
 use heaptrial_model::AllocatorSpec;
@@ -49,10 +51,9 @@ fn a_command_run_as_json() {
     insta::assert_snapshot!(digits::nine_digits(&report(&fixture::command(8)).0.json().unwrap()));
 }
 
-#[test]
-fn a_bug_bundle_as_markdown() {
-    let folder = tempfile::tempdir().unwrap();
-    let (store, trial) = fixture::tor().write(&folder.path().join("trial.db"));
+/// A bundle of a Tor run that will be written below `folder`.
+fn bundle(folder: &Path) -> Bundle {
+    let (store, trial) = fixture::tor().write(&folder.join("trial.db"));
     let mut rows = Rows::read(&store, trial).unwrap();
     pseudonymise(&mut rows);
     let judgement = Judgement::from_rows(&store, rows, &Options::default()).unwrap();
@@ -61,9 +62,36 @@ fn a_bug_bundle_as_markdown() {
     let run = BugRun::new(judgement, &bad, Some(&good), &AllocatorSpec::clone).unwrap().unwrap();
     let mut secrets = Secrets::default();
     secrets.of_trial(&store, trial).unwrap();
-    let bundle = Bundle::new((&good, &bad), &[run], BugParts::default(), secrets).unwrap();
-    let files = write_bug(&bundle, &folder.path().join("bug")).unwrap();
-    insta::assert_snapshot!(std::fs::read_to_string(files.markdown).unwrap());
+    Bundle::new((&good, &bad), &[run], BugParts::default(), secrets).unwrap()
+}
+
+fn written(bundle: &Bundle, folder: &Path) -> String {
+    let files = write_bug(bundle, &folder.join("bug")).unwrap();
+    std::fs::read_to_string(files.markdown).unwrap()
+}
+
+#[test]
+fn a_bug_bundle_as_markdown() {
+    let folder = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!(written(&bundle(folder.path()), folder.path()));
+}
+
+/// Of relays that rest the level is one of a window, and what the table has not is not told.
+#[test]
+fn a_bug_bundle_says_what_its_figures_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bundle = bundle(folder.path());
+    let evidence = &mut bundle.bug.evidence[0];
+    evidence.matched_age_seconds = Some(83.0 * 3600.0);
+    evidence.window_seconds = Some(24.0 * 3600.0);
+    for arm in &mut evidence.arms {
+        if let Some(slope) = &mut arm.slope_bytes_per_hour {
+            (slope.low, slope.high) = (None, None);
+        }
+    }
+    let text = written(&bundle, folder.path());
+    assert!(text.contains("median of the last 1 d up to an age of 3 d 11 h"), "{text}");
+    assert!(text.contains("Growth is the slope after warm-up. "), "{text}");
 }
 
 #[test]

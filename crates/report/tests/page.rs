@@ -153,6 +153,11 @@ fn a_browser_shows_it_light_and_dark_wide_and_narrow_without_a_complaint() {
             assert_eq!(browser.complaints(), [""; 0], "{context}");
             let overflow = browser.evaluate("document.documentElement.scrollWidth - innerWidth");
             assert!(overflow.as_f64().unwrap() <= 0.0, "{context}: {overflow} px too wide");
+            if width == 1280 {
+                let table = "document.querySelector('#metrics .scroll')";
+                let hidden = browser.evaluate(&format!("{table}.scrollWidth - {table}.clientWidth"));
+                assert_eq!(hidden, 0, "{context}: the final metrics scroll sideways");
+            }
             let shown = browser
                 .evaluate("[...document.querySelectorAll('.chart')].filter(c => c.clientWidth > 300).length");
             // Trials over days have a calendar.

@@ -447,7 +447,22 @@ fn a_life_counts_as_treated_only_while_its_treatment_is_applied() {
     add(store, Some(torrc(0)), 1, "treatment_reverted", "as before the trial");
     // After the look.
     add(store, Some(torrc(2)), 76, "treatment_reverted", "as before the trial");
-    let looked = written.look(2, 3.3);
+    let now = START_US + 80 * HOUR_US;
+    let state = look::state(&written.store, written.id, now, Gaps::Refused).unwrap();
+    let name = |id: i64| {
+        written.store.services(written.id).unwrap().into_iter().find(|own| own.id == id).unwrap().name
+    };
+    assert_eq!(state, LookState::Open(vec![name(torrc(1))]));
+    // Looks count from the hour in which the others had it.
+    assert_eq!(
+        look::state(&written.store, written.id, at(73) - 1, Gaps::Accepted).unwrap(),
+        LookState::Due(vec![1])
+    );
+    assert_eq!(
+        look::state(&written.store, written.id, at(73), Gaps::Accepted).unwrap(),
+        LookState::Due(vec![1, 2])
+    );
+    let looked = take(&mut written.store, written.id, 2, now, Gaps::Accepted).unwrap();
     assert_eq!((looked.arms[3].services, looked.arms[3].services_treated), (8, 6));
     assert_eq!((looked.arms[0].services_treated, looked.arms[2].services_treated), (8, 8));
     let (report, _) = written.report();
@@ -486,6 +501,65 @@ fn what_ran_before_the_treatment_is_none_of_the_data() {
     let restarted = arm(&report, "restart-24h");
     assert_eq!((restarted.services_belonging(), restarted.events.unwrap().contaminated_lives), (8, 0));
     assert_eq!(restarted.events.unwrap().lives, 16);
+}
+
+/// Services had their treatment one after the other over a day: a look of a day finds none younger than that.
+#[test]
+fn looks_count_from_when_the_last_service_had_its_treatment() {
+    let mut written = write(&four_arms(72));
+    let (store, id) = (&mut written.store, written.id);
+    let services = store.services(id).unwrap();
+    store.add_event(id, None, START_US, KnownEvent::TreatmentsRecorded, "").unwrap();
+    let committed = |store: &mut Store, place: usize, at| {
+        store.add_event(id, Some(services[place].id), at, KnownEvent::TreatmentCommitted, "").unwrap();
+    };
+    let last = services.len() - 1;
+    let hours = |place: usize| START_US + 24 * HOUR_US * place as i64 / last as i64;
+    (0..last).for_each(|place| committed(store, place, hours(place)));
+    let state = |store: &Store, hours: i64| {
+        look::state(store, id, START_US + hours * HOUR_US, Gaps::Refused).unwrap()
+    };
+    assert_eq!(state(store, 47), LookState::Open(vec![services[last].name.clone()]));
+    committed(store, last, hours(last));
+    // That one was restarted again says nothing: its first treatment counts.
+    committed(store, 3, START_US + 40 * HOUR_US);
+    let at = "2026-01-04T03:04:05Z".to_owned();
+    assert_eq!(state(store, 47), LookState::NotDue { number: 1, at, seconds: 3600.0 });
+    assert_eq!(state(store, 48), LookState::Due(vec![1]));
+    assert_eq!(
+        look::planned_at(store, &store.trials().unwrap()[0], 1).unwrap(),
+        Some(START_US + 48 * HOUR_US)
+    );
+    let looked = take(&mut written.store, id, 1, START_US + 48 * HOUR_US, Gaps::Refused).unwrap();
+    assert_eq!(looked.planned_seconds, Some(86_400.0));
+    assert_eq!(looked.data_until, "2026-01-04T03:04:05Z");
+    assert_eq!(looked.next_look_at.as_deref(), Some("2026-01-06T03:04:05Z"));
+    // A service that is taken out is waited for no longer.
+    let mut written = write(&four_arms(72));
+    let (store, id) = (&mut written.store, written.id);
+    let services = store.services(id).unwrap();
+    store.add_event(id, None, START_US, KnownEvent::TreatmentsRecorded, "").unwrap();
+    for (place, service) in services.iter().enumerate() {
+        let kind = if place == 5 { KnownEvent::Dropped } else { KnownEvent::TreatmentCommitted };
+        store.add_event(id, Some(service.id), START_US + HOUR_US, kind, "").unwrap();
+    }
+    assert_eq!(
+        look::state(store, id, START_US + 25 * HOUR_US, Gaps::Refused).unwrap(),
+        LookState::Due(vec![1])
+    );
+}
+
+/// Whoever chooses arms gets no trial that chance made.
+#[test]
+fn services_that_were_assigned_by_hand_make_no_randomised_trial() {
+    let written = write(&FieldTrial { by_hand: 2, ..four_arms(72) });
+    let (report, _) = written.report();
+    assert_eq!(report.assignment(), Some("not at random: services have another arm or block than was drawn"));
+    let found = find(&report, FindingKind::AssignedByHand);
+    assert_eq!((found.len(), found[0].severity, found[0].services.len()), (1, Severity::Grave, 2));
+    let ratio = arm(&report, "jemalloc").ratio_as_treated().unwrap();
+    assert!(ratio.note.as_ref().unwrap().contains("not drawn at random"), "{ratio:?}");
+    assert!(find(&write(&four_arms(72)).report().0, FindingKind::AssignedByHand).is_empty());
 }
 
 #[test]

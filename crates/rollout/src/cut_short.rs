@@ -107,7 +107,7 @@ fn of_step(step: &RolloutStep) -> String {
     match step {
         RolloutStep::RollbackProved { service } => format!("{service} was put back, to prove that it can be"),
         RolloutStep::WaveBegun { wave } => format!("wave {} had begun", wave + 1),
-        RolloutStep::WaveApplied { wave } => format!("wave {} was being watched", wave + 1),
+        RolloutStep::WaveApplied { wave, .. } => format!("wave {} was being watched", wave + 1),
         RolloutStep::WavePassed { wave, .. } => format!("wave {} had passed", wave + 1),
         RolloutStep::Stopped { wave, .. } => format!("wave {} was stopped and being put back", wave + 1),
         RolloutStep::Paused => "it was paused".to_owned(),
@@ -182,7 +182,7 @@ mod tests {
         let mut events = begun();
         let other = LifeKey { boot_id: "before".into(), ..life };
         events.push(Event::Committed { service, life: other, identity: None });
-        events.push(step(&RolloutStep::WaveApplied { wave: 1 }));
+        events.push(step(&RolloutStep::WaveApplied { wave: 1, boot: None }));
         let text = told(events.clone());
         assert!(text.contains("booted since") && text.ends_with("wave 2 was being watched"), "{text}");
         events.push(step(&RolloutStep::Interrupted));

@@ -18,7 +18,7 @@ mod strata;
 mod verdict;
 mod waves;
 
-pub use capacity::{ArmRatio, Worth, worth};
+pub use capacity::{ArmRatio, Bound, Further, WorstDay, Worth, worst_day, worth};
 pub use cut_short::cut_short;
 pub use gate::{Course, Gate, Grounds, Judged, Observed, Outcome, PoolError, Subject, Tally, judge, pool};
 pub use hours::{QuietHours, QuietHoursError};
@@ -29,5 +29,5 @@ pub use progress::{Progress, WaveStage};
 pub use rollout::{Ending, Observer, Rollout, judge_now};
 pub use step::{Reason, RolloutStep};
 pub use strata::{Kind, Stratum, kinds, strata, strata_of};
-pub use verdict::{MeasuredHost, MeasuredRatio, Verdict, VerdictError};
+pub use verdict::{MeasuredHost, MeasuredRatio, Verdict, VerdictError, against, warnings};
 pub use waves::{WaveError, WaveSizes, split};

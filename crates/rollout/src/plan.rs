@@ -26,6 +26,9 @@ pub struct RolloutPlan {
     /// Where that trial was elsewhere, the digest of its verdict.
     #[serde(default)]
     pub verdict: Option<String>,
+    /// What its trial found against it, which was accepted.
+    #[serde(default)]
+    pub despite: Vec<String>,
     /// Whether `trial` is an adoption, whose services run it as they were given it by hand.
     #[serde(default)]
     pub adopted: bool,
@@ -82,6 +85,9 @@ pub struct Limits {
 pub struct Before {
     /// Memory that it used, in bytes.
     pub bytes: Option<f64>,
+    /// At which age, in seconds; `None` where it is not known, and in plans of earlier versions.
+    #[serde(default)]
+    pub age_seconds: Option<f64>,
     /// What it read and wrote a second; `None` where that is not known.
     #[serde(default, alias = "work_bytes_per_second")]
     pub work: Option<UsualWork>,

@@ -1,9 +1,12 @@
 //! Where a rollout stands, by its journal.
 
+use std::time::Duration;
+
 use heaptrial_change::{ChangeError, TrialState};
+use heaptrial_host::Instant;
 use serde::Serialize;
 
-use crate::step::{Reason, RolloutStep};
+use crate::step::{Boot, Reason, RolloutStep};
 
 /// How far a wave has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -28,8 +31,8 @@ pub enum WaveStage {
 pub struct Progress {
     /// One for each wave.
     pub waves: Vec<WaveStage>,
-    /// When each wave was last fully changed, microseconds since 1970.
-    pub applied_wall_us: Vec<Option<i64>>,
+    /// When each wave was last fully changed.
+    pub applied: Vec<Option<Applied>>,
     /// On which grounds each wave passed.
     pub evidence: Vec<Vec<String>>,
     /// Why it stopped last.
@@ -40,12 +43,33 @@ pub struct Progress {
     pub rollback_proved: bool,
 }
 
+/// When a wave was fully changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    /// Microseconds since 1970.
+    pub wall_us: i64,
+    /// The same in the time of a boot; `None` of earlier versions.
+    pub boot: Option<Boot>,
+}
+
+impl Applied {
+    /// How long ago that was on the boot `boot_id` that `now` is of; since that boot, where it was on an earlier one.
+    pub fn passed(&self, now: Instant, boot_id: &str) -> Duration {
+        let passed_us = match &self.boot {
+            Some(boot) if boot.id == boot_id => now.boottime_us - boot.boottime_us,
+            Some(_) => now.boottime_us,
+            None => (now.wall_us - self.wall_us).min(now.boottime_us),
+        };
+        Duration::from_micros(passed_us.try_into().unwrap_or(0))
+    }
+}
+
 impl Progress {
     /// Of a rollout of so many waves.
     pub fn of(state: &TrialState, waves: usize) -> Result<Self, ChangeError> {
         let mut progress = Self {
             waves: vec![WaveStage::Waiting; waves],
-            applied_wall_us: vec![None; waves],
+            applied: vec![None; waves],
             evidence: vec![Vec::new(); waves],
             reasons: Vec::new(),
             stopped_since: false,
@@ -72,10 +96,10 @@ impl Progress {
                 to(*wave, WaveStage::Begun);
                 self.reasons.clear();
             }
-            RolloutStep::WaveApplied { wave } => {
+            RolloutStep::WaveApplied { wave, boot } => {
                 to(*wave, WaveStage::Soaking);
-                if let Some(at) = self.applied_wall_us.get_mut(*wave as usize) {
-                    *at = Some(wall_us);
+                if let Some(at) = self.applied.get_mut(*wave as usize) {
+                    *at = Some(Applied { wall_us, boot: boot.clone() });
                 }
             }
             RolloutStep::WavePassed { wave, evidence } => {
@@ -116,14 +140,14 @@ mod tests {
     #[test]
     fn a_rollout_goes_on_at_the_wave_that_has_not_passed() {
         let begun = |wave| RolloutStep::WaveBegun { wave };
-        let applied = |wave| RolloutStep::WaveApplied { wave };
+        let applied = |wave| RolloutStep::WaveApplied { wave, boot: None };
         let passed = |wave| RolloutStep::WavePassed { wave, evidence: vec!["all well".into()] };
         assert_eq!(progress(&[]).current(), Some(0));
         let mut steps = vec![begun(0), applied(0), passed(0), begun(1), applied(1)];
         let now = progress(&steps);
         assert_eq!(
-            (now.current(), now.waves[1], now.applied_wall_us[1]),
-            (Some(1), WaveStage::Soaking, Some(4))
+            (now.current(), now.waves[1], now.applied[1].clone()),
+            (Some(1), WaveStage::Soaking, Some(Applied { wall_us: 4, boot: None }))
         );
         let reason = Reason { service: None, what: "too much".into() };
         steps.push(RolloutStep::Stopped { wave: 1, reasons: vec![reason.clone()] });
@@ -137,5 +161,26 @@ mod tests {
         );
         steps.push(RolloutStep::WaveRolledBack { wave: 2 });
         assert_eq!(progress(&steps).current(), Some(2));
+    }
+
+    #[test]
+    fn a_soak_is_as_long_as_it_is_whatever_the_clock_is_set_to() {
+        let second = 1_000_000;
+        let boot = |id: &str, at: i64| Some(Boot { id: id.into(), boottime_us: at * second });
+        let passed = |boot, wall: i64, boottime: i64| {
+            let now = Instant { wall_us: wall * second, boottime_us: boottime * second };
+            Applied { wall_us: 1000 * second, boot }.passed(now, "now").as_secs()
+        };
+        // Five minutes, whatever the wall clock says of them.
+        for wall in [1300, 90_000, 10] {
+            assert_eq!(passed(boot("now", 5000), wall, 5300), 300);
+        }
+        // Since the host came up.
+        assert_eq!(passed(boot("before", 5000), 90_000, 200), 200);
+        // Journals of earlier versions have the wall clock alone.
+        assert_eq!(
+            (passed(None, 1300, 5300), passed(None, 90_000, 200), passed(None, 10, 200)),
+            (300, 200, 0)
+        );
     }
 }

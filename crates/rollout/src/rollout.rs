@@ -10,14 +10,14 @@ use heaptrial_change::{
     ChangeError, Prepared, Stage, Standing, Trial, TrialState, Witness, read_state, standings,
 };
 use heaptrial_host::Instant as Moment;
-use heaptrial_host::Paths;
+use heaptrial_host::{HostRoot, Paths, boot_id};
 use heaptrial_model::{Pace, ServiceName};
 
 use crate::gate::{Gate, Grounds, Observed, Outcome, Subject, judge};
 use crate::marker::paused;
 use crate::plan::RolloutPlan;
 use crate::progress::{Progress, WaveStage};
-use crate::step::{Reason, RolloutStep};
+use crate::step::{Boot, Reason, RolloutStep};
 
 /// Between two looks at what is watched: a share of the wave's time, within limits.
 const LOOKS_IN_A_SOAK: u32 = 50;
@@ -182,7 +182,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
             if let Some(ending) = self.apply(wave, &services)? {
                 return Ok(Some(ending));
             }
-            self.trial.note(&RolloutStep::WaveApplied { wave: number })?;
+            let boot = boot_id(&HostRoot::default()).ok();
+            let boot = boot.map(|id| Boot { id, boottime_us: Moment::now().boottime_us });
+            self.trial.note(&RolloutStep::WaveApplied { wave: number, boot })?;
         }
         self.soak(wave)
     }
@@ -358,11 +360,10 @@ impl<'r, 'a> Rollout<'r, 'a> {
 
     /// What is left of a time since a wave was changed, or since the host came up after that.
     fn left_of(&self, wave: usize, time: Duration) -> Result<Duration, ChangeError> {
-        let now = Moment::now();
-        let booted = now.wall_us - now.boottime_us;
-        let since = self.progress()?.applied_wall_us[wave].unwrap_or(now.wall_us).max(booted);
-        let passed = Duration::from_micros((now.wall_us - since).try_into().unwrap_or(0));
-        Ok(time.saturating_sub(passed))
+        let boot_id = boot_id(&HostRoot::default()).unwrap_or_default();
+        let applied = self.progress()?.applied[wave].clone();
+        let passed = applied.map(|applied| applied.passed(Moment::now(), &boot_id));
+        Ok(time.saturating_sub(passed.unwrap_or_default()))
     }
 
     fn restarts_spent(&self, wanted: usize) -> Option<Reason> {

@@ -5,6 +5,15 @@ use std::fmt;
 use heaptrial_model::ServiceName;
 use serde::{Deserialize, Serialize};
 
+/// A moment of a boot of the host, which no clock that is set moves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Boot {
+    /// The boot's name.
+    pub id: String,
+    /// Microseconds since it, suspends included.
+    pub boottime_us: i64,
+}
+
 /// A step of a rollout. Waves are counted from 0, which is the canary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -23,6 +32,9 @@ pub enum RolloutStep {
     WaveApplied {
         /// Its number.
         wave: u32,
+        /// On which boot, and when; journals of earlier versions have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        boot: Option<Boot>,
     },
     /// The gate after a wave let it pass.
     WavePassed {

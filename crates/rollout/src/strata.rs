@@ -44,10 +44,25 @@ impl Kind {
         self.parts.iter().map(|part| part.members.len()).sum()
     }
 
-    /// What one of them uses at most (95%) at the oldest age that the forecast reaches: of the part that needs most.
-    pub(crate) fn upper_bytes(&self) -> Option<f64> {
-        let of = |forecast: &Forecast| Some(forecast.at(forecast.end_age(), 0.95)?.high_bytes);
-        self.parts.iter().filter_map(|part| of(part.forecast.as_ref()?)).max_by(f64::total_cmp)
+    /// What it is called, such as `tor@* relays`.
+    pub fn name(&self) -> String {
+        kind_name(&self.template, self.relay)
+    }
+
+    /// Whether a service of the trial is of it.
+    pub(crate) fn has(&self, service: &str) -> bool {
+        self.parts.iter().any(|part| part.members.iter().any(|member| member == service))
+    }
+
+    /// What one of them uses at most (95%), in bytes, and at which age in seconds: the oldest one at which half of the arm's services were
+    /// seen, since of the few that were seen older next to nothing is known. Of the part that needs most.
+    pub fn upper(&self) -> Option<(f64, f64)> {
+        let of = |forecast: &Forecast| {
+            let age = forecast.common_age();
+            Some((forecast.at(age, 0.95)?.high_bytes, age))
+        };
+        let parts = self.parts.iter().filter_map(|part| of(part.forecast.as_ref()?));
+        parts.max_by(|a, b| a.0.total_cmp(&b.0))
     }
 }
 
@@ -223,10 +238,15 @@ fn sizes(members: &[&FleetService]) -> Vec<(usize, f64)> {
     known.into_iter().map(|(index, arm, _, log)| (index, log - arms[&arm])).collect()
 }
 
-/// Memory over the second half of the last life that ran its treatment and has readings.
-pub(crate) fn level(service: &FleetService) -> Option<f64> {
+/// The last life that ran its treatment and has readings.
+pub(crate) fn level_life(service: &FleetService) -> Option<&FleetLife> {
     let counts = |life: &&FleetLife| life.contamination.is_none() && !life.readings.is_empty();
-    let life = service.lives.iter().rev().find(counts)?;
+    service.lives.iter().rev().find(counts)
+}
+
+/// Memory over the second half of that life.
+pub(crate) fn level(service: &FleetService) -> Option<f64> {
+    let life = level_life(service)?;
     let half = (life.last_age()? / 2.0) as f32;
     let late = life.readings.iter().filter(|reading| reading.age_seconds >= half);
     let values: Vec<f64> = late.map(|reading| f64::from(reading.kib) * 1024.0).collect();

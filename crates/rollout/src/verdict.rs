@@ -17,6 +17,8 @@ const SCHEMA_VERSION: u32 = 1;
 const DIGEST: &str = "sha256";
 /// A host's memory is that of the trial's where it is apart by at most this factor.
 const SAME_MEMORY: f64 = 1.25;
+/// Verdicts on growth that speak against an arm. That memory grows is no such: most allocators' does, and gates know how fast.
+const BLOATS: [&str; 2] = ["bloating", "some_bloat"];
 /// Libraries that are told by name.
 const TOLD: usize = 4;
 
@@ -51,8 +53,11 @@ pub struct Verdict {
     pub ratio: Option<MeasuredRatio>,
     /// The verdict on its growth, in the words of a report; `None` where there is none.
     pub verdict: Option<String>,
-    /// Grave findings of the trial, in sentences.
+    /// Grave findings about the arm, the control or the whole trial, in sentences.
     pub findings: Vec<String>,
+    /// Those of them that its figures bear, since they are without the services that they are about.
+    #[serde(default)]
+    pub borne: Vec<String>,
 }
 
 /// A host of a trial.
@@ -171,6 +176,16 @@ impl Verdict {
         Ok((verdict, found))
     }
 
+    /// What speaks against rolling it out, in words.
+    pub fn against(&self) -> Vec<String> {
+        against((&self.trial, &self.arm.name), self.verdict.as_deref(), &self.findings)
+    }
+
+    /// What a rollout is warned of, in words.
+    pub fn warnings(&self) -> Vec<String> {
+        warnings(&self.trial, &self.borne)
+    }
+
     /// In what a host is unlike all hosts of the trial, in words: the differences to the nearest of them. `libraries` are
     /// those that services there map now.
     pub fn differences(&self, host: &HostFacts, libraries: &[MappedLibrary]) -> Vec<String> {
@@ -226,6 +241,19 @@ impl Verdict {
     ) -> Vec<Stratum> {
         strata_of(&self.kinds, &self.arm.name, Some(host), services, is_relay)
     }
+}
+
+/// What speaks against rolling out an arm of a trial, in words: the verdict on its growth, and grave findings that bear on it.
+pub fn against((trial, arm): (&str, &str), verdict: Option<&str>, findings: &[String]) -> Vec<String> {
+    let bloats = verdict.filter(|word| BLOATS.contains(word));
+    let bloats = bloats.map(|word| format!("trial `{trial}` found {arm} {word}"));
+    let findings = findings.iter().map(|finding| format!("grave finding of trial `{trial}`: {finding}"));
+    bloats.into_iter().chain(findings).collect()
+}
+
+/// What a rollout of an arm is warned of, in words.
+pub fn warnings(trial: &str, borne: &[String]) -> Vec<String> {
+    borne.iter().map(|finding| format!("trial `{trial}`: {finding}; its figures are without them")).collect()
 }
 
 /// SHA-256 of a value whose members are in the order of their names, as `serde_json` keeps them.
@@ -294,6 +322,7 @@ mod tests {
             }),
             verdict: Some("stable".into()),
             findings: Vec::new(),
+            borne: Vec::new(),
         }
     }
 
@@ -333,6 +362,37 @@ mod tests {
                 prop_assert_eq!(read, verdict());
             }
         }
+    }
+
+    #[test]
+    fn bloat_and_grave_findings_speak_against_it_and_growth_does_not() {
+        for word in ["stable", "growing", "inconclusive"] {
+            assert!(Verdict { verdict: Some(word.into()), ..verdict() }.against().is_empty(), "{word}");
+        }
+        assert!(Verdict { verdict: None, ..verdict() }.against().is_empty());
+        for word in ["bloating", "some_bloat"] {
+            let against = Verdict { verdict: Some(word.into()), ..verdict() }.against();
+            assert_eq!(against, [format!("trial `five-way` found mimalloc@2.0.9 {word}")]);
+        }
+        let found = Verdict { findings: vec!["3 of 9 services crash".into()], ..verdict() }.against();
+        assert_eq!(found, ["grave finding of trial `five-way`: 3 of 9 services crash"]);
+        let borne = Verdict { borne: vec!["1 of its 9 services ran another".into()], ..verdict() };
+        assert!(borne.against().is_empty());
+        assert_eq!(
+            borne.warnings(),
+            ["trial `five-way`: 1 of its 9 services ran another; its figures are without them"]
+        );
+    }
+
+    #[test]
+    fn a_file_from_before_findings_could_be_borne_is_read() {
+        let mut value = serde_json::to_value(verdict()).unwrap();
+        value.as_object_mut().unwrap().remove("borne");
+        value[DIGEST] = Value::from(digest(&value).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("verdict.json");
+        fs::write(&path, value.to_string()).unwrap();
+        assert_eq!(Verdict::read(&path, None).unwrap().0, verdict());
     }
 
     proptest! {

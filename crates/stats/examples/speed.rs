@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use heaptrial_stats::{
-    Block, LevelChangeSettings, aa_check, find_clusters, growth_shape, level_changes, median_interval,
-    power_of_ratio, ratio_to_control, services_needed, theil_sen_slope,
+    Block, LevelChangeSettings, SimulatedTrials, aa_check, find_clusters, growth_shape, level_changes,
+    median_interval, power_of_ratio, ratio_to_control, services_needed, theil_sen_slope,
 };
 
 fn main() {
@@ -55,12 +55,15 @@ fn power_of_a_grid() {
     fastest("power, 8 sizes x 6 durations x 1,000 simulations", || {
         for services in [4, 5, 6, 8, 10, 15, 20, 40] {
             for duration in 0..6 {
-                black_box(power_of_ratio(black_box(&levels), services, 1.1, 0.05, 1_000, duration));
+                let rounds = if services < 8 { services } else { 1 };
+                let trials = SimulatedTrials { ratio: 1.1, alpha: 0.05, simulations: 1_000, seed: duration };
+                black_box(power_of_ratio(black_box(&levels), services, rounds, &trials));
             }
         }
     });
     fastest("services_needed up to 500, 1,000 simulations", || {
-        black_box(services_needed(black_box(&levels), 1.05, 0.05, 0.8, 500, 1_000, 1));
+        let trials = SimulatedTrials { ratio: 1.05, alpha: 0.05, simulations: 1_000, seed: 1 };
+        black_box(services_needed(black_box(&levels), |_| 1, &trials, 0.8, 500));
     });
 }
 

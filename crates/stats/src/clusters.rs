@@ -122,16 +122,17 @@ fn accepted(
 ) -> Option<(Vec<usize>, f64)> {
     let judged = order_statistics(sorted);
     let tests = if judged.len() >= 3 * SIDE { 2.0 } else { 1.0 };
-    let two = best_two(&judged)?;
-    let p_of_two = nulls.p_of_two(judged.len(), two.ratio) * tests;
-    let significant = |split: BestSplit, p_value: f64| {
+    // Random samples are worth their time only where the parts are far enough apart.
+    let far = |split: BestSplit| {
         let places = original_places(sorted, &judged, &split.places);
-        (p_value <= alpha && separated(sorted, &places, least_separation)).then_some((places, p_value))
+        separated(sorted, &places, least_separation).then_some((places, split.ratio))
     };
-    significant(two, p_of_two).or_else(|| {
-        let three = best_three(&judged)?;
-        let p_of_three = nulls.p_of_three(judged.len(), three.ratio) * tests;
-        significant(three, p_of_three)
+    let by_two =
+        far(best_two(&judged)?).map(|(places, ratio)| (places, nulls.p_of_two(judged.len(), ratio) * tests));
+    by_two.filter(|split| split.1 <= alpha).or_else(|| {
+        let (places, ratio) = far(best_three(&judged)?)?;
+        let p_value = nulls.p_of_three(judged.len(), ratio) * tests;
+        (p_value <= alpha).then_some((places, p_value))
     })
 }
 

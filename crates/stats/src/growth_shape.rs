@@ -58,6 +58,17 @@ pub struct GrowthShape {
     /// Slope of the later half of the time over that of the earlier half; `None` where the earlier half
     /// does not grow or a half has fewer than 3 points.
     pub late_to_early: Option<f64>,
+    /// How it went in the end; `None` where a third of the time has fewer than 3 points.
+    pub end: Option<End>,
+}
+
+/// Growth in the last third of the time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct End {
+    /// What the slope of that third comes to over it.
+    pub rise: f64,
+    /// Its share of the rise of the third before; `None` where that does not rise.
+    pub share: Option<f64>,
 }
 
 /// Fits a straight line and a saturating curve to `points` (age, memory), sorted by age, by least
@@ -103,6 +114,7 @@ pub fn growth_shape(points: &[(f64, f64)]) -> Option<GrowthShape> {
     } else {
         Shape::Unclear
     };
+    let halves = slopes_beside(points, first + span / 2.0);
     Some(GrowthShape {
         slope: line.slope,
         asymptote: curve.intercept + curve.slope,
@@ -111,7 +123,8 @@ pub fn growth_shape(points: &[(f64, f64)]) -> Option<GrowthShape> {
         linear_aicc,
         saturating_aicc,
         shape,
-        late_to_early: late_to_early(points, first + span / 2.0),
+        late_to_early: halves.and_then(|(early, late)| (early > 0.0).then_some(late / early)),
+        end: end(points, first, span),
     })
 }
 
@@ -151,13 +164,19 @@ fn fit_curve(points: &[(f64, f64)], first: f64, span: f64) -> Option<(f64, Line)
     Some((found.exp(), at(found)?))
 }
 
-fn late_to_early(points: &[(f64, f64)], middle: f64) -> Option<f64> {
+fn end(points: &[(f64, f64)], first: f64, span: f64) -> Option<End> {
+    let later = points.partition_point(|point| point.0 < first + span / 3.0);
+    let (middle, last) = slopes_beside(&points[later..], first + 2.0 * span / 3.0)?;
+    Some(End { rise: last * span / 3.0, share: (middle > 0.0).then_some(last / middle) })
+}
+
+/// Slopes before and after an age.
+fn slopes_beside(points: &[(f64, f64)], middle: f64) -> Option<(f64, f64)> {
     let (early, late) = points.split_at(points.partition_point(|point| point.0 < middle));
     if early.len() < 3 || late.len() < 3 {
         return None;
     }
-    let early = theil_sen_slope(&thin(early, HALF_AT_MOST))?;
-    (early > 0.0).then_some(theil_sen_slope(&thin(late, HALF_AT_MOST))? / early)
+    Some((theil_sen_slope(&thin(early, HALF_AT_MOST))?, theil_sen_slope(&thin(late, HALF_AT_MOST))?))
 }
 
 /// What the services of an arm show together.

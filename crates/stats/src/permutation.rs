@@ -166,15 +166,7 @@ impl PermutationDistribution {
     /// where no shift at all could be rejected because there are too few assignments.
     pub(crate) fn interval(&self, level: f64) -> (Option<f64>, Option<f64>) {
         let alpha = (1.0 - level) / 2.0;
-        let total = self.reassignments.len() as f64;
-        let limits = self.reassignments.iter().filter_map(|r| self.limit(r));
-        let same = total - limits.clone().count() as f64;
-        // At shift d, the share of reassignments at least as high as observed is
-        // (same + #{limits <= d}) / total: the lower end is where it first exceeds alpha.
-        let needed = (alpha * total - same + 1e-9).floor();
-        if needed < 0.0 || same >= total {
-            return (None, None);
-        }
+        let Some(needed) = self.needed(alpha) else { return (None, None) };
         if let Some(error) = self.error {
             let student =
                 student_quantile(error.freedom, 1.0 - alpha).map_or(0.0, |reach| reach * error.size);
@@ -182,10 +174,27 @@ impl PermutationDistribution {
             let high = self.end(error.size, alpha).map(|end| end.max(self.observed + student));
             return (low, high);
         }
-        let mut limits: Vec<f64> = limits.collect();
+        let mut limits: Vec<f64> = self.reassignments.iter().filter_map(|own| self.limit(own)).collect();
         limits.sort_unstable_by(f64::total_cmp);
-        let index = (needed as usize).min(limits.len() - 1);
+        let index = needed.min(limits.len() - 1);
         (Some(limits[index]), Some(limits[limits.len() - 1 - index]))
+    }
+
+    /// Whether there are assignments enough for a two-sided test at `alpha` to reject anything.
+    pub(crate) fn can_reject(&self, alpha: f64) -> bool {
+        self.needed(alpha / 2.0).is_some()
+    }
+
+    /// How many other assignments may be at least as high as the observed one in a one-sided test at `alpha`; `None` where the
+    /// observed one alone is too many.
+    ///
+    /// At shift d, the share of reassignments at least as high as observed is (same + #{limits <= d}) / total: the lower end
+    /// of the interval is where it first exceeds alpha.
+    fn needed(&self, alpha: f64) -> Option<usize> {
+        let total = self.reassignments.len();
+        let same = self.reassignments.iter().filter(|own| self.limit(own).is_none()).count();
+        let needed = (alpha * total as f64 - same as f64 + 1e-9).floor();
+        (needed >= 0.0 && same < total).then_some(needed as usize)
     }
 
     /// The end of the interval in the direction of `step`: between a shift that is rejected and one that is not, by

@@ -115,6 +115,24 @@ pub fn assignments_are_drawn(blocks: &[Block]) -> bool {
     crate::permutation::are_drawn(blocks.iter().map(|block| (block.control.len(), block.treated.len())))
 }
 
+/// Whether a two-sided test at `alpha` by the method of [`ratio_to_control`] finds a difference, and which method that is.
+/// An interval that is found is not looked for, which makes it fast enough to be simulated.
+pub(crate) fn finds_difference(blocks: &[LogBlock], alpha: f64, seed: u64) -> (bool, IntervalMethod) {
+    let distribution = PermutationDistribution::of(blocks, seed);
+    if distribution.can_reject(alpha) {
+        return (distribution.p_value() <= alpha, IntervalMethod::Permutation);
+    }
+    match student_finds_difference(blocks, alpha) {
+        Some(found) => (found, IntervalMethod::StudentT),
+        None => (false, IntervalMethod::None),
+    }
+}
+
+/// The same by Student's t; `None` where that has no error to go by.
+pub(crate) fn student_finds_difference(blocks: &[LogBlock], alpha: f64) -> Option<bool> {
+    Some(student_test(student(blocks)?)? <= alpha)
+}
+
 fn student_interval(blocks: &[LogBlock], level: f64) -> Option<(f64, f64)> {
     let (shift, error, freedom) = student(blocks)?;
     let reach = student_quantile(freedom, (1.0 + level) / 2.0)? * error;
@@ -198,6 +216,46 @@ mod tests {
         assert!((ratio_to_control(&blocks, 0.95, 1).unwrap().estimate - 2.0).abs() < 1e-12);
         assert_eq!(ratio_to_control(&blocks[1..], 0.95, 1), None);
         assert_eq!(ratio_to_control(&pairs(&[(0.0, 2.0)]), 0.95, 1), None);
+    }
+
+    /// Whether a test of the simulation finds something is what the ratio says of the same blocks, by the same method.
+    #[test]
+    fn what_is_simulated_is_the_test_of_the_ratio() {
+        let (mut found, mut not) = (0, 0);
+        for (services, rounds) in [(3, 1), (4, 4), (5, 5), (6, 1), (6, 2), (7, 3), (8, 1), (9, 2)] {
+            for (alpha, trial) in [0.05, 0.0336, 0.0084]
+                .into_iter()
+                .zip(0_u32..)
+                .flat_map(|(alpha, place)| (0..40).map(move |trial| (alpha, 40 * place + trial)))
+            {
+                let value = |index: u32| (f64::from(trial * 31 + index) * 0.618_034).fract();
+                let mut index = 0;
+                let blocks: Vec<Block> = (0..services)
+                    .step_by(rounds)
+                    .map(|first| {
+                        let mut arm = |shift: f64| -> Vec<f64> {
+                            let size = rounds.min(services - first);
+                            (0..size)
+                                .map(|_| {
+                                    index += 1;
+                                    (value(index) + shift).exp()
+                                })
+                                .collect()
+                        };
+                        Block { control: arm(0.0), treated: arm(f64::from(trial % 7) / 6.0) }
+                    })
+                    .collect();
+                let ratio = ratio_to_control(&blocks, 1.0 - alpha, 7).unwrap();
+                let logs: Vec<LogBlock> = blocks
+                    .iter()
+                    .map(|block| (logs(&block.control).unwrap(), logs(&block.treated).unwrap()))
+                    .collect();
+                let expected = (ratio.p_value.unwrap() <= alpha, ratio.method);
+                assert_eq!(finds_difference(&logs, alpha, 7), expected, "{services} by {rounds}: {ratio:?}");
+                if expected.0 { found += 1 } else { not += 1 }
+            }
+        }
+        assert!(found > 100 && not > 100, "{found} {not}");
     }
 
     proptest! {

@@ -162,7 +162,7 @@ impl StoreError {
 
     pub(crate) fn open(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
         move |source| match source.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull { path: path.to_owned() },
+            _ if is_disk_full(&source) => Self::DiskFull { path: path.to_owned() },
             Some(rusqlite::ErrorCode::DatabaseBusy) => Self::Held { path: path.to_owned() },
             _ => Self::Open { path: path.to_owned(), source },
         }
@@ -170,7 +170,7 @@ impl StoreError {
 
     pub(crate) fn query(path: &Path, doing: &'static str) -> impl Fn(rusqlite::Error) -> Self {
         move |source| match source.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull { path: path.to_owned() },
+            _ if is_disk_full(&source) => Self::DiskFull { path: path.to_owned() },
             Some(rusqlite::ErrorCode::DatabaseBusy) => Self::Held { path: path.to_owned() },
             _ => Self::Query { path: path.to_owned(), doing, source },
         }
@@ -178,5 +178,30 @@ impl StoreError {
 
     pub(crate) fn json(path: &Path, doing: &'static str) -> impl Fn(serde_json::Error) -> Self {
         move |source| Self::Json { path: path.to_owned(), doing, source }
+    }
+}
+
+/// Whether there was no room, for the database or for the index of its log: SQLite tells of the latter as of a fault
+/// (SQLITE_IOERR_SHMSIZE).
+fn is_disk_full(error: &rusqlite::Error) -> bool {
+    let index =
+        error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
+    index || error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_room_for_the_index_of_the_log_is_a_full_disk() {
+        let told = |code| {
+            let error = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+            StoreError::open(Path::new("x.db"))(error)
+        };
+        for code in [rusqlite::ffi::SQLITE_IOERR_SHMSIZE, rusqlite::ffi::SQLITE_FULL] {
+            assert!(matches!(told(code), StoreError::DiskFull { .. }), "{:?}", told(code));
+        }
+        assert!(matches!(told(rusqlite::ffi::SQLITE_IOERR_READ), StoreError::Open { .. }));
     }
 }

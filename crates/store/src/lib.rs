@@ -27,15 +27,15 @@ pub use import::{
     ImportedTrial, SamplesOf,
 };
 pub use part::{
-    BlockOf, GATHERED, Gathered, PartContent, PartOf, PartRecord, PartTick, is_gathered, own_host,
+    BlockOf, GATHERED, Gathered, PartContent, PartOf, PartRecord, PartTick, is_gathered, is_ledger, own_host,
     planned_hosts,
 };
 pub use readings::Readings;
 pub use recent::{TickRecord, TickTime};
 pub use records::{
-    AgentCost, AgentCostSummary, ArmRecord, EventRecord, LastTick, LatestSample, LifeRecord, LookRecord,
-    NewService, NewTrial, READY_SECONDS, SERVER, SeriesPoint, ServiceRecord, SpentPoint, TickInput,
-    TickSummary, TrialRecord,
+    AgentCost, AgentCostSummary, ArmRecord, BY_HAND, EventRecord, LastTick, LatestSample, LifeRecord,
+    LookRecord, NewService, NewTrial, READY_SECONDS, SERVER, SeriesPoint, ServiceRecord, SpentPoint,
+    TickInput, TickSummary, TrialRecord,
 };
 pub use rollup::{RollupHorizon, RollupStep};
 

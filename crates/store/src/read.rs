@@ -251,6 +251,29 @@ impl Store {
         Ok(by_age(points, |point: &(f64, f64)| point.0))
     }
 
+    /// When the last observation of a life with one of these names was taken, in microseconds since 1970; `None` where it has none.
+    pub fn last_observed<'n>(
+        &self,
+        life_id: i64,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Result<Option<i64>, StoreError> {
+        let sql = "SELECT t.wall_us FROM tick t WHERE t.id =
+                     (SELECT max(tick_id) FROM observation WHERE life_id = ?1 AND name = ?2)";
+        let mut last: Option<i64> = None;
+        for name in names {
+            let found = self.rows("reading observations", sql, params![life_id, name], |row| row.get(0))?;
+            last = last.max(found.into_iter().next());
+        }
+        Ok(last)
+    }
+
+    /// Whether an observation of a life was ever above zero.
+    pub fn was_observed(&self, life_id: i64, name: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM observation WHERE life_id = ?1 AND name = ?2 AND value > 0 LIMIT 1";
+        let found = self.rows("reading observations", sql, params![life_id, name], |_| Ok(()))?;
+        Ok(!found.is_empty())
+    }
+
     /// The age of a life at its last sample, in seconds; `None` where it has none.
     pub fn last_age(&self, life: &LifeRecord) -> Result<Option<f64>, StoreError> {
         let sql = "SELECT t.boottime_us FROM sample s JOIN tick t ON t.id = s.tick_id
@@ -263,6 +286,17 @@ impl Store {
     pub fn observed(&self, life_id: i64) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT DISTINCT name FROM observation WHERE life_id = ?1 ORDER BY name";
         self.rows("reading the names of observations", sql, params![life_id], |row| row.get(0))
+    }
+
+    /// The age of a life and its processor time since its start, both in seconds, at the last sample that tells it.
+    pub fn last_cpu(&self, life: &LifeRecord) -> Result<Option<(f64, f64)>, StoreError> {
+        let sql = "SELECT t.boottime_us, s.cpu_us FROM sample s JOIN tick t ON t.id = s.tick_id
+                   WHERE s.life_id = ?1 AND s.cpu_us IS NOT NULL ORDER BY s.tick_id DESC LIMIT 1";
+        let start = life.started_boottime_us;
+        let rows = self.rows("reading what a life took", sql, params![life.id], |row| {
+            Ok(((row.get::<_, i64>(0)? - start) as f64 / 1e6, row.get::<_, i64>(1)? as f64 / 1e6))
+        })?;
+        Ok(rows.into_iter().next())
     }
 
     /// What a life took of the host, at each sample in order of age; samples of imports tell nothing of it.
@@ -286,6 +320,18 @@ impl Store {
         let sql =
             "SELECT service_id, wall_us, kind, text, arm_id, host FROM event WHERE trial_id = ?1 ORDER BY id";
         self.rows("reading events", sql, params![trial_id], crate::running::event)
+    }
+
+    /// When events of a kind came first, in microseconds since 1970, by the service that they are about; `None` are those of the
+    /// trial itself.
+    pub fn first_events(
+        &self,
+        trial_id: i64,
+        kind: heaptrial_model::KnownEvent,
+    ) -> Result<Vec<(Option<i64>, i64)>, StoreError> {
+        let sql = "SELECT service_id, min(wall_us) FROM event WHERE trial_id = ?1 AND kind = ?2 GROUP BY service_id";
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        self.rows("reading the first events of services", sql, params![trial_id, kind.as_str()], row)
     }
 
     /// Row ids of services that a person took out of a trial.

@@ -1,6 +1,6 @@
 //! What happened last, for a page that is shown again and again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::params;
 
@@ -41,6 +41,26 @@ impl Store {
         })
     }
 
+    /// What the wall clock of each boot of a trial said beyond the boot clock, by the boot's name: the median over its ticks, in
+    /// microseconds.
+    pub fn clock_offsets(&self, trial_id: i64) -> Result<HashMap<String, i64>, StoreError> {
+        let sql = "SELECT h.boot_id, t.wall_us - t.boottime_us FROM tick t JOIN trial r ON r.id = t.trial_id
+                   JOIN host h ON h.id = coalesce(t.host_id, r.host_id) WHERE t.trial_id = ?1";
+        let rows: Vec<(String, i64)> =
+            self.rows("reading the clocks of boots", sql, params![trial_id], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let mut offsets: HashMap<String, Vec<i64>> = HashMap::new();
+        for (boot, offset) in rows {
+            offsets.entry(boot).or_default().push(offset);
+        }
+        let median = |mut all: Vec<i64>| {
+            let middle = all.len() / 2;
+            *all.select_nth_unstable(middle).1
+        };
+        Ok(offsets.into_iter().map(|(boot, all)| (boot, median(all))).collect())
+    }
+
     /// Row ids of the boots in which services of a host of a gathered trial lived.
     pub fn boots_of(&self, trial_id: i64, host: &str) -> Result<HashSet<i64>, StoreError> {
         let sql = format!(
@@ -69,19 +89,19 @@ impl Store {
     /// The last events of a trial, newest first.
     pub fn recent_events(&self, trial_id: i64, count: u32) -> Result<Vec<EventRecord>, StoreError> {
         let sql = "SELECT service_id, wall_us, kind, text, arm_id, host FROM event WHERE trial_id = ?1
-                   ORDER BY id DESC LIMIT ?2";
+                   ORDER BY wall_us DESC, id DESC LIMIT ?2";
         self.rows("reading the last events", sql, params![trial_id, count], crate::running::event)
     }
 
-    /// When a life ended (`None` while it lives, and where nobody recorded it) and when it was read last, in microseconds
-    /// since 1970.
-    pub fn life_end(&self, life_id: i64) -> Result<(Option<i64>, Option<i64>), StoreError> {
-        let sql =
-            "SELECT ended_wall_us, (SELECT t.wall_us FROM sample s CROSS JOIN tick t ON t.id = s.tick_id
-                          WHERE s.life_id = life.id ORDER BY s.tick_id DESC LIMIT 1)
-                   FROM life WHERE id = ?1";
-        let rows =
-            self.rows("reading a life's end", sql, params![life_id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    /// When a life ended (`None` while it lives, and where nobody recorded it), in microseconds since 1970, and when it was read last:
+    /// that, and the same on the boot clock.
+    #[expect(clippy::type_complexity)]
+    pub fn life_end(&self, life_id: i64) -> Result<(Option<i64>, Option<(i64, i64)>), StoreError> {
+        let sql = "SELECT ended_wall_us, t.wall_us, t.boottime_us FROM life LEFT JOIN tick t ON t.id =
+                   (SELECT s.tick_id FROM sample s WHERE s.life_id = life.id ORDER BY s.tick_id DESC LIMIT 1) WHERE life.id = ?1";
+        let rows = self.rows("reading a life's end", sql, params![life_id], |row| {
+            Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.zip(row.get(2)?)))
+        })?;
         Ok(rows.into_iter().next().unwrap_or_default())
     }
 

@@ -1,7 +1,8 @@
 //! The rows of the database as types.
 
 use heaptrial_model::{
-    Arm, Ending, EventKind, Identity, KnownEvent, LifeKey, LifeStart, Metric, Sample, SlowSample, TrialKind,
+    Arm, Ending, EventKind, Identity, KnownEvent, LifeKey, LifeStart, MemoryReading, Metric, Sample,
+    SlowSample, TrialKind,
 };
 use serde_json::Value;
 
@@ -88,7 +89,15 @@ impl ServiceRecord {
     pub fn host(&self) -> Option<&str> {
         self.attributes.as_ref()?.get(SERVER)?.as_str()
     }
+
+    /// Whether somebody gave it another arm or block than was drawn for it.
+    pub fn is_by_hand(&self) -> bool {
+        self.attributes.as_ref().is_some_and(|own| own.get(BY_HAND) == Some(&Value::Bool(true)))
+    }
 }
+
+/// Attribute of a service: that its arm or block is not what was drawn.
+pub const BY_HAND: &str = "assigned_by_hand";
 
 /// Attribute of a service: the host that it runs on, where a trial is of several.
 pub const SERVER: &str = "server";
@@ -267,6 +276,19 @@ pub struct LatestSample {
     pub identity: Option<String>,
     /// How the life ended; `None` while it lives.
     pub ending: Option<Ending>,
+}
+
+impl LatestSample {
+    /// What a metric compares, as far as it can be told at any moment ([`Metric::at_once`]).
+    pub fn level(&self, metric: Metric) -> Option<u64> {
+        let memory = MemoryReading {
+            rss_bytes: self.rss_bytes,
+            anon_bytes: self.anon_bytes,
+            swap_bytes: self.swap_bytes,
+            cgroup_current_bytes: self.cgroup_current_bytes,
+        };
+        memory.level(metric.at_once())
+    }
 }
 
 /// What a life had taken of the host by an age.

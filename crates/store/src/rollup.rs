@@ -13,8 +13,8 @@ use crate::{Store, StoreError};
 /// The span that is rolled up into one sample of each life.
 const ROLLUP_BUCKET: Duration = Duration::from_secs(15 * 60);
 
-/// What is old enough to be rolled up: older than both. The wall clock may be set, so a tick of the running boot is
-/// judged by the boot clock as well.
+/// What is old enough to be rolled up. The wall clock may be set, so a tick of the running boot is judged by the boot clock, and one of an
+/// earlier boot by what the wall clock was in the end.
 #[derive(Debug, Clone, Copy)]
 pub struct RollupHorizon {
     /// Microseconds since 1970.
@@ -115,12 +115,31 @@ fn next_span(
             Some(_) => break,
             None => span = Some((Span { first: id, last: id }, bucket)),
         }
-        let this_boot = host_id.is_none_or(|id| id == horizon.host_id);
-        if wall_us >= horizon.wall_us || (this_boot && boottime_us >= horizon.boottime_us) {
+        let by_boot = boottime_us < horizon.boottime_us;
+        let is_old = match host_id {
+            None => by_boot && wall_us < horizon.wall_us,
+            Some(id) if id == horizon.host_id => by_boot,
+            // A clock that was wrong for a while had been set by the end of the boot.
+            Some(id) => wall_at_the_end(connection, trial_id, id, boottime_us)? < horizon.wall_us,
+        };
+        if !is_old {
             return Ok(None);
         }
     }
     Ok(span.map(|(span, _)| span))
+}
+
+/// What the wall clock of the last tick of a boot makes of an earlier moment of it.
+fn wall_at_the_end(
+    connection: &rusqlite::Connection,
+    trial_id: i64,
+    host_id: i64,
+    boottime_us: i64,
+) -> rusqlite::Result<i64> {
+    let sql = "SELECT wall_us - boottime_us FROM tick WHERE trial_id = ?1 AND host_id = ?2 ORDER BY sequence DESC LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let offset: i64 = statement.query_row(params![trial_id, host_id], |row| row.get(0))?;
+    Ok(offset.saturating_add(boottime_us))
 }
 
 /// The lives of the trial that were not rolled up in the span; most have no samples there.

@@ -1,6 +1,6 @@
 //! Trials under way: what was taken last, what happened since, and the looks.
 
-use heaptrial_model::{Ending, EventKind, Identity, KnownEvent, LifeStart};
+use heaptrial_model::{Ending, EventKind, Identity, KnownEvent, LifeStart, MemoryReading};
 use rusqlite::{Row, params};
 use serde_json::Value;
 
@@ -18,6 +18,17 @@ const LATEST: &str = "
     LEFT JOIN sample s ON s.life_id = l.id AND s.tick_id = (SELECT max(tick_id) FROM sample WHERE life_id = l.id)
     LEFT JOIN tick t ON t.id = s.tick_id
     WHERE v.trial_id = ?1 ORDER BY v.position, v.id";
+
+/// Of each service's newest life the sample of the tick in which an observation was highest, and of several the last.
+const AT_HIGHEST: &str = "
+    SELECT v.id, t.wall_us, s.rss_bytes, s.anon_bytes, s.swap_bytes, s.cgroup_current_bytes
+    FROM service v
+    JOIN sample s ON s.life_id = (SELECT max(id) FROM life WHERE service_id = v.id)
+                 AND s.tick_id = (SELECT o.tick_id FROM observation o
+                                  WHERE o.life_id = (SELECT max(id) FROM life WHERE service_id = v.id)
+                                    AND o.name = ?2 AND o.value > 0 ORDER BY o.value DESC, o.tick_id DESC LIMIT 1)
+    JOIN tick t ON t.id = s.tick_id
+    WHERE v.trial_id = ?1";
 
 impl Store {
     /// Trials on services of this host that have not ended, oldest first.
@@ -70,6 +81,26 @@ impl Store {
                 Ok(latest)
             })
             .collect()
+    }
+
+    /// Of each service's newest life the memory when an observation was highest, and when that was last; of services that it was above
+    /// 0 for.
+    pub fn at_highest(
+        &self,
+        trial_id: i64,
+        name: &str,
+    ) -> Result<Vec<(i64, i64, MemoryReading)>, StoreError> {
+        self.rows("reading samples by an observation", AT_HIGHEST, params![trial_id, name], |row| {
+            let bytes =
+                |index| row.get::<_, Option<i64>>(index).map(|number| number.map(|number| number as u64));
+            let memory = MemoryReading {
+                rss_bytes: bytes(2)?,
+                anon_bytes: bytes(3)?,
+                swap_bytes: bytes(4)?,
+                cgroup_current_bytes: bytes(5)?,
+            };
+            Ok((row.get(0)?, row.get(1)?, memory))
+        })
     }
 
     /// The last tick of a trial.
@@ -195,10 +226,14 @@ mod tests {
     fn the_latest_is_found_without_reading_all() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(&folder.path().join("db")).unwrap();
-        let plan: Vec<String> = store
-            .rows("planning", &format!("EXPLAIN QUERY PLAN {LATEST}"), params![1], |row| row.get(3))
-            .unwrap();
-        let text = plan.join("\n");
-        assert!(text.contains("SEARCH") && !plan.iter().any(|step| step.starts_with("SCAN")), "{text}");
+        for (sql, parameters) in
+            [(LATEST, params![1] as &[&dyn rusqlite::ToSql]), (AT_HIGHEST, params![1, "x"])]
+        {
+            let plan: Vec<String> = store
+                .rows("planning", &format!("EXPLAIN QUERY PLAN {sql}"), parameters, |row| row.get(3))
+                .unwrap();
+            let text = plan.join("\n");
+            assert!(text.contains("SEARCH") && !plan.iter().any(|step| step.starts_with("SCAN")), "{text}");
+        }
     }
 }

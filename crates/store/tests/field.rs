@@ -208,6 +208,20 @@ fn the_newest_life_is_shown_even_before_its_first_sample() {
 }
 
 #[test]
+fn the_last_events_are_the_last_in_time_and_not_the_last_that_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::create(&folder.path().join("db")).unwrap();
+    let (trial_id, ..) = begin(&mut store, 1);
+    // Of a host that was gathered first, and of one that came later.
+    for at in [50, 1, 2, 3] {
+        store.add_event(trial_id, None, at, KnownEvent::Note, "told").unwrap();
+    }
+    let last: Vec<i64> =
+        store.recent_events(trial_id, 2).unwrap().iter().map(|event| event.wall_us).collect();
+    assert_eq!(last, [50, 3]);
+}
+
+#[test]
 fn the_same_process_may_be_in_the_ledger_of_two_trials() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::create(&folder.path().join("db")).unwrap();
@@ -311,6 +325,28 @@ fn a_clock_set_ahead_rolls_up_nothing_of_the_running_boot() {
     assert_eq!(store.roll_up(trial_id, &ahead, 1000).unwrap(), Default::default());
     let next_boot = store.add_host("another", &serde_json::json!({})).unwrap();
     assert!(store.roll_up(trial_id, &RollupHorizon { host_id: next_boot, ..ahead }, 1000).unwrap().more);
+}
+
+/// A clock that was wrong for a minute dates a tick in a time to come.
+#[test]
+fn a_tick_of_a_wrong_clock_stops_no_rolling_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::create(&folder.path().join("db")).unwrap();
+    let (trial_id, host_id, lives) = begin(&mut store, 1);
+    for number in 0..60 {
+        let mut tick = tick(host_id, &lives, number);
+        if number == 20 {
+            tick.wall_us += 3650 * DAY_US;
+        }
+        store.write_tick(trial_id, &tick).unwrap();
+    }
+    let next_boot = store.add_host("another", &serde_json::json!({})).unwrap();
+    let horizon = RollupHorizon { wall_us: START_US + DAY_US, host_id: next_boot, boottime_us: 0 };
+    let mut steps = 0;
+    while store.roll_up(trial_id, &horizon, 1000).unwrap().more {
+        steps += 1;
+    }
+    assert_eq!(steps, 4);
 }
 
 #[test]

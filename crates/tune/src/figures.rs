@@ -7,6 +7,20 @@ const PAGE_BYTES: f64 = 4096.0;
 /// CPU time is read in steps of so many seconds.
 const CPU_STEP_SECONDS: f64 = 1e-6;
 
+/// The part of a whole run that a short one is.
+pub const SHORT: f64 = 0.25;
+
+/// How long the runs of a block are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// As long as was asked for.
+    #[default]
+    Whole,
+    /// [`SHORT`] of that.
+    Short,
+}
+
 /// What is to be small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,8 +71,14 @@ pub(crate) fn least_sd(steps: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// A block: the same seed and load for all.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Block {
+    /// Of what runs.
+    #[serde(default)]
+    pub length: Length,
+    /// How long it took; 0 where nobody knows.
+    #[serde(default)]
+    pub seconds: f64,
     /// Of the control.
     pub control: ArmFigures,
     /// Of candidates, by their position in [`crate::Search::candidates`].
@@ -74,6 +94,22 @@ pub struct Limits {
     pub work: Option<f64>,
     /// Of growth.
     pub growth: Option<f64>,
+}
+
+impl Block {
+    /// Of an arm of this block, the level in a short run, or as a short run would have had it.
+    pub(crate) fn early(&self, figures: &ArmFigures) -> Option<f64> {
+        match self.length {
+            Length::Whole => figures.early,
+            Length::Short => Some(figures.level),
+        }
+        .filter(|value| value.is_finite())
+    }
+
+    /// A figure of an arm; short runs have none of whole ones.
+    pub(crate) fn whole(&self, figures: &ArmFigures, figure: Figure) -> Option<f64> {
+        figures.get(figure).filter(|_| self.length == Length::Whole)
+    }
 }
 
 impl Goal {

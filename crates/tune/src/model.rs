@@ -25,12 +25,21 @@ pub struct Model {
     weights: Vec<f64>,
 }
 
-/// What is known of one candidate: its log ratio to the control, and blocks that it is the mean of.
+/// What is known of one candidate: its log ratio to the control, and blocks that it is the mean of, or its standard error where
+/// it is no mean of blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Known {
     pub(crate) candidate: Candidate,
     pub(crate) value: f64,
     pub(crate) blocks: usize,
+    pub(crate) error: Option<f64>,
+}
+
+impl Known {
+    fn variance(&self, noise: f64) -> f64 {
+        let of_blocks = noise * noise / self.blocks.max(1) as f64;
+        self.error.map_or(of_blocks, |error| error.max(LEAST_NOISE).powi(2))
+    }
 }
 
 impl Model {
@@ -52,7 +61,7 @@ impl Model {
         let fits = SPREADS.iter().flat_map(|spread| noises.iter().map(move |noise| (*spread, *noise)));
         let fits = fits.filter_map(|(spread, noise)| {
             let factor = Factor::of(features.len(), |i, j| {
-                let own = if i == j { noise * noise / known[i].blocks.max(1) as f64 } else { 0.0 };
+                let own = if i == j { known[i].variance(noise) } else { 0.0 };
                 spread * spread * covariance[i][j] + own
             })?;
             let rests: Vec<f64> = values.iter().map(|value| value - mean).collect();
@@ -142,7 +151,12 @@ pub(crate) mod tests {
     fn known(levels: &[(usize, usize, f64)]) -> Vec<Known> {
         levels
             .iter()
-            .map(|(delay, thp, value)| Known { candidate: at(*delay, *thp), value: *value, blocks: 3 })
+            .map(|(delay, thp, value)| Known {
+                candidate: at(*delay, *thp),
+                value: *value,
+                blocks: 3,
+                error: None,
+            })
             .collect()
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) near: Vec<Candidate>,
     /// What is not chosen.
     pub(crate) out: &'a BTreeSet<Candidate>,
+    /// What alone is chosen from, where that is not the space.
+    pub(crate) among: Option<&'a BTreeSet<Candidate>>,
     /// Noise of a run.
     pub(crate) noise: f64,
 }
@@ -59,9 +61,10 @@ impl Choice<'_> {
     }
 
     fn pool(&self, random: &mut ChaCha8Rng) -> Vec<Candidate> {
-        let candidates: BTreeSet<Candidate> = match self.space.all(WHOLE) {
-            Some(all) => all.into_iter().collect(),
-            None => {
+        let candidates: BTreeSet<Candidate> = match (self.among, self.space.all(WHOLE)) {
+            (Some(among), _) => among.clone(),
+            (None, Some(all)) => all.into_iter().collect(),
+            (None, None) => {
                 let drawn = (0..DRAWN).filter_map(|_| self.space.random(random));
                 let near = self.near.iter().flat_map(|candidate| self.space.neighbours(candidate));
                 drawn.chain(near).chain(self.near.iter().cloned()).collect()

@@ -245,8 +245,9 @@ mod tests {
     #[test]
     fn what_a_figure_may_be_off_by_is_in_the_interval() {
         let at = |cpu: f64, cpu_off: f64| ArmFigures { cpu: Some(cpu), cpu_off, ..ArmFigures::default() };
-        let blocks: Vec<Block> =
-            (0..3).map(|_| Block { control: at(0.1, 0.02), arms: vec![(0, at(0.1, 0.05))] }).collect();
+        let blocks: Vec<Block> = (0..3)
+            .map(|_| Block { control: at(0.1, 0.02), arms: vec![(0, at(0.1, 0.05))], ..Block::default() })
+            .collect();
         let against = &verified(&blocks, 1, 1, &[Figure::Cpu], 1, 0.95)[0].against[0];
         let (low, high) = against.interval.unwrap();
         // Blocks that agree tell of no noise but that of such readings: t with 2 degrees of freedom is 4.302653.
@@ -261,7 +262,11 @@ mod tests {
         let found = |works: [(Option<f64>, Option<f64>); 3]| {
             let block = |(number, (control, own)): (usize, (Option<f64>, Option<f64>))| {
                 let noise = [0.0, 0.01, -0.01][number];
-                Block { control: at(18.0, control), arms: vec![(0, at(17.2 + noise, own))] }
+                Block {
+                    control: at(18.0, control),
+                    arms: vec![(0, at(17.2 + noise, own))],
+                    ..Block::default()
+                }
             };
             let blocks: Vec<Block> = works.into_iter().enumerate().map(block).collect();
             let verified = verified(&blocks, 1, 1, &[Figure::Level, Figure::Work], 1, 0.95).remove(0);
@@ -290,7 +295,11 @@ mod tests {
             ..ArmFigures::default()
         };
         let blocks: Vec<Block> = [17.0, 18.1, 19.3]
-            .map(|base| Block { control: at(base, 0.1, 0.0), arms: vec![(0, at(base - 0.5, 0.2, 0.3))] })
+            .map(|base| Block {
+                control: at(base, 0.1, 0.0),
+                arms: vec![(0, at(base - 0.5, 0.2, 0.3))],
+                ..Block::default()
+            })
             .into();
         let found = verified(&blocks, 1, 1, &[Figure::Level, Figure::Cpu, Figure::Work], 1, 0.95).remove(0);
         for against in &found.against {
@@ -314,6 +323,7 @@ mod tests {
             .map(|noise| Block {
                 control: at(18.0),
                 arms: (0..2).map(|arm| (arm, at(18.0 + noise))).collect(),
+                ..Block::default()
             })
             .into();
         let width = |winners, goals, level| {
@@ -357,6 +367,7 @@ mod tests {
                     .map(|_| Block {
                         control: at(18.0),
                         arms: vec![(0, at(18.0 + noise.sample(&mut random)))],
+                        ..Block::default()
                     })
                     .collect();
                 // The others of the winners do not matter to this one.
@@ -376,6 +387,7 @@ mod tests {
         let block = |base: f64, gain: f64| Block {
             control: at(base),
             arms: vec![(0, at(base - 0.5 - gain)), (1, at(base - 0.4))],
+            ..Block::default()
         };
         let blocks = [block(18.0, 0.0), block(19.0, 0.01), block(18.5, -0.01)];
         let found = verified(&blocks, 1, 2, &[Figure::Level], 1, 0.95);

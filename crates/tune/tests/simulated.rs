@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 use heaptrial_tune::{
     ArmFigures, Block, Candidate, DropReason, Dropped, Figure, Goal, Limits, Next, Rules, Search, effects,
-    prediction,
 };
 use lab::{Alike, Lab, Landscape, block, drawn, regret, rules, searched};
 
@@ -306,7 +305,7 @@ fn short_runs_are_told_to_predict_only_where_they_do() {
             block.arms.iter_mut().for_each(|(at, figures)| *figures = early(*figures, *at as f64 + 1.0));
             search.take(block);
         }
-        prediction(&search).unwrap()
+        search.prediction().unwrap()
     };
     assert!(told(0.01).low > 0.7, "{:?}", told(0.01));
     assert!(told(3.0).low < 0.3, "{:?}", told(3.0));

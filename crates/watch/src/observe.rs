@@ -10,9 +10,9 @@ use heaptrial_change::{FileState, PRELOAD};
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostError, HostRoot, Paths, Process};
 use heaptrial_inspect::{NextStart, files_with_preload};
-use heaptrial_judgement::traffic_since;
-use heaptrial_model::{Identity, Metric, ServiceName};
-use heaptrial_store::{LatestSample, Store, StoreError};
+use heaptrial_judgement::{TRAFFIC, traffic_since};
+use heaptrial_model::{Identity, Metric, ServiceName, TorFlag};
+use heaptrial_store::{Store, StoreError};
 use sha2::{Digest, Sha256};
 
 use crate::flags;
@@ -224,7 +224,10 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Stor
         own.contamination = latest.contamination.clone();
         if latest.rss_bytes.is_some() {
             own.last_reading_at = Some(latest.wall_us as f64 / 1e6);
-            own.bytes = bytes(plan.metric, &latest);
+            own.bytes = latest.level(plan.metric).map(|bytes| bytes as f64);
+            // The other metrics are of what lies in memory.
+            let swap = latest.swap_bytes.filter(|_| plan.metric == Metric::Anon);
+            own.swap_bytes = swap.unwrap_or(0) as f64;
         }
     }
     for life in store.lives(plan.trial_id)? {
@@ -237,6 +240,12 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Stor
                 own.lost_flags.push(flag);
             }
         }
+        let told = TRAFFIC.into_iter().chain(TorFlag::ALL.iter().map(|flag| flag.observation()));
+        let told = store.last_observed(life.id, told)?;
+        let planned = plan.services.iter().find(|planned| planned.service.as_str() == own.service);
+        let could_tell = told.is_some() || planned.is_some_and(|planned| planned.usual_work.is_some());
+        let told = told.unwrap_or(life.started_wall_us).max(life.started_wall_us);
+        own.untold_since = could_tell.then_some(told as f64 / 1e6);
         let since = |age: f64| traffic_since(store, &life, age - DAY);
         own.worked = match store.last_age(&life)?.filter(|age| *age >= SETTLED_SECONDS) {
             Some(age) => Worked::of_counter(&since(age)?),
@@ -250,16 +259,6 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Stor
     };
     seen.failures = store.events(plan.trial_id)?.into_iter().filter_map(failure).collect();
     Ok(())
-}
-
-/// PSS is read too rarely for every check; RSS is at least as much.
-fn bytes(metric: Metric, latest: &LatestSample) -> Option<f64> {
-    let bytes = match metric {
-        Metric::Rss | Metric::Pss => latest.rss_bytes,
-        Metric::Anon => latest.anon_bytes.map(|anon| anon + latest.swap_bytes.unwrap_or(0)),
-        Metric::Cgroup => latest.cgroup_current_bytes,
-    };
-    bytes.map(|bytes| bytes as f64)
 }
 
 /// Services that run, match the trial's patterns, are none of its own, have no drop-in of Heaptrial and preload nothing that

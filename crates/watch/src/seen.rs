@@ -69,6 +69,11 @@ pub struct ServiceSeen {
     pub last_reading_at: Option<f64>,
     /// Memory at that reading in bytes.
     pub bytes: Option<f64>,
+    /// Of that, what lies in swap, which MemoryMax does not count.
+    pub swap_bytes: f64,
+    /// Since when a relay has told neither work nor flags, in seconds since 1970: its last answer, or the start of its present life;
+    /// `None` of what has never told any.
+    pub untold_since: Option<f64>,
     /// Flags that it had in its present life and has no more.
     pub lost_flags: Vec<TorFlag>,
     /// What it read and wrote in its last day, where its life is two days old.
@@ -83,6 +88,13 @@ pub struct ServiceSeen {
     pub contamination: Option<String>,
     /// Its drop-in; `None` where systemd could not be asked.
     pub drop_in: Option<DropInSeen>,
+}
+
+impl ServiceSeen {
+    /// Of its memory, what counts against MemoryMax.
+    pub(crate) fn limited_bytes(&self) -> Option<f64> {
+        self.bytes.map(|bytes| bytes - self.swap_bytes)
+    }
 }
 
 /// A drop-in as it is.

@@ -108,7 +108,7 @@ impl WatchState {
     /// Takes in what a check sees: takes the looks that are due on `fleet`, and puts into the outbox which alerts are
     /// new, changed or over. Without a fleet looks stay due.
     pub fn check(&mut self, plan: &WatchPlan, seen: &Seen, fleet: Option<&Fleet>) {
-        let mut alerts = facts(plan, seen, &|key| self.standing.contains_key(key));
+        let mut alerts = facts(plan, seen, &self.standing);
         if let Some(fleet) = fleet {
             for number in self.due(plan, seen.at) {
                 let taken = look(plan, fleet, seen, number);

@@ -161,6 +161,22 @@ fn a_wave_that_a_rollout_took_back_is_told_as_such() {
 }
 
 #[test]
+fn less_work_and_lost_flags_are_told_whatever_somebody_did_to_the_services() {
+    let (mut plan, seen) = at(Event::Level(1.0));
+    let usual = UsualWork { bytes_per_second: 5.5, by_hour: Vec::new() };
+    plan.services.iter_mut().for_each(|service| service.usual_work = Some(usual.clone()));
+    let mut state = WatchState::default();
+    // A rollout brought the same treatment anew.
+    let mut less = seen(8.0);
+    less.services[0].worked = Some(worked(0.3, 0..24));
+    less.services[1].lost_flags = vec![TorFlag::Guard];
+    less.transactions =
+        vec![TransactionSeen { kind: "rollout".to_owned(), ..reverted(&less, "changed services") }];
+    state.check(&plan, &less, None);
+    assert_eq!(news(&mut state), [raised("work:s0.service"), raised("flags:s1.service")]);
+}
+
+#[test]
 fn a_flag_that_several_lost_is_one_alert_and_over_when_it_is_back() {
     let (plan, seen) = at(Event::Level(1.0));
     let mut state = WatchState::default();
@@ -225,4 +241,8 @@ fn work_below_half_of_before_is_told_until_it_has_come_back() {
     let several = [worked(0.4, 0..24), worked(0.3, 6..18)];
     assert_eq!(check(&several), [raised("work:below")]);
     assert_eq!(check(&several), []);
+    // What stands of two services makes no third one less than it does; of those it is still the same.
+    let with = |third: f64| [worked(0.55, 0..24), worked(0.3, 6..18), worked(third, 0..24)];
+    assert_eq!(check(&with(0.55)), []);
+    assert_eq!(check(&with(0.45)), [(News::Changed, "work:below".to_owned())]);
 }

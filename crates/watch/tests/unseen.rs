@@ -87,6 +87,55 @@ fn a_service_that_hovers_below_its_limit_is_told_once() {
 }
 
 #[test]
+fn what_lies_in_swap_is_not_held_against_a_limit_that_does_not_count_it() {
+    let (plan, seen) = at(Event::Full(0.0, 1.0));
+    let mut state = WatchState::default();
+    let with = |in_memory: f64, in_swap: f64| {
+        let mut seen = seen(9.0);
+        seen.services.iter_mut().skip(1).for_each(|service| service.limit_bytes = None);
+        let limit = seen.services[0].limit_bytes.unwrap();
+        seen.services[0].bytes = Some((in_memory + in_swap) * limit);
+        seen.services[0].swap_bytes = in_swap * limit;
+        seen
+    };
+    state.check(&plan, &with(0.4, 0.55), None);
+    assert_eq!(news(&mut state), []);
+    state.check(&plan, &with(0.91, 0.55), None);
+    assert_eq!(news(&mut state), [(News::Raised, AlertKind::Memory)]);
+    let text = &state.standing["memory:s0.service"].alert.text;
+    let limit = with(0.0, 0.0).services[0].limit_bytes.unwrap();
+    assert!(text.contains(&heaptrial_model::units::memory(0.91 * limit)), "{text}");
+}
+
+#[test]
+fn a_relay_that_does_not_answer_is_told_while_its_agent_reads_on() {
+    let (mut plan, seen) = at(Event::Level(1.0));
+    plan.limits.no_data_seconds = 900.0;
+    let mut state = WatchState::default();
+    let with = |minutes: f64| {
+        let mut seen = seen(9.0);
+        for service in &mut seen.services {
+            service.last_reading_at = Some(seen.at);
+        }
+        seen.services[0].untold_since = Some(seen.at - minutes * 60.0);
+        seen
+    };
+    state.check(&plan, &with(59.0), None);
+    assert_eq!(news(&mut state), []);
+    state.check(&plan, &with(61.0), None);
+    assert_eq!(news(&mut state), [(News::Raised, AlertKind::NoData)]);
+    let text = &state.standing["no_data:relay:s0.service"].alert.text;
+    assert!(text.contains("work and flags of s0.service"), "{text}");
+    state.check(&plan, &with(1.0), None);
+    assert_eq!(news(&mut state), [(News::Resolved, AlertKind::NoData)]);
+    // Nobody reads it at all: that is told, and not its silence beside it.
+    let mut unread = with(61.0);
+    unread.services[0].last_reading_at = Some(unread.at - 3600.0);
+    state.check(&plan, &unread, None);
+    assert_eq!(state.standing.keys().collect::<Vec<_>>(), ["no_data:s0.service"]);
+}
+
+#[test]
 fn a_forecast_from_a_short_trial_does_not_judge_old_services() {
     let month = Month { restarted: false, ..Month::quiet(6) };
     let (mut plan, fleet) = month.begin(1);

@@ -86,6 +86,8 @@ pub(crate) struct ServiceLine {
     pub(crate) sample: Option<Sample>,
     /// Which reading the trial compares.
     pub(crate) metric: Metric,
+    /// Whether it is known to have a main process or none: systemd was asked.
+    pub(crate) known: bool,
 }
 
 /// The server, and what it shows.

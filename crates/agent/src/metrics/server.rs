@@ -198,7 +198,7 @@ mod tests {
         }
         let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         let answer = asked(TcpStream::connect(address).unwrap(), request);
-        assert!(answer.contains("\nheaptrial_agent_trials 0\n"), "{answer}");
+        assert!(answer.contains("\nheaptrial_agent_lost_ticks_total 0\n"), "{answer}");
         for stream in &mut slow {
             stream.set_nonblocking(true).unwrap();
             let read = stream.read(&mut [0]);

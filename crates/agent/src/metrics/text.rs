@@ -70,8 +70,8 @@ const FAMILIES: [Family; 8] = [
     Family {
         name: "up",
         unit: None,
-        help: "1 where the service has a main process.",
-        value: |line| Some(line.started_wall_us.is_some().into()),
+        help: "1 where the service has a main process, 0 where it has none.",
+        value: |line| line.known.then(|| line.started_wall_us.is_some().into()),
     },
 ];
 
@@ -128,15 +128,16 @@ impl Collector for Snapshot {
         };
         let cpu = ConstCounter::new(self.cpu_us as f64 / 1e6);
         agent("cpu", seconds, "CPU time of the agent itself.", &cpu)?;
-        let rss = ConstGauge::new(self.rss_bytes);
-        agent("rss", Some(&Unit::Bytes), "Resident memory of the agent itself.", &rss)?;
-        agent("tick", seconds, "What the last tick took.", &ConstGauge::new(self.tick_seconds))?;
         agent("ticks", None, "Ticks since the agent started.", &ConstCounter::new(self.ticks))?;
         let help = "Ticks that could not be written, once for each trial.";
         agent("lost_ticks", None, help, &ConstCounter::new(self.lost_ticks))?;
         let help = "Times that the database was deleted or replaced under the agent.";
         agent("lost_databases", None, help, &ConstCounter::new(self.lost_databases))?;
+        // Before the first tick it knows neither of trials nor of itself.
         if self.taken_wall_us > 0 {
+            let rss = ConstGauge::new(self.rss_bytes);
+            agent("rss", Some(&Unit::Bytes), "Resident memory of the agent itself.", &rss)?;
+            agent("tick", seconds, "What the last tick took.", &ConstGauge::new(self.tick_seconds))?;
             let taken = ConstGauge::new(self.taken_wall_us as f64 / 1e6);
             agent("last_tick_timestamp", seconds, "When the last tick was.", &taken)?;
             let taken = ConstGauge::new(self.taken_boottime_us as f64 / 1e6);
@@ -146,9 +147,12 @@ impl Collector for Snapshot {
                 "When the last tick was, since the boot of the host.",
                 &taken,
             )?;
+            let unknown = self.services.iter().filter(|line| !line.known).count();
+            let help = "Services of which systemd has told nothing yet, once for each trial.";
+            agent("unknown_services", None, help, &ConstGauge::new(unknown))?;
+            let help = "Trials, rollouts and watches that run; services that are in none count as one.";
+            agent("trials", None, help, &ConstGauge::new(self.trials.len()))?;
         }
-        let help = "Trials, rollouts and watches that run; services that are in none count as one.";
-        agent("trials", None, help, &ConstGauge::new(self.trials.len()))?;
         let help = "1 for each trial that runs, with the id of its plan and the name of the host in it.";
         let mut family = to.encode_descriptor("heaptrial_trial_info", help, None, MetricType::Gauge)?;
         for line in &self.trials {
@@ -204,9 +208,11 @@ mod tests {
             sample: Some(Sample { rss_bytes: 4096, threads: 3, cpu_us: 2_500_000, ..Sample::default() })
                 .filter(|_| up),
             metric: Metric::Rss,
+            known: true,
         };
+        let silent = ServiceLine { known: false, ..line("tor@silent.service", false) };
         let snapshot = Snapshot {
-            services: vec![line("tor@a.service", true), line("tor\\x2db.service", false)],
+            services: vec![line("tor@a.service", true), line("tor\\x2db.service", false), silent],
             trials: vec![TrialLine {
                 trial: "five-way".into(),
                 plan: "0123456789abcdef".into(),

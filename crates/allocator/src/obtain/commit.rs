@@ -46,8 +46,7 @@ impl Obtainer {
     }
 
     fn commit_key(&self, resolved: &Resolved, id: &str) -> Result<String, SourceError> {
-        let recipe = recipe_of(resolved)?;
-        let how = format!("{recipe:?} {}", compile::version_of(compile::compiler_of(recipe))?);
+        let how = format!("{:?}", compile::how(recipe_of(resolved)?, &resolved.variants)?);
         Ok(format!("{}-commit-{id}-{}", plain_key(resolved, None), &digest::of_bytes(how.as_bytes())[..16]))
     }
 

@@ -8,77 +8,112 @@ use super::SourceError;
 use crate::cache::failure;
 use crate::catalog::{Recipe, Variant};
 use crate::provenance::Build;
-use crate::tool::Tool;
+use crate::tool::{OF_BUILDS, Tool, ToolError};
 
-/// Builds `source` by `recipe` into `files`; gives the library's file name and the commands.
+/// The compiler of a recipe that has the source's own `configure` choose everything else.
+const COMPILER: &str = "cc";
+
+/// The commands of a recipe, in the source folder; the library has the name of its file alone.
+fn commands(recipe: &Recipe, variants: &[Variant]) -> Vec<Vec<String>> {
+    let flags = variants.iter().flat_map(|variant| &variant.flags).cloned();
+    match recipe {
+        Recipe::Compile { output, compiler, flags: usual, flags_x86_64, include, sources, libraries } => {
+            let words = std::iter::once(compiler.clone())
+                .chain(usual.iter().cloned())
+                .chain(flags_x86_64.iter().filter(|_| cfg!(target_arch = "x86_64")).cloned())
+                .chain(flags)
+                .chain(include.iter().map(|folder| format!("-I{folder}")))
+                .chain(sources.iter().cloned())
+                .chain([format!("-Wl,-soname,{output}"), "-o".to_owned(), output.clone()])
+                .chain(libraries.iter().cloned());
+            vec![words.collect()]
+        }
+        Recipe::Configure { arguments, target, .. } => {
+            let flags: Vec<String> = flags.collect();
+            // Debug information would name the folder of this build.
+            let flags = format!("CFLAGS=-O3 -w -g0 {}", flags.join(" ")).trim_end().to_owned();
+            let configure = std::iter::once("./configure".to_owned())
+                .chain(arguments.iter().cloned())
+                .chain([format!("CC={COMPILER}"), flags]);
+            vec![configure.collect(), vec!["make".to_owned(), target.clone()]]
+        }
+    }
+}
+
+/// How a recipe is carried out on this machine.
+pub(super) fn how(recipe: &Recipe, variants: &[Variant]) -> Result<Build, SourceError> {
+    Ok(Build {
+        compiler: version_of(compiler_of(recipe))?,
+        environment: OF_BUILDS.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        commands: commands(recipe, variants),
+    })
+}
+
+/// Whether a build is what this recipe gives on this machine today. Where there is no compiler (any more), no other one builds
+/// it otherwise.
+pub(super) fn is_current(build: &Build, recipe: &Recipe, variants: &[Variant]) -> bool {
+    match how(recipe, variants) {
+        Ok(today) => today == *build,
+        Err(SourceError::Tool(ToolError::Missing { .. })) => build.commands == commands(recipe, variants),
+        Err(_) => false,
+    }
+}
+
+/// Builds `source` by `recipe` into `files`; gives the library's file name and how.
 pub(super) fn build(
     recipe: &Recipe,
     variants: &[Variant],
     source: &Path,
     files: &Path,
 ) -> Result<(String, Build), SourceError> {
+    let build = how(recipe, variants)?;
+    let tool = |words: &[String]| Tool::of_build(&words[0]).in_folder(source).args(&words[1..]);
     match recipe {
-        Recipe::Compile { output, compiler, flags, flags_x86_64, include, sources, libraries } => {
+        Recipe::Compile { output, .. } => {
+            // Only the result has an absolute path: the same source gives the same library.
             let target = files.join(output);
-            // Relative paths and a fixed date: the same source gives the same library.
-            let tool = Tool::new(compiler)
-                .in_folder(source)
-                .env("SOURCE_DATE_EPOCH", "0")
-                .args(flags)
-                .args(flags_x86_64.iter().filter(|_| cfg!(target_arch = "x86_64")))
-                .args(variants.iter().flat_map(|variant| &variant.flags))
-                .args(include.iter().map(|folder| format!("-I{folder}")))
-                .args(sources)
-                .arg(format!("-Wl,-soname,{output}"))
-                .arg("-o")
-                .arg(&target)
-                .args(libraries);
-            let command = tool
-                .words()
+            let not_text = || format!("the path of the cache, {}, is not UTF-8", files.display());
+            let target = target.to_str().ok_or_else(|| SourceError::NotThere(not_text()))?;
+            let words = build.commands.concat();
+            let words: Vec<String> = words
                 .into_iter()
-                .map(|word| if Path::new(&word) == target { output.clone() } else { word });
-            let commands = vec![command.collect()];
-            tool.run()?;
-            Ok((output.clone(), Build { compiler: version_of(compiler)?, commands }))
+                .map(|word| if word == *output { target.to_owned() } else { word })
+                .collect();
+            tool(&words).run()?;
+            Ok((output.clone(), build))
         }
-        Recipe::Configure { output, arguments, target, built } => {
+        Recipe::Configure { output, built, .. } => {
             let script = source.join("configure");
             fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(|error| {
                 SourceError::NotThere(format!("the source has no configure script ({error})"))
             })?;
-            let flags: Vec<&str> =
-                variants.iter().flat_map(|variant| &variant.flags).map(String::as_str).collect();
-            // Debug information would name the folder of this build.
-            let configure = Tool::new("./configure")
-                .in_folder(source)
-                .args(arguments)
-                .arg(format!("CFLAGS=-O3 -w -g0 {}", flags.join(" ")).trim_end());
-            let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-            let make = Tool::new("make")
-                .in_folder(source)
-                .env("SOURCE_DATE_EPOCH", "0")
-                .arg(format!("-j{jobs}"))
-                .arg(target);
+            // Objects that somebody else's build left are not those of this one.
+            let used = source.join("Makefile").exists();
             // How many jobs make runs at once is no part of what is built.
-            let commands = vec![configure.words(), vec!["make".to_owned(), target.clone()]];
-            configure.run()?;
-            make.run()?;
+            let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+            for words in &build.commands {
+                let own = (words[0] == "make").then(|| format!("-j{jobs}"));
+                if used && own.is_some() {
+                    tool(&["make".to_owned(), "clean".to_owned()]).run()?;
+                }
+                tool(words).args(own).run()?;
+            }
             let (built, library) = (source.join(built), files.join(output));
             fs::copy(&built, &library).map_err(failure("copying to", &library))?;
-            Ok((output.clone(), Build { compiler: version_of("cc")?, commands }))
+            Ok((output.clone(), build))
         }
     }
 }
 
 /// The compiler that a recipe uses.
-pub(super) fn compiler_of(recipe: &Recipe) -> &str {
+fn compiler_of(recipe: &Recipe) -> &str {
     match recipe {
         Recipe::Compile { compiler, .. } => compiler,
-        Recipe::Configure { .. } => "cc",
+        Recipe::Configure { .. } => COMPILER,
     }
 }
 
-pub(super) fn version_of(compiler: &str) -> Result<String, SourceError> {
-    let text = Tool::new(compiler).arg("--version").run()?;
+fn version_of(compiler: &str) -> Result<String, SourceError> {
+    let text = Tool::of_build(compiler).arg("--version").run()?;
     Ok(text.lines().next().unwrap_or(compiler).to_owned())
 }

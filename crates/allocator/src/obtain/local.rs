@@ -6,10 +6,12 @@ use std::path::Path;
 use super::crate_source::recipe_of;
 use super::{Delivery, Obtainer, SourceError, compile, key as plain_key};
 use crate::cache::{Staging, failure};
+use crate::catalog::Recipe;
 use crate::digest;
 use crate::licence;
 use crate::provenance::Provenance;
 use crate::resolve::Resolved;
+use crate::tool::Tool;
 
 /// The cache entry of a local path: one per path, so that two of them never mix.
 pub(super) fn key(resolved: &Resolved, path: &Path) -> Result<String, SourceError> {
@@ -33,7 +35,17 @@ impl Obtainer {
         if path.is_dir() {
             let recipe = recipe_of(resolved)?;
             self.say(&format!("compiling {}", path.display()));
-            let (main, build) = compile::build(recipe, &resolved.variants, path, &staging.files())?;
+            let own = match recipe {
+                Recipe::Compile { .. } => path.to_owned(),
+                // It writes into its source, which is the user's.
+                Recipe::Configure { .. } => {
+                    let copy = staging.work_folder("source")?;
+                    let all = Tool::new("cp").args(["--recursive", "--preserve=mode,timestamps,links"]);
+                    all.arg("--no-dereference").arg(path.join(".")).arg(&copy).run()?;
+                    copy
+                }
+            };
+            let (main, build) = compile::build(recipe, &resolved.variants, &own, &staging.files())?;
             return Ok(Delivery {
                 main,
                 loader: None,

@@ -23,7 +23,7 @@ use heaptrial_model::{AllocatorSpec, Version};
 use crate::application::Application;
 use crate::c_library::host_glibc;
 use crate::cache::{Cache, CacheError, Entry, Lock, Lookup, Staging};
-use crate::catalog::{Catalog, Release};
+use crate::catalog::{Catalog, Release, VersionCall};
 use crate::digest;
 use crate::elf;
 use crate::licence::LicenceText;
@@ -118,23 +118,20 @@ impl Obtainer {
         let release = resolved.release.clone().or_else(|| family.release(family.default.as_ref()?).cloned());
         let version = release.as_ref().map(|release| &release.version);
         let key = key(resolved, version);
-        if let Lookup::Valid(entry) = self.cache.lookup(&key)? {
-            return self.finish(resolved, *entry, attempts);
+        let mut sources = sources(family, release.as_ref(), !resolved.variants.is_empty());
+        sources.retain(|source| self.allows(source.kind()));
+        if let Some(entry) = self.cached(resolved, &sources, &key, |_| ())? {
+            return self.finish(resolved, entry, attempts);
         }
         let lock = self.lock(&key)?;
-        match self.cache.lookup(&key)? {
-            Lookup::Valid(entry) => return self.finish(resolved, *entry, attempts),
-            Lookup::Corrupt(what) => {
-                self.say(&format!("cache entry is damaged and will be made anew: {what}"))
-            }
-            Lookup::Missing => {}
+        if let Some(entry) = self.cached(resolved, &sources, &key, |line| self.say(line))? {
+            return self.finish(resolved, entry, attempts);
         }
         let staging = self.cache.staging(&key, &lock)?;
-        let sources = sources(family, release.as_ref(), !resolved.variants.is_empty());
-        for source in sources.iter().filter(|source| self.allows(source.kind())) {
+        for source in &sources {
             match self.try_source(resolved, release.as_ref(), source, &staging) {
                 Ok(manifest) => {
-                    let entry = self.cache.commit(&key, &staging, manifest, &lock)?;
+                    let entry = self.cache.commit(&source.key(&key), &staging, manifest, &lock)?;
                     return self.finish(resolved, entry, attempts);
                 }
                 Err(SourceError::Cache(error)) => return Err(error.into()),
@@ -143,6 +140,34 @@ impl Obtainer {
             }
         }
         Err(self.no_source(resolved, attempts))
+    }
+
+    /// What the cache has of the first of these sources, as it would come from there today. Earlier versions kept one entry for
+    /// a spec, wherever it came from.
+    fn cached(
+        &self,
+        resolved: &Resolved,
+        sources: &[Source<'_>],
+        of_spec: &str,
+        tell: impl Fn(&str),
+    ) -> Result<Option<Entry>, CacheError> {
+        for source in sources {
+            for key in [source.key(of_spec), of_spec.to_owned()] {
+                match self.cache.lookup(&key)? {
+                    Lookup::Valid(entry) if source.gives(&entry.manifest.provenance, resolved) => {
+                        return Ok(Some(*entry));
+                    }
+                    Lookup::Valid(_) if key != of_spec => {
+                        tell(&format!("{key} was built with another compiler or recipe, and is made anew"));
+                    }
+                    Lookup::Corrupt(what) => {
+                        tell(&format!("cache entry is damaged and will be made anew: {what}"));
+                    }
+                    Lookup::Valid(_) | Lookup::Missing => {}
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn allows(&self, kind: SourceKind) -> bool {
@@ -189,6 +214,11 @@ impl Obtainer {
             return self.host_c_library(resolved, attempts);
         }
         for path in host::libraries(&resolved.family) {
+            if resolved.spec.version.is_some() && resolved.family.version_call == VersionCall::None {
+                let why = SourceError::NotThere("nothing tells its version".to_owned());
+                attempts.push(Attempt { source: format!("installed {}", path.display()), why });
+                continue;
+            }
             match self.host_library(resolved, &path) {
                 Ok(obtained) => return self.check_settings(resolved, obtained).map(Some),
                 Err(why) => attempts.push(Attempt { source: format!("installed {}", path.display()), why }),
@@ -297,14 +327,9 @@ impl Obtainer {
                 application(self.loader_for(facts.needed_glibc.as_ref())?.as_ref(), &main)
             }
         };
-        let mut verification = verify::examine(
-            &self.options.probe_exe,
-            &application,
-            &expected(resolved, version, Some(&main)),
-        )?;
-        if verification.version.is_none() {
-            verification.evidence.push(format!("content: {}", delivery.provenance));
-        }
+        let expected = expected(resolved, version, Some(&main));
+        let verification = verify::examine(&self.options.probe_exe, &application, &expected)?
+            .resting_on(&expected, &delivery.provenance);
         let spec = AllocatorSpec { version: version.cloned(), ..resolved.spec.without_settings() };
         let (main, loader) = (delivery.main, delivery.loader);
         let manifest = Manifest::describe(
@@ -431,11 +456,8 @@ impl Obtainer {
             settings: settings.map(|setting| (setting.name.clone(), setting.value.clone())).collect(),
             ..expected(resolved, obtained.version.as_ref(), object.as_deref())
         };
-        let mut found = verify::examine(&self.options.probe_exe, &obtained.application(), &expected)?;
-        if found.version.is_none() {
-            found.evidence.push(format!("content: {}", obtained.provenance));
-        }
-        Ok(found)
+        let found = verify::examine(&self.options.probe_exe, &obtained.application(), &expected)?;
+        Ok(found.resting_on(&expected, &obtained.provenance))
     }
 }
 

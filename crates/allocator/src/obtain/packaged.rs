@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use heaptrial_model::{AllocatorSpec, Version};
 use serde::Deserialize;
 
-use super::{Attempt, ObtainError, Obtainer, SourceError};
+use super::{Attempt, ObtainError, Obtainer, SourceError, expected};
 use crate::cache::failure;
 use crate::digest;
 use crate::obtained::Obtained;
@@ -63,11 +63,10 @@ impl Obtainer {
             });
         }
         let obtained = self.host_library(resolved, path)?;
-        Ok(Obtained {
-            version: obtained.version.or_else(|| build.version.clone()),
-            provenance: build.source.clone(),
-            ..obtained
-        })
+        let version = obtained.version.or_else(|| build.version.clone());
+        let expected = expected(resolved, version.as_ref(), Some(path));
+        let verification = obtained.verification.resting_on(&expected, &build.source);
+        Ok(Obtained { version, verification, provenance: build.source.clone(), ..obtained })
     }
 }
 

@@ -1,7 +1,10 @@
 //! The sources of a release and their order.
 
+use super::compile;
 use super::debian::HostSystem;
 use crate::catalog::{Commit, CrateSource, DebianPackage, Family, Release};
+use crate::provenance::{Build, Provenance};
+use crate::resolve::Resolved;
 
 /// A kind of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,38 @@ pub(super) fn sources<'a>(
 }
 
 impl Source<'_> {
+    /// The name of the cache entry of what comes from here, below that of the spec.
+    pub(super) fn key(&self, of_spec: &str) -> String {
+        match self {
+            Self::Debian(package) => format!("{of_spec}-debian-{}", package.suite),
+            Self::Crate(_) => format!("{of_spec}-crate"),
+            Self::Git(..) => format!("{of_spec}-git"),
+        }
+    }
+
+    /// Whether something came from here, and would come in the same way today.
+    pub(super) fn gives(&self, provenance: &Provenance, resolved: &Resolved) -> bool {
+        let current = |build: &Build| {
+            resolved
+                .family
+                .build
+                .as_ref()
+                .is_some_and(|recipe| compile::is_current(build, recipe, &resolved.variants))
+        };
+        match (self, provenance) {
+            (Self::Debian(wanted), Provenance::DebianPackage { suite, package, .. }) => {
+                (suite, package) == (&wanted.suite, &wanted.package)
+            }
+            (Self::Crate(source), Provenance::Crate { name, version, sha256, build }) => {
+                (name, version, sha256) == (&source.name, &source.version, &source.sha256) && current(build)
+            }
+            (Self::Git(_, pinned), Provenance::Git { commit, build, .. }) => {
+                *commit == pinned.id && current(build)
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn kind(&self) -> SourceKind {
         match self {
             Self::Debian(_) => SourceKind::Debian,

@@ -4,6 +4,7 @@ mod age;
 mod gaps;
 mod labels;
 mod ledger;
+mod limit;
 pub(crate) mod presence;
 mod restarts;
 mod servers;
@@ -28,6 +29,9 @@ pub(crate) fn run(
     settings: &Settings,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
+    if fleet.clock.has_days() {
+        findings.extend(limit::reached(fleet, services));
+    }
     if !fleet.clock.has_calendar() {
         findings.extend(up_and_down(fleet, members, ages, settings));
         findings.extend(ledger::unpaired(fleet, services, members));

@@ -1,6 +1,6 @@
 //! Levels or last values that form separate clusters.
 
-use heaptrial_stats::{Clusters, find_clusters, median};
+use heaptrial_stats::{Cluster, Clusters, find_clusters, fisher_fewer, median};
 
 use super::nearest::Nearest;
 use super::{Search, by_block, memory};
@@ -19,44 +19,121 @@ const COMPARABLE_AGE_SHARE: f64 = 0.5;
 const ALIKE: f64 = 0.25;
 /// And most of an arm only if over age half of them are within a factor of 1.2.
 const AS_ANOTHER: f64 = 0.182;
+/// An arm of fewer services could hardly be split, so that it tells nothing of those that are.
+const FEWEST_TO_SEPARATE: usize = 6;
+/// Clusters of two arms are of other shares where chance brings that in so many cases,
+const OTHER_SHARES: f64 = 0.01;
+/// and of other distances where the logarithms are apart so many times as far.
+const LIKE_DISTANCE: f64 = 2.0;
 
-pub(super) fn search(
-    fleet: &Fleet,
-    services: &[ServiceResult],
-    members: &[Vec<usize>],
-    near: &Nearest,
-    search: &mut Search,
-) {
-    let on_servers = members
-        .iter()
-        .enumerate()
-        .flat_map(|(arm, members)| by_block(fleet, members).into_values().map(move |own| (arm, own)));
-    for (arm, members) in on_servers {
-        let (comparable, what) = comparable(services, &members);
-        let logs: Vec<f64> = comparable.iter().map(|(_, log)| *log).collect();
-        if !could_separate(&logs) {
-            continue;
+/// The clusters of an arm's services on a server.
+pub(super) struct Found {
+    arm: usize,
+    block: u32,
+    /// The arm's services on the server.
+    pub(super) members: Vec<usize>,
+    /// Those of them that could be compared, with their logarithms.
+    comparable: Vec<(usize, f64)>,
+    what: Value,
+    clusters: Clusters,
+    /// Whether most other arms have as many clusters in like shares: sizes of services, and not what they run.
+    pub(super) is_of_the_services: bool,
+}
+
+impl Found {
+    /// Those of all arms.
+    pub(super) fn in_arms(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Self> {
+        let on_servers = members.iter().enumerate().flat_map(|(arm, members)| {
+            by_block(fleet, members).into_iter().map(move |(block, own)| (arm, block, own))
+        });
+        // With those that are of one piece: an arm that has none tells against the others.
+        let mut all: Vec<Self> = on_servers
+            .filter_map(|(arm, block, members)| {
+                let (comparable, what) = comparable(services, &members);
+                let logs: Vec<f64> = comparable.iter().map(|(_, log)| *log).collect();
+                let clusters = find_clusters(&logs, ALPHA, LEAST_SEPARATION, fleet.seed)?;
+                let is_of_the_services = false;
+                Some(Self { arm, block, members, comparable, what, clusters, is_of_the_services })
+            })
+            .collect();
+        let shared: Vec<bool> = all.iter().map(|found| found.is_shared(fleet, &all)).collect();
+        all.iter_mut().zip(shared).for_each(|(found, shared)| found.is_of_the_services = shared);
+        all.retain(|found| found.clusters.clusters.len() > 1);
+        all
+    }
+
+    /// Whether more than half of the other arms on the server that are large enough have such clusters too.
+    fn is_shared(&self, fleet: &Fleet, all: &[Self]) -> bool {
+        let present = |found: &&Self| fleet.arms[found.arm].earlier_list_of.is_none();
+        let others = all.iter().filter(|found| found.arm != self.arm && found.block == self.block);
+        let others: Vec<&Self> =
+            others.filter(present).filter(|found| found.comparable.len() >= FEWEST_TO_SEPARATE).collect();
+        let alike = others.iter().filter(|other| self.is_split_as(other)).count();
+        self.clusters.clusters.len() > 1 && 2 * alike > others.len()
+    }
+
+    /// Whether another arm has as many clusters, in shares that are not shown to be others, at distances like these.
+    fn is_split_as(&self, other: &Self) -> bool {
+        let (own, theirs) = (&self.clusters.clusters, &other.clusters.clusters);
+        let (all, of_other) = (self.comparable.len(), other.comparable.len());
+        let like_shares = own.iter().zip(theirs).all(|(own, theirs)| {
+            let (own, theirs) = ((own.size, all), (theirs.size, of_other));
+            2.0 * fisher_fewer(own, theirs).min(fisher_fewer(theirs, own)) > OTHER_SHARES
+        });
+        let like_distances = own.windows(2).zip(theirs.windows(2)).all(|(own, theirs)| {
+            let times = (own[1].mean - own[0].mean) / (theirs[1].mean - theirs[0].mean);
+            (1.0 / LIKE_DISTANCE..=LIKE_DISTANCE).contains(&times)
+        });
+        own.len() == theirs.len() && like_shares && like_distances
+    }
+
+    /// Services with the number of their cluster.
+    pub(super) fn by_service(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.comparable.iter().zip(&self.clusters.assignment).map(|((index, _), cluster)| (*index, *cluster))
+    }
+
+    /// Finds services that are in the cluster of another arm, and says what is odd.
+    pub(super) fn tell(
+        &self,
+        fleet: &Fleet,
+        services: &[ServiceResult],
+        near: &Nearest,
+        search: &mut Search,
+    ) {
+        if self.is_of_the_services {
+            search.findings.push(self.sizes(fleet));
+        } else {
+            tell(fleet, services, near, search, (self.arm, &self.comparable, &self.clusters), self.what);
         }
-        let Some(found) = find_clusters(&logs, ALPHA, LEAST_SEPARATION, fleet.seed) else { continue };
-        if found.clusters.len() > 1 {
-            tell(fleet, services, near, search, (arm, &comparable, &found), what);
+    }
+
+    fn sizes(&self, fleet: &Fleet) -> Finding {
+        let (_, all) = self.what.words();
+        Finding {
+            kind: FindingKind::SeparateClusters,
+            severity: Severity::Caution,
+            arms: vec![self.arm],
+            services: Vec::new(),
+            evidence: format!(
+                "the {all} of {} form {} clusters, and those of other arms as many in like shares: {}",
+                fleet.arms[self.arm].name,
+                self.clusters.clusters.len(),
+                sizes(&self.clusters).join(", ")
+            ),
+            effect: "What arms have in common is of their services, such as their sizes, and not of what they run: nothing is left out. \
+                     Where arms stand at the same levels as well, they do the same, or lists are mixed up."
+                .to_owned(),
         }
     }
 }
 
-/// Whether any cut leaves parts whose means are far enough apart. Most arms have none, and the test costs thousands of
-/// random samples.
-fn could_separate(logs: &[f64]) -> bool {
-    let mut sorted = logs.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let (all, total) = (sorted.len(), sorted.iter().sum::<f64>());
-    let mut below = 0.0;
-    sorted.iter().enumerate().take(all.saturating_sub(1)).any(|(place, log)| {
-        below += log;
-        let count = (place + 1) as f64;
-        // A hair less, for what summing in another order may change.
-        (total - below) / (all as f64 - count) - below / count >= LEAST_SEPARATION - 1e-9
-    })
+/// `9 at 1.29 GiB (1.24 GiB to 1.33 GiB)` of each cluster.
+fn sizes(found: &Clusters) -> Vec<String> {
+    let size = |cluster: &Cluster| {
+        let Cluster { size, mean, min, max } = cluster;
+        format!("{size} at {} ({} to {})", memory(*mean), memory(*min), memory(*max))
+    };
+    found.clusters.iter().map(size).collect()
 }
 
 /// Positions and logarithms of levels; where many services have none, of the last values of those that are old
@@ -109,19 +186,7 @@ fn tell(
 ) {
     let own = home(comparable, found);
     let (one, all) = what.words();
-    let sizes: Vec<String> = found
-        .clusters
-        .iter()
-        .map(|cluster| {
-            format!(
-                "{} at {} ({} to {})",
-                cluster.size,
-                memory(cluster.mean),
-                memory(cluster.min),
-                memory(cluster.max)
-            )
-        })
-        .collect();
+    let sizes = sizes(found);
     let p_value = found.splits.iter().map(|split| split.p_value).fold(0.0, f64::max);
     let mut told = Vec::new();
     let mut names = Vec::new();
@@ -221,7 +286,7 @@ fn mostly_as_another(
     let count = |parts: &[&Part]| parts.iter().map(|part| part.group.len()).sum::<usize>();
     let (many, few) = (count(&as_another), count(&rest));
     let members: Vec<usize> = as_another.iter().flat_map(|part| part.group.iter().copied()).collect();
-    let distances: Vec<f64> = members.iter().filter_map(|index| near.own(*index, like)).collect();
+    let distances: Vec<f64> = members.iter().filter_map(|index| near.distance(*index, like)).collect();
     if !one || !with_control || many < few || median(&distances).is_none_or(|distance| distance > AS_ANOTHER)
     {
         return None;
@@ -273,5 +338,6 @@ fn alike(
         .filter(|index| services[*index].arms.first() == Some(&most) && !group.contains(index))
         .filter_map(|index| what.log(&services[index]))
         .collect();
-    ((median(&own)? - mean).abs() < ALIKE).then_some(most)
+    let keeps = group.iter().filter(|index| near.keeps_beside(**index, most)).count();
+    ((median(&own)? - mean).abs() < ALIKE && 2 * keeps > group.len()).then_some(most)
 }

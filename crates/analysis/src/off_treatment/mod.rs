@@ -36,9 +36,11 @@ pub(crate) fn search(
     if fleet.identities_proved {
         return search;
     }
-    let near = nearest::Nearest::of(fleet, services, members, curves);
+    let found = clusters::Found::in_arms(fleet, services, members);
+    let strata = Strata::of(fleet, &found);
+    let near = nearest::Nearest::of(fleet, services, members, curves, &strata);
     listed_twice(fleet, services, &near, &mut search);
-    clusters::search(fleet, services, members, &near, &mut search);
+    found.iter().for_each(|found| found.tell(fleet, services, &near, &mut search));
     near.search(fleet, services, members, &mut search);
     search
 }
@@ -50,6 +52,37 @@ fn by_block(fleet: &Fleet, services: &[usize]) -> BTreeMap<u32, Vec<usize>> {
         blocks.entry(fleet.services[*index].block).or_default().push(*index);
     }
     blocks
+}
+
+/// Services that may be held against each other: of one block, and of one size where services of all arms have several.
+struct Strata(Vec<Option<(u32, usize)>>);
+
+impl Strata {
+    fn of(fleet: &Fleet, found: &[clusters::Found]) -> Self {
+        let mut strata: Vec<_> = fleet.services.iter().map(|service| Some((service.block, 0))).collect();
+        for found in found.iter().filter(|found| found.is_of_the_services) {
+            // Of which size one without a level is, nothing tells.
+            found.members.iter().for_each(|index| strata[*index] = None);
+            for (index, cluster) in found.by_service() {
+                strata[index] = Some((fleet.services[index].block, cluster));
+            }
+        }
+        Self(strata)
+    }
+
+    fn of_service(&self, service: usize) -> Option<(u32, usize)> {
+        self.0[service]
+    }
+
+    fn split(&self, services: &[usize]) -> BTreeMap<(u32, usize), Vec<usize>> {
+        let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for index in services {
+            if let Some(stratum) = self.0[*index] {
+                groups.entry(stratum).or_default().push(*index);
+            }
+        }
+        groups
+    }
 }
 
 impl Search {

@@ -40,6 +40,8 @@ pub enum FindingKind {
     HostsMissing,
     /// Readings of lives that are in the ledger, and not where readings are taken from.
     SeriesMissing,
+    /// Services of a trial have another arm or block than was drawn for them.
+    AssignedByHand,
     /// An arm does not do the same on every host.
     DiffersByHost,
     /// Services of an arm run another build on other hosts.
@@ -84,6 +86,8 @@ pub enum FindingKind {
     Gaps,
     /// Services of a lab run whose memory goes up and down, so that their level is a mean.
     UpAndDown,
+    /// Services reached the memory that they may use.
+    LimitReached,
     /// The host's memory runs out if all arms go on growing.
     HostRunsFull,
     /// Some services of an arm bloat, and the arm as a whole does not.
@@ -116,12 +120,23 @@ pub enum FindingKind {
     KeptApart,
 }
 
+impl Finding {
+    /// Whether it bears on what is said of an arm: it is about all arms, about this one, or about the control to which it is
+    /// compared. That some services of the control bloat says nothing against another arm.
+    pub fn bears_on(&self, arm: usize, control: Option<usize>) -> bool {
+        let of_control = self.kind != FindingKind::SomeBloat;
+        let about = |of: &usize| *of == arm || of_control && Some(*of) == control;
+        self.arms.is_empty() || self.arms.iter().any(about)
+    }
+}
+
 impl FindingKind {
     /// What it is, as a heading.
     pub fn describe(self) -> &'static str {
         match self {
             Self::HostsMissing => "Hosts are missing",
             Self::SeriesMissing => "Readings are missing",
+            Self::AssignedByHand => "Not assigned by chance",
             Self::DiffersByHost => "Differs between hosts",
             Self::BuildsByHost => "Another build on other hosts",
             Self::Contaminated => "Ran something else",
@@ -144,6 +159,7 @@ impl FindingKind {
             Self::ComparedYoung => "Compared at a young age",
             Self::Gaps => "Gaps",
             Self::UpAndDown => "Goes up and down",
+            Self::LimitReached => "Reached the memory limit",
             Self::HostRunsFull => "The host runs out of memory",
             Self::SomeBloat => "Some services bloat",
             Self::AllArmsGrow => "Every arm grows",
@@ -160,5 +176,30 @@ impl FindingKind {
             Self::Relabelled => "The label of a server changed",
             Self::KeptApart => "May be one service",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_bears_on_its_arms_those_compared_to_them_and_on_all_where_it_names_none() {
+        let finding = |kind, arms: &[usize]| Finding {
+            kind,
+            severity: Severity::Grave,
+            arms: arms.to_vec(),
+            services: Vec::new(),
+            evidence: String::new(),
+            effect: String::new(),
+        };
+        // Of three arms the first is the control.
+        let bears = |finding: &Finding| [0, 1, 2].map(|arm| finding.bears_on(arm, Some(0)));
+        assert_eq!(bears(&finding(FindingKind::SomeBloat, &[1])), [false, true, false]);
+        assert_eq!(bears(&finding(FindingKind::NeverConcurrent, &[1, 2])), [false, true, true]);
+        assert_eq!(bears(&finding(FindingKind::Contaminated, &[0])), [true, true, true]);
+        assert_eq!(bears(&finding(FindingKind::Gaps, &[])), [true, true, true]);
+        // Those that leave the control leave what bloats.
+        assert_eq!(bears(&finding(FindingKind::SomeBloat, &[0])), [true, false, false]);
     }
 }

@@ -68,7 +68,8 @@ pub struct MeasureResult {
     /// Services that did nothing: they are not in `amount` and `memory_for_each`, and count a thousandth of the control's
     /// in `ratio`.
     pub idle: u32,
-    /// What a service did a second, or the share that did not fail: geometric mean over services.
+    /// What a service did a second of its age, or the share that did not fail: geometric mean over services. Of a lab's relays
+    /// that rest after each consensus ages are hours of life, and so is this second.
     pub amount: Option<f64>,
     /// What was counted of all services together over the time over which memory is compared: done, or failed.
     pub total: f64,

@@ -54,6 +54,18 @@ pub fn growth_covered(analysis: &Analysis, arm: usize, truth: f64) -> Option<f64
     yes(low <= truth && truth <= high)
 }
 
+/// The same of its growth in bytes.
+pub fn bytes_covered(analysis: &Analysis, arm: usize, truth: f64) -> Option<f64> {
+    let (low, high) = analysis.arms[arm].growth.as_ref()?.bytes_per_day.interval()?;
+    yes(low <= truth && truth <= high)
+}
+
+/// Half of the width of the 95% interval of an arm's growth, in proportion to the truth.
+pub fn growth_half_width(analysis: &Analysis, arm: usize, truth: f64) -> Option<f64> {
+    let (low, high) = analysis.arms[arm].growth.as_ref()?.share_per_day.interval()?;
+    Some((high - low) / 2.0 / truth)
+}
+
 /// Whether the verdict on an arm is this word.
 pub fn verdict(analysis: &Analysis, arm: usize, word: &str) -> Option<f64> {
     yes(analysis.arms[arm].verdict.as_ref()?.as_str() == word)

@@ -13,5 +13,5 @@ pub mod trials;
 
 pub use fleets::{Simulated, simulate};
 pub use oddity::Oddity;
-pub use rate::{Rate, rates};
+pub use rate::{Rate, rates, rates_by};
 pub use scenario::{Arm, Blocks, Course, Hosts, Load, Scenario, Starts};

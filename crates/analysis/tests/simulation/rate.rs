@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use heaptrial_analysis::{Analysis, Settings, analyse};
+use heaptrial_analysis::{Analysis, Clock, Settings, analyse};
 use rayon::prelude::*;
 
 use super::{Scenario, Simulated, simulate};
@@ -61,10 +61,22 @@ pub fn rates<const N: usize>(
     seed: u64,
     measure: impl Fn(&Simulated, &Analysis) -> [Option<f64>; N] + Sync,
 ) -> [Rate; N] {
+    rates_by(Clock::Calendar, scenario, fleets, seed, measure)
+}
+
+/// The same by another clock.
+pub fn rates_by<const N: usize>(
+    clock: Clock,
+    scenario: &Scenario,
+    fleets: u32,
+    seed: u64,
+    measure: impl Fn(&Simulated, &Analysis) -> [Option<f64>; N] + Sync,
+) -> [Rate; N] {
     let shares: Vec<[Option<f64>; N]> = (0..fleets)
         .into_par_iter()
         .map(|number| {
-            let simulated = simulate(scenario, seed.wrapping_mul(1_000_003) + u64::from(number));
+            let mut simulated = simulate(scenario, seed.wrapping_mul(1_000_003) + u64::from(number));
+            simulated.fleet.clock = clock;
             measure(&simulated, &analyse(&simulated.fleet, &Settings::default()))
         })
         .collect();

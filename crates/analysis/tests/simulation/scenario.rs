@@ -67,6 +67,8 @@ pub enum Course {
     Straight(f64),
     /// By a share of the level altogether, with a time constant in days.
     Saturating(f64, f64),
+    /// By a share of the level at once, each so many days.
+    Steps(f64, f64),
 }
 
 /// When services start.
@@ -170,6 +172,7 @@ impl Course {
             Self::Steady(slope) => slope * age_days,
             Self::Straight(share) => (share * age_days).ln_1p(),
             Self::Saturating(share, days) => (share * -(-age_days / days).exp_m1()).ln_1p(),
+            Self::Steps(share, days) => (share * (age_days / days).floor()).ln_1p(),
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::files::{FileState, digest};
 
 /// What lies in a transaction's folder decides what is written to the host: nobody else is to change it.
 const MODE: u32 = 0o644;
+/// Longer than somebody has a lock who only looks whether it is free.
+const A_LOOK: std::time::Duration = std::time::Duration::from_millis(10);
 /// A link in place of a file of ours leads to a file of somebody else's.
 const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits() as i32;
 
@@ -156,17 +158,29 @@ impl Disk for ThisDisk {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).custom_flags(NO_FOLLOW);
         let file = options.open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Box::new(LockedFile(file)))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
+        for is_last in [false, true] {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(Box::new(LockedFile(file)))),
+                Err(rustix::io::Errno::WOULDBLOCK) if is_last => {}
+                // Whoever looks whether it is free has it for a moment.
+                Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(A_LOOK),
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(None)
     }
 }
 
 /// The kernel lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 struct LockedFile(File);
+
+impl Drop for LockedFile {
+    /// A child that another thread has just forked has the file open as well until it runs its program, and would keep it locked.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl HeldLock for LockedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -215,12 +215,12 @@ pub(super) fn may_be_adopted(state: &TrialState, service: &ServiceName) -> bool 
 }
 
 /// Whether a service whose files are as before has to be restarted: what runs may have been started with the treatment,
-/// or nothing runs, and the treatment may be why.
+/// or nothing runs, and the treatment may be why. One of which no file was changed has none.
 pub(super) fn needs_restart(state: &TrialState, service: &ServiceName, now: Option<&LifeKey>) -> bool {
     let Some(found) = state.services.get(service) else { return false };
-    now.is_none()
-        || match &found.undone {
-            Some(life) => now == life.as_ref(),
-            None => now != found.life_before.as_ref(),
-        }
+    let may_have_it = match &found.undone {
+        Some(life) => now == life.as_ref(),
+        None => now != found.life_before.as_ref(),
+    };
+    now.is_none() || may_have_it && !found.changes.is_empty()
 }

@@ -35,8 +35,10 @@ pub(crate) struct Service {
 pub(crate) struct Life {
     pub(crate) record: LifeRecord,
     pub(crate) end: LifeEnd,
-    /// The last reading.
+    /// When it was read last.
     pub(crate) read_wall_us: Option<i64>,
+    /// How old it was then, microseconds of the boot clock.
+    read_age_us: Option<i64>,
     /// How the start was found, where it is not read from the kernel.
     pub(crate) start_told: Option<String>,
     /// Whether a lab left it out though it ran what its arm asks.
@@ -87,7 +89,7 @@ impl Service {
         let own = store.lives(trial.record.id)?.into_iter().filter(|life| life.service_id == record.id);
         let own: Vec<LifeRecord> = own.collect();
         for (index, life) in own.iter().enumerate() {
-            let (ended_wall_us, read_wall_us) = store.life_end(life.id)?;
+            let (ended_wall_us, read) = store.life_end(life.id)?;
             let next = own.get(index + 1).map(|next| next.started_wall_us);
             let end = match (ended_wall_us, next) {
                 (Some(ended), _) => LifeEnd::Ended(ended),
@@ -98,7 +100,14 @@ impl Service {
             let told = starts.and_then(|starts| starts.get(index)?.as_str()).map(str::to_owned);
             let is_failure = |why: &String| trial.is_lab() && failed_otherwise(&events, record.id, why);
             let left_out = life.contamination.as_ref().is_some_and(is_failure);
-            lives.push(Life { record: life.clone(), end, read_wall_us, start_told: told, left_out });
+            lives.push(Life {
+                end,
+                read_wall_us: read.map(|(wall_us, _)| wall_us),
+                read_age_us: read.map(|(_, boottime_us)| boottime_us - life.started_boottime_us),
+                start_told: told,
+                left_out,
+                record: life.clone(),
+            });
         }
         let metric = trial.record.plan.metric;
         let readings = Readings::of_trial(store, trial.record.id, metric)?;
@@ -119,6 +128,7 @@ impl Service {
             let Some(told) = readings.lives.get(&life.record.id) else { continue };
             let last = told.readings.last().map(|last| (f64::from(last.age_seconds) * 1e6) as i64);
             life.read_wall_us = last.map(|age_us| life.record.started_wall_us + age_us);
+            life.read_age_us = last;
             if index < LIVES_DRAWN {
                 self.series.push(drawn(life, &told.readings, readings.step_seconds));
             }
@@ -131,7 +141,7 @@ impl Service {
 fn drawn(life: &Life, readings: &[Reading], rolled_up_seconds: f64) -> LifeSeries {
     let point = |reading: &Reading| (f64::from(reading.age_seconds), f64::from(reading.kib) * 1024.0);
     LifeSeries {
-        started_at: life.record.started_wall_us as f64 / 1e6,
+        started_at: life.started_wall_us() as f64 / 1e6,
         label: life.label(),
         contaminated: life.record.contamination.is_some() && !life.left_out,
         points: readings.iter().map(point).collect(),
@@ -140,15 +150,23 @@ fn drawn(life: &Life, readings: &[Reading], rolled_up_seconds: f64) -> LifeSerie
 }
 
 impl Life {
-    /// How old it became, or was when it was read last, in seconds.
+    /// How old it became, or was when it was read last, in seconds of the boot clock.
     pub(crate) fn age_seconds(&self, now_us: i64) -> f64 {
-        let until = match (self.end, self.read_wall_us) {
-            (LifeEnd::Ended(ended), _) => ended,
-            (LifeEnd::Lives, _) => now_us,
-            (LifeEnd::BeforeNext(_) | LifeEnd::Unknown, Some(read)) => read,
-            (LifeEnd::BeforeNext(_) | LifeEnd::Unknown, None) => self.record.started_wall_us,
+        let ended = self.record.ended_boottime_us.map(|ended| ended - self.record.started_boottime_us);
+        let age_us = match self.end {
+            LifeEnd::Ended(_) => ended,
+            LifeEnd::Lives => Some(now_us - self.started_wall_us()),
+            LifeEnd::BeforeNext(_) | LifeEnd::Unknown => self.read_age_us,
         };
-        (until - self.record.started_wall_us).max(0) as f64 / 1e6
+        age_us.unwrap_or(0).max(0) as f64 / 1e6
+    }
+
+    /// When it began, by the wall clock of its last reading: that may have been set since.
+    fn started_wall_us(&self) -> i64 {
+        match (self.read_wall_us, self.read_age_us) {
+            (Some(read), Some(age)) => read - age,
+            _ => self.record.started_wall_us,
+        }
     }
 
     /// Whether its age counts from the first reading, and it may be older.

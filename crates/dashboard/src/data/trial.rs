@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use heaptrial_judgement::failed_otherwise;
-use heaptrial_model::{Ending, LifeStart, Metric, RemoteReadings};
+use heaptrial_judgement::look::Begun;
+use heaptrial_judgement::{RESTED, failed_otherwise};
+use heaptrial_model::{Ending, LifeStart, Metric, RemoteReadings, TrialKind};
 use heaptrial_report::embedded::Looks;
 use heaptrial_store::{
     ArmRecord, EventRecord, LatestSample, LookRecord, ServiceRecord, Store, TickRecord, TrialRecord,
@@ -68,7 +69,9 @@ pub(crate) struct Trial {
     /// Usual time between two ticks.
     pub(crate) interval_us: i64,
     pub(crate) looks: Vec<LookRecord>,
-    /// Looks fixed in advance, as microseconds since the start.
+    /// From when on its duration and looks count, in microseconds since 1970; `None` before all services have their treatment.
+    pub(crate) begun_wall_us: Option<i64>,
+    /// Looks fixed in advance, as microseconds since then.
     pub(crate) planned_looks_us: Vec<i64>,
     /// Newest first.
     pub(crate) events: Vec<EventRecord>,
@@ -93,11 +96,14 @@ pub(crate) struct Line {
     pub(crate) age_seconds: Option<f64>,
     /// When it was read last.
     pub(crate) read_wall_us: Option<i64>,
+    /// When the rest ended whose memory that is: what reports compare of a lab's relays that rest after each consensus.
+    pub(crate) rested_wall_us: Option<i64>,
     pub(crate) condition: Condition,
     pub(crate) stale: bool,
     /// Whether its age counts from the first reading, and it may be older.
     pub(crate) may_be_older: bool,
-    /// Of a trial that is over: whether it was read no more long before the others.
+    /// Whether its last reading is no memory of now: of a trial that runs, its newest life has ended or it was taken out; of one that
+    /// is over, it was read no more long before the others.
     pub(crate) gone: bool,
 }
 
@@ -121,6 +127,8 @@ pub(crate) enum Condition {
     LeftOut(String),
     /// The newest life has ended.
     Ended(Ending),
+    /// It was taken out of the trial.
+    Dropped,
     /// No life is known.
     NeverSeen,
 }
@@ -141,6 +149,18 @@ impl Trial {
             .iter()
             .map(|service| line(service, &arms, latest.get(&service.id), (&record, &failures), &clock))
             .collect();
+        if record.plan.kind.is_lab() {
+            let rested = store.at_highest(id, RESTED)?;
+            // One that has not rested yet has no figure that goes with those of others.
+            for line in lines.iter_mut().filter(|_| !rested.is_empty()) {
+                let own = rested.iter().find(|(service_id, ..)| *service_id == line.service_id);
+                line.memory_bytes = own.and_then(|(_, _, memory)| memory.level(record.plan.metric.at_once()));
+                line.rested_wall_us = own.map(|(_, wall_us, _)| *wall_us);
+            }
+        }
+        if record.plan.kind.is_on_services() {
+            tell_dropped(&mut lines, &store.dropped_services(id)?);
+        }
         if stage != Stage::Running && !record.plan.kind.is_lab() {
             tell_gone(&mut lines, record.plan.started_wall_us, interval_us);
         }
@@ -152,6 +172,7 @@ impl Trial {
             ticks,
             interval_us,
             looks: store.looks(id)?,
+            begun_wall_us: begun(store, &record)?,
             planned_looks_us: planned_looks(&record.plan.parameters),
             events: store.recent_events(id, EVENTS)?,
             record,
@@ -218,13 +239,18 @@ impl Trial {
 
     /// When the next look is planned, or was due.
     pub(crate) fn next_look_wall_us(&self) -> Option<i64> {
-        let start = self.record.plan.started_wall_us;
-        self.planned_looks_us.get(self.looks.len()).map(|planned| start + planned)
+        let next = self.planned_looks_us.get(self.looks.len())?;
+        Some(self.begun_wall_us? + next)
     }
 
     /// The metric that can be shown of single readings.
     pub(crate) fn shown_metric(&self) -> Metric {
-        shown_metric(self.record.plan.metric)
+        self.record.plan.metric.at_once()
+    }
+
+    /// Whether memory is that of ends of rests: as a lab runs, of relays that have rested once.
+    pub(crate) fn rests(&self) -> bool {
+        self.lines.iter().any(|line| line.rested_wall_us.is_some())
     }
 
     /// Services of an arm whose newest life is what it should be and has a reading.
@@ -302,6 +328,7 @@ fn line(
         memory_bytes: None,
         age_seconds: None,
         read_wall_us: None,
+        rested_wall_us: None,
         condition: Condition::NeverSeen,
         stale: false,
         may_be_older: false,
@@ -316,18 +343,29 @@ fn line(
     line.life = Some(life);
     line.identity = latest.identity.clone();
     line.may_be_older = latest.start == LifeStart::Unknown;
-    line.memory_bytes = memory(latest, record.plan.metric);
+    line.memory_bytes = latest.level(record.plan.metric);
     line.in_database = latest.rss_bytes.is_some();
     line.read_wall_us = line.in_database.then_some(latest.wall_us);
     line.put_in_time(life, (latest.wall_us, latest.age_seconds), clock);
+    line.gone = life.ended && clock.stage == Stage::Running;
     line.condition = match (&latest.contamination, &latest.ending) {
         (Some(why), _) if failed_otherwise(failures, service.id, why) => Condition::LeftOut(why.clone()),
         (Some(why), _) => Condition::Contaminated(why.clone()),
-        (None, Some(ending)) if !ending.is_complete() => Condition::Ended(ending.clone()),
+        (None, Some(ending)) if !ending.is_complete() || clock.stage == Stage::Running => {
+            Condition::Ended(ending.clone())
+        }
         _ if latest.identity.is_none() => Condition::Unproved,
         _ => Condition::Counts,
     };
     line
+}
+
+/// What was taken out is read no more, as nobody wants it to be.
+fn tell_dropped(lines: &mut [Line], dropped: &[i64]) {
+    for line in lines.iter_mut().filter(|line| dropped.contains(&line.service_id)) {
+        line.condition = Condition::Dropped;
+        (line.stale, line.gone) = (false, true);
+    }
 }
 
 /// Tells services whose last reading is far from the last of all. How often an import reads, its ticks do not tell, since servers are
@@ -336,24 +374,20 @@ fn tell_gone(lines: &mut [Line], started_us: i64, interval_us: i64) {
     let Some(last) = lines.iter().filter_map(|line| line.read_wall_us).max() else { return };
     let allowed = ((GONE_SHARE * (last - started_us) as f64) as i64).max(2 * interval_us);
     for line in lines {
-        line.gone = line.read_wall_us.is_some_and(|read| last - read > allowed);
+        line.gone |= line.read_wall_us.is_some_and(|read| last - read > allowed);
     }
-}
-
-fn memory(latest: &LatestSample, metric: Metric) -> Option<u64> {
-    match shown_metric(metric) {
-        Metric::Anon => Some(latest.anon_bytes? + latest.swap_bytes?),
-        Metric::Cgroup => latest.cgroup_current_bytes,
-        Metric::Rss | Metric::Pss => latest.rss_bytes,
-    }
-}
-
-/// PSS is read too rarely to show what is now.
-fn shown_metric(metric: Metric) -> Metric {
-    if metric == Metric::Pss { Metric::Rss } else { metric }
 }
 
 /// The looks of the plan that a field trial's parameters hold. A plan without looks has one, at its end.
+/// From when on the duration of a trial counts: of one that treats services from when the last one had its treatment.
+fn begun(store: &Store, record: &TrialRecord) -> Result<Option<i64>, DashboardError> {
+    if record.plan.kind != TrialKind::Field {
+        return Ok(Some(record.plan.started_wall_us));
+    }
+    let begun = Begun::read(store, record)?;
+    Ok((begun.open.is_empty() || record.ended_wall_us.is_some()).then_some(begun.at_us))
+}
+
 fn planned_looks(parameters: &Value) -> Vec<i64> {
     let Some(plan) = parameters.get("plan") else { return Vec::new() };
     let microseconds = |duration: &Value| {

@@ -14,7 +14,8 @@ const UNFOLDED: usize = 8;
 const SHOWN: usize = 200;
 
 /// Kinds after which somebody should look.
-const GRAVE: [KnownEvent; 10] = [
+const GRAVE: [KnownEvent; 15] = [
+    KnownEvent::AllocatorReplaced,
     KnownEvent::ArmFailed,
     KnownEvent::ClockJump,
     KnownEvent::Contaminated,
@@ -24,7 +25,11 @@ const GRAVE: [KnownEvent; 10] = [
     KnownEvent::IdentityChange,
     KnownEvent::OomKill,
     KnownEvent::Reboot,
+    KnownEvent::RelaySilent,
     KnownEvent::RestartUnplanned,
+    KnownEvent::RevertFailed,
+    KnownEvent::ServiceDown,
+    KnownEvent::TreatmentFailed,
 ];
 
 /// Events of trials, newest first; `naming` says whether the trial is told, too.

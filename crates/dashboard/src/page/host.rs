@@ -67,7 +67,8 @@ fn facts(facts: &Value) -> Markup {
 fn told(name: &str, value: &Value) -> String {
     match value {
         Value::Number(number) if name.ends_with("_bytes") => {
-            units::memory(number.as_f64().unwrap_or_default())
+            let bytes = number.as_f64().unwrap_or_default();
+            if bytes < 1_048_576.0 { format!("{bytes} bytes") } else { units::memory(bytes) }
         }
         Value::String(text) => printable(text),
         Value::Null => "not known".to_owned(),

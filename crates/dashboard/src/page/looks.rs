@@ -57,7 +57,6 @@ pub(super) fn spoken(word: &str) -> String {
 }
 
 pub(super) fn looks(trial: &Trial, now_us: i64) -> Markup {
-    let start = trial.record.plan.started_wall_us;
     let planned = trial.planned_looks_us.iter().skip(trial.looks.len());
     html! {
         section id="looks" {
@@ -81,10 +80,14 @@ pub(super) fn looks(trial: &Trial, now_us: i64) -> Markup {
                     h3 { "Still to come" }
                     ol class="planned" start=(trial.looks.len() + 1) {
                         @for planned in planned {
-                            @let at = start + planned;
                             li {
-                                "Look after " (words::rough(*planned as f64 / 1e6)) ": " (words::date_and_ago(at, now_us))
-                                @if at < now_us { " " span class="badge stale" { "due" } }
+                                "Look after " (words::rough(*planned as f64 / 1e6))
+                                @if let Some(at) = trial.begun_wall_us.map(|begun| begun + planned) {
+                                    ": " (words::date_and_ago(at, now_us))
+                                    @if at < now_us { " " span class="badge stale" { "due" } }
+                                } @else {
+                                    ", counted from when the last service has its treatment"
+                                }
                             }
                         }
                     }

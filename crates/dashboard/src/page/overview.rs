@@ -61,6 +61,7 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
     let stale = count(&|line| line.stale);
     let gone = count(&|line| line.gone);
     let memory: u64 = lines.iter().filter(|line| !line.gone).filter_map(|line| line.memory_bytes).sum();
+    let rests = present.iter().any(|trial| trial.rests());
     let imported = !present.is_empty() && present.iter().all(|trial| trial.is_import());
     let (class, word) = match (running > 0, silent) {
         _ if imported => ("tile", "none"),
@@ -91,7 +92,7 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
             div class="tile" {
                 dt { "Memory of all" }
                 dd { (units::memory(memory as f64)) }
-                dd class="note" { "sum of the last readings" @if gone > 0 { ", without " (words::counted(gone, "service")) " read no more" } }
+                dd class="note" { @if rests { "sum at the ends of last rests" } @else { "sum of the last readings" } @if gone > 0 { ", without " (words::counted(gone, "service")) " read no more" } }
             }
             div class=(if contaminated + left_out + stale > 0 { "tile bad" } else { "tile" }) {
                 dt { "Contaminated" }
@@ -159,7 +160,8 @@ fn length(trial: &Trial, now_us: i64) -> String {
         (Some(end), _) => format!("for {}", seconds(end - plan.started_wall_us)),
         (None, planned) if trial.stage == Stage::Ended => format!("for {}", seconds(planned)),
         (None, planned) if planned > 0 && !trial.is_lab() => {
-            format!("{} of {}", seconds(now_us - plan.started_wall_us), seconds(planned))
+            let begun = trial.begun_wall_us.unwrap_or(now_us);
+            format!("{} of {}", seconds(now_us - begun), seconds(planned))
         }
         (None, _) => format!("{} ago", seconds(now_us - plan.started_wall_us)),
     }

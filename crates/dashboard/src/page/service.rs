@@ -34,7 +34,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
                 div class="tile" {
                     dt { "Memory" }
                     dd { (words::memory(line.memory_bytes)) }
-                    dd class="note" { @match line.read_wall_us { Some(read) => { "read " (words::read(read, now_us, trial.stage)) } None => "never read" } }
+                    dd class="note" { @match line.rested_wall_us.or(line.read_wall_us) { Some(rested) if line.rested_wall_us.is_some() => { "at the end of its last rest, " (words::read(rested, now_us, trial.stage)) } Some(read) => { "read " (words::read(read, now_us, trial.stage)) } None => "never read" } }
                 }
                 div class="tile" {
                     dt { "Age" }

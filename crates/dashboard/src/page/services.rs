@@ -101,7 +101,8 @@ pub(super) fn services(
                             span {
                                 (words::counted(found, "service"))
                                 @if pages > 1 { ", page " (page) " of " (pages) }
-                                ". Memory is " (trials.first().map_or("", |trial| trial.shown_metric().describe())) " at the last reading."
+                                ". Memory is " (trials.first().map_or("", |trial| trial.shown_metric().describe()))
+                                @if trials.iter().any(|trial| trial.rests()) { " at the end of the last rest, as reports compare it." } @else { " at the last reading." }
                             }
                         }
                         thead role="rowgroup" {
@@ -179,6 +180,7 @@ pub(super) fn state(line: &Line, now_us: i64) -> Markup {
             Condition::Contaminated(why) => { span class="badge bad" { "contaminated" } " " span class="why" { (printable(why)) } }
             Condition::LeftOut(why) => { span class="badge bad" { "left out" } " " span class="why" { (printable(why)) } }
             Condition::Ended(ending) => span class="badge bad" { (ending) },
+            Condition::Dropped => span class="badge" { "taken out of the trial" },
             Condition::NeverSeen => span class="badge" { "not seen yet" },
         }
         @if line.gone {

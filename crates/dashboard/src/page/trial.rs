@@ -81,7 +81,7 @@ fn has_looks(trial: &Trial) -> bool {
 /// How far it is.
 fn progress(trial: &Trial, now_us: i64) -> Markup {
     let plan = &trial.record.plan;
-    let elapsed = (now_us - plan.started_wall_us).max(0);
+    let elapsed = trial.begun_wall_us.map_or(0, |begun| (now_us - begun).max(0));
     if plan.planned_us <= 0 || trial.is_lab() {
         return html! {};
     }
@@ -110,7 +110,7 @@ fn arms(trial: &Trial) -> Markup {
             div class="scroll" tabindex="0" role="region" aria-labelledby="arms-caption" {
                 table {
                     caption id="arms-caption" class="quiet" {
-                        span { "Descriptive: last readings (" (trial.shown_metric().describe()) ") of services that count, at different ages. They do not tell whether arms differ." }
+                        span { "Descriptive: " @if trial.rests() { "memory at the ends of last rests" } @else { "last readings" } " (" (trial.shown_metric().describe()) ") of services that count, at different ages. They do not tell whether arms differ." }
                     }
                     thead {
                         tr {

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 
 use heaptrial_model::LifeStart;
-use heaptrial_store::{SAMPLE_COLUMNS, Store};
+use heaptrial_store::{LifeRecord, SAMPLE_COLUMNS, Store};
 
-use super::series::Trial;
+use super::series::{Service, Trial};
 use crate::ExportError;
 
 /// What a column is called, and how it is scaled.
@@ -62,6 +62,13 @@ const FAMILIES: [Family; SAMPLE_COLUMNS.len()] = [
     gauge("heaptrial_service_anon_huge_bytes", BYTES, "Anonymous huge pages."),
 ];
 
+/// Of lives of which it was looked into what runs.
+const CONTAMINATED: Family = gauge(
+    "heaptrial_service_contaminated",
+    None,
+    "1 where the process does not run its arm's treatment, or a lab left it out.",
+);
+
 /// A pass over the samples per family, because the lines of a family must stand together.
 pub(super) fn write(
     store: &Store,
@@ -79,7 +86,7 @@ pub(super) fn write(
         let mut any = [false; SAMPLE_COLUMNS.len()];
         describe(&mut out, family)?;
         for service in &trial.services {
-            let labels = labels(&[("service", &service.name), ("arm", &service.arm), ("trial", &trial.name)]);
+            let labels = metric_of(service, trial);
             let mut last = i64::MIN;
             for life in &service.lives {
                 store.each_sample_of_life(life, |sample| {
@@ -100,10 +107,39 @@ pub(super) fn write(
             present = any;
         }
     }
+    contaminated(store, trial, &mut out)?;
     starts(&mut out, trial)?;
     out.write_all(b"# EOF\n")?;
     out.flush()?;
     Ok(samples)
+}
+
+/// A point with each sample, so that it can be joined to the others.
+fn contaminated(store: &Store, trial: &Trial, out: &mut impl Write) -> Result<(), ExportError> {
+    let told = |life: &&LifeRecord| life.contamination.is_some() || life.identity.is_some();
+    if !trial.services.iter().flat_map(|service| &service.lives).any(|life| told(&life)) {
+        return Ok(());
+    }
+    describe(out, &CONTAMINATED)?;
+    for service in &trial.services {
+        let labels = metric_of(service, trial);
+        let mut last = i64::MIN;
+        for life in service.lives.iter().filter(told) {
+            let value = i64::from(life.contamination.is_some());
+            store.each_sample_of_life(life, |sample| {
+                if sample.wall_us > last {
+                    last = sample.wall_us;
+                    point(out, &CONTAMINATED, &labels, value, sample.wall_us)?;
+                }
+                Ok::<(), ExportError>(())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn metric_of(service: &Service, trial: &Trial) -> String {
+    labels(&[("service", &service.name), ("arm", &service.arm), ("trial", &trial.name)])
 }
 
 fn describe(out: &mut impl Write, family: &Family) -> std::io::Result<()> {

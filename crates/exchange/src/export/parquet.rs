@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use heaptrial_store::{SAMPLE_COLUMNS, Store};
 use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -26,11 +26,13 @@ struct Group {
     life: Vec<i64>,
     wall_us: Vec<i64>,
     age_seconds: Vec<f64>,
+    contaminated: Vec<bool>,
     /// Values that are there, and for each row whether one is.
     measured: [(Vec<i64>, Vec<i16>); SAMPLE_COLUMNS.len()],
 }
 
-/// The schema. `time` is UTC; `life` counts a service's lives from 1; `start` tells how well the age is known.
+/// The schema. `time` is UTC; `life` counts a service's lives from 1; `start` tells how well the age is known;
+/// `contaminated` is true in lives that reports leave out.
 fn schema() -> String {
     let mut text = String::from(
         "message heaptrial {
@@ -40,7 +42,8 @@ fn schema() -> String {
            REQUIRED INT64 life;
            REQUIRED BINARY start (STRING);
            REQUIRED INT64 time (TIMESTAMP(MICROS,true));
-           REQUIRED DOUBLE age_seconds;\n",
+           REQUIRED DOUBLE age_seconds;
+           REQUIRED BOOLEAN contaminated;\n",
     );
     for column in SAMPLE_COLUMNS {
         let repetition = if column == "rss_bytes" { "REQUIRED" } else { "OPTIONAL" };
@@ -76,6 +79,7 @@ pub(super) fn write(
                 group.life.push(number as i64 + 1);
                 group.wall_us.push(sample.wall_us);
                 group.age_seconds.push((sample.boottime_us - life.started_boottime_us) as f64 / 1e6);
+                group.contaminated.push(life.contamination.is_some());
                 for ((values, levels), value) in group.measured.iter_mut().zip(sample.values) {
                     values.extend(value);
                     levels.push(i16::from(value.is_some()));
@@ -122,6 +126,7 @@ impl Group {
                 4 => texts(&self.start, &mut column)?,
                 5 => numbers(&self.wall_us, &mut column)?,
                 6 => drop(column.typed::<DoubleType>().write_batch(&self.age_seconds, None, None)?),
+                7 => drop(column.typed::<BoolType>().write_batch(&self.contaminated, None, None)?),
                 _ => {
                     if let Some((values, levels)) = measured.next() {
                         column.typed::<Int64Type>().write_batch(values, Some(levels), None)?;

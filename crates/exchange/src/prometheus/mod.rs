@@ -14,6 +14,7 @@ mod series;
 mod service;
 mod spool;
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use heaptrial_model::{About, Metric, TrialKind};
@@ -124,10 +125,12 @@ pub struct PrometheusSummary {
 const BACK_US: i64 = 30 * 86_400_000_000;
 
 /// Reads series and makes a trial of them, or extends the one that was made of the same before: then only what came
-/// since is asked for, and lives go on. One transaction; a failure leaves the database as it was.
+/// since is asked for, and lives go on. One transaction; a failure leaves the database as it was. `asks` is told which time is asked for,
+/// in microseconds since 1970, before anything is.
 pub fn import_prometheus(
     store: &mut Store,
     request: &PrometheusImport,
+    asks: &dyn Fn(Range<i64>),
 ) -> Result<PrometheusSummary, ImportError> {
     crate::import::check_name(&request.name)?;
     let of_other_kind = |kind: TrialKind| kind != TrialKind::ImportPrometheus;
@@ -148,6 +151,7 @@ pub fn import_prometheus(
     let client = Client::new(&request.queries.url, &request.access)?;
     let database = store.path().to_owned();
     let asked = from_us..request.to_us;
+    asks(asked.clone());
     let fetched = Fetched::fetch(&client, &request.queries, asked, request.step_us, &database)?;
     if stored.is_none() && fetched.services.is_empty() {
         let query = request.queries.memory.clone();

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use heaptrial_agent::{Agent, Config, MetricsAddress, unit_file};
+use heaptrial_agent::{Agent, Config, MetricsAddress, UnitOptions, unit_file};
 use heaptrial_host::Paths;
 use heaptrial_model::{HumanDuration, ServicePattern};
 
@@ -15,11 +15,16 @@ use crate::commands::trial::{in_database, on_host};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
+const INTERVAL: &str = "1m";
+const KEEP: &str = "14d";
+/// Where its unit lets it make sockets.
+const RUNTIME: &str = "/run/heaptrial";
+
 /// How it samples.
 #[derive(Debug, Args)]
 pub struct AgentOptions {
     /// Time between two samples of a service
-    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    #[arg(long, value_name = "DURATION", default_value = INTERVAL)]
     interval: HumanDuration,
     /// Sample services of this host too while they are in no trial, by patterns of unit names such as 'tor@*'; what
     /// they used tells a later trial how to form its blocks. Several patterns may be given
@@ -29,23 +34,23 @@ pub struct AgentOptions {
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<MetricsAddress>,
     /// Keep each sample for this long, then medians and maxima of 15 minutes
-    #[arg(long, value_name = "DURATION", default_value = "14d")]
+    #[arg(long, value_name = "DURATION", default_value = KEEP)]
     keep: HumanDuration,
-    /// Print the unit file that runs it, for a program at this path
+    /// Print the unit file that runs it with these options, for a program at this path
     #[arg(long, value_name = "PROGRAM", num_args = 0..=1, default_missing_value = "/usr/bin/heaptrial")]
     print_unit: Option<PathBuf>,
 }
 
 /// Runs until it is told to stop.
 pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
-    if let Some(program) = &options.print_unit {
-        return print_unit(program, &global.paths()?);
-    }
-    if options.interval.0 < Duration::from_millis(100) {
-        return Err(Failure::usage("--interval must be at least 100ms"));
+    if !(Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&options.interval.0) {
+        return Err(Failure::usage("--interval must be at least 100ms and at most 1d"));
     }
     if options.keep.0 < Duration::from_secs(3600) {
         return Err(Failure::usage("--keep must be at least 1h"));
+    }
+    if let Some(program) = &options.print_unit {
+        return print_unit(program, options, global);
     }
     let config = Config {
         scope: global.scope(),
@@ -70,13 +75,45 @@ pub fn run(options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_unit(program: &Path, paths: &Paths) -> Result<ExitCode, Failure> {
-    let text = unit_file(program, paths).ok_or_else(|| {
+fn print_unit(program: &Path, options: &AgentOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let unit = unit_options(options, global)?;
+    let text = unit_file(program, &global.paths()?, &unit).ok_or_else(|| {
         Failure::usage(format!(
-            "{} cannot stand in a unit file: give an absolute path of letters, digits and / - _ . + @",
+            "{} cannot stand in a unit file: give an absolute path of letters, digits and / - _ . + @, and options without \
+             control characters",
             program.display()
         ))
     })?;
     print!("{text}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the unit has the agent do as this command would.
+fn unit_options(options: &AgentOptions, global: &GlobalOptions) -> Result<UnitOptions, Failure> {
+    let mut unit = UnitOptions::default();
+    let mut add = |name: &str, value: String| unit.arguments.extend([name.to_owned(), value]);
+    if let Some(database) = &global.db {
+        // The unit is started in another folder.
+        let database = std::path::absolute(database).map_err(Failure::failed)?;
+        let text = database.to_str().ok_or_else(|| Failure::usage("--db: the path is no UTF-8"))?;
+        add("--db", text.to_owned());
+        unit.writes_to.extend(database.parent().map(Path::to_owned));
+    }
+    let mut add = |name: &str, value: String| unit.arguments.extend([name.to_owned(), value]);
+    for (name, value, usual) in [("--interval", options.interval, INTERVAL), ("--keep", options.keep, KEEP)] {
+        if value != usual.parse().map_err(Failure::failed)? {
+            add(name, value.to_string());
+        }
+    }
+    if let Some(address) = &options.metrics {
+        add("--metrics", address.to_string());
+        let socket = address.to_string().strip_prefix("unix:").map(PathBuf::from);
+        let folder = socket.as_deref().and_then(Path::parent).filter(|folder| *folder != Path::new(RUNTIME));
+        unit.writes_to.extend(folder.map(Path::to_owned));
+    }
+    if !options.services.is_empty() {
+        unit.arguments.push("--services".to_owned());
+        unit.arguments.extend(options.services.iter().map(|pattern| pattern.as_str().to_owned()));
+    }
+    Ok(unit)
 }

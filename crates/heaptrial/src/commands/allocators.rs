@@ -25,8 +25,9 @@ use crate::output::{print, print_json, table};
 pub enum AllocatorsCommand {
     /// List the allocators that can be asked for, or the versions and settings of one
     List {
-        /// A family such as `mimalloc`
-        family: Option<String>,
+        /// A family such as `mimalloc`, or one of its versions such as `mimalloc@2.0.9`
+        #[arg(value_name = "FAMILY[@VERSION]")]
+        family: Option<AllocatorSpec>,
     },
     /// Get an allocator into the cache and print where it is
     Get(GetOptions),
@@ -88,7 +89,7 @@ enum SourceName {
 pub fn run(command: AllocatorsCommand, options: &GlobalOptions) -> Result<ExitCode, Failure> {
     match command {
         AllocatorsCommand::List { family: None } => list(options),
-        AllocatorsCommand::List { family: Some(name) } => list_family(&name, options),
+        AllocatorsCommand::List { family: Some(spec) } => list_family(&spec, options),
         AllocatorsCommand::Get(get) => obtain(&get, options, false),
         AllocatorsCommand::Verify(get) => obtain(&get, options, true),
         AllocatorsCommand::Identify { pids } => identify_all(&pids, options),
@@ -125,8 +126,8 @@ fn list(options: &GlobalOptions) -> Result<ExitCode, Failure> {
     print(&text)
 }
 
-fn list_family(name: &str, options: &GlobalOptions) -> Result<ExitCode, Failure> {
-    let family = Catalog::builtin().resolve_local(&AllocatorSpec::family(name))?.family;
+fn list_family(spec: &AllocatorSpec, options: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let family = family_of(spec)?;
     if options.json {
         return print_json(json!({ "families": [family_json(&family)] }));
     }
@@ -161,6 +162,29 @@ fn list_family(name: &str, options: &GlobalOptions) -> Result<ExitCode, Failure>
         text.push_str(&format!("\n{}", table(&rows)));
     }
     print(&text)
+}
+
+/// A family, or what the catalog has of one version of it.
+fn family_of(spec: &AllocatorSpec) -> Result<Family, Failure> {
+    if !spec.variants.is_empty() || !spec.settings.is_empty() {
+        let asked = AllocatorSpec { version: spec.version.clone(), ..AllocatorSpec::family(&spec.family) };
+        return Err(Failure::usage(format!(
+            "`list` tells of families and their versions: `heaptrial allocators list {asked}`; `heaptrial allocators verify \
+             '{spec}'` tells whether that can be had"
+        )));
+    }
+    let catalog = Catalog::builtin();
+    let mut family = Family::clone(&*catalog.resolve_local(&AllocatorSpec::family(&spec.family))?.family);
+    if let Some(version) = &spec.version {
+        catalog.resolve(spec)?;
+        family.versions.retain(|release| release.version == *version);
+        family.unversioned.clear();
+        for setting in &mut family.settings {
+            setting.in_versions.retain(|range| range.contains(version));
+        }
+        family.settings.retain(|setting| !setting.in_versions.is_empty());
+    }
+    Ok(family)
 }
 
 fn sources_of(family: &Family, release: &Release) -> Vec<String> {
@@ -316,6 +340,9 @@ fn obtained_text(resolved: &Resolved, obtained: &Obtained, verify: bool) -> Stri
     }
     for finding in obtained.verification.evidence.iter().filter(|_| verify) {
         row("verified", finding.clone());
+    }
+    for claim in &obtained.verification.unproved {
+        row("not proved", claim.clone());
     }
     table(&rows)
 }

@@ -66,6 +66,7 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
     if global.json && options.output.is_none() {
         return Err(Failure::usage("--json tells what was written; name the file with --output"));
     }
+    tell_what_does_not_count(&target, format)?;
     let write = |writer: &mut (dyn Write + Send)| -> Result<u64, ExportError> {
         export(&target.store, target.trial.id, format, writer)
     };
@@ -92,6 +93,30 @@ pub fn run(options: &ExportOptions, global: &GlobalOptions) -> Result<ExitCode, 
         eprintln!("{}: {samples} samples", path.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever takes means of arms would take these in; the scripts' CSV has no place for a mark.
+fn tell_what_does_not_count(target: &Target, format: ExportFormat) -> Result<(), Failure> {
+    let lives = target.store.lives(target.trial.id).map_err(Failure::failed)?;
+    let contaminated = lives.iter().filter(|life| life.contamination.is_some()).count();
+    let dropped = target.store.dropped_services(target.trial.id).map_err(Failure::failed)?.len();
+    if contaminated > 0 {
+        let lives = if contaminated == 1 { "1 life".to_owned() } else { format!("{contaminated} lives") };
+        let marked = match format {
+            ExportFormat::TorUtils => "",
+            ExportFormat::Parquet | ExportFormat::OpenMetrics => ", and here `contaminated` marks them",
+        };
+        eprintln!(
+            "warning: readings of {lives} without the treatment of their arm stand under that arm; reports leave them out{marked}"
+        );
+    }
+    if dropped > 0 {
+        eprintln!(
+            "warning: readings of {} stand under its arm also from after it was taken out of the trial",
+            units::counted(dropped, "service")
+        );
+    }
+    Ok(())
 }
 
 /// A number and microseconds since 1970.

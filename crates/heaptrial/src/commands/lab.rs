@@ -114,6 +114,7 @@ fn execute(
         arms,
         repeats: options.repeat,
         duration: duration.map(|duration| duration.0),
+        part: 1.0,
         tick: options.tick.0,
         metric,
         accounting,
@@ -152,7 +153,14 @@ fn conclude(
         return Err(Failure::failed("the run was interrupted; the report is of what there was until then"));
     }
     match outcome.failed_services {
-        0 => Ok(ExitCode::SUCCESS),
+        0 if outcome.unread_work.is_empty() => Ok(ExitCode::SUCCESS),
+        0 => {
+            let names: Vec<&str> = outcome.unread_work.iter().map(String::as_str).collect();
+            Err(Failure::failed(format!(
+                "of the work {} no service told anything, so that it has no figures; the report tells what was there in its place",
+                names.join(", ")
+            )))
+        }
         1 => Err(Failure::failed("a service failed, and is in no figure; the report tells why")),
         failed => Err(Failure::failed(format!(
             "{failed} services failed, and are in no figure; the report tells why"
@@ -343,7 +351,11 @@ fn print_schedule(
         }
         None => ", each as long as its work".to_owned(),
     };
-    println!("{} rounds{length}; the control is {}", schedule.rounds.len(), plan.control().name);
+    println!(
+        "{}{length}; the control is {}",
+        heaptrial_model::units::counted(schedule.rounds.len(), "round"),
+        plan.control().name
+    );
     for (number, round) in schedule.rounds.iter().enumerate() {
         println!("round {}, repeat {}:", number + 1, round.repeat + 1);
         names(&round.arms).iter().for_each(|name| println!("  {name}"));

@@ -53,11 +53,12 @@ pub fn time(text: &str, option: &str, before_us: i64) -> Result<i64, Failure> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(time.as_microsecond());
     }
-    let date = text.parse::<jiff::civil::Date>().ok();
+    // Of a date with a time the library would take the date alone.
+    let date = jiff::civil::Date::strptime("%Y-%m-%d", text).ok();
     let begin = date.and_then(|date| date.to_zoned(jiff::tz::TimeZone::UTC).ok());
     begin.map(|begin| begin.timestamp().as_microsecond()).ok_or_else(|| {
         Failure::usage(format!(
-            "{option} {text}: expected a time such as 2026-01-31T12:00:00Z, a date, or how long back, such as 14d"
+            "{option} {text}: expected a time with its offset such as 2026-01-31T12:00:00Z, a date, or how long back, such as 14d"
         ))
     })
 }
@@ -74,6 +75,20 @@ mod tests {
         for text in ["512", "1e9", "0M", "M", "", "512X", "-1M", "64 "] {
             let told = size(text).unwrap_err().to_string();
             assert!(told.contains("with its unit"), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_its_offset() {
+        let of = |text| time(text, "--until", 0).ok();
+        let noon = of("2026-11-20T12:00:00Z").unwrap();
+        assert_eq!(of("2026-11-20T13:00:00+01:00"), Some(noon));
+        assert_eq!(of("2026-11-20"), Some(noon - 12 * 3_600_000_000));
+        assert_eq!(of("2h"), Some(-2 * 3_600_000_000));
+        for text in
+            ["2026-11-20T12:00:00", "2026-11-20 12:00", "2026-11-20 23:59", "20261120T12", "2026-11-31"]
+        {
+            assert_eq!(of(text), None, "{text}");
         }
     }
 

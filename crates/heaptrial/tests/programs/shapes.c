@@ -12,10 +12,14 @@
  * orphan SIZE: a helper whose parent has ended and that has a session of its own holds SIZE; it runs with an empty
  *   environment. spend HOW: 20 children take 50 ms of CPU time each, and are waited for, `ignored` (SIGCHLD), `uncollected` or
  *   each an `orphan`.
- * leaderless SIZE: a child whose main thread has ended holds SIZE and takes a second of CPU time.
+ * leaderless SIZE [main]: a child, or the main process itself, whose main thread has ended holds SIZE and takes a second of CPU
+ *   time. late-crash HOW: a child that aborts after half a second: in a program that another than its main thread executed
+ *   (`exec`), or in another than its main thread, which has ended (`thread`).
+ * burners SIZE: three helpers called `burner`, one after the other, take half a second of CPU time each, stay for half a second
+ *   more and end, with SIZE; a fourth takes the same and stays.
  * between SIZE: a helper with an empty environment holds SIZE for 2 s of the service's life.
  * spike SIZE: has SIZE once, before it is ready. crash-at-end SIZE: aborts when it gets SIGTERM. stubborn SIZE: ignores SIGTERM.
- * huge SIZE: holds SIZE in huge pages of hugetlb.
+ * huge SIZE: holds SIZE in huge pages of hugetlb. memfd SIZE: holds SIZE of shared memory, and 8.
  *
  * prefork, title, hold, fail, orphan, spend, leaderless, spike, crash-at-end, stubborn and huge write `holds` when they hold all.
  */
@@ -77,6 +81,12 @@ static void spend(double seconds) {
 
 static void crash(int signal) {
     (void)signal;
+    abort();
+}
+
+static void *crash_late(void *how) {
+    if (!strcmp(how, "exec")) execl("/proc/self/exe", "helper", "late-crash", "now", NULL);
+    usleep(500000);
     abort();
 }
 
@@ -196,12 +206,34 @@ int main(int argc, char **argv) {
         }
         holds();
     } else if (!strcmp(shape, "leaderless")) {
-        if (fork() == 0) {
+        if (argc > 3 || fork() == 0) {
             pthread_t thread;
             if (pthread_create(&thread, NULL, hold_and_spend, (void *)size)) return 9;
             pthread_exit(NULL);
         }
         stay();
+    } else if (!strcmp(shape, "late-crash")) {
+        if (!strcmp(size, "now")) crash_late((void *)size);
+        if (fork() == 0) {
+            pthread_t thread;
+            if (pthread_create(&thread, NULL, crash_late, (void *)size)) return 9;
+            if (!strcmp(size, "thread")) pthread_exit(NULL);
+            stay();
+        }
+        wait(NULL);
+        touch("8");
+        holds();
+    } else if (!strcmp(shape, "burners")) {
+        for (int helper = 0;; helper++) {
+            if (fork() == 0) execl("/proc/self/exe", "burner", helper < 3 ? "burn" : "burn-and-stay", size, NULL);
+            wait(NULL);
+        }
+    } else if (!strcmp(shape, "burn") || !strcmp(shape, "burn-and-stay")) {
+        touch(size);
+        spend(0.5);
+        if (!strcmp(shape, "burn-and-stay")) stay();
+        usleep(500000);
+        return 0;
     } else if (!strcmp(shape, "between")) {
         usleep(500000);
         if (fork() == 0) {
@@ -227,6 +259,15 @@ int main(int argc, char **argv) {
         char *held = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
         if (held == MAP_FAILED) return 9;
         for (size_t at = 0; at < bytes; at += 4096) held[at] = 1;
+        holds();
+    } else if (!strcmp(shape, "memfd")) {
+        size_t bytes = strtoul(size, NULL, 10) << 20;
+        int file = memfd_create("held", 0);
+        if (file < 0 || ftruncate(file, bytes)) return 9;
+        char *held = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (held == MAP_FAILED) return 9;
+        for (size_t at = 0; at < bytes; at += 4096) held[at] = 1;
+        touch("8");
         holds();
     } else if (!strcmp(shape, "hold")) {
         touch(size);

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use heaptrial_testbed::{Base, ChurnService, Container, Options, Snapshot, Testbed};
@@ -31,7 +30,7 @@ impl Bed {
 
     /// Boots one with these options.
     pub fn boot_on(base: &Base, options: Options) -> Self {
-        let container = Container::boot(base, options.bind(stripped(), BUILD)).unwrap();
+        let container = Container::boot(base, options.bind(build_folder(), BUILD)).unwrap();
         container.write("/root/.keep", "", 0o644).unwrap();
         Self { container }
     }
@@ -149,37 +148,6 @@ pub fn build_folder() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_heaptrial")).parent().unwrap().to_owned()
 }
 
-/// A folder with the binary under test without its debug information: a trial copies and hashes its own program, and
-/// with debug information that is ten times as long. All programs of tests share what the first of them made, and a build
-/// has a folder of its own: a file that a container runs is never replaced.
-pub fn stripped() -> PathBuf {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    let make = || {
-        let program = Path::new(env!("CARGO_BIN_EXE_heaptrial"));
-        let built = std::fs::metadata(program).unwrap().modified().unwrap();
-        let built = built.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
-        let folder = build_folder().join("stripped").join(built.to_string());
-        let made = folder.join("heaptrial");
-        if !made.exists() {
-            std::fs::create_dir_all(&folder).unwrap();
-            let all = std::fs::read_dir(folder.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
-            for of_older_build in all.filter(|other| *other != folder) {
-                let _ = std::fs::remove_dir_all(of_older_build);
-            }
-            let beside = folder.join(format!("heaptrial-{}", std::process::id()));
-            let done =
-                Command::new("strip").arg("--strip-debug").arg("-o").arg(&beside).arg(program).status();
-            assert!(done.unwrap().success());
-            match std::fs::hard_link(&beside, &made) {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{error}"),
-                _ => std::fs::remove_file(&beside).unwrap(),
-            }
-        }
-        folder
-    };
-    FOLDER.get_or_init(make).clone()
-}
-
 /// Whether `cargo deb` is there; the test is skipped if not.
 pub fn has_cargo_deb() -> bool {
     let found =
@@ -194,7 +162,7 @@ pub fn has_cargo_deb() -> bool {
 pub fn own_package(out: &Path) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/deb.sh");
     let output =
-        Command::new(script).arg(stripped().join("heaptrial")).arg(out).arg("--fast").output().unwrap();
+        Command::new(script).arg(build_folder().join("heaptrial")).arg(out).arg("--fast").output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     PathBuf::from(stdout(&output).lines().last().unwrap())
 }

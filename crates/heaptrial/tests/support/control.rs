@@ -39,8 +39,8 @@ impl Control {
     pub fn command(&self, playbook: &str, further: &[&str]) -> Command {
         let mut command = self.0.command("ansible-playbook");
         let path = self.path();
-        // No connection outlives its playbook.
-        command.env("ANSIBLE_SSH_ARGS", "-o ControlMaster=no");
+        // No connection outlives its playbook, so that each is to do what it can at once.
+        command.env("ANSIBLE_SSH_ARGS", "-o ControlMaster=no").env("ANSIBLE_PIPELINING", "1");
         command.args([&format!("heaptrial.fleet.{playbook}"), "-e", "heaptrial_trial=fleet"]);
         command.args([
             "-e",

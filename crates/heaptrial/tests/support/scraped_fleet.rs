@@ -247,6 +247,8 @@ impl World {
                         rss_bytes: anon_bytes + (28 << 20),
                         anon_bytes,
                         swap_bytes,
+                        // The second arm takes a tenth more of a processor.
+                        cpu_us: (days * 86_400e6 * [0.050, 0.055][index % 2]) as u64,
                         ..Sample::default()
                     },
                 ));

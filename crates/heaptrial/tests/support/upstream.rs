@@ -30,6 +30,13 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
     stdout(&output).trim().to_owned()
 }
 
+/// Commits all that a repository has; gives the id.
+pub fn commit(repository: &Path) -> String {
+    git(repository, &["add", "--all"]);
+    git(repository, &["commit", "--quiet", "--message", "Change more"]);
+    git(repository, &["rev-parse", "HEAD"])
+}
+
 /// Makes `upstream` in `folder`; gives the ids of its commits, oldest first.
 pub fn repository(folder: &Path, commits: &Commits) -> Vec<String> {
     let upstream = folder.join("upstream");

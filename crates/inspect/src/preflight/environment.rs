@@ -1,5 +1,6 @@
 //! What else sets the environment that a treatment sets.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use heaptrial_allocator::Catalog;
@@ -40,8 +41,10 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
     overridden(preload, &present, findings);
     undone(subject, preload, findings);
     present_preload(preload, &present, findings);
+    unset_preload(subject, preload, &present, findings);
     host_preload(subject, preload, findings);
     foreign_settings(preload, &present, findings);
+    other_parts(preload, &present, findings);
 }
 
 fn present(subject: &Subject<'_>) -> Vec<Present> {
@@ -153,14 +156,43 @@ fn present_preload(preload: &PlannedPreload, present: &[Present], findings: &mut
     }
 }
 
+/// The service's own C library is had by unsetting a preload, whatever it is for.
+fn unset_preload(
+    subject: &Subject<'_>,
+    preload: &PlannedPreload,
+    present: &[Present],
+    findings: &mut Findings,
+) {
+    if preload.library.is_some() || !preload.unsets(PRELOAD) {
+        return;
+    }
+    for found in present.iter().filter(|found| found.name == PRELOAD) {
+        for word in found.value.split([' ', ':']).filter(|word| !word.is_empty()) {
+            if has_malloc(subject, Path::new(word)) {
+                continue;
+            }
+            findings.warn(
+                Check::PresentPreload,
+                format!("{PRELOAD} names {word}, which is not known to be an allocator, by {}", found.place),
+                format!("the treatment unsets {PRELOAD}: {word} will not be loaded"),
+                "make sure that the service can do without what it does, such as hiding or redirecting",
+            );
+        }
+    }
+}
+
+/// Whether a library is an allocator, as far as its file can be found.
+fn has_malloc(subject: &Subject<'_>, library: &Path) -> bool {
+    let file = resolve(subject.root, library).map(|path| subject.root.path(path));
+    file.is_some_and(|file| subject.examiner.examine(&file).is_ok_and(|found| found.exports_malloc))
+}
+
 /// `/etc/ld.so.preload` is read by every program, after `LD_PRELOAD` (ld.so(8)).
 fn host_preload(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
     for path in host_preloads(subject.root) {
-        let file = resolve(subject.root, &path).map(|path| subject.root.path(path));
-        let Some(true) = file.and_then(|file| Some(subject.examiner.examine(&file).ok()?.exports_malloc))
-        else {
+        if !has_malloc(subject, &path) {
             continue;
-        };
+        }
         let what = format!("/etc/ld.so.preload names {}, which has a `malloc`", path.display());
         let fix = "take it out of /etc/ld.so.preload for the time of the trial";
         match preload.library {
@@ -204,4 +236,43 @@ fn foreign_settings(preload: &PlannedPreload, present: &[Present], findings: &mu
             format!("take it out there, or make it part of the arm's spec (`heaptrial allocators list {}`)", family.name),
         );
     }
+}
+
+/// A variable of several settings is set or removed as a whole, with those of it that are no allocator's.
+fn other_parts(preload: &PlannedPreload, present: &[Present], findings: &mut Findings) {
+    for family in Catalog::builtin().families() {
+        let Some(combined) = &family.environment.combined else { continue };
+        // Such as `glibc.malloc`; a variable without has the allocator's settings alone.
+        let keys = family.settings.iter().filter_map(|setting| setting.key.as_deref());
+        let spaces: BTreeSet<&str> = keys.map(space).collect();
+        let planned = preload.settings.iter().any(|(name, _)| *name == combined.variable);
+        if spaces.is_empty() || (!planned && !preload.unsets(&combined.variable)) {
+            continue;
+        }
+        for found in present.iter().filter(|found| found.name == combined.variable) {
+            let is_setting =
+                |part: &&str| spaces.contains(space(part.split(combined.assign).next().unwrap_or(part)));
+            for part in
+                found.value.split(combined.separator).filter(|part| !part.is_empty() && !is_setting(part))
+            {
+                findings.warn(
+                    Check::ForeignSetting,
+                    format!(
+                        "{} has {part}, which is not known to be of {}, by {}",
+                        found.name, family.name, found.place
+                    ),
+                    format!(
+                        "the treatment sets or removes {} as a whole: {part} will not be in force",
+                        found.name
+                    ),
+                    "make sure that the service can do without it",
+                );
+            }
+        }
+    }
+}
+
+/// Of a setting's name what stands before its last part.
+fn space(key: &str) -> &str {
+    key.rsplit_once('.').map_or("", |(space, _)| space)
 }

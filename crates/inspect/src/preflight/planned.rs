@@ -17,6 +17,8 @@ pub struct PlannedTreatment {
     pub restart_every: Option<HumanDuration>,
     /// Unit files and drop-ins that will be written.
     pub unit_files: Vec<PathBuf>,
+    /// Unit files of earlier treatments that would stay in force beside it.
+    pub left_overs: Vec<PathBuf>,
     /// Whether they take the place of what an ended trial left.
     pub replaces: bool,
 }

@@ -2,11 +2,14 @@
 
 use std::fs;
 
+use heaptrial_relay::TorrcEdit;
+
 use crate::preflight::finding::{Check, Findings};
 use crate::preflight::mounts::mount_of;
 use crate::preflight::subject::Subject;
 
 pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) {
+    left_over(subject, findings);
     let options = &subject.planned.torrc;
     if options.is_empty() {
         return;
@@ -64,4 +67,18 @@ pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) {
             );
         }
     }
+}
+
+/// Options of a trial that has ended would stay in force, whatever the arm.
+fn left_over(subject: &Subject<'_>, findings: &mut Findings) {
+    let Some(relay) = subject.service.relay.as_ref().filter(|_| !subject.planned.replaces) else { return };
+    let Ok(bytes) = fs::read(subject.root.path(&relay.torrc)) else { return };
+    let Some(marker) = TorrcEdit::marker(&bytes) else { return };
+    let name = marker.split_whitespace().next().unwrap_or_default();
+    findings.refuse(
+        Check::Torrc,
+        format!("{} has options of `{name}` already", relay.torrc.display()),
+        "they would stay in force beside the treatment",
+        format!("`heaptrial trial stop {name} --revert` takes them out"),
+    );
 }

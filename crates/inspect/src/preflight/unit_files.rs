@@ -1,5 +1,6 @@
 //! Whether the files that a treatment writes may be written where they belong.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,9 +16,11 @@ pub(crate) fn check(subject: &Subject<'_>, findings: &mut Findings) {
         if let Some(folder) = path.parent() {
             linked(subject, folder, findings);
         }
-        if !subject.planned.replaces {
-            free(subject, path, findings);
-        }
+    }
+    if !subject.planned.replaces {
+        let all: BTreeSet<&PathBuf> =
+            subject.planned.unit_files.iter().chain(&subject.planned.left_overs).collect();
+        all.into_iter().for_each(|path| free(subject, path, findings));
     }
 }
 

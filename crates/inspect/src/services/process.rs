@@ -17,7 +17,7 @@ pub struct MainProcess {
     pub age_seconds: f64,
     /// Its program; without permission to see it, what its command line names.
     pub program: PathBuf,
-    /// Memory of the whole process tree now.
+    /// Memory of all its processes now: those of its control group, or where it has none of its own, the main one and all below it.
     pub sample: Sample,
     /// Its allocator; `None` where it cannot be told, with the reason in `unidentified`. Where the evidence does not
     /// decide, the family is `unknown` and the reason is told too.
@@ -40,8 +40,10 @@ impl MainProcess {
     ) -> Result<Self, HostError> {
         let process = Process::new(root, pid);
         let life = process.life_key()?;
-        let mut sampler = ServiceSampler::open(root, pid)?;
-        sampler.follow(tree);
+        let mut sampler = ServiceSampler::of_unit(root, pid, &unit.status.control_group)?;
+        if !sampler.follow_unit()? {
+            sampler.follow(tree);
+        }
         let sample = sampler.read()?;
         let passed = || Some(NextStart::of(root, unit).variables());
         let (identity, unidentified) = match identifier.identify_started_with(&process, &passed) {

@@ -1,8 +1,10 @@
 //! A look at a running trial: an analysis at a time fixed in advance, which spends error probability.
 
+mod begun;
 mod reach;
 mod schedule;
 
+pub use begun::Begun;
 pub use reach::{Gaps, Reach};
 pub use schedule::PlannedLook;
 pub(crate) use schedule::planned;
@@ -30,6 +32,8 @@ pub enum LookState {
         /// The next look, where the trial ended before it.
         ended_before: Option<u32>,
     },
+    /// These services have not had their treatment yet, from when on looks count.
+    Open(Vec<String>),
     /// None was taken, and the trial ended before the first one.
     Ended {
         /// Number of the first one.
@@ -61,8 +65,10 @@ pub struct Look {
     pub number: u32,
     /// Of how many.
     pub looks: u32,
-    /// When it was planned, in microseconds since the trial's start.
+    /// When it was planned, in microseconds since the last service had its treatment ([`Begun`]).
     pub planned_us: i64,
+    /// The same in microseconds since 1970.
+    pub planned_wall_us: i64,
     /// What it spends of the error probability.
     pub alpha: f64,
     /// That and what all looks before it spent.
@@ -71,8 +77,8 @@ pub struct Look {
     pub reach: Reach,
     /// When it is taken, in microseconds since 1970.
     pub taken_us: i64,
-    /// When the next one is planned, in microseconds since the trial's start; `None` after the last one.
-    pub next_us: Option<i64>,
+    /// When the next one is planned, in microseconds since 1970; `None` after the last one.
+    pub next_wall_us: Option<i64>,
     /// Whether the trial ended before the next one.
     pub ended_before_next: bool,
 }
@@ -89,15 +95,22 @@ pub struct Peek {
 }
 
 /// What looks of a trial are due at `now_us` (microseconds since 1970). After the end of a trial no further one comes due,
-/// but where gaps are accepted all are.
+/// but where gaps are accepted all are; then services that have not had their treatment yet are waited for no longer, either.
 pub fn state(store: &Store, trial_id: i64, now_us: i64, gaps: Gaps) -> Result<LookState, JudgementError> {
     let trial = trial(store, trial_id)?;
     let schedule = schedule(store, &trial)?;
+    if schedule.is_empty() {
+        return Ok(LookState::NoLooks);
+    }
     let mut taken = store.looks(trial_id)?;
+    let begun = Begun::read(store, &trial)?;
+    if !begun.open.is_empty() && trial.ended_wall_us.is_none() && gaps == Gaps::Refused {
+        return Ok(LookState::Open(begun.open));
+    }
     let elapsed = match (trial.ended_wall_us, gaps) {
         (Some(_), Gaps::Accepted) => i64::MAX,
-        (Some(ended), Gaps::Refused) => ended.min(now_us) - trial.plan.started_wall_us,
-        (None, _) => now_us - trial.plan.started_wall_us,
+        (Some(ended), Gaps::Refused) => ended.min(now_us) - begun.at_us,
+        (None, _) => now_us - begun.at_us,
     };
     let due = schedule.iter().filter(|look| look.planned_us <= elapsed);
     let open: Vec<u32> = due
@@ -121,7 +134,7 @@ pub fn state(store: &Store, trial_id: i64, now_us: i64, gaps: Gaps) -> Result<Lo
         }),
         (None, Some(next)) => Ok(LookState::NotDue {
             number: next.number,
-            at: rfc3339(store.path(), "a look", trial.plan.started_wall_us.saturating_add(next.planned_us))?,
+            at: rfc3339(store.path(), "a look", begun.at_us.saturating_add(next.planned_us))?,
             seconds: until(next),
         }),
         (None, None) => Ok(LookState::NoLooks),
@@ -132,7 +145,8 @@ pub fn state(store: &Store, trial_id: i64, now_us: i64, gaps: Gaps) -> Result<Lo
 pub fn planned_at(store: &Store, trial: &TrialRecord, number: u32) -> Result<Option<i64>, JudgementError> {
     let schedule = schedule(store, trial)?;
     let found = schedule.iter().find(|look| look.number == number);
-    Ok(found.map(|look| trial.plan.started_wall_us.saturating_add(look.planned_us)))
+    let Some(look) = found else { return Ok(None) };
+    Ok(Some(Begun::read(store, trial)?.at_us.saturating_add(look.planned_us)))
 }
 
 /// A look that was taken already.
@@ -159,18 +173,17 @@ pub fn take(
         Some(before) => standings(store, &before)?,
         None => Vec::new(),
     };
-    let start = trial.plan.started_wall_us;
-    let until_us = start.saturating_add(planned.planned_us);
-    let reach = reach::of(store, &trial, planned, gaps)?;
+    let at = Begun::read(store, &trial)?.at_us;
+    let until_us = at.saturating_add(planned.planned_us);
+    let reach = reach::of(store, &trial, planned, until_us, gaps)?;
     let rows = Rows::read(store, trial_id)?.until(until_us);
     let fleet = rows.fleet(store, options)?;
     let last = planned.number as usize == schedule.len();
     let found = look(&fleet, &options.settings, planned.alpha, last, &standing);
     let next = schedule.iter().find(|look| look.number == planned.number + 1);
-    let ends = |look: &&Scheduled| {
-        trial.ended_wall_us.is_some_and(|ended| ended < start.saturating_add(look.planned_us))
-    };
-    let ended_before_next = next.is_some_and(|look| ends(&look));
+    let next = next.map(|look| at.saturating_add(look.planned_us));
+    let ends = |next: &i64| trial.ended_wall_us.is_some_and(|ended| ended < *next);
+    let ended_before_next = next.is_some_and(|next| ends(&next));
     let judgement = Judgement::from_fleet(store, rows, fleet, found.analysis.clone(), options)?;
     Ok(Look {
         judgement,
@@ -178,11 +191,12 @@ pub fn take(
         number,
         looks: schedule.len() as u32,
         planned_us: planned.planned_us,
+        planned_wall_us: until_us,
         alpha: planned.alpha,
         alpha_spent: schedule.iter().filter(|look| look.number <= number).map(|look| look.alpha).sum(),
         reach,
         taken_us: now_us,
-        next_us: next.filter(|look| !ends(look)).map(|look| look.planned_us),
+        next_wall_us: next.filter(|next| !ends(next)),
         ended_before_next,
     })
 }

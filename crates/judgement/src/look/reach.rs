@@ -9,7 +9,7 @@ use crate::rows::rfc3339;
 
 /// Readings that may be missing right before a look,
 const INTERVALS: f64 = 5.0;
-/// or this share of the time since the trial's start, whichever is longer: an agent that is restarted then is no reason
+/// or this share of the time after which it is planned, whichever is longer: an agent that is restarted then is no reason
 /// to refuse.
 const SHARE: f64 = 0.01;
 
@@ -31,15 +31,15 @@ pub struct Reach {
     pub gap_seconds: Option<f64>,
 }
 
-/// Finds out whether data reach the time of a look: of several hosts those of each, since a look is of all of them, and
+/// Finds out whether data reach the time of a look (`planned_us`, microseconds since 1970): of several hosts those of each, since a look is of all of them, and
 /// taken once.
 pub(super) fn of(
     store: &Store,
     trial: &TrialRecord,
     look: Scheduled,
+    planned_us: i64,
     gaps: Gaps,
 ) -> Result<Reach, JudgementError> {
-    let planned_us = trial.plan.started_wall_us.saturating_add(look.planned_us);
     let before = |ended: Option<i64>| ended.filter(|ended| *ended < planned_us);
     let ended = before(trial.ended_wall_us);
     let ticks = store.ticks_until(trial.id, ended.unwrap_or(planned_us))?;

@@ -15,7 +15,7 @@ pub(crate) const ALPHA: f64 = 0.05;
 pub(crate) struct Scheduled {
     /// Counted from 1.
     pub(crate) number: u32,
-    /// Since the start of the trial.
+    /// Since the last service had its treatment.
     pub(crate) planned_us: i64,
     /// What it may spend.
     pub(crate) alpha: f64,
@@ -56,7 +56,7 @@ pub(crate) fn schedule(store: &Store, trial: &TrialRecord) -> Result<Vec<Schedul
 pub struct PlannedLook {
     /// Counted from 1.
     pub number: u32,
-    /// When, in microseconds since the start of the trial.
+    /// When, in microseconds since the last service had its treatment.
     pub planned_us: i64,
     /// What it may spend of the error probability.
     pub alpha: f64,

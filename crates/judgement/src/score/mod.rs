@@ -8,13 +8,13 @@ mod error;
 mod partners;
 mod side;
 
-use heaptrial_analysis::{ArmAt, Estimate, Growth, LevelsAt, RatioToControl, Verdict};
+use heaptrial_analysis::{Analysis, ArmAt, Estimate, Growth, LevelsAt, RatioToControl, Verdict};
 use heaptrial_model::Arm;
 use heaptrial_stats::{kendall, quotient};
 use serde::{Deserialize, Serialize};
 
 pub use error::ScoreError;
-pub use partners::{Alone, MatchedBy, Partners, WhyAlone};
+pub use partners::{Alone, LeftOut, MatchedBy, Partners, WhyAlone};
 pub use side::{Scored, Side};
 
 use crate::consensuses::HOUR;
@@ -47,14 +47,18 @@ pub struct Score {
     /// Whether most starts in some arm of the field are unknown, so that ages there count from first readings.
     pub field_ages_are_lower_bounds: bool,
     /// Ages that were asked for and are not compared, with the reason.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<AgeLeftOut>,
     /// One for each of `arms`.
     pub growth: Vec<GrowthScore>,
+    /// Grave findings on arms of `arms` in the lab's data,
+    pub grave_in_lab: Vec<String>,
+    /// and in the field's.
+    pub grave_in_field: Vec<String>,
 }
 
 /// An age that is not compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct AgeLeftOut {
     /// Consensuses: hours of a relay's life.
     pub consensuses: f64,
     /// Why.
@@ -66,7 +70,8 @@ pub struct LeftOut {
 pub struct AtConsensuses {
     /// Consensuses of the lab, hours of the field.
     pub consensuses: f64,
-    /// Kendall's tau-b of the levels of the arms that both sides have; `None` for fewer than two.
+    /// Kendall's tau-b of the arms that both sides have, ordered by their ratios to each side's control; `None` for fewer than
+    /// two.
     pub tau_b: Option<f64>,
     /// Pairs of arms,
     pub pairs: u32,
@@ -82,8 +87,23 @@ pub struct AtConsensuses {
     pub order_in_field: Vec<Vec<usize>>,
     /// One for each arm of [`Score::arms`] that both sides have at this age.
     pub arms: Vec<ArmScore>,
+    /// The field's order and ratios with the services in their arms that an inference from memory leaves out; `None` where none is.
+    #[serde(default)]
+    pub as_listed: Option<AsListed>,
+    /// Positions of those that are in no order: of one side they have no ratio to the control, for instance because they share
+    /// no server with it.
+    pub unordered: Vec<usize>,
     /// The others, by the side that has no level of them.
     pub without: Vec<WithoutLevel>,
+}
+
+/// The field with all services in the arms that list them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AsListed {
+    /// As [`AtConsensuses::order_in_field`].
+    pub order: Vec<Vec<usize>>,
+    /// Positions in [`Score::arms`] with their ratio to the first, of those that have another one so.
+    pub ratios: Vec<(usize, f64)>,
 }
 
 /// An arm that one side has no level of at an age.
@@ -154,7 +174,7 @@ pub struct GrowthScore {
     pub field_bytes_per_hour: Option<Estimate>,
     /// Hours that they are measured over: median over services.
     pub field_hours: Option<f64>,
-    /// Lab over field; `None` where the field is not shown to grow or the lab does not.
+    /// Lab over field; `None` where the field is not shown to grow, or its verdict is inconclusive.
     pub factor: Option<Estimate>,
     /// The lab's verdict.
     pub lab_verdict: Option<Verdict>,
@@ -168,19 +188,23 @@ impl Score {
     pub fn of(lab: &Side, field: &Side, ages: &[f64], by_hand: &[String]) -> Result<Self, ScoreError> {
         let (pairs, alone) = pairs(lab, field, by_hand)?;
         let places: Vec<(usize, usize)> = pairs.iter().map(|(lab, field, _)| (*lab, *field)).collect();
-        let compared = Compared { lab, field, places: &places };
+        let as_listed = field.as_listed();
+        let compared = Compared { lab, field, places: &places, as_listed: as_listed.as_ref() };
         let (ages, left_out) = compared.ages(ages)?;
         let named = |(lab_arm, field_arm, by): &(usize, usize, MatchedBy)| Partners {
             lab: lab.arms[*lab_arm].name.clone(),
             field: field.arms[*field_arm].name.clone(),
             by: *by,
+            versions: partners::other_versions(&lab.arms[*lab_arm], &field.arms[*field_arm]),
             unread: partners::unread(&field.arms[*field_arm]).filter(|_| *by != MatchedBy::Hand),
-            lab_left_out: left_out_of(lab, *lab_arm),
-            field_left_out: left_out_of(field, *field_arm),
+            lab_left_out: lab.left_out(*lab_arm),
+            field_left_out: field.left_out(*field_arm),
         };
         let control =
             |side: &Side| side.control().map_or_else(String::new, |arm| side.arms[arm].name.clone());
         Ok(Self {
+            grave_in_lab: lab.grave(&places.iter().map(|place| place.0).collect::<Vec<_>>()),
+            grave_in_field: field.grave(&places.iter().map(|place| place.1).collect::<Vec<_>>()),
             growth: (0..places.len()).map(|arm| compared.growth(arm)).collect(),
             arms: pairs.iter().map(named).collect(),
             lab_control: control(lab),
@@ -235,10 +259,12 @@ struct Compared<'a> {
     lab: &'a Side,
     field: &'a Side,
     places: &'a [(usize, usize)],
+    /// The field's analysis with the services in their arms that an inference from memory leaves out, where there are any.
+    as_listed: Option<&'a Analysis>,
 }
 
 impl Compared<'_> {
-    fn ages(&self, asked: &[f64]) -> Result<(Vec<AtConsensuses>, Vec<LeftOut>), ScoreError> {
+    fn ages(&self, asked: &[f64]) -> Result<(Vec<AtConsensuses>, Vec<AgeLeftOut>), ScoreError> {
         let mut ages = if asked.is_empty() { USUAL_AGES.to_vec() } else { asked.to_vec() };
         ages.sort_by(f64::total_cmp);
         ages.dedup();
@@ -246,17 +272,22 @@ impl Compared<'_> {
         for consensuses in ages {
             match self.at(consensuses) {
                 Ok(at) => found.push(at),
-                Err(why) => left_out.push(LeftOut { consensuses, why }),
+                Err(why) => left_out.push(AgeLeftOut { consensuses, why }),
             }
         }
         // A short run or a short trial is compared at the age that both reached.
         if found.is_empty() && asked.is_empty() {
             let reached = |side: &Side| side.analysis.matched_age_seconds.map(|age| (age / HOUR).floor());
             let both = reached(self.lab).zip(reached(self.field)).map(|(lab, field)| lab.min(field));
-            found.extend(both.filter(|hours| *hours >= 1.0).and_then(|hours| self.at(hours).ok()));
+            if let Some(consensuses) = both.filter(|hours| *hours >= 1.0) {
+                match self.at(consensuses) {
+                    Ok(at) => found.push(at),
+                    Err(why) => left_out.push(AgeLeftOut { consensuses, why }),
+                }
+            }
         }
         if found.is_empty() {
-            let told = |age: &LeftOut| format!("{:.0} consensuses: {}", age.consensuses, age.why);
+            let told = |age: &AgeLeftOut| format!("{:.0} consensuses: {}", age.consensuses, age.why);
             return Err(ScoreError::NoAge { left_out: left_out.iter().map(told).collect() });
         }
         Ok((found, left_out))
@@ -274,12 +305,12 @@ impl Compared<'_> {
             [("lab", &lab, self.lab, of_lab), ("field", &field, self.field, of_field)]
         {
             if levels.arm(arm).is_none() {
-                let (name, oldest) =
-                    (&side.arms[arm].name, hours_read(side, arm).map_or(0.0, |hours| hours.1));
-                return Err(format!(
-                    "{name} of the {word} has no level there (its oldest relay reached {:.0} h)",
-                    oldest.floor()
-                ));
+                let oldest = hours_read(side, arm).map_or(0.0, |hours| hours.1);
+                let why = match oldest >= consensuses {
+                    true => "too few readings near that age".to_owned(),
+                    false => format!("its oldest relay reached {:.0} h", oldest.floor()),
+                };
+                return Err(format!("{} of the {word} has no level there ({why})", side.arms[arm].name));
             }
         }
         let without = self.places.iter().enumerate().filter_map(|(arm, (l, f))| {
@@ -305,37 +336,65 @@ impl Compared<'_> {
                 field,
             }
         });
-        let levels: Vec<f64> = both.iter().map(|arm| self.in_the_labs_order(&lab, arm)).collect();
-        let in_lab = ranks(&levels);
-        let in_field = ranks(&both.iter().map(|arm| arm.2.level_bytes).collect::<Vec<_>>());
+        let ordered: Vec<(usize, f64, f64)> = both
+            .iter()
+            .filter_map(|(arm, ..)| {
+                let (l, f) = self.places[*arm];
+                Some((
+                    *arm,
+                    relative(&lab, l, [self.lab.control(), Some(of_lab)])?,
+                    relative(&field, f, [self.field.control(), Some(of_field)])?,
+                ))
+            })
+            .collect();
+        let present: Vec<usize> = ordered.iter().map(|arm| arm.0).collect();
+        let in_lab = ranks(&ordered.iter().map(|arm| arm.1).collect::<Vec<_>>());
+        let in_field = ranks(&ordered.iter().map(|arm| arm.2).collect::<Vec<_>>());
         let numbers = |ranks: &[usize]| ranks.iter().map(|rank| *rank as f64).collect::<Vec<_>>();
         let alike = kendall(&numbers(&in_lab), &numbers(&in_field));
-        let present: Vec<usize> = both.iter().map(|arm| arm.0).collect();
         Ok(AtConsensuses {
             consensuses,
             tau_b: alike.and_then(|alike| alike.tau_b),
-            pairs: (both.len() * (both.len() - 1) / 2) as u32,
+            pairs: (ordered.len() * ordered.len().saturating_sub(1) / 2) as u32,
             pairs_alike: alike.map_or(0, |alike| alike.concordant as u32),
             pairs_tied: alike.map_or(0, |alike| alike.tied as u32),
             unlike: self.unlike(&present, (&in_lab, &in_field), (&lab, &field)),
+            as_listed: self.as_listed.map(|analysis| self.listed(analysis, &field, &present, consensuses)),
             order_in_lab: order(&present, &in_lab),
             order_in_field: order(&present, &in_field),
             arms: arms.collect(),
+            unordered: both.iter().map(|arm| arm.0).filter(|arm| !present.contains(arm)).collect(),
             without,
         })
     }
 
-    /// By what an arm of the lab is ordered: its ratio to the lab's control of its own blocks, as arms need not be in the same
-    /// ones.
-    fn in_the_labs_order(&self, lab: &LevelsAt<'_>, (arm, in_lab, _): &(usize, ArmAt, ArmAt)) -> f64 {
-        let own = self.places[*arm].0;
-        let control = self.lab.control().unwrap_or(self.places[0].0);
-        if own == control {
-            return 1.0;
+    /// The field by another analysis: order and ratios of `arms`, beside those that it has at an age.
+    fn listed(
+        &self,
+        analysis: &Analysis,
+        field: &LevelsAt<'_>,
+        arms: &[usize],
+        consensuses: f64,
+    ) -> AsListed {
+        let all = LevelsAt::of(&self.field.fleet, analysis, consensuses * HOUR);
+        let first = self.places[0].1;
+        let known: Vec<(usize, f64)> = arms
+            .iter()
+            .filter_map(|arm| {
+                Some((*arm, relative(&all, self.places[*arm].1, [self.field.control(), Some(first)])?))
+            })
+            .collect();
+        let value = |levels: &LevelsAt<'_>, arm| Some(levels.ratio(arm, first)?.estimate.value);
+        let ratio = |arm: &usize| {
+            let place = self.places[*arm].1;
+            let own = value(&all, place).filter(|_| place != first)?;
+            (Some(own) != value(field, place)).then_some((*arm, own))
+        };
+        let present: Vec<usize> = known.iter().map(|arm| arm.0).collect();
+        AsListed {
+            order: order(&present, &ranks(&known.iter().map(|arm| arm.1).collect::<Vec<_>>())),
+            ratios: arms.iter().filter_map(ratio).collect(),
         }
-        let ratio = lab.ratio(own, control).map(|ratio| ratio.estimate.value);
-        let of_all = || in_lab.level_bytes / lab.arm(control).map_or(f64::NAN, |control| control.level_bytes);
-        ratio.unwrap_or_else(of_all)
     }
 
     /// Of `arms`, with their ranks and levels in lab and field, the pairs that both order otherwise.
@@ -369,7 +428,11 @@ impl Compared<'_> {
         let (lab, field) = (&self.lab.analysis.arms[lab], &self.field.analysis.arms[field]);
         let rate = |growth: &Growth| per_hour(growth.bytes_per_day);
         let (in_lab, in_field) = (lab.growth.as_ref().map(rate), field.growth.as_ref().map(rate));
-        let grows = |rate: &Estimate| rate.low.is_some_and(|low| low > 0.0);
+        // Of a verdict that is inconclusive growth may be that of a relay that still fills its caches.
+        let tells = |verdict: &Option<Verdict>| {
+            verdict.as_ref().is_some_and(|verdict| !matches!(verdict, Verdict::Inconclusive { .. }))
+        };
+        let grows = |rate: &Estimate| rate.low.is_some_and(|low| low > 0.0) && tells(&field.verdict);
         GrowthScore {
             arm,
             factor: in_lab.zip(in_field.filter(grows)).and_then(|(lab, field)| factor(lab, field)),
@@ -390,12 +453,11 @@ impl Figure {
     }
 }
 
-/// Services that were put into an arm and are in none of its figures.
-fn left_out_of(side: &Side, arm: usize) -> u32 {
-    let members = side.analysis.members(arm);
-    let counts = members.iter().filter(|index| side.fleet.services[**index].current().is_some());
-    let assigned = side.fleet.services.iter().filter(|service| service.arms.contains(&arm));
-    (assigned.count() - counts.count()) as u32
+/// By what an arm is ordered: its ratio to the first of `controls` that has a level, within their blocks, as arms need not be in
+/// the same ones.
+fn relative(levels: &LevelsAt<'_>, arm: usize, controls: [Option<usize>; 2]) -> Option<f64> {
+    let control = controls.into_iter().flatten().find(|control| levels.arm(*control).is_some())?;
+    if arm == control { Some(1.0) } else { Some(levels.ratio(arm, control)?.estimate.value) }
 }
 
 /// Ages in hours from the first reading of any of an arm's services to the last.

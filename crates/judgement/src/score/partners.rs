@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::ScoreError;
 
+/// Families of which every version is taken for one treatment.
+const C_LIBRARIES: [&str; 2] = ["glibc", "musl"];
+
 /// An arm of the lab with its partner in the field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partners {
@@ -19,10 +22,23 @@ pub struct Partners {
     pub by: MatchedBy,
     /// Words of the field's name that were passed over: they may name a group, or a setting.
     pub unread: Option<String>,
-    /// Services of the lab's arm that are in no figure: they did not run what they should, ended early or were not read.
-    pub lab_left_out: u32,
+    /// Versions of both, where they are not the same.
+    pub versions: Option<(String, String)>,
+    /// Services of the lab's arm that are in no figure.
+    pub lab_left_out: LeftOut,
     /// The same of the field's arm.
-    pub field_left_out: u32,
+    pub field_left_out: LeftOut,
+}
+
+/// Services that were put into an arm and are in none of its figures.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Those that were proved to run something else.
+    pub proved: Vec<String>,
+    /// Those of which memory alone hints that they do, each with the arm that it goes as, where it does as one.
+    pub inferred: Vec<(String, Option<String>)>,
+    /// How many ended early or were not read.
+    pub not_read: u32,
 }
 
 /// How two arms were found to be of one treatment.
@@ -156,12 +172,12 @@ impl What {
             Some(AllocatorSpec { family, version, variants, settings }) => {
                 rest.extend(variants.iter().cloned());
                 rest.extend(settings.iter().map(|setting| format!("{}={}", setting.name, setting.value)));
-                let told = version.as_ref().map_or_else(String::new, ToString::to_string);
-                (family.clone(), Told::of(&told))
+                let told = version.as_ref().map(ToString::to_string);
+                (family.clone(), Told::of(&told.unwrap_or_else(|| version_in(&arm.name, family))))
             }
             None => {
-                let (family, after) = family_in(&arm.name)?;
-                (family.to_owned(), Told::of(version_first(&after).0))
+                let (family, _) = family_in(&arm.name)?;
+                (family.to_owned(), Told::of(&version_in(&arm.name, family)))
             }
         };
         rest.extend(unread(arm).filter(|more| may_be_setting(more)));
@@ -169,10 +185,46 @@ impl What {
         Some(Self { family, version, rest })
     }
 
-    /// Whether both are one treatment; where not `whole`, one may tell no version or only its first parts.
+    /// Whether both are one treatment; where not `whole`, one may tell no version or only its first parts, and a C library be
+    /// of any: it comes with the system.
     fn is_alike(&self, other: &Self, whole: bool) -> bool {
-        self.family == other.family && self.rest == other.rest && self.version.agrees(&other.version, whole)
+        let any_version = !whole && C_LIBRARIES.contains(&self.family.as_str());
+        self.family == other.family
+            && self.rest == other.rest
+            && (any_version || self.version.agrees(&other.version, whole))
     }
+}
+
+/// The versions of two partners in words, where both tell one and they are not the same.
+pub(super) fn other_versions(lab: &Arm, field: &Arm) -> Option<(String, String)> {
+    let told = |arm: &Arm| What::of(arm, std::slice::from_ref(arm)).map(|what| what.version);
+    let (lab, field) = (told(lab)?, told(field)?);
+    let is_whole = |told: &Told| told.parts.len() > 1;
+    let differ = is_whole(&lab) && is_whole(&field) && !lab.agrees(&field, false);
+    differ.then(|| (lab.parts.join("."), field.parts.join(".")))
+}
+
+/// The version of `family` that a name tells: `mimalloc-2.0.9`, `3.0.1-mimalloc`, `v3_mimalloc`, and of a library of mimalloc the
+/// number of its ABI, which is that of the version. Empty where it tells none.
+fn version_in(name: &str, family: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let after = family_in(&name).map_or_else(String::new, |(_, after)| after);
+    let behind = version_first(&after).0;
+    if !behind.is_empty() {
+        return behind.to_owned();
+    }
+    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
+    let of_abi = name.split_once("libmimalloc").filter(|_| family == "mimalloc").map(|(_, after)| after);
+    let of_abi = of_abi.map(|after| after.trim_end_matches(|c| !is_of_number(c)).trim_matches('.'));
+    if let Some(number) = of_abi.filter(|number| !number.is_empty() && number.chars().all(is_of_number)) {
+        return number.to_owned();
+    }
+    let dotted = name.split(|c| !is_of_number(c)).map(|part| part.trim_matches('.'));
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    let short = words.filter_map(|word| word.strip_prefix("mi").or_else(|| word.strip_prefix('v')));
+    let is_number = |text: &&str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    let found = dotted.filter(|part| part.contains('.')).chain(short.filter(is_number)).next();
+    found.unwrap_or_default().to_owned()
 }
 
 /// What the name of an arm says behind allocator and version, where its treatment tells no settings.
@@ -260,11 +312,16 @@ fn without(own: &[Arm], other: &[Arm], partner: &dyn Fn(usize) -> Option<usize>,
                 let is_there = others.iter().flatten().any(|other| other.family == what.family);
                 let (like, family) = (
                     of_free(&|other| other.is_alike(&what, false)),
-                    of_free(&|other| other.family == what.family),
+                    of_free(&|other| {
+                        other.family == what.family && other.version.agrees(&what.version, false)
+                    }),
                 );
                 match (like.is_empty(), family.is_empty()) {
                     (false, _) => (WhyAlone::Several, like),
                     (true, false) => (WhyAlone::Otherwise, family),
+                    _ if !of_free(&|other| other.family == what.family).is_empty() => {
+                        (WhyAlone::Otherwise, Vec::new())
+                    }
                     _ if is_there => (WhyAlone::Taken(what.family), Vec::new()),
                     _ => (WhyAlone::NoneOfFamily(what.family), Vec::new()),
                 }
@@ -429,6 +486,41 @@ mod tests {
         ] {
             assert_eq!(paired(lab, field), by, "{lab} {field}");
         }
+    }
+
+    #[test]
+    fn a_version_that_only_a_name_tells_counts() {
+        for (name, of_209, of_301) in [
+            ("mimalloc-v3", false, true),
+            ("mimalloc-v217", false, false),
+            ("mimalloc 301", false, true),
+            ("mimalloc.3.0.1", false, true),
+            ("libmimalloc3", false, true),
+            ("libmimalloc3.0", false, true),
+            ("v3_mimalloc", false, true),
+            ("3.0.1-mimalloc", false, true),
+            ("mi3-mimalloc", false, true),
+            ("mimalloc-3.x", false, true),
+            ("libmimalloc2", true, false),
+            ("group_1_mimalloc", true, true),
+        ] {
+            // As an import claims it: the family alone.
+            let field = [arm(name, "mimalloc")];
+            for (version, paired) in [("2.0.9", of_209), ("3.0.1", of_301)] {
+                let lab = [arm("lab", &format!("mimalloc@{version}"))];
+                assert_eq!(!pairs(&lab, &field, &[]).is_empty(), paired, "{name} and {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_c_library_of_another_version_is_a_partner_and_told() {
+        let (lab, field) = ([arm("glibc", "glibc@2.41")], [arm("glibc", "glibc@2.36")]);
+        assert_eq!(pairs(&lab, &field, &[]), [(0, 0, MatchedBy::Family)]);
+        assert_eq!(other_versions(&lab[0], &field[0]), Some(("2.41".to_owned(), "2.36".to_owned())));
+        assert_eq!(other_versions(&lab[0], &arm("glibc_20", "")), None);
+        let (lab, field) = ([arm("a", "jemalloc@5.3.0")], [arm("b", "jemalloc@5.2.1")]);
+        assert_eq!(pairs(&lab, &field, &[]), []);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heaptrial_analysis::{Analysis, Fleet, FleetArm, analyse};
-use heaptrial_model::{Arm, Metric};
-use heaptrial_store::Store;
+use heaptrial_analysis::{Analysis, Finding, Fleet, FleetArm, Severity, analyse};
+use heaptrial_model::{Arm, Metric, Version};
+use heaptrial_store::{ArmRecord, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ScoreError;
+use super::{LeftOut, ScoreError};
 use crate::consensuses::ConsensusClock;
 use crate::lab::LabRun;
 use crate::{Kind, Options, Rows};
@@ -60,17 +60,19 @@ impl Side {
         options: &Options,
     ) -> Result<Self, ScoreError> {
         let mut joined: Option<Self> = None;
-        let place =
-            |store: &Store| std::fs::canonicalize(store.path()).unwrap_or_else(|_| store.path().to_owned());
-        for (index, (store, trial_id)) in runs.iter().enumerate() {
+        let mut known: Vec<(String, i64, u64)> = Vec::new();
+        for (store, trial_id) in runs {
             let mut rows = Rows::read(store, *trial_id)?;
             rows.trial.plan.metric = metric.unwrap_or(rows.trial.plan.metric);
             let name = rows.trial.plan.name.clone();
-            let same = |(other, id): &(&Store, i64)| id == trial_id && place(other) == place(store);
-            if runs[..index].iter().any(same) {
+            // A copy of its database is the same run too.
+            let plan = &rows.trial.plan;
+            let own = (plan.boot_id.clone(), plan.started_wall_us, plan.seed);
+            if known.contains(&own) {
                 let why = "they are the same run, which repeats nothing".to_owned();
                 return Err(ScoreError::Apart { first: name.clone(), second: name, why });
             }
+            known.push(own);
             if rows.kind != Kind::LabTor {
                 return Err(ScoreError::NotALab { name, kind: rows.kind.describe() });
             }
@@ -111,6 +113,53 @@ impl Side {
     /// The position of its control.
     pub(super) fn control(&self) -> Option<usize> {
         self.arms.iter().position(|arm| arm.control)
+    }
+
+    /// Services that were put into an arm and are in none of its figures.
+    pub(super) fn left_out(&self, arm: usize) -> LeftOut {
+        let mut left_out = LeftOut::default();
+        for (result, service) in self.analysis.services.iter().zip(&self.fleet.services) {
+            if !service.arms.contains(&arm) {
+                continue;
+            }
+            match result.off_treatment_in.iter().find(|other| other.arm == arm) {
+                Some(other) if other.proved => left_out.proved.push(service.name.clone()),
+                Some(other) => {
+                    let like = other.like.map(|like| self.arms[like].name.clone());
+                    left_out.inferred.push((service.name.clone(), like));
+                }
+                None if service.current().is_none() => left_out.not_read += 1,
+                None => {}
+            }
+        }
+        left_out
+    }
+
+    /// Its analysis with the services in their arms that an inference from memory leaves out; `None` where none is.
+    pub(super) fn as_listed(&self) -> Option<Analysis> {
+        let mut analysis = self.analysis.clone();
+        let mut any = false;
+        for service in &mut analysis.services {
+            any |= service.off_treatment_in.iter().any(|other| !other.proved);
+            service.off_treatment_in.retain(|other| other.proved);
+        }
+        any.then_some(analysis)
+    }
+
+    /// Grave findings on an arm of `arms` or on all, in words.
+    pub(super) fn grave(&self, arms: &[usize]) -> Vec<String> {
+        let findings = self.analysis.findings.iter().filter(|finding| {
+            finding.severity == Severity::Grave
+                && (finding.arms.is_empty() || finding.arms.iter().any(|arm| arms.contains(arm)))
+        });
+        let told = |finding: &Finding| {
+            let names: Vec<&str> = finding.arms.iter().map(|arm| self.arms[*arm].name.as_str()).collect();
+            match names[..] {
+                [] => format!("{}; {}", finding.evidence, finding.effect),
+                _ => format!("{}: {}; {}", names.join(", "), finding.evidence, finding.effect),
+            }
+        };
+        findings.map(told).collect()
     }
 
     fn judged(scored: Scored, fleet: Fleet, arms: Vec<Arm>, options: &Options) -> Self {
@@ -161,9 +210,25 @@ impl Side {
                 control.name
             )));
         }
+        let renamed = |arm: &&Arm| {
+            self.arms.iter().any(|known| known.name == arm.name && known.treatment != arm.treatment)
+        };
+        if let Some(arm) = arms.iter().find(renamed) {
+            return Err(apart(format!(
+                "`{}` is one treatment in the first and another in the second",
+                arm.name
+            )));
+        }
         let mut places: BTreeMap<usize, usize> = BTreeMap::new();
         for (place, arm) in arms.iter().enumerate() {
-            let own = self.arms.iter().position(|known| known.treatment == arm.treatment);
+            let of_treatment =
+                |arms: &[Arm]| arms.iter().filter(|other| other.treatment == arm.treatment).count();
+            // Builds of commits are of one version: then arms go by name.
+            let one = of_treatment(arms) == 1 && of_treatment(&self.arms) == 1;
+            let own = self
+                .arms
+                .iter()
+                .position(|known| known.treatment == arm.treatment && (one || known.name == arm.name));
             let own = own.unwrap_or_else(|| {
                 self.arms.push(Arm { control: false, ..arm.clone() });
                 let FleetArm { name, restarted, .. } = fleet.arms[place].clone();
@@ -198,15 +263,24 @@ fn conditions(rows: &Rows) -> BTreeMap<String, Value> {
         .get_mut("processors")
         .and_then(Value::as_object_mut)
         .map(|processors| processors.remove("arms"));
-    for name in ["userland", "os"] {
+    for name in ["userland", "os", "architecture", "page_size_bytes", "thp_mode"] {
         let told = plan.host_facts.get(name).filter(|value| !value.is_null());
         conditions.extend(told.map(|value| (name.to_owned(), value.clone())));
     }
     conditions
 }
 
+/// The arms, each with the version that was prepared for it where its spec tells none.
 fn arms(rows: &Rows) -> Vec<Arm> {
-    rows.arms.iter().map(|record| record.arm.clone()).collect()
+    let with_version = |record: &ArmRecord| {
+        let mut arm = record.arm.clone();
+        let version = record.obtained.as_ref().and_then(|obtained| obtained.get("version")?.as_str());
+        if let Some(allocator) = arm.treatment.allocator.as_mut().filter(|spec| spec.version.is_none()) {
+            allocator.version = version.map(Version::new);
+        }
+        arm
+    };
+    rows.arms.iter().map(with_version).collect()
 }
 
 fn scored(rows: &Rows, clock: Option<&ConsensusClock>) -> Scored {

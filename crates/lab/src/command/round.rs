@@ -30,8 +30,12 @@ pub(super) struct CommandRound {
     polling: Option<Polling>,
     /// Numbers that were told and not asked for yet.
     unread: RefCell<Vec<Told>>,
+    /// The same of requests that failed.
+    unread_counts: RefCell<Vec<(String, f64)>>,
     /// The last number of each count, and how often one fell.
     counts: RefCell<BTreeMap<String, (f64, u32)>>,
+    /// What was asked for, and whether something was told of it. Of a load that failed nothing is expected.
+    work_read: Vec<(String, bool)>,
     /// Removed at last.
     folder: Option<TempDir>,
 }
@@ -82,7 +86,9 @@ impl CommandRound {
             place,
             folder: Some(folder),
             unread: RefCell::default(),
+            unread_counts: RefCell::default(),
             counts: RefCell::default(),
+            work_read: Vec::new(),
             interrupt: context.interrupt.clone(),
             prepared: None,
             ready_at: None,
@@ -184,7 +190,10 @@ impl Round for CommandRound {
         told.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().told()));
         told.extend(self.polling.iter().flat_map(Polling::told));
         follow_counts(&mut self.counts.borrow_mut(), &told);
-        one_of_each(&told)
+        let mut numbers = one_of_each(&told);
+        numbers.append(&mut self.unread_counts.borrow_mut());
+        numbers.extend(self.load.iter().flat_map(|load| load.written.borrow_mut().failed.counts()));
+        numbers
     }
 
     fn finish(&mut self) -> Vec<Event> {
@@ -202,12 +211,17 @@ impl Round for CommandRound {
         if let Some(polling) = self.polling.take() {
             self.unread.borrow_mut().extend(polling.told());
             events.extend(polling.failures().into_iter().map(|told| event(KnownEvent::Warning, told)));
+            self.work_read.extend(polling.read());
         }
         if let Some(mut load) = self.load.take() {
             load.errand.stop();
             let written = load.written.get_mut();
             self.unread.borrow_mut().extend(written.told_to_the_end());
+            self.unread_counts.get_mut().extend(written.failed.counts());
             events.extend(written.failed.told().map(|told| event(KnownEvent::Warning, told)));
+            if !load.errand.failed() {
+                self.work_read.extend(written.expected());
+            }
             if let Some(missing) = written.missing().filter(|_| !load.errand.failed()) {
                 let log = load.errand.outputs()[0].display().to_string();
                 let hint = if load.over {
@@ -238,6 +252,10 @@ impl Round for CommandRound {
             events.push(event(KnownEvent::Note, format!("its folder {} is kept", folder.keep().display())));
         }
         events
+    }
+
+    fn work_read(&self) -> Vec<(String, bool)> {
+        self.work_read.clone()
     }
 }
 
@@ -300,12 +318,17 @@ impl Written {
         told
     }
 
+    /// What was looked for and could not be missing, and whether it was told. Of what a preset looks for something has to be.
+    fn expected(&self) -> impl Iterator<Item = (String, bool)> {
+        let work = self.reader.work().iter().enumerate();
+        let expected = work.filter(|(_, work)| !work.optional || self.seen.is_empty());
+        expected.map(|(index, work)| (work.measure.to_string(), self.seen.contains(&index)))
+    }
+
     /// What was looked for and not told.
     fn missing(&self) -> Option<String> {
-        let work = self.reader.work().iter().enumerate();
-        let missing = work
-            .filter(|(index, work)| !self.seen.contains(index) && (!work.optional || self.seen.is_empty()));
-        let mut names: Vec<String> = missing.map(|(_, work)| work.measure.to_string()).collect();
+        let mut names: Vec<String> =
+            self.expected().filter(|(_, read)| !read).map(|(name, _)| name).collect();
         names.dedup();
         (!names.is_empty()).then(|| names.join(", "))
     }

@@ -148,6 +148,11 @@ impl Polling {
         std::mem::take(&mut *lock(&self.shared.told))
     }
 
+    /// The measures, and whether each was told once.
+    pub(crate) fn read(&self) -> Vec<(String, bool)> {
+        lock(&self.shared.failures).iter().map(|(name, (read, ..))| (name.clone(), *read > 0)).collect()
+    }
+
     /// What to say of measures that were not told each time.
     pub(crate) fn failures(&self) -> Vec<String> {
         let failures = lock(&self.shared.failures).clone().into_iter();

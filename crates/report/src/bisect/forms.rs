@@ -6,11 +6,14 @@ use super::{BisectReport, CHART, ChangeReport};
 use crate::chart::{Chart, Layout, Looks};
 use crate::page::{Block, Section};
 use crate::paper::Contents;
+use crate::summary::names;
 use crate::table::{Emphasis, Row, Table, figure, text};
 use crate::{markdown, units};
 
 /// Files of a commit that are listed.
 const FILES: usize = 20;
+/// Why a ratio is not that of the position's own blocks.
+const FITTED: &str = "Ratios are those of the course that fits all blocks together: those of a position's own blocks may differ.";
 /// Commits of a range that are listed.
 const COMMITS: usize = 40;
 
@@ -37,7 +40,7 @@ impl BisectReport {
         let rows = self.measured.iter().map(|at| {
             row(vec![
                 at.position.to_string(),
-                at.name.clone(),
+                self.with_same_builds(&at.name),
                 if at.position == 0 { "all".to_owned() } else { at.blocks.to_string() },
                 units::ratio(at.log_ratio.exp()),
                 format!(
@@ -48,6 +51,24 @@ impl BisectReport {
             ])
         });
         Table::of(columns, rows)
+    }
+
+    /// `125099f3623c (0c3fea0f715b builds the same)`.
+    fn with_same_builds(&self, name: &str) -> String {
+        let others: Vec<&str> = self
+            .same
+            .iter()
+            .filter_map(|(same, with)| match (same == name, with == name) {
+                (false, true) => Some(same.as_str()),
+                (true, false) => Some(with.as_str()),
+                _ => None,
+            })
+            .collect();
+        match others.as_slice() {
+            [] => name.to_owned(),
+            [one] => format!("{name} ({one} builds the same)"),
+            several => format!("{name} ({} build the same)", names(several, COMMITS)),
+        }
     }
 
     fn skipped_table(&self) -> Option<Table> {
@@ -110,7 +131,10 @@ impl Contents for BisectReport {
             sections.push(section(
                 "positions",
                 title,
-                vec![Block::Legend(self.figure()), Block::Table(title.to_owned(), table)],
+                vec![
+                    Block::Legend(format!("{}. {FITTED}", self.figure())),
+                    Block::Table(title.to_owned(), table),
+                ],
             ));
         }
         if let Some(table) = self.skipped_table() {

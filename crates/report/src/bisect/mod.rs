@@ -38,8 +38,11 @@ pub struct BisectReport {
     pub positions: usize,
     /// Commits between the ends that change nothing that is compiled.
     pub left_out: usize,
-    /// Where the line to the newer end leaves what it shares with the older end, if it does not come from that.
+    /// Where the line to the newer end leaves what it shares with the older end, if that is not on it.
     pub forks_at: Option<String>,
+    /// The commit on the line that merges the older end in, as it is told.
+    #[serde(default)]
+    pub merged_at: Option<String>,
     /// Whether positions are commits; else releases.
     pub of_commits: bool,
     /// The confidence that was asked for.
@@ -146,6 +149,7 @@ impl BisectReport {
             each(&mut commit.subject);
             commit.skipped.as_mut().into_iter().for_each(&mut each);
         }
+        self.merged_at.as_mut().into_iter().for_each(&mut each);
         self.skipped.iter_mut().for_each(|skipped| each(&mut skipped.why));
         self.stopped.as_mut().into_iter().for_each(each);
     }
@@ -154,7 +158,8 @@ impl BisectReport {
     pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         let commits = self.changes.iter().flat_map(|change| &change.commits);
         let whole = commits.flat_map(|commit| [Some(commit.id.as_str()), commit.id.get(..12)]).flatten();
-        whole.chain(self.measured.iter().map(|at| at.name.as_str()))
+        let same = self.same.iter().flat_map(|(name, with)| [name.as_str(), with.as_str()]);
+        whole.chain(self.measured.iter().map(|at| at.name.as_str())).chain(same)
     }
 
     /// Whether the ends were shown to differ.
@@ -209,11 +214,13 @@ mod tests {
             positions: 9,
             left_out: 2,
             forks_at: None,
+            merged_at: None,
             of_commits: true,
             confidence: 0.95,
             stopped: None,
             answer: Answer {
                 found: true,
+                same_ends: false,
                 ends: Ends { differ: 0.999, log_ratio: 0.41, interval: [0.38, 0.44], measured: 3 },
                 changes: vec![change],
                 smaller: Vec::new(),
@@ -230,7 +237,7 @@ mod tests {
                 name: "bbbbbbbbbbbb".to_owned(),
                 why: "does not build".to_owned(),
             }],
-            same: Vec::new(),
+            same: vec![("cccccccccccc".to_owned(), "aaaaaaaaaaaa".to_owned())],
             noise: 0.02,
             blocks: vec![BlockReport {
                 number: 1,
@@ -248,6 +255,7 @@ mod tests {
         let found = report("Keep arenas");
         let page = found.html().unwrap();
         for text in [found.terminal(false).unwrap(), found.markdown().unwrap(), page.clone()] {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             for told in [
                 "0123456789ab",
                 "Keep arenas",
@@ -256,6 +264,8 @@ mod tests {
                 "src/arena.c",
                 "does not build",
                 "3 commits",
+                "aaaaaaaaaaaa (cccccccccccc builds the same)",
+                "fits all blocks together",
             ] {
                 assert!(text.contains(told), "{told}: {text}");
             }
@@ -282,6 +292,40 @@ mod tests {
         let mut others = Vec::new();
         found.texts_of_others(|text| others.push(text.clone()));
         assert_eq!(others, ["Keep arenas", "does not build"]);
+    }
+
+    #[test]
+    fn an_end_beside_the_line_is_told_and_no_commit_is_blamed_for_what_it_lacks() {
+        let unfolded = |found: &BisectReport| {
+            let text = found.terminal(false).unwrap();
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let mut found = report("Keep arenas");
+        found.forks_at = Some("9c544aba41e6".to_owned());
+        found.merged_at = Some("e96af1dba075 \"Merge it\" (2023-04-05)".to_owned());
+        let merged = unfolded(&found);
+        assert!(merged.contains("merged into it at e96af1dba075 \"Merge it\""), "{merged}");
+        assert!(!merged.contains("does not come from"), "{merged}");
+        found.answer.changes[0] = Change { after: 0, to: 1, ..found.answer.changes[0] };
+        found.changes[0].commits.clear();
+        let own = unfolded(&found);
+        assert!(own.contains("No single commit is to blame: 9c544aba41e6 is where"), "{own}");
+        found.answer.changes[0].to = 3;
+        let beside = unfolded(&found);
+        assert!(beside.contains("may be what v2.1.7 alone has"), "{beside}");
+    }
+
+    #[test]
+    fn ends_that_are_the_same_library_are_told_so() {
+        let mut found = report("");
+        found.answer = Answer::same_ends();
+        found.changes.clear();
+        found.blocks.clear();
+        let text = found.terminal(false).unwrap();
+        assert!(
+            text.contains("build the same library") && !text.contains("could not be measured."),
+            "{text}"
+        );
     }
 
     #[test]

@@ -32,6 +32,13 @@ impl BisectReport {
             told.push("Nothing was measured.".to_owned());
             return told;
         }
+        if self.answer.same_ends {
+            told.push(format!(
+                "{} and {} build the same library, byte for byte: there is nothing to search for between them.",
+                self.older, self.newer
+            ));
+            return told;
+        }
         if ends.measured == 0 {
             told.push(format!("The newer end, {}, could not be measured.", self.newer));
             return told;
@@ -47,6 +54,12 @@ impl BisectReport {
         }
         for (change, report) in self.answer.changes.iter().zip(&self.changes) {
             told.push(self.one(change, report));
+            if let Some(fork) = self.forks_at.as_ref().filter(|_| change.after == 0 && change.to > 1) {
+                told.push(format!(
+                    "The line to {} starts at {fork}: the change may be what {} alone has, and be none of those commits.",
+                    self.newer, self.older
+                ));
+            }
         }
         let whole = self.compared(&self.newer, &size, &format!("what {} does", self.older));
         told.push(format!("Between the ends: {whole} {interval}."));
@@ -136,9 +149,15 @@ impl BisectReport {
             100.0 * self.noise
         )];
         if let Some(fork) = &self.forks_at {
+            let (older, newer) = (&self.older, &self.newer);
+            let how = match &self.merged_at {
+                Some(merge) => {
+                    format!("{older} is beside the line to {newer}, and merged into it at {merge}")
+                }
+                None => format!("{newer} does not come from {older}"),
+            };
             notes.push(format!(
-                "{} does not come from {}. The line to it starts at {fork}, where it leaves what they share.",
-                self.newer, self.older
+                "{how}. The line to {newer} starts at {fork}, where it leaves what they share."
             ));
         }
         if self.left_out > 0 {

@@ -86,6 +86,9 @@ pub struct Evidence {
     pub warm_up_seconds: f64,
     /// The age at which services are compared.
     pub matched_age_seconds: Option<f64>,
+    /// How long before that age the window of the level begins, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_seconds: Option<f64>,
     /// Where it ran.
     pub host: Host,
     /// Version of Heaptrial that ran it.

@@ -108,6 +108,7 @@ impl BugRun {
             metric: report.analysis.metric,
             warm_up_seconds: report.analysis.warm_up_seconds,
             matched_age_seconds: report.analysis.matched_age_seconds,
+            window_seconds: report.analysis.window_seconds,
             host: report.host.clone(),
             tool_version: report.tool_version.clone(),
             bad_arm: name(self.bad),

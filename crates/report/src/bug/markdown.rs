@@ -103,18 +103,33 @@ fn measured(evidence: &Evidence) -> String {
 fn what_figures_are(evidence: &Evidence) -> String {
     let metric = evidence.metric.describe();
     let matched = evidence.matched_age_seconds.map_or_else(|| "the end".to_owned(), units::duration);
-    if evidence.kind.is_lab() {
-        let warm_up = units::duration(evidence.warm_up_seconds);
-        format!(
-            "Memory is {metric}; the level is the median from an age of {warm_up} to {matched}, median over services. \
-             Growth is the slope after warm-up with the lowest and highest of the services. CPU is the mean."
-        )
-    } else {
-        format!(
-            "Memory is {metric}; the level is that at an age of {matched}, geometric mean over services. Growth is a \
-             share a day after warm-up, median over services with its 95% interval."
-        )
+    let level = match (evidence.kind.is_lab(), evidence.window_seconds.map(units::duration)) {
+        (true, Some(window)) => format!(
+            "Memory is {metric} at the ends of rests; ages are hours of a relay's life, one for each consensus. The level is the \
+             median of the last {window} up to an age of {matched}"
+        ),
+        (true, None) => {
+            let warm_up = units::duration(evidence.warm_up_seconds);
+            format!("Memory is {metric}; the level is the median from an age of {warm_up} to {matched}")
+        }
+        (false, _) => format!("Memory is {metric}; the level is that at an age of {matched}"),
+    };
+    let mut text = format!("{level}, geometric mean over services.");
+    let shares = evidence.arms.iter().filter_map(|arm| arm.growth_share_per_day.as_ref());
+    let slopes = evidence.arms.iter().filter_map(|arm| arm.slope_bytes_per_hour.as_ref());
+    let (shares, slopes): (Vec<_>, Vec<_>) = (shares.collect(), slopes.collect());
+    let bounded = |found: &[&Estimate]| found.iter().any(|growth| growth.low.is_some());
+    if !shares.is_empty() {
+        let interval = if bounded(&shares) { " with its 95% interval" } else { "" };
+        let _ = write!(text, " Growth is a share a day after warm-up, median over services{interval}.");
+    } else if !slopes.is_empty() {
+        let range = if bounded(&slopes) { " with the lowest and highest of the services" } else { "" };
+        let _ = write!(text, " Growth is the slope after warm-up{range}.");
     }
+    if evidence.kind.is_lab() && evidence.arms.iter().any(|arm| arm.cpu_seconds.is_some()) {
+        text.push_str(" CPU is the mean.");
+    }
+    text
 }
 
 fn figures(evidence: &Evidence) -> Table {

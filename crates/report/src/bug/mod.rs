@@ -135,7 +135,7 @@ impl Secrets {
     }
 }
 
-/// `mimalloc 3.0.1 needs 2.61 (2.40–2.84) times the memory of mimalloc 2.1.7`.
+/// `mimalloc 3.0.1 needs 2.61 (2.40–2.84) times the memory of mimalloc 2.1.7`, or what it needed where nothing tells how sure that is.
 fn title(bug: &Bug) -> String {
     let Some(first) = bug.evidence.first() else { return bug.bad.clone() };
     let label = |name: &str, spec: &str| {
@@ -146,7 +146,12 @@ fn title(bug: &Bug) -> String {
             None => label.to_owned(),
         }
     };
-    let ratio = table::ratio_with_interval(first.ratio.as_ref());
+    let ratio = match &first.ratio {
+        Some(ratio) if ratio.low.is_none() => {
+            format!("needed about {:.*}", usize::from(ratio.estimate < 10.0), ratio.estimate)
+        }
+        ratio => format!("needs {}", table::ratio_with_interval(ratio.as_ref())),
+    };
     let bad = first.arms.iter().find(|arm| arm.name == first.bad_arm);
     let grows = bad.filter(|arm| matches!(arm.verdict.as_deref(), Some("growing" | "bloating")));
     let grows = grows.and_then(|arm| arm.growth_share_per_day);
@@ -154,7 +159,7 @@ fn title(bug: &Bug) -> String {
         format!(" and grows {} a day", crate::units::signed_percent(growth.value).trim_start_matches('+'))
     });
     format!(
-        "{} needs {ratio} times the memory of {}{grows}",
+        "{} {ratio} times the memory of {}{grows}",
         label(&first.bad_arm, &bug.bad),
         label(&first.good_arm, &bug.good)
     )

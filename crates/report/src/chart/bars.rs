@@ -85,7 +85,7 @@ fn bar(canvas: Canvas<'_>, arm: usize) -> Option<Bar> {
 
 fn caption(canvas: Canvas<'_>, bars: &[Bar], has_control: bool) -> String {
     let metric = metric_name(canvas.report.analysis.metric);
-    let figure = if canvas.report.kind().is_lab() {
+    let figure = if !canvas.report.has_days() {
         "median after warm-up".to_owned()
     } else {
         match canvas.report.analysis.matched_age_seconds {

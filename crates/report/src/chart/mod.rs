@@ -247,7 +247,7 @@ impl Canvas<'_> {
             let lower = run.iter().rev().map(|(age, low, _)| (x.at(*age), y.at(*low)));
             upper.chain(lower).collect::<Vec<_>>()
         });
-        let class = format!("interval {}", self.look(arm).fill_class());
+        let class = format!("spread {}", self.look(arm).fill_class());
         element("path").class(&class).attribute("d", &svg::path_data(outlines))
     }
 

@@ -103,7 +103,7 @@ pub struct Imported {
 /// Of a trial on services.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// How services came into arms: `random within blocks`.
+    /// How services came into arms: `random within blocks`, or that they did not.
     pub assignment: String,
     /// What sampling cost.
     pub sampler: Sampler,

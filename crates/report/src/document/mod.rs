@@ -298,7 +298,7 @@ pub struct Memory {
     /// Last reading; of an arm the arithmetic mean over its services.
     pub final_bytes: u64,
     /// The level: of a service the median of its readings from warm-up to the matched age (lab run) or over a window that
-    /// ends there (on hosts); of an arm the geometric mean over its services.
+    /// ends there (on hosts, and of a lab's relays that rested); of an arm the geometric mean over its services.
     pub median_bytes: Option<u64>,
     /// Highest reading; of an arm the highest of any service.
     pub peak_bytes: u64,

@@ -111,7 +111,7 @@ pub struct Work {
 pub struct PlannedLook {
     /// Counted from 1.
     pub number: u32,
-    /// When, in seconds since the start of the trial.
+    /// When, in seconds since the last service had its treatment.
     pub planned_seconds: f64,
     /// What it may spend of the error probability.
     pub alpha: f64,

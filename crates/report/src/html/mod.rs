@@ -257,7 +257,7 @@ fn table_markup(name: &str, table: &Table, looks: &Looks) -> Markup {
                                 @if index == 0 {
                                     th scope="row" class=[row.arm.is_none().then_some("plain")] { (swatch(row.arm)) (breakable(cell)) }
                                 } @else if column.figures {
-                                    td class="figure" { (cell) }
+                                    td class="figure" { (with_interval(cell)) }
                                 } @else {
                                     td class="long" { (cell) }
                                 }
@@ -270,7 +270,37 @@ fn table_markup(name: &str, table: &Table, looks: &Looks) -> Markup {
     }
 }
 
+/// A figure with its interval, if it has one, below it: tables of many columns have no room for both side by side.
+fn with_interval(cell: &str) -> Markup {
+    match cell.split_once(" (") {
+        Some((figure, interval)) => html! { (figure) " " span class="interval" { "(" (interval) } },
+        None => html! { (cell) },
+    }
+}
+
 /// A name that may be broken where its parts meet.
 fn breakable(name: &str) -> Markup {
     html! { @for part in name.split_inclusive(['_', '@', '?', '&', '/']) { (part) wbr; } }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// Classes that a sheet has rules for.
+    fn classes(sheet: &'static str) -> BTreeSet<&'static str> {
+        let of = |part: &'static str| {
+            let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(part.len());
+            part.starts_with(|c: char| c.is_ascii_lowercase()).then(|| &part[..end])
+        };
+        sheet.split('.').skip(1).filter_map(of).collect()
+    }
+
+    /// A page has the rules of its charts too: those of bands made its intervals all but invisible.
+    #[test]
+    fn no_rule_of_charts_is_for_text_of_the_page() {
+        let (page, charts) = (classes(include_str!("page.css")), classes(include_str!("../chart/chart.css")));
+        assert!(page.contains("interval") && charts.contains("spread"), "{page:?} {charts:?}");
+        assert_eq!(page.intersection(&charts).collect::<Vec<_>>(), Vec::<&&str>::new());
+    }
 }

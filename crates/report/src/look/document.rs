@@ -22,7 +22,7 @@ pub struct LookReport {
     pub looks: u32,
     /// Start of the trial, RFC 3339 in UTC.
     pub started_at: String,
-    /// When the look was planned, in seconds since the start.
+    /// When the look was planned, in seconds since the last service had its treatment.
     pub planned_seconds: Option<f64>,
     /// The last reading that it is of, RFC 3339 in UTC.
     pub data_until: String,

@@ -19,16 +19,14 @@ impl LookReport {
     /// Of a look that is taken now.
     pub fn of(look: &Look) -> Result<Self, ReportError> {
         let report = Report::of(&look.judgement)?;
-        let start = look.judgement.rows.trial.plan.started_wall_us;
-        let until_us = start.saturating_add(look.planned_us);
         let arms: Vec<LookedArm> = report
             .arms
             .iter()
             .zip(&look.found.arms)
             .map(|(arm, looked)| LookedArm::new(arm, looked))
             .collect();
-        let now = until_us.max(look.taken_us) - start;
-        let wait_seconds = look.next_us.map(|next| (next - now).max(0) as f64 / 1e6);
+        let now = look.planned_wall_us.max(look.taken_us);
+        let wait_seconds = look.next_wall_us.map(|next| (next - now).max(0) as f64 / 1e6);
         let mut result = result(&report, &arms, look.found.decision, wait_seconds);
         if look.ended_before_next && look.found.decision == Decision::Inconclusive {
             result = "inconclusive: the trial ended before its next look".to_owned();
@@ -37,14 +35,14 @@ impl LookReport {
         Ok(Self {
             number: Some(look.number),
             planned_seconds: Some(look.planned_us as f64 / 1e6),
-            data_until: time(look.reach.last_us.unwrap_or(until_us))?,
+            data_until: time(look.reach.last_us.unwrap_or(look.planned_wall_us))?,
             accepted_gap_seconds: look.reach.gap_seconds,
             alpha: Some(look.alpha),
             alpha_spent: Some(look.alpha_spent),
             confidence_level: Some(1.0 - look.alpha),
             decision: Some(look.found.decision),
             result,
-            next_look_at: look.next_us.map(|next| time(start.saturating_add(next))).transpose()?,
+            next_look_at: look.next_wall_us.map(time).transpose()?,
             findings: report.findings.clone(),
             ..bare(&report, look.looks, time(look.taken_us)?, arms)
         })

@@ -81,7 +81,7 @@ fn result(report: &Report, full: bool) -> Vec<Block> {
 fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
     let full = detail == Detail::Full;
     let mut blocks = vec![
-        Block::Legend(setup::figures_in_brief(report)),
+        Block::Legend(setup::figures_in_brief(report, arms::has_peaks(report, detail))),
         Block::Table("Final metrics by arm".to_owned(), arms::results(report, detail)),
     ];
     if full {
@@ -209,10 +209,18 @@ fn evidence(arm: &crate::document::Arm) -> Vec<Block> {
     list(&arm.name, &items)
 }
 
+/// Where figures of a service are of two moments.
+const AT_WORK: &str = "PSS, private dirty, lazily freed and huge pages are of the last time that they were read, which may be in the \
+                       midst of a relay's work; all else is of the end of its last rest.";
+
 fn every_service(report: &Report) -> Vec<Block> {
     let (every, more) = services::every(report);
     let folded = every.rows.len() > SERVICES_UNFOLDED;
-    let content = table("Every service", (Some(every), more));
+    let mut content = table("Every service", (Some(every), more));
+    let rested = report.consensuses().is_some_and(|consensuses| consensuses.rested);
+    if rested && report.services.iter().any(|service| service.smaps.is_some()) {
+        content.insert(0, Block::Legend(AT_WORK.to_owned()));
+    }
     let mut blocks = vec![Block::Chart("distribution-at-the-end")];
     blocks.extend(titled("Services that stand out of their arm", services::outliers(report)));
     if folded {

@@ -21,7 +21,7 @@ impl Contents for ScoreReport {
     fn sections(&self) -> Vec<Section> {
         let section = |id, title, blocks| Section { id, title, blocks };
         let mut ratios = vec![Block::Legend(format!(
-            "Ratio to {}, with its interval; factor: the lab's ratio over the field's.",
+            "Ratio to {}, within runs of the lab and servers of the field, with its interval; factor: the lab's ratio over the field's.",
             self.arms.first().map_or(NOTHING, |pair| pair.lab.as_str())
         ))];
         for at in &self.ages {
@@ -39,7 +39,7 @@ impl Contents for ScoreReport {
                 vec![
                     Block::Legend(
                         "Growth after warm-up: of the lab for each consensus, of the field for each hour. Factor: lab over field, \
-                         where the field is shown to grow."
+                         where the field is shown to grow and its verdict is not inconclusive."
                             .to_owned(),
                     ),
                     Block::Table("Growth and verdicts".to_owned(), self.growing()),
@@ -86,6 +86,12 @@ impl Contents for ScoreReport {
 impl ScoreReport {
     fn sentences(&self) -> Vec<String> {
         let order = self.ages.iter().map(|at| {
+            if at.pairs == 0 {
+                return format!(
+                    "At {:.0} consensuses no two arms have a place in an order on both sides.",
+                    at.consensuses
+                );
+            }
             let tau = at.tau_b.map_or_else(String::new, |tau| format!(" (Kendall's tau-b {tau:.2})"));
             let tied = match at.pairs_tied {
                 0 => String::new(),
@@ -94,6 +100,8 @@ impl ScoreReport {
             let shown = at.unlike.iter().filter(|pair| pair.field_separates).count();
             let shown = match (at.unlike.len(), shown) {
                 (0, _) => String::new(),
+                (1, 0) => "; the field's interval does not tell the one in another order apart".to_owned(),
+                (1, _) => "; the field's interval tells the one in another order apart".to_owned(),
                 (unlike, 0) => {
                     format!("; the field's intervals tell none of the {unlike} in another order apart")
                 }

@@ -185,6 +185,11 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
     if bloats(arm) {
         return Some("it is bloating".to_owned());
     }
+    let at_limit =
+        |finding: &&Finding| finding.kind == FindingKind::LimitReached && finding.arms.contains(&arm.name);
+    if let Some(finding) = report.findings.iter().find(at_limit) {
+        return Some(format!("{} of its services reached their memory limit", finding.services.len()));
+    }
     if arm.verdict.as_deref() == Some("some_bloat") {
         return Some("some of its services bloat: find out what sets them apart".to_owned());
     }
@@ -235,6 +240,10 @@ fn in_words(kind: FindingKind) -> Option<(&'static str, &'static str)> {
         FindingKind::HostsMissing => {
             Some(("is not measured on every host of the plan", "gather the hosts that are missing"))
         }
+        FindingKind::AssignedByHand => Some((
+            "is no arm that chance dealt services to",
+            "draw a new plan, and leave its arms and blocks as they are",
+        )),
         FindingKind::NeverConcurrent => {
             Some(("never ran at the same time as another arm", "observe the arms over the same days"))
         }

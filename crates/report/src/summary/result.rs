@@ -14,6 +14,9 @@ use crate::verdict::{NO_LIMIT, measured_over, runs_out_briefly};
 /// Names of services in a sentence.
 const NAMED: usize = 6;
 
+/// An arm grows that gains this share of what it needs over the time that it was looked at.
+const GROWS: f64 = 0.1;
+
 const RECOMMENDATION: &str = "Recommendation";
 
 /// A paragraph of the summary.
@@ -187,6 +190,10 @@ fn result(report: &Report) -> Vec<String> {
         let figure = needs::figure(first);
         sentences.push(format!("{} needs the least: {figure}{basis}{}.", least.name, times(least)));
     }
+    if report.kind().is_lab() {
+        let others = ranked.iter().skip(1).map(|(arm, _)| *arm);
+        sentences.extend(overtakes(report, least, others));
+    }
     if ranked.len() > 1 && !most.control {
         let figure = needs::figure(last);
         sentences.push(format!("{} needs the most: {figure}{basis}{}.", most.name, times(most)));
@@ -212,6 +219,30 @@ fn result(report: &Report) -> Vec<String> {
     sentences.extend(some.filter_map(|arm| some_bloat(arm)));
     sentences.extend(how_days_count(ranked.iter().copied().filter(|arm| !arm.control)));
     sentences
+}
+
+/// That the arm which needs least grows so that it soon needs more than another: within as long again as it was looked at.
+fn overtakes<'a>(report: &Report, least: &Arm, others: impl Iterator<Item = &'a Arm>) -> Option<String> {
+    let age = report.analysis.matched_age_seconds?;
+    let of = |arm: &Arm| Some((level(arm)? as f64, arm.slope_bytes_per_hour?));
+    let (own, slope) = of(least)?;
+    if slope * age / 3600.0 < GROWS * own {
+        return None;
+    }
+    let overtaken_at = |other: &Arm| {
+        let (needs, others_slope) = of(other)?;
+        let left = 3600.0 * (needs - own) / (slope - others_slope);
+        (slope > others_slope && left <= age).then_some(age + left.max(0.0))
+    };
+    let overtaken = others.filter_map(|other| Some((overtaken_at(other)?, other)));
+    let (at, first) = overtaken.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let pace = units::Pace::for_length(age);
+    Some(format!(
+        "But it grows by {}: at that pace it needs more than {} from an age of {} on.",
+        units::growth(slope, pace),
+        first.name,
+        units::duration(at)
+    ))
 }
 
 /// `Of the 20 services of b, 3 bloat (x, y and z), though its median service does not.`
@@ -346,10 +377,17 @@ pub(crate) fn verdicts(report: &Report) -> Vec<String> {
     .collect()
 }
 
-/// ` Of its 20 services 3 bloat, 2 grow, 14 are stable and 1 is undecided.`
+/// ` Of its 20 services 3 bloat, 2 grow, 14 are stable and 1 is undecided.`; nothing where none is decided.
 fn shares(verdicts: &ServiceVerdicts) -> String {
     let ServiceVerdicts { services, stable, growing, bloating, inconclusive, .. } = verdicts;
+    // That nothing is known of any says nothing.
+    if *services < 2 || inconclusive == services {
+        return String::new();
+    }
     let told = |count: &u32, one: &str, several: &str| {
+        if count == services {
+            return Some(format!("all {several}"));
+        }
         (*count > 0).then(|| format!("{count} {}", if *count == 1 { one } else { several }))
     };
     let parts = [
@@ -359,9 +397,5 @@ fn shares(verdicts: &ServiceVerdicts) -> String {
         told(inconclusive, "is undecided", "are undecided"),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    if *services < 2 {
-        String::new()
-    } else {
-        format!(" Of its {services} services {}.", names(&parts, parts.len()))
-    }
+    format!(" Of its {services} services {}.", names(&parts, parts.len()))
 }

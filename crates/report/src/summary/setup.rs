@@ -7,7 +7,7 @@ use crate::document::{Consensuses, Report, Sampler};
 use crate::{findings, units};
 
 /// What the figures of the table of results are.
-pub(crate) fn figures_in_brief(report: &Report) -> String {
+pub(crate) fn figures_in_brief(report: &Report, peaks: bool) -> String {
     let analysis = &report.analysis;
     let differ = report.arms.iter().any(|arm| arm.as_treated.is_some());
     let two_figures = if differ {
@@ -23,8 +23,8 @@ pub(crate) fn figures_in_brief(report: &Report) -> String {
     match (until, analysis.window_seconds.map(units::duration)) {
         (Some(age), Some(window)) if report.kind().is_lab() => format!(
             "Memory is {metric} at the ends of rests; ages are hours of a relay's life, one for each consensus. Level: median \
-             of the last {window} up to an age of {age}, at which relays are compared. Peak: the highest reading between \
-             rests.{two_figures}"
+             of the last {window} up to an age of {age}, at which relays are compared.{}{two_figures}",
+            if peaks { " Peak: the highest reading between rests." } else { "" }
         ),
         (Some(age), Some(window)) => format!(
             "Memory is {metric}. Level: median of the last {window} up to an age of {age}, at which services are \

@@ -13,6 +13,11 @@ use crate::units;
 /// Enough to tell builds apart where there is little room.
 const BUILD_ID_DIGITS: usize = 12;
 
+/// Whether the arms' figures have peaks.
+pub(crate) fn has_peaks(report: &Report, detail: Detail) -> bool {
+    detail == Detail::Full || report.arms.iter().all(|arm| arm.verdict.is_none())
+}
+
 /// The arms' figures, least memory first. Columns that no arm fills are left out.
 pub(crate) fn results(report: &Report, detail: Detail) -> Table {
     let full = detail == Detail::Full;
@@ -25,7 +30,7 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Table {
     let grows = any(|arm| arm.growth.is_some());
     let cpu = any(|arm| arm.cpu_seconds.is_some()) && (full || !judged);
     let other = full && any(|arm| arm.rss_bytes_final.is_some() && arm.anon_bytes_final.is_some());
-    let peaks = full || !judged;
+    let peaks = has_peaks(report, detail);
     let with_consensus = any(|arm| arm.consensus_age.is_some());
     let intervals = any(|arm| arm.ratio_as_treated().is_some_and(|ratio| ratio.low.is_some()));
 

@@ -23,7 +23,8 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
     let all = || report.arms.iter().filter_map(|arm| arm.work.as_ref()).flat_map(|work| &work.measures);
     let cpu = all().any(|measure| measure.cpu_seconds_for_each.is_some());
     let faults = detail == Detail::Full && all().any(|measure| measure.page_faults_for_each.is_some());
-    let unit_of = |name: &str| unit(name, all().filter(|measure| measure.name == name));
+    let time = Time::of(report);
+    let unit_of = |name: &str| unit(name, all().filter(|measure| measure.name == name), time);
     let further = cpu.then_some("CPU for each").into_iter().chain(faults.then_some("Page faults for each"));
     let titles = titles.into_iter().chain(further).map(figure);
     let columns = [text("Arm"), text("Work")].into_iter().chain(titles);
@@ -39,8 +40,8 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
                 arm.name.clone(),
                 named(measure),
                 match measure.idle {
-                    0 => amount(measure),
-                    idle => format!("{} ({idle} of {} idle)", amount(measure), measure.services),
+                    0 => amount(measure, time),
+                    idle => format!("{} ({idle} of {} idle)", amount(measure, time), measure.services),
                 },
                 ratio_cell,
                 memory_for_it(measure, unit_of(&measure.name)),
@@ -62,18 +63,50 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
     Table::of(columns, rows)
 }
 
-/// The unit for which memory is told, so that some arm needs more than a trifle for it, and how many of the measure it is.
-fn unit<'m>(name: &str, arms: impl Iterator<Item = &'m MeasureResult>) -> (f64, &'static str) {
-    let most = arms.filter_map(|measure| measure.memory_for_each).fold(0.0, f64::max);
-    match name {
-        BYTES => (1e6, "1 MB/s"),
-        _ if most > 0.0 && most < TRIFLE_BYTES => (1e3, "1,000 a second"),
-        _ => (1.0, "1 a second"),
+/// What rates are told by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Time {
+    Second,
+    /// Of a lab's relays that rest after each consensus, whose ages are hours of life: a second of those is a fraction of one.
+    HourOfLife,
+}
+
+impl Time {
+    fn of(report: &Report) -> Self {
+        match report.consensuses().is_some_and(|consensuses| consensuses.rested) {
+            true => Self::HourOfLife,
+            false => Self::Second,
+        }
+    }
+
+    fn seconds(self) -> f64 {
+        if self == Self::HourOfLife { 3600.0 } else { 1.0 }
+    }
+
+    fn words(self) -> &'static str {
+        if self == Self::HourOfLife { "an hour of life" } else { "a second" }
     }
 }
 
+/// The unit for which memory is told, so that some arm needs more than a trifle for it, and how many of the measure by the second it
+/// is.
+fn unit<'m>(name: &str, arms: impl Iterator<Item = &'m MeasureResult>, time: Time) -> (f64, String) {
+    let most = arms.filter_map(|measure| measure.memory_for_each).fold(0.0, f64::max);
+    let each = match name {
+        BYTES => 1e6,
+        _ if most > 0.0 && most < TRIFLE_BYTES * time.seconds() => 1e3,
+        _ => 1.0,
+    };
+    let told = match (name, time) {
+        (BYTES, Time::Second) => "1 MB/s".to_owned(),
+        (BYTES, Time::HourOfLife) => format!("1 MB {}", time.words()),
+        _ => format!("{} {}", units::count(each as u64), time.words()),
+    };
+    (each / time.seconds(), told)
+}
+
 /// `4.12 MiB for 1 a second`: what an arm needs for a unit of the measure.
-fn memory_for_it(measure: &MeasureResult, (each, unit): (f64, &str)) -> String {
+fn memory_for_it(measure: &MeasureResult, (each, unit): (f64, String)) -> String {
     let bytes = measure.memory_for_each.filter(|bytes| bytes.is_finite());
     optional(bytes, |bytes| format!("{} for {unit}", units::memory(each * bytes)))
 }
@@ -96,13 +129,17 @@ fn named(measure: &MeasureResult) -> String {
 }
 
 /// `12.3 a second`, `99.8%`, `none`.
-fn amount(measure: &MeasureResult) -> String {
+fn amount(measure: &MeasureResult, time: Time) -> String {
+    let in_time = |rate: f64| rate * time.seconds();
     match (measure.amount, measure.tried) {
         (Some(share), Some(_)) => units::share(share),
         (Some(took), None) if measure.less_is_better => units::ratio(took),
-        (Some(bytes), None) if measure.name == BYTES => rate(bytes),
-        (Some(rate), None) if rate >= 100.0 => format!("{rate:.0} a second"),
-        (Some(rate), None) => format!("{rate:.2} a second"),
+        (Some(bytes), None) if measure.name == BYTES && time == Time::Second => rate(bytes),
+        (Some(bytes), None) if measure.name == BYTES => {
+            format!("{:.1} MB {}", in_time(bytes) / 1e6, time.words())
+        }
+        (Some(rate), None) if in_time(rate) >= 100.0 => format!("{:.0} {}", in_time(rate), time.words()),
+        (Some(rate), None) => format!("{:.2} {}", in_time(rate), time.words()),
         (None, _) if measure.services > 0 => "none".to_owned(),
         (None, _) => super::NOTHING.to_owned(),
     }
@@ -154,5 +191,26 @@ fn rate(bytes_per_second: f64) -> String {
         rate if rate >= 1e6 => format!("{:.2} MB/s", rate / 1e6),
         rate if rate >= 1e3 => format!("{:.1} kB/s", rate / 1e3),
         rate => format!("{rate:.0} B/s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_relays_that_rest_are_of_hours_of_life() {
+        let measure: MeasureResult = serde_json::from_value(serde_json::json!({
+            "name": "documents", "services": 1, "of": 1, "idle": 0, "amount": 0.0554, "total": 16554.0, "tried": null,
+            "of_control": null, "ratio": null, "memory_for_each": 3.24 * 1_073_741_824.0, "memory_ratio": null,
+            "standing": "unknown", "reason": "is_control",
+        }))
+        .unwrap();
+        let told = |time| {
+            (amount(&measure, time), memory_for_it(&measure, unit("documents", [&measure].into_iter(), time)))
+        };
+        assert_eq!(told(Time::Second), ("0.06 a second".to_owned(), "3.24 GiB for 1 a second".to_owned()));
+        let of_life = ("199 an hour of life".to_owned(), "0.92 MiB for 1 an hour of life".to_owned());
+        assert_eq!(told(Time::HourOfLife), of_life);
     }
 }

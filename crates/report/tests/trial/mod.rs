@@ -52,6 +52,8 @@ pub struct FieldTrial {
     pub outcome: Option<&'static str>,
     pub memory_max_bytes: Option<u64>,
     pub arms: Vec<FieldArm>,
+    /// The first so many services have an arm that somebody wrote.
+    pub by_hand: usize,
     /// Name of a service, and its nickname and fingerprint.
     pub named: fn(usize) -> (String, Option<[String; 2]>),
 }
@@ -102,6 +104,7 @@ pub fn four_arms(hours: i64) -> FieldTrial {
         outcome: None,
         memory_max_bytes: Some((12.0 * GIB) as u64),
         arms: vec![glibc, mimalloc, jemalloc, dircache],
+        by_hand: 0,
         named: |service| (format!("tor@relay{service:02}.service"), None),
     }
 }
@@ -249,6 +252,7 @@ impl FieldTrial {
                 let of_relay = |index: usize| relay.as_ref().map(|texts| texts[index].clone());
                 let attributes = json!({
                     "memory_max_bytes": self.memory_max_bytes, "nickname": of_relay(0), "fingerprint": of_relay(1),
+                    "assigned_by_hand": service < self.by_hand,
                 });
                 let (arm, block) = of(service);
                 NewService { name, arm, block: block as u32, position: service as u32, attributes }

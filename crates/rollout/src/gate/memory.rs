@@ -16,6 +16,8 @@ const ENOUGH_FOR_A_MEAN: usize = 4;
 const HARMLESS: f64 = 1.1;
 /// Without a forecast: memory above this many times that of before stops.
 const MOST_OF_BEFORE: f64 = 1.25;
+/// Without a forecast: beyond this many times the age of before, older or younger, memory is compared at another age.
+const OTHER_AGE: f64 = 2.0;
 
 /// Services are held to what is expected of those like them: of unlike ones a mean tells nothing.
 pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) -> Vec<Alike> {
@@ -24,6 +26,7 @@ pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut 
         by_stratum.entry(subject.stratum).or_default().push(subject);
     }
     let confidence = 1.0 - FALSE_STOPS / subjects.len() as f64;
+    other_ages(subjects, grounds, findings);
     let mut older = 0;
     let mut all = Vec::new();
     for (stratum, own) in by_stratum {
@@ -40,6 +43,32 @@ pub(super) fn judge(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut 
             .push(format!("{services} of earlier waves are older than what the trial can tell of"));
     }
     all
+}
+
+/// Tells that memory of before is no measure of memory at another age: what grows with age is seen in neither.
+fn other_ages(subjects: &[Subject<'_>], grounds: &Grounds, findings: &mut Findings) {
+    let ages: Vec<(f64, f64)> = subjects
+        .iter()
+        .filter(|subject| subject.forecast.is_none())
+        .filter_map(|subject| Some((subject.before?.age_seconds?, fresh_level(subject, grounds)?.1)))
+        .filter(|(before, now)| *now > OTHER_AGE * before || *before > OTHER_AGE * now)
+        .collect();
+    if let Some((before, now)) = ages.first() {
+        findings.evidence.push(format!(
+            "memory of {} is compared with that at another age, such as {} now with {} before: how it goes with age is not known without a \
+             forecast",
+            units::counted(ages.len(), "service"),
+            units::duration(*now),
+            units::duration(*before)
+        ));
+    }
+}
+
+/// Memory as it is now, with its age.
+fn fresh_level(subject: &Subject<'_>, grounds: &Grounds) -> Option<(f64, f64)> {
+    let seen = subject.observed?;
+    let fresh = seen.last_reading_seconds.is_some_and(|age| age <= grounds.stale_seconds);
+    seen.level.filter(|_| fresh)
 }
 
 /// Services that are alike, beside what is expected of them.
@@ -77,11 +106,7 @@ fn alike(
     let mut found = Alike::default();
     let mut older = 0;
     for subject in subjects {
-        let level = subject.observed.and_then(|seen| {
-            let fresh = seen.last_reading_seconds.is_some_and(|age| age <= grounds.stale_seconds);
-            seen.level.filter(|_| fresh)
-        });
-        let Some((bytes, age)) = level else {
+        let Some((bytes, age)) = fresh_level(subject, grounds) else {
             findings.missing(
                 subject.service,
                 "no readings of its memory yet; is heaptrial-agent.service active?",

@@ -146,7 +146,7 @@ fn standings(subjects: &[Subject<'_>], findings: &mut Findings) {
         }
     }
     findings.evidence.push(format!(
-        "{well} of {} active, healthy, and proved to run what was measured",
+        "{well} of {} active, healthy, and proved to run what is rolled out",
         units::counted(subjects.len(), "service")
     ));
 }

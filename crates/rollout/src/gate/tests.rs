@@ -45,6 +45,7 @@ fn relay(number: usize) -> Case {
         },
         before: Before {
             bytes: Some(100.0 * MIB),
+            age_seconds: Some(20.0 * HOUR),
             work: Some(UsualWork { bytes_per_second: RATE, by_hour: vec![Some(RATE); 24] }),
             flags: Some(vec![TorFlag::Guard, TorFlag::HSDir]),
             tells: Tells { work: true, flags: true },
@@ -105,6 +106,18 @@ const AGAINST: [Fault; 8] = [
         "before at other hours of the day",
     ),
 ];
+
+#[test]
+fn memory_of_another_age_is_told_where_no_forecast_knows_ages() {
+    let told = |before: f64, now: f64| {
+        let mut case = relay(1);
+        case.before.age_seconds = Some(before * HOUR);
+        case.observed.level = Some((100.0 * MIB, now * HOUR));
+        judged(&[case]).evidence.iter().any(|line| line.contains("at another age"))
+    };
+    assert!(told(720.0, 24.0) && told(1.0, 24.0));
+    assert!(!told(24.0, 24.0) && !told(40.0, 24.0));
+}
 
 /// What is missing of any service.
 const MISSING: [Fault; 6] = [

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use super::{BULK_PAGE, PartContent, PartTick, attach, only_reading_there};
+use super::{BULK_PAGE, LEDGER, PartContent, PartTick, attach, only_reading_there};
 use crate::{SCHEMA_VERSION, Store, StoreError};
 
 impl Store {
@@ -57,6 +57,11 @@ impl Store {
                     UNION SELECT host_id FROM there.tick WHERE trial_id = ?1)",
             ] {
                 transaction.execute(sql, params![trial_id])?;
+            }
+            if content == PartContent::Ledger {
+                let sql =
+                    "UPDATE trial SET parameters_json = json_set(parameters_json, '$.' || ?1, json('true'))";
+                transaction.execute(sql, params![LEDGER])?;
             }
             let ticks = "INSERT INTO tick SELECT * FROM there.tick WHERE trial_id = ?1 AND sequence > ?2";
             transaction.execute(ticks, params![trial_id, after])?;

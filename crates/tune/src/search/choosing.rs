@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Compared, Search};
+use super::{Compared, Search, Standing};
 use crate::model::Model;
 use crate::proposal::{Bound, Choice};
 use crate::space::Candidate;
@@ -18,6 +18,8 @@ const USUAL_NOISE: f64 = 0.05;
 pub enum Next {
     /// Measure these candidates, by their positions, beside the control in a block.
     Measure(Vec<usize>),
+    /// The same in a block of short runs.
+    Short(Vec<usize>),
     /// Nothing is left that could be better.
     Exhausted,
 }
@@ -25,6 +27,11 @@ pub enum Next {
 impl Search {
     /// What to measure next. The same seed and the same blocks give the same answer.
     pub fn next_step(&mut self) -> Next {
+        self.next_within(f64::INFINITY)
+    }
+
+    /// The same where the budget holds so many whole blocks more: short runs are of no use without a whole one after them.
+    pub fn next_within(&mut self, left: f64) -> Next {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(self.blocks.len() as u64 + 1);
         let arms = self.rules.arms.max(2);
@@ -39,18 +46,31 @@ impl Search {
         };
         chosen.extend(leader.map(|leader| self.candidates[leader.candidate].clone()));
         // Every allocator as it comes, before anything is set.
-        let measured: BTreeSet<usize> =
-            self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm).collect();
+        let measured = self.arms();
         let known =
             |candidate: &Candidate| self.positions.get(candidate).is_some_and(|at| measured.contains(at));
         let plain = self.space.defaults().filter(|candidate| !out.contains(candidate) && !known(candidate));
         let plain: Vec<Candidate> = plain.collect();
+        let all_known = plain.is_empty();
         chosen.extend(plain.into_iter().take(arms.saturating_sub(chosen.len())));
         if chosen.len() < arms {
             let mut not = out.clone();
             not.extend(chosen.iter().cloned());
             let near = front.iter().take(3).map(|standing| self.candidates[standing.candidate].clone());
-            let choice = self.choice(&not, near.collect(), &mut random);
+            let near: Vec<Candidate> = near.collect();
+            if all_known && self.holds_short_runs(left) {
+                if let Some(unseen) = self.for_short_runs(&not, &near, random.clone()) {
+                    return Next::Short(unseen.iter().map(|candidate| self.position(candidate)).collect());
+                }
+            }
+            // Whole runs after short ones are of those that were in them, or in whole ones.
+            if self.short_since_whole() > 0 {
+                let seen = self.seen();
+                let choice = self.choice(&not, near.clone(), Some(&seen), &mut random);
+                chosen.extend(choice.choose(arms - chosen.len(), &mut random));
+                not.extend(chosen.iter().cloned());
+            }
+            let choice = self.choice(&not, near, None, &mut random);
             chosen.extend(choice.choose(arms - chosen.len(), &mut random));
         }
         // A leader alone has nothing to be compared with.
@@ -60,10 +80,11 @@ impl Search {
         Next::Measure(chosen.iter().map(|candidate| self.position(candidate)).collect())
     }
 
-    fn choice<'a>(
+    pub(super) fn choice<'a>(
         &'a self,
         out: &'a BTreeSet<Candidate>,
         near: Vec<Candidate>,
+        among: Option<&'a BTreeSet<Candidate>>,
         random: &mut ChaCha8Rng,
     ) -> Choice<'a> {
         let goals: Vec<Compared> =
@@ -73,20 +94,27 @@ impl Search {
         let weights: Vec<f64> = goals.iter().map(|_| random.random::<f64>() + 1e-3).collect();
         let model = match goals.as_slice() {
             [] => None,
-            [compared] => self.model_of(compared),
+            [_] => self.rules.goals.iter().find_map(|goal| self.model(*goal)),
             _ => self.weighted(&goals, &weights),
         };
-        let bounds = self.rules.limits.given().filter_map(|(figure, most)| {
-            Some(Bound { model: self.model_of(&self.compared(figure)?)?, most })
-        });
+        let bounds = self
+            .rules
+            .limits
+            .given()
+            .filter_map(|(figure, most)| Some(Bound { model: self.model_of(figure)?, most }));
         let best = model.as_ref().and_then(|model| {
-            let running = self.standings().into_iter().filter(|one| one.dropped.is_none() && one.within);
+            let running = self.standings().into_iter().filter(Standing::is_running);
             running
                 .map(|one| model.believed(&self.space, &self.candidates[one.candidate]).0)
                 .min_by(f64::total_cmp)
         });
-        let noise = self.noise().map_or(USUAL_NOISE, |(noise, _)| noise);
-        Choice { space: &self.space, bounds: bounds.collect(), model, best, near, out, noise }
+        let noise = self.usual_noise();
+        Choice { space: &self.space, bounds: bounds.collect(), model, best, near, out, among, noise }
+    }
+
+    /// Noise of a run's log, known or not.
+    pub(super) fn usual_noise(&self) -> f64 {
+        self.noise().map_or(USUAL_NOISE, |(noise, _)| noise)
     }
 
     fn weighted(&self, goals: &[Compared], weights: &[f64]) -> Option<Model> {

@@ -1,19 +1,21 @@
 //! Who is dropped after a block.
 
 use super::{Compared, Search};
-use crate::figures::Figure;
+use crate::figures::{Figure, Length};
 use crate::race::{DropReason, least, share};
 
 impl Search {
     /// By how much the control's figure may be off, in the mean over blocks.
     fn control_off(&self, figure: Figure) -> f64 {
-        let off: f64 = self.blocks.iter().map(|block| block.control.off(figure)).sum();
-        off / self.blocks.len().max(1) as f64
+        let whole = self.blocks.iter().filter(|block| block.length == Length::Whole);
+        let off: Vec<f64> = whole.map(|block| block.control.off(figure)).collect();
+        off.iter().sum::<f64>() / off.len().max(1) as f64
     }
 
     /// Who has nothing of a figure that a limit is of is out, as who crashes is.
     fn drop_missing(&mut self) {
-        let Some(block) = self.blocks.last() else { return };
+        let whole = self.blocks.last().filter(|block| block.length == Length::Whole);
+        let Some(block) = whole else { return };
         let limits = self.rules.limits.given().filter(|(figure, _)| block.control.get(*figure).is_some());
         let lacks = limits.flat_map(|(figure, _)| {
             let without = block.arms.iter().filter(move |(_, figures)| figures.get(figure).is_none());
@@ -41,7 +43,7 @@ impl Search {
         };
         let running = alive(self);
         // Each against every other and the control by each goal, and against each limit.
-        let decisions = running.len() * goals.len() + limits.len();
+        let decisions = running.len() * goals.len() + limits.len() + usize::from(!self.foretold.is_empty());
         let share = share(self.rules.error, block, decisions);
         for arm in &running {
             for (figure, most, compared) in &limits {
@@ -89,5 +91,6 @@ impl Search {
             }
             self.drop_out(arm, DropReason::Worse { than, log_ratio });
         }
+        self.drop_foretold(share, &within, &goals[0]);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{Compared, Search};
-use crate::figures::{Block, Figure};
+use crate::figures::{Block, Figure, Length};
 use crate::model::Model;
 use crate::race::DropReason;
 
@@ -14,8 +14,14 @@ use crate::race::DropReason;
 pub struct Standing {
     /// Its position in [`Search::candidates`].
     pub candidate: usize,
-    /// Blocks with it.
+    /// Blocks of whole runs with it.
     pub blocks: usize,
+    /// Blocks of short runs.
+    #[serde(default)]
+    pub short_blocks: usize,
+    /// Why a short run of it had no figure, if one had none.
+    #[serde(default)]
+    pub without_short: Option<String>,
     /// By each goal: what is believed of the log ratio to the control, and the belief's standard deviation.
     pub believed: Vec<(f64, f64)>,
     /// Of each figure that a limit is of: log ratio to the control as measured.
@@ -26,18 +32,26 @@ pub struct Standing {
     pub dropped: Option<DropReason>,
 }
 
+impl Standing {
+    /// Whether it may win: measured by whole runs, not out, and within the limits.
+    pub(super) fn is_running(&self) -> bool {
+        self.dropped.is_none() && self.within && self.blocks > 0
+    }
+}
+
 impl Search {
-    /// Candidates that were measured or are out, best first by the first goal; those that are out last.
+    /// Candidates that were tried or are out, best first by the first goal; those of short runs alone behind, and those that are
+    /// out last.
     pub fn standings(&self) -> Vec<Standing> {
         let measured = self.blocks.iter().flat_map(|block| &block.arms).map(|(arm, _)| *arm);
-        let all: BTreeSet<usize> = measured.chain(self.dropped.keys().copied()).collect();
+        let without = self.dropped.keys().chain(self.without_short.keys()).copied();
+        let all: BTreeSet<usize> = measured.chain(without).collect();
         let mut standings = self.standings_of(&all.into_iter().collect::<Vec<_>>());
         let order =
             |standing: &Standing| standing.believed.first().map_or(f64::INFINITY, |believed| believed.0);
         standings.sort_by(|a, b| {
-            (a.dropped.is_some(), !a.within)
-                .cmp(&(b.dropped.is_some(), !b.within))
-                .then(order(a).total_cmp(&order(b)))
+            let group = |one: &Standing| (one.dropped.is_some(), one.blocks == 0, !one.within);
+            group(a).cmp(&group(b)).then(order(a).total_cmp(&order(b)))
         });
         standings
     }
@@ -47,7 +61,10 @@ impl Search {
         let limits: Vec<(Figure, f64, Option<Compared>)> =
             self.rules.limits.given().map(|(figure, most)| (figure, most, self.compared(figure))).collect();
         let of = |candidate: usize| {
-            let measured = |block: &&Block| block.arms.iter().any(|(arm, _)| *arm == candidate);
+            let blocks = |length: Length| {
+                let measured = |block: &&Block| block.arms.iter().any(|(arm, _)| *arm == candidate);
+                self.blocks.iter().filter(|block| block.length == length).filter(measured).count()
+            };
             let limited: Vec<(Figure, f64, f64)> = limits
                 .iter()
                 .filter_map(|(figure, most, compared)| {
@@ -58,7 +75,9 @@ impl Search {
             let believed = models.iter().flatten();
             Standing {
                 candidate,
-                blocks: self.blocks.iter().filter(measured).count(),
+                blocks: blocks(Length::Whole),
+                short_blocks: blocks(Length::Short),
+                without_short: self.without_short.get(&candidate).cloned(),
                 believed: believed
                     .map(|model| model.believed(&self.space, &self.candidates[candidate]))
                     .collect(),
@@ -70,11 +89,11 @@ impl Search {
         candidates.iter().map(|candidate| of(*candidate)).collect()
     }
 
-    /// Those that still run and keep the limits, and than which none is better by all goals; best first by the first goal.
+    /// Those of whole runs that are not out and keep the limits, and than which none is better by all goals; best first by the
+    /// first goal.
     pub fn front(&self) -> Vec<Standing> {
         let standings = self.standings();
-        let running: Vec<&Standing> =
-            standings.iter().filter(|standing| standing.dropped.is_none() && standing.within).collect();
+        let running: Vec<&Standing> = standings.iter().filter(|standing| standing.is_running()).collect();
         let better = |a: &Standing, b: &Standing| {
             let mut pairs = a.believed.iter().zip(&b.believed).map(|(a, b)| (a.0, b.0));
             pairs.clone().all(|(a, b)| a <= b) && pairs.any(|(a, b)| a < b)

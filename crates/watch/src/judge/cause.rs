@@ -10,6 +10,8 @@ use crate::remedy::quoted;
 
 /// Findings of services without readings have this cause.
 pub(super) const SILENT: &str = "silent";
+/// Findings of relays that do not answer have this one.
+pub(super) const UNTOLD: &str = "untold";
 
 /// What was found of one service.
 #[derive(Debug, Clone)]

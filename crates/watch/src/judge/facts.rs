@@ -1,27 +1,33 @@
 //! What is looked at by every check. These are facts and no tests.
 
+use std::collections::BTreeMap;
+
 use heaptrial_model::{ServicePattern, units};
 
-use super::cause::{Finding, SILENT, together};
+use super::cause::{Finding, SILENT, UNTOLD, together};
 use super::{failures, identity, memory, transaction, work};
 use crate::alert::{Alert, AlertKind};
 use crate::plan::WatchPlan;
 use crate::seen::{Seen, ServiceSeen};
+use crate::state::Standing;
 
-/// Alerts on what a check sees. `stands` tells of a key whether such an alert was there at the check before.
-pub fn facts(plan: &WatchPlan, seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Vec<Alert> {
+/// A relay that has told neither work nor flags for so long is told as silent; it is asked every ten minutes.
+const SILENT_SECONDS: f64 = 3600.0;
+
+/// Alerts on what a check sees; `before` is what stood at the check before.
+pub fn facts(plan: &WatchPlan, seen: &Seen, before: &BTreeMap<String, Standing>) -> Vec<Alert> {
     let mut findings = identity::processes(plan, seen);
     findings.extend(identity::drop_ins(plan, seen));
     findings.extend(newcomers(plan, seen));
     findings.extend(stopped(seen));
-    findings.extend(work::less(plan, seen, stands));
+    findings.extend(work::less(plan, seen, before));
     findings.extend(flags(seen));
     findings.extend(no_data(plan, seen));
     let mut files = identity::files(plan, seen);
     let mut alerts = transaction::explained(plan, seen, &mut findings, &mut files);
     alerts.extend(together(plan, seen.services.len(), findings));
     alerts.extend(files.into_iter().map(|(_, alert)| alert));
-    alerts.extend(memory::nearly_used_up(seen, stands));
+    alerts.extend(memory::nearly_used_up(seen, before));
     alerts.extend(failures::alert(plan, seen));
     alerts.extend(unreadable(seen));
     alerts
@@ -101,7 +107,17 @@ fn no_data(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
         let key = format!("identity:{}", service.service);
         finding(service, "unknown", key, ("no data: what ", " runs cannot be told".to_owned()))
     });
-    silent.chain(nameless).collect()
+    // Where nobody reads, that is told above.
+    let untold = |service: &&ServiceSeen| {
+        let of = |since: f64| seen.at - since > SILENT_SECONDS.max(limit);
+        since(service) <= limit && service.untold_since.is_some_and(of)
+    };
+    let untold = seen.services.iter().filter(runs).filter(untold).map(|service| {
+        let key = format!("relay:{}", service.service);
+        let text = " were not told for an hour or longer".to_owned();
+        finding(service, UNTOLD, key, ("no data: work and flags of ", text))
+    });
+    silent.chain(nameless).chain(untold).collect()
 }
 
 fn unreadable(seen: &Seen) -> Vec<Alert> {

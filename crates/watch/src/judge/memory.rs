@@ -1,5 +1,7 @@
 //! Memory that runs out.
 
+use std::collections::BTreeMap;
+
 use heaptrial_model::units;
 use heaptrial_stats::first_passage;
 
@@ -8,6 +10,7 @@ use super::level::Level;
 use crate::alert::{Alert, AlertKind};
 use crate::plan::WatchPlan;
 use crate::seen::Seen;
+use crate::state::Standing;
 
 /// A service that uses this share of its MemoryMax is about to be killed,
 const NEARLY_ALL: f64 = 0.9;
@@ -20,13 +23,13 @@ const WELL_ABOVE: f64 = 0.08;
 /// An alert is told anew when days fall below one of these.
 const STEPS_DAYS: [f64; 5] = [1.0, 3.0, 7.0, 14.0, 30.0];
 
-/// What is nearly used up now. `stands` tells whether an alert was there at the check before.
-pub(super) fn nearly_used_up(seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Vec<Alert> {
+/// What is nearly used up now; `before` is what stood at the check before.
+pub(super) fn nearly_used_up(seen: &Seen, before: &BTreeMap<String, Standing>) -> Vec<Alert> {
     let mut alerts = Vec::new();
     for service in &seen.services {
-        let (Some(bytes), Some(limit)) = (service.bytes, service.limit_bytes) else { continue };
+        let (Some(bytes), Some(limit)) = (service.limited_bytes(), service.limit_bytes) else { continue };
         let key = format!("memory:{}", service.service);
-        let share = if stands(&key) { WELL_BELOW } else { NEARLY_ALL };
+        let share = if before.contains_key(&key) { WELL_BELOW } else { NEARLY_ALL };
         if bytes >= share * limit {
             alerts.push(Alert {
                 key,
@@ -45,7 +48,7 @@ pub(super) fn nearly_used_up(seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Vec<
         }
     }
     if let (Some(all), Some(available)) = (seen.host_bytes, seen.host_available_bytes) {
-        let share = if stands("memory:host") { WELL_ABOVE } else { NEARLY_FULL };
+        let share = if before.contains_key("memory:host") { WELL_ABOVE } else { NEARLY_FULL };
         if available < share * all {
             alerts.push(Alert {
                 key: "memory:host".to_owned(),
@@ -72,7 +75,11 @@ pub(super) fn running_out(plan: &WatchPlan, levels: &[Level], excess: &Excess, s
     if low <= 0.0 {
         return None;
     }
-    let limit = |service: &str| seen.services.iter().find(|seen| seen.service == service)?.limit_bytes;
+    // What is in swap now stays there.
+    let limit = |service: &str| {
+        let seen = seen.services.iter().find(|seen| seen.service == service)?;
+        Some(seen.limit_bytes? + seen.swap_bytes)
+    };
     let of_service = |level: &Level| {
         let days = first_passage(level.bytes, level.bytes * growth, None, limit(&level.service)?)?;
         Some((days.estimate, format!("{} reaches its MemoryMax", level.service)))

@@ -37,6 +37,8 @@ fn explains(transaction: &TransactionSeen, finding: &Finding) -> bool {
         AlertKind::NoData if finding.cause == SILENT => transaction.takes_agent(),
         // Whoever stopped it, a transaction that is through with it has left it running, or said so.
         AlertKind::NoData | AlertKind::Stopped => transaction.in_flight.contains(&finding.service),
+        // What a restart takes of these is not told, and that a service does less is no state in which somebody left it.
+        AlertKind::Work | AlertKind::Flags => false,
         _ => transaction.services.contains(&finding.service),
     }
 }

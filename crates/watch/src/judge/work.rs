@@ -1,11 +1,14 @@
 //! Work far below what it was before the watch.
 
+use std::collections::BTreeMap;
+
 use heaptrial_analysis::{WorkRatio, Worked};
 
 use super::cause::Finding;
 use crate::alert::AlertKind;
 use crate::plan::{WatchPlan, WatchedService};
 use crate::seen::{Seen, ServiceSeen};
+use crate::state::Standing;
 
 /// Less than this share of the work before is told, as gates of a rollout have it,
 const LEAST: f64 = 0.5;
@@ -18,10 +21,12 @@ const LEAST_SECONDS_OF_ALL: f64 = 20.0 * 3600.0;
 /// What the findings have in common.
 const BELOW: &str = "below";
 
-pub(super) fn less(plan: &WatchPlan, seen: &Seen, stands: &dyn Fn(&str) -> bool) -> Vec<Finding> {
+pub(super) fn less(plan: &WatchPlan, seen: &Seen, before: &BTreeMap<String, Standing>) -> Vec<Finding> {
     let kind = AlertKind::Work;
-    let keys = [format!("{}:{BELOW}", kind.as_str())];
-    let told = |service: &str| stands(&format!("{}:{service}", kind.as_str())) || stands(&keys[0]);
+    let told = |service: &str| {
+        let mut alerts = before.values().map(|standing| &standing.alert).filter(|alert| alert.kind == kind);
+        alerts.any(|alert| alert.about().any(|own| own == service))
+    };
     let finding = |(planned, own): (&WatchedService, &ServiceSeen)| {
         let ratio = ratio(planned, own.worked.as_ref()?)?;
         let limit = if told(&own.service) { MENDED } else { LEAST };

@@ -255,6 +255,7 @@ impl Month {
                     in_force: !(event == Some(Event::NotInForce) && index == 0),
                     overridden: Vec::new(),
                 }),
+                ..ServiceSeen::default()
             }
         };
         let file = if event == Some(Event::File) { "another" } else { "library" };

@@ -7,7 +7,7 @@ use clap::Args;
 use heaptrial_exchange::{GatherError, GatheredPart, PartFile, gather};
 use heaptrial_host::Instant;
 use heaptrial_model::{TrialName, units};
-use heaptrial_store::Store;
+use heaptrial_store::{PartTick, Store};
 
 use super::{database_of, make_folder, remove_empty};
 use crate::exit::Failure;
@@ -71,18 +71,19 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
             part.host
         );
     }
-    let since = |part: &GatheredPart| part.last.map(|tick| format!("{}@{}", tick.sequence, tick.wall_us));
+    let told = |tick: PartTick| format!("{}@{}", tick.sequence, tick.wall_us);
     if global.json {
-        let told = parts.iter().map(|part| {
+        let parts_told = parts.iter().map(|part| {
             serde_json::json!({
                 "trial": part.trial, "host": part.host, "new_samples": part.new.samples, "new_lives": part.new.lives,
-                "new_events": part.new.events, "anew": part.new.anew, "since": since(part),
+                "new_events": part.new.events, "anew": part.new.anew, "since": part.read.map(told),
+                "ledger_since": part.last.map(told),
                 "ahead_seconds": part.ahead_seconds,
             })
         });
         let missing = parts.last().map_or(&[][..], |part| part.missing.as_slice());
         let json = serde_json::json!({
-            "schema_version": 1, "database": database, "parts": told.collect::<Vec<_>>(), "missing_hosts": missing,
+            "schema_version": 1, "database": database, "parts": parts_told.collect::<Vec<_>>(), "missing_hosts": missing,
         });
         println!("{json:#}");
         return Ok(ExitCode::SUCCESS);
@@ -93,7 +94,15 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
         } else {
             format!("{} new samples", units::count(part.new.samples))
         };
-        let next = since(part).map_or_else(String::new, |tick| format!("; next with --since {tick}"));
+        let next = match (part.read, part.last) {
+            (Some(read), last) if Some(read) == last => format!("; next with --since {}", told(read)),
+            (read, Some(last)) => {
+                let readings =
+                    read.map_or("without --since".to_owned(), |read| format!("with --since {}", told(read)));
+                format!("; next with --ledger --since {}, or with readings {readings}", told(last))
+            }
+            (_, None) => String::new(),
+        };
         println!("{} of {}: {new}{next}", part.trial, part.host);
     }
     if let Some(part) = parts.last().filter(|part| !part.missing.is_empty()) {

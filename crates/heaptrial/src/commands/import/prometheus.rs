@@ -1,5 +1,6 @@
 //! `heaptrial import prometheus`: series of a Prometheus, or of a store that answers as one does.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,6 +13,9 @@ use crate::commands::series::AccessOptions;
 use crate::commands::value::time;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
+
+/// Who asks for more waits for it.
+const LONG_SECONDS: f64 = 2.0 * 86_400.0;
 
 /// Shown below the options.
 pub const EXAMPLES: &str = "\
@@ -32,7 +36,13 @@ pub struct PrometheusOptions {
     #[arg(long, value_name = "EXPORTER")]
     exporter: Option<KnownExporter>,
     /// Of the exporter's series only those with these matchers, such as job="relays",instance=~"a.*"
-    #[arg(long, value_name = "MATCHERS", requires = "exporter", default_value = "")]
+    #[arg(
+        long,
+        value_name = "MATCHERS",
+        requires = "exporter",
+        default_value = "",
+        hide_default_value = true
+    )]
     matching: String,
     /// Memory in bytes, one series for each service: a selector, or any expression [default: the exporter's]
     #[arg(long, value_name = "QUERY", required_unless_present = "exporter")]
@@ -125,6 +135,7 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCod
     let database = database_of(&options.name, global);
     let (queries, metric) = queries(&options)?;
     let access = options.access.access(&queries.url);
+    let url = queries.url.clone();
     let request = PrometheusImport {
         queries,
         metric,
@@ -140,7 +151,7 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCod
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         command: own_command(),
     };
-    let summary = into(&database, |store| import_prometheus(store, &request))?;
+    let summary = into(&database, |store| import_prometheus(store, &request, &|asked| tell(&url, asked)))?;
     if global.json {
         let json = serde_json::json!({ "schema_version": 1, "database": database, "import": summary });
         println!("{json:#}");
@@ -148,6 +159,18 @@ pub fn run(options: PrometheusOptions, global: &GlobalOptions) -> Result<ExitCod
         print_summary(&summary, &database, global);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells who waits long what becomes of it when it is interrupted.
+fn tell(url: &str, asked: Range<i64>) {
+    let seconds = (asked.end - asked.start) as f64 / 1e6;
+    if seconds > LONG_SECONDS {
+        eprintln!(
+            "{url} is asked for {}. Nothing of it is kept until all is here: interrupted, it begins anew. A part is taken with --to; the \
+             same without --from and --to then goes on from there",
+            units::duration(seconds)
+        );
+    }
 }
 
 /// What is asked for: of an exporter, with what was given in its place.

@@ -35,8 +35,17 @@ pub(super) fn enter_from(
     };
     let host = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?.os;
     let say = |line: &str| eprintln!("{line}");
-    let root =
-        userland.root(&options.userland_package, &say).map_err(|error| Failure::of(error.class(), error))?;
+    let packages = &options.userland_package;
+    let root = match options.dry_run {
+        true => userland.root_there(packages),
+        false => userland.root(packages, &say).map(Some),
+    };
+    let Some(root) = root.map_err(|error| Failure::of(error.class(), error))? else {
+        eprintln!(
+            "the userland {userland} is not there yet, and a dry run makes none: programs are looked for on this host"
+        );
+        return Ok(());
+    };
     let folders: Vec<PathBuf> = visible(options, global)
         .into_iter()
         .chain([also, Some(started)].into_iter().flatten().filter_map(existing_folder))

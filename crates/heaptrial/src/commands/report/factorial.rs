@@ -39,7 +39,7 @@ pub fn of_judgement(
     bad: Option<&AllocatorSpec>,
 ) -> Option<FactorialReport> {
     let arms = judgement.rows.arms.iter().map(|record| &record.arm);
-    let plain = arms.filter(|arm| arm.treatment.torrc.is_empty());
+    let plain = arms.filter(|arm| arm.treatment.options().is_empty());
     let mut specs: Vec<(bool, AllocatorSpec)> = plain.map(|arm| (!arm.control, arm.allocator())).collect();
     // The control's build is the good one, unless told otherwise.
     specs.sort_by_key(|(other, _)| *other);

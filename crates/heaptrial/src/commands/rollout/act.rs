@@ -114,11 +114,11 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     let paths = Paths::default();
     let plan = plan_of(&paths, options.rollout.as_str())?;
     if options.after_reboot && !is_cut_short(&paths, options.rollout.as_str(), &plan)? {
-        println!("rollout {}: nothing was cut short", options.rollout);
+        tell_nothing_to_do(options.rollout.as_str(), "nothing was cut short", global);
         return Ok(ExitCode::SUCCESS);
     }
     refuse_taken_over(&paths, options.rollout.as_str())?;
-    if let Some(code) = nothing_to_do(&paths, options.rollout.as_str(), &plan)? {
+    if let Some(code) = nothing_to_do(&paths, options.rollout.as_str(), &plan, global)? {
         return Ok(code);
     }
     let database = on_host::database(&paths, global);
@@ -135,6 +135,14 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     carry_out(&mut trial, (plan, attended), &paths, &database, global)
 }
 
+fn tell_nothing_to_do(name: &str, why: &str, global: &GlobalOptions) {
+    if global.json {
+        println!("{:#}", json!({ "schema_version": 1, "rollout": name, "nothing_to_do": why }));
+    } else {
+        println!("rollout {name}: {why}");
+    }
+}
+
 /// Whether a rollout is to go on after a reboot; a revert that was cut short is the recovery timer's.
 fn is_cut_short(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<bool, Failure> {
     let state = read_state(paths, name)?;
@@ -144,7 +152,12 @@ fn is_cut_short(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<bool, F
 }
 
 /// Of a rollout of which every wave has passed: says so, or which services have lost their treatment since.
-fn nothing_to_do(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<Option<ExitCode>, Failure> {
+fn nothing_to_do(
+    paths: &Paths,
+    name: &str,
+    plan: &RolloutPlan,
+    global: &GlobalOptions,
+) -> Result<Option<ExitCode>, Failure> {
     let state = read_state(paths, name)?;
     let passed = Progress::of(&state, plan.waves.len())?.current().is_none();
     let all = plan
@@ -157,7 +170,7 @@ fn nothing_to_do(paths: &Paths, name: &str, plan: &RolloutPlan) -> Result<Option
     }
     let lost = changed_files(&state);
     if lost.is_empty() {
-        println!("rollout {name}: complete, and every file is as it wrote it; nothing to do");
+        tell_nothing_to_do(name, "complete, and every file is as it wrote it; nothing to do", global);
         return Ok(Some(ExitCode::SUCCESS));
     }
     let files: Vec<String> =
@@ -185,6 +198,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         }
         let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
         match given_up.as_slice() {
+            _ if global.json => println!("{:#}", put_back_json(name, 0, &[], 0, &given_up)),
             [] => println!("rollout {name} was rolled back and everything is as before"),
             _ => {
                 println!("rollout {name} was rolled back but for what was given up: {}", given_up.join(", "))
@@ -197,13 +211,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         .filter(|service| state.services.get(*service).is_some_and(|found| found.stage != Stage::Reverted))
         .collect();
     if options.dry_run {
-        for service in changed {
-            println!("would put back {service}");
-            for change in &state.services[service].changes {
-                println!("  {}", change.path.display());
-            }
-        }
-        println!("nothing was changed");
+        on_host::tell_would_put_back(("rollout", name), &state, &changed, global);
         return Ok(ExitCode::SUCCESS);
     }
     on_host::require_root("rollout rollback")?;
@@ -244,6 +252,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
             in_database::end(&database, &prepared);
             let halt = || on_host::interrupted(&interrupt);
             let outcome = trial.revert(pace, &options.without, &mut teller, &halt)?;
+            on_host::warn_of_unsampled(&database, global);
             if !global.json {
                 on_host::tell_stuck(&format!("heaptrial rollout rollback {name}"), &outcome, global);
             }
@@ -260,12 +269,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
         }
     };
     if global.json {
-        let stuck: Vec<_> =
-            stuck.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect();
-        println!(
-            "{:#}",
-            json!({ "schema_version": 1, "rollout": name, "put_back": done, "not_put_back": stuck, "remaining": remaining })
-        );
+        println!("{:#}", put_back_json(name, done, &stuck, remaining, &[]));
     } else if stuck.is_empty() && remaining == 0 {
         println!("rollout {name}: {} as before the rollout", units::counted(done, "service"));
     } else {
@@ -277,6 +281,25 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
     }
     let well = stuck.is_empty() && remaining == 0;
     Ok(if well { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
+}
+
+fn put_back_json(
+    name: &str,
+    done: usize,
+    stuck: &[(ServiceName, String)],
+    remaining: usize,
+    given_up: &[&str],
+) -> serde_json::Value {
+    let stuck: Vec<_> =
+        stuck.iter().map(|(service, why)| json!({ "service": service, "why": why })).collect();
+    json!({
+        "schema_version": 1,
+        "rollout": name,
+        "put_back": done,
+        "not_put_back": stuck,
+        "remaining": remaining,
+        "given_up": given_up,
+    })
 }
 
 fn one_wave(

@@ -48,6 +48,19 @@ pub(super) fn is_measured(
     )))
 }
 
+/// Refuses an arm against which its trial speaks, unless that is wanted.
+pub(super) fn refuse_findings(options: &StartOptions, target: &Target) -> Result<(), Failure> {
+    if target.against.is_empty() || options.despite_findings {
+        return Ok(());
+    }
+    Err(Failure::refused(format!(
+        "what was measured speaks against a rollout of {}: {}. Look into the report, and observe it longer or take another arm; where you \
+         know why this does no harm, --despite-findings goes on and keeps it in the rollout's record",
+        target.arm.name,
+        target.against.join("; ")
+    )))
+}
+
 /// In what this host is unlike those of a verdict; refuses one that is, unless a canary is to be the first of its kind.
 pub(super) fn refuse_unlike(
     options: &StartOptions,
@@ -85,4 +98,55 @@ pub(super) fn reaches(plan: &RolloutPlan) -> Result<(), Failure> {
         "waves are watched for {soak}, and the trial's forecast for {stratum} reaches to an age of {}: gates would miss data. Give a shorter --soak, or --no-forecast, which holds memory to what each service used before",
         units::duration(forecast.end_age())
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use heaptrial_rollout::Verdict;
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::rollout::target;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: StartOptions,
+    }
+
+    /// Whether a verdict is taken, and what is said where it is not.
+    fn taken(verdict: &str, findings: &[&str], further: &[&str]) -> Result<(), String> {
+        let told = json!({
+            "schema_version": Verdict::VERSION, "tool_version": "0.1.0", "written_at": "2026-11-23T12:00:00Z",
+            "trial": "five-way", "plan_id": "0123",
+            "arm": { "name": "mimalloc@2.0.9", "control": false, "allocator": "mimalloc@2.0.9" },
+            "control": "glibc", "metric": "rss", "proved": [], "kinds": [], "hosts": [], "libraries": [],
+            "ratio": null, "verdict": verdict, "findings": findings,
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("verdict.json");
+        let sealed = serde_json::from_value::<Verdict>(told).unwrap().sealed().unwrap().0;
+        std::fs::write(&file, sealed).unwrap();
+        let words = ["start", "--verdict", "verdict.json", "--services", "tor@*"];
+        let options = Command::parse_from(words.iter().chain(further)).options;
+        let target = target::of_verdict(&file, None, &options.services).unwrap();
+        refuse_findings(&options, &target).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_verdict_that_speaks_against_its_arm_is_taken_only_where_that_is_wanted() {
+        assert_eq!(taken("growing", &[], &[]), Ok(()));
+        for (verdict, findings, why) in [
+            ("bloating", &[][..], "found mimalloc@2.0.9 bloating"),
+            ("some_bloat", &[], "found mimalloc@2.0.9 some_bloat"),
+            ("stable", &["9 of 20 services failed"], "9 of 20 services failed"),
+        ] {
+            let said = taken(verdict, findings, &[]).unwrap_err();
+            for word in [why, "trial `five-way`", "--despite-findings"] {
+                assert!(said.contains(word), "`{word}` is not in: {said}");
+            }
+            assert_eq!(taken(verdict, findings, &["--despite-findings"]), Ok(()));
+        }
+    }
 }

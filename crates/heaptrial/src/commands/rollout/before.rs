@@ -30,7 +30,14 @@ pub fn before(target: &Target, services: &[Service], name: &ServiceName, judges_
     let service = services.iter().find(|service| service.name() == name);
     let process = service.and_then(|service| service.process.as_ref());
     let known = found.map(of_trial).unwrap_or_default();
-    let known = Before { bytes: known.bytes.or_else(|| level_now(process?, target.metric)), ..known };
+    let known = match (known.bytes, process) {
+        (None, Some(process)) => Before {
+            bytes: level_now(process, target.metric),
+            age_seconds: Some(process.age_seconds),
+            ..known
+        },
+        _ => known,
+    };
     let relay = service.and_then(|service| service.relay.as_ref()).filter(|relay| has_a_way(relay));
     let (Some(relay), true) = (relay, judges_work) else { return known };
     let asked = relay.readings(PATIENCE).ok();
@@ -56,6 +63,7 @@ fn of_trial(service: &FleetService) -> Before {
     let Some(life) = service.current() else { return Before::default() };
     Before {
         bytes: life.last_level(),
+        age_seconds: life.readings.last().map(|reading| f64::from(reading.age_seconds)),
         work: UsualWork::of_life(life),
         flags: life.flags(),
         tells: Tells::default(),

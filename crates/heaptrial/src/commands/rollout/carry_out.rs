@@ -33,7 +33,7 @@ pub fn carry_out(
     // All of them have levels over the same windows.
     let forecast = plan.forecasts().next().map(|(_, forecast)| forecast.clone());
     let mut watcher = Watcher::new(database.to_owned(), trial.prepared(), forecast);
-    let waves = plan.waves.len();
+    let (waves, measured) = (plan.waves.len(), plan.measured);
     let watched = plan.trial.clone().unwrap_or_else(|| name.clone());
     let mut rollout =
         Rollout::new(trial, plan, paths.clone(), &mut watcher, &mut teller, &interrupt).attended(attended);
@@ -46,7 +46,7 @@ pub fn carry_out(
     if global.json {
         println!("{:#}", as_json(&name, &ending));
     } else {
-        print!("{}", told(&name, &watched, &ending, count, waves));
+        print!("{}", told(&name, &watched, &ending, measured, (count, waves)));
         if ending == Ending::Complete && !left_out.is_empty() {
             println!("left out, since they failed and were put back: {}", left_out.join(", "));
         }
@@ -59,15 +59,22 @@ pub fn carry_out(
 }
 
 /// What is printed at the end; `watched` is the trial that tells what is expected of the services, or the rollout itself.
-fn told(name: &str, watched: &str, ending: &Ending, count: usize, waves: usize) -> String {
+fn told(
+    name: &str,
+    watched: &str,
+    ending: &Ending,
+    measured: bool,
+    (count, waves): (usize, usize),
+) -> String {
     let go_on = format!(
         "`heaptrial rollout resume {name}` goes on; `heaptrial rollout rollback {name}` puts everything back"
     );
     match ending {
         Ending::Complete => format!(
-            "rollout {name}: {} passed, {} run what was measured; `heaptrial watch start {watched}` keeps an eye on them\n",
+            "rollout {name}: {} passed, {} run {}; `heaptrial watch start {watched}` keeps an eye on them\n",
             heaptrial_model::units::counted(waves, "wave"),
-            heaptrial_model::units::counted(count, "service")
+            heaptrial_model::units::counted(count, "service"),
+            if measured { "what was measured" } else { "it, which no trial of this host measured" }
         ),
         Ending::Paused => format!("rollout {name}: paused; {go_on}\n"),
         Ending::Interrupted => format!("rollout {name}: interrupted; {go_on}\n"),

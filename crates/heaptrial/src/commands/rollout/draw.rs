@@ -37,6 +37,7 @@ pub(super) fn drawn(
         block: 0,
         stratum: "all".to_owned(),
         family,
+        drawn: None,
     });
     let own = obtained.get(&target.arm.name).and_then(|obtained| {
         let file = obtained.library.as_ref()?.file_name()?.to_string_lossy().into_owned();
@@ -104,6 +105,7 @@ pub(super) fn frozen(
     let plan = RolloutPlan {
         trial: target.trial_name().map(str::to_owned),
         verdict: target.verdict.as_ref().map(|(_, digest)| digest.clone()),
+        despite: target.against.clone(),
         adopted: target.adopted.is_some(),
         arm: target.arm.name.clone(),
         measured,

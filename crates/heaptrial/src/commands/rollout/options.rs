@@ -30,6 +30,9 @@ pub struct StartOptions {
     /// Go on though this host is unlike those of the verdict: the canary is the first service of its kind
     #[arg(long, requires = "verdict")]
     pub(super) new_stratum: bool,
+    /// Go on though the trial found that the arm bloats, or has grave findings about it; what is accepted so is kept in the rollout's record
+    #[arg(long)]
+    pub(super) despite_findings: bool,
     /// Which services, such as 'tor@*'; those of the trial without it
     #[arg(long, value_name = "PATTERN", num_args = 1..)]
     pub(super) services: Vec<ServicePattern>,

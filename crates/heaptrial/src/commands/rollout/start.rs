@@ -32,7 +32,8 @@ use crate::options::GlobalOptions;
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let paths = Paths::default();
     let database = on_host::database(&paths, global);
-    let target = target_of(options, &paths, &database)?;
+    let mut target = target_of(options, &paths, &database)?;
+    admit::refuse_findings(options, &target)?;
     if !options.dry_run {
         on_host::require_root("rollout start")?;
     }
@@ -42,6 +43,10 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let obtained = obtain(&target, &options.sources)?;
     let evidence = measured::evidence(&target, &paths, &database, &obtained);
     let measured = admit::is_measured(options, &target, &obtained, &evidence)?;
+    if target.verdict.is_none() {
+        target.against.extend(measured::against_elsewhere(&target, &paths, &database, &obtained));
+        admit::refuse_findings(options, &target)?;
+    }
     let unlike = admit::refuse_unlike(options, &target, &services)?;
     let drawn = draw::drawn(options, &target, name.as_str(), &services, &obtained)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
@@ -225,7 +230,9 @@ pub fn record(
         }
         None => None,
     };
-    if let Some(text) = note.filter(|_| action == "start") {
+    let despite = (!plan.despite.is_empty())
+        .then(|| format!("rolled out with --despite-findings: {}", plan.despite.join("; ")));
+    for text in note.into_iter().chain(despite).filter(|_| action == "start") {
         let mut store = heaptrial_store::Store::create(database).map_err(Failure::failed)?;
         let now = heaptrial_host::Instant::now().wall_us;
         store.add_event(id, None, now, KnownEvent::Note, &text).map_err(Failure::failed)?;

@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use heaptrial_adoption::Adopted;
-use heaptrial_analysis::{Fleet, Forecast, ForecastError, Settings};
+use heaptrial_analysis::{Fleet, Forecast, ForecastError, Settings, Verdict as GrowthVerdict};
 use heaptrial_change::{Prepared, TrialStage, read_prepared, read_state};
 use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_inspect::Service;
-use heaptrial_judgement::{Options, read_fleet};
+use heaptrial_judgement::{Judgement, Options, read_fleet};
 use heaptrial_model::{AllocatorSpec, Arm, Metric, ServiceName, ServicePattern, Treatment};
 use heaptrial_plan::Build;
-use heaptrial_rollout::{Stratum, Verdict, is_rollout};
+use heaptrial_rollout::{Stratum, Verdict, against, is_rollout, warnings};
 use heaptrial_store::Store;
 
 use super::secure;
+use crate::commands::trial::verdict;
 use crate::exit::Failure;
 
 /// What is rolled out, and what is known of it.
@@ -33,6 +34,10 @@ pub struct Target {
     pub fleet: Option<Fleet>,
     /// What a trial elsewhere found of it, with the digest of its file.
     pub verdict: Option<(Verdict, String)>,
+    /// What its trial found that speaks against it.
+    pub against: Vec<String>,
+    /// What it found that is warned of.
+    pub warnings: Vec<String>,
     /// The adoption whose services run it already.
     pub adopted: Option<Adopted>,
 }
@@ -59,6 +64,8 @@ pub fn of_verdict(file: &Path, digest: Option<&str>, patterns: &[ServicePattern]
         patterns: patterns.to_vec(),
         metric: verdict.metric,
         fleet: None,
+        against: verdict.against(),
+        warnings: verdict.warnings(),
         verdict: Some((verdict, digest)),
         adopted: None,
     })
@@ -97,6 +104,8 @@ pub fn of_adoption(
         metric: adopted.trial.plan.metric,
         fleet: read_fleet(&store, adopted.trial.id, &Options::default()).ok(),
         verdict: None,
+        against: Vec::new(),
+        warnings: Vec::new(),
         adopted: Some(adopted),
     }))
 }
@@ -142,10 +151,15 @@ pub fn of_trial(
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let own = prepared.services.iter().map(|treatment| ServicePattern::of(&treatment.service));
     let patterns = if patterns.is_empty() { own.collect() } else { patterns.to_vec() };
+    let judgement = judgement_of(database, &prepared);
+    let (against, warnings) =
+        judgement.as_ref().map(|judgement| found_in(judgement, name, wanted)).unwrap_or_default();
     Ok(Target {
         build: prepared.plan.build(wanted, &host).cloned(),
         metric: prepared.plan.metric,
-        fleet: fleet_of(database, &prepared),
+        against,
+        warnings,
+        fleet: judgement.map(|judgement| judgement.fleet),
         arm: Arm { control: true, ..arm.clone() },
         patterns,
         trial: Some(prepared),
@@ -169,6 +183,8 @@ pub fn of_spec(spec: &AllocatorSpec, secure: bool, patterns: &[ServicePattern]) 
         metric: Metric::Rss,
         fleet: None,
         verdict: None,
+        against: Vec::new(),
+        warnings: Vec::new(),
         adopted: None,
     })
 }
@@ -222,9 +238,89 @@ pub fn strata(
     Ok(strata)
 }
 
-fn fleet_of(database: &Path, prepared: &Prepared) -> Option<Fleet> {
+/// What a trial of this host found that speaks against an arm, and what is warned of.
+fn found_in(judgement: &Judgement, trial: &str, arm: &str) -> (Vec<String>, Vec<String>) {
+    let analysis = &judgement.analysis;
+    let Some(index) = judgement.fleet.arms.iter().position(|own| own.name == arm) else {
+        return Default::default();
+    };
+    let verdict = analysis.arms[index].verdict.as_ref().map(GrowthVerdict::as_str);
+    let found = verdict::found(analysis, &judgement.fleet, index);
+    (against((trial, arm), verdict, &found.against), warnings(trial, &found.borne))
+}
+
+/// What a trial found that speaks against one of its arms.
+pub fn found_against(database: &Path, prepared: &Prepared, arm: &str) -> Vec<String> {
+    let judgement = judgement_of(database, prepared);
+    judgement.map(|judgement| found_in(&judgement, &prepared.plan.name, arm).0).unwrap_or_default()
+}
+
+fn judgement_of(database: &Path, prepared: &Prepared) -> Option<Judgement> {
     let store = Store::open(database).ok()?;
     let id = prepared.plan.id.as_str();
     let row = store.trials().ok()?.into_iter().rfind(|row| row.plan.parameters["plan"]["id"] == id)?;
-    read_fleet(&store, row.id, &Options::default()).ok()
+    Judgement::of(&store, row.id, &Options::default()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_model::{LifeKey, Sample, TrialKind};
+    use heaptrial_store::{NewService, TickInput};
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::trial::in_database::tests::{frozen, row};
+
+    /// What a trial of three arms tells of each, of which so many services are in `b`, and one of them ran another allocator.
+    fn found(services: usize) -> [(Vec<String>, Vec<String>); 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("db");
+        let mut store = Store::create(&database).unwrap();
+        let prepared = frozen("five-way");
+        let arm = |name: &str, control: bool| {
+            serde_json::from_value(json!({ "name": name, "control": control })).unwrap()
+        };
+        let mut trial = row("five-way", TrialKind::Field, json!({ "plan": { "id": prepared.plan.id } }));
+        trial.arms = vec![arm("a", true), arm("b", false), arm("c", false)];
+        let (id, arms) = store.begin_trial(&trial).unwrap();
+        let mut lives = Vec::new();
+        let of_arms = [0, 2].into_iter().chain(vec![1; services]);
+        for (number, position) in of_arms.enumerate() {
+            let (name, attributes) = (format!("{number}.service"), json!(null));
+            let service = NewService { name, arm: position, block: 0, position: number as u32, attributes };
+            let service = store.add_new_service(id, arms[position], &service).unwrap();
+            let key = LifeKey { boot_id: "boot".into(), pid: number as i32 + 1, start_ticks: 1 };
+            let ran_another = (number == 2).then_some("it runs glibc 2.36");
+            lives.push(store.add_life(service, &key, (0, 0), None, ran_another).unwrap());
+        }
+        let sample = Sample { rss_bytes: 1 << 20, ..Sample::default() };
+        for sequence in 0..10 {
+            let at = (sequence + 1) * 60_000_000;
+            let samples = lives.iter().map(|life| (*life, sample)).collect();
+            let tick = TickInput { sequence, wall_us: at, boottime_us: at, samples, ..TickInput::default() };
+            store.write_tick(id, &tick).unwrap();
+        }
+        drop(store);
+        let judgement = judgement_of(&database, &prepared).unwrap();
+        ["a", "b", "c"].map(|arm| found_in(&judgement, "five-way", arm))
+    }
+
+    #[test]
+    fn what_a_trial_of_this_host_found_of_an_arm_speaks_against_that_arm() {
+        let is_told = |told: &String| told.contains("did not run the treatment of b");
+        let [_, (against, _), (against_c, warnings_c)] = found(1);
+        assert!(against.iter().any(is_told), "{against:?}");
+        assert!(!against_c.iter().chain(&warnings_c).any(is_told), "{against_c:?} {warnings_c:?}");
+        // Too few are left.
+        let [_, (against, warnings), _] = found(6);
+        assert!(against.iter().any(is_told) && warnings.is_empty(), "{against:?} {warnings:?}");
+    }
+
+    #[test]
+    fn figures_of_enough_services_bear_that_one_ran_something_else() {
+        let is_told = |told: &String| told.contains("1 of its 7 services did not run the treatment of b");
+        let [_, (against, warnings), (_, warnings_c)] = found(7);
+        assert!(!against.iter().any(is_told), "{against:?}");
+        assert!(warnings.iter().any(is_told) && warnings_c.is_empty(), "{warnings:?} {warnings_c:?}");
+    }
 }

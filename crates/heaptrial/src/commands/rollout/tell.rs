@@ -33,8 +33,8 @@ pub(super) fn tell(options: &StartOptions, target: &Target, plan: &RolloutPlan, 
     }
     if let Some((verdict, _)) = &target.verdict {
         verdict::lines(verdict).iter().for_each(|line| eprintln!("{line}"));
-        verdict::against(verdict).iter().for_each(|line| eprintln!("warning: {line}"));
     }
+    plan.despite.iter().chain(&target.warnings).for_each(|line| eprintln!("warning: {line}"));
     for line in forecast_lines(plan) {
         eprintln!("{line}");
     }

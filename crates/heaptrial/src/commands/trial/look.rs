@@ -16,17 +16,21 @@ use crate::commands::series::SeriesOptions;
 use crate::exit::{Failure, code};
 use crate::options::GlobalOptions;
 
+/// Services that a refusal names.
+const NAMED: usize = 5;
+
 /// Which trial.
 ///
 /// Takes every planned look that is due and was not taken yet, on the data up to its planned time, and records it.
-/// Without one that is due it prints the last one that was taken again.
+/// Without one that is due it prints the last one that was taken again. Looks count from when the last service had its
+/// treatment.
 ///
 /// An arm differs from the control where its p-value, adjusted for the number of arms (Holm), is at most the error
 /// that this look may make; the errors of all looks add up to 5% (Lan and DeMets).
 ///
 /// Exit codes: 0 decided: some arm is shown to differ from the control, at this look or an earlier one, or at the last
-/// look all are shown to be within 10% of it. 4 inconclusive: neither. 3 refused: no look is due yet, the readings end
-/// long before its time, or the trial ended before it; then nothing is recorded.
+/// look all are shown to be within 10% of it. 4 inconclusive: neither. 3 refused: no look is due yet, services have not
+/// had their treatment, the readings end long before its time, or the trial ended before it; then nothing is recorded.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct LookOptions {
@@ -36,7 +40,8 @@ pub struct LookOptions {
     /// Show levels of memory now, without anything that decides: no ratios, intervals, tests or verdicts
     #[arg(long)]
     peek: bool,
-    /// Take a look though the last reading is long before its time or the trial ended before it; the look says so
+    /// Take a look though the last reading is long before its time, the trial ended before it, or services have not had
+    /// their treatment; the look says what is missing
     #[arg(long, conflicts_with = "peek")]
     accept_gap: bool,
     #[command(flatten)]
@@ -72,6 +77,7 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
             options.trial,
             units::duration(seconds)
         ))),
+        LookState::Open(services) => Err(still_open(&options.trial, &services)),
         LookState::Ended { number, at } => Err(Failure::refused(format!(
             "trial `{}` ended at {at}, before its look {number}; --peek shows levels at its end, and --accept-gap takes \
              its looks on the data until then",
@@ -129,6 +135,18 @@ fn refuse_missing(store: &Store, trial_id: i64, options: &LookOptions) -> Result
         hosts.join(", "),
         options.trial
     )))
+}
+
+fn still_open(trial: &TrialName, services: &[String]) -> Failure {
+    let told = services.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = services.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Failure::refused(format!(
+        "looks of trial `{trial}` count from when the last of its services has its treatment, and {} not had it yet: {told}{more}. \
+         `heaptrial trial resume {trial}` goes on with a start that stopped, `heaptrial trial drop {trial} SERVICE` takes a service out, \
+         and --accept-gap takes looks without them",
+        if services.len() == 1 { "one has".to_owned() } else { format!("{} have", services.len()) }
+    ))
 }
 
 fn gaps(options: &LookOptions) -> Gaps {

@@ -1,5 +1,6 @@
 //! `heaptrial trial`: a randomised trial on the services of a fleet.
 
+mod capacity;
 pub(super) mod findings;
 pub(super) mod in_database;
 mod leave_out;

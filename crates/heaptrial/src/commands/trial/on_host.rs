@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub use heaptrial_agent::UNIT_NAME as AGENT;
 use heaptrial_change::{
     Claim, Lock, Notification, Outcome, Prepared, ServiceState, Stage, TrialStage, TrialState, Witness,
-    claims, free, taken_over_by,
+    claims, free, read_state, taken_over_by,
 };
 use heaptrial_host::Instant as Moment;
 use heaptrial_host::systemd::{Activity, Systemd, SystemdError};
@@ -188,10 +188,32 @@ pub fn unless_unfound(failure: Failure, name: &str, paths: &Paths, global: &Glob
 
 /// Tells that nothing samples the services.
 pub fn warn_of_agent(systemd: &Systemd) {
-    let Ok(name) = AGENT.parse::<ServiceName>() else { return };
-    if !systemd.status(&name).is_ok_and(|status| status.is_running()) {
+    if !agent_runs(systemd) {
         eprintln!(
             "warning: {AGENT} does not run; until something samples the services there is no data (docs/agent.md)"
+        );
+    }
+}
+
+fn agent_runs(systemd: &Systemd) -> bool {
+    let status = AGENT.parse().ok().map(|name: ServiceName| systemd.status(&name));
+    status.is_some_and(|status| status.is_ok_and(|status| status.is_running()))
+}
+
+/// Warns where a revert took the agent away that something else on the host is sampled by.
+pub fn warn_of_unsampled(database: &Path, global: &GlobalOptions) {
+    let Ok(systemd) = global.systemd() else { return };
+    let Ok(running) = Store::open(database).and_then(|store| store.running_trials()) else { return };
+    let names: Vec<String> = running
+        .into_iter()
+        .filter(|trial| trial.plan.kind.is_on_services())
+        .map(|trial| format!("`{}`", trial.plan.name))
+        .collect();
+    if !names.is_empty() && !agent_runs(&systemd) {
+        eprintln!(
+            "warning: {AGENT} does not run any more, and {} {} on: until something samples the services there is no data (docs/agent.md)",
+            names.join(", "),
+            if names.len() == 1 { "goes" } else { "go" }
         );
     }
 }
@@ -216,14 +238,18 @@ pub fn require_readable(paths: &Paths, global: &GlobalOptions) -> Result<(), Fai
     Ok(())
 }
 
-/// Refuses to put back, or to go on with, what a later rollout has replaced.
+/// Refuses to put back, or to go on with, what a later rollout has replaced, and what would change and restart services of a trial or rollout
+/// that goes on: one that has ended keeps nobody off services of which it left no drop-in.
 pub fn refuse_taken_over(paths: &Paths, name: &str) -> Result<(), Failure> {
-    match taken_over_by(paths, name)? {
-        None => Ok(()),
-        Some(rollout) => Err(Failure::refused(format!(
+    if let Some(rollout) = taken_over_by(paths, name)? {
+        return Err(Failure::refused(format!(
             "rollout `{rollout}` has replaced what `{name}` left on services; `heaptrial rollout rollback {rollout}` first"
-        ))),
+        )));
     }
+    let state = read_state(paths, name)?;
+    let changed = |found: &ServiceState| found.stage != Stage::Reverted && !found.changes.is_empty();
+    let services = state.services.iter().filter(|(_, found)| changed(found)).map(|(service, _)| service);
+    Ok(free(&claims(paths, name)?, services)?)
 }
 
 /// Tells on standard error what happens, and tells the agent through the database which restarts are meant.
@@ -395,6 +421,31 @@ pub fn tell_stuck(command: &str, outcome: &Outcome, global: &GlobalOptions) {
         );
         println!("{}", global.told(&text));
     }
+}
+
+/// What putting these services back would change; `of` is what is put back, a trial or a rollout.
+pub fn tell_would_put_back(
+    (of, name): (&str, &str),
+    state: &TrialState,
+    services: &[&ServiceName],
+    global: &GlobalOptions,
+) {
+    let files =
+        |service: &ServiceName| state.services[service].changes.iter().map(|change| change.path.as_path());
+    if global.json {
+        let put_back: BTreeMap<&ServiceName, Vec<&Path>> =
+            services.iter().map(|service| (*service, files(service).collect())).collect();
+        println!(
+            "{:#}",
+            json!({ "schema_version": 1, of: name, "dry_run": true, "would_put_back": put_back })
+        );
+        return;
+    }
+    for service in services {
+        println!("would put back {service}");
+        files(service).for_each(|file| println!("  {}", file.display()));
+    }
+    println!("nothing was changed");
 }
 
 /// An outcome as JSON.

@@ -2,11 +2,13 @@
 
 use std::ops::Bound;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use heaptrial_analysis::{Fleet, PowerRequest, PowerRow, PowerTable, Settings, analyse, power};
+use heaptrial_analysis::{Fleet, PowerRequest, PowerRow, PowerTable, Settings, TrialLength, analyse, power};
 use heaptrial_judgement::{Options, read_fleet};
 use heaptrial_model::{HumanDuration, units};
+use heaptrial_plan::{default_looks, last_look_alpha, rounds_per_block};
 
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
@@ -78,11 +80,12 @@ pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode, F
         ratio: options.ratio,
         arms: usize::from(options.arms),
         services: options.services.clone(),
-        days,
+        lengths: days.into_iter().map(length).collect(),
         wanted: options.power,
         simulations: options.simulations,
     };
-    let table = power(&fleet, &Settings::default(), &request);
+    let rounds = |services, alpha, spread| rounds_per_block(services, request.arms, alpha, spread);
+    let table = power(&fleet, &Settings::default(), &request, rounds);
     if global.json {
         let names: Vec<&str> =
             off_treatment.iter().map(|index| fleet.services[*index].name.as_str()).collect();
@@ -93,6 +96,12 @@ pub fn run(options: &PowerOptions, global: &GlobalOptions) -> Result<ExitCode, F
         print!("{}", text(&table, &target.trial.plan.name, off_treatment.len()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// With the looks that a plan of this length has where it names none.
+fn length(days: f64) -> TrialLength {
+    let looks = default_looks(HumanDuration(Duration::from_secs_f64(86_400.0 * days)));
+    TrialLength { days, alpha: last_look_alpha(&looks) }
 }
 
 /// Lengths that the data reach: 1, 2, 3, 5, 7, 10, 14 ... days as far as half of the services lived so long; for
@@ -109,23 +118,27 @@ fn days_reached(fleet: &Fleet, arm: usize) -> Vec<f64> {
 }
 
 fn text(table: &PowerTable, data: &str, off_treatment: usize) -> String {
-    let comparisons = table.arms - 1;
+    let tests = match table.arms - 1 {
+        1 => "the comparison".to_owned(),
+        comparisons => format!("each of {comparisons} comparisons"),
+    };
     let mut text = format!(
         "Power to detect a ratio of {} with {} arms, by {} simulated trials each\n\
-         on services drawn from {} of {data}; each of {comparisons} comparisons is tested at {:.2}%.\n\n",
+         on services drawn from {} of {data}: of {tests} at the last look, within the blocks\n\
+         that `heaptrial trial plan` draws for so many services.\n\n",
         units::ratio(table.ratio),
         table.arms,
         units::count(table.simulations as u64),
         table.arm,
-        100.0 * table.alpha
     );
     let sizes: String = table.services.iter().map(|n| format!("{n:>7}")).collect();
-    text.push_str(&format!("{:>8}  {:>8}  {:>6}  services per arm\n", "", "past", "spread"));
+    text.push_str(&format!("{:>8}  {:>8}  {:>6}  {:>6}  services per arm\n", "", "past", "spread", "tested"));
     text.push_str(&format!(
-        "{:>8}  {:>8}  {:>6}{sizes}  for {}\n",
+        "{:>8}  {:>8}  {:>6}  {:>6}{sizes}  for {}\n",
         "length",
         "services",
         "(SD)",
+        "at",
         units::share(table.wanted)
     ));
     for row in &table.rows {
@@ -144,17 +157,27 @@ fn text(table: &PowerTable, data: &str, off_treatment: usize) -> String {
             "{population} past services tell their spread only roughly: take more than the table says.\n"
         ));
     }
+    if table.rows.iter().any(|row| row.assumes_normality.contains(&true)) {
+        text.push_str(
+            "* Student's t: so few services have too few assignments for a permutation test at that level. It assumes that\n\
+             the logarithms of memory are normally distributed.\n",
+        );
+    }
     text.push_str(
         "Spread is the standard deviation of the logarithm of memory between services at that age.\n\
          Power has an error of simulation of at most 1.6 percentage points (1,000 trials). It holds for services as\n\
-         alike as these and for trials whose services all run what they are assigned.\n",
+         alike as these and for trials whose services all run what they are assigned. Where memory before the trial foretells\n\
+         memory in it, services of a block are closer than any others, and power is larger than shown.\n",
     );
     text
 }
 
 fn line(row: &PowerRow) -> String {
-    let cell = |power: &Option<f64>| power.map_or_else(|| "–".to_owned(), units::share);
-    let powers: String = row.power.iter().map(|power| format!("{:>7}", cell(power))).collect();
+    let cell = |(power, by_student): (&Option<f64>, &bool)| {
+        let share = power.map_or_else(|| "–".to_owned(), units::share);
+        format!("{:>7}", if *by_student { share + "*" } else { share })
+    };
+    let powers: String = row.power.iter().zip(&row.assumes_normality).map(cell).collect();
     let spread = row.spread.map_or_else(|| "–".to_owned(), |spread| format!("{spread:.3}"));
     let needed = match (row.services_needed, row.power.iter().any(Option::is_some)) {
         (Some(n), _) => n.to_string(),
@@ -162,7 +185,8 @@ fn line(row: &PowerRow) -> String {
         (None, false) => "not enough past services of that age".to_owned(),
     };
     let length = units::duration(row.days * 86_400.0);
-    format!("{length:>8}  {:>8}  {spread:>6}{powers}  {needed}\n", row.population)
+    let alpha = format!("{:.2}%", 100.0 * row.alpha);
+    format!("{length:>8}  {:>8}  {spread:>6}  {alpha:>6}{powers}  {needed}\n", row.population)
 }
 
 fn ratio(text: &str) -> Result<f64, ValueError> {

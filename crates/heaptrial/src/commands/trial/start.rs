@@ -16,7 +16,7 @@ use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Severity;
 use heaptrial_model::{ErrorClass, KnownEvent, ServiceName, TrialKind, TrialName, units};
 use heaptrial_plan::DrawnPlan;
-use heaptrial_store::{NewService, NewTrial, Store};
+use heaptrial_store::{BY_HAND, NewService, NewTrial, Store};
 use serde_json::{Value, json};
 
 use super::findings::{Warned, told};
@@ -61,11 +61,7 @@ pub struct ResumeOptions {
 pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let (plan, warned) = read_plan(&options.plan)?;
     let paths = global.paths()?;
-    if plan.is_edited() {
-        eprintln!(
-            "note: the plan was edited since it was drawn: its assignment is no longer the one that chance made"
-        );
-    }
+    tell_edits(&plan);
     if let Ok(state) = read_state(&paths, &plan.name) {
         return Err(Failure::refused(already(&plan.name, state.stage)));
     }
@@ -194,6 +190,28 @@ fn already(name: &str, stage: TrialStage) -> String {
     }
 }
 
+/// What of a plan is not as it was drawn.
+fn tell_edits(plan: &DrawnPlan) {
+    let by_hand = plan.by_hand();
+    let marked = plan.services.iter().any(|assignment| assignment.drawn.is_some());
+    if let Some(first) = by_hand.first() {
+        let more = if by_hand.len() > 1 { format!(" and {} more", by_hand.len() - 1) } else { String::new() };
+        eprintln!(
+            "warning: {} of {} ({}{more}) have another arm or block than was drawn: this is no randomised trial, its report says so, \
+             and no verdict of it is written for other hosts; `heaptrial trial plan` draws anew",
+            by_hand.len(),
+            units::counted(plan.services.len(), "service"),
+            first.service
+        );
+    } else if plan.is_edited() && marked {
+        eprintln!("note: the plan was edited since it was drawn; arms and blocks are as they were drawn");
+    } else if plan.is_edited() {
+        eprintln!(
+            "note: the plan was edited since it was drawn, and nothing tells whether its arms are as chance made them"
+        );
+    }
+}
+
 /// The plan, and the warnings that were told when it was drawn.
 fn read_plan(named: &str) -> Result<(DrawnPlan, Warned), Failure> {
     let direct = PathBuf::from(named);
@@ -237,9 +255,10 @@ pub fn agent_unit(systemd: &Systemd, paths: &Paths) -> Result<Option<HostUnit>, 
     let name = AGENT.parse().map_err(Failure::failed)?;
     let unit = systemd.service(&name).map_err(Failure::failed)?;
     let path = paths.unit(AGENT);
-    let text = heaptrial_agent::unit_file(&paths.program(), paths).ok_or_else(|| {
-        Failure::refused(format!("{} cannot stand in a unit file", paths.program().display()))
-    })?;
+    let text = heaptrial_agent::unit_file(&paths.program(), paths, &heaptrial_agent::UnitOptions::default())
+        .ok_or_else(|| {
+            Failure::refused(format!("{} cannot stand in a unit file", paths.program().display()))
+        })?;
     // One that an earlier trial brought stays until the last of them is reverted. Any other is the administrator's.
     let shared = heaptrial_change::inherited(paths, &path).is_some()
         && std::fs::read_to_string(&path).is_ok_and(|present| present == text);
@@ -360,6 +379,7 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
             heaptrial_change::expected_of_arm(prepared, &arm.name).and_then(|e| serde_json::to_value(e).ok())
         })
         .collect();
+    let by_hand = plan.by_hand();
     let rows: Vec<NewService> = prepared
         .services
         .iter()
@@ -370,15 +390,19 @@ pub fn begin(database: &Path, recorded: Recorded<'_>) -> Result<i64, Failure> {
                 plan.services.iter().find(|found| found.service == treatment.service && found.host == host);
             let service = services.iter().find(|service| *service.name() == treatment.service);
             let stratum = assignment.map(|found| found.stratum.as_str());
+            let mut attributes = match service {
+                Some(service) => service.attributes(stratum),
+                None => json!({ "stratum": stratum }),
+            };
+            if assignment.is_some_and(|own| by_hand.contains(&own)) {
+                attributes[BY_HAND] = json!(true);
+            }
             NewService {
                 name: treatment.service.to_string(),
                 arm: plan.arms.iter().position(|arm| arm.name == treatment.arm).unwrap_or(0),
                 block: assignment.map_or(0, |assignment| assignment.block),
                 position: position as u32,
-                attributes: match service {
-                    Some(service) => service.attributes(stratum),
-                    None => json!({ "stratum": stratum }),
-                },
+                attributes,
             }
         })
         .collect();

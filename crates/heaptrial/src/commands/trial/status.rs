@@ -13,8 +13,9 @@ use heaptrial_change::{
 };
 use heaptrial_host::Instant;
 use heaptrial_host::Paths;
+use heaptrial_judgement::look::Begun;
 use heaptrial_judgement::middle;
-use heaptrial_model::{Classified, ErrorClass, KnownEvent, Metric, ServiceName, TrialName, units};
+use heaptrial_model::{Classified, ErrorClass, KnownEvent, ServiceName, TrialName, units};
 use heaptrial_rollout::is_rollout;
 use heaptrial_store::{LatestSample, LookRecord, Store, StoreError, TrialRecord};
 use serde::Serialize;
@@ -104,6 +105,8 @@ struct Status {
     prepared: Prepared,
     state: TrialState,
     row: Option<TrialRecord>,
+    /// From when on its duration and looks count.
+    begun: Option<Begun>,
     latest: BTreeMap<String, LatestSample>,
     looks: Vec<LookRecord>,
     /// How often each service failed since the start.
@@ -154,6 +157,7 @@ impl Status {
             prepared,
             state,
             row: None,
+            begun: None,
             latest: BTreeMap::new(),
             looks: Vec::new(),
             failures: BTreeMap::new(),
@@ -201,6 +205,7 @@ impl Status {
             .filter_map(|sample| Some((names.get(&sample.service_id).filter(is_of_it)?.clone(), sample)))
             .collect();
         self.looks = store.looks(row.id)?;
+        self.begun = Some(Begun::read(&store, row)?);
         for event in store.events(row.id)? {
             let name = event.service_id.and_then(|id| names.get(&id)).filter(is_of_it);
             let Some(name) = name else { continue };
@@ -267,8 +272,9 @@ impl Status {
         let samples: Vec<&LatestSample> =
             names.iter().filter_map(|name| self.latest.get(name.as_str())).collect();
         let live = samples.iter().filter(|sample| sample.contamination.is_none() && sample.ending.is_none());
-        let sized: Vec<(u64, f64)> =
-            live.filter_map(|sample| Some((self.metric(sample)?, sample.age_seconds))).collect();
+        let sized: Vec<(u64, f64)> = live
+            .filter_map(|sample| Some((sample.level(self.prepared.plan.metric)?, sample.age_seconds)))
+            .collect();
         let sizes: Vec<f64> = sized.iter().map(|(bytes, _)| *bytes as f64).collect();
         let ages: Vec<f64> = sized.iter().map(|(_, age)| *age).collect();
         ArmStatus {
@@ -289,23 +295,35 @@ impl Status {
         }
     }
 
-    fn metric(&self, sample: &LatestSample) -> Option<u64> {
-        match self.prepared.plan.metric {
-            Metric::Rss | Metric::Pss => sample.rss_bytes,
-            Metric::Anon => Some(sample.anon_bytes? + sample.swap_bytes.unwrap_or(0)),
-            Metric::Cgroup => sample.cgroup_current_bytes,
-        }
+    fn seconds_since(&self, from_us: i64) -> Option<f64> {
+        let until = self.row.as_ref()?.ended_wall_us.unwrap_or(self.now_us);
+        Some((until - from_us).max(0) as f64 / 1e6)
     }
 
+    fn has_other_hosts(&self) -> bool {
+        let services = &self.prepared.plan.services;
+        services.iter().any(|assigned| assigned.host != services[0].host)
+    }
+
+    fn since_start(&self) -> Option<f64> {
+        self.seconds_since(self.row.as_ref()?.plan.started_wall_us)
+    }
+
+    /// Services that have not had their treatment yet, where it goes on.
+    fn open(&self) -> usize {
+        let goes_on = self.row.as_ref().is_some_and(|row| row.ended_wall_us.is_none());
+        self.begun.as_ref().filter(|_| goes_on).map_or(0, |begun| begun.open.len())
+    }
+
+    /// How much of its duration is over: nothing before all services have had their treatment.
     fn elapsed_seconds(&self) -> Option<f64> {
-        let row = self.row.as_ref()?;
-        let until = row.ended_wall_us.unwrap_or(self.now_us);
-        Some((until - row.plan.started_wall_us) as f64 / 1e6)
+        let begun = self.begun.as_ref()?;
+        if self.open() > 0 { Some(0.0) } else { self.seconds_since(begun.at_us) }
     }
 
     /// The next look that was not taken, and the seconds until it is due.
     fn next_look(&self) -> Option<(usize, f64)> {
-        if self.row.as_ref().is_some_and(|row| row.ended_wall_us.is_some()) {
+        if self.open() > 0 || self.row.as_ref().is_some_and(|row| row.ended_wall_us.is_some()) {
             return None;
         }
         let index = self.looks.len();
@@ -347,7 +365,7 @@ impl Status {
             return None;
         }
         match self.last_reading_seconds_ago() {
-            None if self.elapsed_seconds().is_some_and(|seconds| seconds < FIRST_READING_SECONDS) => {
+            None if self.since_start().is_some_and(|seconds| seconds < FIRST_READING_SECONDS) => {
                 Some("no readings yet: the first come within two minutes".to_owned())
             }
             None => Some("no readings yet: is heaptrial-agent.service active?".to_owned()),

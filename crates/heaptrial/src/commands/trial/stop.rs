@@ -1,16 +1,16 @@
 //! `heaptrial trial stop`: ends a trial, and puts everything back if asked. Also what the recovery timer runs.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{ChangeError, LockError, Stage, Trial, TrialStage, read_prepared, read_state};
+use heaptrial_change::{
+    ChangeError, LockError, ServiceState, Stage, Trial, TrialStage, read_prepared, read_state,
+};
 use heaptrial_host::Paths;
 use heaptrial_model::{ErrorClass, HumanDuration, Pace, ServiceName, TrialName, units};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::in_database;
 use super::on_host::{self, Teller};
@@ -70,6 +70,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         }
         let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
         match given_up.as_slice() {
+            _ if global.json => println!("{:#}", ended_json(name, &given_up)),
             [] => println!("trial {name} has ended and everything is as before"),
             _ => println!(
                 "trial {name} has ended; what could be put back is as before, and given up, perhaps with the treatment, were {}",
@@ -87,7 +88,10 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         on_host::refuse_taken_over(&paths, name)?;
     }
     let what = if options.revert {
-        format!("This puts back the files of {} and restarts them.", units::counted(changed, "service"))
+        let written =
+            |service: &&ServiceState| service.stage != Stage::Reverted && !service.changes.is_empty();
+        let written = state.services.values().filter(written).count();
+        format!("This puts back the files of {} and restarts them.", units::counted(written, "service"))
     } else {
         format!("This ends trial `{name}`; its {} keep what they run.", units::counted(changed, "service"))
     };
@@ -101,10 +105,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
         trial.end()?;
         in_database::end(&database, trial.prepared());
         if global.json {
-            println!(
-                "{:#}",
-                json!({ "schema_version": 1, "trial": name, "action": "stop", "complete": true })
-            );
+            println!("{:#}", ended_json(name, &[]));
             return Ok(ExitCode::SUCCESS);
         }
         let text = format!(
@@ -124,6 +125,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     in_database::end(&database, trial.prepared());
     let interrupt = on_host::interrupt()?;
     let outcome = trial.revert(pace, &options.without, &mut teller, &|| on_host::interrupted(&interrupt))?;
+    on_host::warn_of_unsampled(&database, global);
     if global.json {
         println!("{:#}", on_host::outcome_json(name, "revert", &outcome));
     } else if outcome.is_complete() {
@@ -163,7 +165,14 @@ fn without_folder(
         return Err(found.map_or(error.into(), |found| Failure::failed(found.to_string())));
     }
     if options.dry_run {
-        println!("would end trial {name} in the database; nothing was changed");
+        if global.json {
+            println!(
+                "{:#}",
+                json!({ "schema_version": 1, "trial": name, "dry_run": true, "would_put_back": {} })
+            );
+        } else {
+            println!("would end trial {name} in the database; nothing was changed");
+        }
         return Ok(ExitCode::SUCCESS);
     }
     on_host::require_owner("trial stop", paths)?;
@@ -174,8 +183,16 @@ fn without_folder(
         options.yes,
     )?;
     in_database::end_named(&on_host::database(paths, global), name);
-    println!("trial {name} has ended; its folder is gone, and no file of it is in force on this host");
+    if global.json {
+        println!("{:#}", ended_json(name, &[]));
+    } else {
+        println!("trial {name} has ended; its folder is gone, and no file of it is in force on this host");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn ended_json(name: &str, given_up: &[&str]) -> Value {
+    json!({ "schema_version": 1, "trial": name, "action": "stop", "complete": true, "given_up": given_up })
 }
 
 /// Puts right what a process that is gone left.
@@ -202,29 +219,11 @@ fn dry_run(
     revert: bool,
     global: &GlobalOptions,
 ) -> Result<ExitCode, Failure> {
-    if global.json {
-        let changed = state.services.iter().filter(|(_, found)| revert && found.stage != Stage::Reverted);
-        let put_back: BTreeMap<&ServiceName, Vec<&Path>> = changed
-            .map(|(service, found)| {
-                (service, found.changes.iter().map(|change| change.path.as_path()).collect())
-            })
-            .collect();
-        let document =
-            json!({ "schema_version": 1, "trial": name, "dry_run": true, "would_put_back": put_back });
-        println!("{document:#}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    if !revert {
+    if !revert && !global.json {
         println!("would end trial {name}; its services keep what they run");
     }
-    for (service, found) in
-        state.services.iter().filter(|(_, found)| revert && found.stage != Stage::Reverted)
-    {
-        println!("would put back {service}");
-        for change in &found.changes {
-            println!("  {}", change.path.display());
-        }
-    }
-    println!("nothing was changed");
+    let changed = state.services.iter().filter(|(_, found)| revert && found.stage != Stage::Reverted);
+    let changed: Vec<&ServiceName> = changed.map(|(service, _)| service).collect();
+    on_host::tell_would_put_back(("trial", name), state, &changed, global);
     Ok(ExitCode::SUCCESS)
 }

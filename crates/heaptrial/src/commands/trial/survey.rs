@@ -142,6 +142,7 @@ fn findings(
             block: 0,
             stratum: String::new(),
             family: None,
+            drawn: None,
         };
         let plan = DrawnPlan {
             name: trial.name.clone(),

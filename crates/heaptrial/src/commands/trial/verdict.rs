@@ -7,22 +7,27 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::Expected;
-use heaptrial_analysis::{FindingKind, Severity};
+use heaptrial_analysis::{Analysis, Finding, FindingKind, Fleet, Severity};
 use heaptrial_host::HostFacts;
 use heaptrial_judgement::{Judgement, Options};
-use heaptrial_model::{AllocatorSpec, TrialKind, units};
+use heaptrial_model::{TrialKind, units};
 use heaptrial_plan::DrawnPlan;
-use heaptrial_rollout::{
-    ArmRatio, MeasuredHost, MeasuredRatio, Verdict, Whole, Worth, kinds, settings_of, worth,
-};
+use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
+use heaptrial_store::LifeRecord;
 use serde_json::Value;
 
-use crate::commands::rollout::mitigations;
+use super::capacity::Capacity;
 use crate::commands::series::SeriesOptions;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
-use crate::output::{file_beside, table};
+use crate::output::file_beside;
 use crate::target::Target;
+
+/// Services that are left of an arm whose figures bear that others ran something else: as many as an interval between order
+/// statistics takes,
+const FEWEST_LEFT: u32 = 6;
+/// and the share of the arm that ran something else at most.
+const MOST_LEFT_OUT: f64 = 0.25;
 
 /// Of which trial and arm.
 #[derive(Debug, Args)]
@@ -59,6 +64,7 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
     let how = Options { remote, ..Options::default() };
     let judgement = Judgement::of(&target.store, target.trial.id, &how).map_err(Failure::failed)?;
     let verdict = of(&judgement, &options.arm)?;
+    let capacity = Capacity::of(&target.store, &judgement, &verdict)?;
     let (text, digest) = verdict.sealed().map_err(Failure::failed)?;
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let usual = || format!("{name}-{}.verdict.json", verdict.arm.name).chars().map(plain).collect::<String>();
@@ -67,40 +73,53 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<ExitCode,
     let mut beside = file_beside(&file).map_err(failed)?;
     beside.write_all(text.as_bytes()).map_err(failed)?;
     beside.persist(&file).map_err(|error| failed(error.error))?;
-    let worth = worth_of(&judgement, &verdict);
     if global.json {
         let ratio = verdict.ratio.map(|ratio| ratio.value);
-        let told = serde_json::json!({
+        let mut told = serde_json::json!({
             "schema_version": 1, "file": file, "sha256": digest, "trial": name, "arm": verdict.arm.name, "ratio": ratio,
-            "verdict": verdict.verdict, "findings": verdict.findings, "worth": worth,
+            "verdict": verdict.verdict, "findings": verdict.findings, "borne": verdict.borne,
         });
+        if let (Some(told), Value::Object(further)) = (told.as_object_mut(), capacity.json()) {
+            told.extend(further);
+        }
         println!("{told:#}");
         return Ok(ExitCode::SUCCESS);
     }
     println!("{}", lines(&verdict).join("\n"));
-    against(&verdict).iter().for_each(|line| println!("warning: {line}"));
-    if !worth.is_empty() {
-        println!("\n{}", table(&rows_of(&worth, &verdict)));
-        let control = judgement.rows.arms.iter().find(|record| record.arm.control);
-        let from = control.and_then(|record| record.arm.treatment.allocator.clone());
-        println!("It costs {}.", costs(&verdict, from.as_slice(), &worth));
+    let against = verdict.against();
+    against.iter().chain(&verdict.warnings()).for_each(|line| println!("warning: {line}"));
+    let control = judgement.rows.arms.iter().find(|record| record.arm.control);
+    let from = control.and_then(|record| record.arm.treatment.allocator.clone());
+    println!("{}", capacity.text(&verdict, from.as_slice()));
+    println!("\n{digest}  {}", file.display());
+    let next = format!("heaptrial rollout start --verdict {} --services PATTERN", file.display());
+    match against.is_empty() {
+        true => println!("Next, on each host: {next}"),
+        false => println!(
+            "What was found speaks against a rollout: `{next}` refuses it without --despite-findings"
+        ),
     }
-    println!("\n{}  {}", digest, file.display());
-    println!("Next, on each host: heaptrial rollout start --verdict {} --services PATTERN", file.display());
     Ok(ExitCode::SUCCESS)
 }
 
 fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
     let (rows, analysis) = (&judgement.rows, &judgement.analysis);
     let name = &rows.trial.plan.name;
-    let missing = |kind| analysis.findings.iter().find(|finding| finding.kind == kind);
-    if let Some(missing) = missing(FindingKind::HostsMissing) {
+    let told_of = |kind| analysis.findings.iter().find(|finding| finding.kind == kind);
+    if let Some(missing) = told_of(FindingKind::HostsMissing) {
         return Err(Failure::refused(format!(
             "Hosts are missing: {}. A verdict is of all hosts: gather the others first (`heaptrial import heaptrial`)",
             missing.evidence
         )));
     }
-    if let Some(missing) = missing(FindingKind::SeriesMissing) {
+    if let Some(by_hand) = told_of(FindingKind::AssignedByHand) {
+        return Err(Failure::refused(format!(
+            "{}. A verdict is of a trial that was drawn at random: draw a new plan with `heaptrial trial plan`, and leave its arms and \
+             blocks as they are",
+            by_hand.evidence
+        )));
+    }
+    if let Some(missing) = told_of(FindingKind::SeriesMissing) {
         return Err(Failure::refused(format!(
             "Readings are missing: {}. A verdict is of all services: name the store that has their readings with --series, or gather \
              the ledger anew",
@@ -124,8 +143,7 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
             "arm `{wanted}` of trial `{name}` names no allocator: what other hosts shall run cannot be told"
         )));
     }
-    let control = rows.arms.iter().find(|record| record.arm.control);
-    let control = control.map(|record| record.arm.name.clone()).unwrap_or_default();
+    let control = rows.arms.iter().position(|record| record.arm.control);
     let plan: Option<DrawnPlan> = serde_json::from_value(rows.trial.plan.parameters["plan"].clone()).ok();
     let mut hosts = hosts(judgement);
     let (proved, on) = proved(judgement, index, &hosts);
@@ -144,6 +162,7 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
         })
         .map(|service| service.name.as_str())
         .collect();
+    let found = found(analysis, &judgement.fleet, index);
     let result = &analysis.arms[index];
     let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
     let ratio = figures.ratio.as_ref().zip(analysis.matched_age_seconds).map(|(ratio, age_seconds)| {
@@ -156,7 +175,6 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
             services: figures.services_compared,
         }
     });
-    let grave = analysis.findings.iter().filter(|finding| finding.severity == Severity::Grave);
     Ok(Verdict {
         schema_version: Verdict::VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -164,7 +182,7 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
         trial: name.clone(),
         plan_id: plan.map(|plan| plan.id.as_str().to_owned()).unwrap_or_default(),
         arm: record.arm.clone(),
-        control,
+        control: control.map(|control| rows.arms[control].arm.name.clone()).unwrap_or_default(),
         metric: rows.trial.plan.metric,
         proved,
         kinds: kinds(&judgement.fleet, &record.arm.name, &|name| relays.contains(name)),
@@ -181,12 +199,46 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
         libraries,
         ratio,
         verdict: result.verdict.as_ref().map(|verdict| verdict.as_str().to_owned()),
-        findings: grave.map(|finding| finding.evidence.clone()).collect(),
+        findings: found.against,
+        borne: found.borne,
     })
 }
 
+/// Grave findings that bear on an arm, in words.
+pub(crate) struct Found {
+    /// Those that speak against a rollout of it.
+    pub(crate) against: Vec<String>,
+    /// Those that its figures bear.
+    pub(crate) borne: Vec<String>,
+}
+
+/// The findings. That of a plan over several hosts one alone is here is none: it has the arm's services there.
+pub(crate) fn found(analysis: &Analysis, fleet: &Fleet, arm: usize) -> Found {
+    let control = fleet.arms.iter().position(|arm| arm.control);
+    let grave = analysis.findings.iter().filter(|finding| finding.severity == Severity::Grave);
+    let grave = grave.filter(|finding| finding.kind != FindingKind::HostsMissing);
+    let (borne, against): (Vec<&Finding>, Vec<&Finding>) = grave
+        .filter(|finding| finding.bears_on(arm, control))
+        .partition(|finding| is_borne(analysis, finding));
+    let told = |findings: Vec<&Finding>| findings.iter().map(|finding| finding.evidence.clone()).collect();
+    Found { against: told(against), borne: told(borne) }
+}
+
+/// Whether figures of the arm stand without the services that were proved to run something else: those that are left are enough for an
+/// interval that assumes nothing, and most of the arm by far. Of more it is asked why treatments do not hold before they are
+/// brought to further services.
+fn is_borne(analysis: &Analysis, finding: &Finding) -> bool {
+    let left = |arm: &usize| {
+        let result = &analysis.arms[*arm];
+        let treated = result.as_treated.as_ref().map_or(0, |treated| treated.services_compared);
+        let few = MOST_LEFT_OUT * f64::from(result.as_assigned.services);
+        treated >= FEWEST_LEFT && finding.services.len() as f64 <= few
+    };
+    finding.kind == FindingKind::Contaminated && finding.arms.iter().all(left)
+}
+
 /// The hosts of the trial with their facts at its start.
-fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
+pub(super) fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
     let rows = &judgement.rows;
     let own = || {
         let name = rows.trial.plan.parameters["host"].as_str().unwrap_or("this host");
@@ -217,18 +269,28 @@ fn proved(
         let named = judgement.fleet.services[index].host.as_deref();
         hosts.iter().find(|(name, _)| named.is_none_or(|named| named == name))
     };
-    let services: BTreeMap<i64, &(String, HostFacts)> = rows
+    let services: BTreeMap<i64, (usize, &(String, HostFacts))> = rows
         .services
         .iter()
         .enumerate()
         .filter(|(_, service)| service.arm_id == record.id)
-        .filter_map(|(index, service)| Some((service.id, host_of(index)?)))
+        .filter_map(|(index, service)| Some((service.id, (index, host_of(index)?))))
         .collect();
+    // What a torrc has and when restarts come is in no process: what of the treatment was applied, events tell.
+    let was_treated = |index: usize, life: &LifeRecord| {
+        let started_at = life.started_wall_us as f64 / 1e6;
+        let mut lives = judgement.fleet.services[index].lives.iter();
+        lives.any(|own| own.started_at == started_at && own.contamination.is_none())
+    };
     let (mut proved, mut on): (Vec<Whole>, BTreeSet<String>) = Default::default();
-    for life in rows.lives.iter().filter(|life| life.contamination.is_none()) {
-        let (Some(identity), Some((host, facts))) = (&life.identity, services.get(&life.service_id)) else {
+    for life in &rows.lives {
+        let (Some(identity), Some((index, (host, facts)))) = (&life.identity, services.get(&life.service_id))
+        else {
             continue;
         };
+        if !was_treated(*index, life) {
+            continue;
+        }
         let whole = Whole {
             library: identity.sha256.clone().filter(|_| preloads),
             c_library: identity.version.as_ref().filter(|_| !preloads).map(ToString::to_string),
@@ -246,57 +308,6 @@ fn proved(
         }
     }
     (proved, on)
-}
-
-/// What the arm is worth to the services of the trial.
-fn worth_of(judgement: &Judgement, verdict: &Verdict) -> Vec<Worth> {
-    let analysis = &judgement.analysis;
-    let ratios: Vec<Option<ArmRatio>> = analysis
-        .arms
-        .iter()
-        .zip(&judgement.rows.arms)
-        .map(|(result, record)| {
-            if record.arm.control {
-                return Some((1.0, Some((1.0, 1.0))));
-            }
-            let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
-            let estimate = figures.ratio.as_ref()?.estimate;
-            Some((estimate.value, estimate.interval()))
-        })
-        .collect();
-    let arm = judgement.rows.arms.iter().position(|record| record.arm.name == verdict.arm.name);
-    arm.map(|arm| worth(&judgement.fleet, arm, &ratios, &verdict.kinds)).unwrap_or_default()
-}
-
-fn rows_of(worth: &[Worth], verdict: &Verdict) -> Vec<Vec<String>> {
-    let heads = ["HOST", "SERVICES", &verdict.control, &verdict.arm.name, "FREED", "FURTHER SERVICES"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    let signed = |bytes: f64| format!("{}{}", if bytes < 0.0 { "-" } else { "" }, units::memory(bytes.abs()));
-    for found in worth {
-        let interval = found.freed_interval.map_or_else(
-            || " (too few services for an interval)".to_owned(),
-            |(least, most)| format!(" ({} to {})", signed(least), signed(most)),
-        );
-        rows.push(vec![
-            found.host.clone().unwrap_or_else(|| "all".into()),
-            found.services.to_string(),
-            units::memory(found.control_bytes),
-            units::memory(found.arm_bytes),
-            signed(found.freed_bytes) + &interval,
-            found.further.map_or_else(|| "not known".into(), |further| further.to_string()),
-        ]);
-    }
-    rows
-}
-
-/// What it costs to get there.
-fn costs(verdict: &Verdict, from: &[AllocatorSpec], worth: &[Worth]) -> String {
-    let services = worth.last().map_or(0, |all| all.services as usize);
-    let mut costs = vec![format!("a restart of each of {}", units::counted(services, "service"))];
-    if let Some(to) = &verdict.arm.treatment.allocator {
-        costs.extend(mitigations::warnings(from, to));
-    }
-    costs.join("; ")
 }
 
 /// What it says, for people.
@@ -333,13 +344,4 @@ pub fn lines(verdict: &Verdict) -> Vec<String> {
     };
     lines.push(format!("measured on {}", verdict.hosts.iter().map(of).collect::<Vec<_>>().join(", ")));
     lines
-}
-
-/// What speaks against rolling it out, for people.
-pub fn against(verdict: &Verdict) -> Vec<String> {
-    let bloats = verdict.verdict.as_deref().filter(|word| ["bloating", "some_bloat"].contains(word));
-    let bloats = bloats.map(|word| format!("trial `{}` found {} {word}", verdict.trial, verdict.arm.name));
-    let findings = verdict.findings.iter();
-    let findings = findings.map(|finding| format!("grave finding of trial `{}`: {finding}", verdict.trial));
-    bloats.into_iter().chain(findings).collect()
 }

@@ -58,10 +58,11 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, F
     state.check(&plan, &seen, fleet.as_ref());
     // On disk before it is told: who is killed in between tells it again, and never forgets it.
     folder.write_state(&state)?;
+    // Before anything is told: a command that is told may take long.
+    let unwritten = write_metrics(&plan, &state).err().map(|error| error.to_string());
     let in_journal = std::env::var_os(JOURNAL).is_some();
-    let mut failed = tell(&plan, &mut state, in_journal, global);
-    folder.write_state(&state)?;
-    failed.extend(write_metrics(&plan, &state).err().map(|error| error.to_string()));
+    let mut failed = tell((&plan, &folder), &mut state, in_journal, global);
+    failed.extend(unwritten);
     for why in &failed {
         eprintln!("warning: {why}");
     }
@@ -74,12 +75,18 @@ pub fn run(options: &CheckOptions, global: &GlobalOptions) -> Result<ExitCode, F
 }
 
 /// With `--json` the journal's lines would stand between the document's.
-fn tell(plan: &WatchPlan, state: &mut WatchState, in_journal: bool, global: &GlobalOptions) -> Vec<String> {
+fn tell(
+    (plan, folder): (&WatchPlan, &Folder),
+    state: &mut WatchState,
+    in_journal: bool,
+    global: &GlobalOptions,
+) -> Vec<String> {
     deliver(
         plan,
         state,
         &mut |line| if global.json { eprintln!("{line}") } else { println!("{line}") },
         in_journal,
+        &|state| folder.write_state(state),
     )
 }
 

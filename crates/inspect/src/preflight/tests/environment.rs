@@ -64,6 +64,28 @@ fn a_preload_that_is_there_speaks_against_the_own_c_library() {
     fixture.drop_in("10-local.conf", "Environment=LD_PRELOAD=/other.so");
     fixture.refuses(Check::PresentPreload, "LD_PRELOAD is set to `/other.so`");
     fixture.preload().unset = vec!["LD_PRELOAD".to_owned()];
+    fixture.warns(Check::PresentPreload, "LD_PRELOAD names /other.so, which is not known to be an allocator");
+    fixture.bytes("/other.so", &c_library());
+    fixture.is_fine();
+    fixture.drop_in("10-local.conf", "Environment=\"LD_PRELOAD=/other.so libfaketime.so.1\"");
+    fixture.warns(
+        Check::PresentPreload,
+        "names libfaketime.so.1, which is not known to be an allocator, by /etc/",
+    );
+}
+
+#[test]
+fn tunables_that_are_no_allocator_s_are_not_taken_away_silently() {
+    let mut fixture = Fixture::new();
+    fixture
+        .drop_in("10-local.conf", "Environment=GLIBC_TUNABLES=glibc.malloc.arena_max=2:glibc.pthread.rseq=0");
+    fixture.is_fine();
+    fixture.preload().unset = vec!["GLIBC_TUNABLES".to_owned()];
+    fixture.warns(
+        Check::ForeignSetting,
+        "GLIBC_TUNABLES has glibc.pthread.rseq=0, which is not known to be of glibc",
+    );
+    fixture.drop_in("10-local.conf", "Environment=GLIBC_TUNABLES=glibc.malloc.arena_max=2");
     fixture.is_fine();
 }
 

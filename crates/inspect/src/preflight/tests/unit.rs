@@ -89,6 +89,14 @@ fn torrc_options_need_a_tor_instance_whose_torrc_can_be_replaced() {
     fixture.is_fine();
     fixture.unit().exec_start[0].extend(["--dircache".to_owned(), "1".to_owned()]);
     fixture.refuses(Check::Torrc, "ExecStart sets DirCache");
+    // Options of a trial that has ended, of whatever arm this is.
+    fixture.planned.torrc.clear();
+    fixture.is_fine();
+    let block = "ORPort 9001\n# heaptrial begin old 7f3a\nDirCache 0\n# heaptrial end\n";
+    fixture.file("/etc/tor/torrc", block);
+    fixture.refuses(Check::Torrc, "/etc/tor/torrc has options of `old` already");
+    fixture.planned.replaces = true;
+    fixture.is_fine();
 }
 
 #[test]
@@ -113,6 +121,14 @@ fn files_that_others_can_change_or_have_written_are_refused() {
     fixture.refuses(Check::UnitFiles, "is there already, and begins with `# mine`");
     fixture.planned.replaces = true;
     fixture.is_fine();
+
+    // It would go on restarting a service whose arm wants none.
+    let mut fixture = planned();
+    let timer = "/etc/systemd/system/heaptrial-restart-thing.timer";
+    fixture.planned.left_overs = vec![timer.into()];
+    fixture.is_fine();
+    fixture.file(timer, "# Written by Heaptrial for trial old (0123), arm x.\n");
+    fixture.refuses(Check::UnitFiles, "heaptrial-restart-thing.timer is there already, written for `old`");
 }
 
 #[test]

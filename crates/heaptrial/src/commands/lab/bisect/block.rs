@@ -5,11 +5,12 @@ use std::fmt;
 use heaptrial_allocator::Obtained;
 use heaptrial_judgement::By;
 use heaptrial_lab::PreparedArm;
+use heaptrial_tune::Length;
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
 use super::subject::Subject;
-use crate::commands::lab::search::{Bench, LabRun, arm};
+use crate::commands::lab::search::{Bench, Carried, arm};
 use crate::exit::Failure;
 
 /// How positions are measured.
@@ -57,18 +58,16 @@ impl Measure<'_> {
         older: &Obtained,
         build: &Obtained,
     ) -> Result<Measured, Failure> {
-        let number = record.next_block();
         let arm_of = |at: usize| arm(&self.subject.positions[at].name, self.subject.spec(at), at == 0);
-        let judgement = self.bench.run(LabRun {
-            name: format!("block-{number}"),
-            folder: record.block_folder(number),
-            seed: self.seed.wrapping_add(number as u64),
-            arms: vec![
-                PreparedArm { arm: arm_of(0), obtained: older.clone() },
-                PreparedArm { arm: arm_of(position), obtained: build.clone() },
-            ],
-        })?;
-        let Some(judgement) = judgement else { return Ok(Measured::Interrupted) };
+        let arms = [
+            PreparedArm { arm: arm_of(0), obtained: older.clone() },
+            PreparedArm { arm: arm_of(position), obtained: build.clone() },
+        ];
+        let seed = |number: usize| self.seed.wrapping_add(number as u64);
+        let Some(Carried { number, judgement, .. }) = self.bench.run(record, seed, &arms, Length::Whole)?
+        else {
+            return Ok(Measured::Interrupted);
+        };
         let figures = [0, 1].map(|at| judgement.figure_of(at, self.by));
         Ok(match figures {
             [Err(why), _] => Measured::OlderFailed(number, why),

@@ -19,7 +19,8 @@ use self::block::{Measure, Measured};
 use self::record::{Kept, Record, Step};
 use self::subject::Subject;
 use super::search::{
-    Bench, Load, Started, TRIES, UNDER_WAY, asked_again, command_of, ended_by, tell, write_plan,
+    Bench, Course, Load, Started, TRIES, UNDER_WAY, asked_again, built_otherwise, command_of, ended_by, tell,
+    write_plan,
 };
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
@@ -126,25 +127,34 @@ fn start(options: &BisectOptions, global: &GlobalOptions) -> Result<ExitCode, Fa
     if lab.dry_run {
         return told::plan(&subject, rules, block, global);
     }
+    lab.place.reach()?;
+    eprintln!("{}", told::plan_line(&subject, rules, block));
+    // What cannot be had is told before anything is written.
+    let of_end = |end: usize| -> Result<String, Failure> {
+        let obtained = subject.obtain(end, lab)?;
+        obtained.map(|obtained| obtained.sha256).map_err(|why| {
+            Failure::refused(format!("{} cannot be measured: {why}", subject.positions[end].name))
+        })
+    };
+    let (older, newer) = (of_end(0)?, of_end(subject.last())?);
+    if older == newer {
+        return Err(Failure::refused(format!(
+            "{} and {} build the same library, byte for byte (SHA-256 {older}): there is nothing to search for between them",
+            subject.positions[0].name,
+            subject.positions[subject.last()].name
+        )));
+    }
     let kept = Kept {
         schema_version: record::SCHEMA_VERSION,
         started,
         seed: lab.seed.unwrap_or_else(rand::random),
+        older_is_good: Some(subject.older_is_good),
         positions: subject.positions.clone(),
         left_out: subject.left_out,
         forks: subject.forks,
+        merged_at: subject.merged_at.clone(),
+        older_sha256: Some(older),
     };
-    lab.place.reach()?;
-    eprintln!("{}", told::plan_line(&subject, rules, block));
-    // What cannot be had is told before anything is written.
-    for end in [0, subject.last()] {
-        if let Err(why) = subject.obtain(end, lab)? {
-            return Err(Failure::refused(format!(
-                "{} cannot be measured: {why}",
-                subject.positions[end].name
-            )));
-        }
-    }
     let folder = run_folder::create(global.out.as_deref(), "bisect")?;
     write_plan(&folder, BisectReport::NAME, &kept)?;
     let record = Record::open(&folder, record::STEPS)?;
@@ -185,11 +195,14 @@ fn search(
             return Err(Failure::refused(format!("{} cannot be had: {why}", subject.positions[0].name)));
         }
     };
+    if kept.older_sha256.as_ref().is_some_and(|known| *known != older.sha256) {
+        return Err(built_otherwise(&subject.positions[0].name));
+    }
     let measure = Measure {
         bench: Bench {
             options: lab,
-            workload: workload.as_ref(),
-            duration: duration.map(|duration| duration.0),
+            whole: Course { workload: workload.as_ref(), duration: duration.map(|duration| duration.0) },
+            short: None,
             metric,
             accounting: accounting(lab, metric)?,
             place: lab.place.place(record.folder.clone())?,
@@ -214,7 +227,13 @@ fn search(
             Next::Done(answer) => break *answer,
             Next::Measure(position) => position,
         };
-        let obtained = match subject.obtain(position, lab)? {
+        let obtained = subject.obtain(position, lab)?;
+        // Ctrl-C ends a compiler too: that tells nothing of the commit.
+        if measure.bench.interrupt.requested() {
+            stopped = Some("It was interrupted".to_owned());
+            break search.so_far();
+        }
+        let obtained = match obtained {
             Ok(obtained) => obtained,
             Err(why) => {
                 eprintln!(
@@ -226,6 +245,10 @@ fn search(
                 continue;
             }
         };
+        if record.builds().any(|(at, sha256)| at == position && sha256 != obtained.sha256) {
+            failed = Some(built_otherwise(&subject.positions[position].name));
+            break search.so_far();
+        }
         let known = [(0, older.sha256.clone())].into_iter().chain(record.builds());
         if let Some(with) = told::same_build(known, position, &obtained.sha256) {
             record.enter(Step::Same { position, with })?.apply(&mut search);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use heaptrial_allocator::HistoryCommit;
 use heaptrial_bisect::{Measurement, Search};
 use heaptrial_report::{BisectReport, Paper as _};
 use serde::{Deserialize, Serialize};
@@ -25,12 +26,21 @@ pub(super) struct Kept {
     pub(super) schema_version: u32,
     pub(super) started: Started,
     pub(super) seed: u64,
+    /// Searches of earlier versions do not tell it.
+    #[serde(default)]
+    pub(super) older_is_good: Option<bool>,
     /// Oldest first.
     pub(super) positions: Vec<Position>,
     /// Commits that build nothing new.
     pub(super) left_out: usize,
-    /// Whether the newer end does not come from the older one.
+    /// Whether the older end is not on the line to the newer one.
     pub(super) forks: bool,
+    /// The commit that merges it in.
+    #[serde(default)]
+    pub(super) merged_at: Option<HistoryCommit>,
+    /// Digest of the build of the older end, which every ratio is to; searches of earlier versions do not tell it.
+    #[serde(default)]
+    pub(super) older_sha256: Option<String>,
 }
 
 /// A step.
@@ -62,6 +72,16 @@ impl Step {
             Self::Failed { .. } => {}
             Self::Skipped { position, .. } => search.skip(*position),
             Self::Same { position, with } => search.same(*position, *with),
+        }
+    }
+}
+
+impl search::Numbered for Step {
+    fn block(&self) -> Option<usize> {
+        match self {
+            Self::Measured { block, .. } => Some(block.block),
+            Self::Failed { block, .. } => Some(*block),
+            Self::Skipped { .. } | Self::Same { .. } => None,
         }
     }
 }

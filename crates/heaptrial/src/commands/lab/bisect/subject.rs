@@ -1,6 +1,8 @@
 //! What is searched: positions of a history, and how each of them is had.
 
-use heaptrial_allocator::{Catalog, Family, HistoryCommit, ObtainError, Obtained, Repository, Resolved};
+use heaptrial_allocator::{
+    Catalog, Family, HistoryCommit, ObtainError, Obtained, Recipe, Repository, Resolved,
+};
 use heaptrial_model::{AllocatorSpec, TrialPlan, Version};
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +31,10 @@ pub(super) struct Subject {
     /// Oldest first.
     pub(super) positions: Vec<Position>,
     pub(super) left_out: usize,
-    /// Whether the newer end does not come from the older one: position 1 is where the line to it forks off.
+    /// Whether the older end is not on the line to the newer one: position 1 is where that forks off.
     pub(super) forks: bool,
+    /// The commit on the line that merges the older end in.
+    pub(super) merged_at: Option<HistoryCommit>,
     pub(super) repository: Option<Repository>,
 }
 
@@ -58,7 +62,12 @@ impl Subject {
             Some(path) => Some(Repository::open(path, &family)?),
             None => None,
         };
+        if let (Some(repository), Some(recipe)) = (&repository, &family.build) {
+            kept.is_line_of(repository, recipe)?;
+        }
+        // A branch that was named may have moved since.
         let older_is_good = match &repository {
+            _ if kept.older_is_good.is_some() => kept.older_is_good == Some(true),
             Some(repository) => {
                 let good = end_of(repository, &family, &good, options.good_commit.as_deref(), "--good")?;
                 kept.positions
@@ -75,6 +84,7 @@ impl Subject {
             positions: kept.positions.clone(),
             left_out: kept.left_out,
             forks: kept.forks,
+            merged_at: kept.merged_at.clone(),
             repository,
         })
     }
@@ -120,6 +130,7 @@ impl Subject {
             positions: positions.collect(),
             left_out: 0,
             forks: false,
+            merged_at: None,
             repository: None,
         })
     }
@@ -169,6 +180,7 @@ impl Subject {
             positions: positions.collect(),
             left_out: line.left_out,
             forks: line.forks,
+            merged_at: line.merged_at,
             repository: Some(repository),
         })
     }
@@ -272,6 +284,28 @@ fn ends(options: &BisectOptions) -> Result<(AllocatorSpec, AllocatorSpec), Failu
         return Err(Failure::refused("a C library is not built from commits; leave --mirror out"));
     }
     Ok((good, bad))
+}
+
+impl Kept {
+    /// Refuses a history that is not the line between its ends, as earlier versions told it where the older end was merged in.
+    fn is_line_of(&self, repository: &Repository, recipe: &Recipe) -> Result<(), Failure> {
+        let ids: Vec<&str> =
+            self.positions.iter().filter_map(|at| Some(at.commit.as_ref()?.id.as_str())).collect();
+        let [older, .., newer] = ids.as_slice() else { return Ok(()) };
+        // A line that ends where it forks off has its newer end before that.
+        if self.forks && ids.len() == 2 {
+            return Ok(());
+        }
+        let line = repository.line(older, newer, recipe)?;
+        let same = ids.iter().copied().eq(line.commits.iter().map(|commit| commit.id.as_str()));
+        if same {
+            return Ok(());
+        }
+        Err(Failure::refused(
+            "the history of this search is not the line between its ends, as an earlier version took it where the older end was merged \
+             in: it would blame a commit for what it did not change; begin anew in another folder",
+        ))
+    }
 }
 
 fn end_of(

@@ -51,12 +51,23 @@ pub(super) fn plan_line(subject: &Subject, rules: Rules, block: Option<HumanDura
 }
 
 fn fork(subject: &Subject) -> String {
-    format!(
-        "{} does not come from {}; the line to it starts where it leaves what they share, at {}",
-        subject.positions[subject.last()].name,
-        subject.positions[0].name,
-        subject.positions[1].name
-    )
+    let (older, newer) = (&subject.positions[0].name, &subject.positions[subject.last()].name);
+    let at = &subject.positions[1].name;
+    match merged_at(subject) {
+        Some(merge) => format!(
+            "{older} is beside the line to {newer}, and merged into it at {merge}; the line starts where it leaves what they \
+             share, at {at}"
+        ),
+        None => format!(
+            "{newer} does not come from {older}; the line to it starts where it leaves what they share, at {at}"
+        ),
+    }
+}
+
+/// The commit that merges the older end into the line.
+fn merged_at(subject: &Subject) -> Option<String> {
+    let merge = subject.merged_at.as_ref()?;
+    Some(format!("{} \"{}\" ({})", merge.id.get(..12).unwrap_or(&merge.id), merge.subject, merge.day))
 }
 
 fn lasting(block: HumanDuration, blocks: usize) -> String {
@@ -91,6 +102,7 @@ pub(super) fn plan(
             "positions": positions,
             "left_out": subject.left_out,
             "forks": subject.forks,
+            "merged_at": subject.merged_at,
             "usual_blocks": usual_blocks(subject.positions.len()).min(rules.most_blocks),
             "most_blocks": rules.most_blocks,
             "runs_of_a_block": 2,
@@ -162,6 +174,10 @@ pub(super) fn report(
         let detailed = range.clone().count() <= DETAILED;
         let mut commits = Vec::new();
         for at in range {
+            // Where the line forks off is older than the older end: a commit there is no change from that.
+            if subject.forks && at == 1 {
+                continue;
+            }
             let Some(commit) = &subject.positions[at].commit else { continue };
             let changed = match &subject.repository {
                 Some(repository) if detailed => Some(repository.changes(&commit.id)?),
@@ -223,6 +239,7 @@ pub(super) fn report(
         positions: subject.positions.len(),
         left_out: subject.left_out,
         forks_at: subject.forks.then(|| name(1)),
+        merged_at: merged_at(subject),
         of_commits: subject.repository.is_some(),
         confidence,
         stopped,

@@ -44,7 +44,7 @@ pub(super) struct PlaceOptions {
     pub(super) on: On,
     /// An option of sbatch in its long form, such as partition=short, account=lab, mem=4G or exclusive; repeat it. What is not
     /// asked for of memory, processors and time is what the first block used, with a margin
-    #[arg(long, value_name = "OPTION", requires = "on")]
+    #[arg(long, value_name = "OPTION")]
     slurm: Vec<SubmitOption>,
 }
 
@@ -63,8 +63,13 @@ impl PlaceOptions {
         }
     }
 
-    /// Refuses what is on this machine alone.
+    /// Refuses what is on this machine alone, and what is of a cluster alone.
     pub(super) fn check(&self, userland: bool, exchange: bool) -> Result<(), Failure> {
+        if let (On::Here, Some(option)) = (self.on, self.slurm.first()) {
+            return Err(Failure::usage(format!(
+                "--slurm {option} is asked of a cluster, and this runs here: add --on slurm, or leave it out"
+            )));
+        }
         let own = [("--userland", userland), ("--exchange", exchange)];
         match own.iter().find(|(_, given)| self.on == On::Slurm && *given) {
             Some((option, _)) => Err(Failure::usage(format!(
@@ -85,9 +90,6 @@ impl PlaceOptions {
     /// The place; refuses a cluster that is none. `home` is a folder that all runs of a command share, for the program itself.
     pub(super) fn place(&self, home: PathBuf) -> Result<Place, Failure> {
         match self.on {
-            On::Here if !self.slurm.is_empty() => {
-                Err(Failure::usage("--slurm is for --on slurm, and this runs here"))
-            }
             On::Here => Ok(Place::Here),
             On::Slurm => {
                 let cluster = heaptrial_slurm::Cluster::find()?;
@@ -130,6 +132,22 @@ impl Place {
         match self {
             Self::Here => Ok(heaptrial_lab::run(lab, workload, interrupt, progress)?),
             Self::Slurm(slurm) => slurm.run(lab, plan, workload, interrupt, progress),
+        }
+    }
+
+    /// Takes up a run that a process before this one began in its folder and did not see the end of: waits for what is under way,
+    /// and takes in what came of it. `None` where nothing of this very run will come. With the seconds that it took.
+    pub(super) fn take_up(
+        &self,
+        lab: &LabPlan,
+        plan: &TrialPlan,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<(RunOutcome, f64)>, Failure> {
+        match self {
+            // What runs here ends with its process.
+            Self::Here => Ok(None),
+            Self::Slurm(slurm) => slurm.take_up(lab, plan, interrupt, progress),
         }
     }
 }

@@ -35,6 +35,20 @@ impl Slurm {
         Watch::begin(&self.cluster, folder, run)?.finish(interrupt, progress)
     }
 
+    /// Goes on with a run of which the folder holds these very arms, builds and seed.
+    pub(super) fn take_up(
+        &self,
+        lab: &LabPlan,
+        plan: &TrialPlan,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<(RunOutcome, f64)>, Failure> {
+        let folder = RunFolder(lab.folder.clone());
+        // One that was not written down as a whole was never submitted.
+        let Some(run) = folder.read_run().ok().filter(|run| is_of(run, lab, plan)) else { return Ok(None) };
+        Watch::begin(&self.cluster, folder, run)?.take_up(interrupt, progress)
+    }
+
     fn keep(
         &self,
         lab: &LabPlan,
@@ -68,7 +82,9 @@ impl Slurm {
             command: lab.command.clone(),
             directory: std::env::current_dir().map_err(Failure::failed)?,
             arms: plan.arms.clone(),
-            duration: plan.duration.or(lab.duration.map(HumanDuration)),
+            // Of a part each task makes its own, of the whole.
+            duration: plan.duration.or(lab.duration.filter(|_| lab.part == 1.0).map(HumanDuration)),
+            part: lab.part,
             metric: lab.metric,
             builds: copied.collect::<Result<_, _>>()?,
             repeats: lab.repeats,
@@ -84,6 +100,16 @@ impl Slurm {
         fs::write(&script, script_of(folder, &token, &program)).map_err(|error| at(&script, error))?;
         Ok(run)
     }
+}
+
+/// Whether a run that was written down is this one.
+fn is_of(run: &KeptRun, lab: &LabPlan, plan: &TrialPlan) -> bool {
+    let kept = run.builds.iter().map(|build| &build.sha256);
+    run.seed == lab.seed
+        && run.arms == plan.arms
+        && run.repeats == lab.repeats
+        && run.part == lab.part
+        && kept.eq(lab.arms.iter().map(|arm| &arm.obtained.sha256))
 }
 
 /// This very program at a place that nodes see.

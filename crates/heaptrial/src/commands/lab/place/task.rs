@@ -116,7 +116,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
     let plan = run.plan();
     let words = shell_words::split(&run.command).map_err(Failure::failed)?;
     let (_, command) = crate::parse(words).map_err(Failure::failed)?;
-    let Asked { options, workload, duration } = Asked::of(&command, &plan)?;
+    let Asked { options, workload, duration } = Asked::of(&command, &plan, run.part)?;
     let metric = check(options, &plan, workload.as_ref(), duration)?;
     let arms = run.arms_here(options)?;
     let interrupt = heeding_signals(On::Here)?;
@@ -127,6 +127,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
         arms,
         repeats: run.repeats,
         duration: duration.map(|duration| duration.0),
+        part: run.part,
         tick: options.tick.0,
         metric,
         accounting: accounting_here(options, metric)?,
@@ -147,7 +148,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
         return Err(NoResult::Interrupted);
     }
     let (outcome, used) = carried_out.map_err(Failure::from)?;
-    if lab.memory_limit_bytes.is_none() && kills.happened() {
+    if lab.memory_limit_bytes.is_none() && (kills.happened() || outcome.out_of_memory > 0) {
         return Err(NoResult::Failed(Failure::failed(
             "a process of the block was killed for want of memory, which its task had too little of: --slurm mem=SIZE asks for more",
         )));
@@ -257,7 +258,7 @@ fn remove_leftovers(parent: &Path, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills for want of memory in the task's own control group. An arm whose service is killed by the limit of its task would lose just
+/// Kills for want of memory in the task's own control group, where a load is and a service that has no group of its own. An arm whose service is killed by the limit of its task would lose just
 /// its largest readings.
 struct OomKills(Option<(Cgroup, u64)>);
 

@@ -74,6 +74,37 @@ impl<'a> Watch<'a> {
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
     ) -> Result<RunOutcome, Failure> {
+        self.carry_on(interrupt, progress)?
+    }
+
+    /// The same of a run that was left behind; `None` where not all of its blocks give results. With the seconds of the longest.
+    pub(super) fn take_up(
+        mut self,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<(RunOutcome, f64)>, Failure> {
+        if self.submitted.is_empty() && self.folder.arrived()?.is_empty() {
+            return Ok(None);
+        }
+        progress.message(&format!("what was under way in {} is taken up", self.folder.0.display()));
+        match self.carry_on(interrupt, progress)? {
+            Ok(outcome) => {
+                let reports = self.run.blocks.iter().filter_map(|block| self.folder.read_block(*block).ok());
+                Ok(Some((outcome, reports.map(|report| report.used.seconds).fold(0.0, f64::max))))
+            }
+            Err(failure) => {
+                progress.message(&format!("{failure}. It is carried out anew"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The inner error is that blocks gave no results.
+    fn carry_on(
+        &mut self,
+        interrupt: &Interrupt,
+        progress: &mut dyn Progress,
+    ) -> Result<Result<RunOutcome, Failure>, Failure> {
         let watched = self.watch(interrupt, progress);
         if let Err(failure) = watched {
             let jobs: Vec<String> = self.submitted.jobs().iter().map(u64::to_string).collect();
@@ -93,12 +124,19 @@ impl<'a> Watch<'a> {
         };
         self.collector.end(word, &failed)?;
         if !failed.is_empty() && !interrupted {
-            return Err(self.without_results(&failed));
+            return Ok(Err(self.without_results(&failed)));
         }
         let trial_id = self.collector.trial_id().ok_or_else(|| {
             Failure::failed("it was interrupted before any block had come back; its tasks are cancelled")
         })?;
-        Ok(RunOutcome { trial_id, interrupted, failed_services: self.collector.failed_services() })
+        // Each block tells of the others itself.
+        Ok(Ok(RunOutcome {
+            trial_id,
+            interrupted,
+            failed_services: self.collector.failed_services(),
+            out_of_memory: 0,
+            unread_work: BTreeSet::new(),
+        }))
     }
 
     fn without_results(&self, failed: &[(u32, &str)]) -> Failure {

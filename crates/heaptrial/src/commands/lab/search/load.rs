@@ -3,9 +3,13 @@
 use clap::Subcommand;
 use heaptrial_lab::Workload;
 use heaptrial_model::{HumanDuration, TrialPlan};
+use heaptrial_tune::SHORT;
 
 use crate::commands::lab::{LabOptions, RunOptions, TorOptions};
 use crate::exit::Failure;
+
+/// What is run, and for how long where that is told.
+type Timed = (Box<dyn Workload>, Option<HumanDuration>);
 
 /// Under what load; with the options of that command, but for its arms.
 #[derive(Debug, Subcommand)]
@@ -78,10 +82,7 @@ impl Load {
     }
 
     /// The workload of these arms, and how long they live at most.
-    pub(in super::super) fn workload(
-        &self,
-        plan: &TrialPlan,
-    ) -> Result<(Box<dyn Workload>, Option<HumanDuration>), Failure> {
+    pub(in super::super) fn workload(&self, plan: &TrialPlan) -> Result<Timed, Failure> {
         Ok(match self {
             Self::Tor(tor) => {
                 let (workload, duration, _) = tor.workload(plan)?;
@@ -91,6 +92,14 @@ impl Load {
                 let (workload, duration, _) = run.workload(plan)?;
                 (Box::new(workload), duration)
             }
+        })
+    }
+
+    /// The same for [`SHORT`] of its length; `None` where nothing tells that length, and where a part of it has too few readings.
+    pub(in super::super) fn short(&self, plan: &TrialPlan) -> Result<Option<Timed>, Failure> {
+        Ok(match self {
+            Self::Tor(tor) => tor.part(plan, SHORT)?.map(|(tor, most)| (Box::new(tor) as _, most)),
+            Self::Run(run) => run.part(plan, SHORT)?.map(|(run, most)| (Box::new(run) as _, most)),
         })
     }
 }

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use heaptrial_model::{About, AllocatorSpec, Arm, Pace, Treatment, TrialPlan};
 use heaptrial_report::{BisectReport, Paper, TuneReport};
 
-pub(super) use self::bench::{Bench, LabRun};
+pub(super) use self::bench::{Bench, Carried, Course};
 pub(super) use self::load::Load;
 pub use self::record::read_report;
-pub(super) use self::record::{Record, plan_file, read_plan, write_plan};
+pub(super) use self::record::{Numbered, Record, plan_file, read_plan, write_plan};
 use super::{LabOptions, userland};
 use crate::commands::Command;
 use crate::exit::Failure;
@@ -125,6 +125,14 @@ pub(super) fn asked_again(folder: &Path, started: &Started) -> Result<(Command, 
         Failure::refused(format!("cannot go to {}, where it was started: {error}", directory.display()))
     })?;
     Ok((command, folder))
+}
+
+/// A refusal to put figures of two builds of one allocator together.
+pub(super) fn built_otherwise(build: &str) -> Failure {
+    Failure::refused(format!(
+        "{build} is another library now than the one that the search measured, as after an upgrade of it or of the compiler, and \
+         figures of both cannot be put together: go on where it is the one of then, or begin anew"
+    ))
 }
 
 /// A failure that ended a search, `name` as a command, after its report: the way on is the search's own.

@@ -20,7 +20,32 @@ pub(in super::super) struct Record<S> {
     pub(in super::super) steps: Vec<S>,
     path: PathBuf,
     file: File,
-    _lock: File,
+    _lock: Held,
+}
+
+/// A locked file. It is unlocked, not only closed: a child that another thread has just forked has it open as well until it runs its program, and
+/// would keep it locked.
+struct Held(File);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// A step that may be of a block.
+pub(in super::super) trait Numbered {
+    /// The number of that block.
+    fn block(&self) -> Option<usize>;
+}
+
+impl<S: Numbered> Record<S> {
+    /// The last block that was begun, where no step tells what came of it.
+    pub(in super::super) fn left_behind(&self) -> Option<usize> {
+        let last = self.next_block() - 1;
+        let of_last = |step: &S| step.block() == Some(last);
+        (last > 0 && !self.steps.iter().any(of_last)).then_some(last)
+    }
 }
 
 /// Name of the file that tells what a search of this kind was asked for.
@@ -86,7 +111,9 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
         self.steps.push(step);
         Ok(&self.steps[self.steps.len() - 1])
     }
+}
 
+impl<S> Record<S> {
     /// The number of the next block: one whose folder is not there, as that of an interrupted block is.
     pub(in super::super) fn next_block(&self) -> usize {
         (1..).find(|number| !self.block_folder(*number).exists()).unwrap_or(usize::MAX)
@@ -98,7 +125,7 @@ impl<S: Serialize + DeserializeOwned> Record<S> {
     }
 }
 
-fn lock(folder: &Path) -> Result<File, Failure> {
+fn lock(folder: &Path) -> Result<Held, Failure> {
     let path = folder.join(LOCK);
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
     let mut file = opened.map_err(|error| failed(&path, &error))?;
@@ -117,7 +144,7 @@ fn lock(folder: &Path) -> Result<File, Failure> {
     }
     let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     written.map_err(|error| failed(&path, &error))?;
-    Ok(file)
+    Ok(Held(file))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
@@ -140,6 +167,28 @@ pub fn read_report<P: Paper>(folder: &Path) -> Result<P, Failure> {
 mod tests {
     use super::*;
 
+    impl Numbered for u32 {
+        fn block(&self) -> Option<usize> {
+            Some(*self as usize)
+        }
+    }
+
+    #[test]
+    fn a_block_of_which_no_step_tells_was_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::<u32>::open(folder.path(), "steps").unwrap();
+        assert_eq!(record.left_behind(), None);
+        fs::create_dir_all(record.block_folder(1)).unwrap();
+        assert_eq!(record.left_behind(), Some(1));
+        record.enter(1).unwrap();
+        assert_eq!(record.left_behind(), None);
+        // One that was carried out anew is of no account.
+        fs::create_dir(record.block_folder(2)).unwrap();
+        fs::create_dir(record.block_folder(3)).unwrap();
+        record.enter(3).unwrap();
+        assert_eq!((record.left_behind(), record.next_block()), (None, 4));
+    }
+
     #[test]
     fn one_process_at_a_time_enters_steps() {
         let folder = tempfile::tempdir().unwrap();
@@ -147,7 +196,10 @@ mod tests {
         first.enter(7).unwrap();
         let refused = Record::<u32>::open(folder.path(), "steps").err().unwrap().to_string();
         assert!(refused.contains(&format!("process {} goes on", std::process::id())), "{refused}");
+        // As a child has it between its fork and its program.
+        let inherited = first._lock.0.try_clone().unwrap();
         drop(first);
         assert_eq!(Record::<u32>::open(folder.path(), "steps").unwrap().steps, [7]);
+        drop(inherited);
     }
 }

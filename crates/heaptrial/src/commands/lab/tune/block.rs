@@ -1,21 +1,18 @@
 //! A block of the control and a few arms.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use heaptrial_allocator::{Catalog, ObtainError, Obtained};
 use heaptrial_judgement::{Judgement, RunFigures};
 use heaptrial_lab::PreparedArm;
 use heaptrial_model::AllocatorSpec;
-use heaptrial_tune::{ArmFigures, Search};
+use heaptrial_tune::{ArmFigures, Length, SHORT, Search};
 
 use super::record::{Measured, MeasuredArm, Record};
 use crate::commands::lab::LabOptions;
-use crate::commands::lab::search::{Bench, LabRun, arm};
+use crate::commands::lab::search::{Bench, Carried, arm, built_otherwise};
 use crate::exit::Failure;
 
-/// Early figures are those of a run of a quarter of the length.
-pub(super) const EARLY: f64 = 0.25;
 /// Seeds of verification are so far from those of the search that they never meet.
 const FRESH: u64 = 1 << 32;
 
@@ -24,6 +21,8 @@ pub(super) struct Measure<'a> {
     pub(super) bench: Bench<'a>,
     pub(super) seed: u64,
     pub(super) control: AllocatorSpec,
+    /// Digests of the builds that the search began with, by their specs without settings.
+    pub(super) builds: &'a BTreeMap<String, String>,
     pub(super) cache: BTreeMap<String, Obtained>,
 }
 
@@ -61,9 +60,16 @@ impl Measure<'_> {
         if self.cache.contains_key(&name) {
             return Ok(Ok(()));
         }
-        Ok(obtain(spec, self.bench.options)?.map(|obtained| {
-            self.cache.insert(name, obtained);
-        }))
+        let obtained = match obtain(spec, self.bench.options)? {
+            Ok(obtained) => obtained,
+            Err(why) => return Ok(Err(why)),
+        };
+        let build = obtained.spec.without_settings().to_string();
+        if self.builds.get(&build).is_some_and(|known| *known != obtained.sha256) {
+            return Err(built_otherwise(&build));
+        }
+        self.cache.insert(name, obtained);
+        Ok(Ok(()))
     }
 
     fn prepared(&self, name: &str, spec: &AllocatorSpec, control: bool) -> Result<PreparedArm, Failure> {
@@ -78,24 +84,16 @@ impl Measure<'_> {
         record: &Record,
         specs: &[(usize, AllocatorSpec)],
         search: Option<&Search>,
+        length: Length,
     ) -> Result<Outcome, Failure> {
-        let number = record.next_block();
         let mut arms = vec![self.prepared("control", &self.control, true)?];
         for (_, spec) in specs {
             arms.push(self.prepared(&spec.to_string(), spec, false)?);
         }
-        let started = Instant::now();
-        let judgement = self.bench.run(LabRun {
-            name: format!("block-{number}"),
-            folder: record.block_folder(number),
-            seed: self.seed.wrapping_add(number as u64).wrapping_add(if search.is_none() {
-                FRESH
-            } else {
-                0
-            }),
-            arms,
-        })?;
-        let Some(judgement) = judgement else { return Ok(Outcome::Interrupted) };
+        let first = self.seed.wrapping_add(if search.is_none() { FRESH } else { 0 });
+        let seed = |number: usize| first.wrapping_add(number as u64);
+        let carried = self.bench.run(record, seed, &arms, length)?;
+        let Some(Carried { number, judgement, seconds }) = carried else { return Ok(Outcome::Interrupted) };
         let figures = |at: usize| of(&judgement, at);
         let control = match figures(0) {
             Ok(control) => control,
@@ -118,14 +116,13 @@ impl Measure<'_> {
                 Err(why) => failed.push((*at, why)),
             }
         }
-        let seconds = started.elapsed().as_secs_f64();
         let (control_bytes, control) = control;
-        Ok(Outcome::Measured(Measured { number, seconds, control_bytes, control, arms }, failed))
+        Ok(Outcome::Measured(Measured { number, seconds, length, control_bytes, control, arms }, failed))
     }
 }
 
 fn of(judgement: &Judgement, arm: usize) -> Result<(f64, ArmFigures), String> {
     let RunFigures { level_bytes, level, growth, cpu, cpu_off, work, early } =
-        judgement.run_figures(arm, 0, EARLY)?;
+        judgement.run_figures(arm, 0, SHORT)?;
     Ok((level_bytes, ArmFigures { level, growth, cpu, cpu_off, work, early }))
 }

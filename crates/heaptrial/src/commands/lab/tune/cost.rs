@@ -5,20 +5,23 @@ use heaptrial_model::HumanDuration;
 use heaptrial_report::units;
 use heaptrial_tune::Rules;
 
+use super::Budget;
 use super::options::TuneOptions;
-use super::{BLOCKS, Budget};
 use crate::exit::Failure;
 
 /// A budget as blocks, and how long they take.
 pub(super) struct Cost {
-    /// Blocks of the search.
-    pub(super) blocks: usize,
+    /// Blocks of the search: so many, or at most so many where a time is given; `None` where nobody knows how long a block
+    /// takes before the first was run.
+    pub(super) blocks: Option<usize>,
     /// Blocks of the verification.
     pub(super) verify: usize,
     /// Candidates of a block.
     pub(super) arms: usize,
     pub(super) winners: usize,
     pub(super) goals: usize,
+    /// Whether short runs may come first.
+    pub(super) short: bool,
     /// Seconds of a block of the search and one of the verification, without what comes before and after services.
     seconds: Option<(f64, f64)>,
     budget: Budget,
@@ -40,12 +43,11 @@ impl Cost {
         });
         let verify = options.verify as usize;
         let blocks = match (budget, seconds) {
-            (Budget::Blocks(blocks), _) => blocks,
+            (Budget::Blocks(blocks), _) => Some(blocks),
             (Budget::Seconds(time), Some((block, of_verification))) => {
-                ((time - verify as f64 * of_verification) / block).max(0.0) as usize
+                Some(((time - verify as f64 * of_verification) / block).max(0.0) as usize)
             }
-            // How long a block takes is seen when the first was run.
-            (Budget::Seconds(_), None) => BLOCKS,
+            (Budget::Seconds(_), None) => None,
         };
         Self {
             blocks,
@@ -53,29 +55,41 @@ impl Cost {
             arms: rules.arms,
             winners: rules.winners,
             goals: rules.goals.len(),
+            short: rules.short,
             seconds,
             budget,
         }
     }
 
     /// Different candidates that can be measured. Where one is better than the control, it is in each further block.
-    pub(super) fn reach(&self) -> usize {
-        self.blocks * self.arms
+    pub(super) fn reach(&self) -> Option<usize> {
+        Some(self.blocks? * self.arms)
+    }
+
+    /// Blocks in which every allocator was measured as it comes, and one more.
+    pub(super) fn least(&self, bases: usize, size: Option<usize>) -> usize {
+        bases.min(size.unwrap_or(bases)).div_ceil(self.arms.saturating_sub(1).max(1)) + 1
+    }
+
+    /// The time that is the budget.
+    pub(super) fn time(&self) -> Option<f64> {
+        match self.budget {
+            Budget::Seconds(time) => Some(time),
+            Budget::Blocks(_) => None,
+        }
     }
 
     /// Refuses a budget that ends before every allocator was measured as it comes.
     pub(super) fn check(&self, bases: usize, size: Option<usize>) -> Result<(), Failure> {
-        let least = bases.min(size.unwrap_or(bases)).div_ceil(self.arms.saturating_sub(1).max(1)) + 1;
-        if self.blocks >= least {
-            return Ok(());
-        }
+        let least = self.least(bases, size);
+        let Some(blocks) = self.blocks.filter(|blocks| *blocks < least) else { return Ok(()) };
         let (given, ask) = match (self.budget, self.seconds) {
             (Budget::Seconds(time), Some((block, of_verification))) => {
                 let needed = least as f64 * block + self.verify as f64 * of_verification;
                 let told = format!("--time {}", units::duration(time));
                 (told, format!("--time {} at least", units::duration(needed)))
             }
-            _ => (format!("--blocks {}", self.blocks), format!("--blocks {least} at least")),
+            _ => (format!("--blocks {blocks}"), format!("--blocks {least} at least")),
         };
         Err(Failure::usage(format!(
             "{given} is too little: {bases} allocators as they come and one block more need {ask}, or more --candidates to a \
@@ -85,6 +99,6 @@ impl Cost {
 
     pub(super) fn seconds_in_all(&self) -> Option<f64> {
         let (block, of_verification) = self.seconds?;
-        Some(self.blocks as f64 * block + self.verify as f64 * of_verification)
+        Some(self.blocks? as f64 * block + self.verify as f64 * of_verification)
     }
 }

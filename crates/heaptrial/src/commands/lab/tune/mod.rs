@@ -11,8 +11,7 @@ mod tuning;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use heaptrial_lab::Workload;
-use heaptrial_model::{Arm, ErrorClass, TrialPlan};
+use heaptrial_model::{Arm, ErrorClass, HumanDuration, TrialPlan};
 use heaptrial_report::{Paper as _, TuneReport};
 use heaptrial_tune::Search;
 
@@ -22,7 +21,9 @@ pub use self::options::TuneOptions;
 use self::record::{Kept, Record};
 use self::space::Found;
 use self::tuning::Tuning;
-use super::search::{Bench, Started, arm, asked_again, command_of, ended_by, plan_of, tell, write_plan};
+use super::search::{
+    Bench, Course, Started, arm, asked_again, command_of, ended_by, plan_of, tell, write_plan,
+};
 use super::{LabCommand, accounting, check, heeding_signals, userland};
 use crate::commands::Command;
 use crate::exit::{Failure, code};
@@ -86,7 +87,8 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
     let (workload, duration) = load.workload(&plan)?;
     check(lab, &plan, workload.as_ref(), duration)?;
     run_folder::check(global.out.as_deref())?;
-    let rules = options.rules()?;
+    let mut rules = options.rules()?;
+    rules.short = rules.short && load.short(&plan)?.is_some();
     let cost = Cost::of(options, &rules, budget(options), workload.arrangement(), duration);
     let size = found.space.all(told::COUNTED).map(|all| all.len() - usize::from(control.is_some()));
     cost.check(found.space.bases.len(), size)?;
@@ -94,6 +96,16 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
         return told::plan(&found, options, size, &cost, global);
     }
     let seed = lab.seed.unwrap_or_else(rand::random);
+    lab.place.reach()?;
+    eprint!("{}", told::plan_text(&found, options, size, &cost));
+    // What cannot be had is told before anything is written.
+    let mut builds = BTreeMap::new();
+    for arm in &plan.arms {
+        match obtain(&arm.allocator(), lab)? {
+            Ok(obtained) => builds.insert(obtained.spec.without_settings().to_string(), obtained.sha256),
+            Err(why) => return Err(Failure::refused(format!("{} cannot be measured: {why}", arm.name))),
+        };
+    }
     let kept = Kept {
         schema_version: record::SCHEMA_VERSION,
         started,
@@ -102,15 +114,8 @@ fn start(options: &TuneOptions, global: &GlobalOptions) -> Result<ExitCode, Fail
         left_out: found.left_out.clone(),
         rules,
         control,
+        builds,
     };
-    lab.place.reach()?;
-    eprint!("{}", told::plan_text(&found, options, size, &cost));
-    // What cannot be had is told before anything is written.
-    for arm in &plan.arms {
-        if let Err(why) = obtain(&arm.allocator(), lab)? {
-            return Err(Failure::refused(format!("{} cannot be measured: {why}", arm.name)));
-        }
-    }
     let folder = run_folder::create(global.out.as_deref(), "tune")?;
     write_plan(&folder, TuneReport::NAME, &kept)?;
     let record = Record::open(&folder, record::STEPS)?;
@@ -146,21 +151,30 @@ fn search(
     let plan = every_base(options, &found);
     let (workload, duration) = load.workload(&plan)?;
     let metric = check(lab, &plan, workload.as_ref(), duration)?;
+    let short = if kept.rules.short { load.short(&plan)? } else { None };
     let mut search = Search::new(kept.space.clone(), kept.rules.clone(), kept.control.clone(), kept.seed);
     record.steps.iter().try_for_each(|step| step.apply(&mut search))?;
-    let workload: &dyn Workload = workload.as_ref();
-    let bench = Bench {
-        options: lab,
+    let course = |workload, duration: Option<HumanDuration>| Course {
         workload,
         duration: duration.map(|duration| duration.0),
+    };
+    let bench = Bench {
+        options: lab,
+        whole: course(workload.as_ref(), duration),
+        short: short.as_ref().map(|(workload, duration)| course(workload.as_ref(), *duration)),
         metric,
         accounting: accounting(lab, metric)?,
         place: lab.place.place(record.folder.clone())?,
         interrupt: heeding_signals(lab.place.on)?,
         command: command_of(&kept.started.arguments),
     };
-    let measure =
-        Measure { bench, seed: kept.seed, control: options.control.clone(), cache: BTreeMap::new() };
+    let measure = Measure {
+        bench,
+        seed: kept.seed,
+        control: options.control.clone(),
+        builds: &kept.builds,
+        cache: BTreeMap::new(),
+    };
     let mut tuning = Tuning { options, kept, search, record, measure, budget };
     tuning.have(&options.control.clone())?;
     for spec in options.others() {

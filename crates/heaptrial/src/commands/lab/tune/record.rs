@@ -1,9 +1,10 @@
 //! What a search keeps in its folder: what was asked for, the space, and every step.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use heaptrial_report::{Paper as _, TuneReport};
-use heaptrial_tune::{ArmFigures, Block, Candidate, Rules, Search, Space};
+use heaptrial_tune::{ArmFigures, Block, Candidate, Length, Rules, Search, Space};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::lab::search::{self, Started};
@@ -29,6 +30,9 @@ pub(super) struct Kept {
     pub(super) rules: Rules,
     /// The candidate that the control is.
     pub(super) control: Option<Candidate>,
+    /// Digests of the builds by their specs without settings; searches of earlier versions do not tell them.
+    #[serde(default)]
+    pub(super) builds: BTreeMap<String, String>,
 }
 
 /// A block as it was measured.
@@ -38,6 +42,9 @@ pub(super) struct Measured {
     pub(super) number: usize,
     /// How long it took.
     pub(super) seconds: f64,
+    /// Of what runs; searches of earlier versions have whole ones.
+    #[serde(default)]
+    pub(super) length: Length,
     /// Level of the control in bytes.
     pub(super) control_bytes: f64,
     pub(super) control: ArmFigures,
@@ -61,11 +68,26 @@ pub(super) struct MeasuredArm {
 #[serde(tag = "step", rename_all = "snake_case")]
 pub(super) enum Step {
     /// A block was chosen; its candidates by position.
-    Chosen { candidates: Vec<Candidate> },
-    /// A candidate cannot be had or did not live to the end.
-    Failed { candidate: Candidate, spec: String, why: String },
-    /// A block whose control did not live to the end.
-    Void { number: usize, why: String },
+    Chosen {
+        candidates: Vec<Candidate>,
+        #[serde(default)]
+        length: Length,
+    },
+    /// A candidate cannot be had or did not live to the end; of a short run there is no figure of it.
+    Failed {
+        candidate: Candidate,
+        spec: String,
+        why: String,
+        #[serde(default)]
+        length: Length,
+    },
+    /// A block whose control did not live to the end, or of whose control there is no figure.
+    Void {
+        number: usize,
+        why: String,
+        #[serde(default)]
+        length: Length,
+    },
     /// A block of the search.
     Searched { block: Measured },
     /// Who is verified: winners, then what is beside them. Round 1 is the first.
@@ -85,7 +107,12 @@ pub(super) struct Winner {
 
 impl Measured {
     pub(super) fn block(&self) -> Block {
-        Block { control: self.control, arms: self.arms.iter().map(|arm| (arm.at, arm.figures)).collect() }
+        Block {
+            length: self.length,
+            seconds: self.seconds,
+            control: self.control,
+            arms: self.arms.iter().map(|arm| (arm.at, arm.figures)).collect(),
+        }
     }
 }
 
@@ -94,12 +121,15 @@ impl Step {
     /// at its place are refused.
     pub(super) fn apply(&self, search: &mut Search) -> Result<(), Failure> {
         match self {
-            Self::Chosen { candidates } => candidates.iter().for_each(|candidate| {
+            Self::Chosen { candidates, .. } => candidates.iter().for_each(|candidate| {
                 search.position(candidate);
             }),
-            Self::Failed { candidate, why, .. } => {
+            Self::Failed { candidate, why, length, .. } => {
                 let at = search.position(candidate);
-                search.fail(at, why);
+                match length {
+                    Length::Whole => search.fail(at, why),
+                    Length::Short => search.fail_short(at, why),
+                }
             }
             Self::Searched { block } => {
                 let other = |arm: &&MeasuredArm| search.candidates().get(arm.at) != arm.candidate.as_ref();
@@ -112,9 +142,20 @@ impl Step {
                 }
                 search.take(block.block());
             }
+            Self::Void { length: Length::Short, .. } => search.without_short_runs(),
             Self::Void { .. } | Self::Winners { .. } | Self::Verified { .. } => {}
         }
         Ok(())
+    }
+}
+
+impl search::Numbered for Step {
+    fn block(&self) -> Option<usize> {
+        match self {
+            Self::Void { number, .. } => Some(*number),
+            Self::Searched { block } | Self::Verified { block, .. } => Some(block.number),
+            Self::Chosen { .. } | Self::Failed { .. } | Self::Winners { .. } => None,
+        }
     }
 }
 
@@ -140,6 +181,19 @@ pub(super) struct Verification<'a> {
 }
 
 impl Record {
+    /// Candidates of a block that was chosen and not carried out to its end, without those that failed since, and its length.
+    pub(super) fn chosen(&self) -> Option<(Vec<Candidate>, Length)> {
+        let is_failure = |step: &&Step| matches!(step, Step::Failed { .. });
+        let failures = self.steps.iter().rev().take_while(is_failure).count();
+        let (before, failures) = self.steps.split_at(self.steps.len() - failures);
+        let Some(Step::Chosen { candidates, length }) = before.last() else { return None };
+        let failed = |one: &Candidate| {
+            failures.iter().any(|step| matches!(step, Step::Failed { candidate, .. } if candidate == one))
+        };
+        let left: Vec<Candidate> = candidates.iter().filter(|one| !failed(one)).cloned().collect();
+        (!left.is_empty()).then_some((left, *length))
+    }
+
     /// Blocks of the search.
     pub(super) fn searched(&self) -> impl Iterator<Item = &Measured> {
         self.steps.iter().filter_map(|step| match step {
@@ -173,7 +227,8 @@ impl Record {
     /// How often the control failed one time after the other until now.
     pub(super) fn voids_in_a_row(&self) -> usize {
         let blocks = self.steps.iter().rev().filter(|step| !matches!(step, Step::Chosen { .. }));
-        blocks.take_while(|step| matches!(step, Step::Void { .. })).count()
+        let void = |step: &&Step| matches!(step, Step::Void { length: Length::Whole, .. });
+        blocks.take_while(void).count()
     }
 
     /// Seconds that all blocks took.
@@ -210,6 +265,7 @@ mod tests {
             margin: 0.01,
             error: 0.05,
             winners: 1,
+            short: false,
         };
         Search::new(Space { bases: vec![base] }, rules, None, 1)
     }
@@ -218,20 +274,64 @@ mod tests {
         let figures = ArmFigures::default();
         let candidate = candidate.map(|level| Candidate { base: 0, levels: vec![level] });
         let arm = MeasuredArm { at, candidate, spec: "m".to_owned(), level_bytes: 1.0, figures };
-        Measured { number, seconds: 1.0, control_bytes: 1.0, control: figures, arms: vec![arm] }
+        Measured {
+            number,
+            seconds: 1.0,
+            length: Length::Whole,
+            control_bytes: 1.0,
+            control: figures,
+            arms: vec![arm],
+        }
     }
 
     #[test]
     fn figures_are_taken_of_the_candidate_that_was_measured_alone() {
         let mut search = search();
         let candidates = [0, 1].map(|level| Candidate { base: 0, levels: vec![level] }).into();
-        Step::Chosen { candidates }.apply(&mut search).unwrap();
+        Step::Chosen { candidates, length: Length::Whole }.apply(&mut search).unwrap();
         Step::Searched { block: measured(1, 1, Some(1)) }.apply(&mut search).unwrap();
         for (at, candidate) in [(1, Some(0)), (2, Some(1)), (0, None)] {
             let told = Step::Searched { block: measured(2, at, candidate) }.apply(&mut search);
             assert!(told.unwrap_err().to_string().contains("block 2 measured m"));
         }
         assert_eq!(search.blocks().len(), 1);
+    }
+
+    #[test]
+    fn what_was_chosen_and_not_carried_out_is_not_chosen_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::open(folder.path(), STEPS).unwrap();
+        let [one, two] = [0, 1].map(|level| Candidate { base: 0, levels: vec![level] });
+        let failed = |candidate: &Candidate| Step::Failed {
+            candidate: candidate.clone(),
+            spec: String::new(),
+            why: String::new(),
+            length: Length::Whole,
+        };
+        assert_eq!(record.chosen(), None);
+        let chosen = |candidates: Vec<Candidate>, length| Step::Chosen { candidates, length };
+        record.enter(chosen(vec![one.clone(), two.clone()], Length::Short)).unwrap();
+        assert_eq!(record.chosen(), Some((vec![one.clone(), two.clone()], Length::Short)));
+        record.enter(failed(&one)).unwrap();
+        assert_eq!(record.chosen(), Some((vec![two.clone()], Length::Short)));
+        record.enter(failed(&two)).unwrap();
+        assert_eq!(record.chosen(), None);
+        record.enter(chosen(vec![one], Length::Whole)).unwrap();
+        record.enter(Step::Searched { block: measured(1, 0, Some(0)) }).unwrap();
+        assert_eq!(record.chosen(), None);
+    }
+
+    #[test]
+    fn steps_of_earlier_versions_are_of_whole_runs() {
+        let step: Step =
+            serde_json::from_str(r#"{"step":"chosen","candidates":[{"base":0,"levels":[1]}]}"#).unwrap();
+        assert!(matches!(step, Step::Chosen { length: Length::Whole, .. }), "{step:?}");
+        let figures = r#"{"level":1.0,"growth":null,"cpu":null,"work":null,"early":0.5}"#;
+        let searched = format!(
+            r#"{{"step":"searched","block":{{"number":1,"seconds":3.0,"control_bytes":2.0,"control":{figures},"arms":[]}}}}"#
+        );
+        let step: Step = serde_json::from_str(&searched).unwrap();
+        assert!(matches!(step, Step::Searched { block } if block.block().length == Length::Whole));
     }
 
     #[test]

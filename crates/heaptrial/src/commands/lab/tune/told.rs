@@ -7,8 +7,8 @@ use heaptrial_report::{
     VerifiedReport, units,
 };
 use heaptrial_tune::{
-    DropReason, Figure, LEAST_FREEDOM, POWER, Search, Standing, effects, level_of_round, prediction,
-    told_apart, verified,
+    DropReason, Figure, LEAST_FREEDOM, Length, POWER, Search, Standing, effects, level_of_round, told_apart,
+    verified,
 };
 use serde_json::json;
 
@@ -46,22 +46,55 @@ pub(super) fn plan_text(found: &Found, options: &TuneOptions, size: Option<usize
         Some(size) => units::counted(size, "candidate"),
         None => format!("up to {:.0} candidates", found.space.size_at_most()),
     };
-    let length =
-        cost.seconds_in_all().map_or(String::new(), |all| format!("; {} in all", units::duration(all)));
+    let length = match (cost.time(), cost.seconds_in_all()) {
+        (Some(time), _) => format!("; {} in all", units::duration(time)),
+        (None, Some(all)) => format!("; {} in all", units::duration(all)),
+        (None, None) => String::new(),
+    };
+    let blocks = match (cost.time(), cost.blocks) {
+        (Some(_), Some(blocks)) => format!("At most {}", units::counted(blocks, "block")),
+        (_, Some(blocks)) => units::counted(blocks, "block"),
+        (_, None) => "Blocks".to_owned(),
+    };
     line(format!(
-        "{counted}. {} of {} and up to {} candidates each, then {} of {} on fresh seeds{length}",
-        units::counted(cost.blocks, "block"),
+        "{counted}. {blocks} of {} and up to {} candidates each, then {} of {} on fresh seeds{length}",
         options.control,
         cost.arms,
         units::counted(cost.verify, "block"),
         if cost.winners == 1 { "the winner".to_owned() } else { format!("up to {} winners", cost.winners) },
     ));
-    line(match size {
-        Some(size) if size <= cost.reach() => "Every candidate can be measured.".to_owned(),
-        _ => format!(
-            "At most {} different candidates can be measured, less the best so far in each block; what is like none of them is not \
-             found.",
-            cost.reach()
+    if cost.time().is_some() {
+        let what = match cost.blocks {
+            Some(_) => {
+                "What comes before and after the services of a block is not known yet and makes it fewer."
+            }
+            None => {
+                "How many blocks that time holds is known once the first was run: how long the load runs is its own business."
+            }
+        };
+        line(format!(
+            "{what} A block is begun where it and the verification still fit by the mean of those before it; the first is run in \
+             any case. Every allocator as it comes takes {}.",
+            units::counted(cost.least(found.space.bases.len(), size) - 1, "block")
+        ));
+    }
+    if cost.short {
+        line(format!(
+            "Where runs of a quarter of the length are shown to foretell whole ones, candidates go through them first, and {}.",
+            match cost.time() {
+                Some(_) => "who is foretold to be no better is not run whole",
+                None => "four such blocks count as one",
+            }
+        ));
+    }
+    line(match (size, cost.reach()) {
+        (_, None) => "What is like no candidate that was measured by then is not found.".to_owned(),
+        (Some(size), Some(reach)) if size <= reach && cost.time().is_none() => {
+            "Every candidate can be measured.".to_owned()
+        }
+        (_, Some(reach)) => format!(
+            "At most {reach} different candidates can be measured, less the best so far in each block; what is like none of them is \
+             not found."
         ),
     });
     let apart = NOISES.iter().filter_map(|noise| {
@@ -102,15 +135,17 @@ pub(super) fn plan(
         "control": options.control.to_string(),
         "blocks": cost.blocks,
         "runs_of_a_block": cost.arms + 1,
+        "short_runs": cost.short,
         "verification_blocks": cost.verify,
-        "measured_at_most": size.unwrap_or(usize::MAX).min(cost.reach()),
-        "seconds": cost.seconds_in_all(),
+        "measured_at_most": cost.reach().map(|reach| size.unwrap_or(usize::MAX).min(reach)),
+        "seconds": cost.time().or_else(|| cost.seconds_in_all()),
     }))
 }
 
 /// Lines after a block of the search.
 pub(super) fn progress(search: &Search, block: &Measured) -> String {
-    let mut text = format!("block {}:", block.number);
+    let short = if block.length == Length::Short { ", short runs" } else { "" };
+    let mut text = format!("block {}{short}:", block.number);
     for arm in &block.arms {
         let ratio = units::ratio((arm.figures.level - block.control.level).exp());
         text.push_str(&format!(" {} {ratio};", arm.spec));
@@ -131,7 +166,9 @@ pub(super) fn progress(search: &Search, block: &Measured) -> String {
         None => text.push_str("\n  nothing better than the control so far"),
     }
     let measured = standings.iter().filter(|standing| standing.blocks > 0).count();
-    text.push_str(&format!("; {measured} measured, {out} out\n"));
+    let short = standings.iter().filter(|one| one.blocks == 0 && one.short_blocks > 0).count();
+    let short = if short > 0 { format!(", {short} by short runs alone") } else { String::new() };
+    text.push_str(&format!("; {measured} measured{short}, {out} out\n"));
     text
 }
 
@@ -155,6 +192,7 @@ fn what(figure: Figure) -> &'static str {
 fn ground(reason: &DropReason) -> Ground {
     match reason {
         DropReason::Worse { .. } => Ground::Worse,
+        DropReason::Short { .. } => Ground::Short,
         DropReason::Limit { .. } | DropReason::Missing { .. } => Ground::Limit,
         DropReason::Failed { .. } => Ground::Failed,
     }
@@ -170,6 +208,12 @@ fn reason(search: &Search, standing: &Standing) -> Option<String> {
         DropReason::Worse { than: None, log_ratio } => {
             format!("worse than the control ({})", told(*log_ratio))
         }
+        DropReason::Short { than, log_ratio, least } => format!(
+            "dropped by short runs: foretold to be no better than {} ({}, {} at least)",
+            than.map_or("the control".to_owned(), name),
+            told(*log_ratio),
+            units::ratio(least.exp())
+        ),
         DropReason::Limit { figure, log_ratio } => {
             format!("{}: {} the control's", what(*figure), told(*log_ratio))
         }
@@ -192,6 +236,8 @@ impl Tuning<'_> {
         let candidates = standings.iter().map(|standing| CandidateReport {
             spec: name(standing.candidate),
             blocks: standing.blocks,
+            short_blocks: standing.short_blocks,
+            without_short: standing.without_short.clone(),
             believed: standing.believed.clone(),
             cpu: cpu(standing.candidate),
             limited: standing.limited.clone(),
@@ -219,6 +265,7 @@ impl Tuning<'_> {
         let of_block = |block: &Measured, fresh: bool| BlockOfTune {
             number: block.number,
             fresh,
+            length: block.length,
             control_bytes: block.control_bytes,
             arms: block.arms.iter().map(|arm| (arm.spec.clone(), arm.level_bytes)).collect(),
         };
@@ -246,7 +293,8 @@ impl Tuning<'_> {
             noise: search.noise(),
             candidates: candidates.collect(),
             front: search.front().iter().map(|standing| name(standing.candidate)).collect(),
-            prediction: prediction(search),
+            prediction: search.prediction(),
+            acts_on_short_runs: search.acts_on_short_runs(),
             effects: effects.collect(),
             interactions: interactions.collect(),
             verified: self.verification(),

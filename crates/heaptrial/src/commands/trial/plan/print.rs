@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use heaptrial_model::{ServiceName, units};
-use heaptrial_plan::{Balance, DrawnPlan, RestartCost, Spread, WORTH_A_WORD, smallest_p_value};
+use heaptrial_plan::{
+    Balance, DrawnPlan, RestartCost, Spread, WORTH_A_WORD, last_look_alpha, smallest_p_value,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -256,9 +258,13 @@ impl Shown<'_> {
             let _ = write!(text, ", adjusted for {comparisons} comparisons {}", units::p_value(adjusted));
         }
         text.push_str(".\n");
-        if adjusted > 0.05 {
-            text.push_str(
-                "warning: no difference, however large, can be significant at 5%: take more services or fewer arms.\n",
+        let alpha = last_look_alpha(&self.plan.looks);
+        if adjusted > alpha {
+            let _ = writeln!(
+                text,
+                "warning: that is more than the {:.2}% that the last look may err with, so that it goes by Student's t, which \
+                 assumes that the logarithms of memory are normally distributed: take more services or fewer arms.",
+                100.0 * alpha
             );
         }
         text.push_str("`heaptrial trial power` tells from past data how large a difference it would find.\n");

@@ -18,17 +18,30 @@ impl fmt::Display for Status {
         if let Some(lost) = &self.lost {
             writeln!(to, "  {lost}: {}", lost.advice())?;
         }
-        if let Some(elapsed) = self.elapsed_seconds() {
-            let planned = self.prepared.plan.duration;
-            writeln!(to, "  {} of {planned}", units::duration(elapsed))?;
+        let planned = self.prepared.plan.duration;
+        match self.elapsed_seconds() {
+            _ if self.open() > 0 => {
+                let open = units::counted(self.open(), "service");
+                writeln!(
+                    to,
+                    "  {open} still without treatment: {planned} and looks count from the last one"
+                )?;
+            }
+            Some(elapsed) => writeln!(to, "  {} of {planned}", units::duration(elapsed))?,
+            None => {}
         }
         match self.next_look() {
             Some((number, seconds)) if seconds > 0.0 => {
                 writeln!(
                     to,
-                    "  look {number} of {} in {}",
+                    "  look {number} of {} in {}{}",
                     self.prepared.plan.looks.len(),
-                    units::duration(seconds)
+                    units::duration(seconds),
+                    if self.has_other_hosts() {
+                        " at the earliest: it counts from the last service of all hosts"
+                    } else {
+                        ""
+                    }
                 )?;
             }
             Some((number, _)) => {
