@@ -93,19 +93,24 @@ fn the_documented_rollback_by_hand_needs_no_heaptrial() {
     bed.assert_active(&units);
 }
 
+/// Starts a trial of two arms on these services.
+fn start(bed: &Bed, name: &str, services: &str) {
+    let arms = "[[arm]]\nname = \"glibc\"\ncontrol = true\nallocator = \"glibc\"\n\
+                [[arm]]\nname = \"jemalloc\"\nallocator = \"jemalloc@5.3.0\"\n";
+    let pace = "[pace]\npause = \"0s\"\nsettle = \"0s\"\n";
+    let head = format!("name = \"{name}\"\nservices = \"{services}\"\nduration = \"2d\"\n");
+    bed.write_trial(name, &format!("{head}{pace}{arms}"));
+    bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
+    bed.succeeds(&format!("trial start {name} --yes"));
+}
+
 #[test]
 #[ignore = "needs root and a container"]
 fn a_library_that_two_trials_use_stays_until_both_are_reverted() {
     let Some((bed, units)) = Bed::with_churn(4) else { return };
     let before = bed.snapshot();
     for (name, services) in [("first", "churn@00[12]*"), ("second", "churn@00[34]*")] {
-        let arms = "[[arm]]\nname = \"glibc\"\ncontrol = true\nallocator = \"glibc\"\n\
-                    [[arm]]\nname = \"jemalloc\"\nallocator = \"jemalloc@5.3.0\"\n";
-        let pace = "[pace]\npause = \"0s\"\nsettle = \"0s\"\n";
-        let head = format!("name = \"{name}\"\nservices = \"{services}\"\nduration = \"2d\"\n");
-        bed.write_trial(name, &format!("{head}{pace}{arms}"));
-        bed.succeeds(&format!("trial plan {name}.toml --seed 1"));
-        bed.succeeds(&format!("trial start {name} --yes"));
+        start(&bed, name, services);
     }
     let preloads = |unit: &&String| bed.maps(unit).contains("/usr/lib/heaptrial/allocators/");
     let treated: Vec<&String> = units.iter().filter(preloads).collect();
@@ -117,4 +122,35 @@ fn a_library_that_two_trials_use_stays_until_both_are_reverted() {
     assert!(preloads(left), "{left} is still in the second trial");
     bed.succeeds("trial stop second --revert --yes");
     assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and a container"]
+fn putting_back_an_ended_trial_leaves_the_services_of_a_later_one_alone() {
+    let Some((bed, units)) = Bed::with_churn(2) else { return };
+    let before = bed.snapshot();
+    start(&bed, "first", "churn@*");
+    bed.succeeds("trial stop first --yes");
+    let (treated, control): (Vec<&String>, Vec<&String>) =
+        units.iter().partition(|unit| bed.maps(unit).contains("libjemalloc"));
+    let (treated, control) = (treated[0], control[0]);
+
+    // Somebody takes its file away, so that a later trial may have the service.
+    bed.container.ok(&["rm", &format!("/etc/systemd/system/{treated}.d/zz-heaptrial.conf")]);
+    bed.container.ok(&["systemctl", "daemon-reload"]);
+    bed.container.ok(&["systemctl", "restart", treated]);
+    start(&bed, "second", "churn@*");
+    let pids = || units.iter().map(|unit| bed.property(unit, "MainPID")).collect::<Vec<_>>();
+    let (running, second) = (pids(), bed.snapshot());
+    let refused = bed.heaptrial("trial stop first --revert --yes");
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("second"), "{}", stderr(&refused));
+    assert_eq!((pids(), second.difference(&bed.snapshot())), (running, Vec::new()));
+
+    bed.succeeds("trial stop second --revert --yes");
+    let of_control = bed.property(control, "MainPID");
+    bed.succeeds("trial stop first --revert --yes");
+    assert_eq!(bed.property(control, "MainPID"), of_control, "nothing of {control} was changed");
+    assert_eq!(before.difference(&bed.snapshot()), Vec::<String>::new());
+    bed.assert_active(&units);
 }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -304,6 +305,14 @@ fn a_wave_and_a_whole_rollout_are_put_back_to_the_byte() {
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     let complete = host.bed.snapshot();
 
+    let told = host.bed.json("rollout rollback three-way-rollout --dry-run --json");
+    let would = told["would_put_back"].as_object().unwrap();
+    let of_waves: BTreeSet<String> = (1..=3).flat_map(|wave| host.wave(wave)).collect();
+    assert_eq!(would.keys().cloned().collect::<BTreeSet<_>>(), of_waves);
+    for (unit, files) in would {
+        assert!(files[0].as_str().unwrap().contains(&format!("{unit}.d/")), "{told:#}");
+    }
+
     host.bed.succeeds("rollout rollback three-way-rollout --wave 3 --yes --pause 0s --at-once 8");
     assert!(host.wave(3).iter().all(|unit| !host.runs_mimalloc(unit)));
     assert!(host.wave(2).iter().all(|unit| host.runs_mimalloc(unit)));
@@ -406,6 +415,18 @@ fn only_the_very_treatment_that_was_measured_is_rolled_out() {
     assert!(output.status.success(), "{}", stderr(&output));
     let silent = "gates do not go by the work of 4 and the flags of 4 of 4 services";
     assert!(stderr(&output).contains(silent), "{}", stderr(&output));
+    // What was found against the very treatment counts without the trial's name as well.
+    let contaminate = |why: &str| {
+        let arm = "SELECT id FROM arm WHERE name = 'mimalloc'";
+        let service = format!("SELECT id FROM service WHERE arm_id IN ({arm}) ORDER BY position LIMIT 1");
+        let sql = format!("UPDATE life SET contamination = {why} WHERE service_id IN ({service})");
+        let connection = rusqlite::Connection::open(host.bed.database()).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        assert_ne!(connection.execute(&sql, []).unwrap(), 0);
+    };
+    contaminate("'it ran another one'");
+    refused(of_spec("mimalloc@2.0.9"), &["did not run the treatment of mimalloc", "--despite-findings"]);
+    contaminate("NULL");
     let without = "MIMALLOC_DECOMMIT_DELAY is `0`, and was measured without it";
     refused(of_spec("mimalloc@2.0.9?decommit_delay=0"), &["arm `mimalloc` of trial `three-way`", without]);
     refused(of_spec("glibc?arena_max=1"), &["arm `glibc` of", "MALLOC_ARENA_MAX is `1`"]);

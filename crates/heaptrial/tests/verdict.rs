@@ -103,6 +103,26 @@ fn a_verdict_is_of_the_hosts_and_findings_of_its_own_arm() {
     assert_eq!(hosts(&verdict(folder, ARMS[1]).0), HOSTS[..1]);
 }
 
+/// Some services of the fleet are restarted, and what they took before that counts as well.
+#[test]
+fn processor_time_is_of_all_lives() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ended(folder);
+    let dearer = "UPDATE sample SET cpu_us = 3 * cpu_us WHERE life_id IN (
+                  SELECT l.id FROM life l JOIN service s ON s.id = l.service_id JOIN arm a ON a.id = s.arm_id
+                  WHERE a.name = ?1 AND EXISTS (SELECT 1 FROM life later
+                      WHERE later.service_id = l.service_id AND later.started_wall_us > l.started_wall_us))";
+    let connection = rusqlite::Connection::open(folder.join("all.db")).unwrap();
+    assert!(connection.execute(dearer, [ARMS[1]]).unwrap() > 0);
+    let (_, said) = verdict(folder, ARMS[1]);
+    let (told, _) = said.split_once(") of the processor time of glibc").unwrap();
+    let (_, told) = told.rsplit_once("; ").unwrap();
+    let figures: Vec<f64> = told.split([' ', '(']).filter_map(|figure| figure.parse().ok()).collect();
+    // Last lives alone take 1.10 times the control's time, and the others now 3.30 times.
+    assert!(figures.len() == 3 && figures.iter().all(|figure| (1.2..3.3).contains(figure)), "{said}");
+}
+
 /// Arms that somebody chose are no trial for others to go by.
 #[test]
 fn of_a_trial_that_was_assigned_by_hand_there_is_no_verdict() {
