@@ -194,7 +194,7 @@ fn services_of_a_running_trial_are_sampled_and_proved() {
         assert!(sample.identity.unwrap().starts_with("glibc "));
     }
     let slow: Vec<_> = host.store().lives(trial).unwrap();
-    assert!(slow.iter().any(|life| host.store().last_slow_sample(life.id).unwrap().is_some()));
+    assert!(slow.iter().any(|life| host.store().last_slow_sample(life.id, i64::MAX).unwrap().is_some()));
 
     // Another trial is taken up at once, and one that ended is left alone.
     host.store().end_trial(trial, Moment::now().wall_us, "completed").unwrap();

@@ -25,8 +25,10 @@ pub struct ServiceFacts {
     pub cpu_seconds: Option<f64>,
     /// By how much that may be more, where a lab told: time of children that ended is known in ticks.
     pub cpu_uncertain_seconds: f64,
-    /// The last expensive reading of a lab's service.
+    /// Its last expensive reading.
     pub smaps: Option<SlowSample>,
+    /// RssAnon in bytes when that was taken, which may be days before the last reading.
+    pub smaps_anon_bytes: Option<u64>,
     /// Age of the consensus that a relay of a lab held.
     pub consensus_age: Option<ConsensusAge>,
     /// Consensuses that a relay of a lab took, as far as anything tells of them.

@@ -9,9 +9,9 @@ use heaptrial_analysis::{
     Analysis, ByHost, Finding, FindingKind, Fleet, FleetLife, RatioToControl, Settings, Severity, analyse,
     by_host, differing_hosts, ratio_of, ratio_of_arms,
 };
-use heaptrial_model::{Metric, RemoteReadings};
+use heaptrial_model::{Metric, RemoteReadings, SlowSample};
 use heaptrial_stats::median;
-use heaptrial_store::{LifeRecord, Store, TickSummary};
+use heaptrial_store::{LifeRecord, ServiceRecord, Store, TickSummary};
 
 use crate::arms::{self, ArmFacts};
 use crate::consensuses::{ConsensusClock, Taken};
@@ -137,6 +137,7 @@ impl Judgement {
                 Some(life) => store.peak_by_kernel(rows.lives[life].id, rows.trial.plan.metric)?,
                 None => None,
             };
+            let slow = last_slow(store, &rows, service.life)?;
             services.push(ServiceFacts {
                 life: service.life,
                 excluded: service.excluded.clone(),
@@ -163,10 +164,8 @@ impl Judgement {
                     Some(life) => cpu_uncertain_seconds(store, &rows.lives[life])?,
                     None => 0.0,
                 },
-                smaps: match service.life {
-                    Some(life) => store.last_slow_sample(rows.lives[life].id)?,
-                    None => None,
-                },
+                smaps: slow.map(|(smaps, _)| smaps),
+                smaps_anon_bytes: slow.and_then(|(_, anon_bytes)| anon_bytes),
                 consensus_age: consensus,
                 consensuses: service.taken.as_ref().map(Taken::last),
                 rests: service.taken.as_ref().map_or_else(Vec::new, |taken| taken.rests.clone()),
@@ -225,15 +224,18 @@ impl Judgement {
             None if imported => HashMap::new(),
             None => last_anon(store, &rows)?,
         };
-        let services: Vec<ServiceFacts> = rows
-            .services
-            .iter()
-            .map(|record| ServiceFacts {
-                life: rows.lives.iter().rposition(|life| life.service_id == record.id),
+        let facts = |record: &ServiceRecord| {
+            let life = rows.lives.iter().rposition(|life| life.service_id == record.id);
+            let slow = last_slow(store, &rows, life.filter(|_| options.remote.is_none()))?;
+            Ok(ServiceFacts {
+                life,
                 anon_bytes: anon.get(&record.id).copied(),
+                smaps: slow.map(|(smaps, _)| smaps),
+                smaps_anon_bytes: slow.and_then(|(_, anon_bytes)| anon_bytes),
                 ..ServiceFacts::default()
             })
-            .collect();
+        };
+        let services = rows.services.iter().map(facts).collect::<Result<Vec<_>, JudgementError>>()?;
         Ok(Self {
             database: store.path().to_owned(),
             arms: arms::of(&rows, &analysis, &fleet, &services),
@@ -337,6 +339,16 @@ fn tells_what_is_missing(kind: FindingKind) -> bool {
 
 fn lives(fleet: &Fleet) -> impl Iterator<Item = &FleetLife> {
     fleet.services.iter().flat_map(|service| &service.lives)
+}
+
+/// The last expensive reading of a life that counts, with RssAnon in bytes at that time.
+fn last_slow(
+    store: &Store,
+    rows: &Rows,
+    life: Option<usize>,
+) -> Result<Option<(SlowSample, Option<u64>)>, JudgementError> {
+    let Some(life) = life else { return Ok(None) };
+    Ok(store.last_slow_sample(rows.lives[life].id, rows.until_us)?)
 }
 
 /// RssAnon in bytes at the last sample of the trial, by row id of the service.

@@ -342,6 +342,7 @@ impl Parts<'_> {
             consensuses: facts.consensuses,
             rests: facts.rests.clone(),
             smaps: facts.smaps,
+            smaps_anon_bytes: facts.smaps_anon_bytes.filter(|_| !self.lab),
             start: found.start.filter(|_| on_host),
             restarts: on_host.then_some(found.restarts),
             growth_share_per_day: found.growth_log_per_day.filter(|_| self.days),

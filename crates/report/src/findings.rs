@@ -22,7 +22,7 @@ const COSTLY_SAMPLING_SHARE: f64 = 0.05;
 const EQUAL_AGE_SHARE: f64 = 0.95;
 /// A field trial with data over a smaller share of its planned length was ended early.
 const WHOLE_SHARE: f64 = 0.95;
-/// Anonymous memory so many times the proportional sum, read a little earlier, counts pages more than once.
+/// Anonymous memory so many times the proportional sum of the same tick counts pages more than once.
 const COUNTED_OFTEN: f64 = 1.25;
 /// From this share of RSS on, pages that were given back but still count are worth a note.
 const LAZYFREE_SHARE: f64 = 0.05;
@@ -56,7 +56,7 @@ fn counted_often(report: &Report, arm: &Arm) -> Option<String> {
     }
     let own = report.services.iter().filter(|service| service.counts && service.arm == arm.name);
     let both =
-        own.filter_map(|service| Some((service.anon_bytes_final? as f64, service.smaps?.pss_bytes as f64)));
+        own.filter_map(|service| Some((service.smaps_anon_bytes? as f64, service.smaps?.pss_bytes as f64)));
     let (anon, proportional) = both.fold((0.0, 0.0), |sum, both| (sum.0 + both.0, sum.1 + both.1));
     (proportional > 0.0 && anon > COUNTED_OFTEN * proportional).then(|| {
         format!(
@@ -279,8 +279,9 @@ fn notes(report: &Report) -> Vec<String> {
     for arm in &report.arms {
         let own = || report.services.iter().filter(|service| service.counts && service.arm == arm.name);
         let freed: u64 = own().filter_map(|service| service.smaps).map(|smaps| smaps.lazyfree_bytes).sum();
+        // On a host they may have been read days before.
         let rss: u64 = own()
-            .filter(|service| service.smaps.is_some())
+            .filter(|service| report.kind().is_lab() && service.smaps.is_some())
             .filter_map(|service| service.rss_bytes_final)
             .sum();
         if rss > 0 && freed as f64 >= LAZYFREE_SHARE * rss as f64 {

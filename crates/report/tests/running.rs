@@ -256,6 +256,17 @@ fn without_readings_of_work_the_report_says_what_it_would_miss() {
 }
 
 #[test]
+fn pages_that_count_for_each_of_a_services_processes_are_warned_of_by_arm() {
+    let mut trial = four_arms(72);
+    (trial.arms[0].sharing, trial.arms[1].sharing, trial.arms[2].sharing) = (1, 4, 0);
+    let (report, _) = write(&trial).report();
+    let [warning] = report.warnings.as_slice() else { panic!("{:?}", report.warnings) };
+    // RssAnon is nine tenths of RSS here, and the proportional sum a quarter.
+    let told = "Anonymous memory of mimalloc-2.0.9 counts pages once for each process that shares them: it is 3.60 times";
+    assert!(warning.starts_with(told), "{warning}");
+}
+
+#[test]
 fn services_of_a_host_are_reported_without_a_trial() {
     let mut trial = four_arms(48);
     trial.kind = TrialKind::Host;

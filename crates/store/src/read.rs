@@ -211,19 +211,26 @@ impl Store {
         Ok(rows.into_iter().next().flatten().map(|bytes| bytes as u64))
     }
 
-    /// The last expensive reading of a life.
-    pub fn last_slow_sample(&self, life_id: i64) -> Result<Option<SlowSample>, StoreError> {
-        let sql = "SELECT pss_bytes, private_dirty_bytes, lazyfree_bytes, anon_huge_bytes, cost_us
-                   FROM slow_sample WHERE life_id = ?1 ORDER BY tick_id DESC LIMIT 1";
-        let rows = self.rows("reading expensive samples", sql, params![life_id], |row| {
+    /// The last expensive reading of a life until a time in microseconds since 1970, and RssAnon in bytes at the same tick.
+    pub fn last_slow_sample(
+        &self,
+        life_id: i64,
+        until_us: i64,
+    ) -> Result<Option<(SlowSample, Option<u64>)>, StoreError> {
+        let sql = "SELECT w.pss_bytes, w.private_dirty_bytes, w.lazyfree_bytes, w.anon_huge_bytes, w.cost_us, s.anon_bytes
+                   FROM slow_sample w JOIN tick t ON t.id = w.tick_id
+                   LEFT JOIN sample s ON s.life_id = w.life_id AND s.tick_id = w.tick_id
+                   WHERE w.life_id = ?1 AND t.wall_us <= ?2 ORDER BY w.tick_id DESC LIMIT 1";
+        let rows = self.rows("reading expensive samples", sql, params![life_id, until_us], |row| {
             let bytes = |index| row.get::<_, i64>(index).map(|number: i64| number as u64);
-            Ok(SlowSample {
+            let slow = SlowSample {
                 pss_bytes: bytes(0)?,
                 private_dirty_bytes: bytes(1)?,
                 lazyfree_bytes: bytes(2)?,
                 anon_huge_bytes: bytes(3)?,
                 cost_us: bytes(4)?,
-            })
+            };
+            Ok((slow, row.get::<_, Option<i64>>(5)?.map(|bytes| bytes as u64)))
         })?;
         Ok(rows.into_iter().next())
     }

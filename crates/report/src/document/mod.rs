@@ -378,8 +378,11 @@ pub struct Service {
     /// Its rests after them, with the level at the end of each and the peak of the work before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rests: Vec<Rest>,
-    /// The last expensive reading (`smaps_rollup`).
+    /// The last expensive reading (`smaps_rollup`); of a service of a host days before the last one, where there are many.
     pub smaps: Option<SlowSample>,
+    /// RssAnon when that was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smaps_anon_bytes: Option<u64>,
     /// How the start of that life is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<LifeStart>,

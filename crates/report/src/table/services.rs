@@ -1,7 +1,7 @@
 //! Tables with a row for each service.
 
 use super::{Emphasis, Row, Table, bytes, figure, optional, text};
-use heaptrial_model::Ending;
+use heaptrial_model::{Ending, SlowSample};
 
 use crate::document::{Report, Service};
 use crate::summary::words::words;
@@ -71,11 +71,18 @@ fn columns(report: &Report) -> Vec<Column> {
         }),
         number("CPU", |_, service| service.cpu_seconds.map(units::cpu)),
         number(RESTARTS, |_, service| service.restarts.map(|restarts| restarts.to_string())),
-        number("PSS", |_, service| Some(bytes(Some(service.smaps?.pss_bytes)))),
-        number("Private dirty", |_, service| Some(bytes(Some(service.smaps?.private_dirty_bytes)))),
-        number("Lazily freed", |_, service| Some(bytes(Some(service.smaps?.lazyfree_bytes)))),
-        number("Huge pages", |_, service| Some(bytes(Some(service.smaps?.anon_huge_bytes)))),
+        number("PSS", |report, service| Some(bytes(Some(smaps(report, service)?.pss_bytes)))),
+        number("Private dirty", |report, service| {
+            Some(bytes(Some(smaps(report, service)?.private_dirty_bytes)))
+        }),
+        number("Lazily freed", |report, service| Some(bytes(Some(smaps(report, service)?.lazyfree_bytes)))),
+        number("Huge pages", |report, service| Some(bytes(Some(smaps(report, service)?.anon_huge_bytes)))),
     ]
+}
+
+/// Of a lab, which reads all at its end: on a host it may be days older than the rest of the row.
+fn smaps(report: &Report, service: &Service) -> Option<SlowSample> {
+    service.smaps.filter(|_| report.kind().is_lab())
 }
 
 /// Whether it counts, where some do not.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use heaptrial_model::{
-    Arm, Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, Treatment, TrialKind, Version,
+    Arm, Identity, KnownEvent, LifeKey, Linkage, Metric, Sample, SlowSample, Treatment, TrialKind, Version,
 };
 use heaptrial_store::{NewService, NewTrial, Store, TickInput};
 use serde_json::json;
@@ -36,6 +36,8 @@ pub struct FieldArm {
     pub crashing: usize,
     /// Bytes that the own out-of-memory handler of its first service frees.
     pub oom_bytes: f64,
+    /// Processes that share each page of its services; of 0 no proportional sums are read.
+    pub sharing: u64,
     /// Services that run the control's allocator in place of the arm's.
     pub contaminated: usize,
 }
@@ -151,6 +153,11 @@ impl Life {
             processes: 1,
             ..Sample::default()
         }
+    }
+
+    fn slow_sample(&self, age_seconds: f64) -> Option<(i64, SlowSample)> {
+        let pss_bytes = self.sample(age_seconds).rss_bytes.checked_div(self.arm.sharing)?;
+        Some((self.id, SlowSample { pss_bytes, ..SlowSample::default() }))
     }
 
     fn observations(&self, age_seconds: f64) -> Vec<(i64, &'static str, f64)> {
@@ -315,6 +322,7 @@ impl FieldTrial {
                 cost_wall_us: 4_000,
                 cost_cpu_us: 3_000,
                 samples: alive().map(|life| (life.id, life.sample(age(life)))).collect(),
+                slow_samples: alive().filter_map(|life| life.slow_sample(age(life))).collect(),
                 observations: alive().flat_map(|life| life.observations(age(life))).collect(),
                 ..TickInput::default()
             };
