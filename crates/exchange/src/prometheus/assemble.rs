@@ -180,8 +180,7 @@ pub(super) fn assemble(
             }
             add(&mut service, told, request.metric, since, request.step_us);
         }
-        let lives = service.lives();
-        let samples = service.samples;
+        let (lives, samples) = (service.lives, service.samples);
         let assigned = Assigned {
             arm: service.arm,
             server: service.server,

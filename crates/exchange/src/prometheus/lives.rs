@@ -1,20 +1,30 @@
 //! Lives from what a store tells of starts.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use heaptrial_model::LifeStart;
 use heaptrial_store::ImportedSample;
 
 use super::samples::Samples;
-use super::series::Values;
 use crate::lives::{FALLEN_SHARE_RSS_ALONE, FALLEN_SHARE_TOLD, infer};
 
 /// Exporters compute starts from the boot time, in whole seconds and with the clock's own wavering.
 const WAVERING_US: i64 = 2_000_000;
 /// Starts are by the host's clock, readings by the store's: so far they may be apart.
-pub(super) const APART_US: i64 = 60_000_000;
+const APART_US: i64 = 60_000_000;
 /// A clock that is wrong is seldom behind by more.
 const BEHIND_US: i64 = 3_600_000_000;
+
+/// A life that is stored and may go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Open {
+    /// Start, in microseconds since 1970.
+    pub started_us: i64,
+    /// How it is known.
+    pub start: LifeStart,
+    /// From when on it is known to be there, and its last reading.
+    pub there_us: RangeInclusive<i64>,
+}
 
 /// A start as it is told, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +49,7 @@ pub(super) struct Life {
 }
 
 /// The lives of a service.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lives {
     /// In order, without those that have no reading.
     pub lives: Vec<Life>,
@@ -48,15 +58,8 @@ pub(super) struct Lives {
     pub moved: Vec<i64>,
 }
 
-/// From the starts that are told, and from falls of a counter or of memory where they are by a clock that is wrong; else from falls of
-/// the counter alone, else from falls of memory.
-pub(super) fn of_service(samples: &Samples, told: &Values, counter: &Values) -> Lives {
-    if !told.is_empty() {
-        return by_starts(samples, told, counter);
-    }
-    if !counter.is_empty() {
-        return Lives { lives: by_counter(samples.times(), counter), moved: Vec::new() };
-    }
+/// From falls of memory, over all readings.
+pub(super) fn by_memory(samples: &Samples) -> Lives {
     let measured = |sample: ImportedSample| ImportedSample { rss_bytes: measured(&sample), ..sample };
     let measured: Vec<ImportedSample> = samples.iter().map(measured).collect();
     let lives = infer(&measured, &[]).into_iter();
@@ -71,10 +74,26 @@ fn measured(sample: &ImportedSample) -> u64 {
     anon.or(sample.cgroup_current_bytes).unwrap_or(sample.rss_bytes)
 }
 
-fn starts(samples: &Samples, told: &Values, counter: &Values) -> (Vec<Start>, Vec<i64>) {
-    let mut starts: Vec<Start> = Vec::new();
+fn starts(
+    samples: &Samples,
+    open: Option<&Open>,
+    told: &[(i64, f64)],
+    counter: &[(i64, f64)],
+) -> (Vec<Start>, Vec<i64>) {
     let mut moved = Vec::new();
     let mut value_before = i64::MIN;
+    let mut starts: Vec<Start> = Vec::new();
+    // What is told first while its readings go on is how its own start is told by now.
+    if let Some(open) = open.filter(|open| open.start != LifeStart::Unknown) {
+        let own = told.first().filter(|(at, _)| open.there_us.contains(at));
+        value_before = own.map_or(open.started_us, |(_, seconds)| (seconds * 1e6) as i64);
+        starts.push(Start {
+            started_us: open.started_us,
+            start: open.start,
+            from_us: *open.there_us.start(),
+            last_told_us: own.map_or(*open.there_us.end(), |(at, _)| *at),
+        });
+    }
     for (at, seconds) in told.iter().filter(|(_, seconds)| *seconds >= 1.0) {
         let value = (seconds * 1e6) as i64;
         let same = value.saturating_sub(value_before).abs() <= WAVERING_US;
@@ -102,8 +121,8 @@ fn starts(samples: &Samples, told: &Values, counter: &Values) -> (Vec<Start>, Ve
             last => {
                 let told_before = last.map_or(i64::MIN, |last| last.last_told_us + 1);
                 let from_us = told_before.max((value - WAVERING_US).min(*at));
-                let start = LifeStart::Observed;
-                starts.push(Start { started_us: value, start, from_us, last_told_us: *at });
+                let (start, started_us) = (LifeStart::Observed, value.min(*at));
+                starts.push(Start { started_us, start, from_us, last_told_us: *at });
             }
         }
     }
@@ -111,7 +130,7 @@ fn starts(samples: &Samples, told: &Values, counter: &Values) -> (Vec<Start>, Ve
 }
 
 /// Between which times a counter began anew last, after one time and not later than another, as far as it tells.
-fn last_fall(counter: &Values, after_us: i64, until_us: i64) -> Option<(i64, i64)> {
+fn last_fall(counter: &[(i64, f64)], after_us: i64, until_us: i64) -> Option<(i64, i64)> {
     let first = counter.partition_point(|(at, _)| *at <= after_us).saturating_sub(1);
     let within = counter[first..].windows(2).take_while(|pair| pair[0].0 < until_us);
     let fall = within.filter(|pair| pair[1].1 < pair[0].1).last()?;
@@ -145,12 +164,19 @@ fn begun_between((earliest, latest): (i64, i64)) -> (i64, LifeStart) {
     (earliest + (latest - earliest) / 2, LifeStart::Inferred { uncertainty_us })
 }
 
-/// A reading is of the last service that was started before it.
-fn by_starts(samples: &Samples, told: &Values, counter: &Values) -> Lives {
-    let (starts, moved) = starts(samples, told, counter);
-    let times = samples.times();
+/// From the starts that are told, and from falls of a counter or of memory where they are by a clock that is wrong. A reading is of the
+/// last service that was started before it; the first ones may be of a life that is `open`.
+pub(super) fn by_starts(
+    samples: &Samples,
+    of: Range<usize>,
+    open: Option<&Open>,
+    told: &[(i64, f64)],
+    counter: &[(i64, f64)],
+) -> Lives {
+    let (starts, moved) = starts(samples, open, told, counter);
+    let times = &samples.times()[..of.end];
     let mut lives = Vec::new();
-    let mut first = 0;
+    let mut first = of.start;
     let mut push = |started: Option<&Start>, samples_of: Range<usize>| {
         let Some(at) = times.get(samples_of.start).filter(|_| !samples_of.is_empty()) else { return };
         lives.push(match started {
@@ -172,19 +198,20 @@ fn by_starts(samples: &Samples, told: &Values, counter: &Values) -> Lives {
 }
 
 /// A counter that has fallen was begun anew since its value before. Readings between the two are of the life before.
-fn by_counter(times: &[i64], counter: &Values) -> Vec<Life> {
+pub(super) fn by_counter(
+    samples: &Samples,
+    of: Range<usize>,
+    open: Option<&Open>,
+    counter: &[(i64, f64)],
+) -> Lives {
+    let times = &samples.times()[..of.end];
     let mut lives = Vec::new();
-    let mut first = 0;
-    let mut began: Option<(i64, i64)> = None;
-    let mut push = |began: Option<(i64, i64)>, own: Range<usize>| {
+    let mut first = of.start;
+    let mut began = open.map(|open| (open.started_us, open.start));
+    let mut push = |began: Option<(i64, LifeStart)>, own: Range<usize>| {
         let Some(at) = times.get(own.start).filter(|_| !own.is_empty()) else { return };
-        lives.push(match began {
-            Some(between) => {
-                let (started_us, start) = begun_between(between);
-                Life { started_us, start, samples: own }
-            }
-            None => Life { started_us: *at, start: LifeStart::Unknown, samples: own },
-        });
+        let (started_us, start) = began.unwrap_or((*at, LifeStart::Unknown));
+        lives.push(Life { started_us, start, samples: own });
     };
     for pair in counter.windows(2) {
         let ((before, was), (after, is)) = (pair[0], pair[1]);
@@ -192,18 +219,29 @@ fn by_counter(times: &[i64], counter: &Values) -> Vec<Life> {
             let end = first + times[first..].partition_point(|at| *at < after);
             push(began, first..end);
             first = end;
-            began = Some((before, after));
+            began = Some(begun_between((before, after)));
         }
     }
     push(began, first..times.len());
-    lives
+    Lives { lives, moved: Vec::new() }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::series::Values;
     use super::*;
 
     const S: i64 = 1_000_000;
+
+    /// The lives of a service of which nothing is stored.
+    fn of_service(samples: &Samples, told: &Values, counter: &Values) -> Lives {
+        let all = 0..samples.len();
+        match (told.is_empty(), counter.is_empty()) {
+            (false, _) => by_starts(samples, all, None, told, counter),
+            (true, false) => by_counter(samples, all, None, counter),
+            (true, true) => by_memory(samples),
+        }
+    }
 
     fn of(samples: impl IntoIterator<Item = ImportedSample>) -> Samples {
         let mut all = Samples::default();

@@ -4,6 +4,8 @@ mod arms;
 mod assemble;
 mod client;
 mod error;
+#[cfg(test)]
+mod in_parts;
 mod lives;
 mod names;
 mod notes;

@@ -65,6 +65,11 @@ impl Samples {
         })
     }
 
+    /// Whether any has CPU time.
+    pub fn have_cpu(&self) -> bool {
+        !self.cpu_us.0.is_empty()
+    }
+
     /// Times at which they were taken, in microseconds since 1970.
     pub fn times(&self) -> &[i64] {
         &self.wall_us

@@ -390,7 +390,7 @@ fn only(labels: &Labels, other: &Labels) -> String {
 }
 
 /// Values without those that are as the one before and the one behind them: what is told again and again.
-fn changes(values: &Values) -> Values {
+pub(super) fn changes(values: &Values) -> Values {
     let again = |index: usize| {
         let around = index.checked_sub(1).and_then(|before| values.get(before..=index + 1));
         around.is_some_and(|around| around.iter().all(|(_, value)| *value == around[0].1))
@@ -399,7 +399,7 @@ fn changes(values: &Values) -> Values {
 }
 
 /// Of values those that count for a reading of memory, the last before it, and those around which they fall.
-fn used(values: Values, memory: &Values) -> Values {
+pub(super) fn used(values: Values, memory: &Values) -> Values {
     let mut kept = Values::new();
     let mut readings = memory.iter().map(|(at, _)| *at).peekable();
     for (index, (at, value)) in values.iter().enumerate() {
@@ -423,7 +423,7 @@ fn used(values: Values, memory: &Values) -> Values {
 }
 
 /// The first value of each step.
-fn thinned(values: Values, step_us: i64) -> Values {
+pub(super) fn thinned(values: Values, step_us: i64) -> Values {
     let mut kept = Values::new();
     for (at, value) in values {
         if kept.last().is_none_or(|(last, _)| last.div_euclid(step_us) != at.div_euclid(step_us)) {

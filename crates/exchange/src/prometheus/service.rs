@@ -1,81 +1,40 @@
 //! A service while it is put together: what is stored of it, and the readings that come to it.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use heaptrial_model::{LifeStart, Metric};
 use heaptrial_store::{ImportedLife, ImportedSample};
 
-use super::lives::{self, APART_US, Life, Lives};
+use super::lives::{self, Life, Lives, Open};
 use super::samples::Samples;
 use super::series::{Told, Values};
 
 /// A value of another series counts for a reading at most so long after it was scraped: Prometheus' own rule.
 const LOOKED_BACK_US: i64 = 300_000_000;
 
+/// A late reading is one where none is for so much of the usual distance on both sides: what another replica took lies between them.
+const LATE_APART: f64 = 0.75;
+
 /// A service while it is put together.
 #[derive(Debug, Default)]
 pub(super) struct Service {
     pub samples: Samples,
-    pub start: Values,
-    /// Of stored lives that began with their first reading, the time in which a start is of theirs: by a clock that is ahead it was
-    /// told later than that reading.
-    with_first: Vec<Range<i64>>,
-    pub counter: Values,
     pub arm: String,
     pub server: String,
-    /// Its lives as they are stored, while nothing is added to them.
-    stored: Option<Vec<Life>>,
+    pub lives: Lives,
     pub new_samples: u64,
 }
 
 impl Service {
-    /// What its lives are.
-    pub fn lives(&self) -> Lives {
-        match &self.stored {
-            Some(lives) => Lives { lives: lives.clone(), moved: Vec::new() },
-            None => lives::of_service(&self.samples, &self.start, &self.counter),
-        }
-    }
-
-    /// Adds the next of its lives that are stored, as the store would have told it.
+    /// Adds the next of its lives that are stored.
     pub fn add_stored(&mut self, life: &ImportedLife) {
-        let (Some(first), Some(last)) = (life.samples.first(), life.samples.last()) else { return };
+        if life.samples.is_empty() {
+            return;
+        }
         let begin = self.samples.len();
         life.samples.iter().for_each(|sample| self.samples.push(sample));
-        self.stored.get_or_insert_default().push(Life {
-            started_us: life.started_wall_us,
-            start: life.start,
-            samples: begin..self.samples.len(),
-        });
-        if let Some(before) = self.with_first.last_mut() {
-            before.end = before.end.min(first.wall_us);
-        }
-        let started_us = life.started_wall_us;
-        if life.start == LifeStart::Observed {
-            let started = started_us as f64 / 1e6;
-            self.start.extend([(first.wall_us, started), (last.wall_us, started)]);
-            if started_us == first.wall_us {
-                self.with_first.push(first.wall_us..i64::MAX);
-            }
-        }
-        // Readings are rarer than what the counter told: where it has risen above its old value until the next one, only
-        // what was found then tells that it fell.
-        let counted = life.samples.iter().any(|sample| sample.cpu_us.is_some());
-        if let LifeStart::Inferred { uncertainty_us } = life.start
-            && counted
-        {
-            let earliest = started_us - uncertainty_us;
-            // Readings after that were put to the life before, with the counter's last value.
-            while self.counter.last().is_some_and(|(at, _)| *at > earliest) {
-                self.counter.pop();
-            }
-            let fell_from = self.counter.last().map_or(1.0, |(_, value)| value + 1.0);
-            self.counter.push((earliest, fell_from));
-            self.counter.push((started_us + uncertainty_us, 0.0));
-        }
-        let told = life.samples.iter();
-        self.counter.extend(told.filter_map(|sample| Some((sample.wall_us, sample.cpu_us? as f64 / 1e6))));
+        let (started_us, start) = (life.started_wall_us, life.start);
+        self.lives.lives.push(Life { started_us, start, samples: begin..self.samples.len() });
     }
 }
 
@@ -90,15 +49,14 @@ pub(super) fn memory_of(sample: &ImportedSample, metric: Metric) -> Option<u64> 
 
 /// Adds readings that are not there, one in each `step_us`: what is stored stays.
 pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Option<i64>, step_us: i64) {
-    service.stored = None;
-    let step_of = |at: i64| at.div_euclid(step_us);
-    let stored: BTreeSet<i64> = service.samples.iter().map(|sample| step_of(sample.wall_us)).collect();
+    let stored = stored_lives(service);
+    let spaced = Spaced::new(service.samples.times(), &told.memory, step_us);
     let first_wanted = since.unwrap_or(i64::MIN);
     let no_swap = told.swap.is_empty();
     let mut swap = LookBack::new(&told.swap);
     let mut contaminated = LookBack::new(&told.contaminated);
     let mut counter = LookBack::new(&told.counter);
-    let is_new = |at: i64| at >= first_wanted && !stored.contains(&step_of(at));
+    let is_new = |at: i64| at >= first_wanted && spaced.leave_room_at(at);
     let mut new = Vec::new();
     for (wall_us, bytes) in told.memory.iter().copied().filter(|(at, _)| is_new(*at)) {
         if contaminated.at(wall_us).is_some_and(|is| is > 0.5) {
@@ -118,6 +76,7 @@ pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Opti
             Metric::Cgroup => sample.cgroup_current_bytes = Some(bytes),
             Metric::Rss | Metric::Pss => sample.rss_bytes = bytes,
         }
+        // Never more than is told: what is told next may be the same.
         sample.cpu_us = counter.at(wall_us).map(|seconds| (seconds * 1e6) as u64);
         new.push(sample);
     }
@@ -128,23 +87,109 @@ pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Opti
         service.samples = Samples::default();
     }
     new.iter().for_each(|sample| service.samples.push(sample));
-    for life in &service.with_first {
-        let ahead = |value: f64| (value * 1e6) as i64 - life.start;
-        let of_life =
-            |(at, value): &&(i64, f64)| life.contains(at) && (0..=APART_US).contains(&ahead(*value));
-        let Some((_, told)) = told.start.iter().find(of_life) else { continue };
-        for (_, started) in
-            service.start.iter_mut().filter(|(at, started)| life.contains(at) && ahead(*started) == 0)
-        {
-            *started = *told;
-        }
+    service.lives = lives_of(&service.samples, &stored, &told);
+}
+
+/// The stored lives, with when they were there and their first readings.
+fn stored_lives(service: &Service) -> Vec<(Open, i64)> {
+    let times = service.samples.times();
+    let of = |life: &Life| {
+        let (first_us, last_us) = (times[life.samples.start], times[life.samples.end - 1]);
+        let after_us = life.samples.start.checked_sub(1).map_or(i64::MIN, |before| times[before] + 1);
+        let from_us = match life.start {
+            LifeStart::Observed => life.started_us.max(after_us),
+            LifeStart::Inferred { uncertainty_us } => life.started_us + uncertainty_us,
+            LifeStart::Unknown => first_us,
+        };
+        let there_us = from_us.min(first_us)..=last_us;
+        (Open { started_us: life.started_us, start: life.start, there_us }, first_us)
+    };
+    service.lives.lives.iter().map(of).collect()
+}
+
+/// The lives of all readings. Those that are stored stay as they are where nothing is told of starts: what told them may be gone.
+fn lives_of(samples: &Samples, stored: &[(Open, i64)], told: &Told) -> Lives {
+    let by_start = !told.start.is_empty();
+    let evidence = if by_start { &told.start } else { &told.counter };
+    let was_told = samples.have_cpu() || stored.iter().any(|(life, _)| life.start == LifeStart::Observed);
+    let times = samples.times();
+    let first_of = |(_, first_us): &(Open, i64)| times.partition_point(|at| at < first_us);
+    let kept = |lives: &[(Open, i64)], end: usize| -> Vec<Life> {
+        let firsts: Vec<usize> = lives.iter().map(first_of).chain([end]).collect();
+        let of = |(index, (life, _)): (usize, &(Open, i64))| Life {
+            started_us: life.started_us,
+            start: life.start,
+            samples: firsts[index]..firsts[index + 1],
+        };
+        lives.iter().enumerate().map(of).collect()
+    };
+    let (Some((told_from, _)), Some((told_until, _))) = (evidence.first(), evidence.last()) else {
+        return match was_told && !stored.is_empty() {
+            true => Lives { lives: kept(stored, times.len()), moved: Vec::new() },
+            false => lives::by_memory(samples),
+        };
+    };
+    // The evidence of a start may lie before it.
+    let known_from = |life: &Open| match life.start {
+        LifeStart::Inferred { uncertainty_us } => life.started_us - uncertainty_us,
+        LifeStart::Observed | LifeStart::Unknown => *life.there_us.start(),
+    };
+    let open = stored.iter().rposition(|(life, _)| known_from(life) <= *told_from);
+    let first_after = stored.iter().position(|(_, first_us)| first_us > told_until).unwrap_or(stored.len());
+    let (before, after) =
+        (&stored[..open.unwrap_or(0)], &stored[first_after.max(open.map_or(0, |open| open + 1))..]);
+    let open = open.map(|open| &stored[open]);
+    let range = open.map_or(0, first_of)..after.first().map_or(times.len(), first_of);
+    let since = open.map_or(i64::MIN, |(life, _)| *life.there_us.start());
+    let of_it =
+        |values: &Values| -> Values { values.iter().copied().filter(|(at, _)| *at >= since).collect() };
+    let counter =
+        counted(samples, range.clone(), *told_from).chain(of_it(&told.counter)).collect::<Values>();
+    let open = open.map(|(life, _)| life);
+    let found = match by_start {
+        true => lives::by_starts(samples, range.clone(), open, &of_it(&told.start), &counter),
+        false => lives::by_counter(samples, range.clone(), open, &counter),
+    };
+    let mut lives = kept(before, range.start);
+    lives.extend(found.lives);
+    lives.extend(kept(after, times.len()));
+    Lives { lives, moved: found.moved }
+}
+
+/// What a counter told at readings until a time: of what is later it may tell what it was a while before.
+fn counted(samples: &Samples, of: Range<usize>, until: i64) -> impl Iterator<Item = (i64, f64)> + '_ {
+    let stored = of.filter_map(|index| samples.get(index));
+    stored
+        .take_while(move |sample| sample.wall_us < until)
+        .filter_map(|sample| Some((sample.wall_us, sample.cpu_us? as f64 / 1e6)))
+}
+
+/// The readings that are stored, between which others may come.
+struct Spaced {
+    times: Vec<i64>,
+    step_us: i64,
+    apart_us: i64,
+}
+
+impl Spaced {
+    fn new(times: &[i64], told: &Values, step_us: i64) -> Self {
+        let mut distances: Vec<i64> = told.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        distances.sort_unstable();
+        let usual = distances.get(distances.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+        Self { times: times.to_vec(), step_us, apart_us: (LATE_APART * usual as f64) as i64 }
     }
-    for (stored, new) in [(&mut service.start, told.start), (&mut service.counter, told.counter)] {
-        let before = std::mem::replace(stored, new);
-        stored.extend(before);
-        // What is told now stands for what was made of it before.
-        stored.sort_by_key(|(at, _)| *at);
-        stored.dedup_by_key(|(at, _)| *at);
+
+    /// Whether there is none in the same step, nor near on both sides.
+    fn leave_room_at(&self, at: i64) -> bool {
+        let next = self.times.partition_point(|time| *time < at);
+        let after = self.times.get(next).copied();
+        let before = next.checked_sub(1).map(|before| self.times[before]);
+        let step_of = |at: i64| at.div_euclid(self.step_us);
+        let same_step = [before, after].into_iter().flatten().any(|time| step_of(time) == step_of(at));
+        let between = before
+            .zip(after)
+            .is_some_and(|(before, after)| at - before < self.apart_us || after - at < self.apart_us);
+        !same_step && !between
     }
 }
 
@@ -194,7 +239,7 @@ mod tests {
             ..Told::default()
         };
         add(&mut service, told, Metric::Rss, None, 60 * S);
-        let found = lives::of_service(&service.samples, &service.start, &service.counter);
+        let found = service.lives;
         let starts: Vec<i64> = found.lives.iter().map(|life| life.started_us / S).collect();
         assert_eq!((starts, found.moved, service.new_samples), (vec![100], vec![], 2));
     }
@@ -242,7 +287,7 @@ mod tests {
             }
         };
         let lives = |service: &Service| {
-            let found = service.lives().lives;
+            let found = service.lives.lives.clone();
             found.iter().map(|life| (life.started_us, life.start, life.samples.clone())).collect::<Vec<_>>()
         };
         let mut whole = Service::default();
@@ -265,7 +310,7 @@ mod tests {
             }
         };
         let lives = |service: &Service| {
-            let found = service.lives();
+            let found = service.lives.clone();
             assert!(found.moved.is_empty());
             let of = |life: Life| (life.started_us, life.start, life.samples);
             found.lives.into_iter().map(of).collect::<Vec<_>>()
