@@ -97,7 +97,7 @@ fn factorial_run(folder: &Path) -> Output {
                 .split(' '),
         )
         .args(
-            "--repeat 2 --duration 1500ms --tick 50ms --ready log:built -- /usr/bin/python3 program.py"
+            "--repeat 2 --duration 3s --tick 100ms --ready log:built -- /usr/bin/python3 program.py"
                 .split(' '),
         )
         .env("PYTHONMALLOC", "malloc")

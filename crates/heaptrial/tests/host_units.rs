@@ -299,7 +299,11 @@ fn settings_of_services_that_overwrite_their_environment_are_proved() {
     );
     bed.write_trial("titles", &plan);
     bed.succeeds("trial plan titles.toml --seed 1");
-    bed.succeeds("trial start titles --yes");
+    // The agent, which is quick, sees them when they have overwritten it.
+    bed.install_agent();
+    bed.container.ok(&["systemctl", "stop", "heaptrial-agent.service"]);
+    bed.succeeds("trial start titles --yes --no-agent");
+    bed.container.ok(&["systemctl", "start", "heaptrial-agent.service"]);
     let treated = of_arm(&bed, "titles", "one arena")[0].clone();
     let identity = wait_for("the agent proves it", AGENT_PATIENCE, || {
         let mut lives = lives(&bed, "titles", &treated)?;
