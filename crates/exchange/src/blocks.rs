@@ -16,10 +16,16 @@ pub(crate) fn of_servers(labels: &[&str]) -> Vec<u32> {
     // The shortest spelling comes first: that without the domain.
     let mut spellings: Vec<&str> = services.keys().copied().collect();
     spellings.sort_by_key(|label| label.len());
+    // A name without the domain may be of several servers: then it is one of its own.
+    let continues_as_one = |server: &str| {
+        let longer: Vec<&&str> = services.keys().filter(|label| is_same_server(server, label)).collect();
+        longer.iter().all(|one| longer.iter().all(|other| is_same_server(one, other)))
+    };
     let mut servers: Vec<(&str, usize)> = Vec::new();
     let mut server_of: BTreeMap<&str, usize> = BTreeMap::new();
     for label in spellings {
-        let known = servers.iter().position(|(server, _)| is_same_server(server, label));
+        let known =
+            servers.iter().position(|(server, _)| is_same_server(server, label) && continues_as_one(server));
         let server = known.unwrap_or_else(|| {
             servers.push((label, 0));
             servers.len() - 1
@@ -46,6 +52,8 @@ mod tests {
             (&["a", "b", "a", "b"][..], &[0, 1, 0, 1][..]),
             // Spellings of one name.
             (&["go.example.org", "co", "Go", "co", "go."], &[0, 1, 0, 1, 0]),
+            // `web` may be of both, and is of neither.
+            (&["web", "web.a.org", "web.b.org", "web", "web.a.org", "WEB.b.org"], &[0, 2, 1, 0, 2, 1]),
             // Who is alone is compared with the others that are.
             (&["a", "b", "c"], &[0, 0, 0]),
             (&["a", "b", "b", "c", ""], &[0, 1, 1, 0, 0]),

@@ -9,6 +9,10 @@ use crate::torutils::RelayConfig;
 /// The allocator that a text names: `group_B_mimalloc209` is `mimalloc@2.0.9`.
 pub(crate) fn allocator_in(text: &str) -> Option<AllocatorSpec> {
     let (family, rest) = family_in(text)?;
+    // Names of trials of our own are specs.
+    if let Some(spec) = text.parse::<AllocatorSpec>().ok().filter(|spec| spec.family == family) {
+        return Some(spec);
+    }
     let version = version_at_start(&rest, family).map(|version| format!("@{version}")).unwrap_or_default();
     let variant = if rest.contains("secure") { "+secure" } else { "" };
     format!("{family}{version}{variant}").parse().ok()
@@ -91,6 +95,8 @@ mod tests {
             ("Mimalloc v2.1", "mimalloc@2.1"),
             ("tcmalloc", "tcmalloc"),
             ("libjemalloc2", "jemalloc"),
+            ("mimalloc@3.0.1?purge_delay=0", "mimalloc@3.0.1?purge_delay=0"),
+            ("mimalloc@2.0.9+secure", "mimalloc@2.0.9+secure"),
         ] {
             assert_eq!(allocator_in(name).map(|spec| spec.to_string()).as_deref(), Some(spec), "{name}");
         }

@@ -210,6 +210,16 @@ pub enum ExportError {
     /// There is no such trial.
     #[error("the database has no trial {0}")]
     NoTrial(i64),
+    /// A form of RSS for a service of which other memory was read.
+    #[error(
+        "trial `{trial}` has no RSS of {service}: the operators' CSV knows nothing else; export --format parquet or openmetrics has what was read"
+    )]
+    NoRss {
+        /// The trial.
+        trial: String,
+        /// The service.
+        service: String,
+    },
     /// The output cannot be written.
     #[error("writing the export: {0}")]
     Write(#[from] std::io::Error),
@@ -225,6 +235,7 @@ impl Classified for ExportError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Store(error) => error.class(),
+            Self::NoRss { .. } => ErrorClass::Refused,
             _ => ErrorClass::Failed,
         }
     }

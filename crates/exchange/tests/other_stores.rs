@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use heaptrial_exchange::{
-    Access, ImportError, PrometheusImport, PrometheusSummary, Queries, import_prometheus,
+    Access, ExportError, ExportFormat, ImportError, PrometheusImport, PrometheusSummary, Queries, export,
+    import_prometheus,
 };
 use heaptrial_model::{Metric, TrialKind};
 use heaptrial_store::Store;
@@ -33,6 +35,10 @@ struct Manners {
     warnings: Value,
     /// From which minute on the third service has the other arm's label.
     labelled_anew: Option<i64>,
+    /// In which minutes it has none.
+    unlabelled: Range<i64>,
+    /// In which minutes nothing runs on the first service, which its exporter tells as zeros.
+    down: Range<i64>,
 }
 
 #[derive(Clone, Copy)]
@@ -64,22 +70,36 @@ fn name(number: i64) -> String {
     format!("host{}:910{number}", number / 2)
 }
 
-fn series(query: &str, from: i64, to: i64, labelled_anew: Option<i64>) -> Vec<Value> {
-    let changed = labelled_anew.map_or(i64::MAX, |minute| BEGIN + minute * 60);
-    let of = |(number, late): (i64, bool)| {
+fn series(query: &str, from: i64, to: i64, manners: &Manners) -> Vec<Value> {
+    let minute_of = |at: i64| (at - BEGIN).div_euclid(60);
+    let arm_at = |number: i64, at: i64| match (number, minute_of(at)) {
+        (2, minute) if manners.unlabelled.contains(&minute) => None,
+        (2, minute) if manners.labelled_anew.is_some_and(|changed| minute >= changed) => Some("mimalloc"),
+        _ => Some(["glibc", "mimalloc"][number as usize % 2]),
+    };
+    let of = |(number, arm): (i64, Option<&'static str>)| {
         let values: Vec<Value> = readings(number)
             .into_iter()
-            .filter(|(at, ..)| (from..=to).contains(at) && (number == 2 && *at >= changed) == late)
+            .filter(|(at, ..)| (from..=to).contains(at) && arm_at(number, *at) == arm)
             .map(|(at, bytes, started)| {
-                let value = if query.starts_with("memory") { bytes } else { started as f64 };
+                let down = number == 0 && manners.down.contains(&minute_of(at));
+                let value = match query {
+                    "swap" => 0.0,
+                    "start" => started as f64,
+                    _ if down => 0.0,
+                    _ => bytes,
+                };
                 json!([at as f64, value.to_string()])
             })
             .collect();
-        let arm = if number % 2 == 0 && !late { "glibc" } else { "mimalloc" };
-        let labels = json!({ "instance": name(number), "arm": arm });
+        let mut labels = json!({ "instance": name(number) });
+        if let Some(arm) = arm {
+            labels["arm"] = arm.into();
+        }
         json!({ "metric": labels, "values": values })
     };
-    let all = (0..4).map(|number| (number, false)).chain([(2, true)]);
+    let arms = [Some("glibc"), Some("mimalloc"), None];
+    let all = (0..4).flat_map(|number| arms.map(|arm| (number, arm)));
     all.map(of).filter(|series| !series["values"].as_array().unwrap().is_empty()).collect()
 }
 
@@ -175,11 +195,11 @@ fn answer(
         return say(status, "Retry-After: 0\r\n", b"too many outstanding requests");
     }
     // What was scraped: NAME[Nms] at a time.
-    let (name, range) = form["query"].split_once('[').unwrap();
+    let (query, range) = form["query"].split_once('[').unwrap();
     let milliseconds: f64 = range.strip_suffix("ms]").unwrap().parse().unwrap();
     let to: f64 = form["time"].parse().unwrap();
     let from = to - milliseconds / 1e3;
-    let result = series(name, from.ceil() as i64, to.floor() as i64, manners.labelled_anew);
+    let result = series(query, from.ceil() as i64, to.floor() as i64, manners);
     let values: usize = result.iter().map(|series| series["values"].as_array().unwrap().len()).sum();
     match manners.limit {
         Some((limit, Refusal::Said(why))) if values > limit => {
@@ -207,8 +227,8 @@ fn answer(
     say(200, "", said.as_bytes());
 }
 
-fn import(folder: &Path, url: &str, access: Access) -> Result<PrometheusSummary, ImportError> {
-    let request = PrometheusImport {
+fn request(url: &str, access: Access) -> PrometheusImport {
+    PrometheusImport {
         queries: Queries {
             url: url.to_owned(),
             memory: "memory".into(),
@@ -233,9 +253,12 @@ fn import(folder: &Path, url: &str, access: Access) -> Result<PrometheusSummary,
         control: None,
         tool_version: "test".into(),
         command: "test".into(),
-    };
+    }
+}
+
+fn import(folder: &Path, url: &str, access: Access) -> Result<PrometheusSummary, ImportError> {
     let mut store = Store::create(&folder.join("heaptrial.db")).unwrap();
-    import_prometheus(&mut store, &request, &|_| {})
+    import_prometheus(&mut store, &request(url, access), &|_| {})
 }
 
 /// Each life of each service: when it was started, and its readings.
@@ -404,4 +427,95 @@ fn an_answer_in_part_is_refused_or_told() {
     let summary = import(folder.path(), &store.url(""), access).unwrap();
     assert!(summary.notes.contains(&format!("the store warns: {why}")), "{:?}", summary.notes);
     assert!(store.asked.lock().unwrap().last().unwrap().get("partial_response").is_none());
+}
+
+/// The arms of the trial, which of them is the control, and their services.
+fn arms(store: &Store) -> Vec<(String, bool, Vec<String>)> {
+    let (_, trial) = store.read_imported("fake", TrialKind::ImportPrometheus).unwrap().unwrap();
+    let names =
+        |members: &[usize]| members.iter().map(|member| trial.services[*member].name.clone()).collect();
+    trial.lists.iter().map(|list| (list.arm.name.clone(), list.arm.control, names(&list.members))).collect()
+}
+
+#[test]
+fn a_label_of_an_arm_that_was_missing_for_a_while_is_no_other_arm() {
+    let server = FakeStore::start(Manners { unlabelled: 600..660, ..Manners::default() });
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
+    let mut request = request(&server.url(""), Access::default());
+    let end = request.to_us;
+    request.to_us = (BEGIN + 20 * 3600) * S;
+    import_prometheus(&mut store, &request, &|_| {}).unwrap();
+    (request.from_us, request.late_us, request.to_us) = (None, 15 * 3600 * S, end);
+    import_prometheus(&mut store, &request, &|_| {}).unwrap();
+    assert_eq!(arms(&store)[0], ("glibc".to_owned(), true, vec![name(0), name(2)]));
+    assert_eq!(found(folder.path()), drawn());
+}
+
+#[test]
+fn zeros_of_what_does_not_run_are_no_readings_though_all_may_be_in_swap() {
+    let server = FakeStore::start(Manners { down: 600..660, ..Manners::default() });
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
+    let mut request = request(&server.url(""), Access::default());
+    request.metric = Metric::Anon;
+    request.queries.swap = Some("swap".into());
+    let summary = import_prometheus(&mut store, &request, &|_| {}).unwrap();
+    let all = drawn().values().flatten().map(|(_, readings)| readings.len()).sum::<usize>();
+    assert_eq!(summary.new_samples as usize, all - 60);
+    let told = "60 readings of memory that are zero or no number were left out";
+    assert!(summary.notes.iter().any(|note| note.starts_with(told)), "{:?}", summary.notes);
+
+    // RSS was never asked for, and is none in what is exported.
+    let mut text = Vec::new();
+    export(&store, summary.trial_id, ExportFormat::OpenMetrics, &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("heaptrial_service_anon_bytes{") && !text.contains("heaptrial_service_rss_bytes{"));
+    let refused = export(&store, summary.trial_id, ExportFormat::TorUtils, &mut Vec::new());
+    assert!(matches!(refused, Err(ExportError::NoRss { .. })), "{refused:?}");
+}
+
+/// A counter may be of anything that begins anew with each start, such as bytes.
+#[test]
+fn what_a_counter_told_is_no_cpu_time() {
+    let server = FakeStore::start(Manners::default());
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
+    let mut request = request(&server.url(""), Access::default());
+    request.queries.counter = Some("bytes".into());
+    let summary = import_prometheus(&mut store, &request, &|_| {}).unwrap();
+    let mut text = Vec::new();
+    export(&store, summary.trial_id, ExportFormat::OpenMetrics, &mut text).unwrap();
+    assert!(!String::from_utf8(text).unwrap().contains("cpu_seconds_total{"));
+}
+
+#[test]
+fn another_control_and_other_lists_are_taken_where_there_is_nothing_new_to_read() {
+    let server = FakeStore::start(Manners::default());
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::create(&folder.path().join("heaptrial.db")).unwrap();
+    let mut request = request(&server.url(""), Access::default());
+    let list = |arm: &str, members: &[i64]| {
+        let path = folder.path().join(format!("{arm}.txt"));
+        std::fs::write(&path, members.iter().map(|number| name(*number) + "\n").collect::<String>()).unwrap();
+        path
+    };
+    request.groups = vec![list("glibc", &[0, 2]), list("mimalloc", &[1, 3])];
+    let whole = import_prometheus(&mut store, &request, &|_| {}).unwrap();
+    assert!(whole.new_samples > 0 && arms(&store)[0].1);
+    let again = import_prometheus(&mut store, &request, &|_| {}).unwrap();
+    assert!(!again.notes.iter().any(|note| note.contains("another list")), "{:?}", again.notes);
+    request.control = Some("mimalloc".into());
+    request.groups = vec![list("glibc", &[0, 1]), list("mimalloc", &[2, 3])];
+    let changed = import_prometheus(&mut store, &request, &|_| {}).unwrap();
+    assert_eq!(changed.new_samples, 0);
+    assert_eq!(
+        arms(&store),
+        [
+            ("glibc".to_owned(), false, vec![name(0), name(1)]),
+            ("mimalloc".to_owned(), true, vec![name(2), name(3)])
+        ]
+    );
+    let told = "2 services in another list than before, with all that is stored of them";
+    assert!(changed.notes.iter().any(|note| note.starts_with(told)), "{:?}", changed.notes);
 }

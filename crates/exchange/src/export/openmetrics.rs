@@ -90,12 +90,13 @@ pub(super) fn write(
             let mut last = i64::MIN;
             for life in &service.lives {
                 store.each_sample_of_life(life, |sample| {
+                    let values = trial.measured(sample);
                     if position == 0 {
                         samples += 1;
-                        any.iter_mut().zip(&sample.values).for_each(|(any, value)| *any |= value.is_some());
+                        any.iter_mut().zip(&values).for_each(|(any, value)| *any |= value.is_some());
                     }
                     // The points of a metric go forward in time, also where the wall clock did not.
-                    if let Some(value) = sample.values[position].filter(|_| sample.wall_us > last) {
+                    if let Some(value) = values[position].filter(|_| sample.wall_us > last) {
                         last = sample.wall_us;
                         point(&mut out, family, &labels, value, sample.wall_us)?;
                     }

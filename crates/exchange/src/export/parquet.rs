@@ -46,8 +46,7 @@ fn schema() -> String {
            REQUIRED BOOLEAN contaminated;\n",
     );
     for column in SAMPLE_COLUMNS {
-        let repetition = if column == "rss_bytes" { "REQUIRED" } else { "OPTIONAL" };
-        text.push_str(&format!("{repetition} INT64 {column};\n"));
+        text.push_str(&format!("OPTIONAL INT64 {column};\n"));
     }
     text.push('}');
     text
@@ -80,7 +79,7 @@ pub(super) fn write(
                 group.wall_us.push(sample.wall_us);
                 group.age_seconds.push((sample.boottime_us - life.started_boottime_us) as f64 / 1e6);
                 group.contaminated.push(life.contamination.is_some());
-                for ((values, levels), value) in group.measured.iter_mut().zip(sample.values) {
+                for ((values, levels), value) in group.measured.iter_mut().zip(trial.measured(sample)) {
                     values.extend(value);
                     levels.push(i16::from(value.is_some()));
                 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use heaptrial_store::{LifeRecord, Store};
+use heaptrial_model::TrialKind;
+use heaptrial_store::{LifeRecord, SAMPLE_COLUMNS, Store, StoredSample};
 use serde_json::Value;
 
 use crate::ExportError;
@@ -12,6 +13,8 @@ pub(super) struct Trial {
     pub id: i64,
     pub name: String,
     pub services: Vec<Service>,
+    /// What stands as CPU time is of any counter that begins anew with each start.
+    any_counter: bool,
 }
 
 pub(super) struct Service {
@@ -57,6 +60,24 @@ impl Trial {
                 name: record.name,
             }
         });
-        Ok(Self { id: trial_id, name: trial.plan.name, services: services.collect() })
+        Ok(Self {
+            id: trial_id,
+            services: services.collect(),
+            any_counter: trial.plan.kind == TrialKind::ImportPrometheus,
+            name: trial.plan.name,
+        })
+    }
+
+    /// What was measured, in the order of the columns: an RSS of nothing was not read, since a process has some.
+    pub fn measured(&self, sample: &StoredSample) -> [Option<i64>; SAMPLE_COLUMNS.len()] {
+        let mut values = sample.values;
+        for (value, column) in values.iter_mut().zip(SAMPLE_COLUMNS) {
+            match column {
+                "rss_bytes" => *value = value.filter(|bytes| *bytes > 0),
+                "cpu_us" if self.any_counter => *value = None,
+                _ => {}
+            }
+        }
+        values
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use heaptrial_store::{AggregateRow, SAMPLE_COLUMNS, Store, StoredSample};
+use heaptrial_store::{AggregateRow, SAMPLE_COLUMNS, Store};
 
 use super::series::{Service, Trial};
 use crate::ExportError;
@@ -47,7 +47,15 @@ pub(super) fn write(
             aggregate(&mut csv, &row, &mut times)?;
         }
         if let Some(service) = by_life.get(&sample.life_id) {
-            relay(&mut csv, service, sample, &mut times)?;
+            let values = trial.measured(sample);
+            let rss = SAMPLE_COLUMNS
+                .iter()
+                .zip(values)
+                .any(|(column, value)| *column == "rss_bytes" && value.is_some());
+            if !rss {
+                return Err(ExportError::NoRss { trial: trial.name.clone(), service: service.name.clone() });
+            }
+            relay(&mut csv, service, (sample.wall_us, values), &mut times)?;
             written += 1;
         }
         Ok::<(), ExportError>(())
@@ -62,12 +70,11 @@ pub(super) fn write(
 fn relay<W: Write>(
     csv: &mut csv::Writer<W>,
     service: &Service,
-    sample: &StoredSample,
+    (wall_us, values): (i64, [Option<i64>; SAMPLE_COLUMNS.len()]),
     times: &mut Times,
 ) -> Result<(), ExportError> {
-    let value = |name: &str| {
-        SAMPLE_COLUMNS.iter().position(|column| *column == name).and_then(|at| sample.values[at])
-    };
+    let value =
+        |name: &str| SAMPLE_COLUMNS.iter().position(|column| *column == name).and_then(|at| values[at]);
     let kib = |name: &str| value(name).map_or_else(String::new, |bytes| (bytes / 1024).to_string());
     // The scripts' ratio of address space to resident memory; it says nothing about fragmentation.
     let ratio = match (value("vsize_bytes"), value("rss_bytes")) {
@@ -75,7 +82,7 @@ fn relay<W: Write>(
         _ => String::new(),
     };
     let fields = [
-        times.text(sample.wall_us),
+        times.text(wall_us),
         &service.server,
         "relay",
         &service.fingerprint,

@@ -31,6 +31,30 @@ pub(super) fn from_files(trial: &ImportedTrial) -> bool {
     trial.plan.parameters.get("lists_from").and_then(Value::as_str) == Some(FROM_FILES)
 }
 
+/// Services that lists in files put into another arm than before.
+pub(super) fn moved<'a>(services: &'a BTreeMap<String, Assigned>, wanted: &Wanted) -> Vec<&'a str> {
+    let listed = wanted.lists.iter().flat_map(|list| list.members.iter().map(move |member| (list, member)));
+    let moved = listed.filter_map(|(list, member)| {
+        let (name, service) = services.get_key_value(&member.name)?;
+        (!service.arm.is_empty() && service.arm != list.arm.name).then_some(name.as_str())
+    });
+    moved.collect()
+}
+
+/// Whether the arms of a stored trial, their services, their control or what it is about are others.
+pub(super) fn differ(stored: &ImportedTrial, trial: &ImportedTrial) -> bool {
+    let lists = |trial: &ImportedTrial| -> BTreeSet<(String, bool, Vec<String>)> {
+        let names = |list: &ImportedList| {
+            let members = list.members.iter().filter_map(|member| trial.services.get(*member));
+            let mut names: Vec<String> = members.map(|service| service.name.clone()).collect();
+            names.sort();
+            names
+        };
+        trial.lists.iter().map(|list| (list.arm.name.clone(), list.arm.control, names(list))).collect()
+    };
+    lists(stored) != lists(trial) || stored.plan.parameters.get("about") != trial.plan.parameters.get("about")
+}
+
 /// The arms with their members, and the services that are in none.
 pub(super) fn lists(
     services: &BTreeMap<String, Assigned>,

@@ -154,8 +154,11 @@ pub(super) fn assemble(
                 service.server.clone_from(&kept.server);
             }
             let mut since = None;
-            if let Some((at, arm)) = kept.arms.last().filter(|_| by_label) {
-                let before = kept.arms.iter().nth_back(1).map_or(&service.arm, |(_, before)| before);
+            // A label that was missing for a while is no other arm.
+            let mut arms: Vec<&(i64, String)> = kept.arms.iter().filter(|(_, arm)| !arm.is_empty()).collect();
+            arms.dedup_by(|next, last| next.1 == last.1);
+            if let Some((at, arm)) = arms.last().filter(|_| by_label) {
+                let before = arms.iter().nth_back(1).map_or(&service.arm, |(_, before)| before);
                 let stored_before = service.samples.first().is_some_and(|sample| sample.wall_us < *at);
                 if before != arm && stored_before {
                     // What is stored may be gone in the store: it is not given up for a label.
@@ -179,6 +182,7 @@ pub(super) fn assemble(
                 service.arm = arm.clone();
             }
             add(&mut service, told, request.metric, since, request.step_us);
+            told_of.zeros += service.zeros;
         }
         let (lives, samples) = (service.lives, service.samples);
         let assigned = Assigned {
@@ -210,6 +214,15 @@ pub(super) fn assemble(
         ));
     }
     let (wanted, left_out) = arms::lists(&services, stored, request)?;
+    let moved_list = if request.groups.is_empty() { Vec::new() } else { arms::moved(&services, &wanted) };
+    if !moved_list.is_empty() {
+        notes.push(format!(
+            "{} in another list than before, with all that is stored of them: of one that got another treatment, \
+             leave out what it did before ({})",
+            count(moved_list.len() as u64, "service"),
+            some_of(moved_list.into_iter())
+        ));
+    }
     if !left_out.is_empty() {
         notes.push(format!(
             "{} in no arm and left out: {}",

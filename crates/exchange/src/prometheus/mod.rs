@@ -160,8 +160,11 @@ pub fn import_prometheus(
         return Err(PrometheusError::Nothing { query, from_us, to_us: request.to_us }.into());
     }
     let mut assembled = assemble::assemble(fetched, stored.as_ref(), request, &database)?;
-    assembled.summary.trial_id = match stored.map(|stored| stored.id) {
-        Some(id) if assembled.summary.new_samples == 0 => id,
+    let unchanged = |stored: &Stored| {
+        assembled.summary.new_samples == 0 && !arms::differ(&stored.trial, &assembled.trial)
+    };
+    assembled.summary.trial_id = match stored.filter(unchanged) {
+        Some(stored) => stored.id,
         _ => store
             .write_imported_by_life(&assembled.trial, &|service, life| assembled.samples(service, life))?,
     };

@@ -19,6 +19,8 @@ pub(super) struct Services {
     readings: u64,
     small: u64,
     large: u64,
+    /// Readings of no memory that were left out.
+    pub zeros: u64,
 }
 
 impl Services {
@@ -37,10 +39,11 @@ impl Services {
 pub(super) fn notes_of(fetched: &Fetched, services: &Services, request: &PrometheusImport) -> Vec<String> {
     let mut notes: Vec<String> =
         fetched.warnings.iter().map(|warning| format!("the store warns: {warning}")).collect();
-    if fetched.no_memory > 0 {
+    let no_memory = fetched.no_memory + services.zeros;
+    if no_memory > 0 {
         notes.push(format!(
             "{} of memory that are zero or no number were left out: exporters tell them of what does not run",
-            count(fetched.no_memory, "reading")
+            count(no_memory, "reading")
         ));
     }
     for (unusual, what, times) in

@@ -160,17 +160,18 @@ impl Fetched {
                     told_starts.count(&service, &values);
                 }
                 let bytes = index < 2;
+                let values: Values = values.into_iter().filter(|(at, _)| asked.contains(at)).collect();
                 let before = values.len();
                 let values: Values = values
                     .into_iter()
-                    .filter(|(at, value)| {
+                    .filter(|(_, value)| {
                         // What is all in swap has none resident.
                         let least = if is_memory && queries.swap.is_none() { 1.0 } else { 0.0 };
                         let usable = match index {
                             START => YEARS_SECONDS.contains(value),
                             _ => value.is_finite() && *value >= least,
                         };
-                        usable && asked.contains(at) && (!bytes || *value < u64::MAX as f64)
+                        usable && (!bytes || *value < u64::MAX as f64)
                     })
                     .collect();
                 let kept = fetched.services.entry(service).or_default();

@@ -12,6 +12,8 @@ use super::series::{Told, Values};
 /// A value of another series counts for a reading at most so long after it was scraped: Prometheus' own rule.
 const LOOKED_BACK_US: i64 = 300_000_000;
 
+/// A counter of anything, kept in millionths; of what is beyond falls alone count.
+const COUNTED_AT_MOST: f64 = 9e12;
 /// A late reading is one where none is for so much of the usual distance on both sides: what another replica took lies between them.
 const LATE_APART: f64 = 0.75;
 
@@ -23,6 +25,8 @@ pub(super) struct Service {
     pub server: String,
     pub lives: Lives,
     pub new_samples: u64,
+    /// Readings of no memory, resident or in swap, that were left out.
+    pub zeros: u64,
 }
 
 impl Service {
@@ -76,8 +80,13 @@ pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Opti
             Metric::Cgroup => sample.cgroup_current_bytes = Some(bytes),
             Metric::Rss | Metric::Pss => sample.rss_bytes = bytes,
         }
+        if memory_of(&sample, metric).unwrap_or(0) + sample.swap_bytes.unwrap_or(0) == 0 {
+            service.zeros += 1;
+            continue;
+        }
         // Never more than is told: what is told next may be the same.
-        sample.cpu_us = counter.at(wall_us).map(|seconds| (seconds * 1e6) as u64);
+        sample.cpu_us =
+            counter.at(wall_us).filter(|count| *count < COUNTED_AT_MOST).map(|count| (count * 1e6) as u64);
         new.push(sample);
     }
     service.new_samples += new.len() as u64;
@@ -143,8 +152,7 @@ fn lives_of(samples: &Samples, stored: &[(Open, i64)], told: &Told) -> Lives {
     let since = open.map_or(i64::MIN, |(life, _)| *life.there_us.start());
     let of_it =
         |values: &Values| -> Values { values.iter().copied().filter(|(at, _)| *at >= since).collect() };
-    let counter =
-        counted(samples, range.clone(), *told_from).chain(of_it(&told.counter)).collect::<Values>();
+    let counter = counted(samples, range.clone(), *told_from).chain(of_it(&told.counter)).collect::<Values>();
     let open = open.map(|(life, _)| life);
     let found = match by_start {
         true => lives::by_starts(samples, range.clone(), open, &of_it(&told.start), &counter),
