@@ -319,7 +319,8 @@ pub(crate) fn common(fleet: &Fleet, ages: &Ages, arms: &[ArmResult]) -> Option<F
         .map(|arm| arms[*arm].growth.as_ref()?.share_per_day.low.filter(|low| *low > 0.0))
         .collect();
     let least = present.iter().filter_map(|arm| Some(arms[*arm].growth.as_ref()?.share_per_day.value));
-    let least = least.min_by(f64::total_cmp)?;
+    // "Or more" holds of what is rounded down.
+    let least = (least.min_by(f64::total_cmp)? * 1000.0).floor() / 1000.0;
     (present.len() >= 2 && lows.is_some()).then(|| Finding {
         kind: FindingKind::AllArmsGrow,
         severity: Severity::Note,

@@ -146,7 +146,7 @@ pub struct ServiceResult {
     pub readings: u64,
     /// Last reading in bytes.
     pub final_bytes: Option<f64>,
-    /// Highest reading of that life in bytes.
+    /// Highest reading in bytes, of all lives that ran the arm's treatment: memory is what may have ended the others.
     pub peak_bytes: Option<f64>,
     /// Level at the matched age in bytes; of an arm that is restarted on purpose, the average over time.
     pub level_bytes: Option<f64>,

@@ -42,8 +42,14 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
         age_seconds: life.and_then(FleetLife::last_age),
         readings: life.map_or(0, |life| life.readings.len() as u64),
         final_bytes: life.and_then(|life| life.readings.last()).map(bytes),
-        peak_bytes: life
-            .and_then(|life| life.readings.iter().map(|reading| reading.kib).chain(life.peak_kib).max())
+        peak_bytes: service
+            .lives
+            .iter()
+            .filter(|other| {
+                other.contamination.is_none() || life.is_some_and(|life| std::ptr::eq(*other, life))
+            })
+            .flat_map(|life| life.readings.iter().map(|reading| reading.kib).chain(life.peak_kib))
+            .max()
             .map(|kib| f64::from(kib) * 1024.0),
         level_bytes,
         no_level,
@@ -402,5 +408,25 @@ mod tests {
         let slopes =
             (figures_of(0.0).growth_log_per_day.unwrap(), figures_of(16.0).growth_log_per_day.unwrap());
         assert!((slopes.0 / slopes.1 - 1.0).abs() < 0.02, "{slopes:?}");
+    }
+
+    #[test]
+    fn the_peak_is_of_all_lives_that_ran_the_treatment() {
+        let life = |contaminated: bool, kib: u32| FleetLife {
+            started_at: 0.0,
+            start: LifeStart::Observed,
+            contamination: contaminated.then(|| "it ran another one".to_owned()),
+            proved: true,
+            readings: vec![Reading { age_seconds: 60.0, kib }, Reading { age_seconds: 120.0, kib: 100 }],
+            rolled_up_seconds: 0.0,
+            peak_kib: None,
+            work: Default::default(),
+        };
+        let lives = vec![life(false, 5000), life(true, 9000), life(false, 700)];
+        let service = FleetService { arms: vec![0], lives, ..FleetService::default() };
+        let arms = vec![FleetArm { control: true, ..FleetArm::default() }];
+        let (fleet, settings) = (Fleet { arms, ..Fleet::default() }, Settings::default());
+        let figures = figures(&service, &Ages::of(&fleet, &settings), &settings);
+        assert_eq!(figures.peak_bytes, Some(5000.0 * 1024.0));
     }
 }

@@ -221,7 +221,7 @@ impl Judgement {
         let imported = rows.kind.is_import();
         let anon = match &options.remote {
             Some(remote) => last_anon_of(remote, &rows),
-            None if imported => HashMap::new(),
+            None if rows.kind == crate::Kind::ImportTorutils => HashMap::new(),
             None => last_anon(store, &rows)?,
         };
         let facts = |record: &ServiceRecord| {

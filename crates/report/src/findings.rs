@@ -215,9 +215,7 @@ fn unmeasured(report: &Report) -> Vec<String> {
     let no_level = |arm: &Arm| arm.memory.as_ref().is_some_and(|memory| memory.median_bytes.is_none());
     let missing = [
         (!unknown.is_empty()).then(|| format!("Of the host: {}.", names(&unknown, unknown.len()))),
-        report.services.iter().all(|service| service.anon_bytes_final.is_none()).then(|| {
-            "RssAnon, swap and CPU time of the services: what an arm's memory costs in CPU time is not known.".to_owned()
-        }),
+        costs_unknown(report),
         (lab && without_smaps > 0).then(|| {
             format!(
                 "PSS, private dirty, lazily freed and huge pages were not read for {without_smaps} of {} services.",
@@ -252,6 +250,19 @@ fn no_matched_age(report: &Report) -> String {
         0 => "Levels and ratios: there is no age that the services of all arms reached.".to_owned(),
         several => format!("Levels and ratios: no service of {} counts.", names(&none_count, several)),
     }
+}
+
+/// What services take besides memory, where it was not read.
+fn costs_unknown(report: &Report) -> Option<String> {
+    let anon = report.services.iter().all(|service| service.anon_bytes_final.is_none());
+    let cpu = report.services.iter().all(|service| service.cpu_seconds.is_none())
+        && report.kind() == Kind::ImportPrometheus;
+    let what = match (anon, cpu) {
+        (true, _) => "RssAnon, swap and CPU time",
+        (false, true) => "CPU time",
+        (false, false) => return None,
+    };
+    Some(format!("{what} of the services: what an arm's memory costs in CPU time is not known."))
 }
 
 /// The arms none of whose services counts.

@@ -8,7 +8,7 @@ use crate::units::{self, Pace};
 /// Fewer readings than these are named as the reason why a straight line and one that bends are not told apart.
 const FEW_READINGS: u32 = 12;
 /// What to do where no limit of memory is known.
-pub(crate) const NO_LIMIT: &str = "no memory limit is known: give --memory-limit or import --diagnostics";
+pub(crate) const NO_LIMIT: &str = "no memory limit is known: give --memory-limit";
 
 /// When memory runs out.
 #[derive(Debug, Clone, Copy)]

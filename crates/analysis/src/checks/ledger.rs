@@ -56,10 +56,11 @@ pub(super) fn earlier_lives(fleet: &Fleet, members: &[Vec<usize>]) -> Vec<Findin
             severity: Severity::Note,
             arms: vec![arm],
             evidence: format!(
-                "{} of {} of {} did not run its treatment, as proved in the processes",
+                "{} of {} of {} did not run its treatment{}",
                 if lives == 1 { "1 earlier life".to_owned() } else { format!("{lives} earlier lives") },
                 several(found.len()),
-                fleet.arms[arm].name
+                fleet.arms[arm].name,
+                if fleet.identities_proved { ", as proved in the processes" } else { "" }
             ),
             services: found.into_iter().map(|service| service.0).collect(),
             effect: "They are compared by their last life, which ran it.".to_owned(),

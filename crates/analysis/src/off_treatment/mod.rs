@@ -121,9 +121,10 @@ fn contaminated(fleet: &Fleet, members: &[Vec<usize>], search: &mut Search) {
                 severity: Severity::Grave,
                 arms: vec![arm],
                 evidence: format!(
-                    "{} did not run the treatment of {}, as proved in the processes: {}",
+                    "{} did not run the treatment of {}{}: {}",
                     counted(services.len(), members.len()),
                     fleet.arms[arm].name,
+                    if fleet.identities_proved { ", as proved in the processes" } else { "" },
                     reasons.join("; ")
                 ),
                 services,
