@@ -99,8 +99,8 @@ pub struct FleetLife {
     /// Its older readings stand for so many seconds each, and are that far apart though nothing is missing; 0 where all
     /// are as they were taken.
     pub rolled_up_seconds: f64,
-    /// The highest reading of what some of them are medians of; `None` where they tell it themselves.
-    pub peak_kib: Option<u32>,
+    /// The highest readings of what some of them are medians of, in order of age; empty where they tell it themselves, or nothing does.
+    pub peaks: Vec<Reading>,
     /// What it did beside using memory.
     pub work: Work,
 }
@@ -157,11 +157,8 @@ impl Fleet {
                 life.contamination = None;
             }
             let age = (at - life.started_at) as f32;
-            let until = life.readings.partition_point(|reading| reading.age_seconds <= age);
-            if until < life.readings.len() {
-                // It may have come after.
-                life.peak_kib = None;
-                life.readings.truncate(until);
+            for readings in [&mut life.readings, &mut life.peaks] {
+                readings.truncate(readings.partition_point(|reading| reading.age_seconds <= age));
             }
             life.work.until(age);
         }

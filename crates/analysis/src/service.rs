@@ -48,7 +48,7 @@ pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) 
             .filter(|other| {
                 other.contamination.is_none() || life.is_some_and(|life| std::ptr::eq(*other, life))
             })
-            .flat_map(|life| life.readings.iter().map(|reading| reading.kib).chain(life.peak_kib))
+            .flat_map(|life| life.readings.iter().chain(&life.peaks).map(|reading| reading.kib))
             .max()
             .map(|kib| f64::from(kib) * 1024.0),
         level_bytes,
@@ -315,7 +315,7 @@ mod tests {
                 proved: true,
                 readings: readings.collect(),
                 rolled_up_seconds: ROLLED_UP,
-                peak_kib: None,
+                peaks: Vec::new(),
                 work: Default::default(),
             }],
             ..FleetService::default()
@@ -371,7 +371,7 @@ mod tests {
                 proved: true,
                 readings: kept.map(reading).collect(),
                 rolled_up_seconds: ROLLED_UP,
-                peak_kib: None,
+                peaks: Vec::new(),
                 work: Default::default(),
             }
         };
@@ -419,7 +419,7 @@ mod tests {
             proved: true,
             readings: vec![Reading { age_seconds: 60.0, kib }, Reading { age_seconds: 120.0, kib: 100 }],
             rolled_up_seconds: 0.0,
-            peak_kib: None,
+            peaks: Vec::new(),
             work: Default::default(),
         };
         let lives = vec![life(false, 5000), life(true, 9000), life(false, 700)];

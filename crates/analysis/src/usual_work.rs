@@ -180,7 +180,7 @@ mod tests {
             proved: true,
             readings: Vec::new(),
             rolled_up_seconds: 0.0,
-            peak_kib: None,
+            peaks: Vec::new(),
             work: Work { measures: vec![Measure::traffic(readings.collect())], ..Work::default() },
         }
     }

@@ -40,7 +40,7 @@ fn life() -> impl Strategy<Value = FleetLife> {
                 contamination,
                 readings,
                 rolled_up_seconds,
-                peak_kib: None,
+                peaks: Vec::new(),
                 work: Work::default(),
             }
         },

@@ -31,7 +31,7 @@ fn life(seed: usize, from_day: usize, every: usize, gib: impl Fn(f64) -> f64) ->
         proved: false,
         readings: kept.map(reading).collect(),
         rolled_up_seconds: if from_day < ROLLED_UP_DAYS { 900.0 } else { 0.0 },
-        peak_kib: None,
+        peaks: Vec::new(),
         work: Work::default(),
     }
 }

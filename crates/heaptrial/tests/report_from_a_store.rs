@@ -72,7 +72,7 @@ fn median(scraped: &[Scraped]) -> f64 {
 }
 
 /// Every reading is the median of a span within its life, but for the last, which was scraped so; every span that was scraped has one;
-/// the peak is the highest that was scraped.
+/// the highest peak is the highest that was scraped, and no span's is below its median.
 #[track_caller]
 fn are_scraped(world: &World, database: &Path, readings: &RemoteReadings) {
     let rows = lives(database);
@@ -80,11 +80,22 @@ fn are_scraped(world: &World, database: &Path, readings: &RemoteReadings) {
         let (row, started) = rows[key];
         let found = readings.lives.get(&row).unwrap_or_else(|| panic!("no readings of {key:?}"));
         assert!(found.readings.is_sorted_by(|a, b| a.age_seconds < b.age_seconds), "{key:?}");
-        assert_eq!(found.peak_kib, scraped.iter().map(|one| one.kib).max().unwrap(), "{key:?}");
+        let peak = found.peaks.iter().map(|reading| reading.kib).max();
+        assert_eq!(peak, scraped.iter().map(|one| one.kib).max(), "{key:?}");
         let last = scraped.iter().max_by_key(|one| one.boottime_us).unwrap();
         let reading = found.readings.last().unwrap();
         assert_eq!((reading.age_seconds, reading.kib), (age(last, started), last.kib), "{key:?}");
         let windows = by_window(scraped);
+        assert!(found.peaks.is_sorted_by(|a, b| a.age_seconds <= b.age_seconds), "{key:?}");
+        for span in windows.values() {
+            let (first, last) = span
+                .iter()
+                .map(|one| age(one, started))
+                .fold((f32::MAX, f32::MIN), |(a, b), age| (a.min(age), b.max(age)));
+            let highest = span.iter().map(|one| one.kib).max().unwrap();
+            let mut own = found.peaks.iter().filter(|peak| (first..=last).contains(&peak.age_seconds));
+            assert!(own.any(|peak| peak.kib == highest), "{key:?}: {span:?}");
+        }
         let mut covered = BTreeSet::new();
         for reading in &found.readings {
             let is_median = |span: &&Vec<Scraped>| (median(span) - f64::from(reading.kib)).abs() <= 1.0;

@@ -295,7 +295,7 @@ mod tests {
             proved: true,
             readings: hours.map(reading).collect(),
             rolled_up_seconds: 0.0,
-            peak_kib: None,
+            peaks: Vec::new(),
             work: Default::default(),
         }
     }

@@ -61,7 +61,6 @@ impl Rows {
             vec![Treated::Yes; self.lives.len()]
         };
         let mut untreated: Vec<(usize, f64, String)> = Vec::new();
-        let mut peaks: Vec<(usize, f64, u32)> = Vec::new();
         for ((life, of_life), treated) in self.lives.iter().zip(by_life).zip(treated) {
             let Some(index) = position.get(&life.service_id) else { continue };
             let started_at = life.started_wall_us as f64 / 1e6;
@@ -70,8 +69,7 @@ impl Rows {
                 Treated::Before => continue,
                 Treated::No(why) => untreated.push((*index, started_at, why)),
             }
-            let OfLife { readings, rolled_up_seconds, peak_kib, work } = of_life;
-            peaks.extend(peak_kib.map(|kib| (*index, started_at, kib)));
+            let OfLife { readings, rolled_up_seconds, peaks, work } = of_life;
             services[*index].lives.push(FleetLife {
                 started_at,
                 start: life.start,
@@ -79,7 +77,7 @@ impl Rows {
                 proved: life.identity.is_some(),
                 readings,
                 rolled_up_seconds,
-                peak_kib: None,
+                peaks,
                 work,
             });
         }
@@ -103,13 +101,6 @@ impl Rows {
         };
         if self.until_us < i64::MAX {
             fleet.until(self.until_us as f64 / 1e6);
-        }
-        // They are of what came until then, as the readings are now.
-        for (index, started_at, kib) in peaks {
-            let lives = &mut fleet.services[index].lives;
-            if let Some(life) = lives.iter_mut().find(|life| life.started_at == started_at) {
-                life.peak_kib = Some(kib);
-            }
         }
         for (index, at) in self.dropped_services() {
             fleet.service_until(index, at);
@@ -191,7 +182,7 @@ struct OfLife {
     readings: Vec<Reading>,
     rolled_up_seconds: f64,
     /// The highest of those that are rolled up.
-    peak_kib: Option<u32>,
+    peaks: Vec<Reading>,
     work: Work,
 }
 
@@ -201,7 +192,7 @@ impl OfLife {
         Self {
             readings: remote.readings.clone(),
             rolled_up_seconds: step_seconds,
-            peak_kib: Some(remote.peak_kib),
+            peaks: remote.peaks.clone(),
             work: Work::default(),
         }
     }
@@ -230,8 +221,9 @@ fn read_lives(
                 read.shrink_to_fit();
                 let work = if with_work { work::of_life(store, life)? } else { Work::default() };
                 let rolled_up_seconds = store.rolled_up_seconds(life.id)?;
-                let peak_kib = readings.rolled_up_peak(store, life.id, rows.until_us)?;
-                done.push((index, OfLife { readings: read, rolled_up_seconds, peak_kib, work }));
+                let mut peaks = readings.rolled_up_peaks(store, life.id, life.started_boottime_us)?;
+                peaks.shrink_to_fit();
+                done.push((index, OfLife { readings: read, rolled_up_seconds, peaks, work }));
             }
         }
     };

@@ -213,7 +213,7 @@ impl LabService {
             proved: life.identity.is_some(),
             readings,
             rolled_up_seconds: 0.0,
-            peak_kib: None,
+            peaks: Vec::new(),
             work,
         })
     }

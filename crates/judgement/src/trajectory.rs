@@ -387,7 +387,7 @@ mod tests {
                 proved: false,
                 readings: vec![Reading { age_seconds, kib: 4 }],
                 rolled_up_seconds: 0.0,
-                peak_kib: None,
+                peaks: Vec::new(),
                 work: Default::default(),
             }],
             ..FleetService::default()

@@ -24,8 +24,8 @@ pub struct RemoteReadings {
 pub struct RemoteLife {
     /// In order of age: medians, and the last reading as it is.
     pub readings: Vec<Reading>,
-    /// The highest single reading, in KiB.
-    pub peak_kib: u32,
+    /// The highest single reading of each span, in order of age.
+    pub peaks: Vec<Reading>,
     /// The last reading of resident anonymous memory, in bytes.
     pub anon_bytes: Option<u64>,
 }

@@ -57,12 +57,12 @@ pub struct WorstDay {
 }
 
 /// The worst day (of UTC) of an arm's services: on which their highest readings are furthest above their levels. `None` where none was
-/// read for a whole day.
+/// read for a whole day of which the highest readings are known.
 pub fn worst_day(fleet: &Fleet, arm: usize) -> Option<WorstDay> {
     let own = fleet.services.iter().filter(|service| service.arms[..] == [arm]);
     // An earlier life had another level.
     let own = own.filter_map(|service| Some((level(service)?, level_life(service)?)));
-    let own: Vec<(f64, &FleetLife)> = own.collect();
+    let own: Vec<(f64, &FleetLife)> = own.filter(|(_, life)| tells_peaks(life)).collect();
     let seconds = |life: &FleetLife| Some(life.last_age()? - f64::from(life.readings.first()?.age_seconds));
     if !own.iter().filter_map(|(_, life)| seconds(life)).any(|seconds| seconds >= DAY) {
         return None;
@@ -70,7 +70,7 @@ pub fn worst_day(fleet: &Fleet, arm: usize) -> Option<WorstDay> {
     let mut days: BTreeMap<i64, (f64, f64, u32)> = BTreeMap::new();
     for (level, life) in &own {
         let mut highest: BTreeMap<i64, u32> = BTreeMap::new();
-        for reading in &life.readings {
+        for reading in life.readings.iter().chain(&life.peaks) {
             let day = ((life.started_at + f64::from(reading.age_seconds)) / DAY).floor() as i64;
             let most = highest.entry(day).or_default();
             *most = reading.kib.max(*most);
@@ -85,6 +85,11 @@ pub fn worst_day(fleet: &Fleet, arm: usize) -> Option<WorstDay> {
     let factors = days.into_iter().map(|(day, (highest, levels, _))| (day, highest / levels));
     let (day, factor) = factors.max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(WorstDay { factor: factor.max(1.0), at: day as f64 * DAY, days: count, services: own.len() as u32 })
+}
+
+/// Whether its highest readings are known: medians alone do not have them.
+fn tells_peaks(life: &FleetLife) -> bool {
+    life.rolled_up_seconds == 0.0 || !life.peaks.is_empty()
 }
 
 /// Services of a host, what they would use under the control by each service's own ratio, and what the arm frees at least and at most.
@@ -418,5 +423,21 @@ mod tests {
             service.lives[0].readings.truncate(20);
         }
         assert_eq!(worst_day(&other, ARM), None);
+    }
+
+    #[test]
+    fn what_is_rolled_up_has_its_peaks_or_tells_no_worst_day() {
+        let mut fleet = fleet(12);
+        for service in &mut fleet.services {
+            let life = &mut service.lives[0];
+            life.rolled_up_seconds = 3600.0;
+            life.peaks.clone_from(&life.readings);
+            let reading = &mut life.peaks[30];
+            reading.kib = reading.kib * 8 / 5;
+        }
+        let found = worst_day(&fleet, ARM).unwrap();
+        assert!((found.factor - 1.6).abs() < 1e-3 && found.at == DAY, "{found:?}");
+        fleet.services.iter_mut().for_each(|service| service.lives[0].peaks.clear());
+        assert_eq!(worst_day(&fleet, ARM), None);
     }
 }

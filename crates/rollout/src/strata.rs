@@ -418,7 +418,7 @@ pub(crate) mod tests {
             proved: true,
             readings: (0..=48).map(reading).collect(),
             rolled_up_seconds: 0.0,
-            peak_kib: None,
+            peaks: Vec::new(),
             work: Work::default(),
         }
     }

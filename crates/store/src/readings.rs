@@ -50,8 +50,32 @@ impl Readings {
         life_id: i64,
         started_boottime_us: i64,
     ) -> Result<Vec<Reading>, StoreError> {
+        self.read(store, self.sql, life_id, started_boottime_us)
+    }
+
+    /// Of those of a life that are rolled up, the highest of each span, at the age of its median.
+    pub fn rolled_up_peaks(
+        &self,
+        store: &Store,
+        life_id: i64,
+        started_boottime_us: i64,
+    ) -> Result<Vec<Reading>, StoreError> {
+        let Some(max) = self.max else { return Ok(Vec::new()) };
+        let sql = format!(
+            "SELECT tick_id, {max} FROM rollup WHERE life_id = ?1 AND {max} IS NOT NULL ORDER BY tick_id"
+        );
+        self.read(store, &sql, life_id, started_boottime_us)
+    }
+
+    fn read(
+        &self,
+        store: &Store,
+        sql: &str,
+        life_id: i64,
+        started_boottime_us: i64,
+    ) -> Result<Vec<Reading>, StoreError> {
         let mut readings = Vec::new();
-        store.rows_into("reading samples", self.sql, params![life_id], |row| {
+        store.rows_into("reading samples", sql, params![life_id], |row| {
             let tick: i64 = row.get(0)?;
             let bytes: i64 = row.get(1)?;
             if let Some(time) = self.boottime_us.get((tick - self.first_tick) as usize) {
@@ -63,27 +87,6 @@ impl Readings {
             Ok(())
         })?;
         Ok(by_age(readings, |reading: &Reading| f64::from(reading.age_seconds)))
-    }
-
-    /// The highest reading, in KiB, of those of a life until then (microseconds since 1970) that are rolled up; `None` where
-    /// nothing is.
-    pub fn rolled_up_peak(
-        &self,
-        store: &Store,
-        life_id: i64,
-        until_us: i64,
-    ) -> Result<Option<u32>, StoreError> {
-        let Some(max) = self.max else { return Ok(None) };
-        let until = match until_us {
-            // The join costs more than all else.
-            i64::MAX => "?2 = ?2",
-            _ => "(SELECT wall_us FROM tick WHERE id = tick_id) <= ?2",
-        };
-        let sql = format!("SELECT max({max}) FROM rollup WHERE life_id = ?1 AND {until}");
-        let found: Vec<Option<i64>> =
-            store.rows("reading maxima", &sql, params![life_id, until_us], |row| row.get(0))?;
-        let bytes = found.into_iter().flatten().next();
-        Ok(bytes.map(|bytes| u32::try_from(bytes / 1024).unwrap_or(u32::MAX)))
     }
 }
 

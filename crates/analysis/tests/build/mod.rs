@@ -31,7 +31,7 @@ pub fn life(seed: usize, start: f64, end: f64, gib: impl Fn(f64) -> f64) -> Flee
         proved: false,
         readings,
         rolled_up_seconds: 0.0,
-        peak_kib: None,
+        peaks: Vec::new(),
         work: Work::default(),
     }
 }

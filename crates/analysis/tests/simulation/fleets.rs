@@ -230,7 +230,7 @@ fn life(start_days: f64) -> FleetLife {
         proved: false,
         readings: Vec::new(),
         rolled_up_seconds: 0.0,
-        peak_kib: None,
+        peaks: Vec::new(),
         work: Work::default(),
     }
 }

@@ -310,7 +310,7 @@ fn life(start_days: f64, kind: &Kind) -> FleetLife {
         proved: kind.memory != Memory::Unread,
         readings: Vec::new(),
         rolled_up_seconds: 0.0,
-        peak_kib: None,
+        peaks: Vec::new(),
         work: Work::default(),
     }
 }

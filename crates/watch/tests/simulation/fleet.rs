@@ -118,7 +118,7 @@ fn life(start_day: f64) -> FleetLife {
         proved: true,
         readings: Vec::new(),
         rolled_up_seconds: 0.0,
-        peak_kib: None,
+        peaks: Vec::new(),
         work: Work::default(),
     }
 }

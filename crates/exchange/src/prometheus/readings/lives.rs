@@ -32,7 +32,8 @@ struct Entry {
 pub(super) struct Collected<'a> {
     pub host: &'a HostLedger,
     entries: HashMap<i64, Vec<Entry>>,
-    peaks_kib: HashMap<i64, u32>,
+    /// The highest reading of each span, by life.
+    peaks: HashMap<i64, BTreeMap<i64, Reading>>,
     /// The last readings of anonymous memory, with the time of their tick.
     anon_bytes: HashMap<i64, (i64, u64)>,
     unknown: BTreeMap<String, u64>,
@@ -43,7 +44,7 @@ impl<'a> Collected<'a> {
         Self {
             host,
             entries: HashMap::new(),
-            peaks_kib: HashMap::new(),
+            peaks: HashMap::new(),
             anon_bytes: HashMap::new(),
             unknown: BTreeMap::new(),
         }
@@ -68,13 +69,13 @@ impl<'a> Collected<'a> {
     /// Takes the median and the maximum of a span within a life, in bytes.
     pub fn roll_up(&mut self, life: KnownLife, window: i64, tick: Tick, (median, max): (f64, f64)) {
         self.push(life, window, true, tick, median);
-        self.peak(life.id, max);
+        self.peak(life, window, tick, max);
     }
 
     /// Takes a single reading, in bytes.
     pub fn single(&mut self, life: KnownLife, window: i64, tick: Tick, bytes: f64, anon: Option<f64>) {
         self.push(life, window, false, tick, bytes);
-        self.peak(life.id, bytes);
+        self.peak(life, window, tick, bytes);
         if let Some(anon) = anon {
             let last = self.anon_bytes.entry(life.id).or_insert((i64::MIN, 0));
             if last.0 <= tick.wall_us {
@@ -84,21 +85,23 @@ impl<'a> Collected<'a> {
     }
 
     fn push(&mut self, life: KnownLife, window: i64, rolled_up: bool, tick: Tick, bytes: f64) {
-        let age_seconds = ((tick.boottime_us - life.started_boottime_us) as f64 / 1e6) as f32;
-        let reading = Reading { age_seconds, kib: kib(bytes) };
+        let reading = reading(life, tick, bytes);
         self.entries.entry(life.id).or_default().push(Entry { window, rolled_up, reading });
     }
 
-    fn peak(&mut self, life_id: i64, bytes: f64) {
-        let peak = self.peaks_kib.entry(life_id).or_default();
-        *peak = (*peak).max(kib(bytes));
+    fn peak(&mut self, life: KnownLife, window: i64, tick: Tick, bytes: f64) {
+        let found = reading(life, tick, bytes);
+        let peak = self.peaks.entry(life.id).or_default().entry(window).or_insert(found);
+        if found.kib > peak.kib {
+            *peak = found;
+        }
     }
 
     /// Adds them to those of other hosts: of each span the median, and the last reading of a life as it is.
     ///
     /// A host may have been scraped by two, or under labels that changed: of a span the first median of the store counts, else that
     /// of single readings. A tick that was scraped twice is one reading.
-    pub fn finish(self, into: &mut RemoteReadings) {
+    pub fn finish(mut self, into: &mut RemoteReadings) {
         for (life_id, mut entries) in self.entries {
             let order = |entry: &Entry| (entry.window, !entry.rolled_up);
             entries.sort_by(|a, b| {
@@ -122,9 +125,12 @@ impl<'a> Collected<'a> {
             readings.sort_by(|a, b| a.age_seconds.total_cmp(&b.age_seconds));
             readings.dedup_by_key(|reading| reading.age_seconds.to_bits());
             readings.shrink_to_fit();
+            let mut peaks: Vec<Reading> =
+                self.peaks.remove(&life_id).unwrap_or_default().into_values().collect();
+            peaks.sort_by(|a, b| a.age_seconds.total_cmp(&b.age_seconds));
             let life = RemoteLife {
                 readings,
-                peak_kib: self.peaks_kib.get(&life_id).copied().unwrap_or_default(),
+                peaks,
                 anon_bytes: self.anon_bytes.get(&life_id).map(|(_, bytes)| *bytes),
             };
             into.lives.insert(life_id, life);
@@ -135,6 +141,11 @@ impl<'a> Collected<'a> {
             into.of_unknown_lives.insert(name, readings);
         }
     }
+}
+
+fn reading(life: KnownLife, tick: Tick, bytes: f64) -> Reading {
+    let age_seconds = ((tick.boottime_us - life.started_boottime_us) as f64 / 1e6) as f32;
+    Reading { age_seconds, kib: kib(bytes) }
 }
 
 /// The median of memory, at the age in the middle.

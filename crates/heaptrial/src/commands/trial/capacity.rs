@@ -125,7 +125,7 @@ fn how_many(capacity: &Capacity, verdict: &Verdict) -> String {
     };
     let Some(day) = capacity.worst_day else {
         return format!(
-            "How many further services fit is not known: no service of {} was read for a whole day, so that nothing is known of its worst one.",
+            "How many further services fit is not known: of no service of {} the highest readings of a whole day are known, so that nothing is of its worst one.",
             verdict.arm.name
         );
     };
