@@ -2,10 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_analysis::{DAY, Fleet, FleetLife};
+use heaptrial_analysis::{Fleet, FleetService};
 use serde::{Deserialize, Serialize};
 
-use crate::strata::{Kind, level, level_life};
+use crate::level_ratio::{ArmRatio, Level, ratios};
+use crate::strata::{Ends, Kind};
+use crate::worst_day::WorstDay;
+
+/// What an arm is worth to the services of a trial.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Worths {
+    /// By host, and that of all hosts last.
+    pub hosts: Vec<Worth>,
+    /// Services that are in no sum, since nothing was read of them under their arm's treatment at the end.
+    pub not_read: u32,
+    /// Services that are in no sum, since nothing tells what they would use under another arm: none like them ran it, or those that did
+    /// are too unlike.
+    pub unlike: u32,
+}
 
 /// Of a host, or of all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,70 +57,21 @@ pub enum Bound {
     MemoryMax,
 }
 
-/// How much more than their levels an arm's services used on their worst day.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct WorstDay {
-    /// The day's highest readings of services over their levels, in sum; at least 1.
-    pub factor: f64,
-    /// Its beginning, in seconds since 1970.
-    pub at: f64,
-    /// Days of which at least half of the services were read.
-    pub days: u32,
-    /// Services with a level.
-    pub services: u32,
-}
-
-/// The worst day (of UTC) of an arm's services: on which their highest readings are furthest above their levels. `None` where none was
-/// read for a whole day of which the highest readings are known.
-pub fn worst_day(fleet: &Fleet, arm: usize) -> Option<WorstDay> {
-    let own = fleet.services.iter().filter(|service| service.arms[..] == [arm]);
-    // An earlier life had another level.
-    let own = own.filter_map(|service| Some((level(service)?, level_life(service)?)));
-    let own: Vec<(f64, &FleetLife)> = own.filter(|(_, life)| tells_peaks(life)).collect();
-    let seconds = |life: &FleetLife| Some(life.last_age()? - f64::from(life.readings.first()?.age_seconds));
-    if !own.iter().filter_map(|(_, life)| seconds(life)).any(|seconds| seconds >= DAY) {
-        return None;
-    }
-    let mut days: BTreeMap<i64, (f64, f64, u32)> = BTreeMap::new();
-    for (level, life) in &own {
-        let mut highest: BTreeMap<i64, u32> = BTreeMap::new();
-        for reading in life.readings.iter().chain(&life.peaks) {
-            let day = ((life.started_at + f64::from(reading.age_seconds)) / DAY).floor() as i64;
-            let most = highest.entry(day).or_default();
-            *most = reading.kib.max(*most);
-        }
-        for (day, kib) in highest {
-            let sums = days.entry(day).or_default();
-            *sums = (sums.0 + f64::from(kib) * 1024.0, sums.1 + level, sums.2 + 1);
-        }
-    }
-    days.retain(|_, sums| 2 * sums.2 as usize >= own.len());
-    let count = days.len() as u32;
-    let factors = days.into_iter().map(|(day, (highest, levels, _))| (day, highest / levels));
-    let (day, factor) = factors.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(WorstDay { factor: factor.max(1.0), at: day as f64 * DAY, days: count, services: own.len() as u32 })
-}
-
-/// Whether its highest readings are known: medians alone do not have them.
-fn tells_peaks(life: &FleetLife) -> bool {
-    life.rolled_up_seconds == 0.0 || !life.peaks.is_empty()
-}
-
-/// Services of a host, what they would use under the control by each service's own ratio, and what the arm frees at least and at most.
+/// Services of a host, what they would use under the control and the arm, and what that frees at least and at most.
 #[derive(Default)]
 struct Sums {
     services: u32,
     now_bytes: f64,
-    bytes: f64,
+    control_bytes: f64,
+    arm_bytes: f64,
     freed: (f64, f64),
     /// A service whose arm's ratio has no interval.
     open: bool,
+    /// Of services that are in none of these.
+    beside_bytes: f64,
     /// The least MemoryMax of those of the most common kind.
     limit_bytes: Option<f64>,
 }
-
-/// The ratio of an arm to the control, with its interval.
-pub type ArmRatio = (f64, Option<(f64, f64)>);
 
 /// What a further service is counted at.
 #[derive(Clone, Copy)]
@@ -127,7 +92,7 @@ impl<'a> Further<'a> {
 
     /// How many fit, and what keeps it from being more. As much as a further service may use beyond its level on the worst day is kept
     /// for those that are there.
-    fn fit(&self, host: Option<&str>, sums: &Sums, arm_bytes: f64, least_freed: f64) -> Option<(u32, Bound)> {
+    fn fit(&self, host: Option<&str>, sums: &Sums, least_freed: f64) -> Option<(u32, Bound)> {
         if least_freed <= 0.0 {
             return Some((0, Bound::Freed));
         }
@@ -136,8 +101,9 @@ impl<'a> Further<'a> {
         if sums.limit_bytes.is_some_and(|limit| limit < each) {
             return Some((0, Bound::MemoryMax));
         }
-        let by_freed = (least_freed - arm_bytes * (factor - 1.0)) / each;
-        let by_host = (self.host_bytes)(host).map(|bytes| (bytes - arm_bytes * factor) / each);
+        let by_freed = (least_freed - sums.arm_bytes * (factor - 1.0)) / each;
+        let used = (sums.arm_bytes + sums.beside_bytes) * factor;
+        let by_host = (self.host_bytes)(host).map(|bytes| (bytes - used) / each);
         // A negative number becomes 0.
         match by_host.filter(|by_host| *by_host < by_freed) {
             Some(by_host) => Some((by_host as u32, Bound::HostMemory)),
@@ -146,26 +112,62 @@ impl<'a> Further<'a> {
     }
 }
 
-/// What an arm is worth to the services of a trial, by host, and that of all hosts last. `ratios` are of all arms to the control, by
-/// position: what was found, and its interval.
+/// What a trial compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Compared<'a> {
+    /// Arms with a ratio to the control, and the control, by position.
+    pub arms: &'a [bool],
+    /// Whether ratios were found to differ between hosts: then each host goes by its own.
+    pub by_host: bool,
+}
+
+/// A service of the sums: its level, and the ratios of all arms to the control that hold for it.
+struct Used<'a> {
+    service: &'a FleetService,
+    kind: Option<usize>,
+    level: Level,
+    ratios: Vec<Option<ArmRatio>>,
+}
+
+/// What an arm is worth to the services of a trial.
 ///
 /// A service's memory under the control is what it uses over the ratio of the arm that it ran, so that no host's figure depends on
-/// which of its services were drawn into which arm. Sums are of levels as they were at the end of the trial.
-pub fn worth(fleet: &Fleet, arm: usize, ratios: &[Option<ArmRatio>], further: Further<'_>) -> Vec<Worth> {
-    let Some((ratio, interval)) = ratios.get(arm).copied().flatten() else { return Vec::new() };
-    let kind = further.kind();
-    let mut hosts: BTreeMap<Option<&str>, Sums> = BTreeMap::new();
+/// which of its services were drawn into which arm. That ratio is of the sums of services of its kind in blocks of its size: a mean of
+/// ratios tells nothing of bytes where large services have another one than small ones. Sums are of levels as they were at the end of
+/// the trial.
+pub fn worths(fleet: &Fleet, arm: usize, compared: Compared<'_>, further: Further<'_>) -> Worths {
+    let is_compared = |place: usize| compared.arms.get(place).copied().unwrap_or_default();
+    let mut found = Worths::default();
+    let control = fleet.arms.iter().position(|arm| arm.control);
+    let Some(control) = control.filter(|_| is_compared(arm)) else { return found };
+    let ends = Ends::of(fleet);
+    let mut used: Vec<Used<'_>> = Vec::new();
     for service in &fleet.services {
         let [place] = service.arms[..] else { continue };
-        let (Some(bytes), Some((own, of_own))) = (level(service), ratios.get(place).copied().flatten())
-        else {
+        let Some(bytes) = ends.level(service) else {
+            found.not_read += 1;
             continue;
         };
+        let kind = further.kinds.iter().position(|kind| kind.has(&service.name));
+        let level = Level { arm: place, block: service.block, bytes };
+        used.push(Used { service, kind: kind.filter(|_| is_compared(place)), level, ratios: Vec::new() });
+    }
+    with_ratios(&mut used, compared.by_host, |kinds| ratios(kinds, control, arm, fleet.arms.len()));
+    let kind = further.kind();
+    let mut hosts: BTreeMap<Option<&str>, Sums> = BTreeMap::new();
+    for Used { service, level: Level { arm: place, bytes, .. }, ratios, .. } in used {
         let sums = hosts.entry(service.host.as_deref()).or_default();
+        let of = |place: usize| ratios.get(place).copied().flatten();
+        let Some(((own, of_own), (ratio, of_arm))) = of(place).zip(of(arm)) else {
+            found.unlike += 1;
+            sums.beside_bytes += bytes;
+            continue;
+        };
         sums.services += 1;
         sums.now_bytes += bytes;
-        sums.bytes += bytes / own;
-        match of_own.zip(interval) {
+        sums.control_bytes += bytes / own;
+        sums.arm_bytes += bytes / own * ratio;
+        match of_own.zip(of_arm) {
             Some((of_own, of_arm)) => {
                 let (least, most) = freed(bytes, of_own, of_arm, place == arm);
                 sums.freed = (sums.freed.0 + least, sums.freed.1 + most);
@@ -177,26 +179,45 @@ pub fn worth(fleet: &Fleet, arm: usize, ratios: &[Option<ArmRatio>], further: Fu
     }
     let of = |(host, sums): (Option<&str>, Sums)| {
         let freed_interval = (!sums.open).then_some(sums.freed);
-        let arm_bytes = sums.bytes * ratio;
-        let fit = freed_interval.and_then(|(least, _)| further.fit(host, &sums, arm_bytes, least));
+        let fit = freed_interval.and_then(|(least, _)| further.fit(host, &sums, least));
         Worth {
             host: host.map(str::to_owned),
             services: sums.services,
             now_bytes: sums.now_bytes,
-            control_bytes: sums.bytes,
-            arm_bytes,
-            freed_bytes: sums.bytes * (1.0 - ratio),
+            control_bytes: sums.control_bytes,
+            arm_bytes: sums.arm_bytes,
+            freed_bytes: sums.control_bytes - sums.arm_bytes,
             freed_interval,
             further: fit.map(|(further, _)| further),
             bound: fit.map(|(_, bound)| bound),
         }
     };
-    let mut found: Vec<Worth> = hosts.into_iter().map(of).collect();
-    if found.iter().any(|worth| worth.host.is_some()) {
-        let all = found.iter().cloned().reduce(Worth::and).map(|all| Worth { host: None, ..all });
-        found.extend(all);
+    found.hosts = hosts.into_iter().filter(|(_, sums)| sums.services > 0).map(of).collect();
+    if found.hosts.iter().any(|worth| worth.host.is_some()) {
+        let all = found.hosts.iter().cloned().reduce(Worth::and).map(|all| Worth { host: None, ..all });
+        found.hosts.extend(all);
     }
     found
+}
+
+/// Adds the ratios, of all hosts together or of each.
+fn with_ratios(
+    used: &mut [Used<'_>],
+    by_host: bool,
+    ratios: impl Fn(&BTreeMap<usize, Vec<Level>>) -> BTreeMap<(usize, u32), Vec<Option<ArmRatio>>>,
+) {
+    let group = |own: &Used<'_>| own.service.host.clone().filter(|_| by_host);
+    let mut groups: BTreeMap<Option<String>, BTreeMap<usize, Vec<Level>>> = BTreeMap::new();
+    for own in used.iter() {
+        let Some(kind) = own.kind else { continue };
+        groups.entry(group(own)).or_default().entry(kind).or_default().push(own.level);
+    }
+    let found: BTreeMap<Option<String>, _> =
+        groups.into_iter().map(|(host, kinds)| (host, ratios(&kinds))).collect();
+    for own in used {
+        let of = |kind: usize| found.get(&group(own))?.get(&(kind, own.level.block)).cloned();
+        own.ratios = own.kind.and_then(of).unwrap_or_default();
+    }
 }
 
 /// What one service frees under the arm at least and at most: its memory under the control, which its own arm's ratio tells, times what
@@ -231,24 +252,32 @@ impl Worth {
 }
 
 #[cfg(test)]
-mod tests {
-    use heaptrial_model::Reading;
+pub(crate) mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
 
     use super::*;
     use crate::kinds;
     use crate::strata::tests::fleet_of_hosts;
 
-    const ARM: usize = 1;
-    const CONTROL: Option<ArmRatio> = Some((1.0, Some((1.0, 1.0))));
-    const RATIOS: [Option<ArmRatio>; 2] = [CONTROL, Some((0.4, Some((0.35, 0.5))))];
+    pub(crate) const ARM: usize = 1;
 
     fn kinds_of(fleet: &Fleet) -> Vec<Kind> {
         kinds(fleet, "mimalloc", &|_| false)
     }
 
     /// On hosts of any size.
-    fn found(fleet: &Fleet, ratios: &[Option<ArmRatio>], worst_day: Option<&WorstDay>) -> Vec<Worth> {
-        worth(fleet, ARM, ratios, Further { kinds: &kinds_of(fleet), worst_day, host_bytes: &|_| None })
+    fn found(fleet: &Fleet, worst_day: Option<&WorstDay>) -> Worths {
+        on(fleet, worst_day, &|_| None)
+    }
+
+    fn on(
+        fleet: &Fleet,
+        worst_day: Option<&WorstDay>,
+        host_bytes: &dyn Fn(Option<&str>) -> Option<f64>,
+    ) -> Worths {
+        let compared = Compared { arms: &[true; 2], by_host: false };
+        worths(fleet, ARM, compared, Further { kinds: &kinds_of(fleet), worst_day, host_bytes })
     }
 
     fn day(factor: f64) -> WorstDay {
@@ -256,120 +285,202 @@ mod tests {
     }
 
     /// Every second of so many services of 100 MB on each of two hosts runs the arm.
-    fn fleet(services: usize) -> Fleet {
-        let sizes: Vec<(&str, f64)> = (0..services).map(|index| (["a", "b"][index / 2 % 2], 1e8)).collect();
-        fleet_of_hosts(&sizes, &|index| if index % 2 == 1 { (ARM, 0.4) } else { (0, 1.0) })
+    pub(crate) fn fleet(services: usize) -> Fleet {
+        of_ratio(&vec![1e8; services], 0.4)
     }
 
+    /// The same of services that differ by a tenth.
+    fn varied(services: usize, ratio: f64) -> Fleet {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let sizes: Vec<f64> = (0..services).map(|_| 1e8 * random.random_range(0.95..1.05)).collect();
+        of_ratio(&sizes, ratio)
+    }
+
+    fn of_ratio(sizes: &[f64], ratio: f64) -> Fleet {
+        let sizes: Vec<(&str, f64)> =
+            sizes.iter().enumerate().map(|(index, bytes)| (["a", "b"][index / 2 % 2], *bytes)).collect();
+        fleet_of_hosts(&sizes, &|index| if index % 2 == 1 { (ARM, ratio) } else { (0, 1.0) })
+    }
+
+    /// Two sorts of services, which are on different hosts or on both, each with a size and a ratio; drawn in pairs that are alike.
     #[test]
-    fn sums_do_not_depend_on_who_was_drawn_into_which_arm() {
-        // Services of 100 and 300 MB under the control, on two hosts; the arm needs 0.4 of it.
-        let sizes = [("a", 1e8), ("a", 3e8), ("b", 1e8), ("b", 3e8), ("b", 1e8), ("b", 1e8)];
-        for drawn in 0..64_u32 {
-            let in_arm = |index: usize| drawn >> index & 1 == 1;
-            let fleet = fleet_of_hosts(&sizes, &|index| if in_arm(index) { (ARM, 0.4) } else { (0, 1.0) });
-            let found = found(&fleet, &RATIOS, None);
-            let told: Vec<(Option<&str>, u32)> =
-                found.iter().map(|worth| (worth.host.as_deref(), worth.services)).collect();
-            assert_eq!(told, [(Some("a"), 2), (Some("b"), 4), (None, 6)]);
-            let close = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-3;
-            for (worth, control) in found.iter().zip([4e8, 6e8, 10e8]) {
-                assert!(close(worth.control_bytes, control), "{worth:?}");
-                assert!(close(worth.arm_bytes, 0.4 * control));
-                let (freed, (least, most)) = (worth.freed_bytes, worth.freed_interval.unwrap());
-                assert!(close(freed, 0.6 * control) && least < freed && freed < most, "{worth:?}");
+    fn what_is_freed_is_bytes_and_no_mean_of_ratios() {
+        let is_large = |index: usize| index / 4 % 2 == 1;
+        let unlike =
+            [(0.4, 0.4), (0.3, 0.9), (0.9, 0.3), (0.3, 1.1), (1.1, 0.3)].map(|ratios| (20.0, ratios));
+        // What is alike in size may have unlike ratios all the same.
+        for ((times, (small, large)), apart) in
+            unlike.iter().flat_map(|one| [(*one, false), (*one, true)]).chain([((1.0, (0.2, 1.0)), false)])
+        {
+            let ratio = |index: usize| if is_large(index) { large } else { small };
+            let host = |index: usize| ["a", "b"][if apart { index / 4 } else { index / 2 } % 2];
+            let (mut held, mut off, rounds) = ([0; 3], 0.0, 40);
+            for seed in 0..rounds {
+                let mut random = ChaCha8Rng::seed_from_u64(seed);
+                let mut bytes =
+                    |index| 4e8 * if is_large(index) { times } else { 1.0 } * random.random_range(0.9..1.1);
+                let sizes: Vec<(&str, f64)> = (0..40).map(|index| (host(index), bytes(index))).collect();
+                let first: Vec<usize> = (0..20).map(|_| random.random_range(0..2)).collect();
+                let in_arm = |index: usize| index % 2 == first[index / 2];
+                let fleet = fleet_of_hosts(&sizes, &|index| {
+                    if in_arm(index) { (ARM, ratio(index)) } else { (0, 1.0) }
+                });
+                let found = found(&fleet, None).hosts;
+                let told: Vec<(Option<&str>, u32)> =
+                    found.iter().map(|worth| (worth.host.as_deref(), worth.services)).collect();
+                assert_eq!(told, [(Some("a"), 20), (Some("b"), 20), (None, 40)]);
+                for (worth, held) in found.iter().zip(&mut held) {
+                    let own = |index: &usize| worth.host.as_deref().is_none_or(|name| name == host(*index));
+                    let sum = |of: &dyn Fn(usize) -> f64| -> f64 {
+                        (0..40).filter(own).map(|index| of(index) * sizes[index].1).sum()
+                    };
+                    let (control, arm) = (sum(&|_| 1.0), sum(&ratio));
+                    let now = sum(&|index| if in_arm(index) { ratio(index) } else { 1.0 });
+                    assert!((worth.now_bytes / now - 1.0).abs() < 1e-3);
+                    let (least, most) = worth.freed_interval.unwrap();
+                    *held += u32::from(least < control - arm && control - arm < most);
+                    assert!(most - least < 1.2 * control, "{worth:?}");
+                    off += (worth.freed_bytes - (control - arm)) / control / 3.0;
+                }
             }
-            // What is used now does.
-            let now = |index: usize| sizes[index].1 * if in_arm(index) { 0.4 } else { 1.0 };
-            assert!(close(found[2].now_bytes, (0..6).map(now).sum()), "{found:?}");
+            let told = format!("{small} {large} {apart}: {held:?} {off}");
+            assert!(held.iter().all(|held| held + 4 > rounds as u32), "{told}");
+            assert!((off / rounds as f64).abs() < 0.02, "{told}");
         }
     }
 
     #[test]
+    fn where_ratios_differ_between_hosts_each_goes_by_its_own() {
+        let sizes: Vec<(&str, f64)> = (0..48)
+            .map(|index| (["a", "b"][index / 2 % 2], 1e8 * (1.0 + 0.002 * (index * 7 % 10) as f64)))
+            .collect();
+        let ratio = |index: usize| if index / 2 % 2 == 0 { 0.2 } else { 0.9 };
+        let fleet =
+            fleet_of_hosts(&sizes, &|index| if index % 2 == 1 { (ARM, ratio(index)) } else { (0, 1.0) });
+        let of = |by_host: bool| {
+            let further = Further { kinds: &kinds_of(&fleet), worst_day: None, host_bytes: &|_| None };
+            worths(&fleet, ARM, Compared { arms: &[true; 2], by_host }, further).hosts
+        };
+        let shares = |worth: Vec<Worth>| {
+            worth.iter().map(|own| own.freed_bytes / own.control_bytes).collect::<Vec<f64>>()
+        };
+        let (own, mean) = (shares(of(true)), shares(of(false)));
+        assert!(
+            (own[0] - 0.8).abs() < 0.01 && (own[1] - 0.1).abs() < 0.01 && (own[2] - 0.45).abs() < 0.01,
+            "{own:?}"
+        );
+        assert!((mean[2] - 0.45).abs() < 0.01, "{mean:?}");
+    }
+
+    #[test]
     fn what_fits_is_by_the_upper_limit_on_the_worst_day_and_that_of_hosts_in_sum() {
-        let fleet = fleet(48);
+        let fleet = varied(48, 0.4);
         let kinds = kinds_of(&fleet);
         let upper = kinds[0].upper().unwrap().0;
         assert!(upper > 0.39e8 && upper < 0.6e8, "{upper}");
-        let fits = |factor: f64| found(&fleet, &RATIOS, Some(&day(factor)));
-        // Twelve of each host ran the arm, whose ratio may be 0.5: then they were of 80 MB under the control.
-        let least = 0.5 * (12e8 + 12.0 * 0.4e8 / 0.5);
+        let fits = |factor: f64| found(&fleet, Some(&day(factor))).hosts;
+        let room = |worth: &Worth, factor: f64| {
+            (worth.freed_interval.unwrap().0 - worth.arm_bytes * (factor - 1.0)) / (upper * factor)
+        };
         for factor in [1.0, 1.3] {
-            let kept = 24.0 * 0.4e8 * (factor - 1.0);
-            let one = ((least - kept) / (upper * factor)) as u32;
-            let further: Vec<Option<u32>> = fits(factor).iter().map(|worth| worth.further).collect();
-            assert_eq!(further, [Some(one), Some(one), Some(2 * one)], "{factor}");
+            let further: Vec<u32> = fits(factor).iter().map(|worth| worth.further.unwrap()).collect();
+            let [a, b] = [0, 1].map(|host| room(&fits(factor)[host], factor) as u32);
+            assert_eq!(further, [a, b, a + b], "{factor}");
         }
         assert!(fits(1.3)[0].further < fits(1.0)[0].further);
         // Parts of a service that are free on two hosts make none.
         let parted = (0..50).map(|hundredths| 1.0 + f64::from(hundredths) / 100.0).filter(|factor| {
             let found = fits(*factor);
-            let (all, free) = (found[2].further.unwrap(), found[2].freed_interval.unwrap().0);
+            let all = found[2].further.unwrap();
             assert_eq!(all, found[0].further.unwrap() + found[1].further.unwrap());
-            ((free - found[2].arm_bytes * (factor - 1.0)) / (upper * factor)) as u32 > all
+            room(&found[2], *factor) as u32 > all
         });
         assert!(parted.count() > 5);
     }
 
     #[test]
     fn ends_of_what_is_freed_are_those_of_all_ratios_that_may_be() {
-        // Of three arms; the one in question may need more than the control, or needs it for sure.
-        let sizes = [("a", 1e8); 9];
+        // The arm may need more than the control, or needs it for sure.
         for (arm, other) in [((0.95, 1.2), (0.05, 0.3)), ((1.1, 1.5), (0.05, 0.3)), ((0.3, 0.5), (0.9, 1.4))]
         {
-            let middle = |(low, high): (f64, f64)| (low * high).sqrt();
-            let ratios = [CONTROL, Some((middle(arm), Some(arm))), Some((middle(other), Some(other)))];
-            let of = |index: usize| [(0, 1.0), (ARM, middle(arm)), (2, middle(other))][index % 3];
-            let fleet = fleet_of_hosts(&sizes, &of);
-            let found = found(&fleet, &ratios, None);
-            let all = found.last().unwrap();
-            let sum = |arm: f64, other: f64| {
-                let [_, Some((of_arm, _)), Some((of_other, _))] = ratios else { panic!("three arms") };
-                (3e8 + 3e8 * of_arm / arm + 3e8 * of_other / other) * (1.0 - arm)
+            let of = |own: f64, ratio: f64| 1e8 / own * (1.0 - ratio);
+            let ends = |all: &[f64]| {
+                let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+                (least, all.iter().copied().fold(f64::NEG_INFINITY, f64::max))
             };
-            let corners = [(arm.0, other.0), (arm.0, other.1), (arm.1, other.0), (arm.1, other.1)]
-                .map(|(a, o)| sum(a, o));
-            let least = corners.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = corners.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let (low, high) = all.freed_interval.unwrap();
-            let close = |value: f64, expected: f64| (value - expected).abs() < 1e-3 * 1e8;
-            assert!(close(low, least) && close(high, most), "{low} {high}, by corners {least} {most}");
+            assert_eq!(freed(1e8, arm, arm, true), ends(&[of(arm.0, arm.0), of(arm.1, arm.1)]));
+            let corners = [(other.0, arm.0), (other.0, arm.1), (other.1, arm.0), (other.1, arm.1)];
+            assert_eq!(freed(1e8, other, arm, false), ends(&corners.map(|(own, ratio)| of(own, ratio))));
+            assert_eq!(freed(1e8, (1.0, 1.0), arm, false), ends(&[of(1.0, arm.0), of(1.0, arm.1)]));
         }
     }
 
     #[test]
     fn what_is_not_known_is_not_made_up() {
-        let fleet = fleet(24);
         let day = day(1.0);
         // Too few services for an interval: then nothing is said of what is surely freed.
-        let few = found(&fleet, &[CONTROL, Some((0.4, None))], Some(&day));
+        let few = found(&varied(6, 0.4), Some(&day)).hosts;
         assert!(
             few.iter().all(|worth| (worth.freed_interval, worth.further, worth.bound) == (None, None, None))
         );
-        assert!((few[0].freed_bytes / (0.6 * few[0].control_bytes) - 1.0).abs() < 1e-9);
+        assert!((few[0].freed_bytes / (0.6 * few[0].control_bytes) - 1.0).abs() < 0.1);
         // No whole day.
-        let none = found(&fleet, &RATIOS, None);
+        let none = found(&varied(24, 0.4), None).hosts;
         assert!(none.iter().all(|worth| worth.further.is_none() && worth.freed_interval.is_some()));
         // Where nothing is freed, nothing fits, whatever else is not known.
-        let more = found(&fleet, &[CONTROL, Some((1.2, Some((1.1, 1.3))))], None);
+        let more = found(&varied(24, 1.2), None).hosts;
         assert_eq!((more[2].further, more[2].bound), (Some(0), Some(Bound::Freed)));
         assert!(more[2].freed_bytes < 0.0);
-        assert!(found(&fleet, &[CONTROL, None], Some(&day)).is_empty());
+        let fleet = varied(24, 0.4);
+        let further = Further { kinds: &kinds_of(&fleet), worst_day: Some(&day), host_bytes: &|_| None };
+        let compared = Compared { arms: &[true, false], by_host: false };
+        assert_eq!(worths(&fleet, ARM, compared, further), Worths::default());
+    }
+
+    #[test]
+    fn services_that_nothing_is_known_of_are_in_no_sum() {
+        let whole = found(&varied(24, 0.4), None);
+        assert_eq!((whole.not_read, whole.unlike), (0, 0));
+        let mut fleet = varied(28, 0.4);
+        // Two stopped on the first day, and two are of kinds that one arm alone had.
+        for (service, name) in fleet.services[24..].iter_mut().zip(["web@x", "web@y", "db", "cache"]) {
+            service.name = format!("{}/{name}.service", service.host.as_deref().unwrap());
+        }
+        fleet.services[24..26].iter_mut().for_each(|service| service.lives[0].readings.truncate(12));
+        let found = self::found(&fleet, None);
+        assert_eq!((found.not_read, found.unlike), (2, 2));
+        assert_eq!(found.hosts, whole.hosts);
+        // They fill a host all the same.
+        let day = day(1.0);
+        let tight = |fleet: &Fleet| {
+            let bytes = whole.hosts[1].arm_bytes + 2.5e8;
+            on(fleet, Some(&day), &|host| (host == Some("b")).then_some(bytes)).hosts[1].further.unwrap()
+        };
+        assert!(tight(&fleet) + 2 <= tight(&varied(24, 0.4)), "{}", tight(&fleet));
+    }
+
+    #[test]
+    fn what_is_used_now_is_what_was_used_on_the_last_day() {
+        let mut fleet = varied(24, 0.4);
+        for reading in fleet.services.iter_mut().flat_map(|service| &mut service.lives[0].readings) {
+            // A tenth a day, from 48 hours back.
+            reading.kib =
+                (f64::from(reading.kib) * (0.1 * f64::from(reading.age_seconds) / 86_400.0).exp()) as u32;
+        }
+        let last_day = 0.15_f64.exp();
+        let (grown, flat) = (found(&fleet, None), found(&varied(24, 0.4), None));
+        for (grown, flat) in grown.hosts.iter().zip(&flat.hosts) {
+            assert!((grown.now_bytes / flat.now_bytes / last_day - 1.0).abs() < 0.01, "{grown:?}");
+        }
     }
 
     #[test]
     fn the_memory_of_a_host_and_a_units_own_limit_hold_further_services_down() {
-        let mut fleet = fleet(48);
+        let mut fleet = varied(48, 0.4);
         let (kinds, day) = (kinds_of(&fleet), day(1.25));
         let each = kinds[0].upper().unwrap().0 * 1.25;
         let on = |fleet: &Fleet, bytes: f64| {
-            let host_bytes = |host: Option<&str>| (host == Some("a")).then_some(bytes);
-            worth(
-                fleet,
-                ARM,
-                &RATIOS,
-                Further { kinds: &kinds, worst_day: Some(&day), host_bytes: &host_bytes },
-            )
+            on(fleet, Some(&day), &|host| (host == Some("a")).then_some(bytes)).hosts
         };
         let roomy = on(&fleet, 1e12);
         assert_eq!(roomy.iter().map(|worth| worth.bound).collect::<Vec<_>>(), [Some(Bound::Freed); 3]);
@@ -388,56 +499,5 @@ mod tests {
         );
         unit(&mut fleet, each * 1.01);
         assert_eq!(on(&fleet, 1e12)[0].bound, Some(Bound::Freed));
-    }
-
-    #[test]
-    fn the_worst_day_is_that_of_the_arm_and_of_half_of_its_services() {
-        let mut fleet = fleet(12);
-        // Read hourly for two days, from a midnight on.
-        let raise = |fleet: &mut Fleet, service: usize, hour: usize, factor: f64| {
-            let reading: &mut Reading = &mut fleet.services[service].lives[0].readings[hour];
-            reading.kib = (f64::from(reading.kib) * factor) as u32;
-        };
-        let flat = worst_day(&fleet, ARM).unwrap();
-        assert_eq!((flat.factor, flat.services), (1.0, 6));
-        // All of the arm are at twice their level for an hour of the second day, at different hours.
-        for (number, service) in (0..12).filter(|service| service % 2 == 1).enumerate() {
-            raise(&mut fleet, service, 30 + number, 2.0);
-        }
-        let found = worst_day(&fleet, ARM).unwrap();
-        assert!((found.factor - 2.0).abs() < 1e-6, "{found:?}");
-        assert_eq!((found.at, found.days), (DAY, 3));
-        // What the control does is its own, and one service of six makes a sixth.
-        let mut other = self::fleet(12);
-        raise(&mut other, 0, 30, 5.0);
-        raise(&mut other, 1, 30, 4.0);
-        let found = worst_day(&other, ARM).unwrap();
-        assert!((found.factor - 1.5).abs() < 1e-6, "{found:?}");
-        // A day on which few were read is none: the first two are not read beyond it.
-        for service in &mut other.services[4..] {
-            service.lives[0].readings.truncate(24);
-        }
-        assert!(worst_day(&other, ARM).unwrap().factor < 1.0 + 1e-6);
-        // Less than a day tells nothing.
-        for service in &mut other.services {
-            service.lives[0].readings.truncate(20);
-        }
-        assert_eq!(worst_day(&other, ARM), None);
-    }
-
-    #[test]
-    fn what_is_rolled_up_has_its_peaks_or_tells_no_worst_day() {
-        let mut fleet = fleet(12);
-        for service in &mut fleet.services {
-            let life = &mut service.lives[0];
-            life.rolled_up_seconds = 3600.0;
-            life.peaks.clone_from(&life.readings);
-            let reading = &mut life.peaks[30];
-            reading.kib = reading.kib * 8 / 5;
-        }
-        let found = worst_day(&fleet, ARM).unwrap();
-        assert!((found.factor - 1.6).abs() < 1e-3 && found.at == DAY, "{found:?}");
-        fleet.services.iter_mut().for_each(|service| service.lives[0].peaks.clear());
-        assert_eq!(worst_day(&fleet, ARM), None);
     }
 }

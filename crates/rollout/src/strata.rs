@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_analysis::{Fleet, FleetLife, FleetService, Forecast, Settings};
+use heaptrial_analysis::{DAY, Fleet, FleetLife, FleetService, Forecast, Settings};
 use heaptrial_model::{ServiceName, units};
 use heaptrial_stats::median;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 const UNLIKE: f64 = 1.5;
 /// A part of a kind has a forecast of its own from so many services of the arm on.
 const FEWEST: usize = 3;
+/// The end of a trial is so much of it, a day at most.
+const END_SHARE: f64 = 0.1;
 /// Effects of arms and blocks are fitted in turn so many times; where blocks are whole the first time is exact.
 const ROUNDS: usize = 20;
 
@@ -176,7 +178,9 @@ fn of_kind(kind: &Kind, host: Option<&str>, services: Vec<ServiceName>) -> Vec<S
 fn parts(fleet: &Fleet, arm: &str, name: &str, members: &[&FleetService]) -> Vec<Part> {
     let position = fleet.arms.iter().position(|own| own.name == arm);
     let in_arm = |service: &FleetService| position.is_some_and(|arm| service.arms.contains(&arm));
-    let parts = divided(sizes(members), &|index| in_arm(members[index]));
+    let enough =
+        |part: &[(usize, f64)]| part.iter().filter(|(index, _)| in_arm(members[*index])).count() >= FEWEST;
+    let parts = divided(sizes(members), &enough);
     if parts.len() < 2 {
         return vec![part(fleet, arm, name.to_owned(), members)];
     }
@@ -229,13 +233,34 @@ fn sizes(members: &[&FleetService]) -> Vec<(usize, f64)> {
         Some((index, arm, service.block, level(service)?.ln()))
     };
     let known: Vec<(usize, usize, u32, f64)> = members.iter().enumerate().filter_map(level).collect();
-    let mut arms: BTreeMap<usize, f64> = BTreeMap::new();
+    let (arms, _) = effects(known.iter().map(|(_, arm, block, log)| (*arm, *block, *log)));
+    known.into_iter().map(|(index, arm, _, log)| (index, log - arms[&arm])).collect()
+}
+
+/// Effects of arms and of blocks on logarithms of levels.
+fn effects(
+    levels: impl Iterator<Item = (usize, u32, f64)> + Clone,
+) -> (BTreeMap<usize, f64>, BTreeMap<u32, f64>) {
+    let (mut arms, mut blocks): (BTreeMap<usize, f64>, BTreeMap<u32, f64>) = Default::default();
     for _ in 0..ROUNDS {
         let effect = |arm: usize| arms.get(&arm).copied().unwrap_or(0.0);
-        let blocks = means(known.iter().map(|(_, arm, block, log)| (*block, log - effect(*arm))));
-        arms = means(known.iter().map(|(_, arm, block, log)| (*arm, log - blocks[block])));
+        blocks = means(levels.clone().map(|(arm, block, log)| (block, log - effect(arm))));
+        arms = means(levels.clone().map(|(arm, block, log)| (arm, log - blocks[&block])));
     }
-    known.into_iter().map(|(index, arm, _, log)| (index, log - arms[&arm])).collect()
+    (arms, blocks)
+}
+
+/// Blocks of services of one kind, those whose sizes are alike together; each part has to be `enough`. `levels` have arm, block and
+/// logarithm.
+///
+/// Blocks were made before arms were drawn. What a single service uses is the effect of its arm as well: divided by that, an arm's small
+/// services would be those to which the arm did most.
+pub(crate) fn alike_blocks(levels: &[(usize, u32, f64)], enough: &dyn Fn(&[u32]) -> bool) -> Vec<Vec<u32>> {
+    let (_, blocks) = effects(levels.iter().copied());
+    let of = |part: &[(usize, f64)]| part.iter().map(|(block, _)| *block as u32).collect::<Vec<u32>>();
+    let sizes = blocks.into_iter().map(|(block, size)| (block as usize, size)).collect();
+    let parts = divided(sizes, &|part| enough(&of(part)));
+    parts.into_iter().map(|part| part.into_iter().map(|block| block as u32).collect()).collect()
 }
 
 /// The last life that ran its treatment and has readings.
@@ -244,13 +269,39 @@ pub(crate) fn level_life(service: &FleetService) -> Option<&FleetLife> {
     service.lives.iter().rev().find(counts)
 }
 
-/// Memory over the second half of that life.
+/// Memory of that life at its end: over the last day, or the second half of a shorter life.
 pub(crate) fn level(service: &FleetService) -> Option<f64> {
     let life = level_life(service)?;
-    let half = (life.last_age()? / 2.0) as f32;
-    let late = life.readings.iter().filter(|reading| reading.age_seconds >= half);
+    let age = life.last_age()?;
+    let from = (age / 2.0).max(age - DAY) as f32;
+    let late = life.readings.iter().filter(|reading| reading.age_seconds >= from);
     let values: Vec<f64> = late.map(|reading| f64::from(reading.kib) * 1024.0).collect();
     median(&values).filter(|bytes| *bytes > 0.0)
+}
+
+/// When the trial's end began on each host, in seconds since 1970: its last day there, or the last tenth of a short one.
+pub(crate) struct Ends<'a>(BTreeMap<Option<&'a str>, f64>);
+
+impl<'a> Ends<'a> {
+    pub(crate) fn of(fleet: &'a Fleet) -> Self {
+        let mut spans: BTreeMap<Option<&str>, (f64, f64)> = BTreeMap::new();
+        for service in &fleet.services {
+            for life in &service.lives {
+                let Some(age) = life.last_age() else { continue };
+                let span = spans.entry(service.host.as_deref()).or_insert((f64::INFINITY, f64::NEG_INFINITY));
+                *span = (span.0.min(life.started_at), span.1.max(life.started_at + age));
+            }
+        }
+        let begin = |(first, last): (f64, f64)| last - DAY.min(END_SHARE * (last - first));
+        Self(spans.into_iter().map(|(host, span)| (host, begin(span))).collect())
+    }
+
+    /// The level of a service that was read until then: what others used is of another time.
+    pub(crate) fn level(&self, service: &FleetService) -> Option<f64> {
+        let life = level_life(service)?;
+        let last = life.started_at + life.last_age()? + life.rolled_up_seconds;
+        (last >= *self.0.get(&service.host.as_deref())?).then(|| level(service)).flatten()
+    }
 }
 
 fn means<K: Ord>(values: impl Iterator<Item = (K, f64)>) -> BTreeMap<K, f64> {
@@ -262,16 +313,15 @@ fn means<K: Ord>(values: impl Iterator<Item = (K, f64)>) -> BTreeMap<K, f64> {
     sums.into_iter().map(|(key, (sum, count))| (key, sum / count)).collect()
 }
 
-/// The parts of services that are unlike in size, smallest first.
-fn divided(mut sizes: Vec<(usize, f64)>, in_arm: &dyn Fn(usize) -> bool) -> Vec<Vec<usize>> {
+/// The parts of what is unlike in size, smallest first; each has to be `enough`.
+fn divided(mut sizes: Vec<(usize, f64)>, enough: &dyn Fn(&[(usize, f64)]) -> bool) -> Vec<Vec<usize>> {
     sizes.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mean = |part: &[(usize, f64)]| part.iter().map(|(_, log)| log).sum::<f64>() / part.len() as f64;
-    let enough = |part: &[(usize, f64)]| part.iter().filter(|(index, _)| in_arm(*index)).count() >= FEWEST;
     // Squares that a division explains.
     let explained = |at: usize| {
         let (small, large) = sizes.split_at(at);
         let apart = mean(large) - mean(small);
-        let known = enough(small) && enough(large) && apart >= UNLIKE.ln();
+        let known = apart >= UNLIKE.ln() && enough(small) && enough(large);
         known.then_some((apart.powi(2) * (small.len() * large.len()) as f64 / sizes.len() as f64, at))
     };
     let best = (1..sizes.len()).filter_map(explained).max_by(|a, b| a.0.total_cmp(&b.0));
@@ -279,8 +329,8 @@ fn divided(mut sizes: Vec<(usize, f64)>, in_arm: &dyn Fn(usize) -> bool) -> Vec<
         None => vec![sizes.into_iter().map(|(index, _)| index).collect()],
         Some((_, at)) => {
             let large = sizes.split_off(at);
-            let mut parts = divided(sizes, in_arm);
-            parts.extend(divided(large, in_arm));
+            let mut parts = divided(sizes, enough);
+            parts.extend(divided(large, enough));
             parts
         }
     }

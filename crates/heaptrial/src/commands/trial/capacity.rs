@@ -1,9 +1,9 @@
 //! What an arm is worth to the services of its trial, and what it costs them.
 
-use heaptrial_analysis::RatioToControl;
+use heaptrial_analysis::{FindingKind, RatioToControl};
 use heaptrial_judgement::Judgement;
 use heaptrial_model::{AllocatorSpec, units};
-use heaptrial_rollout::{ArmRatio, Bound, Further, Verdict, WorstDay, Worth, worst_day, worth};
+use heaptrial_rollout::{Bound, Compared, Further, Verdict, WorstDay, Worth, Worths, worst_day, worths};
 use heaptrial_store::Store;
 use serde_json::Value as Json;
 
@@ -14,8 +14,7 @@ use crate::output::table;
 
 /// What the arm is worth to the services of the trial, and what it costs them.
 pub(super) struct Capacity {
-    /// By host, and that of all hosts last.
-    hosts: Vec<Worth>,
+    worths: Worths,
     /// The kind of a further service, with its upper limit in bytes and the age of which that is.
     further: Option<(String, (f64, f64))>,
     worst_day: Option<WorstDay>,
@@ -26,19 +25,16 @@ impl Capacity {
     /// By the readings of the trial.
     pub(super) fn of(store: &Store, judgement: &Judgement, verdict: &Verdict) -> Result<Self, Failure> {
         let (rows, analysis, fleet) = (&judgement.rows, &judgement.analysis, &judgement.fleet);
-        let ratios: Vec<Option<ArmRatio>> = analysis
+        let arms: Vec<bool> = analysis
             .arms
             .iter()
             .zip(&rows.arms)
             .map(|(result, record)| {
-                if record.arm.control {
-                    return Some((1.0, Some((1.0, 1.0))));
-                }
                 let figures = result.as_treated.as_ref().unwrap_or(&result.as_assigned);
-                let estimate = figures.ratio.as_ref()?.estimate;
-                Some((estimate.value, estimate.interval()))
+                record.arm.control || figures.ratio.is_some()
             })
             .collect();
+        let by_host = analysis.findings.iter().any(|finding| finding.kind == FindingKind::DiffersByHost);
         let hosts = hosts(judgement);
         let host_bytes = |name: Option<&str>| {
             let own = hosts.iter().find(|(host, _)| name.is_none_or(|name| name == host));
@@ -49,7 +45,7 @@ impl Capacity {
         let further =
             Further { kinds: &verdict.kinds, worst_day: worst_day.as_ref(), host_bytes: &host_bytes };
         Ok(Self {
-            hosts: worth(fleet, arm, &ratios, further),
+            worths: worths(fleet, arm, Compared { arms: &arms, by_host }, further),
             further: further.kind().and_then(|kind| Some((kind.name(), kind.upper()?))),
             worst_day,
             cpu: judgement.cpu_ratio(store, arm).map_err(Failure::failed)?,
@@ -59,7 +55,9 @@ impl Capacity {
     /// For programs.
     pub(super) fn json(&self) -> Json {
         serde_json::json!({
-            "worth": self.hosts,
+            "worth": self.worths.hosts,
+            "not_read": self.worths.not_read,
+            "unlike": self.worths.unlike,
             "further_bytes": self.further.as_ref().map(|(_, (bytes, _))| bytes),
             "worst_day": self.worst_day,
             "cpu_ratio": self.cpu.as_ref().map(|ratio| ratio.estimate),
@@ -68,16 +66,31 @@ impl Capacity {
 
     /// For people; nothing where there is no ratio to go by. `from` is what the control runs.
     pub(super) fn text(&self, verdict: &Verdict, from: &[AllocatorSpec]) -> String {
-        match self.hosts.is_empty() {
-            true => String::new(),
+        let in_no_sum = in_no_sum(&self.worths, verdict);
+        match self.worths.hosts.is_empty() {
+            true => in_no_sum,
             false => format!(
-                "\n{}\n{}\nIt costs {}.",
-                table(&rows_of(&self.hosts, verdict)),
+                "\n{}\n{in_no_sum}{}\nIt costs {}.",
+                table(&rows_of(&self.worths.hosts, verdict)),
                 how_many(self, verdict),
                 costs(verdict, from, self)
             ),
         }
     }
+}
+
+/// Services that the sums are without, and why; a line for each reason.
+fn in_no_sum(worths: &Worths, verdict: &Verdict) -> String {
+    let told = |count: u32, why: String| match count {
+        0 => String::new(),
+        _ => format!("In no sum: {}, {why}.\n", units::counted(count as usize, "service")),
+    };
+    let not_read = "not read under the treatment of their arm at the end of the trial".to_owned();
+    let unlike = format!(
+        "of which it is not known what they would use under {} or {}: too few that are like them ran both",
+        verdict.control, verdict.arm.name
+    );
+    told(worths.not_read, not_read) + &told(worths.unlike, unlike)
 }
 
 fn rows_of(worth: &[Worth], verdict: &Verdict) -> Vec<Vec<String>> {
@@ -110,7 +123,7 @@ fn rows_of(worth: &[Worth], verdict: &Verdict) -> Vec<Vec<String>> {
 /// How the number of further services was got, or why there is none.
 fn how_many(capacity: &Capacity, verdict: &Verdict) -> String {
     let least = |worth: &Worth| worth.freed_interval.map(|(least, _)| least);
-    match capacity.hosts.iter().map(least).collect::<Option<Vec<f64>>>() {
+    match capacity.worths.hosts.iter().map(least).collect::<Option<Vec<f64>>>() {
         None => {
             return "How many further services fit is not known: there are too few services for an interval of what is freed."
                 .to_owned();
@@ -145,7 +158,7 @@ fn how_many(capacity: &Capacity, verdict: &Verdict) -> String {
 
 /// What it costs to get there.
 fn costs(verdict: &Verdict, from: &[AllocatorSpec], capacity: &Capacity) -> String {
-    let services = capacity.hosts.last().map_or(0, |all| all.services as usize);
+    let services = capacity.worths.hosts.last().map_or(0, |all| all.services as usize);
     let cpu = match &capacity.cpu {
         Some(ratio) => {
             let interval = ratio.estimate.interval();
