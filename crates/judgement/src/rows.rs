@@ -5,7 +5,8 @@ use std::path::Path;
 
 use heaptrial_analysis::Fleet;
 use heaptrial_store::{
-    ArmRecord, EventRecord, ImportSource, LifeRecord, PartRecord, ServiceRecord, Store, TrialRecord,
+    ArmRecord, EventRecord, ImportSource, LifeRecord, PartRecord, ServiceRecord, Store, StoreError,
+    TrialRecord,
 };
 use jiff::Timestamp;
 
@@ -42,10 +43,7 @@ impl Rows {
         let kind = Kind::of(&trial);
         // Services go on after a trial, and the agent may read them for a while.
         let ended = trial.ended_wall_us.filter(|_| kind == Kind::Field);
-        let mut lives = store.lives(trial.id)?;
-        if kind == Kind::Field {
-            put_right(&mut lives, &store.clock_offsets(trial.id)?);
-        }
+        let mut lives = dated_lives(store, &trial)?;
         lives.retain(|life| ended.is_none_or(|ended| life.started_wall_us <= ended));
         let parts = store.parts(trial.id)?;
         if !kind.is_lab() && !parts.is_empty() {
@@ -81,11 +79,20 @@ impl Rows {
     }
 }
 
+/// The lives of a trial. Those of services are dated by what the wall clock of their boot said for most of it.
+pub fn dated_lives(store: &Store, trial: &TrialRecord) -> Result<Vec<LifeRecord>, StoreError> {
+    let mut lives = store.lives(trial.id)?;
+    if trial.plan.kind.is_on_services() {
+        put_right(&mut lives, &store.clock_offsets(trial.id)?);
+    }
+    Ok(lives)
+}
+
 /// A wall clock that is off by less does not matter, and is left as the agent told it.
 const CLOCK_OFF_US: i64 = 60_000_000;
 
-/// Dates lives by what the wall clock of their boot said for most of it: where it was wrong when one began, as after a boot without a
-/// battery of the clock, that one would seem to be of another time, before the trial or after its end.
+/// Where the clock was wrong when a life began, as after a boot without a battery of the clock, that one would seem to be of another
+/// time, before the trial or after its end.
 fn put_right(lives: &mut [LifeRecord], offsets: &HashMap<String, i64>) {
     for life in lives {
         let Some(offset) = life.key.as_ref().and_then(|key| offsets.get(&key.boot_id)) else { continue };

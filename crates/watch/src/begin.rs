@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use heaptrial_analysis::{Forecast, Settings, UsualWork};
+use heaptrial_analysis::{Fleet, Forecast, Settings, UsualWork};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant};
-use heaptrial_judgement::{Options, read_fleet};
 use heaptrial_model::{Arm, Metric, ServiceName, ServicePattern, TrialKind};
 use heaptrial_store::{NewService, NewTrial, Store};
 use serde_json::{Value, json};
@@ -65,13 +64,13 @@ pub struct Elsewhere {
     pub failures: FailuresBefore,
 }
 
-/// Finds out what a watch would be; without a forecast from `elsewhere` that of the source's own readings is taken. Changes
-/// nothing.
+/// Finds out what a watch would be; without a forecast from `elsewhere` that of the source's own readings is taken, those of
+/// `fleet`. Changes nothing.
 pub fn propose(
     request: &Request,
     mut source: Source,
     elsewhere: Option<Elsewhere>,
-    store: &Store,
+    fleet: &Fleet,
     paths: &Paths,
 ) -> Result<Proposal, WatchError> {
     let name = &request.name;
@@ -79,13 +78,12 @@ pub fn propose(
         return Err(WatchError::Exists { name: name.clone() });
     }
     let arm = source.arm.arm.name.clone();
-    let fleet = read_fleet(store, source.trial.id, &Options::default())?;
-    let mut failures_before = failures_before(&fleet, &arm);
+    let mut failures_before = failures_before(fleet, &arm);
     failures_before = failures_before.with(elsewhere.as_ref().map(|of| of.failures).unwrap_or_default());
     let (forecast, metric, forecast_from) = match elsewhere {
         Some(elsewhere) => (elsewhere.forecast, elsewhere.metric, Some(elsewhere.from)),
         None => {
-            let forecast = Forecast::of_arm(&fleet, &Settings::default(), &arm)?;
+            let forecast = Forecast::of_arm(fleet, &Settings::default(), &arm)?;
             (forecast, source.trial.plan.metric, None)
         }
     };

@@ -10,7 +10,7 @@ use heaptrial_change::{FileState, PRELOAD};
 use heaptrial_host::systemd::{Systemd, SystemdError, Unit, why_essential};
 use heaptrial_host::{HostError, HostRoot, Paths, Process};
 use heaptrial_inspect::{NextStart, files_with_preload};
-use heaptrial_judgement::{TRAFFIC, traffic_since};
+use heaptrial_judgement::{JudgementError, TRAFFIC, dated_lives, find_trial, traffic_since};
 use heaptrial_model::{Identity, Metric, ServiceName, TorFlag};
 use heaptrial_store::{Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -215,7 +215,7 @@ pub(crate) fn overridden(expected: Option<&Expected>, unit: &Unit) -> Vec<String
     names
 }
 
-fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), StoreError> {
+fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), JudgementError> {
     let names: HashMap<i64, String> =
         store.services(plan.trial_id)?.into_iter().map(|service| (service.id, service.name)).collect();
     for latest in store.latest(plan.trial_id)? {
@@ -230,7 +230,7 @@ fn readings(plan: &WatchPlan, store: &Store, seen: &mut Seen) -> Result<(), Stor
             own.swap_bytes = swap.unwrap_or(0) as f64;
         }
     }
-    for life in store.lives(plan.trial_id)? {
+    for life in dated_lives(store, &find_trial(store, plan.trial_id)?)? {
         let service = names.get(&life.service_id);
         let Some(own) = seen.services.iter_mut().find(|own| Some(&own.service) == service) else { continue };
         // Of several lives the last one counts, and one without readings has lost nothing.

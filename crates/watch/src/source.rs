@@ -131,6 +131,11 @@ impl Source {
         serde_json::from_value(self.arm.obtained.clone()?).ok()
     }
 
+    /// Row id of the trial.
+    pub fn trial_id(&self) -> i64 {
+        self.trial.id
+    }
+
     /// The arm's name.
     pub fn arm(&self) -> &str {
         &self.arm.arm.name

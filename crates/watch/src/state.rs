@@ -111,9 +111,8 @@ impl WatchState {
         let mut alerts = facts(plan, seen, &self.standing);
         if let Some(fleet) = fleet {
             for number in self.due(plan, seen.at) {
-                let taken = look(plan, fleet, seen, number);
                 let before = self.looks.last().map_or(&[][..], |look| &look.alerts);
-                let taken = taken.map(|taken| taken.with_untested(before));
+                let taken = look(plan, fleet, seen, number, before);
                 self.looks.extend(taken);
             }
         }

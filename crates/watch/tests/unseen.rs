@@ -2,8 +2,10 @@
 
 mod simulation;
 
-use heaptrial_watch::{AlertKind, News, WatchState};
-use simulation::{Event, Month, Noise};
+use heaptrial_analysis::{DAY, Fleet};
+use heaptrial_model::Reading;
+use heaptrial_watch::{AlertKind, News, WatchPlan, WatchState, look};
+use simulation::{BEGIN, Event, Month, Noise};
 
 /// A plan, and what is seen on a day of a month in which `event` happened on day 8.
 fn at(event: Event) -> (heaptrial_watch::WatchPlan, impl Fn(f64) -> heaptrial_watch::Seen) {
@@ -148,4 +150,126 @@ fn a_forecast_from_a_short_trial_does_not_judge_old_services() {
     state.check(&plan, &month.seen(&plan, &fleet, &[], 1.0), Some(&fleet));
     assert_eq!(news(&mut state), [(News::Raised, AlertKind::NoData)]);
     assert!(state.looks[0].untested[0].contains("too old for the forecast"), "{:?}", state.looks[0]);
+}
+
+/// A month without gaps and restarts.
+fn even(services: usize, event: Event, day: f64) -> Month {
+    let noise = Noise { gaps: 0.0, restarts: 0.0, ..Noise::default() };
+    Month { noise, ..Month::quiet(services) }.with(event, day)
+}
+
+/// Changes the readings of the first services: each is told its day, and whether it is kept.
+fn change(fleet: &mut Fleet, services: usize, keep: impl Fn(f64, &mut Reading) -> bool) {
+    for life in fleet.services.iter_mut().take(services).flat_map(|service| &mut service.lives) {
+        let started_at = life.started_at;
+        life.readings
+            .retain_mut(|reading| keep((started_at + f64::from(reading.age_seconds) - BEGIN) / DAY, reading));
+    }
+}
+
+/// The news of a check on each of these days.
+fn lived(month: &Month, plan: &WatchPlan, fleet: &Fleet, days: &[f64]) -> Vec<(f64, News, AlertKind)> {
+    let mut state = WatchState::default();
+    let of = |day: &f64| {
+        state.check(plan, &month.seen(plan, fleet, &[], *day), Some(fleet));
+        news(&mut state).into_iter().map(|(news, kind)| (*day, news, kind)).collect::<Vec<_>>()
+    };
+    days.iter().flat_map(of).collect()
+}
+
+#[test]
+fn a_level_of_a_service_stands_at_a_look_that_cannot_see_it() {
+    let month = even(10, Event::OneLevel(3.0), 8.0);
+    let (plan, mut fleet) = month.begin(1);
+    change(&mut fleet, 1, |day, _| !(12.5..14.5).contains(&day));
+    let told = lived(&month, &plan, &fleet, &[7.0, 10.0, 14.0, 18.0]);
+    let levels: Vec<_> = told.iter().filter(|(_, _, kind)| *kind == AlertKind::Level).collect();
+    assert_eq!(levels, [&(10.0, News::Raised, AlertKind::Level)], "{told:?}");
+}
+
+#[test]
+fn a_level_is_over_when_it_is_back_and_not_when_the_forecast_knows_less() {
+    let month = Month { before: 10, ..even(1, Event::OneLevel(2.0), 8.0) };
+    let (plan, mut fleet) = month.begin(1);
+    change(&mut fleet, 1, |day, reading| {
+        reading.kib /= if day > 24.0 { 2 } else { 1 };
+        true
+    });
+    let told = lived(&month, &plan, &fleet, &[7.0, 10.0, 14.0, 18.0, 22.0, 26.0, 30.0]);
+    let expected = [(10.0, News::Raised, AlertKind::Level), (26.0, News::Resolved, AlertKind::Level)];
+    let levels: Vec<_> = told.iter().filter(|(_, _, kind)| *kind == AlertKind::Level).copied().collect();
+    assert_eq!(levels, [expected[0], expected[1]], "{told:?}");
+}
+
+#[test]
+fn growth_is_over_when_it_is_back_and_not_when_a_look_fails_to_show_it() {
+    let month = even(5, Event::Growth(0.02), 0.0);
+    let (plan, fleet) = month.begin(1);
+    let at = |number: u32, day: f64, before: &[heaptrial_watch::Alert]| {
+        look(&plan, &fleet, &month.seen(&plan, &fleet, &[], day), number, before).unwrap()
+    };
+    let grows = |alerts: &[heaptrial_watch::Alert]| alerts.iter().any(|own| own.kind == AlertKind::Growth);
+    let last = at(11, 30.0, &[]);
+    assert!(grows(&last.alerts), "{last:?}");
+    let early = (4..11_u32)
+        .map(|number| at(number, 30.0, &[]))
+        .find(|look| look.growth_per_day.is_some_and(|(value, ..)| value > 0.006) && !grows(&look.alerts));
+    let number = early.unwrap().number;
+    assert!(grows(&at(number, 30.0, &last.alerts).alerts));
+    let (quiet, none) = (even(5, Event::Level(1.0), 0.0), &last.alerts);
+    let (plan, fleet) = quiet.begin(1);
+    let over = look(&plan, &fleet, &quiet.seen(&plan, &fleet, &[], 30.0), 11, none).unwrap();
+    assert!(!grows(&over.alerts), "{over:?}");
+}
+
+#[test]
+fn memory_runs_out_as_soon_where_services_have_no_level() {
+    let month = even(10, Event::Growth(0.03), 0.0);
+    let (plan, fleet) = month.begin(1);
+    let days = |silent: usize, available: f64| {
+        let mut fleet = fleet.clone();
+        change(&mut fleet, silent, |day, _| !(21.6..22.5).contains(&day));
+        let mut seen = month.seen(&plan, &fleet, &[], 22.0);
+        seen.host_available_bytes =
+            Some(available * seen.services.iter().filter_map(|service| service.bytes).sum::<f64>());
+        let found = look(&plan, &fleet, &seen, 9, &[]).unwrap();
+        assert_eq!(found.levels as usize, 10 - silent);
+        let alert = found.alerts.into_iter().find(|alert| alert.key == "memory:growth")?;
+        let (_, days) = alert.text.rsplit_once(" in ").unwrap();
+        Some(days.trim_end_matches(" days").parse::<f64>().unwrap())
+    };
+    let of_all = days(0, 0.4).unwrap();
+    assert!((5.0..25.0).contains(&of_all), "{of_all}");
+    for silent in [4, 10] {
+        let found = days(silent, 0.4).unwrap();
+        assert!((found - of_all).abs() <= 2.0, "{silent} silent: {found} for {of_all}");
+        assert_eq!(days(silent, 40.0), None);
+    }
+}
+
+#[test]
+fn what_is_stopped_or_unread_uses_up_no_memory() {
+    let (mut plan, seen) = at(Event::Full(0.0, 1.0));
+    plan.limits.no_data_seconds = 3.0 * 3600.0;
+    let with = |change: &dyn Fn(&mut heaptrial_watch::ServiceSeen)| {
+        let mut seen = seen(9.0);
+        seen.services.iter_mut().for_each(|service| service.limit_bytes = None);
+        let first = &mut seen.services[0];
+        first.limit_bytes = first.bytes;
+        change(first);
+        seen
+    };
+    let mut state = WatchState::default();
+    state.check(&plan, &with(&|service| service.stopped = Some("failed".to_owned())), None);
+    assert_eq!(news(&mut state), [(News::Raised, AlertKind::Stopped)]);
+    let mut state = WatchState::default();
+    let unread = with(&|service| service.last_reading_at = Some(BEGIN));
+    state.check(&plan, &unread, None);
+    assert_eq!(news(&mut state), [(News::Raised, AlertKind::NoData)]);
+    // What stood before that cannot be seen to be over.
+    let mut state = WatchState::default();
+    state.check(&plan, &with(&|_| {}), None);
+    assert_eq!(news(&mut state), [(News::Raised, AlertKind::Memory)]);
+    state.check(&plan, &unread, None);
+    assert_eq!(news(&mut state), [(News::Raised, AlertKind::NoData)]);
 }

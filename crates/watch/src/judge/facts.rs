@@ -27,7 +27,7 @@ pub fn facts(plan: &WatchPlan, seen: &Seen, before: &BTreeMap<String, Standing>)
     let mut alerts = transaction::explained(plan, seen, &mut findings, &mut files);
     alerts.extend(together(plan, seen.services.len(), findings));
     alerts.extend(files.into_iter().map(|(_, alert)| alert));
-    alerts.extend(memory::nearly_used_up(seen, before));
+    alerts.extend(memory::nearly_used_up(plan, seen, before));
     alerts.extend(failures::alert(plan, seen));
     alerts.extend(unreadable(seen));
     alerts

@@ -46,7 +46,7 @@ pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
         services: Vec::new(),
         text: format!(
             "{} and {} in {} of {} ({} {} in {:.0} service days; p {}): {}",
-            units::counted(count(KnownEvent::Crash), "crash"),
+            crashes(count(KnownEvent::Crash)),
             units::counted(count(KnownEvent::OomKill), "OOM kill"),
             units::counted(days as usize, "day"),
             units::counted(plan.services.len(), "service"),
@@ -58,6 +58,10 @@ pub(super) fn alert(plan: &WatchPlan, seen: &Seen) -> Option<Alert> {
         ),
         advice: "`journalctl -u SERVICE` tells why they ended".to_owned(),
     })
+}
+
+fn crashes(count: usize) -> String {
+    format!("{count} crash{}", if count == 1 { "" } else { "es" })
 }
 
 /// The probability of so many failures or more in `service_days` where the rate is the trial's.

@@ -107,10 +107,16 @@ fn own_drift(courses: &[Vec<(f64, f64)>]) -> f64 {
     (left.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / (count - 2.0)).sqrt()
 }
 
-/// An alert where growth is shown and more than what is never alerted.
-pub(super) fn alert(plan: &WatchPlan, excess: &Excess) -> Option<Alert> {
+/// An alert where growth is shown and more than what is never alerted. What is in `before` stands while it is more, shown or not.
+pub(super) fn alert(plan: &WatchPlan, excess: &Excess, before: &[Alert]) -> Option<Alert> {
     let margin = plan.limits.growth_per_day;
-    let grows = standing((excess.low, excess.high), margin) == Standing::AboveZero && excess.value > margin;
+    let shown = standing((excess.low, excess.high), margin) == Standing::AboveZero;
+    let stands = before.iter().any(|alert| alert.kind == AlertKind::Growth);
+    let grows = (shown || stands) && excess.value > margin;
+    let least = match excess.low > 0.0 {
+        true => format!("at least {} a day", units::share(excess.low)),
+        false => "these days alone do not show it".to_owned(),
+    };
     grows.then(|| Alert {
         key: "growth:all".to_owned(),
         kind: AlertKind::Growth,
@@ -118,11 +124,10 @@ pub(super) fn alert(plan: &WatchPlan, excess: &Excess) -> Option<Alert> {
         service: None,
         services: Vec::new(),
         text: format!(
-            "{} grow by {} a day more than in the trial, over {:.0} days (at least {} a day)",
+            "{} grow by {} a day more than in the trial, over {:.0} days ({least})",
             units::counted(excess.services, "service"),
             units::share(excess.value),
-            excess.days,
-            units::share(excess.low)
+            excess.days
         ),
         advice: format!(
             "`heaptrial report '{}'` shows their memory by day; a restart frees it until it has grown again",

@@ -100,33 +100,44 @@ fn window(plan: &WatchPlan, age: f64) -> f64 {
 /// what all services share added. A single one: against the trial's mean with the prediction error of one further
 /// service, with the variance of the trial's services and the others of the watch. What is tested is whether the excess
 /// is more than the share that is never alerted; of a single one, where all together are above, whether it is above
-/// them.
-pub(super) fn alerts(plan: &WatchPlan, levels: &[Level], error: f64) -> Vec<Alert> {
-    let mut tolerated = plan.limits.level_share.ln_1p();
+/// them. What is in `before` stands while the excess is more than that share, shown or not.
+pub(super) fn alerts(plan: &WatchPlan, levels: &[Level], error: f64, before: &[Alert]) -> Vec<Alert> {
+    let never_alerted = plan.limits.level_share.ln_1p();
+    let mut tolerated = never_alerted;
     let mut alerts = Vec::new();
     let Some((excess, p)) = together(levels, tolerated) else { return alerts };
-    if p <= error / 2.0 {
+    let stands = |key: &str, excess: f64| excess > never_alerted && before.iter().any(|own| own.key == key);
+    if p <= error / 2.0 || stands(ALL, excess) {
         alerts.push(of_all(plan, levels.len(), excess, p));
         tolerated += excess;
     }
     let values: Vec<Option<f64>> =
         (0..levels.len()).map(|index| Some(single(levels, index, tolerated))).collect();
-    let found = levels.iter().zip(holm(&values));
-    let found = found.filter_map(|(level, p)| Some((level, p.filter(|p| *p <= error / 2.0)?)));
+    let found = levels.iter().zip(holm(&values)).filter_map(|(level, p)| Some((level, p?)));
+    let found = found.filter(|(level, p)| *p <= error / 2.0 || stands(&key(&level.service), level.excess));
     alerts.extend(found.map(|(level, p)| of_service(level, p)));
     alerts
 }
 
+/// The key of an alert on all services.
+const ALL: &str = "level:all";
+
+/// The key of an alert on one service.
+fn key(service: &str) -> String {
+    format!("level:{service}")
+}
+
 fn of_all(plan: &WatchPlan, services: usize, excess: f64, p: f64) -> Alert {
     Alert {
-        key: "level:all".to_owned(),
+        key: ALL.to_owned(),
         kind: AlertKind::Level,
         state: "above".to_owned(),
         service: None,
         services: Vec::new(),
         text: format!(
-            "{} use {:.2} times what the trial led to expect (p {})",
+            "{} {} {:.2} times what the trial led to expect (p {})",
             units::counted(services, "service"),
+            if services == 1 { "uses" } else { "use" },
             excess.exp(),
             units::p_value(p)
         ),
@@ -139,7 +150,7 @@ fn of_all(plan: &WatchPlan, services: usize, excess: f64, p: f64) -> Alert {
 
 fn of_service(level: &Level, p: f64) -> Alert {
     Alert {
-        key: format!("level:{}", level.service),
+        key: key(&level.service),
         kind: AlertKind::Level,
         state: "above".to_owned(),
         service: Some(level.service.clone()),

@@ -31,9 +31,18 @@ pub struct LookResult {
     pub alerts: Vec<Alert>,
 }
 
-/// Takes look `number` on the data up to its time. Less than half of the services with a level is no look: an alert
-/// tells that there are no data.
-pub fn look(plan: &WatchPlan, fleet: &Fleet, seen: &Seen, number: u32) -> Option<LookResult> {
+/// Takes look `number` on the data up to its time; `before` are the alerts of the look before. Less than half of the services
+/// with a level is no look: an alert tells that there are no data.
+///
+/// What was alerted before is over where the estimate is back, and not where a look fails to show it again: the forecast knows
+/// less the older services are. What this look could not test stands on as it is.
+pub fn look(
+    plan: &WatchPlan,
+    fleet: &Fleet,
+    seen: &Seen,
+    number: u32,
+    before: &[Alert],
+) -> Option<LookResult> {
     let index = usize::try_from(number.checked_sub(1)?).ok()?;
     let day = *look_days(plan.days).get(index)?;
     let at = plan.started_at + day * DAY;
@@ -48,15 +57,22 @@ pub fn look(plan: &WatchPlan, fleet: &Fleet, seen: &Seen, number: u32) -> Option
         untested.push("growth: it takes 2 services with 4 whole windows".to_owned());
     }
     let mut alerts = Vec::new();
-    if 2 * levels.len() < fleet.services.len() {
+    let too_few = 2 * levels.len() < fleet.services.len();
+    if too_few {
         alerts.push(too_little(day, levels.len(), fleet.services.len(), &missing));
     } else {
-        alerts.extend(level::alerts(plan, &levels, error(plan.limits.level_error())));
+        alerts.extend(level::alerts(plan, &levels, error(plan.limits.level_error()), before));
     }
     if let Some(excess) = &excess {
-        alerts.extend(growth::alert(plan, excess));
-        alerts.extend(memory::running_out(plan, &levels, excess, seen));
+        alerts.extend(growth::alert(plan, excess, before));
+        alerts.extend(memory::running_out(plan, &levels, excess, seen, before));
     }
+    let untestable = |alert: &&Alert| match alert.kind {
+        AlertKind::Level => too_few || missing.iter().any(|(name, _)| alert.service.as_ref() == Some(name)),
+        AlertKind::Growth | AlertKind::Memory => excess.is_none(),
+        _ => false,
+    };
+    alerts.extend(before.iter().filter(untestable).cloned());
     Some(LookResult {
         number,
         day,
@@ -67,21 +83,6 @@ pub fn look(plan: &WatchPlan, fleet: &Fleet, seen: &Seen, number: u32) -> Option
         untested,
         alerts,
     })
-}
-
-impl LookResult {
-    /// With those alerts of the look before that this one could not test: without data nothing is over.
-    pub(crate) fn with_untested(mut self, before: &[Alert]) -> Self {
-        let compared = 2 * self.levels >= self.services;
-        let untested = |alert: &&Alert| match alert.kind {
-            AlertKind::Level => !compared,
-            AlertKind::Growth | AlertKind::Memory => self.growth_per_day.is_none(),
-            _ => false,
-        };
-        let kept: Vec<Alert> = before.iter().filter(untested).cloned().collect();
-        self.alerts.extend(kept);
-        self
-    }
 }
 
 fn too_little(day: f64, levels: usize, of: usize, missing: &[(String, String)]) -> Alert {

@@ -9,7 +9,7 @@ use super::growth::Excess;
 use super::level::Level;
 use crate::alert::{Alert, AlertKind};
 use crate::plan::WatchPlan;
-use crate::seen::Seen;
+use crate::seen::{Seen, ServiceSeen};
 use crate::state::Standing;
 
 /// A service that uses this share of its MemoryMax is about to be killed,
@@ -20,17 +20,27 @@ const WELL_BELOW: f64 = 0.85;
 const NEARLY_FULL: f64 = 0.05;
 /// until there is this one again.
 const WELL_ABOVE: f64 = 0.08;
+/// The key of an alert on memory that runs out.
+const RUNS_OUT: &str = "memory:growth";
 /// An alert is told anew when days fall below one of these.
 const STEPS_DAYS: [f64; 5] = [1.0, 3.0, 7.0, 14.0, 30.0];
 
-/// What is nearly used up now; `before` is what stood at the check before.
-pub(super) fn nearly_used_up(seen: &Seen, before: &BTreeMap<String, Standing>) -> Vec<Alert> {
+/// What is nearly used up now; `before` is what stood at the check before. What does not run uses nothing, and a reading of long
+/// ago raises no alert.
+pub(super) fn nearly_used_up(
+    plan: &WatchPlan,
+    seen: &Seen,
+    before: &BTreeMap<String, Standing>,
+) -> Vec<Alert> {
     let mut alerts = Vec::new();
-    for service in &seen.services {
+    for service in seen.services.iter().filter(|service| service.stopped.is_none()) {
         let (Some(bytes), Some(limit)) = (service.limited_bytes(), service.limit_bytes) else { continue };
         let key = format!("memory:{}", service.service);
-        let share = if before.contains_key(&key) { WELL_BELOW } else { NEARLY_ALL };
-        if bytes >= share * limit {
+        let stands = before.contains_key(&key);
+        let share = if stands { WELL_BELOW } else { NEARLY_ALL };
+        let is_read =
+            service.last_reading_at.is_some_and(|last| seen.at - last <= plan.limits.no_data_seconds);
+        if bytes >= share * limit && (is_read || stands) {
             alerts.push(Alert {
                 key,
                 kind: AlertKind::Memory,
@@ -68,31 +78,44 @@ pub(super) fn nearly_used_up(seen: &Seen, before: &BTreeMap<String, Standing>) -
     alerts
 }
 
-/// Memory that runs out within the horizon if services grow on as they were shown to.
-pub(super) fn running_out(plan: &WatchPlan, levels: &[Level], excess: &Excess, seen: &Seen) -> Option<Alert> {
+/// Memory that runs out within the horizon if services grow on as they were shown to. What is in `before` stands while the
+/// estimate says so, shown or not.
+pub(super) fn running_out(
+    plan: &WatchPlan,
+    levels: &[Level],
+    excess: &Excess,
+    seen: &Seen,
+    before: &[Alert],
+) -> Option<Alert> {
     let known = plan.shown_growth();
     let (growth, low) = (excess.value + known, excess.low + known);
-    if low <= 0.0 {
+    let stands = before.iter().any(|alert| alert.key == RUNS_OUT);
+    if growth <= 0.0 || (low <= 0.0 && !stands) {
         return None;
     }
-    // What is in swap now stays there.
-    let limit = |service: &str| {
-        let seen = seen.services.iter().find(|seen| seen.service == service)?;
-        Some(seen.limit_bytes? + seen.swap_bytes)
+    // One without a level, as where its readings end a little before the look, uses memory all the same.
+    let bytes = |service: &ServiceSeen| {
+        let level = levels.iter().find(|level| level.service == service.service);
+        level.map(|level| level.bytes).or(service.bytes)
     };
-    let of_service = |level: &Level| {
-        let days = first_passage(level.bytes, level.bytes * growth, None, limit(&level.service)?)?;
-        Some((days.estimate, format!("{} reaches its MemoryMax", level.service)))
+    let runs = seen.services.iter().filter(|service| service.stopped.is_none());
+    let used: Vec<(&ServiceSeen, f64)> =
+        runs.filter_map(|service| Some((service, bytes(service)?))).collect();
+    let of_service = |(service, bytes): &(&ServiceSeen, f64)| {
+        // What is in swap now stays there.
+        let limit = service.limit_bytes? + service.swap_bytes;
+        let days = first_passage(*bytes, bytes * growth, None, limit)?;
+        Some((days.estimate, format!("{} reaches its MemoryMax", service.service)))
     };
-    let together: f64 = levels.iter().map(|level| level.bytes).sum::<f64>() * growth;
-    let host = seen.host_available_bytes.map(|available| {
+    let together = used.iter().map(|(_, bytes)| bytes).sum::<f64>() * growth;
+    let host = seen.host_available_bytes.filter(|_| together > 0.0).map(|available| {
         (available / together, "the host's memory is full, if nothing else of it changes".to_owned())
     });
-    let first = levels.iter().filter_map(of_service).chain(host).min_by(|a, b| a.0.total_cmp(&b.0));
+    let first = used.iter().filter_map(of_service).chain(host).min_by(|a, b| a.0.total_cmp(&b.0));
     let (days, what) = first.filter(|(days, _)| *days <= plan.limits.horizon_days)?;
     let step = STEPS_DAYS.iter().find(|step| days <= **step).copied().unwrap_or(plan.limits.horizon_days);
     Some(Alert {
-        key: "memory:growth".to_owned(),
+        key: RUNS_OUT.to_owned(),
         kind: AlertKind::Memory,
         state: format!("within_{step:.0}_days"),
         service: None,

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_allocator::Expected;
-use heaptrial_analysis::{Forecast, Settings};
+use heaptrial_analysis::{Fleet, Forecast, Settings};
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Paths, host_name};
 use heaptrial_inspect::named;
 use heaptrial_judgement::{Options, read_fleet};
 use heaptrial_model::{HumanDuration, MappedLibrary, ServiceName, ServicePattern, TrialName, units};
-use heaptrial_rollout::{Evidence, Stratum, Verdict, Whole, settings_of};
+use heaptrial_rollout::{Evidence, Stratum, Verdict, Whole, settings_of, strata};
 use heaptrial_store::Store;
 use heaptrial_watch::{
     Channels, EVERY_MINUTES, Elsewhere, FailuresBefore, HostContent, Limits, Proposal, Request, Source,
@@ -120,7 +120,11 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let store = Store::open(&database)?;
     let source = Source::find(&store, &systemd, &paths, &request.name, options.arm.as_deref())?;
     let elsewhere = elsewhere(options, &source, &systemd, global)?;
-    let proposal = propose(&request, source, elsewhere, &store, &paths)?;
+    let fleet = read_fleet(&store, source.trial_id(), &Options::default())?;
+    if elsewhere.is_none() {
+        warn_of_unlike(&fleet, source.arm(), &source);
+    }
+    let proposal = propose(&request, source, elsewhere, &fleet, &paths)?;
     drop(store);
     let watched = proposal.plan.services.iter().map(|watched| &watched.service);
     let name = &proposal.plan.name;
@@ -192,6 +196,7 @@ fn of_trial(named: &str, arm: &str, source: &Source, global: &GlobalOptions) -> 
             known.join(", ")
         ))
     })?;
+    warn_of_unlike(&fleet, arm, source);
     let from = format!("arm {arm} of {}", trial.plan.name);
     let measured = store.arms(trial.id)?.into_iter().find(|record| record.arm.name == arm);
     let measured = measured.and_then(|record| serde_json::from_value::<Expected>(record.obtained?).ok());
@@ -206,6 +211,36 @@ fn of_trial(named: &str, arm: &str, source: &Source, global: &GlobalOptions) -> 
         false => failures_before(&fleet, arm),
     };
     Ok(Elsewhere { forecast, metric: trial.plan.metric, from, failures })
+}
+
+/// A watch has one forecast, whose spread over services that are unlike is their difference.
+fn warn_of_unlike(fleet: &Fleet, arm: &str, source: &Source) {
+    let (names, relays) = names(source);
+    let is_relay = |name: &str| relays.contains(name);
+    let strata = strata(fleet, arm, &names, &is_relay);
+    if let Some(warning) = unlike(&strata) {
+        eprintln!("warning: {warning}");
+    }
+}
+
+/// What is to be said of services of several kinds.
+fn unlike(strata: &[Stratum]) -> Option<String> {
+    let of = |stratum: &Stratum| format!("{}: {}", stratum.name, stratum.services.len());
+    let kinds: Vec<String> = strata.iter().map(of).collect();
+    (kinds.len() > 1).then(|| {
+        format!(
+            "the watched services are of several kinds ({}), and a watch has one forecast of all: where they use unlike memory, even \
+             twice as much may not be alerted as a level; growth, failures and all else are",
+            kinds.join(", ")
+        )
+    })
+}
+
+/// The watched services, and which are relays.
+fn names(source: &Source) -> (Vec<ServiceName>, BTreeSet<String>) {
+    let names = source.services().map(|(name, _)| name.clone()).collect();
+    let relays = source.services().filter(|(_, relay)| *relay).map(|(name, _)| name.to_string()).collect();
+    (names, relays)
 }
 
 /// A treatment as far as what processes run tells it.
@@ -247,9 +282,7 @@ fn of_verdict(file: &Path, source: &Source, systemd: &Systemd) -> Result<Elsewhe
     for difference in verdict.differences(&facts, &libraries) {
         eprintln!("warning: the forecast is of hosts unlike this one: {difference}");
     }
-    let names: Vec<ServiceName> = source.services().map(|(name, _)| name.clone()).collect();
-    let relays: BTreeSet<&str> =
-        source.services().filter(|(_, relay)| *relay).map(|(name, _)| name.as_str()).collect();
+    let (names, relays) = names(source);
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;
     let strata = verdict.strata(&host, &names, &|name| relays.contains(name));
     let mut with = strata.iter().filter(|stratum| !stratum.services.is_empty());
@@ -347,4 +380,23 @@ fn describe(plan: &heaptrial_watch::WatchPlan, every_minutes: u64) {
     let looks: Vec<String> = look_days(plan.days).iter().map(|day| units::duration(day * DAY)).collect();
     println!("  looks after {}", looks.join(", "));
     println!("  readings are stored as trial {}", stored_name(&plan.name));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_of_several_kinds_are_warned_of() {
+        let stratum = |name: &str| Stratum {
+            name: name.to_owned(),
+            services: vec!["web@a.service".parse().unwrap()],
+            forecast: None,
+            why_not: None,
+        };
+        let (small, large) = (stratum("web@* of about 378 MiB"), stratum("web@* of about 3.0 GiB"));
+        assert_eq!(unlike(std::slice::from_ref(&small)), None);
+        let told = unlike(&[small, large]).unwrap();
+        assert!(told.contains("(web@* of about 378 MiB: 1, web@* of about 3.0 GiB: 1)"), "{told}");
+    }
 }
