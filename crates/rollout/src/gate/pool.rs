@@ -8,6 +8,8 @@ use super::{Findings, Gate, Outcome, Reason, Tally, work};
 
 /// What a host saw so long ago, in seconds, says nothing of now.
 const STALE_SECONDS: f64 = 600.0;
+/// A clock that is ahead by more hides how old it is.
+const AHEAD_SECONDS: f64 = 60.0;
 const SECOND_US: f64 = 1e6;
 
 /// How far a rollout of a host has come.
@@ -180,6 +182,12 @@ fn one(host: &Judged, now_us: i64, findings: &mut Findings) {
         (_, Outcome::Stop) => because(findings, "its gate says stop"),
         (_, _) if age > STALE_SECONDS => {
             findings.missing.push(told(format!("what it saw is {} old", units::duration(age))));
+        }
+        (_, _) if age < -AHEAD_SECONDS => {
+            let ahead = units::duration(-age);
+            findings
+                .missing
+                .push(told(format!("how old it is cannot be told: its clock is {ahead} ahead of this one")));
         }
         (Course::NotBegun | Course::Paused | Course::CutShort, _) => {
             findings.missing.push(told(host.standing.as_str().to_owned()));

@@ -403,7 +403,7 @@ proptest! {
     }
 
     #[test]
-    fn a_host_that_is_not_well_holds_all_and_is_named((cases, _) in fleets(), place in 0_usize..4, how in 0..5_usize) {
+    fn a_host_that_is_not_well_holds_all_and_is_named((cases, _) in fleets(), place in 0_usize..4, how in 0..6_usize) {
         let mut parts: Vec<Judged> = (0..4).map(|number| host(&format!("h{number}"), &cases)).collect();
         prop_assert_eq!(pooled(&parts).outcome, Outcome::Go);
         let odd = &mut parts[place];
@@ -412,6 +412,7 @@ proptest! {
             1 => { odd.standing = Course::RolledBack; Outcome::Stop }
             2 => { odd.standing = Course::CutShort; Outcome::NotEnough }
             3 => { odd.wall_us -= 601_000_000; Outcome::NotEnough }
+            4 => { odd.wall_us += 61_000_000; Outcome::NotEnough }
             _ => { odd.failures = 1; Outcome::Go }
         };
         let gate = pooled(&parts);
