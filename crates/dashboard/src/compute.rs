@@ -68,11 +68,12 @@ struct Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State {
     last_tick: Option<i64>,
-    /// Newest and number of those that are read, of which there is a limit.
+    /// Time of the newest, and their number.
     events: (Option<i64>, usize),
     /// Number and time of the last.
     looks: (usize, Option<i64>),
     ended_wall_us: Option<i64>,
+    digest: u64,
 }
 
 /// Computes, and keeps what was computed.
@@ -111,9 +112,10 @@ impl What {
 pub(crate) fn state_of(trial: &Trial) -> State {
     State {
         last_tick: trial.ticks.first().map(|tick| tick.sequence),
-        events: (trial.events.first().map(|event| event.wall_us), trial.events.len()),
+        events: (trial.events.first().map(|event| event.wall_us), trial.event_counts.0),
         looks: (trial.looks.len(), trial.looks.last().map(|look| look.taken_wall_us)),
         ended_wall_us: trial.record.ended_wall_us,
+        digest: trial.digest,
     }
 }
 
@@ -368,6 +370,10 @@ mod tests {
         store
             .add_look(id, &LookRecord { number: 1, planned_us: 1, taken_wall_us: 3, alpha: 0.05, outcome })
             .unwrap();
+        states.push(state(&store));
+        // An import of more files leaves the same ticks.
+        let connection = rusqlite::Connection::open(folder.path().join("heaptrial.db")).unwrap();
+        connection.execute("UPDATE trial SET command = 'import once more'", []).unwrap();
         states.push(state(&store));
         for (place, state) in states.iter().enumerate() {
             assert!(!states[..place].contains(state), "{place}: {state:?}");

@@ -388,6 +388,92 @@ fn services_that_are_no_more_are_in_no_sum_of_a_running_trial() {
     assert!(body.contains("taken out of the trial"), "{body}");
 }
 
+#[test]
+fn a_service_that_was_taken_out_is_shown_as_what_samples_it_since_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut written = small().write(&database(&folder));
+    let (dropped, ..) = written.services[0];
+    written
+        .store
+        .add_event(written.trial_id, Some(dropped), now_us(), KnownEvent::Dropped, "broken")
+        .unwrap();
+    let server = Server::of(&database(&folder));
+    let address = "/service/tor@relay01.service";
+    for path in ["/", address] {
+        assert!(server.get(path).body.contains("taken out of the trial"), "{path}");
+    }
+    let host = Field { name: "host".into(), services: 1, looks: false, ..small() }.write(&database(&folder));
+    let connection = rusqlite::Connection::open(database(&folder)).unwrap();
+    connection.execute("UPDATE trial SET kind = 'host' WHERE id = ?1", [host.trial_id]).unwrap();
+    for path in ["/", address] {
+        let body = server.get(path).body;
+        assert!(!body.contains("taken out of the trial") && !body.contains("read no more"), "{path}: {body}");
+    }
+    assert!(!server.get("/").body.contains("of different metrics"));
+    connection.execute("UPDATE trial SET metric = 'anon' WHERE id = ?1", [written.trial_id]).unwrap();
+    let body = server.get("/").body;
+    for held in ["of different metrics: ", "(of host) or ", "(of five-way) at the last reading"] {
+        assert!(body.contains(held), "{held}: {body}");
+    }
+    let own = format!("{address}?id={}", written.trial_id);
+    assert!(server.get(&own).body.contains("taken out of the trial"));
+}
+
+#[test]
+fn events_that_are_not_shown_are_told_and_crashes_are_among_those_that_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut written = small().write(&database(&folder));
+    let (all, _) = written.store.count_events(written.trial_id, 0).unwrap();
+    for number in 0..600 {
+        let at = now_us() - number * 1_000_000;
+        written.store.add_event(written.trial_id, None, at, KnownEvent::Note, "again").unwrap();
+    }
+    let server = Server::of(&database(&folder));
+    let trial = server.get("/trial/five-way").body;
+    for held in [format!("{} earlier events", all + 592), format!("{} of them are not shown", all + 392)] {
+        assert!(trial.contains(&held), "{held}: {trial}");
+    }
+    let overview = server.get("/").body;
+    assert!(overview.contains("of them are not shown"), "{overview}");
+    for page in [trial, overview] {
+        assert!(page.contains("the kernel killed it at 5.1 GiB"), "{page}");
+    }
+}
+
+/// Of a trial of two hosts the one that was gathered last has not been read for a day.
+#[test]
+fn a_gathered_trial_is_read_as_long_as_one_of_its_hosts_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = small().write(&database(&folder));
+    let connection = rusqlite::Connection::open(database(&folder)).unwrap();
+    let (trial_id, now) = (written.trial_id, now_us());
+    connection.execute("INSERT INTO host (id, boot_id, facts_json) VALUES (77, 'other', '{}')", []).unwrap();
+    connection
+        .execute("UPDATE life SET boot_id = 'other' WHERE service_id = ?1", [written.services[9].0])
+        .unwrap();
+    let place = "UPDATE service SET attributes_json = json_set(attributes_json, '$.server', CASE id WHEN ?1 THEN 'beta' ELSE 'alpha' END)";
+    connection.execute(place, [written.services[9].0]).unwrap();
+    for (number, ago) in [(0, fixture::DAY + MINUTE), (1, fixture::DAY)] {
+        let tick =
+            "INSERT INTO tick (trial_id, sequence, wall_us, boottime_us, cost_wall_us, cost_cpu_us, host_id)
+                    VALUES (?1, ?2, ?3, 1, 1, 1, 77)";
+        connection.execute(tick, (trial_id, written.sequence + number, now - ago)).unwrap();
+    }
+    for (host, ago, os) in [("alpha", 12_000_000, "Debian"), ("beta", fixture::DAY, "Devuan")] {
+        let part = "INSERT INTO part (trial_id, host, facts_json, started_wall_us, sequence, tick_wall_us, gathered_wall_us)
+                    VALUES (?1, ?2, json_object('os', ?3), 1, 1, ?4, ?5)";
+        connection.execute(part, (trial_id, host, os, now - ago, now)).unwrap();
+    }
+    let server = Server::of(&database(&folder));
+    let overview = server.get("/").body;
+    assert!(overview.contains("alive") && !overview.contains("silent"), "{overview}");
+    let trial = server.get("/trial/five-way").body;
+    assert!(!trial.contains("Nothing is read"), "{trial}");
+    assert!(trial.contains("Read last: alpha") && trial.contains("beta"), "{trial}");
+    let host = server.get("/host").body;
+    assert!(["alpha", "beta", "Debian", "Devuan"].iter().all(|held| host.contains(held)), "{host}");
+}
+
 /// Of two services of a lab run the workers crashed, and one ran something else.
 #[test]
 fn what_a_lab_left_out_for_crashes_is_not_called_contaminated() {

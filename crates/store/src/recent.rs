@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::params;
+use heaptrial_model::KnownEvent;
+use rusqlite::{Row, params};
 
 use crate::records::SERVER;
 use crate::{EventRecord, Store, StoreError};
@@ -76,14 +77,21 @@ impl Store {
     pub fn recent_ticks(&self, trial_id: i64, count: u32) -> Result<Vec<TickRecord>, StoreError> {
         let sql = "SELECT sequence, wall_us, cost_wall_us, cost_cpu_us FROM tick WHERE trial_id = ?1
                    ORDER BY sequence DESC LIMIT ?2";
-        self.rows("reading the last ticks", sql, params![trial_id, count], |row| {
-            Ok(TickRecord {
-                sequence: row.get(0)?,
-                wall_us: row.get(1)?,
-                cost_wall_us: row.get::<_, i64>(2)? as u64,
-                cost_cpu_us: row.get::<_, i64>(3)? as u64,
-            })
-        })
+        self.rows("reading the last ticks", sql, params![trial_id, count], tick)
+    }
+
+    /// The same of some boots alone, by their row ids: ticks of a gathered trial are numbered host by host, in the order of gathering.
+    pub fn recent_ticks_of(
+        &self,
+        trial_id: i64,
+        boots: &HashSet<i64>,
+        count: u32,
+    ) -> Result<Vec<TickRecord>, StoreError> {
+        let sql = "SELECT sequence, wall_us, cost_wall_us, cost_cpu_us FROM tick t WHERE trial_id = ?1
+                   AND coalesce(host_id, (SELECT host_id FROM trial WHERE id = ?1)) IN (SELECT value FROM json_each(?3))
+                   ORDER BY sequence DESC LIMIT ?2";
+        let boots = serde_json::Value::from_iter(boots.iter().copied()).to_string();
+        self.rows("reading the last ticks of a host", sql, params![trial_id, count, boots], tick)
     }
 
     /// The last events of a trial, newest first.
@@ -91,6 +99,31 @@ impl Store {
         let sql = "SELECT service_id, wall_us, kind, text, arm_id, host FROM event WHERE trial_id = ?1
                    ORDER BY wall_us DESC, id DESC LIMIT ?2";
         self.rows("reading the last events", sql, params![trial_id, count], crate::running::event)
+    }
+
+    /// The last events of a trial and, where those are all newer, as many of some kinds. Newest first.
+    pub fn recent_events_and(
+        &self,
+        trial_id: i64,
+        count: u32,
+        kinds: &[KnownEvent],
+    ) -> Result<Vec<EventRecord>, StoreError> {
+        let sql = "SELECT service_id, wall_us, kind, text, arm_id, host FROM event WHERE id IN
+                       (SELECT id FROM event WHERE trial_id = ?1 ORDER BY wall_us DESC, id DESC LIMIT ?2)
+                   OR id IN (SELECT id FROM event WHERE trial_id = ?1 AND kind IN (SELECT value FROM json_each(?3))
+                             ORDER BY wall_us DESC, id DESC LIMIT ?2)
+                   ORDER BY wall_us DESC, id DESC";
+        let kinds = serde_json::Value::from_iter(kinds.iter().map(|kind| kind.as_str())).to_string();
+        self.rows("reading the last events", sql, params![trial_id, count, kinds], crate::running::event)
+    }
+
+    /// The number of a trial's events, and that of those since a time in microseconds since 1970.
+    pub fn count_events(&self, trial_id: i64, since_us: i64) -> Result<(usize, usize), StoreError> {
+        let sql = "SELECT count(*), coalesce(sum(wall_us >= ?2), 0) FROM event WHERE trial_id = ?1";
+        let counts = self.rows("counting events", sql, params![trial_id, since_us], |row| {
+            Ok((row.get::<_, i64>(0)? as usize, row.get::<_, i64>(1)? as usize))
+        })?;
+        Ok(counts.into_iter().next().unwrap_or_default())
     }
 
     /// When a life ended (`None` while it lives, and where nobody recorded it), in microseconds since 1970, and when it was read last:
@@ -110,4 +143,13 @@ impl Store {
     pub fn is_copy(&self) -> bool {
         self.access == crate::Access::Copy
     }
+}
+
+fn tick(row: &Row<'_>) -> rusqlite::Result<TickRecord> {
+    Ok(TickRecord {
+        sequence: row.get(0)?,
+        wall_us: row.get(1)?,
+        cost_wall_us: row.get::<_, i64>(2)? as u64,
+        cost_cpu_us: row.get::<_, i64>(3)? as u64,
+    })
 }

@@ -11,8 +11,8 @@ use crate::DashboardError;
 /// What is known of the host of the newest trial.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// Facts by name, as the newest trial found them.
-    pub(crate) facts: Value,
+    /// Facts by name, as the newest trial found them; where it is of several hosts, those of each with its name.
+    pub(crate) facts: Vec<(Option<String>, Value)>,
     /// When that was, and the trial.
     pub(crate) facts_of: Option<(i64, String)>,
     pub(crate) samplers: Vec<Sampler>,
@@ -51,7 +51,12 @@ impl Host {
         let trials = records.len();
         let newest = records.iter().rev().find(|record| !record.plan.kind.is_import());
         let newest = newest.or(records.last());
-        let facts = newest.map_or(Value::Null, |record| record.plan.host_facts.clone());
+        let parts = newest.map(|record| store.parts(record.id)).transpose()?.unwrap_or_default();
+        let mut facts: Vec<(Option<String>, Value)> =
+            parts.into_iter().map(|part| (Some(part.host), part.facts)).collect();
+        if facts.is_empty() {
+            facts.extend(newest.map(|record| (None, record.plan.host_facts.clone())));
+        }
         let facts_of = newest.map(|record| (record.plan.started_wall_us, record.plan.name.clone()));
         let mut samplers = Vec::new();
         for record in records.into_iter().rev().filter(|record| record.ended_wall_us.is_none()) {

@@ -3,20 +3,41 @@
 mod host;
 mod overview;
 mod service;
+mod ticks;
 mod trial;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use heaptrial_model::KnownEvent;
 use heaptrial_store::Store;
 
 use crate::DashboardError;
 
 pub(crate) use host::{Host, Sampler};
-pub(crate) use overview::Overview;
+pub(crate) use overview::{Overview, distinct, metrics};
 pub(crate) use service::{Life, LifeEnd, STARTS, Service};
 pub(crate) use trial::{Condition, Line, Source, Stage, Trial};
+
+/// Kinds of events after which somebody should look.
+pub(crate) const GRAVE: [KnownEvent; 15] = [
+    KnownEvent::AllocatorReplaced,
+    KnownEvent::ArmFailed,
+    KnownEvent::ClockJump,
+    KnownEvent::Contaminated,
+    KnownEvent::Crash,
+    KnownEvent::DatabaseLost,
+    KnownEvent::Gap,
+    KnownEvent::IdentityChange,
+    KnownEvent::OomKill,
+    KnownEvent::Reboot,
+    KnownEvent::RelaySilent,
+    KnownEvent::RestartUnplanned,
+    KnownEvent::RevertFailed,
+    KnownEvent::ServiceDown,
+    KnownEvent::TreatmentFailed,
+];
 
 /// KiB of the file that SQLite keeps in memory.
 const CACHE_KIB: u32 = 4096;

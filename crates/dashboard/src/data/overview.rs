@@ -1,9 +1,11 @@
 //! What the database holds, and what happens now.
 
+use std::collections::HashMap;
+
 use heaptrial_model::TrialKind;
 use heaptrial_store::{EventRecord, Store};
 
-use super::{Stage, Trial};
+use super::{Line, Stage, Trial};
 use crate::DashboardError;
 
 /// Trials that are read in full, newest first; of older ones only the name is told.
@@ -23,6 +25,36 @@ pub(crate) struct Overview {
 pub(crate) struct TrialEvent<'a> {
     pub(crate) trial: &'a Trial,
     pub(crate) event: &'a EventRecord,
+}
+
+/// The services of `trials`. Of one in several of them the first trial tells that reads it, and else the first: what was taken out of
+/// a trial may be sampled by another.
+pub(crate) fn distinct<'a>(trials: &[&'a Trial]) -> Vec<(&'a Trial, &'a Line)> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut found: Vec<(&Trial, &Line)> = Vec::new();
+    for (trial, line) in trials.iter().flat_map(|trial| trial.lines.iter().map(move |line| (*trial, line))) {
+        let place = *places.entry(&line.name).or_insert(found.len());
+        match found.get(place) {
+            None => found.push((trial, line)),
+            Some((_, before)) if before.gone && !line.gone => found[place] = (trial, line),
+            Some(_) => {}
+        }
+    }
+    found
+}
+
+/// What the memory of services is, where it is shown: of trials with different metrics each of these with its trial's name.
+pub(crate) fn metrics(services: &[(&Trial, &Line)]) -> Vec<(&'static str, Vec<String>)> {
+    let mut found: Vec<(&str, Vec<String>)> = Vec::new();
+    for (trial, _) in services {
+        let (metric, name) = (trial.shown_metric().describe(), trial.name());
+        match found.iter_mut().find(|(known, _)| *known == metric) {
+            Some((_, names)) if names.iter().any(|known| known == name) => {}
+            Some((_, names)) => names.push(name.to_owned()),
+            None => found.push((metric, vec![name.to_owned()])),
+        }
+    }
+    found
 }
 
 impl Overview {

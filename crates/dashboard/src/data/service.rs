@@ -59,7 +59,7 @@ pub(crate) enum LifeEnd {
 }
 
 impl Service {
-    /// The service of this name in the trial `within`, or in the newest trial that has it.
+    /// The service of this name in the trial `within`, or in the newest trial that has and reads it.
     pub(crate) fn find(
         store: &Store,
         name: &str,
@@ -74,8 +74,17 @@ impl Service {
             }
         }
         found.sort_by_key(|(trial, _)| (trial.plan.kind == TrialKind::Host, trial.ended_wall_us.is_some()));
+        let mut is_read = Vec::new();
+        for (trial, service) in &found {
+            let dropped = store.dropped_services(trial.id)?.contains(&service.id);
+            is_read.push(trial.ended_wall_us.is_none() && !dropped);
+        }
         let chosen = match within {
             Some(id) => found.iter().position(|(trial, _)| trial.id == id),
+            // What was taken out of a trial under way may be sampled by another.
+            None if found.first().is_some_and(|(trial, _)| trial.ended_wall_us.is_none()) => {
+                Some(is_read.iter().position(|read| *read).unwrap_or(0))
+            }
             None => (!found.is_empty()).then_some(0),
         };
         let Some(chosen) = chosen else { return Ok(None) };

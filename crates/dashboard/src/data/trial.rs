@@ -1,6 +1,7 @@
 //! A trial, its arms, and its services as they were read last.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use heaptrial_judgement::look::Begun;
@@ -12,18 +13,14 @@ use heaptrial_store::{
 };
 use serde_json::Value;
 
+use super::GRAVE;
+use super::ticks::{interval, recent_ticks, stale_after};
+
 use crate::DashboardError;
 
-/// Ticks from which the usual time between two is taken.
-const TICKS: u32 = 30;
-/// Events that are read.
+/// Events that are read, and as many of grave ones.
 const EVENTS: u32 = 500;
-/// Where there are no two ticks yet.
-const USUAL_INTERVAL_US: i64 = 60_000_000;
-/// A reading older than this many intervals is stale.
-const STALE_AFTER_INTERVALS: i64 = 3;
-/// But not before this time.
-const STALE_AFTER_US: i64 = 10_000_000;
+const DAY_US: i64 = 24 * 3600 * 1_000_000;
 /// A service of a trial that is over is gone if it was not read in this last share of the time.
 const GONE_SHARE: f64 = 0.1;
 /// A trial that has just begun restarts services before it reads them.
@@ -64,8 +61,10 @@ pub(crate) struct Trial {
     pub(crate) source: Source,
     pub(crate) arms: Vec<ArmRecord>,
     pub(crate) lines: Vec<Line>,
-    /// Newest first.
+    /// Newest first; of a gathered trial those of the host that was read last.
     pub(crate) ticks: Vec<TickRecord>,
+    /// Of a gathered trial: when each of its hosts was read last.
+    pub(crate) hosts: Vec<(String, Option<i64>)>,
     /// Usual time between two ticks.
     pub(crate) interval_us: i64,
     pub(crate) looks: Vec<LookRecord>,
@@ -73,8 +72,12 @@ pub(crate) struct Trial {
     pub(crate) begun_wall_us: Option<i64>,
     /// Looks fixed in advance, as microseconds since then.
     pub(crate) planned_looks_us: Vec<i64>,
-    /// Newest first.
+    /// The last ones, newest first.
     pub(crate) events: Vec<EventRecord>,
+    /// How many there are in all, and how many of the last day.
+    pub(crate) event_counts: (usize, usize),
+    /// Another one where the trial is written anew, as an import of more files does.
+    pub(crate) digest: u64,
 }
 
 /// A service as it was read last.
@@ -137,7 +140,8 @@ impl Trial {
     pub(crate) fn read(store: &Store, record: TrialRecord, now_us: i64) -> Result<Self, DashboardError> {
         let id = record.id;
         let arms = store.arms(id)?;
-        let ticks = store.recent_ticks(id, TICKS)?;
+        let parts = store.parts(id)?;
+        let ticks = recent_ticks(store, id, &parts)?;
         let interval_us = interval(&ticks);
         let stage = stage(&record, &ticks, interval_us, now_us);
         let latest: HashMap<i64, LatestSample> =
@@ -164,17 +168,21 @@ impl Trial {
         if stage != Stage::Running && !record.plan.kind.is_lab() {
             tell_gone(&mut lines, record.plan.started_wall_us, interval_us);
         }
+        let sources = store.import_sources(id)?;
         Ok(Self {
             stage,
             source: Source::Database,
+            digest: digest(&(&record, &arms, &sources, &parts)),
             arms,
             lines,
             ticks,
+            hosts: parts.into_iter().map(|part| (part.host, part.last.map(|last| last.wall_us))).collect(),
             interval_us,
             looks: store.looks(id)?,
             begun_wall_us: begun(store, &record)?,
             planned_looks_us: planned_looks(&record.plan.parameters),
-            events: store.recent_events(id, EVENTS)?,
+            events: store.recent_events_and(id, EVENTS, &GRAVE)?,
+            event_counts: store.count_events(id, now_us - DAY_US)?,
             record,
         })
     }
@@ -287,15 +295,11 @@ struct Clock {
     stale_after_us: i64,
 }
 
-fn stale_after(interval_us: i64) -> i64 {
-    (STALE_AFTER_INTERVALS * interval_us).max(STALE_AFTER_US)
-}
-
-fn interval(ticks: &[TickRecord]) -> i64 {
-    let mut distances: Vec<i64> =
-        ticks.windows(2).map(|pair| (pair[0].wall_us - pair[1].wall_us).max(0)).collect();
-    distances.sort_unstable();
-    distances.get(distances.len() / 2).copied().unwrap_or(USUAL_INTERVAL_US)
+/// Of what was written of a trial beside its readings.
+fn digest(written: &dyn std::fmt::Debug) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{written:?}").hash(&mut hasher);
+    hasher.finish()
 }
 
 fn stage(record: &TrialRecord, ticks: &[TickRecord], interval_us: i64, now_us: i64) -> Stage {

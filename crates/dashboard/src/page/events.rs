@@ -1,41 +1,23 @@
 //! Lists of events.
 
-use heaptrial_model::KnownEvent;
+use heaptrial_model::units;
 use heaptrial_report::embedded::printable;
 use heaptrial_store::EventRecord;
 use maud::{Markup, html};
 
 use super::words;
-use crate::data::Trial;
+use crate::data::{GRAVE, Trial};
 
 /// Events that are shown at once; the others are folded.
 const UNFOLDED: usize = 8;
 /// Events that are shown at all.
 const SHOWN: usize = 200;
 
-/// Kinds after which somebody should look.
-const GRAVE: [KnownEvent; 15] = [
-    KnownEvent::AllocatorReplaced,
-    KnownEvent::ArmFailed,
-    KnownEvent::ClockJump,
-    KnownEvent::Contaminated,
-    KnownEvent::Crash,
-    KnownEvent::DatabaseLost,
-    KnownEvent::Gap,
-    KnownEvent::IdentityChange,
-    KnownEvent::OomKill,
-    KnownEvent::Reboot,
-    KnownEvent::RelaySilent,
-    KnownEvent::RestartUnplanned,
-    KnownEvent::RevertFailed,
-    KnownEvent::ServiceDown,
-    KnownEvent::TreatmentFailed,
-];
-
-/// Events of trials, newest first; `naming` says whether the trial is told, too.
-pub(super) fn events(events: &[(&Trial, &EventRecord)], naming: bool, now_us: i64) -> Markup {
+/// The newest events of trials, of `all` that there are; `naming` says whether the trial is told, too.
+pub(super) fn events(events: &[(&Trial, &EventRecord)], all: usize, naming: bool, now_us: i64) -> Markup {
     let (first, rest) = events.split_at(events.len().min(UNFOLDED));
-    let rest = &rest[..rest.len().min(SHOWN)];
+    let rest = kept(rest);
+    let earlier = all.max(first.len() + rest.len()) - first.len();
     html! {
         @if first.is_empty() {
             p class="quiet" { "None." }
@@ -44,11 +26,31 @@ pub(super) fn events(events: &[(&Trial, &EventRecord)], naming: bool, now_us: i6
         }
         @if !rest.is_empty() {
             details {
-                summary { (words::counted(rest.len(), "earlier event")) }
-                (list(rest, naming, now_us))
+                summary { (words::counted(earlier, "earlier event")) }
+                (list(&rest, naming, now_us))
+                @if earlier > rest.len() {
+                    p class="quiet" { (units::count((earlier - rest.len()) as u64)) " of them are not shown." }
+                }
             }
         }
     }
+}
+
+/// The first of those that are to be looked at, and the newest of others, in the same order.
+fn kept<'a>(events: &[(&'a Trial, &'a EventRecord)]) -> Vec<(&'a Trial, &'a EventRecord)> {
+    let grave = events.iter().filter(|(_, event)| is_grave(event)).count().min(SHOWN);
+    let (mut grave, mut others) = (grave, SHOWN - grave);
+    let keep = |(_, event): &&(&Trial, &EventRecord)| {
+        let left = if is_grave(event) { &mut grave } else { &mut others };
+        let is_kept = *left > 0;
+        *left = left.saturating_sub(1);
+        is_kept
+    };
+    events.iter().filter(keep).copied().collect()
+}
+
+fn is_grave(event: &EventRecord) -> bool {
+    event.kind.known().is_some_and(|kind| GRAVE.contains(&kind))
 }
 
 fn list(events: &[(&Trial, &EventRecord)], naming: bool, now_us: i64) -> Markup {
@@ -64,8 +66,7 @@ fn list(events: &[(&Trial, &EventRecord)], naming: bool, now_us: i64) -> Markup 
 fn line(trial: &Trial, event: &EventRecord, naming: bool, now_us: i64) -> Markup {
     let service = event.service_id.and_then(|id| trial.lines.iter().find(|line| line.service_id == id));
     let arm = event.arm_id.and_then(|id| trial.arms.iter().find(|arm| arm.id == id));
-    let grave = event.kind.known().is_some_and(|kind| GRAVE.contains(&kind));
-    let class = if grave { "badge bad" } else { "badge" };
+    let class = if is_grave(event) { "badge bad" } else { "badge" };
     html! {
         span class="when" { (words::ago(event.wall_us, now_us)) } " "
         span class="what" {

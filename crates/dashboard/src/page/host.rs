@@ -30,7 +30,10 @@ pub(crate) fn host(host: &Host, now_us: i64) -> Markup {
                 Some((at, trial)) => p class="quiet" { "As found when " (words::name(trial)) " began, " (words::date_and_ago(*at, now_us)) "." },
                 None => p { "No trial has told them yet." },
             }
-            (facts(&host.facts))
+            @for (name, told) in &host.facts {
+                @if let Some(name) = name { h3 { (words::name(name)) } }
+                (facts(told))
+            }
         }
         section id="sampling" {
             h2 { "Cost of sampling" }

@@ -8,12 +8,13 @@ use maud::{Markup, html};
 
 use super::services::{self, Choice};
 use super::{events, source, words};
-use crate::data::{Overview, Stage, Trial};
+use crate::data::{Overview, Stage, Trial, distinct, metrics};
 
 pub(crate) fn overview(overview: &Overview, choice: &Choice, now_us: i64, database: &Path) -> Markup {
     let present = overview.present();
     let recent = overview.last_day(now_us);
     let recent: Vec<_> = recent.iter().map(|of| (of.trial, of.event)).collect();
+    let of_day: usize = overview.trials.iter().map(|trial| trial.event_counts.1).sum();
     html! {
         h1 { "Overview" }
         @if overview.trials.is_empty() {
@@ -28,7 +29,7 @@ pub(crate) fn overview(overview: &Overview, choice: &Choice, now_us: i64, databa
                 }
                 section id="events" {
                     h2 { "Last 24 hours" }
-                    (events::events(&recent, overview.trials.len() > 1, now_us))
+                    (events::events(&recent, of_day, overview.trials.len() > 1, now_us))
                 }
             }
             (services::services(&present, choice, ("/", "services"), now_us))
@@ -52,9 +53,9 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
     let running = present.iter().filter(|trial| trial.stage == Stage::Running).count();
     let silent = present.iter().any(|trial| trial.stage == Stage::Silent);
     let last = present.iter().filter_map(|trial| trial.ticks.first()).map(|tick| tick.wall_us).max();
-    let mut seen = std::collections::HashSet::new();
-    let lines: Vec<_> =
-        present.iter().flat_map(|trial| &trial.lines).filter(|line| seen.insert(&line.name)).collect();
+    let services = distinct(present);
+    let measured: Vec<&str> = metrics(&services).into_iter().map(|(metric, _)| metric).collect();
+    let lines: Vec<_> = services.into_iter().map(|(_, line)| line).collect();
     let count = |so: &dyn Fn(&crate::data::Line) -> bool| lines.iter().filter(|line| so(line)).count();
     let contaminated = count(&|line| line.is_contaminated());
     let left_out = count(&|line| line.is_left_out());
@@ -92,7 +93,7 @@ fn tiles(present: &[&Trial], now_us: i64) -> Markup {
             div class="tile" {
                 dt { "Memory of all" }
                 dd { (units::memory(memory as f64)) }
-                dd class="note" { @if rests { "sum at the ends of last rests" } @else { "sum of the last readings" } @if gone > 0 { ", without " (words::counted(gone, "service")) " read no more" } }
+                dd class="note" { @if rests { "sum at the ends of last rests" } @else { "sum of the last readings" } @if measured.len() > 1 { ", of different metrics: " (measured.join(" or ")) } @if gone > 0 { ", without " (words::counted(gone, "service")) " read no more" } }
             }
             div class=(if contaminated + left_out + stale > 0 { "tile bad" } else { "tile" }) {
                 dt { "Contaminated" }

@@ -65,7 +65,7 @@ pub(crate) fn service(service: &Service, now_us: i64) -> Markup {
         (ledger(service, now_us))
         section id="events" {
             h2 { "Events" }
-            (events::events(&recorded, false, now_us))
+            (events::events(&recorded, recorded.len(), false, now_us))
         }
         (settings::settings(service))
         @if !service.also_in.is_empty() {

@@ -1,14 +1,13 @@
 //! The table of services: sorted and narrowed by links, so that it works without a script.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
 
 use heaptrial_report::embedded::{printable, swatch};
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::words;
-use crate::data::{Condition, Line, Trial};
+use crate::data::{Condition, Line, Trial, distinct, metrics};
 
 /// Services on one page.
 const AT_A_TIME: usize = 250;
@@ -38,20 +37,16 @@ struct Row<'a> {
     line: &'a Line,
 }
 
-/// The services of `trials`; of a service in several of them the first counts. `address` is that of the page, and `id`
-/// that of the section.
+/// The services of `trials`. `address` is that of the page, and `id` that of the section.
 pub(super) fn services(
     trials: &[&Trial],
     choice: &Choice,
     (address, id): (&str, &str),
     now_us: i64,
 ) -> Markup {
-    let mut seen = HashSet::new();
-    let mut rows: Vec<Row<'_>> = trials
-        .iter()
-        .flat_map(|trial| trial.lines.iter().map(move |line| Row { trial, line }))
-        .filter(|row| seen.insert(row.line.name.as_str()))
-        .collect();
+    let services = distinct(trials);
+    let measured = measured(&services);
+    let mut rows: Vec<Row<'_>> = services.into_iter().map(|(trial, line)| Row { trial, line }).collect();
     let all = rows.len();
     let contaminated = rows.iter().filter(|row| row.line.is_contaminated()).count();
     let left_out = rows.iter().filter(|row| row.line.is_left_out()).count();
@@ -101,7 +96,7 @@ pub(super) fn services(
                             span {
                                 (words::counted(found, "service"))
                                 @if pages > 1 { ", page " (page) " of " (pages) }
-                                ". Memory is " (trials.first().map_or("", |trial| trial.shown_metric().describe()))
+                                ". Memory is " (measured)
                                 @if trials.iter().any(|trial| trial.rests()) { " at the end of the last rest, as reports compare it." } @else { " at the last reading." }
                             }
                         }
@@ -123,6 +118,20 @@ pub(super) fn services(
                     }
                 }
             }
+        }
+    }
+}
+
+/// What the memory of services is; where trials have different metrics, with their names.
+fn measured(services: &[(&Trial, &Line)]) -> String {
+    match &metrics(services)[..] {
+        [(metric, _)] => (*metric).to_owned(),
+        several => {
+            let of = |(metric, names): &(&str, Vec<String>)| {
+                let names: Vec<String> = names.iter().map(|name| printable(name)).collect();
+                format!("{metric} (of {})", names.join(", "))
+            };
+            several.iter().map(of).collect::<Vec<_>>().join(" or ")
         }
     }
 }

@@ -60,12 +60,13 @@ pub(crate) fn trial(trial: &Trial, computed: Option<&Computed>, choice: &Choice,
             (services::services(&[trial], choice, (&address, "service-pages"), now_us))
         } @else {
             (progress(trial, now_us))
+            (hosts(trial, now_us))
             (arms(trial))
             (chart(trial, computed, now_us))
             @if has_looks(trial) { (looks::looks(trial, now_us)) }
             section id="events" {
                 h2 { "Events" }
-                (events::events(&recorded, false, now_us))
+                (events::events(&recorded, trial.event_counts.0, false, now_us))
             }
             (services::services(&[trial], choice, (&address, "services"), now_us))
         }
@@ -99,6 +100,22 @@ fn progress(trial: &Trial, now_us: i64) -> Markup {
     }
 }
 
+/// When hosts of a gathered trial were read last.
+fn hosts(trial: &Trial, now_us: i64) -> Markup {
+    html! {
+        @if trial.hosts.len() > 1 {
+            p class="quiet" {
+                "Read last: "
+                @for (place, (host, last)) in trial.hosts.iter().enumerate() {
+                    @if place > 0 { ", " }
+                    (words::name(host)) " " @match last { Some(last) => (words::ago(*last, now_us)), None => "never" }
+                }
+                "."
+            }
+        }
+    }
+}
+
 fn arms(trial: &Trial) -> Markup {
     let last = trial.looks.last();
     let told = last.map(looks::arms).unwrap_or_default();
@@ -127,7 +144,7 @@ fn arms(trial: &Trial) -> Markup {
                     tbody {
                         @for (place, record) in trial.arms.iter().enumerate() {
                             @let name = printable(&record.arm.name);
-                            @let counted: Vec<&Line> = trial.counted(place).collect();
+                            @let counted: Vec<&Line> = trial.counted(place).filter(|line| !line.gone).collect();
                             @let all = trial.lines.iter().filter(|line| line.arm == place).count();
                             @let contaminated = trial.lines.iter().filter(|line| line.arm == place && line.is_contaminated()).count();
                             tr class=[record.arm.control.then_some("control-row")] data-key=(record.id) {
