@@ -3,12 +3,14 @@
 /// Days of the looks of a watch of 30 days; those of another length are in proportion.
 const LOOK_DAYS: [f64; 11] = [1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 18.0, 22.0, 26.0, 30.0];
 const OF_DAYS: f64 = 30.0;
+/// No look is earlier: before half of a day has been read no level of services that go on from the trial is known.
+const FIRST_DAY: f64 = 0.6;
 /// A whole day that is over counts as over.
 const ROUNDING: f64 = 1e-9;
 
 /// Days after the start at which a watch of `days` looks.
 pub fn look_days(days: f64) -> Vec<f64> {
-    LOOK_DAYS.iter().map(|day| day * days / OF_DAYS).collect()
+    LOOK_DAYS.iter().map(|day| day * days / OF_DAYS).filter(|day| *day >= FIRST_DAY).collect()
 }
 
 /// The error that each look may make, of `error` in all: in proportion to the time since the look before.
@@ -35,7 +37,9 @@ mod tests {
     fn looks_are_in_proportion_and_spend_the_error_and_no_more() {
         assert_eq!(look_days(30.0)[..4], [1.0, 2.0, 3.0, 5.0]);
         assert_eq!(look_days(15.0).last(), Some(&15.0));
-        for days in [7.0, 30.0] {
+        assert_eq!(look_days(7.0)[..2], [0.7, 5.0 * 7.0 / 30.0]);
+        for days in [1.0, 3.0, 7.0, 30.0] {
+            assert!(look_days(days)[0] > 0.5);
             let errors = look_errors(days, 0.01);
             assert!((errors.iter().sum::<f64>() - 0.01).abs() < 1e-12);
             assert!(errors.iter().all(|error| *error > 0.0));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::alert::{Alert, AlertKind};
 use crate::folder::SCHEMA_VERSION;
-use crate::judge::{LookResult, facts, look};
+use crate::judge::{LookResult, NO_LOOK, facts, look, read_last, waiting, waits};
 use crate::plan::WatchPlan;
 use crate::schedule::look_days;
 use crate::seen::{Seen, ServiceSeen};
@@ -109,15 +109,23 @@ impl WatchState {
     /// new, changed or over. Without a fleet looks stay due.
     pub fn check(&mut self, plan: &WatchPlan, seen: &Seen, fleet: Option<&Fleet>) {
         let mut alerts = facts(plan, seen, &self.standing);
+        let mut no_look = None;
         if let Some(fleet) = fleet {
+            let last = read_last(fleet);
             for number in self.due(plan, seen.at) {
+                if waits(plan, number, last) {
+                    no_look = waiting(plan, number, last, seen.at);
+                    continue;
+                }
                 let before = self.looks.last().map_or(&[][..], |look| &look.alerts);
                 let taken = look(plan, fleet, seen, number, before);
                 self.looks.extend(taken);
             }
         }
         // Tests are of looks: what the last one found stands until the next.
-        alerts.extend(self.looks.last().into_iter().flat_map(|look| look.alerts.clone()));
+        let of_last = self.looks.last().into_iter().flat_map(|look| &look.alerts);
+        alerts.extend(of_last.filter(|alert| no_look.is_none() || alert.key != NO_LOOK).cloned());
+        alerts.extend(no_look);
         // What cannot be seen now is not over.
         let hidden = self.standing.values().filter(|standing| is_hidden(seen, &standing.alert));
         let hidden = hidden.filter(|standing| alerts.iter().all(|alert| alert.key != standing.alert.key));

@@ -128,16 +128,16 @@ fn is_as_left(changed: &ServiceState, runs: Option<&Fingerprint>) -> bool {
         Stage::Committed => {
             let proved = changed.identity.as_ref();
             is(|change| &change.after)
-                && proved.zip(runs).is_none_or(|(identity, runs)| is_same_build(identity, runs))
+                && proved.zip(runs).is_none_or(|(identity, runs)| runs_as_proved(identity, runs))
         }
         Stage::Reverted => is(|change| &change.before),
         _ => is_in_flight(changed.stage),
     }
 }
 
-fn is_same_build(identity: &Identity, runs: &Fingerprint) -> bool {
+fn runs_as_proved(identity: &Identity, runs: &Fingerprint) -> bool {
     let build = identity.sha256.as_ref().or(identity.build_id.as_ref());
-    identity.label() == runs.allocator && build == runs.build.as_ref()
+    identity.label() == runs.allocator && build == runs.build.as_ref() && identity.settings == runs.settings
 }
 
 fn did(stage: TrialStage, at_work: bool) -> &'static str {
@@ -153,7 +153,35 @@ fn did(stage: TrialStage, at_work: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use heaptrial_model::Linkage;
+
     use super::*;
+
+    #[test]
+    fn what_runs_with_other_settings_than_were_proved_is_not_as_a_transaction_left_it() {
+        let proved = Identity {
+            family: "jemalloc".into(),
+            version: None,
+            version_range: None,
+            path: None,
+            build_id: Some("a".into()),
+            sha256: None,
+            linkage: Linkage::Preloaded,
+            settings: [("MALLOC_CONF".to_owned(), "narenas:2".to_owned())].into(),
+            evidence: Vec::new(),
+            effective: Default::default(),
+            libraries: Vec::new(),
+        };
+        let mut runs = Fingerprint {
+            allocator: proved.label(),
+            build: proved.build_id.clone(),
+            settings: proved.settings.clone(),
+            libc: None,
+        };
+        assert!(runs_as_proved(&proved, &runs));
+        runs.settings.insert("MALLOC_CONF".to_owned(), "narenas:9".to_owned());
+        assert!(!runs_as_proved(&proved, &runs));
+    }
 
     #[test]
     fn a_service_that_was_put_back_while_a_check_looked_counts_as_being_changed() {

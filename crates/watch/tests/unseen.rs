@@ -4,7 +4,7 @@ mod simulation;
 
 use heaptrial_analysis::{DAY, Fleet};
 use heaptrial_model::Reading;
-use heaptrial_watch::{AlertKind, News, WatchPlan, WatchState, look};
+use heaptrial_watch::{Alert, AlertKind, News, WatchPlan, WatchState, look};
 use simulation::{BEGIN, Event, Month, Noise};
 
 /// A plan, and what is seen on a day of a month in which `event` happened on day 8.
@@ -189,26 +189,42 @@ fn a_level_of_a_service_stands_at_a_look_that_cannot_see_it() {
 
 #[test]
 fn a_level_is_over_when_it_is_back_and_not_when_the_forecast_knows_less() {
-    let month = Month { before: 10, ..even(1, Event::OneLevel(2.0), 8.0) };
-    let (plan, mut fleet) = month.begin(1);
-    change(&mut fleet, 1, |day, reading| {
-        reading.kib /= if day > 24.0 { 2 } else { 1 };
+    // Of a service that goes on above its forecast a look shows it, and a later one does not.
+    let month = |factor: f64| Month { before: 10, restarted: true, ..even(1, Event::OneLevel(factor), 8.0) };
+    let mut months = [1.5, 1.6, 1.7, 1.8, 2.0].into_iter().map(|factor| (factor, month(factor).begin(1)));
+    let looks = |(factor, (plan, fleet)): &(f64, (WatchPlan, Fleet)), number: u32, before: &[Alert]| {
+        look(plan, fleet, &month(*factor).seen(plan, fleet, &[], 30.0), number, before).unwrap()
+    };
+    let is_level = |alert: &Alert| alert.kind == AlertKind::Level;
+    let shown = |month: &(f64, (WatchPlan, Fleet)), number: u32| {
+        looks(month, number, &[]).alerts.into_iter().find(is_level)
+    };
+    let (month, raised, number) = months
+        .find_map(|month| {
+            let raised = shown(&month, 6)?;
+            let number = (7..=11).find(|number| shown(&month, *number).is_none())?;
+            Some((month, raised, number))
+        })
+        .expect("a month of which the forecast knows too little");
+    let found = looks(&month, number, std::slice::from_ref(&raised));
+    assert!(found.level_ratio.unwrap() > 1.3 && found.alerts.iter().any(is_level), "{found:?}");
+    // It comes back.
+    let (factor, (plan, mut fleet)) = month;
+    change(&mut fleet, 1, |_, reading| {
+        reading.kib = (f64::from(reading.kib) / factor) as u32;
         true
     });
-    let told = lived(&month, &plan, &fleet, &[7.0, 10.0, 14.0, 18.0, 22.0, 26.0, 30.0]);
-    let expected = [(10.0, News::Raised, AlertKind::Level), (26.0, News::Resolved, AlertKind::Level)];
-    let levels: Vec<_> = told.iter().filter(|(_, _, kind)| *kind == AlertKind::Level).copied().collect();
-    assert_eq!(levels, [expected[0], expected[1]], "{told:?}");
+    assert!(!looks(&(factor, (plan, fleet)), number, &[raised]).alerts.iter().any(is_level));
 }
 
 #[test]
 fn growth_is_over_when_it_is_back_and_not_when_a_look_fails_to_show_it() {
     let month = even(5, Event::Growth(0.02), 0.0);
     let (plan, fleet) = month.begin(1);
-    let at = |number: u32, day: f64, before: &[heaptrial_watch::Alert]| {
+    let at = |number: u32, day: f64, before: &[Alert]| {
         look(&plan, &fleet, &month.seen(&plan, &fleet, &[], day), number, before).unwrap()
     };
-    let grows = |alerts: &[heaptrial_watch::Alert]| alerts.iter().any(|own| own.kind == AlertKind::Growth);
+    let grows = |alerts: &[Alert]| alerts.iter().any(|own| own.kind == AlertKind::Growth);
     let last = at(11, 30.0, &[]);
     assert!(grows(&last.alerts), "{last:?}");
     let early = (4..11_u32)
@@ -272,4 +288,58 @@ fn what_is_stopped_or_unread_uses_up_no_memory() {
     assert_eq!(news(&mut state), [(News::Raised, AlertKind::Memory)]);
     state.check(&plan, &unread, None);
     assert_eq!(news(&mut state), [(News::Raised, AlertKind::NoData)]);
+}
+
+#[test]
+fn a_clock_that_is_ahead_for_a_while_takes_no_look_of_the_days_to_come() {
+    let month = even(10, Event::Level(3.0), 6.0);
+    let (plan, fleet) = month.begin(1);
+    let mut by_then = fleet.clone();
+    change(&mut by_then, 10, |day, _| day <= 5.0);
+    let mut state = WatchState::default();
+    state.check(&plan, &month.seen(&plan, &by_then, &[], 35.0), Some(&by_then));
+    assert_eq!(state.looks.len(), 4, "{:?}", state.looks);
+    assert!(
+        state.standing["no_data:look"].alert.text.contains("look of day 30 waits"),
+        "{:?}",
+        state.standing
+    );
+    state.outbox.clear();
+    state.check(&plan, &month.seen(&plan, &fleet, &[], 10.2), Some(&fleet));
+    assert!(news(&mut state).contains(&(News::Raised, AlertKind::Level)));
+    assert!(!state.standing.contains_key("no_data:look"));
+}
+
+#[test]
+fn of_several_things_that_cannot_be_looked_at_all_are_told() {
+    let (plan, seen) = at(Event::Level(1.0));
+    let with = |what: &[&str]| {
+        let mut seen = seen(9.0);
+        seen.unreadable = what.iter().map(|what| (*what).to_owned()).collect();
+        seen
+    };
+    let mut state = WatchState::default();
+    state.check(&plan, &with(&["no bus", "no database"]), None);
+    assert_eq!(news(&mut state), [(News::Raised, AlertKind::NoData)]);
+    let text = &state.standing["no_data:unreadable"].alert.text;
+    assert!(text.contains("no bus") && text.contains("no database"), "{text}");
+    state.check(&plan, &with(&["no database"]), None);
+    assert_eq!(news(&mut state), [(News::Changed, AlertKind::NoData)]);
+}
+
+#[test]
+fn growth_that_the_trial_told_and_did_not_show_is_told_beside_that_of_the_watch() {
+    let month = even(10, Event::Growth(0.02), 0.0);
+    let (mut plan, fleet) = month.begin(1);
+    let with = |plan: &WatchPlan| {
+        let found = look(plan, &fleet, &month.seen(plan, &fleet, &[], 30.0), 11, &[]).unwrap();
+        found.alerts.into_iter().find(|alert| alert.kind == AlertKind::Growth).unwrap().text
+    };
+    let mut forecast = serde_json::to_value(&plan.forecast).unwrap();
+    forecast["growth"]["value"] = 0.02.into();
+    forecast["growth"]["low"] = (-0.006).into();
+    forecast["growth"]["high"] = 0.045.into();
+    plan.forecast = serde_json::from_value(forecast).unwrap();
+    let text = with(&plan);
+    assert!(text.contains("the trial told 2% a day"), "{text}");
 }

@@ -120,15 +120,15 @@ fn no_data(plan: &WatchPlan, seen: &Seen) -> Vec<Finding> {
     silent.chain(nameless).chain(untold).collect()
 }
 
-fn unreadable(seen: &Seen) -> Vec<Alert> {
-    let alert = |what: &String| Alert {
+/// Of all together: one that is over shows in the number of those that are not.
+fn unreadable(seen: &Seen) -> Option<Alert> {
+    (!seen.unreadable.is_empty()).then(|| Alert {
         key: "no_data:unreadable".to_owned(),
         kind: AlertKind::NoData,
-        state: "unreadable".to_owned(),
+        state: format!("unreadable: {}", seen.unreadable.len()),
         service: None,
         services: Vec::new(),
-        text: format!("no data: {what}"),
+        text: format!("no data: {}", seen.unreadable.join("; ")),
         advice: "`systemctl status heaptrial-agent.service` and that of the service tell why".to_owned(),
-    };
-    seen.unreadable.iter().map(alert).collect()
+    })
 }

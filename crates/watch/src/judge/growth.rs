@@ -107,6 +107,21 @@ fn own_drift(courses: &[Vec<(f64, f64)>]) -> f64 {
     (left.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / (count - 2.0)).sqrt()
 }
 
+/// What the trial told of growth where its interval holds 0: that much of the excess may be no more than before.
+fn told(plan: &WatchPlan) -> String {
+    let growth = plan.forecast.growth().filter(|growth| plan.shown_growth() == 0.0 && growth.value > 0.0);
+    growth.map_or_else(String::new, |growth| {
+        let interval = growth.low.zip(growth.high);
+        let interval = interval
+            .map(|(low, high)| format!(", {} to {}", units::share(low), units::share(high)))
+            .unwrap_or_default();
+        format!(
+            "; the trial told {} a day{interval}, which did not show that they grow",
+            units::share(growth.value)
+        )
+    })
+}
+
 /// An alert where growth is shown and more than what is never alerted. What is in `before` stands while it is more, shown or not.
 pub(super) fn alert(plan: &WatchPlan, excess: &Excess, before: &[Alert]) -> Option<Alert> {
     let margin = plan.limits.growth_per_day;
@@ -124,10 +139,11 @@ pub(super) fn alert(plan: &WatchPlan, excess: &Excess, before: &[Alert]) -> Opti
         service: None,
         services: Vec::new(),
         text: format!(
-            "{} grow by {} a day more than in the trial, over {:.0} days ({least})",
+            "{} grow by {} a day more than the trial showed, over {:.0} days ({least}{})",
             units::counted(excess.services, "service"),
             units::share(excess.value),
-            excess.days
+            excess.days,
+            told(plan)
         ),
         advice: format!(
             "`heaptrial report '{}'` shows their memory by day; a restart frees it until it has grown again",

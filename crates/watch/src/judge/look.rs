@@ -1,6 +1,6 @@
 //! A look: the verdict tested on fresh data, at a time that was fixed when the watch began.
 
-use heaptrial_analysis::{DAY, Fleet};
+use heaptrial_analysis::{DAY, Fleet, FleetService};
 use heaptrial_model::units;
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +9,11 @@ use crate::alert::{Alert, AlertKind};
 use crate::plan::WatchPlan;
 use crate::schedule::{look_days, look_errors};
 use crate::seen::Seen;
+
+/// The key of an alert on a look without data.
+pub(crate) const NO_LOOK: &str = "no_data:look";
+/// Ages are exact to a quarter of a second.
+const ROUNDING_SECONDS: f64 = 1.0;
 
 /// What a look found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -85,18 +90,51 @@ pub fn look(
     })
 }
 
+/// When services were read last, in seconds since 1970.
+pub(crate) fn read_last(fleet: &Fleet) -> Option<f64> {
+    let lives = fleet.services.iter().filter_map(FleetService::current);
+    lives.filter_map(|life| Some(life.started_at + life.last_age()?)).max_by(f64::total_cmp)
+}
+
+/// Whether look `number` waits for a reading at its time or later. A clock that is ahead for the moment would have all looks taken,
+/// without data.
+pub(crate) fn waits(plan: &WatchPlan, number: u32, last: Option<f64>) -> bool {
+    let day = look_days(plan.days).get(number as usize - 1).copied();
+    day.is_some_and(|day| last.is_none_or(|last| last < plan.started_at + day * DAY - ROUNDING_SECONDS))
+}
+
+/// Tells that look `number` waits, once nothing was read for so long that this is told at all.
+pub(crate) fn waiting(plan: &WatchPlan, number: u32, last: Option<f64>, now: f64) -> Option<Alert> {
+    let day = look_days(plan.days).get(number as usize - 1).copied()?;
+    let at = plan.started_at + day * DAY;
+    if last.is_some_and(|last| now - last <= plan.limits.no_data_seconds) {
+        return None;
+    }
+    let since = last.map_or("nothing was read since the watch began".to_owned(), |last| {
+        format!("the last reading is of {} before", units::duration(at - last))
+    });
+    Some(no_look(day, format!("no data: the look of day {day} waits for readings: {since}")))
+}
+
 fn too_little(day: f64, levels: usize, of: usize, missing: &[(String, String)]) -> Alert {
     let first = missing.first().map_or(String::new(), |(service, why)| format!("; {service}: {why}"));
+    no_look(
+        day,
+        format!(
+            "no data: the look of day {day} could compare {levels} of {}{first}",
+            units::counted(of, "service")
+        ),
+    )
+}
+
+fn no_look(day: f64, text: String) -> Alert {
     Alert {
-        key: "no_data:look".to_owned(),
+        key: NO_LOOK.to_owned(),
         kind: AlertKind::NoData,
         state: format!("day {day}"),
         service: None,
         services: Vec::new(),
-        text: format!(
-            "no data: the look of day {day} could compare {levels} of {}{first}",
-            units::counted(of, "service")
-        ),
+        text,
         advice: "`systemctl status heaptrial-agent.service` tells whether it samples; the next look is taken all the same"
             .to_owned(),
     }

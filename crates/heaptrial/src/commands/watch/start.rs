@@ -134,12 +134,17 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     }
     on_host::warn_of_agent(&systemd);
     let known = proposal.plan.compared_up_to();
-    if known < options.days * DAY {
+    let oldest = oldest(&fleet, proposal.plan.services.iter().map(|watched| watched.service.as_str()));
+    if known < oldest + options.days * DAY {
         eprintln!(
             "warning: the trial saw its services up to an age of {}; levels of services older than {} cannot be compared \
-             with its forecast",
+             with its forecast{}",
             units::duration(proposal.plan.forecast.last_age()),
-            units::duration(known)
+            units::duration(known),
+            match oldest >= DAY {
+                true => format!(", and the oldest is {} old now", units::duration(oldest)),
+                false => String::new(),
+            }
         );
     }
     if options.dry_run {
@@ -169,6 +174,14 @@ pub fn run(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode, F
     }
     println!("`heaptrial watch status {}` tells how it goes", plan.name);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Age of the oldest of these services now, in seconds; 0 where none was read.
+fn oldest<'a>(fleet: &Fleet, services: impl Iterator<Item = &'a str>) -> f64 {
+    let now = heaptrial_host::Instant::now().wall_us as f64 / 1e6;
+    let names: BTreeSet<&str> = services.collect();
+    let own = fleet.services.iter().filter(|service| names.contains(service.name.as_str()));
+    own.filter_map(|service| Some(now - service.current()?.started_at)).fold(0.0, f64::max)
 }
 
 /// The forecast that was asked for from elsewhere.
