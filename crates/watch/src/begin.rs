@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use heaptrial_analysis::{Fleet, Forecast, Settings, UsualWork};
+use heaptrial_analysis::{Fleet, FleetLife, FleetService, Forecast, Settings, UsualWork};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{HostFacts, HostRoot, Instant};
@@ -92,6 +92,8 @@ pub fn propose(
     for own in &mut source.services {
         let life = fleet.services.iter().find(|service| service.name == own.service.as_str());
         own.usual_work = life.and_then(|service| UsualWork::of_life(service.current()?));
+        own.usual_excess =
+            life.filter(|_| forecast_from.is_none()).and_then(|service| excess(&forecast, fleet, service));
     }
     let services = source.records.iter().zip(0..).map(|(record, position)| NewService {
         name: record.name.clone(),
@@ -130,6 +132,17 @@ pub fn propose(
         expected: source.arm.obtained,
         services: services.collect(),
     })
+}
+
+/// How far above the forecast a service of its arm is at the oldest age that both have.
+fn excess(forecast: &Forecast, fleet: &Fleet, service: &FleetService) -> Option<f64> {
+    let arm = fleet.arms.iter().position(|own| own.name == forecast.arm())?;
+    let counts =
+        |life: &&FleetLife| life.contamination.is_none() && (life.proved || !fleet.identities_proved);
+    // What another arm's service used was under another treatment.
+    let life = service.current().filter(counts).filter(|_| service.arms[..] == [arm])?;
+    let age = life.last_age()?.min(forecast.last_age());
+    Some(forecast.level_of(life, age)?.ln() - forecast.log_level(age)?.mean)
 }
 
 /// Begins a watch: what it brings is on disk in its folder before any of it is there, so that `watch stop` removes it
@@ -203,4 +216,50 @@ pub fn end(name: &str, store: &mut Store, systemd: &Systemd, paths: &Paths) -> R
     }
     folder.remove()?;
     Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptrial_analysis::{DAY, FleetArm, Work};
+    use heaptrial_model::{LifeStart, Reading};
+
+    use super::*;
+
+    #[test]
+    fn what_a_service_used_beyond_the_forecast_is_of_its_own_arm_and_treatment() {
+        let life = |bytes: f64| FleetLife {
+            started_at: 0.0,
+            start: LifeStart::Observed,
+            contamination: None,
+            proved: true,
+            readings: (0..=80)
+                .map(|hours| Reading { age_seconds: hours as f32 * 3600.0, kib: (bytes / 1024.0) as u32 })
+                .collect(),
+            rolled_up_seconds: 0.0,
+            peak_kib: None,
+            work: Work::default(),
+        };
+        let service = |(index, times): (usize, f64)| FleetService {
+            name: format!("s{index}.service"),
+            arms: vec![usize::from(index == 9)],
+            lives: vec![life(1e9 * times)],
+            ..FleetService::default()
+        };
+        let sizes = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 1.0, 3.0, 3.0];
+        let arm = |name: &str| FleetArm { name: name.to_owned(), ..FleetArm::default() };
+        let mut fleet = Fleet {
+            arms: vec![arm("mimalloc"), arm("glibc")],
+            services: sizes.into_iter().enumerate().map(service).collect(),
+            identities_proved: true,
+            ..Fleet::default()
+        };
+        let forecast = Forecast::of_arm(&fleet, &Settings::default(), "mimalloc").unwrap();
+        assert!(forecast.last_age() > DAY);
+        let of = |fleet: &Fleet, index: usize| excess(&forecast, fleet, &fleet.services[index]);
+        // The mean of logarithms has a ninth of it.
+        assert!((of(&fleet, 8).unwrap() - 8.0 / 9.0 * 3.0_f64.ln()).abs() < 0.02, "{:?}", of(&fleet, 8));
+        assert_eq!(of(&fleet, 9), None);
+        fleet.services[8].lives[0].contamination = Some("runs another".to_owned());
+        assert_eq!(of(&fleet, 8), None);
+    }
 }

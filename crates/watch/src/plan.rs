@@ -142,6 +142,9 @@ pub struct WatchedService {
     /// What it read and wrote before the watch, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usual_work: Option<UsualWork>,
+    /// How far above the forecast it was in the trial itself, on the log scale; `None` where the forecast is of other services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual_excess: Option<f64>,
     /// Variables of its treatment that its unit did not set, as where a wrapper sets them: of those systemd can tell nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_of_unit: Vec<String>,

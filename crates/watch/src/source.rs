@@ -175,6 +175,7 @@ fn watched(
             needs_drop_in,
             drop_in_path: None,
             usual_work: None,
+            usual_excess: None,
             not_of_unit: Vec::new(),
         };
     }
@@ -190,6 +191,7 @@ fn watched(
         needs_drop_in,
         drop_in_path,
         usual_work: None,
+        usual_excess: None,
         not_of_unit,
     }
 }

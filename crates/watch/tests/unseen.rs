@@ -188,10 +188,11 @@ fn a_level_of_a_service_stands_at_a_look_that_cannot_see_it() {
 }
 
 #[test]
-fn a_level_is_over_when_it_is_back_and_not_when_the_forecast_knows_less() {
-    // Of a service that goes on above its forecast a look shows it, and a later one does not.
+fn a_level_is_over_when_it_is_back_and_not_when_a_look_fails_to_show_it() {
+    // One look shows it, and a later one does not.
     let month = |factor: f64| Month { before: 10, restarted: true, ..even(1, Event::OneLevel(factor), 8.0) };
-    let mut months = [1.5, 1.6, 1.7, 1.8, 2.0].into_iter().map(|factor| (factor, month(factor).begin(1)));
+    let mut months =
+        (130..160).map(|percent| f64::from(percent) / 100.0).map(|factor| (factor, month(factor).begin(1)));
     let looks = |(factor, (plan, fleet)): &(f64, (WatchPlan, Fleet)), number: u32, before: &[Alert]| {
         look(plan, fleet, &month(*factor).seen(plan, fleet, &[], 30.0), number, before).unwrap()
     };
@@ -205,9 +206,9 @@ fn a_level_is_over_when_it_is_back_and_not_when_the_forecast_knows_less() {
             let number = (7..=11).find(|number| shown(&month, *number).is_none())?;
             Some((month, raised, number))
         })
-        .expect("a month of which the forecast knows too little");
+        .expect("a month with such a look");
     let found = looks(&month, number, std::slice::from_ref(&raised));
-    assert!(found.level_ratio.unwrap() > 1.3 && found.alerts.iter().any(is_level), "{found:?}");
+    assert!(found.level_ratio.unwrap() > 1.15 && found.alerts.iter().any(is_level), "{found:?}");
     // It comes back.
     let (factor, (plan, mut fleet)) = month;
     change(&mut fleet, 1, |_, reading| {
@@ -342,4 +343,23 @@ fn growth_that_the_trial_told_and_did_not_show_is_told_beside_that_of_the_watch(
     plan.forecast = serde_json::from_value(forecast).unwrap();
     let text = with(&plan);
     assert!(text.contains("the trial told 2% a day"), "{text}");
+}
+
+#[test]
+fn a_service_that_was_as_large_in_the_trial_is_not_alerted() {
+    let month = even(40, Event::OneLevel(3.0), 0.0);
+    let (mut plan, fleet) = month.begin(1);
+    let is_alerted = |plan: &WatchPlan, fleet: &Fleet| {
+        let found = look(plan, fleet, &month.seen(plan, fleet, &[], 10.0), 6, &[]).unwrap();
+        found.alerts.iter().any(|alert| alert.service.as_deref() == Some("s0.service"))
+    };
+    assert!(is_alerted(&plan, &fleet));
+    plan.services[0].usual_excess = Some(3.0_f64.ln());
+    assert!(!is_alerted(&plan, &fleet));
+    let mut larger = fleet.clone();
+    change(&mut larger, 1, |_, reading| {
+        reading.kib *= 2;
+        true
+    });
+    assert!(is_alerted(&plan, &larger));
 }

@@ -108,7 +108,7 @@ fn own_drift(courses: &[Vec<(f64, f64)>]) -> f64 {
 }
 
 /// What the trial told of growth where its interval holds 0: that much of the excess may be no more than before.
-fn told(plan: &WatchPlan) -> String {
+pub(super) fn told(plan: &WatchPlan) -> String {
     let growth = plan.forecast.growth().filter(|growth| plan.shown_growth() == 0.0 && growth.value > 0.0);
     growth.map_or_else(String::new, |growth| {
         let interval = growth.low.zip(growth.high);

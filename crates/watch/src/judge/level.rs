@@ -5,6 +5,7 @@ use heaptrial_model::units;
 use heaptrial_stats::holm;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use super::growth::told;
 use crate::alert::{Alert, AlertKind};
 use crate::plan::WatchPlan;
 
@@ -22,6 +23,8 @@ pub(super) struct Level {
     expected: LogLevel,
     /// Logarithm of the level over the expected one.
     excess: f64,
+    /// So much of that it had in the trial already.
+    usual: f64,
 }
 
 /// The levels of all services at a time, and of those without one the reason.
@@ -74,7 +77,9 @@ fn level(plan: &WatchPlan, fleet: &Fleet, service: &FleetService, at: f64) -> Re
         true => NoLevel::TooYoung { seconds: age },
         false => NoLevel::TooOld { seconds: age },
     })?;
-    Ok(Level { service: service.name.clone(), bytes, excess: bytes.ln() - expected.mean, expected })
+    let planned = plan.services.iter().find(|planned| planned.service.as_str() == service.name);
+    let usual = planned.and_then(|planned| planned.usual_excess).unwrap_or(0.0).max(0.0);
+    Ok(Level { service: service.name.clone(), bytes, excess: bytes.ln() - expected.mean, usual, expected })
 }
 
 /// The level of a life at an age, where its readings cover the window but for a share `late` at its beginning.
@@ -114,7 +119,8 @@ pub(super) fn alerts(plan: &WatchPlan, levels: &[Level], error: f64, before: &[A
     let values: Vec<Option<f64>> =
         (0..levels.len()).map(|index| Some(single(levels, index, tolerated))).collect();
     let found = levels.iter().zip(holm(&values)).filter_map(|(level, p)| Some((level, p?)));
-    let found = found.filter(|(level, p)| *p <= error / 2.0 || stands(&key(&level.service), level.excess));
+    let found = found
+        .filter(|(level, p)| *p <= error / 2.0 || stands(&key(&level.service), level.excess - level.usual));
     alerts.extend(found.map(|(level, p)| of_service(level, p)));
     alerts
 }
@@ -135,11 +141,12 @@ fn of_all(plan: &WatchPlan, services: usize, excess: f64, p: f64) -> Alert {
         service: None,
         services: Vec::new(),
         text: format!(
-            "{} {} {:.2} times what the trial led to expect (p {})",
+            "{} {} {:.2} times what the trial led to expect (p {}{})",
             units::counted(services, "service"),
             if services == 1 { "uses" } else { "use" },
             excess.exp(),
-            units::p_value(p)
+            units::p_value(p),
+            told(plan)
         ),
         advice: format!(
             "`heaptrial report '{}'` shows their memory; compare versions, settings and load with those of the trial",
@@ -196,7 +203,8 @@ fn together(levels: &[Level], tolerated: f64) -> Option<(f64, f64)> {
     Some((group.mean, upper_tail(group.mean - tolerated, own, free, shared)))
 }
 
-/// The p-value of one service, whose own distance is not in the spread that it is measured by.
+/// The p-value of one service, whose own distance is not in the spread that it is measured by. One that was above the others in the trial
+/// is tested for what it is beyond that.
 fn single(levels: &[Level], index: usize, tolerated: f64) -> f64 {
     let level = &levels[index];
     let before = f64::from(level.expected.services);
@@ -208,7 +216,7 @@ fn single(levels: &[Level], index: usize, tolerated: f64) -> f64 {
         free += others.count - 1.0;
     }
     let own = squares / free * (1.0 + 1.0 / before);
-    upper_tail(level.excess - tolerated, own, free, level.expected.shared.powi(2))
+    upper_tail(level.excess - level.usual - tolerated, own, free, level.expected.shared.powi(2))
 }
 
 /// The probability of an excess so large or larger, by Student's t, where its variance is `own` with `free` degrees of

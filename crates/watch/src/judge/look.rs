@@ -39,8 +39,8 @@ pub struct LookResult {
 /// Takes look `number` on the data up to its time; `before` are the alerts of the look before. Less than half of the services
 /// with a level is no look: an alert tells that there are no data.
 ///
-/// What was alerted before is over where the estimate is back, and not where a look fails to show it again: the forecast knows
-/// less the older services are. What this look could not test stands on as it is.
+/// What was alerted before is over where the estimate is back, and not where a look fails to show it again. What this look could not
+/// test stands on as it is.
 pub fn look(
     plan: &WatchPlan,
     fleet: &Fleet,

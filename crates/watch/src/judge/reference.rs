@@ -8,15 +8,15 @@ use crate::plan::WatchPlan;
 pub(crate) const COMPARED_UP_TO: f64 = 5.0;
 
 impl WatchPlan {
-    /// The level that is expected at an age. Beyond the forecast's end the last level it tells goes on by the growth
-    /// that is never alerted, or that the trial showed: an upper bound, since alerts are about more.
+    /// The level that is expected at an age. Beyond the ages that the trial saw its last level goes on by the growth
+    /// that is never alerted, or that the trial showed: an upper bound, since alerts are about more. The forecast there carries
+    /// a slope on whose error grows by the day, so that against it nothing could be shown.
     pub(crate) fn expected(&self, age: f64) -> Option<LogLevel> {
-        let end = self.forecast.end_age();
-        if let Some(level) = self.forecast.log_level(age) {
-            return Some(level);
+        let end = self.forecast.last_age();
+        if age <= end {
+            return self.forecast.log_level(age);
         }
-        let known = age > end && age <= COMPARED_UP_TO * self.forecast.last_age();
-        let last = self.forecast.log_level(end).filter(|_| known)?;
+        let last = self.forecast.log_level(end).filter(|_| age <= COMPARED_UP_TO * end)?;
         let growth = self.shown_growth().max(self.limits.growth_per_day);
         Some(LogLevel { mean: last.mean + growth * (age - end) / DAY, ..last })
     }

@@ -309,6 +309,7 @@ pub fn plan(forecast: Forecast, services: usize, failures_before: FailuresBefore
         needs_drop_in: true,
         drop_in_path: None,
         usual_work: None,
+        usual_excess: None,
         not_of_unit: Vec::new(),
     };
     WatchPlan {
