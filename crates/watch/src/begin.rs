@@ -236,7 +236,7 @@ mod tests {
                 .map(|hours| Reading { age_seconds: hours as f32 * 3600.0, kib: (bytes / 1024.0) as u32 })
                 .collect(),
             rolled_up_seconds: 0.0,
-            peak_kib: None,
+            peaks: Vec::new(),
             work: Work::default(),
         };
         let service = |(index, times): (usize, f64)| FleetService {
