@@ -313,8 +313,11 @@ fn means<K: Ord>(values: impl Iterator<Item = (K, f64)>) -> BTreeMap<K, f64> {
     sums.into_iter().map(|(key, (sum, count))| (key, sum / count)).collect()
 }
 
+/// What is divided, with the logarithm of its size.
+type Size = (usize, f64);
+
 /// The parts of what is unlike in size, smallest first; each has to be `enough`.
-fn divided(mut sizes: Vec<(usize, f64)>, enough: &dyn Fn(&[(usize, f64)]) -> bool) -> Vec<Vec<usize>> {
+fn divided(mut sizes: Vec<Size>, enough: &dyn Fn(&[Size]) -> bool) -> Vec<Vec<usize>> {
     sizes.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mean = |part: &[(usize, f64)]| part.iter().map(|(_, log)| log).sum::<f64>() / part.len() as f64;
     // Squares that a division explains.
