@@ -125,13 +125,13 @@ proptest! {
             aligned..pair[1]
         });
         let parts: Vec<_> = std::iter::once(first).chain(further).collect();
-        let (parts, whole) = (service.imported(&parts), service.imported(&[0..LASTS_S]));
+        let (parts, whole) = (service.imported(&parts), service.imported(std::slice::from_ref(&(0..LASTS_S))));
         // Where evidence of a restart lies on both sides of a cut its time is known a little less well.
         let alike = |(parts, whole): (&Found, &Found)| {
             let off_s = (parts.0 - whole.0).abs();
             match (parts.1, whole.1) {
                 (LifeStart::Inferred { uncertainty_us: one }, LifeStart::Inferred { uncertainty_us: other }) => {
-                    off_s * S <= (one + other) as i64 + S
+                    off_s * S <= one + other + S
                 }
                 (one, other) => one == other && off_s == 0,
             }
