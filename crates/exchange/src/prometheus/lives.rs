@@ -26,6 +26,22 @@ pub(super) struct Open {
     pub there_us: RangeInclusive<i64>,
 }
 
+/// What is stored of the time of which something is told.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Known<'a> {
+    /// The life that the first readings are of.
+    pub open: Option<&'a Open>,
+    /// First readings of later lives: what was told of them then may have been told sooner than now.
+    pub firsts_us: &'a [i64],
+}
+
+impl Known<'_> {
+    /// The first reading of a life after a time and not after another one.
+    fn first_within(&self, after_us: i64, until_us: i64) -> Option<i64> {
+        self.firsts_us.iter().copied().find(|first| after_us < *first && *first <= until_us)
+    }
+}
+
 /// A start as it is told, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Start {
@@ -76,7 +92,7 @@ fn measured(sample: &ImportedSample) -> u64 {
 
 fn starts(
     samples: &Samples,
-    open: Option<&Open>,
+    known: Known<'_>,
     told: &[(i64, f64)],
     counter: &[(i64, f64)],
 ) -> (Vec<Start>, Vec<i64>) {
@@ -84,7 +100,7 @@ fn starts(
     let mut value_before = i64::MIN;
     let mut starts: Vec<Start> = Vec::new();
     // What is told first while its readings go on is how its own start is told by now.
-    if let Some(open) = open.filter(|open| open.start != LifeStart::Unknown) {
+    if let Some(open) = known.open.filter(|open| open.start != LifeStart::Unknown) {
         let own = told.first().filter(|(at, _)| open.there_us.contains(at));
         value_before = own.map_or(open.started_us, |(_, seconds)| (seconds * 1e6) as i64);
         starts.push(Start {
@@ -110,7 +126,8 @@ fn starts(
                 }) {
                     Some(between) => {
                         let (started_us, start) = begun_between(between);
-                        starts.push(Start { started_us, start, from_us: between.1, last_told_us: *at });
+                        let from_us = known.first_within(between.0, between.1).unwrap_or(between.1);
+                        starts.push(Start { started_us, start, from_us, last_told_us: *at });
                     }
                     None => {
                         moved.push(*at);
@@ -120,8 +137,11 @@ fn starts(
             }
             last => {
                 let told_before = last.map_or(i64::MIN, |last| last.last_told_us + 1);
-                let from_us = told_before.max((value - WAVERING_US).min(*at));
-                let (start, started_us) = (LifeStart::Observed, value.min(*at));
+                let read_us = known.first_within(told_before, *at).unwrap_or(*at);
+                let from_us = told_before.max((value - WAVERING_US).min(read_us));
+                let start = LifeStart::Observed;
+                // A start that is told long before it is by a wrong clock.
+                let started_us = if value > at + APART_US { *at } else { value };
                 starts.push(Start { started_us, start, from_us, last_told_us: *at });
             }
         }
@@ -169,11 +189,11 @@ fn begun_between((earliest, latest): (i64, i64)) -> (i64, LifeStart) {
 pub(super) fn by_starts(
     samples: &Samples,
     of: Range<usize>,
-    open: Option<&Open>,
+    known: Known<'_>,
     told: &[(i64, f64)],
     counter: &[(i64, f64)],
 ) -> Lives {
-    let (starts, moved) = starts(samples, open, told, counter);
+    let (starts, moved) = starts(samples, known, told, counter);
     let times = &samples.times()[..of.end];
     let mut lives = Vec::new();
     let mut first = of.start;
@@ -201,13 +221,13 @@ pub(super) fn by_starts(
 pub(super) fn by_counter(
     samples: &Samples,
     of: Range<usize>,
-    open: Option<&Open>,
+    known: Known<'_>,
     counter: &[(i64, f64)],
 ) -> Lives {
     let times = &samples.times()[..of.end];
     let mut lives = Vec::new();
     let mut first = of.start;
-    let mut began = open.map(|open| (open.started_us, open.start));
+    let mut began = known.open.map(|open| (open.started_us, open.start));
     let mut push = |began: Option<(i64, LifeStart)>, own: Range<usize>| {
         let Some(at) = times.get(own.start).filter(|_| !own.is_empty()) else { return };
         let (started_us, start) = began.unwrap_or((*at, LifeStart::Unknown));
@@ -216,7 +236,9 @@ pub(super) fn by_counter(
     for pair in counter.windows(2) {
         let ((before, was), (after, is)) = (pair[0], pair[1]);
         if is < was {
-            let end = first + times[first..].partition_point(|at| *at < after);
+            let end = first
+                + times[first..]
+                    .partition_point(|at| *at < known.first_within(before, after).unwrap_or(after));
             push(began, first..end);
             first = end;
             began = Some(begun_between((before, after)));
@@ -237,8 +259,8 @@ mod tests {
     fn of_service(samples: &Samples, told: &Values, counter: &Values) -> Lives {
         let all = 0..samples.len();
         match (told.is_empty(), counter.is_empty()) {
-            (false, _) => by_starts(samples, all, None, told, counter),
-            (true, false) => by_counter(samples, all, None, counter),
+            (false, _) => by_starts(samples, all, Known::default(), told, counter),
+            (true, false) => by_counter(samples, all, Known::default(), counter),
             (true, true) => by_memory(samples),
         }
     }

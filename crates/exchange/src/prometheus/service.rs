@@ -1,11 +1,12 @@
 //! A service while it is put together: what is stored of it, and the readings that come to it.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use heaptrial_model::{LifeStart, Metric};
 use heaptrial_store::{ImportedLife, ImportedSample};
 
-use super::lives::{self, Life, Lives, Open};
+use super::lives::{self, Known, Life, Lives, Open};
 use super::samples::Samples;
 use super::series::{Told, Values};
 
@@ -14,8 +15,6 @@ const LOOKED_BACK_US: i64 = 300_000_000;
 
 /// A counter of anything, kept in millionths; of what is beyond falls alone count.
 const COUNTED_AT_MOST: f64 = 9e12;
-/// A late reading is one where none is for so much of the usual distance on both sides: what another replica took lies between them.
-const LATE_APART: f64 = 0.75;
 
 /// A service while it is put together.
 #[derive(Debug, Default)]
@@ -54,13 +53,14 @@ pub(super) fn memory_of(sample: &ImportedSample, metric: Metric) -> Option<u64> 
 /// Adds readings that are not there, one in each `step_us`: what is stored stays.
 pub(super) fn add(service: &mut Service, told: Told, metric: Metric, since: Option<i64>, step_us: i64) {
     let stored = stored_lives(service);
-    let spaced = Spaced::new(service.samples.times(), &told.memory, step_us);
+    let step_of = |at: i64| at.div_euclid(step_us);
+    let steps: BTreeSet<i64> = service.samples.times().iter().map(|at| step_of(*at)).collect();
     let first_wanted = since.unwrap_or(i64::MIN);
     let no_swap = told.swap.is_empty();
     let mut swap = LookBack::new(&told.swap);
     let mut contaminated = LookBack::new(&told.contaminated);
     let mut counter = LookBack::new(&told.counter);
-    let is_new = |at: i64| at >= first_wanted && spaced.leave_room_at(at);
+    let is_new = |at: i64| at >= first_wanted && !steps.contains(&step_of(at));
     let mut new = Vec::new();
     for (wall_us, bytes) in told.memory.iter().copied().filter(|(at, _)| is_new(*at)) {
         if contaminated.at(wall_us).is_some_and(|is| is > 0.5) {
@@ -148,15 +148,19 @@ fn lives_of(samples: &Samples, stored: &[(Open, i64)], told: &Told) -> Lives {
     let (before, after) =
         (&stored[..open.unwrap_or(0)], &stored[first_after.max(open.map_or(0, |open| open + 1))..]);
     let open = open.map(|open| &stored[open]);
-    let range = open.map_or(0, first_of)..after.first().map_or(times.len(), first_of);
+    // What was read before the first stored life, and came late, is of that one.
+    let from = open.filter(|_| !before.is_empty()).map_or(0, first_of);
+    let range = from..after.first().map_or(times.len(), first_of);
     let since = open.map_or(i64::MIN, |(life, _)| *life.there_us.start());
     let of_it =
         |values: &Values| -> Values { values.iter().copied().filter(|(at, _)| *at >= since).collect() };
     let counter = counted(samples, range.clone(), *told_from).chain(of_it(&told.counter)).collect::<Values>();
-    let open = open.map(|(life, _)| life);
+    let firsts: Vec<i64> =
+        stored[before.len()..stored.len() - after.len()].iter().map(|(_, first_us)| *first_us).collect();
+    let known = Known { open: open.map(|(life, _)| life), firsts_us: &firsts[usize::from(open.is_some())..] };
     let found = match by_start {
-        true => lives::by_starts(samples, range.clone(), open, &of_it(&told.start), &counter),
-        false => lives::by_counter(samples, range.clone(), open, &counter),
+        true => lives::by_starts(samples, range.clone(), known, &of_it(&told.start), &counter),
+        false => lives::by_counter(samples, range.clone(), known, &counter),
     };
     let mut lives = kept(before, range.start);
     lives.extend(found.lives);
@@ -170,35 +174,6 @@ fn counted(samples: &Samples, of: Range<usize>, until: i64) -> impl Iterator<Ite
     stored
         .take_while(move |sample| sample.wall_us < until)
         .filter_map(|sample| Some((sample.wall_us, sample.cpu_us? as f64 / 1e6)))
-}
-
-/// The readings that are stored, between which others may come.
-struct Spaced {
-    times: Vec<i64>,
-    step_us: i64,
-    apart_us: i64,
-}
-
-impl Spaced {
-    fn new(times: &[i64], told: &Values, step_us: i64) -> Self {
-        let mut distances: Vec<i64> = told.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-        distances.sort_unstable();
-        let usual = distances.get(distances.len().saturating_sub(1) / 2).copied().unwrap_or(0);
-        Self { times: times.to_vec(), step_us, apart_us: (LATE_APART * usual as f64) as i64 }
-    }
-
-    /// Whether there is none in the same step, nor near on both sides.
-    fn leave_room_at(&self, at: i64) -> bool {
-        let next = self.times.partition_point(|time| *time < at);
-        let after = self.times.get(next).copied();
-        let before = next.checked_sub(1).map(|before| self.times[before]);
-        let step_of = |at: i64| at.div_euclid(self.step_us);
-        let same_step = [before, after].into_iter().flatten().any(|time| step_of(time) == step_of(at));
-        let between = before
-            .zip(after)
-            .is_some_and(|(before, after)| at - before < self.apart_us || after - at < self.apart_us);
-        !same_step && !between
-    }
 }
 
 /// The last value at or before ascending times.
