@@ -33,9 +33,16 @@ pub(super) struct Known<'a> {
     pub open: Option<&'a Open>,
     /// First readings of later lives: what was told of them then may have been told sooner than now.
     pub firsts_us: &'a [i64],
+    /// Last readings of the lives before these.
+    pub lasts_us: &'a [i64],
 }
 
 impl Known<'_> {
+    /// The last reading of a life that ended from one time on and before another one.
+    fn last_within(&self, from_us: i64, before_us: i64) -> Option<i64> {
+        self.lasts_us.iter().copied().rfind(|last| (from_us..before_us).contains(last))
+    }
+
     /// The first reading of a life after a time and not after another one.
     fn first_within(&self, after_us: i64, until_us: i64) -> Option<i64> {
         self.firsts_us.iter().copied().find(|first| after_us < *first && *first <= until_us)
@@ -137,8 +144,11 @@ fn starts(
             }
             last => {
                 let told_before = last.map_or(i64::MIN, |last| last.last_told_us + 1);
-                let read_us = known.first_within(told_before, *at).unwrap_or(*at);
-                let from_us = told_before.max((value - WAVERING_US).min(read_us));
+                let after_us = known.last_within(told_before, *at).map_or(i64::MIN, |last| last + 1);
+                let from_us = known
+                    .first_within(told_before, *at)
+                    .unwrap_or_else(|| told_before.max((value - WAVERING_US).min(*at)))
+                    .max(after_us);
                 let start = LifeStart::Observed;
                 // A start that is told long before it is by a wrong clock.
                 let started_us = if value > at + APART_US { *at } else { value };

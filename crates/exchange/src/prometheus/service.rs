@@ -155,9 +155,14 @@ fn lives_of(samples: &Samples, stored: &[(Open, i64)], told: &Told) -> Lives {
     let of_it =
         |values: &Values| -> Values { values.iter().copied().filter(|(at, _)| *at >= since).collect() };
     let counter = counted(samples, range.clone(), *told_from).chain(of_it(&told.counter)).collect::<Values>();
-    let firsts: Vec<i64> =
-        stored[before.len()..stored.len() - after.len()].iter().map(|(_, first_us)| *first_us).collect();
-    let known = Known { open: open.map(|(life, _)| life), firsts_us: &firsts[usize::from(open.is_some())..] };
+    let touched = &stored[before.len()..stored.len() - after.len()];
+    let firsts: Vec<i64> = touched.iter().map(|(_, first_us)| *first_us).collect();
+    let lasts: Vec<i64> = touched.iter().map(|(life, _)| *life.there_us.end()).collect();
+    let known = Known {
+        open: open.map(|(life, _)| life),
+        firsts_us: &firsts[usize::from(open.is_some())..],
+        lasts_us: &lasts[..lasts.len().saturating_sub(1)],
+    };
     let found = match by_start {
         true => lives::by_starts(samples, range.clone(), known, &of_it(&told.start), &counter),
         false => lives::by_counter(samples, range.clone(), known, &counter),
