@@ -123,8 +123,10 @@ fn lives_of(samples: &Samples, stored: &[(Open, i64)], told: &Told) -> Lives {
     let was_told = samples.have_cpu() || stored.iter().any(|(life, _)| life.start == LifeStart::Observed);
     let times = samples.times();
     let first_of = |(_, first_us): &(Open, i64)| times.partition_point(|at| at < first_us);
-    let kept = |lives: &[(Open, i64)], end: usize| -> Vec<Life> {
-        let firsts: Vec<usize> = lives.iter().map(first_of).chain([end]).collect();
+    let kept = |lives: &[(Open, i64)], of: Range<usize>| -> Vec<Life> {
+        // What came late before the first of them is of that one.
+        let later = lives.iter().skip(1).map(first_of);
+        let firsts: Vec<usize> = [of.start].into_iter().chain(later).chain([of.end]).collect();
         let of = |(index, (life, _)): (usize, &(Open, i64))| Life {
             started_us: life.started_us,
             start: life.start,
@@ -134,7 +136,7 @@ fn lives_of(samples: &Samples, stored: &[(Open, i64)], told: &Told) -> Lives {
     };
     let (Some((told_from, _)), Some((told_until, _))) = (evidence.first(), evidence.last()) else {
         return match was_told && !stored.is_empty() {
-            true => Lives { lives: kept(stored, times.len()), moved: Vec::new() },
+            true => Lives { lives: kept(stored, 0..times.len()), moved: Vec::new() },
             false => lives::by_memory(samples),
         };
     };
@@ -167,9 +169,9 @@ fn lives_of(samples: &Samples, stored: &[(Open, i64)], told: &Told) -> Lives {
         true => lives::by_starts(samples, range.clone(), known, &of_it(&told.start), &counter),
         false => lives::by_counter(samples, range.clone(), known, &counter),
     };
-    let mut lives = kept(before, range.start);
+    let mut lives = kept(before, 0..range.start);
     lives.extend(found.lives);
-    lives.extend(kept(after, times.len()));
+    lives.extend(kept(after, range.end..times.len()));
     Lives { lives, moved: found.moved }
 }
 
