@@ -5,8 +5,8 @@ mod support;
 use std::collections::HashSet;
 
 use heaptrial_exchange::{ExportFormat, MemoryUnit, Timezone, TorUtilsImport, export, import_torutils};
-use heaptrial_model::{LifeKey, Metric, Sample, SlowSample, TrialKind, TrialPlan};
-use heaptrial_store::{ImportedSample, NewTrial, Store, TickInput};
+use heaptrial_model::{LifeKey, LifeStart, Metric, Sample, SlowSample, TrialKind, TrialPlan};
+use heaptrial_store::{ImportedSample, NewTrial, Store, StoreError, TickInput};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use proptest::prelude::*;
@@ -177,13 +177,18 @@ fn openmetrics_keeps_the_rules() {
     let imported_id = store.trials().unwrap()[0].id;
     let (samples, bytes) = exported(&store, imported_id, ExportFormat::OpenMetrics);
     let text = String::from_utf8(bytes).unwrap();
-    // RSS, VmSize and VmHWM of each sample; columns without a value are left out.
-    assert_eq!((check_openmetrics(&text) as u64, samples), (3 * 12 * DAYS, 12 * DAYS));
+    let mut of_known_start = 0;
+    for life in store.lives(imported_id).unwrap().iter().filter(|life| life.start != LifeStart::Unknown) {
+        store.each_sample_of_life::<StoreError>(life, |_| Ok(of_known_start += 1)).unwrap();
+    }
+    assert!(of_known_start > 0);
+    // RSS, VmSize and VmHWM of each sample, and its life's start; columns without a value are left out.
+    assert_eq!((check_openmetrics(&text) as u64, samples), (3 * 12 * DAYS + of_known_start, 12 * DAYS));
     assert!(!text.contains("anon_bytes"));
     assert!(text.contains(
         "heaptrial_service_rss_bytes{service=\"relaya0\",arm=\"group_A_glibc\",trial=\"memory\"} "
     ));
-    assert!(text.contains("start=\"inferred\"} 1772820000.000000\n"));
+    assert!(text.contains("trial=\"memory\"} 1772820000.000000 "));
 
     let lab_id = lab_run(&mut store, 4);
     let (_, bytes) = exported(&store, lab_id, ExportFormat::OpenMetrics);

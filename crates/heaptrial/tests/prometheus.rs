@@ -254,7 +254,7 @@ fn drawn_histories_come_back_from_both_stores() {
     let prometheus = Server::prometheus_with(folder, &openmetrics(&all));
     let victoria = Server::victoria(folder, &json_lines(&all));
 
-    let (end, middle) = (at(BEGIN + HOURS * 3600), at(BEGIN + 11 * 3600 + 30));
+    let [from, middle, end] = [BEGIN - 100, BEGIN + 11 * 3600 + 30, BEGIN + HOURS * 3600].map(at);
     for (world, services) in &worlds {
         let drawn = drawn(services);
         let words = asked(*world);
@@ -322,6 +322,19 @@ fn drawn_histories_come_back_from_both_stores() {
         rare("rare-parts", &middle, true);
         same_lives(&rare("rare-parts", &end, false), &whole);
     }
+
+    // What is exported can be put into a store, from which it comes back.
+    let exported = heaptrial(folder).args("--db p1.db export whole --format openmetrics".split(' ')).output();
+    let exported = exported.unwrap();
+    imported(&exported);
+    let copy = folder.join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    let copy = Server::prometheus_with(&copy, &stdout(&exported));
+    let words = "--query heaptrial_service_rss_bytes --start heaptrial_service_start_time_seconds \
+                 --service-label service --arm-label arm --step 1s --name copy --from";
+    let words: Vec<&str> = words.split_whitespace().chain([from.as_str(), "--to", end.as_str()]).collect();
+    imported(&import(folder, "copy.db", &copy.url(), &words));
+    same(&found(&trial(folder, "copy.db", "copy")), &drawn(&worlds[0].1));
 
     // An expression is evaluated at whole steps.
     let sums = [

@@ -8,6 +8,7 @@ mod limit;
 pub(crate) mod presence;
 mod restarts;
 mod servers;
+mod succession;
 mod treatment;
 
 use heaptrial_model::units;
@@ -45,6 +46,7 @@ pub(crate) fn run(
     findings.extend(presence::hosts_apart(fleet));
     findings.extend(presence::appeared(fleet));
     findings.extend(presence::vanished(fleet));
+    findings.extend(succession::found(fleet, members));
     findings.extend(presence::dropped(fleet));
     findings.extend(presence::lacking(fleet, members));
     findings.extend(presence::silent(fleet, members));

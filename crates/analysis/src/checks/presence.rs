@@ -36,7 +36,7 @@ pub(super) fn observed(service: &FleetService) -> Option<(f64, f64)> {
 }
 
 /// How long a service may be silent.
-fn silence(fleet: &Fleet) -> Option<f64> {
+pub(super) fn silence(fleet: &Fleet) -> Option<f64> {
     let lives = || fleet.services.iter().filter_map(FleetService::current);
     let usual = median(&lives().filter_map(usual_distance).collect::<Vec<_>>())?;
     let mut longest: Vec<f64> = lives().filter_map(longest_gap).collect();

@@ -116,7 +116,7 @@ pub enum FindingKind {
     LeftOutAfter,
     /// Services under several labels of their server, taken as one each.
     Relabelled,
-    /// Services under several labels that look like one, and count apart.
+    /// Services under several names or labels that look like one, and count apart.
     KeptApart,
 }
 

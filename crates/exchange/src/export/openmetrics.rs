@@ -69,6 +69,10 @@ const CONTAMINATED: Family = gauge(
     "1 where the process does not run its arm's treatment, or a lab left it out.",
 );
 
+/// Of lives whose start is known, if only between two readings.
+const STARTED: Family =
+    gauge("heaptrial_service_start_time_seconds", Some("seconds"), "When the life began, since 1970.");
+
 /// A pass over the samples per family, because the lines of a family must stand together.
 pub(super) fn write(
     store: &Store,
@@ -108,35 +112,49 @@ pub(super) fn write(
             present = any;
         }
     }
-    contaminated(store, trial, &mut out)?;
-    starts(&mut out, trial)?;
+    of_lives(store, trial, &CONTAMINATED, is_contaminated, &mut out)?;
+    of_lives(store, trial, &STARTED, started, &mut out)?;
     out.write_all(b"# EOF\n")?;
     out.flush()?;
     Ok(samples)
 }
 
-/// A point with each sample, so that it can be joined to the others.
-fn contaminated(store: &Store, trial: &Trial, out: &mut impl Write) -> Result<(), ExportError> {
-    let told = |life: &&LifeRecord| life.contamination.is_some() || life.identity.is_some();
-    if !trial.services.iter().flat_map(|service| &service.lives).any(|life| told(&life)) {
+/// What is known of whole lives: a point with each sample, so that it can be joined to the others, and put into a store.
+fn of_lives(
+    store: &Store,
+    trial: &Trial,
+    family: &Family,
+    value: fn(&LifeRecord) -> Option<i64>,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    if !trial.services.iter().flat_map(|service| &service.lives).any(|life| value(life).is_some()) {
         return Ok(());
     }
-    describe(out, &CONTAMINATED)?;
+    describe(out, family)?;
     for service in &trial.services {
         let labels = metric_of(service, trial);
         let mut last = i64::MIN;
-        for life in service.lives.iter().filter(told) {
-            let value = i64::from(life.contamination.is_some());
+        for (life, value) in service.lives.iter().filter_map(|life| Some((life, value(life)?))) {
             store.each_sample_of_life(life, |sample| {
                 if sample.wall_us > last {
                     last = sample.wall_us;
-                    point(out, &CONTAMINATED, &labels, value, sample.wall_us)?;
+                    point(out, family, &labels, value, sample.wall_us)?;
                 }
                 Ok::<(), ExportError>(())
             })?;
         }
     }
     Ok(())
+}
+
+fn is_contaminated(life: &LifeRecord) -> Option<i64> {
+    let told = life.contamination.is_some() || life.identity.is_some();
+    told.then(|| i64::from(life.contamination.is_some()))
+}
+
+/// In microseconds since 1970.
+fn started(life: &LifeRecord) -> Option<i64> {
+    (life.start != LifeStart::Unknown).then_some(life.started_wall_us)
 }
 
 fn metric_of(service: &Service, trial: &Trial) -> String {
@@ -167,30 +185,6 @@ fn point(
         }
         _ => writeln!(out, "{}{suffix}{labels} {value} {seconds}.{micros:06}", family.name),
     }
-}
-
-/// When each service's last life began: the ages of its points.
-fn starts(out: &mut impl Write, trial: &Trial) -> std::io::Result<()> {
-    const NAME: &str = "heaptrial_service_start_time_seconds";
-    writeln!(out, "# TYPE {NAME} gauge\n# UNIT {NAME} seconds")?;
-    writeln!(
-        out,
-        "# HELP {NAME} Start of the last life; `start` tells whether it was observed, inferred or is unknown."
-    )?;
-    for service in &trial.services {
-        let Some(life) = service.lives.last() else { continue };
-        let start = start_word(&life.start);
-        let labels = labels(&[
-            ("service", &service.name),
-            ("arm", &service.arm),
-            ("trial", &trial.name),
-            ("start", start),
-        ]);
-        let (seconds, micros) =
-            (life.started_wall_us.div_euclid(1_000_000), life.started_wall_us.rem_euclid(1_000_000));
-        writeln!(out, "{NAME}{labels} {seconds}.{micros:06}")?;
-    }
-    Ok(())
 }
 
 /// How the start of a life is known, in one word.

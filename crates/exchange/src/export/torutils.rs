@@ -1,8 +1,11 @@
 //! The unified CSV of the TorUtils scripts.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::Write;
 
+use heaptrial_model::ServiceName;
 use heaptrial_store::{AggregateRow, SAMPLE_COLUMNS, Store};
 
 use super::series::{Service, Trial};
@@ -86,7 +89,7 @@ fn relay<W: Write>(
         &service.server,
         "relay",
         &service.fingerprint,
-        &service.nickname,
+        &nickname(&service.nickname),
         &kib("rss_bytes"),
         &kib("vsize_bytes"),
         &kib("hwm_bytes"),
@@ -98,6 +101,25 @@ fn relay<W: Write>(
         "",
     ];
     csv.write_record(fields).map_err(io)
+}
+
+/// A name as one of the scripts' nicknames, which is what an import takes: other characters as systemd-escape(1) writes them.
+fn nickname(name: &str) -> Cow<'_, str> {
+    if name.parse::<ServiceName>().is_ok() {
+        return name.into();
+    }
+    let mut nickname = String::new();
+    for byte in name.bytes() {
+        let kept = byte.is_ascii_alphanumeric()
+            || b":_@".contains(&byte)
+            || b"-.".contains(&byte) && !nickname.is_empty();
+        if kept {
+            nickname.push(byte.into());
+        } else {
+            let _ = write!(nickname, "\\x{byte:02x}");
+        }
+    }
+    nickname.into()
 }
 
 fn aggregate<W: Write>(
@@ -149,5 +171,32 @@ fn io(error: csv::Error) -> ExportError {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => ExportError::Write(error),
         other => ExportError::Write(std::io::Error::other(format!("{other:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_is_a_nickname_and_none_is_that_of_another() {
+        let names = [
+            "tor@a",
+            "a\\x2db",
+            "h1:9256/tor@2",
+            "h1:9256-tor@2",
+            ".a b",
+            "-a",
+            "mimalloc@2.0.9?purge_delay=0-1",
+            "é",
+            "\\é",
+        ];
+        let nicknames = names.map(nickname);
+        let told = ["tor@a", "a\\x2db", "h1:9256\\x2ftor@2", "h1:9256-tor@2", "\\x2ea\\x20b", "\\x2da"];
+        assert_eq!(nicknames[..6], told);
+        for (index, nickname) in nicknames.iter().enumerate() {
+            assert!(nickname.parse::<ServiceName>().is_ok(), "{nickname}");
+            assert!(!nicknames[..index].contains(nickname), "{nickname}");
+        }
     }
 }
