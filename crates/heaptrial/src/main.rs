@@ -11,6 +11,7 @@ mod progress;
 mod run_folder;
 mod target;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -57,7 +58,9 @@ fn main() -> ExitCode {
 }
 
 /// The words of a command line, the program's name first.
-fn parse(words: impl IntoIterator<Item = String>) -> Result<(GlobalOptions, Command), clap::Error> {
+fn parse<W: Into<OsString> + Clone>(
+    words: impl IntoIterator<Item = W>,
+) -> Result<(GlobalOptions, Command), clap::Error> {
     let cli = Cli::try_parse_from(words)?;
     Ok((cli.global, cli.command))
 }

@@ -309,6 +309,26 @@ fn work_that_nothing_tells_fails_the_run() {
 }
 
 #[test]
+fn a_count_that_is_told_once_is_of_the_time_until_then_and_a_name_is_of_one_kind() {
+    let folder = folder();
+    let options =
+        ["--ready", "tcp:{port}", "--load", "sleep 1; echo did 500", "--work", "count:done=did ([0-9]+)"];
+    let output = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report_of(folder.path());
+    let measure = &arm(&report, "glibc")["work"]["measures"][0];
+    assert_eq!(measure["name"], "done");
+    // The service was there for a second at least.
+    let rate = measure["amount"].as_f64().unwrap();
+    assert!(rate > 0.0 && rate <= 500.0, "{measure:#}");
+
+    let options = [&options[..], &["--work", "done=did ([0-9]+)"]].concat();
+    let refused = lab(folder.path(), &["-a", "glibc"], &options, &SERVICE);
+    let told = stderr(&refused);
+    assert!(refused.status.code() == Some(2) && told.contains("of one name and not of one kind"), "{told}");
+}
+
+#[test]
 fn a_service_that_is_never_ready_fails_and_says_what_was_waited_for() {
     let folder = folder();
     let options = ["--ready", "path:{dir}/socket", "--ready-timeout", "500ms"];

@@ -59,6 +59,9 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
         work.measures.push(match measure.kind {
             WorkKind::Rate => Measure::rate(&measure.name, readings),
             WorkKind::Less => Measure::took(&measure.name, readings),
+            WorkKind::Count if readings.len() == 1 => {
+                Measure::done(&measure.name, [(0.0, 0.0)].into_iter().chain(readings).collect())
+            }
             WorkKind::Count => Measure::done(&measure.name, readings),
         });
     }

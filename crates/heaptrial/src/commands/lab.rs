@@ -7,7 +7,7 @@ mod place;
 mod run;
 mod score;
 mod search;
-mod shell;
+pub(super) mod shell;
 mod tor;
 mod tune;
 mod userland;

@@ -14,16 +14,20 @@ const AMONG_TRIED: [&str; 6] = [
     r"^ +\(Connect: .* Exceptions: ([0-9]+)",
 ];
 
-/// Lines of pgbench, wrk, hey and oha that tell of such as come on top of those.
-const ON_TOP: [&str; 7] = [
+/// Lines of pgbench and wrk that tell of such as come on top of those.
+const ON_TOP: [&str; 5] = [
     r"^number of failed transactions: ([0-9]+) ",
     r"^ +Socket errors: connect ([0-9]+)",
     r"^ +Socket errors: .* read ([0-9]+)",
     r"^ +Socket errors: .* write ([0-9]+)",
     r"^ +Socket errors: .* timeout ([0-9]+)",
-    r#"^ +\[([0-9]+)\]\s+[A-Z][a-z]+ ""#,
-    r"^ +\[([0-9]+)\] (?:connection|client|error|request|operation|timeout)",
 ];
+
+/// Above the errors of hey and oha, which come on top too: they are called as systems and libraries call them.
+const ERRORS: &str = "Error distribution:";
+const ERROR: &str = r"^ +\[([0-9]+)\]\s";
+/// What oha says of those that were on their way at its end.
+const CUT_OFF: &str = "aborted due to deadline";
 
 /// Lines that tell how many were tried.
 const TRIED: [&str; 4] = [
@@ -38,6 +42,9 @@ const TRIED: [&str; 4] = [
 pub(crate) struct Failed {
     among_tried: Vec<Regex>,
     on_top: Vec<Regex>,
+    error: Vec<Regex>,
+    /// Whether errors are being told.
+    of_errors: bool,
     tried_lines: Vec<Regex>,
     count: f64,
     tried: f64,
@@ -52,6 +59,8 @@ impl Default for Failed {
         Self {
             among_tried: all(&AMONG_TRIED),
             on_top: all(&ON_TOP),
+            error: all(&[ERROR]),
+            of_errors: false,
             tried_lines: all(&TRIED),
             count: 0.0,
             tried: 0.0,
@@ -67,7 +76,12 @@ impl Failed {
             let told = |known: &Regex| known.captures(line)?.get(1)?.as_str().parse::<f64>().ok();
             lines.iter().filter_map(told).sum::<f64>()
         };
-        let on_top = found(&self.on_top);
+        self.of_errors = line.trim_end() == ERRORS || self.of_errors && line.starts_with(' ');
+        let errors = match self.of_errors && !line.ends_with(CUT_OFF) {
+            true => found(&self.error),
+            false => 0.0,
+        };
+        let on_top = found(&self.on_top) + errors;
         self.count += found(&self.among_tried) + on_top;
         self.tried += found(&self.tried_lines) + on_top;
     }
@@ -141,6 +155,13 @@ mod tests {
                 400.0,
                 1000.0,
             ),
+            (
+                "Status code distribution:\n  [200] 600 responses\n\nError distribution:\n  [400] Connection refused (os error 111)\n  [7] tls handshake eof\n  [3] aborted due to deadline\n",
+                407.0,
+                1007.0,
+            ),
+            (include_str!("outputs/oha.txt"), 0.0, 6151.0),
+            ("  [3] workers are up\n  100 requests in 1.00s, 2MB read\n", 0.0, 100.0),
             (include_str!("outputs/pgbench.txt"), 0.0, 4966.0),
             (include_str!("outputs/wrk-latency.txt"), 0.0, 97387.0),
             (include_str!("outputs/ab.txt"), 0.0, 5000.0),
@@ -148,8 +169,9 @@ mod tests {
             (include_str!("outputs/memtier.txt"), 0.0, 0.0),
         ] {
             let mut failed = Failed::default();
-            let known = (failed.among_tried.len(), failed.on_top.len(), failed.tried_lines.len());
-            assert_eq!(known, (AMONG_TRIED.len(), ON_TOP.len(), TRIED.len()));
+            let known =
+                (failed.among_tried.len(), failed.on_top.len(), failed.tried_lines.len(), failed.error.len());
+            assert_eq!(known, (AMONG_TRIED.len(), ON_TOP.len(), TRIED.len(), 1));
             output.lines().for_each(|line| failed.read(line));
             assert_eq!((failed.count, failed.told().is_some()), (count, count > 0.0), "{output}");
             let counts: Vec<f64> = failed.counts().into_iter().map(|(_, count)| count).collect();

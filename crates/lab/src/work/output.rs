@@ -58,12 +58,15 @@ impl Tail {
 #[derive(Debug)]
 pub(crate) struct OutputReader {
     work: Vec<Work>,
+    /// Of each table the place of the column, once its headings were read.
+    places: Vec<Option<usize>>,
 }
 
 impl OutputReader {
     /// Of those whose source is what the load writes.
     pub(crate) fn of(work: &[Work]) -> Self {
-        Self { work: work.iter().filter(|work| work.source.is_of_load()).cloned().collect() }
+        let work: Vec<Work> = work.iter().filter(|work| work.source.is_of_load()).cloned().collect();
+        Self { places: vec![None; work.len()], work }
     }
 
     /// What is looked for.
@@ -72,12 +75,24 @@ impl OutputReader {
     }
 
     /// Every number of a line, with the position in [`Self::work`] that it is of.
-    pub(crate) fn read(&self, line: &str) -> Vec<(usize, Told)> {
+    pub(crate) fn read(&mut self, line: &str) -> Vec<(usize, Told)> {
+        for (work, place) in self.work.iter().zip(&mut self.places) {
+            let WorkSource::Table { column, .. } = &work.source else { continue };
+            let headings = line.split("  ").map(str::trim).filter(|heading| !heading.is_empty());
+            *place = headings.into_iter().position(|heading| heading == column).or(*place);
+        }
         let object = line.trim_start().starts_with('{').then(|| serde_json::from_str(line).ok()).flatten();
         let told = |(index, work): (usize, &Work)| match &work.source {
             WorkSource::Line(pattern) => Some((index, of_line(&work.measure, pattern, line)?)),
             WorkSource::JsonLine(field) => {
                 Some((index, (work.measure.clone(), number_at(object.as_ref()?, field)?)))
+            }
+            WorkSource::Table { row, .. } => {
+                let mut cells = line.split_whitespace();
+                let own = cells.next().is_some_and(|first| first == row);
+                // What was not measured stands as dashes.
+                let cell = cells.nth(self.places[index]?.checked_sub(1)?).filter(|_| own)?;
+                Some((index, (work.measure.clone(), number(cell)?)))
             }
             _ => None,
         };
@@ -107,8 +122,8 @@ fn numbered(pattern: &Regex, found: &Captures<'_>) -> Option<f64> {
     number(unnamed(pattern, found).first()?)
 }
 
-/// A number with commas between thousands, or with one for the decimal point where it can be nothing else; `None` where a comma
-/// is neither.
+/// A number with commas between thousands, or with one for the decimal point; `None` where a comma may be either, or is neither: `1,203` is
+/// 1203 where a tool writes thousands so, and 1.203 where the locale does.
 fn number(text: &str) -> Option<f64> {
     let text = text.trim_end_matches(',');
     let (whole, fraction) =
@@ -118,6 +133,7 @@ fn number(text: &str) -> Option<f64> {
         groups[0].len() <= 3 && groups[0] != "0" && groups[1..].iter().all(|group| group.len() == 3);
     match (groups.as_slice(), fraction) {
         ([_], _) => text.parse().ok(),
+        ([_, _], None) if of_thousands => None,
         _ if of_thousands => text.replace(',', "").parse().ok(),
         ([whole, decimals], None) => format!("{whole}.{decimals}").parse().ok(),
         _ => None,
@@ -165,7 +181,8 @@ mod tests {
 
     fn read(work: &[&str], line: &str) -> Vec<(String, f64)> {
         let work: Vec<Work> = work.iter().map(|text| text.parse().unwrap()).collect();
-        OutputReader::of(&work).read(line).into_iter().map(|(_, told)| (told.0.to_string(), told.1)).collect()
+        let mut reader = OutputReader::of(&work);
+        reader.read(line).into_iter().map(|(_, told)| (told.0.to_string(), told.1)).collect()
     }
 
     #[test]
@@ -182,7 +199,9 @@ mod tests {
     #[test]
     fn a_comma_is_of_thousands_or_decimal() {
         for (text, value) in [
-            ("1,234", Some(1234.0)),
+            ("1,234", None),
+            ("1,234.5", Some(1234.5)),
+            ("1,234,567", Some(1_234_567.0)),
             ("12,345,678.9", Some(12_345_678.9)),
             ("1,5", Some(1.5)),
             ("0,125", Some(0.125)),

@@ -208,7 +208,9 @@ fn number(source: &WorkSource) -> Result<f64, String> {
             let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
             field_of(&text, field)
         }
-        WorkSource::Line(_) | WorkSource::JsonLine(_) => Err("it is in what the load writes".to_owned()),
+        WorkSource::Line(_) | WorkSource::JsonLine(_) | WorkSource::Table { .. } => {
+            Err("it is in what the load writes".to_owned())
+        }
     }
 }
 

@@ -52,24 +52,24 @@ const KNOWN: &[Known] = &[
             r"less:p99_ms=^ +99(?:\.00)?% in ([0-9.]+) (ns|us|µs|ms|secs?)$",
         ],
     },
-    // The columns before the latency are rates of requests, hits and misses; a latency has none where nothing was asked for.
+    // Which columns there are depends on its options.
     Known {
         name: "memtier",
         work: &[
-            r"requests=^Totals +([0-9.]+) ",
-            r"less:latency_ms=^Totals +[0-9.]+ +(?:[0-9.]+|---) +(?:[0-9.]+|---) +([0-9.]+) ",
-            r"less:p99_ms=^Totals +[0-9.]+ +(?:[0-9.]+|---) +(?:[0-9.]+|---) +[0-9.]+ +[0-9.]+ +([0-9.]+) ",
+            "requests=table:Totals#Ops/sec",
+            "less:latency_ms=table:Totals#Avg. Latency",
+            "less:p99_ms=table:Totals#p99 Latency",
         ],
     },
     // With -q or --csv; of each test one measure.
     Known {
         name: "redis-benchmark",
         work: &[
-            r"requests=^(?P<name>[A-Z][A-Z0-9_ ()]*): ([0-9.]+) requests per second",
-            r"less:p50_ms=^(?P<name>[A-Z][A-Z0-9_ ()]*): [0-9.]+ requests per second, p50=([0-9.]+) msec",
-            r#"requests=^"(?P<name>[A-Z][^"]*)","([0-9.]+)","#,
-            r#"less:latency_ms=^"(?P<name>[A-Z][^"]*)","[0-9.]+","([0-9.]+)","#,
-            r#"less:p99_ms=^"(?P<name>[A-Z][^"]*)",(?:"[0-9.]+",){5}"([0-9.]+)","#,
+            r"requests=^(?P<name>\S.*?): ([0-9.]+) requests per second",
+            r"less:p50_ms=^(?P<name>\S.*?): [0-9.]+ requests per second, p50=([0-9.]+) msec",
+            r#"requests=^"(?P<name>[^"]+)","([0-9.]+)","#,
+            r#"less:latency_ms=^"(?P<name>[^"]+)","[0-9.]+","([0-9.]+)","#,
+            r#"less:p99_ms=^"(?P<name>[^"]+)",(?:"[0-9.]+",){5}"([0-9.]+)","#,
         ],
     },
 ];
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn told(preset: &str, output: &str) -> Vec<(String, f64)> {
-        let reader = OutputReader::of(&preset.parse::<WorkPreset>().unwrap().work());
+        let mut reader = OutputReader::of(&preset.parse::<WorkPreset>().unwrap().work());
         let lines = output.split(['\n', '\r']);
         lines
             .flat_map(|line| reader.read(line))
@@ -188,6 +188,26 @@ mod tests {
         let output = include_str!("outputs/memtier.txt");
         let expected = [("requests", 38471.05), ("less:latency_ms", 0.17335), ("less:p99_ms", 1.791)];
         assert_tells("memtier", output, &expected);
+        // Columns by options: without hits and misses, with those of a cluster, and with other percentiles.
+        for (headings, totals, expected) in [
+            (
+                "Type         Ops/sec    Avg. Latency     p50 Latency     p99 Latency   p99.9 Latency       KB/sec ",
+                "Totals     38471.05         0.17335         0.13500         1.79100         5.24700      1631.88 ",
+                &expected[..],
+            ),
+            (
+                "Type         Ops/sec     Hits/sec   Misses/sec    MOVED/sec      ASK/sec    Avg. Latency     p99 Latency       KB/sec ",
+                "Totals     38471.05         4.00     34969.17         0.00         0.00         0.17335         1.79100      1631.88 ",
+                &expected[..],
+            ),
+            (
+                "Type         Ops/sec     Hits/sec   Misses/sec    Avg. Latency     p50 Latency     p90 Latency       KB/sec ",
+                "Totals     38471.05         4.00     34969.17         0.17335         0.13500         0.31100      1631.88 ",
+                &expected[..2],
+            ),
+        ] {
+            assert_tells("memtier", &format!("{headings}\n{totals}\n"), expected);
+        }
     }
 
     #[test]
@@ -198,6 +218,14 @@ mod tests {
             ("less:SET p50_ms", 0.655),
             ("GET requests", 26315.79),
             ("less:GET p50_ms", 0.679),
+        ];
+        assert_tells("redis-benchmark", output, &expected);
+        // Other names of tests.
+        let output = "MSET (10 keys): 9000.20 requests per second, p50=2.655 msec\nhset h:1 f v: 100.00 requests per second\n";
+        let expected = [
+            ("MSET (10 keys) requests", 9000.2),
+            ("less:MSET (10 keys) p50_ms", 2.655),
+            ("hset h:1 f v requests", 100.0),
         ];
         assert_tells("redis-benchmark", output, &expected);
         let output = include_str!("outputs/redis-benchmark-csv.txt");

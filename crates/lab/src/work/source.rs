@@ -19,6 +19,14 @@ pub enum WorkSource {
     Line(Regex),
     /// `json:FIELD`: lines of the load that are JSON objects; members of members are named `a.b`.
     JsonLine(String),
+    /// `table:ROW#COLUMN`: the number of a table that the load writes, in the row that begins with this word, under this heading. Headings are
+    /// told apart by two blanks or more.
+    Table {
+        /// The first word of the row.
+        row: String,
+        /// The heading of the column.
+        column: String,
+    },
     /// `http:URL` or `http:URL#FIELD`: a number, or a field of a JSON document, asked for again and again.
     Http {
         /// Where.
@@ -47,7 +55,7 @@ pub enum WorkSource {
 pub enum WorkError {
     /// No `=`.
     #[error(
-        "`{0}` is no work; expected NAME=REGEX, or NAME=json:FIELD, http:URL, prometheus:URL#METRIC or file:PATH"
+        "`{0}` is no work; expected NAME=REGEX, or NAME=json:FIELD, table:ROW#COLUMN, http:URL, prometheus:URL#METRIC or file:PATH"
     )]
     Form(String),
     /// A name that cannot be used.
@@ -61,8 +69,13 @@ pub enum WorkError {
         "`{0}` names no metric; expected prometheus:URL#METRIC or prometheus:URL#METRIC{{label=\"value\"}}"
     )]
     Metric(String),
+    /// Of a table a column is needed.
+    #[error("`{0}` names no column; expected table:ROW#COLUMN")]
+    Column(String),
     /// Nothing after the kind.
-    #[error("`{0}` does not say where; expected json:FIELD, http:URL, prometheus:URL#METRIC or file:PATH")]
+    #[error(
+        "`{0}` does not say where; expected json:FIELD, table:ROW#COLUMN, http:URL, prometheus:URL#METRIC or file:PATH"
+    )]
     Empty(String),
 }
 
@@ -75,7 +88,7 @@ impl FromStr for WorkSource {
             None => (text, String::new()),
         };
         let Some((kind, place)) = place.split_once(':') else { return line(text) };
-        if !matches!(kind, "json" | "http" | "prometheus" | "file") {
+        if !matches!(kind, "json" | "table" | "http" | "prometheus" | "file") {
             return line(text);
         }
         if place.is_empty() {
@@ -83,6 +96,8 @@ impl FromStr for WorkSource {
         }
         Ok(match kind {
             "json" => Self::JsonLine(text["json:".len()..].to_owned()),
+            "table" if field.is_empty() => return Err(WorkError::Column(text.to_owned())),
+            "table" => Self::Table { row: place.to_owned(), column: field },
             "http" => Self::Http { url: http::url(place), field },
             "file" => Self::File { path: place.to_owned(), field },
             _ => {
@@ -107,6 +122,7 @@ impl fmt::Display for WorkSource {
         match self {
             Self::Line(pattern) => write!(f, "{pattern}"),
             Self::JsonLine(field) => write!(f, "json:{field}"),
+            Self::Table { row, column } => write!(f, "table:{row}#{column}"),
             Self::Http { url, field } => write!(f, "http:{url}{}", hash(field)),
             Self::Prometheus { url, series } => write!(f, "prometheus:{url}#{series}"),
             Self::File { path, field } => write!(f, "file:{path}{}", hash(field)),
@@ -117,7 +133,7 @@ impl fmt::Display for WorkSource {
 impl WorkSource {
     pub(crate) fn fill(&self, placeholders: &Placeholders) -> Self {
         match self {
-            Self::Line(_) | Self::JsonLine(_) => self.clone(),
+            Self::Line(_) | Self::JsonLine(_) | Self::Table { .. } => self.clone(),
             Self::Http { url, field } => Self::Http { url: placeholders.fill(url), field: field.clone() },
             Self::Prometheus { url, series } => {
                 Self::Prometheus { url: placeholders.fill(url), series: series.clone() }
@@ -128,7 +144,7 @@ impl WorkSource {
 
     /// Whether it is in what the load writes.
     pub fn is_of_load(&self) -> bool {
-        matches!(self, Self::Line(_) | Self::JsonLine(_))
+        matches!(self, Self::Line(_) | Self::JsonLine(_) | Self::Table { .. })
     }
 }
 
@@ -142,6 +158,7 @@ mod tests {
             "tps=tps = ([0-9.]+)",
             "less:latency_ms=latency average = ([0-9.]+) ms",
             "rps=json:load.rps",
+            "less:p99_ms=table:Totals#p99 Latency",
             "count:requests=http:http://127.0.0.1:{port}/stats#a.b",
             "count:requests=prometheus:http://127.0.0.1:{port}/metrics#http_requests_total{code=\"200\"}",
             "count:lines=file:{dir}/lines",
@@ -159,6 +176,7 @@ mod tests {
             ("tps=(", "unclosed group"),
             ("=a(b)", "not a measure of work"),
             ("x=http:", "does not say where"),
+            ("x=table:Totals", "names no column"),
             ("x=prometheus:http://a/metrics", "names no metric"),
         ] {
             let error = text.parse::<Work>().unwrap_err().to_string();

@@ -60,7 +60,7 @@ struct ServiceOptions {
     #[arg(long, value_name = "CMD")]
     conclude: Option<String>,
     /// What the service does for its users: NAME is a rate, less:NAME what is better less of, count:NAME a count since its
-    /// start; SOURCE is a REGEX over the load's output with the number in a group, json:FIELD of its lines,
+    /// start; SOURCE is a REGEX over the load's output with the number in a group, json:FIELD of its lines, table:ROW#COLUMN of its tables,
     /// http:URL#FIELD, prometheus:URL#METRIC{LABELS} or file:PATH#FIELD; repeat it
     #[arg(long, value_name = "NAME=SOURCE")]
     work: Vec<Work>,
@@ -137,9 +137,21 @@ impl RunOptions {
                 )));
             }
         }
+        let works = self.service.works();
+        for (index, work) in works.iter().enumerate() {
+            let other = |other: &&Work| {
+                other.measure.name == work.measure.name && other.measure.kind != work.measure.kind
+            };
+            if let Some(other) = works[..index].iter().find(other) {
+                return Err(Failure::usage(format!(
+                    "--work {} and {} are of one name and not of one kind; call one of them otherwise",
+                    other.measure, work.measure
+                )));
+            }
+        }
         if self.service.load.is_none() {
             let of_load = |work: &&Work| work.source.is_of_load();
-            if let Some(work) = self.service.works().iter().find(of_load) {
+            if let Some(work) = works.iter().find(of_load) {
                 return Err(Failure::usage(format!(
                     "--work {work} is read from what a --load writes, and there is none"
                 )));

@@ -2,7 +2,9 @@
 
 use heaptrial_allocator::{Catalog, Crossed};
 use heaptrial_model::AllocatorSpec;
-use heaptrial_report::{Report, Reproduction, Secrets};
+use heaptrial_report::{Arm, Report, Reproduction, Secrets};
+
+use crate::commands::lab::shell;
 
 /// What an option's value of the stored command becomes.
 const PLAN: &str = "arms.toml";
@@ -33,7 +35,9 @@ fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
     let mut notes = Vec::new();
     let mut file = None;
     let mut words = Vec::new();
-    let stored = shell_words::split(&report.command).unwrap_or_default();
+    let stored = shell::split(&report.command).unwrap_or_default();
+    // A word that is no text is told as far as it is one.
+    let stored: Vec<String> = stored.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut rest = stored.iter();
     while let Some(word) = rest.next() {
         let value = match word.as_str() {
@@ -47,7 +51,7 @@ fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
                     .push("The library of --from is none of the catalog's: it has to be at hand.".to_owned());
                 rest.next().map(|value| without_folder(value))
             }
-            "--mirror" => {
+            "--mirror" | "--name" => {
                 rest.next();
                 continue;
             }
@@ -66,9 +70,14 @@ fn of_run(report: &Report, index: usize, secrets: &Secrets) -> Reproduction {
         words.push(word.clone());
         words.extend(value);
     }
-    if report.arms.iter().any(|arm| arm.treatment.torrc.values().any(|value| value == "…")) {
+    let left_out = |arm: &Arm| {
+        let (torrc, environment) = (arm.treatment.torrc.values(), arm.treatment.environment.values());
+        torrc.chain(environment).chain(&arm.treatment.command).any(|value| value == "…")
+    };
+    if report.arms.iter().any(left_out) {
         notes.push(
-            "Values of torrc options that are no numbers were left out; they stand as … in the plan."
+            "Values of torrc options and variables that are no numbers, and words of arms' own commands, were left out: they stand as … in \
+             the plan, and have to be filled in."
                 .to_owned(),
         );
     }

@@ -16,7 +16,7 @@ pub(super) const GONE_FOR: u32 = 15;
 pub(super) const STUCK_FOR: u32 = 8;
 
 /// Reasons of Slurm that no waiting ends: somebody has to do something (squeue(1), "JOB REASON CODES").
-const NEEDS_SOMEBODY: [&str; 16] = [
+const NEEDS_SOMEBODY: [&str; 15] = [
     "AccountNotAllowed",
     "BadConstraints",
     "DependencyNeverSatisfied",
@@ -32,7 +32,6 @@ const NEEDS_SOMEBODY: [&str; 16] = [
     "PartitionTimeLimit",
     "QOSNotAllowed",
     "QOSTimeLimit",
-    "ReqNodeNotAvail",
 ];
 
 /// Where a block is.

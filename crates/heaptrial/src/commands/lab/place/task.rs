@@ -20,7 +20,7 @@ use super::asked::Asked;
 use super::kept::{
     BlockFailure, BlockReport, KeptRun, RunFolder, SCHEMA_VERSION, Used, at, block_name, write,
 };
-use crate::commands::lab::{LabOptions, OWN_PROGRAM, accounting_here, check, heeding_signals};
+use crate::commands::lab::{LabOptions, OWN_PROGRAM, accounting_here, check, heeding_signals, shell};
 use crate::exit::Failure;
 
 /// The internal command: the run's folder and the block's number follow.
@@ -114,7 +114,7 @@ fn carry_out(folder: &RunFolder, block: u32, node: &str) -> Result<(), NoResult>
     let given = std::thread::available_parallelism().map_or(facts.cpu_count, |count| count.get() as u32);
     facts.cpu_count = facts.cpu_count.min(given);
     let plan = run.plan();
-    let words = shell_words::split(&run.command).map_err(Failure::failed)?;
+    let words = shell::split(&run.command).map_err(Failure::failed)?;
     let (_, command) = crate::parse(words).map_err(Failure::failed)?;
     let Asked { options, workload, duration } = Asked::of(&command, &plan, run.part)?;
     let metric = check(options, &plan, workload.as_ref(), duration)?;
