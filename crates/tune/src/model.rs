@@ -2,12 +2,15 @@
 
 use crate::features::{Features, Names};
 use crate::matrix::Factor;
+use crate::race::LEAST_FREEDOM;
 use crate::space::{Candidate, Space};
 
 /// Standard deviations between candidates that are tried, on the log scale.
 const SPREADS: [f64; 7] = [0.01, 0.03, 0.08, 0.2, 0.4, 0.8, 1.6];
 /// Standard deviations of the noise of one run that are tried where nothing was measured twice.
 const NOISES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
+/// The 95% upper end of a noise that was measured with one and with two degrees of freedom, in multiples of it (by chi-squared).
+const MOST_NOISE: [f64; 2] = [15.95, 4.415];
 /// A noise below this is not believed.
 const LEAST_NOISE: f64 = 0.003;
 
@@ -42,9 +45,21 @@ impl Known {
     }
 }
 
+/// The standard deviations of one run's log that may be: the measured one, or where that has few degrees of freedom all that are not
+/// far above it. Else what was measured twice would count for less than what is guessed of it.
+pub(crate) fn noises(measured: Option<(f64, usize)>) -> Vec<f64> {
+    let Some((noise, freedom)) = measured else { return NOISES.to_vec() };
+    let noise = noise.max(LEAST_NOISE);
+    let Some(most) = MOST_NOISE.get(freedom.saturating_sub(1)).filter(|_| freedom < LEAST_FREEDOM) else {
+        return vec![noise];
+    };
+    let within: Vec<f64> = NOISES.into_iter().filter(|tried| *tried <= noise * most).collect();
+    if within.is_empty() { vec![noise * most] } else { within }
+}
+
 impl Model {
-    /// Of what is known. `noise` is the standard deviation of one run's log, where it is known. `None` without anything.
-    pub(crate) fn of(space: &Space, known: &[Known], noise: Option<f64>) -> Option<Self> {
+    /// Of what is known. `noises` are the standard deviations of one run's log that are tried ([`noises`]). `None` without anything.
+    pub(crate) fn of(space: &Space, known: &[Known], noises: &[f64]) -> Option<Self> {
         if known.is_empty() {
             return None;
         }
@@ -56,8 +71,6 @@ impl Model {
         let covariance: Vec<Vec<f64>> = (0..features.len())
             .map(|i| (0..=i).map(|j| features[i].covariance(&features[j])).collect())
             .collect();
-        let given = noise.map(|noise| vec![noise.max(LEAST_NOISE)]);
-        let noises = given.unwrap_or_else(|| NOISES.to_vec());
         let fits = SPREADS.iter().flat_map(|spread| noises.iter().map(move |noise| (*spread, *noise)));
         let fits = fits.filter_map(|(spread, noise)| {
             let factor = Factor::of(features.len(), |i, j| {
@@ -164,7 +177,7 @@ pub(crate) mod tests {
     fn what_was_measured_is_believed_and_its_neighbours_are_like_it() {
         let space = space();
         let known = known(&[(0, 0, 0.0), (6, 0, 0.5), (3, 0, 0.25), (0, 1, 0.1)]);
-        let model = Model::of(&space, &known, Some(0.02)).unwrap();
+        let model = Model::of(&space, &known, &[0.02]).unwrap();
         for known in &known {
             let (mean, sd) = model.believed(&space, &known.candidate);
             assert!((mean - known.value).abs() < 0.03 && sd < 0.05, "{known:?}: {mean} {sd}");
@@ -177,11 +190,36 @@ pub(crate) mod tests {
     #[test]
     fn one_more_block_makes_it_surer_and_changes_no_mean() {
         let space = space();
-        let mut model = Model::of(&space, &known(&[(0, 0, 0.0), (6, 0, 0.5)]), Some(0.05)).unwrap();
+        let mut model = Model::of(&space, &known(&[(0, 0, 0.0), (6, 0, 0.5)]), &[0.05]).unwrap();
         let candidate = model.features(&space, &at(2, 1));
         let before = model.of_features(&candidate);
         model.as_if_measured(&candidate, 0.05);
         let after = model.of_features(&candidate);
         assert!((before.0 - after.0).abs() < 1e-9 && after.1 < before.1 * 0.9, "{before:?} {after:?}");
+    }
+
+    /// Three values in two blocks each, to a ten-thousandth.
+    #[test]
+    fn what_was_measured_twice_is_believed_before_the_noise_is_known_well() {
+        let space = space();
+        for best in [0.58_f64, 0.79, 0.92] {
+            let known: Vec<Known> = known(&[(0, 0, 0.0), (6, 0, best.ln()), (3, 0, 1.42_f64.ln())])
+                .into_iter()
+                .map(|known| Known { blocks: 2, ..known })
+                .collect();
+            for freedom in [1, 2, 3] {
+                let model = Model::of(&space, &known, &noises(Some((1e-4, freedom)))).unwrap();
+                for known in &known {
+                    let (mean, sd) = model.believed(&space, &known.candidate);
+                    assert!(
+                        (mean - known.value).abs() < 0.03 && sd < 0.05,
+                        "{freedom} {known:?}: {mean} {sd}"
+                    );
+                }
+            }
+        }
+        assert_eq!(noises(None), NOISES);
+        assert_eq!(noises(Some((0.02, 2))), [0.01, 0.03]);
+        assert_eq!(noises(Some((0.02, 9))), [0.02]);
     }
 }

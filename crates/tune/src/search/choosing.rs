@@ -6,7 +6,7 @@ use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::{Compared, Search, Standing};
-use crate::model::Model;
+use crate::model::{Model, noises};
 use crate::proposal::{Bound, Choice};
 use crate::space::Candidate;
 
@@ -133,6 +133,6 @@ impl Search {
             });
             Some(values.collect::<Option<Vec<f64>>>()?.into_iter().sum())
         });
-        Model::of(&self.space, &known, None)
+        Model::of(&self.space, &known, &noises(None))
     }
 }

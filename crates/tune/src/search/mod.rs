@@ -13,8 +13,8 @@ pub use self::choosing::Next;
 pub use self::standing::Standing;
 use crate::comparison::Comparison;
 use crate::figures::{ArmFigures, Block, Figure, Goal, Length, Limits, least_sd};
-use crate::model::{Known, Model};
-use crate::race::{DropReason, Dropped, LEAST_FREEDOM};
+use crate::model::{Known, Model, noises};
+use crate::race::{DropReason, Dropped};
 use crate::short::Prediction;
 use crate::space::{Candidate, Space};
 
@@ -225,8 +225,7 @@ impl Search {
                 error: Some(told.error),
             }));
         }
-        let noise = compared.comparison.noise().filter(|(_, freedom)| *freedom >= LEAST_FREEDOM);
-        Model::of(&self.space, &known, noise.map(|(noise, _)| noise))
+        Model::of(&self.space, &known, &noises(compared.comparison.noise()))
     }
 
     /// Candidates of whole runs.
