@@ -15,8 +15,8 @@ from ansible.plugins.action import ActionBase
 
 # Anything else is no longer on its way.
 ON_ITS_WAY = ("in progress", "complete")
-# Of these it may be that the host is being booted.
-MAY_COME_BACK = ("cut short", "unreachable", "failed")
+# Of these it may be that the host is being booted, or that its unit waits for what else changes services there.
+MAY_COME_BACK = ("cut short", "unreachable", "failed", "not begun")
 STOP = 1
 NOT_ENOUGH = 4
 
@@ -27,6 +27,11 @@ def told_at_start(begun):
     if begun.get("warnings"):
         told["warnings"] = begun["warnings"]
     return told
+
+
+def may_have_begun(begun, waited):
+    """Whether a start whose answer was lost is one: there is a rollout."""
+    return begun["standing"] == "unreachable" and waited["standing"] not in MAY_COME_BACK + ("none",)
 
 
 class ActionModule(ActionBase):
@@ -62,7 +67,8 @@ class ActionModule(ActionBase):
         result.update(told_at_start(begun))
         if begun.get("nothing_to_do"):
             return dict(result, standing="none", nothing_to_do=True)
-        return dict(result, **self.wait(begun, task_vars))
+        waited = self.wait(begun, task_vars)
+        return dict(result, changed=result["changed"] or may_have_begun(begun, waited), **waited)
 
     def check_local_program(self):
         """Begins nothing that could not be judged together."""
@@ -125,13 +131,15 @@ class ActionModule(ActionBase):
         if judged is None:
             judged = read(path).get("judged")
         over = "%s: rollout %s is %s%s" % (self.host, self.options["name"], told["standing"], because(told)) if is_over else None
-        with open(path + ".new", "w") as file:
+        # No host's name begins with a dot.
+        half = os.path.join(self.folder, "." + self.host)
+        with open(half, "w") as file:
             json.dump({"judged": judged, "over": over}, file)
-        os.rename(path + ".new", path)
+        os.rename(half, path)
 
     def against(self):
         """What speaks against going on, of all hosts."""
-        names = [name for name in sorted(os.listdir(self.folder)) if not name.endswith(".new")]
+        names = [name for name in sorted(os.listdir(self.folder)) if not name.startswith(".")]
         told = [read(os.path.join(self.folder, name)) for name in names]
         over = [one["over"] for one in told if one["over"]]
         judged = [one["judged"] for one in told if one["judged"]]

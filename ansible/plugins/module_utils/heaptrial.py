@@ -40,6 +40,8 @@ def run(module, words, also=()):
     for line in error.splitlines():
         if line.startswith("warning: "):
             module.warn(line[len("warning: "):])
+        elif line.startswith("left out: "):
+            module.warn(line)
     if code != 0 and code not in also:
         module.fail_json(msg=message(error), rc=code, cmd=words, stdout=output, stderr=error)
     try:

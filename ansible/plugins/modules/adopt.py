@@ -85,7 +85,8 @@ def main():
     module = AnsibleModule(options, supports_check_mode=True, required_if=[("state", "adopted", ("services",))])
     name = module.params["name"]
     adoptions = heaptrial.run(module, ["adopt", "--list"])[1]["adoptions"]
-    found = next((adoption for adoption in adoptions if adoption["adoption"] == name), None)
+    # The name of one that has ended is free: the last of them is meant.
+    found = next((adoption for adoption in reversed(adoptions) if adoption["adoption"] == name), None)
     goes_on = bool(found) and not found["ended"]
     result = {"changed": goes_on != (module.params["state"] == "adopted")}
     if found:

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.heaptrial.fleet.plugins.action.rollout_together import ActionModule, told_at_start
+from ansible_collections.heaptrial.fleet.plugins.action.rollout_together import ActionModule, may_have_begun, told_at_start
 
 
 class Part(ActionModule):
@@ -37,7 +37,7 @@ class Stop(unittest.TestCase):
         return part.asked, part.stop({"standing": standing}, ["b: rollout r is stopped"], {})
 
     def test_a_host_that_may_go_on_by_itself_is_paused(self):
-        for standing in ("in progress", "cut short", "unreachable"):
+        for standing in ("in progress", "cut short", "unreachable", "not begun"):
             asked, result = self.stopped(standing, {"paused": {"standing": "paused"}})
             self.assertEqual((asked, result["standing"]), (["paused"], "paused"))
             self.assertIn("is paused, since b: rollout r is stopped", result["msg"])
@@ -63,6 +63,25 @@ class Start(unittest.TestCase):
         begun = {"changed": True, "standing": "in progress", "warnings": ["mimalloc gives up what glibc does"]}
         self.assertEqual(told_at_start(begun), {"changed": True, "warnings": begun["warnings"]})
         self.assertEqual(told_at_start({"standing": "failed"}), {"changed": False})
+
+
+    def test_a_start_whose_answer_was_lost_changed_something_if_there_is_a_rollout(self):
+        lost = {"standing": "unreachable"}
+        for standing, changed in (("complete", True), ("stopped", True), ("none", False), ("unreachable", False)):
+            self.assertEqual(may_have_begun(lost, {"standing": standing}), changed)
+        self.assertFalse(may_have_begun({"standing": "complete"}, {"standing": "complete"}))
+
+
+class Folder(unittest.TestCase):
+    """What the hosts tell each other."""
+
+    def test_any_name_of_a_host_is_heard(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        other = Part(folder)
+        other.host = "relay.new"
+        other.tell({"standing": "stopped"}, True)
+        self.assertEqual(Part(folder).against(), ["relay.new: rollout r is stopped"])
 
 
 class LocalProgram(unittest.TestCase):
