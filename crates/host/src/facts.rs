@@ -47,6 +47,25 @@ pub fn boot_id(root: &HostRoot) -> Result<String, HostError> {
     Ok(text.trim().to_owned())
 }
 
+/// The release of a system by its name (PRETTY_NAME of os-release(5)): point releases, which come with updates, are left out.
+/// `Ubuntu 24.04.3 LTS` is `Ubuntu 24.04 LTS`.
+pub fn release(name: &str) -> String {
+    let word = |word: &str| -> String {
+        let mut parts = word.splitn(3, '.');
+        let numbers = [parts.next(), parts.next(), parts.next()];
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        match numbers {
+            [Some(major), Some(minor), Some(point)]
+                if [major.trim_start_matches('v'), minor, point].into_iter().all(is_number) =>
+            {
+                format!("{major}.{minor}")
+            }
+            _ => word.to_owned(),
+        }
+    };
+    name.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 impl HostFacts {
     /// Reads them from `root`.
     pub fn read(root: &HostRoot) -> Result<Self, HostError> {
@@ -119,5 +138,19 @@ mod tests {
         assert!(facts.cpu_count >= 1 && facts.ram_bytes > 1 << 28);
         assert!(!facts.boot_id.is_empty() && !facts.kernel.is_empty());
         assert!(facts.page_size_bytes >= 4096 && facts.page_size_bytes.is_power_of_two());
+    }
+
+    #[test]
+    fn a_point_release_is_no_other_system() {
+        for (name, of) in [
+            ("Ubuntu 24.04.3 LTS", "Ubuntu 24.04 LTS"),
+            ("Ubuntu 24.04 LTS", "Ubuntu 24.04 LTS"),
+            ("Debian GNU/Linux 13 (trixie)", "Debian GNU/Linux 13 (trixie)"),
+            ("Alpine Linux v3.19.1", "Alpine Linux v3.19"),
+            ("Rocky Linux 9.4 (Blue Onyx)", "Rocky Linux 9.4 (Blue Onyx)"),
+            ("a 1.2.3.4 x", "a 1.2.3.4 x"),
+        ] {
+            assert_eq!(release(name), of);
+        }
     }
 }

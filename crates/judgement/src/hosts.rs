@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use heaptrial_analysis::{Finding, FindingKind, Fleet, Severity};
+use heaptrial_analysis::{DAY, Finding, FindingKind, Fleet, Severity};
 use heaptrial_model::{Identity, RemoteReadings, units};
-use heaptrial_store::{ArmRecord, Store, own_host, planned_hosts};
+use heaptrial_store::{ArmRecord, PartRecord, Store, own_host, planned_hosts};
 
 use crate::{JudgementError, Rows};
 
 /// Hosts that a finding names.
 const NAMED: usize = 8;
+/// The end of a trial is its last day, or this share of a shorter one,
+const END_SHARE: f64 = 0.1;
+/// and no less than this: services that are put back take a while.
+const LEAST_SILENCE_SECONDS: f64 = 3600.0;
 /// Digits of a digest that are told.
 const DIGITS: usize = 12;
 
@@ -67,18 +71,42 @@ impl Rows {
             }
             let told =
                 hosts.iter().map(|(build, hosts)| format!("{build} on {}", named(hosts.iter().copied())));
+            let effect = match self.mixes(&hosts) {
+                false => {
+                    "Services are compared within their host, so the ratio is of like with like; where it differs between these hosts, that \
+                     may come from the build."
+                }
+                true => {
+                    "Some services are compared with services of hosts that have another build, as their own have too few: there the ratio is \
+                     of builds, and of what else these hosts differ by, as well."
+                }
+            };
             Some(Finding {
                 kind: FindingKind::BuildsByHost,
                 severity: Severity::Caution,
                 arms: vec![arm],
                 services: Vec::new(),
                 evidence: format!("its services ran {}", told.collect::<Vec<_>>().join("; ")),
-                effect: "Services are compared within their host, so the ratio is of like with like; where it differs between these \
-                         hosts, that may come from the build."
-                    .to_owned(),
+                effect: effect.to_owned(),
             })
         };
         self.arms.iter().enumerate().filter_map(of_arm).collect()
+    }
+
+    /// Whether a block has services of hosts with unlike builds.
+    fn mixes(&self, builds: &BTreeMap<String, BTreeSet<&str>>) -> bool {
+        let mut of_block: BTreeMap<u32, BTreeSet<Vec<&str>>> = BTreeMap::new();
+        for service in &self.services {
+            let Some(host) = service.host() else { continue };
+            let own =
+                builds.iter().filter(|(_, hosts)| hosts.contains(host)).map(|(build, _)| build.as_str());
+            let own: Vec<&str> = own.collect();
+            // What a host without services of the arm would run is not known.
+            if !own.is_empty() {
+                of_block.entry(service.block).or_default().insert(own);
+            }
+        }
+        of_block.values().any(|builds| builds.len() > 1)
     }
 
     /// That readings of hosts or lives are missing where they are taken from: this database, or a store of series.
@@ -128,24 +156,26 @@ impl Rows {
         }))
     }
 
-    /// Hosts that took ticks and have lives, without a sample of any of them or after the ledger alone was gathered.
+    /// Hosts without a reading of any of their services, or after the ledger alone was gathered, or for the last day of the trial there.
     fn hosts_without_readings(&self, store: &Store, fleet: &Fleet) -> Result<Vec<String>, JudgementError> {
         let mut hosts = Vec::new();
-        for part in self.parts.iter().filter(|part| part.last.is_some()) {
+        for part in &self.parts {
             if part.read != part.last && part.read.is_some() {
                 hosts.push(format!("{} after tick {}", part.host, part.read.map_or(0, |tick| tick.sequence)));
                 continue;
             }
             let in_fleet = fleet.services.iter().filter(|service| service.host.as_ref() == Some(&part.host));
             if in_fleet.flat_map(|service| &service.lives).any(|life| !life.readings.is_empty()) {
+                hosts.extend(self.silent_for(part).map(|silent| {
+                    format!("{} for the last {} before its end", part.host, units::duration(silent))
+                }));
                 continue;
             }
             // The fleet has no lives from before the trial.
             let own = self.services.iter().filter(|service| service.host() == Some(&part.host));
             let own: Vec<i64> = own.map(|service| service.id).collect();
-            let mut lives = self.lives.iter().filter(|life| own.contains(&life.service_id)).peekable();
-            let mut missing = lives.peek().is_some();
-            for life in lives {
+            let mut missing = !own.is_empty();
+            for life in self.lives.iter().filter(|life| own.contains(&life.service_id)) {
                 missing = missing && !store.has_samples(life.id)?;
             }
             if missing {
@@ -153,6 +183,15 @@ impl Rows {
             }
         }
         Ok(hosts)
+    }
+
+    /// How long before the trial's end on a host nothing was read there any more, in seconds, where that is longer than a trial's end is.
+    fn silent_for(&self, part: &PartRecord) -> Option<f64> {
+        let ended_us = part.ended_wall_us?.min(self.until_us);
+        let seconds = |from_us: i64| (ended_us - from_us) as f64 / 1e6;
+        let silent = seconds(part.read?.wall_us);
+        let longest = (END_SHARE * seconds(part.started_wall_us)).clamp(LEAST_SILENCE_SECONDS, DAY);
+        (silent > longest).then_some(silent)
     }
 
     /// That somebody wrote another arm or block into the plan than was drawn.

@@ -7,7 +7,9 @@ use heaptrial_analysis::FindingKind;
 use heaptrial_judgement::look::{Gaps, take};
 use heaptrial_judgement::{Judgement, JudgementError, Options, Rows, traffic_since};
 use heaptrial_model::{LifeKey, Metric, Sample, TrialKind, TrialPlan};
-use heaptrial_store::{NewService, NewTrial, PartContent, PartOf, RollupHorizon, Store, TickInput};
+use heaptrial_store::{
+    NewService, NewTrial, PartContent, PartOf, RollupHorizon, Store, StoreError, TickInput,
+};
 use serde_json::{Value, json};
 
 const START_US: i64 = 1_800_000_000_000_000;
@@ -33,6 +35,18 @@ fn host(folder: &Path, plan: &Value, name: &str, minutes: impl Iterator<Item = i
 
 /// The database of a host that recorded the trial from a minute on.
 fn host_of_boots(path: &Path, plan: &Value, name: &str, recorded_from: i64, boots: &[Boot]) -> PathBuf {
+    host_by_clock(path, plan, name, recorded_from, boots, &|minute| minute)
+}
+
+/// The same of a host whose clock tells some minutes as others.
+fn host_by_clock(
+    path: &Path,
+    plan: &Value,
+    name: &str,
+    recorded_from: i64,
+    boots: &[Boot],
+    clock: &dyn Fn(i64) -> i64,
+) -> PathBuf {
     let specs = ARMS.map(|arm| arm.parse().unwrap());
     let boot_id = |boot: u32| format!("boot {boot} of {name}");
     let trial = NewTrial {
@@ -65,7 +79,7 @@ fn host_of_boots(path: &Path, plan: &Value, name: &str, recorded_from: i64, boot
         let host_id = store.add_host(&boot_id(*boot), &json!({})).unwrap();
         let begin = |service: &heaptrial_store::ServiceRecord| {
             let key = LifeKey { boot_id: boot_id(*boot), pid: service.id as i32, start_ticks: 1 };
-            let at = (START_US + start * MINUTE_US, start * MINUTE_US);
+            let at = (START_US + clock(*start) * MINUTE_US, start * MINUTE_US);
             store.add_life(service.id, &key, at, None, None).unwrap()
         };
         let lives: Vec<i64> = services.iter().map(begin).collect();
@@ -73,7 +87,7 @@ fn host_of_boots(path: &Path, plan: &Value, name: &str, recorded_from: i64, boot
             let sample = |life: &i64| (*life, Sample { rss_bytes: 1 << 30, ..Sample::default() });
             let tick = TickInput {
                 sequence,
-                wall_us: START_US + minute * MINUTE_US,
+                wall_us: START_US + clock(*minute) * MINUTE_US,
                 boottime_us: minute * MINUTE_US,
                 samples: lives.iter().map(sample).collect(),
                 observations: lives.iter().map(|life| (*life, "tor_read_bytes", *minute as f64)).collect(),
@@ -214,4 +228,70 @@ fn a_gap_of_one_host_is_none_that_services_of_another_fill() {
     gather(&mut store, &plan, "a", &a);
     let trial_id = gather(&mut store, &plan, "b", &b);
     assert_eq!(store.tick_summary(trial_id).unwrap().longest_gap_us, 300 * 60_000_000);
+}
+
+/// What was read before the trial's end on a host is taken in, whatever its clock said; what was read after it is not.
+#[test]
+fn the_end_on_a_host_is_told_by_order_and_not_by_its_clock() {
+    let plan = plan(&["a"]);
+    let right: fn(i64) -> i64 = |minute| minute;
+    let ahead_at_first: fn(i64) -> i64 = |minute| minute + if minute < 40 { 14_400 } else { 0 };
+    let behind_at_last: fn(i64) -> i64 = |minute| minute - if minute > 90 { 43_200 } else { 0 };
+    for (clock, boots, ended, taken) in [
+        (right, vec![(0, 0, (0..=100).step_by(10).collect())], 60, 7),
+        (
+            ahead_at_first,
+            vec![(0, 0, (0..=30).step_by(10).collect()), (1, 35, (40..=100).step_by(10).collect())],
+            100,
+            11,
+        ),
+        (behind_at_last, vec![(0, 0, (0..=90).step_by(10).collect()), (1, 92, vec![100, 110])], 110, 12),
+        // It was ended before anything was read by that clock.
+        (behind_at_last, vec![(0, 0, (0..=90).step_by(10).collect())], 95, 10),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let own = host_by_clock(&folder.path().join("a.db"), &plan, "a", 0, &boots, &clock);
+        Store::open_for_writing(&own)
+            .unwrap()
+            .end_trial(1, START_US + clock(ended) * MINUTE_US, "completed")
+            .unwrap();
+        let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+        let trial_id = gather(&mut store, &plan, "a", &own);
+        let mut read = 0;
+        for life in store.lives(trial_id).unwrap() {
+            store.each_sample_of_life::<StoreError>(&life, |_| Ok(read += 1)).unwrap();
+        }
+        assert_eq!(read, 2 * taken, "{boots:?}");
+        assert_eq!(store.lives(trial_id).unwrap().len(), 2 * boots.len());
+    }
+}
+
+#[test]
+fn a_host_that_was_never_read_or_no_more_is_missing() {
+    let plan = plan(&["a", "b"]);
+    let days = |last: i64| (0..=last).step_by(60).collect::<Vec<i64>>();
+    for (read, told) in [
+        (days(9_000), None),
+        (days(8_900), None),
+        (days(3_000), Some("this database has no readings of b for the last 4 d 4 h before its end")),
+        (Vec::new(), Some("this database has no readings of b")),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+        let mut trial_id = 0;
+        for (name, read) in [("a", days(9_000)), ("b", read)] {
+            // Services go on where nobody reads them; a life is known by its first reading.
+            let boots = if read.is_empty() { Vec::new() } else { vec![(0, 0, read)] };
+            let own = host_of_boots(&folder.path().join(format!("{name}.db")), &plan, name, 0, &boots);
+            Store::open_for_writing(&own)
+                .unwrap()
+                .end_trial(1, START_US + 9_000 * MINUTE_US, "completed")
+                .unwrap();
+            trial_id = gather(&mut store, &plan, name, &own);
+        }
+        let judgement = Judgement::of(&store, trial_id, &Options::default()).unwrap();
+        let mut findings = judgement.analysis.findings.iter();
+        let missing = findings.find(|finding| finding.kind == FindingKind::SeriesMissing);
+        assert_eq!(missing.map(|finding| finding.evidence.as_str()), told);
+    }
 }

@@ -63,12 +63,19 @@ pub(crate) fn deal(
         }
         groups = above;
     }
-    join_rest(&mut blocks, &strata, rest);
+    let spread = join_rest(&mut blocks, &strata, rest);
+    // What is left over of several hosts is of fewer than all arms, each once.
+    let mut further = if spread { all_of(arms, random) } else { Vec::new() };
     blocks
         .into_iter()
         .map(|(_, mut members)| {
             members.sort_unstable();
-            let arms = arms_of(members.len(), arms, random);
+            let once_more = if spread {
+                further.split_off(further.len() - members.len() % arms)
+            } else {
+                all_of(arms, random)
+            };
+            let arms = arms_of(members.len(), arms, &once_more, random);
             Block { stratum: told(&strata, &members), members: members.into_iter().zip(arms).collect() }
         })
         .collect()
@@ -80,29 +87,44 @@ fn by_size(candidates: &[Candidate], a: usize, b: usize) -> std::cmp::Ordering {
     known(a).cmp(&known(b)).then(a.cmp(&b))
 }
 
-/// Fewer services than arms join the block whose stratum is most like their own.
-fn join_rest(blocks: &mut [(Key, Vec<usize>)], strata: &[[String; LEVELS]], rest: Vec<usize>) {
-    let Some(first) = rest.first() else { return };
+/// Fewer services than arms join the block whose stratum is most like their own. Of several hosts they join one that holds several already,
+/// or else each a block of its own host, so that no host lacks an arm for those of another; then gives true.
+fn join_rest(blocks: &mut [(Key, Vec<usize>)], strata: &[[String; LEVELS]], rest: Vec<usize>) -> bool {
+    let Some(first) = rest.first() else { return false };
     let common = rest.iter().fold(strata[*first].to_vec(), |key, index| prefix(&key, &strata[*index]));
-    let alike = blocks.iter_mut().max_by_key(|(key, _)| prefix(key, &common).len());
-    if let Some((key, members)) = alike {
-        *key = prefix(key, &common);
-        members.extend(rest);
+    let spread = common.is_empty() && blocks.len() > 1 && blocks.iter().all(|(key, _)| !key.is_empty());
+    let together = [(common, rest.clone())];
+    let each = rest.iter().map(|index| (strata[*index].to_vec(), vec![*index])).collect::<Vec<_>>();
+    for (own, services) in if spread { &each[..] } else { &together[..] } {
+        // Of those that are as much alike the one with the fewest services has most to gain.
+        let alike = blocks.iter_mut().max_by_key(|(key, members)| {
+            (prefix(key, own).len(), std::cmp::Reverse(if spread { members.len() } else { 0 }))
+        });
+        if let Some((key, members)) = alike {
+            *key = prefix(key, own);
+            members.extend(services);
+        }
     }
+    spread
 }
 
 fn prefix(a: &[String], b: &[String]) -> Key {
     a.iter().zip(b).take_while(|(a, b)| a == b).map(|(a, _)| a.clone()).collect()
 }
 
-/// Every arm equally often, as far as that goes; which arms come once more is drawn. In random order.
-fn arms_of(services: usize, arms: usize, random: &mut impl Rng) -> Vec<usize> {
+/// Every arm equally often, as far as that goes, and some of `once_more`. In random order.
+fn arms_of(services: usize, arms: usize, once_more: &[usize], random: &mut impl Rng) -> Vec<usize> {
     let mut dealt: Vec<usize> = (0..services / arms * arms).map(|place| place % arms).collect();
-    let mut further: Vec<usize> = (0..arms).collect();
-    further.shuffle(random);
-    dealt.extend(&further[..services % arms]);
+    dealt.extend(&once_more[..services % arms]);
     dealt.shuffle(random);
     dealt
+}
+
+/// All arms in random order.
+fn all_of(arms: usize, random: &mut impl Rng) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..arms).collect();
+    all.shuffle(random);
+    all
 }
 
 /// What all services of a block have in common, and what they do not. A host that is the only one is not told.

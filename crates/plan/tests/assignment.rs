@@ -56,12 +56,15 @@ proptest! {
             let (least, most) = sizes(&plan, own.map(|assigned| assigned.arm.as_str()));
             prop_assert!(least >= 1 && most - least <= 1, "block {}: {} to {}", block, least, most);
         }
-        // Each host has every arm as often as its services allow, but for one whose block took in the rest of others.
+        // Each host has every arm as often as its services allow, but for one whose block took in a host of fewer services than arms.
         let hosts: BTreeSet<&str> = candidates.iter().map(|candidate| candidate.host.as_str()).collect();
+        let of_host = |host: &str| plan.services.iter().filter(|assigned| assigned.host == host).count();
         for host in hosts.iter().filter(|_| hosts.len() > 1) {
             let own: Vec<_> = plan.services.iter().filter(|assigned| assigned.host == *host).collect();
-            let of_two = |block: u32| plan.services.iter().any(|other| other.block == block && other.host != *host);
-            if own.iter().filter(|assigned| of_two(assigned.block)).count() >= arms {
+            let took_in = |block: u32| {
+                plan.services.iter().any(|other| other.block == block && other.host != *host && of_host(&other.host) < arms)
+            };
+            if own.iter().filter(|assigned| took_in(assigned.block)).count() >= arms {
                 continue;
             }
             let (least, _) = sizes(&plan, own.iter().map(|assigned| assigned.arm.as_str()));

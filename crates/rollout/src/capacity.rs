@@ -142,10 +142,14 @@ pub fn worths(fleet: &Fleet, arm: usize, compared: Compared<'_>, further: Furthe
     let Some(control) = control.filter(|_| is_compared(arm)) else { return found };
     let ends = Ends::of(fleet);
     let mut used: Vec<Used<'_>> = Vec::new();
+    let mut beside: BTreeMap<Option<&str>, f64> = BTreeMap::new();
     for service in &fleet.services {
         let [place] = service.arms[..] else { continue };
         let Some(bytes) = ends.level(service) else {
             found.not_read += 1;
+            if let Some(bytes) = last_read(service) {
+                *beside.entry(service.host.as_deref()).or_default() += bytes;
+            }
             continue;
         };
         let kind = further.kinds.iter().position(|kind| kind.has(&service.name));
@@ -177,6 +181,9 @@ pub fn worths(fleet: &Fleet, arm: usize, compared: Compared<'_>, further: Furthe
         let limit = service.limit_bytes.filter(|_| kind.is_some_and(|kind| kind.has(&service.name)));
         sums.limit_bytes = [sums.limit_bytes, limit].into_iter().flatten().reduce(f64::min);
     }
+    for (host, bytes) in beside {
+        hosts.entry(host).or_default().beside_bytes += bytes;
+    }
     let of = |(host, sums): (Option<&str>, Sums)| {
         let freed_interval = (!sums.open).then_some(sums.freed);
         let fit = freed_interval.and_then(|(least, _)| further.fit(host, &sums, least));
@@ -198,6 +205,11 @@ pub fn worths(fleet: &Fleet, arm: usize, compared: Compared<'_>, further: Furthe
         found.hosts.extend(all);
     }
     found
+}
+
+/// What a service used when it was last read, whatever it ran: it may be there still.
+fn last_read(service: &FleetService) -> Option<f64> {
+    Some(f64::from(service.current()?.readings.last()?.kib) * 1024.0)
 }
 
 /// Adds the ratios, of all hosts together or of each.
@@ -452,11 +464,15 @@ pub(crate) mod tests {
         assert_eq!(found.hosts, whole.hosts);
         // They fill a host all the same.
         let day = day(1.0);
-        let tight = |fleet: &Fleet| {
-            let bytes = whole.hosts[1].arm_bytes + 2.5e8;
-            on(fleet, Some(&day), &|host| (host == Some("b")).then_some(bytes)).hosts[1].further.unwrap()
+        let tight = |fleet: &Fleet, host: usize| {
+            let bytes = whole.hosts[host].arm_bytes + 2.5e8;
+            let name = ["a", "b"][host];
+            on(fleet, Some(&day), &|host| (host == Some(name)).then_some(bytes)).hosts[host].further.unwrap()
         };
-        assert!(tight(&fleet) + 2 <= tight(&varied(24, 0.4)), "{}", tight(&fleet));
+        for host in [0, 1] {
+            let (own, without) = (tight(&fleet, host), tight(&varied(24, 0.4), host));
+            assert!(own + 2 <= without, "{host}: {own} {without}");
+        }
     }
 
     #[test]

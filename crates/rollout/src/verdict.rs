@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use heaptrial_host::HostFacts;
+use heaptrial_host::{HostFacts, release};
 use heaptrial_model::{Arm, Classified, ErrorClass, MappedLibrary, Metric, ServiceName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -196,7 +196,7 @@ impl Verdict {
                     told.push(format!("{what}: {own} here, {other} in the trial"));
                 }
             };
-            unlike("system", host.os.clone(), measured.system.clone());
+            unlike("system", release(&host.os), release(&measured.system));
             unlike("architecture", host.architecture.clone(), measured.architecture.clone());
             unlike("processors", host.cpu_count.to_string(), measured.processors.to_string());
             let factor = host.ram_bytes.max(1) as f64 / measured.memory_bytes.max(1) as f64;

@@ -119,10 +119,17 @@ impl Classified for PoolError {
     }
 }
 
+impl Judged {
+    /// How old what it saw is, in seconds; below 0 by a clock that is ahead.
+    fn age(&self, now_us: i64) -> f64 {
+        (now_us - self.wall_us) as f64 / SECOND_US
+    }
+}
+
 /// Judges hosts together; `now_us` are microseconds since 1970.
 ///
-/// A stop of one is a stop of all; failures are counted over all; means and medians are taken of all services, so that a little
-/// too much on each of several hosts is seen though none of them stands out.
+/// A stop of one is a stop of all; failures are counted over all; means and medians are taken of all services that were seen just now, so
+/// that a little too much on each of several hosts is seen though none of them stands out.
 pub fn pool(hosts: &[Judged], now_us: i64) -> Result<Gate, PoolError> {
     check(hosts)?;
     let mut findings = Findings::default();
@@ -130,20 +137,21 @@ pub fn pool(hosts: &[Judged], now_us: i64) -> Result<Gate, PoolError> {
         one(host, now_us, &mut findings);
     }
     failures(hosts, &mut findings);
+    let fresh = || hosts.iter().filter(|host| (-AHEAD_SECONDS..=STALE_SECONDS).contains(&host.age(now_us)));
     let mut tally = Tally::default();
-    for alike in hosts.iter().flat_map(|host| &host.gate.tally.memory) {
+    for alike in fresh().flat_map(|host| &host.gate.tally.memory) {
         let mut known = tally.memory.iter_mut();
         if !known.any(|known: &mut Alike| known.take(alike)) {
             tally.memory.push(alike.clone());
         }
     }
     tally.memory.iter().for_each(|alike| memory::together(alike, &mut findings));
-    let works = hosts.iter().flat_map(|host| {
+    let works = fresh().flat_map(|host| {
         let own = host.gate.tally.work.iter();
         own.map(|(service, ratio)| (format!("{}/{service}", host.host), *ratio))
     });
     work::together(works.collect(), &mut findings);
-    tally.work = hosts.iter().flat_map(|host| host.gate.tally.work.iter().cloned()).collect();
+    tally.work = fresh().flat_map(|host| host.gate.tally.work.iter().cloned()).collect();
     Ok(findings.gate(tally, hosts.iter().map(|host| host.services).sum()))
 }
 
@@ -174,7 +182,7 @@ fn one(host: &Judged, now_us: i64, findings: &mut Findings) {
         let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
         findings.against.push(told(format!("{what}{why}")));
     };
-    let age = (now_us - host.wall_us) as f64 / SECOND_US;
+    let age = host.age(now_us);
     match (host.standing, host.gate.outcome) {
         (Course::Stopped | Course::CompleteInPart | Course::BeingRolledBack | Course::RolledBack, _) => {
             because(findings, host.standing.as_str());

@@ -436,6 +436,20 @@ fn a_little_too_much_on_each_of_several_hosts_stops_all_where_none_of_them_stops
 }
 
 #[test]
+fn what_was_seen_long_ago_thins_out_nothing_that_is_seen_now() {
+    let of = |numbers: std::ops::Range<usize>, factor: f64| -> Vec<Case> {
+        let level = Some((factor * 100.0 * MIB, HOUR));
+        let case = |case: Case| Case { observed: Observed { level, ..case.observed }, ..case };
+        numbers.map(plain).map(case).collect()
+    };
+    let complete = Judged { standing: Course::Complete, ..host("a", &of(0..20, 0.95)) };
+    let now = [host("b", &of(20..23, 1.2)), host("c", &of(23..26, 1.2)), host("d", &of(26..29, 1.2))];
+    let with = |a: Judged| pooled(&[&[a], &now[..]].concat()).outcome;
+    assert_eq!(with(complete.clone()), Outcome::Go);
+    assert_eq!(with(Judged { wall_us: NOW_US - 3 * 86_400_000_000, ..complete }), Outcome::Stop);
+}
+
+#[test]
 fn failures_are_counted_over_all_hosts() {
     let mut parts: Vec<Judged> = (0..3).map(|number| host(&format!("h{number}"), &[plain(number)])).collect();
     (parts[0].failures, parts[2].failures) = (1, 1);

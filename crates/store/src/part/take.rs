@@ -131,13 +131,12 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
         params![part.trial_id],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    // Services go on after a trial, and the agent may read them for a while.
-    let until_us = ended_us.unwrap_or(i64::MAX);
-    lives(transaction, &services, until_us, is_newest)?;
+    let end = End::of(transaction, part, ended_us)?;
+    lives(transaction, &services, &end, is_newest)?;
     let lives = count(transaction, "life")? - before;
-    ticks(transaction, part, trial_id, until_us)?;
+    ticks(transaction, part, trial_id, &end)?;
     let samples = measured(transaction, part)?;
-    let mut events = events(transaction, part, (trial_id, &services, &arms), until_us)?;
+    let mut events = events(transaction, part, (trial_id, &services, &arms), &end)?;
     let earlier: Option<i64> = transaction
         .query_row(
             "SELECT started_wall_us FROM part WHERE trial_id = ?1 AND host = ?2",
@@ -163,6 +162,42 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
     }
     Ok(Gathered { trial_id, samples, events, lives: lives as u64, anew })
 }
+
+/// Up to where a host's readings and events are of the trial: services go on after it, and the agent may read them for a while.
+///
+/// What was written before something that is not beyond the end is none of that time, whatever the clock said: it may have been ahead, and set
+/// back since.
+struct End {
+    /// The end by the host's clock.
+    wall_us: i64,
+    /// The last tick of the trial, by its number there.
+    sequence: i64,
+    /// The last event of the trial, by its row there.
+    event_id: i64,
+}
+
+impl End {
+    fn of(transaction: &Transaction<'_>, part: &PartOf<'_>, ended_us: Option<i64>) -> rusqlite::Result<Self> {
+        let wall_us = ended_us.unwrap_or(i64::MAX);
+        let last = |sql: &str| -> rusqlite::Result<Option<i64>> {
+            transaction.query_row(sql, params![part.trial_id, wall_us], |row| row.get(0))
+        };
+        let sequence = last("SELECT max(sequence) FROM there.tick WHERE trial_id = ?1 AND wall_us <= ?2")?;
+        let event_id = last("SELECT max(id) FROM there.event WHERE trial_id = ?1 AND wall_us <= ?2")?;
+        let ticked = last("SELECT max(sequence) FROM there.tick WHERE trial_id = ?1 AND ?2 = ?2")?.is_some();
+        // An end before the first tick is by a clock that was set back.
+        Ok(match ticked && sequence.is_none() {
+            true => Self { wall_us, sequence: i64::MAX, event_id: i64::MAX },
+            false => Self { wall_us, sequence: sequence.unwrap_or(-1), event_id: event_id.unwrap_or(-1) },
+        })
+    }
+}
+
+/// Whether a life was read in the trial.
+const IS_READ: &str = "EXISTS (SELECT 1 FROM there.sample m CROSS JOIN there.tick t ON t.id = m.tick_id
+                               WHERE m.life_id = l.id AND t.sequence <= ?4)
+                       OR EXISTS (SELECT 1 FROM there.rollup m CROSS JOIN there.tick t ON t.id = m.tick_id
+                                  WHERE m.life_id = l.id AND t.sequence <= ?4)";
 
 /// Gives how many samples are new.
 fn measured(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<u64> {
@@ -339,7 +374,7 @@ fn is_newest(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64) ->
 fn lives(
     transaction: &Transaction<'_>,
     services: &HashMap<i64, i64>,
-    until_us: i64,
+    end: &End,
     is_newest: bool,
 ) -> rusqlite::Result<()> {
     let known = match is_newest {
@@ -354,7 +389,7 @@ fn lives(
                    contamination, ended_wall_us, ended_boottime_us, ending_json";
     let mut insert = transaction.prepare(&format!(
         "INSERT INTO main.life (service_id, {columns})
-         SELECT ?2, {columns} FROM there.life WHERE service_id = ?1 AND started_wall_us <= ?3 ORDER BY id
+         SELECT ?2, {columns} FROM there.life l WHERE service_id = ?1 AND (started_wall_us <= ?3 OR {IS_READ}) ORDER BY id
          ON CONFLICT (service_id, boot_id, pid, start_ticks) DO {known}"
     ))?;
     let mut map = transaction.prepare(
@@ -366,7 +401,7 @@ fn lives(
     let mut services: Vec<(&i64, &i64)> = services.iter().collect();
     services.sort();
     for (old, new) in services {
-        insert.execute(params![old, new, until_us])?;
+        insert.execute(params![old, new, end.wall_us, end.sequence])?;
         map.execute(params![old, new])?;
     }
     Ok(())
@@ -374,12 +409,7 @@ fn lives(
 
 /// A tick is told by its boot and its time since then. New ones keep their distance from each other, so that one number tells the
 /// row ids of all.
-fn ticks(
-    transaction: &Transaction<'_>,
-    part: &PartOf<'_>,
-    trial_id: i64,
-    until_us: i64,
-) -> rusqlite::Result<()> {
+fn ticks(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64, end: &End) -> rusqlite::Result<()> {
     let known = "SELECT k.id, k.host_id, k.boottime_us, ?2 FROM main.tick k
                  WHERE k.trial_id = ?1 AND k.host_id IN (SELECT new FROM temp.host_there)";
     transaction.execute_batch(
@@ -400,12 +430,12 @@ fn ticks(
                         + row_number() OVER (ORDER BY t.sequence),
                     t.wall_us, t.boottime_us, t.cost_wall_us, t.cost_cpu_us, h.new
              FROM {there}
-             WHERE t.trial_id = ?1 AND t.wall_us <= ?3
+             WHERE t.trial_id = ?1 AND t.sequence <= ?3
                AND NOT EXISTS (SELECT 1 FROM temp.tick_here k
                                WHERE k.host_id = h.new AND k.boottime_us = t.boottime_us)
              ORDER BY t.sequence"
         ),
-        params![part.trial_id, trial_id, until_us],
+        params![part.trial_id, trial_id, end.sequence],
     )?;
     transaction
         .execute(&format!("INSERT OR IGNORE INTO temp.tick_here {known}"), params![trial_id, false])?;
@@ -413,9 +443,9 @@ fn ticks(
         &format!(
             "INSERT INTO temp.tick_there SELECT t.id, k.id, k.known FROM {there}
              JOIN temp.tick_here k ON k.host_id = h.new AND k.boottime_us = t.boottime_us
-             WHERE t.trial_id = ?1 AND t.wall_us <= ?2"
+             WHERE t.trial_id = ?1 AND t.sequence <= ?2"
         ),
-        params![part.trial_id, until_us],
+        params![part.trial_id, end.sequence],
     )?;
     Ok(())
 }
@@ -426,7 +456,7 @@ fn events(
     transaction: &Transaction<'_>,
     part: &PartOf<'_>,
     (trial_id, services, arms): (i64, &HashMap<i64, i64>, &HashMap<i64, i64>),
-    until_us: i64,
+    end: &End,
 ) -> rusqlite::Result<u64> {
     transaction.execute_batch(
         "DROP TABLE IF EXISTS temp.event_here;
@@ -444,9 +474,9 @@ fn events(
            SELECT 1 FROM temp.event_here WHERE wall_us = ?4 AND kind = ?5 AND text = ?6 AND service_id IS ?2)",
     )?;
     let mut statement = transaction.prepare(
-        "SELECT service_id, arm_id, wall_us, kind, text FROM there.event WHERE trial_id = ?1 AND wall_us <= ?2 ORDER BY id",
+        "SELECT service_id, arm_id, wall_us, kind, text FROM there.event WHERE trial_id = ?1 AND id <= ?2 ORDER BY id",
     )?;
-    let mut rows = statement.query(params![part.trial_id, until_us])?;
+    let mut rows = statement.query(params![part.trial_id, end.event_id])?;
     let mut new = 0;
     while let Some(row) = rows.next()? {
         let (service, arm): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);

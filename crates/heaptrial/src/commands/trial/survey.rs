@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use heaptrial_change::{preflight, prepare, refuse_strays};
-use heaptrial_host::{HostFacts, HostRoot, Paths, host_name};
+use heaptrial_host::{HostFacts, HostRoot, Paths, host_name, release};
 use heaptrial_inspect::Service;
 use heaptrial_inspect::preflight::Finding;
 use heaptrial_model::{Arm, PlanId, ServiceName, ServicePattern, TrialPlan, units};
@@ -169,7 +169,10 @@ fn findings(
     Ok(findings)
 }
 
-/// Reads surveys: files, or folders of them (`*.json`).
+/// Services of a host that are named as left out.
+const NAMED: usize = 8;
+
+/// Reads surveys: files, or folders of them (`*.json`), in order of hosts. What is left out, or not known, is told on standard error.
 pub fn read_all(
     places: &[PathBuf],
     trial: &TrialPlan,
@@ -206,7 +209,27 @@ pub fn read_all(
         }
     }
     one_build_of_a_system(&surveys)?;
+    let mut surveys = surveys;
+    // The order in which files are named is no part of a plan.
+    surveys.sort_by(|one, other| one.host.cmp(&other.host));
+    surveys.iter().for_each(tell_lacks);
     Ok(surveys)
+}
+
+fn tell_lacks(survey: &Survey) {
+    let host = &survey.host;
+    for (service, why) in survey.left_out.iter().take(NAMED) {
+        eprintln!("left out: {service} of {host}: {why}");
+    }
+    let more = survey.left_out.len().saturating_sub(NAMED);
+    if more > 0 {
+        eprintln!("left out: {} more of {host}; --json has them", units::counted(more, "service"));
+    }
+    for service in &survey.services {
+        if let Some(why) = &service.relay_unread {
+            eprintln!("warning: {} of {host}: {why}; its role and family are not known", service.name());
+        }
+    }
 }
 
 fn read_one(file: &Path, trial: &TrialPlan, patterns: &[ServicePattern]) -> Result<Survey, Failure> {
@@ -255,10 +278,10 @@ fn words(patterns: &[ServicePattern]) -> Vec<String> {
 /// Hosts of one system must run the very same build of each arm. Those of another system may have one of their own: what each
 /// build does is compared among services of one host in any case.
 fn one_build_of_a_system(surveys: &[Survey]) -> Result<(), Failure> {
-    let mut builds: BTreeMap<[&str; 3], BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    let mut builds: BTreeMap<[String; 3], BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for survey in surveys {
         for (arm, build) in &survey.builds {
-            let of = [arm.as_str(), &survey.facts.os, &survey.facts.architecture];
+            let of = [arm.clone(), release(&survey.facts.os), survey.facts.architecture.clone()];
             builds.entry(of).or_default().entry(&build.sha256).or_default().push(&survey.host);
         }
     }
