@@ -190,7 +190,8 @@ fn services_of_a_running_trial_are_sampled_and_proved() {
     assert_eq!(latest.len(), 4);
     for sample in latest {
         assert!(sample.rss_bytes.unwrap() > 1 << 20 && sample.age_seconds > 0.0, "{sample:?}");
-        assert!(sample.cgroup_current_bytes.unwrap() > 1 << 16, "{sample:?}");
+        // One that is met before it has gone into its control group has no figure of that.
+        assert!(sample.cgroup_current_bytes.is_none_or(|bytes| bytes > 1 << 16), "{sample:?}");
         assert!(sample.identity.unwrap().starts_with("glibc "));
     }
     let slow: Vec<_> = host.store().lives(trial).unwrap();
