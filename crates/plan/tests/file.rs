@@ -99,7 +99,7 @@ fn an_assignment_by_hand_is_told_from_one_that_was_drawn() {
     assert_eq!(by_hand(&moved), [""; 0]);
     assert_eq!(by_hand(&text.replace("family = \"f1\"", "family = \"f2\"")), [""; 0]);
     let edits = [
-        line("tor@r010.service").replace("arm = \"dircache-0\"", "arm = \"glibc\""),
+        line("tor@r010.service").replace("arm = \"glibc\"", "arm = \"dircache-0\""),
         line("tor@r010.service").replace("block = ", "block = 1"),
         line("tor@r010.service").replace("tor@r010", "tor@r110"),
         line("tor@r010.service").split(", drawn").next().unwrap().to_owned() + " },",
