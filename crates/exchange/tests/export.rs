@@ -179,7 +179,12 @@ fn openmetrics_keeps_the_rules() {
     let text = String::from_utf8(bytes).unwrap();
     let mut of_known_start = 0;
     for life in store.lives(imported_id).unwrap().iter().filter(|life| life.start != LifeStart::Unknown) {
-        store.each_sample_of_life::<StoreError>(life, |_| Ok(of_known_start += 1)).unwrap();
+        store
+            .each_sample_of_life::<StoreError>(life, |_| {
+                of_known_start += 1;
+                Ok(())
+            })
+            .unwrap();
     }
     assert!(of_known_start > 0);
     // RSS, VmSize and VmHWM of each sample, and its life's start; columns without a value are left out.

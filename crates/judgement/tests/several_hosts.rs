@@ -259,7 +259,12 @@ fn the_end_on_a_host_is_told_by_order_and_not_by_its_clock() {
         let trial_id = gather(&mut store, &plan, "a", &own);
         let mut read = 0;
         for life in store.lives(trial_id).unwrap() {
-            store.each_sample_of_life::<StoreError>(&life, |_| Ok(read += 1)).unwrap();
+            store
+                .each_sample_of_life::<StoreError>(&life, |_| {
+                    read += 1;
+                    Ok(())
+                })
+                .unwrap();
         }
         assert_eq!(read, 2 * taken, "{boots:?}");
         assert_eq!(store.lives(trial_id).unwrap().len(), 2 * boots.len());
