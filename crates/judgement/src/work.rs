@@ -59,14 +59,14 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
         work.measures.push(match measure.kind {
             WorkKind::Rate => Measure::rate(&measure.name, readings),
             WorkKind::Less => Measure::took(&measure.name, readings),
-            WorkKind::Count if readings.len() == 1 => {
-                Measure::done(&measure.name, [(0.0, 0.0)].into_iter().chain(readings).collect())
-            }
+            WorkKind::Count if readings.len() == 1 => Measure::done(&measure.name, since_nothing(readings)),
             WorkKind::Count => Measure::done(&measure.name, readings),
         });
     }
     let [failed, tried] = REQUESTS_FAILED_AND_TRIED.map(|name| store.observations(life, name));
-    let (failed, tried) = (since_nothing(&failed?), since_nothing(&tried?));
+    let told =
+        |counter: Vec<(f64, f64)>| since_nothing(counter.into_iter().map(|(age, count)| (age as f32, count)));
+    let (failed, tried) = (told(failed?), told(tried?));
     if tried.len() > 1 {
         work.measures.push(Measure::failed("requests of the load", failed, tried));
     }
@@ -83,8 +83,8 @@ pub(crate) fn of_lab_life(store: &Store, life: &LifeRecord) -> Result<Work, Stor
 
 /// A counter that begins with nothing: tools tell once, at their end, how many of all there were. A share of one in another does not
 /// depend on when they began.
-fn since_nothing(counter: &[(f64, f64)]) -> Vec<(f32, f64)> {
-    std::iter::once((0.0, 0.0)).chain(counter.iter().map(|(age, count)| (*age as f32, *count))).collect()
+fn since_nothing(counter: impl IntoIterator<Item = (f32, f64)>) -> Vec<(f32, f64)> {
+    std::iter::once((0.0, 0.0)).chain(counter).collect()
 }
 
 /// Each reading as often as it is the mean of lines, so that a line counts the same in whichever tick it was written.
