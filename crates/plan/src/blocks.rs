@@ -27,6 +27,8 @@ type Key = Vec<String>;
 /// matching before randomization", Biostatistics 5 (2004)). What remains at the very end joins the block that is most
 /// like it, since a block without both the control and an arm tells nothing about that arm.
 ///
+/// Hosts of one system run one build: blocks are of one system, as far as it has as many services as there are arms.
+///
 /// Blocks depend on what was known before and on chance, never on arms, and within a block every order of its arms is
 /// equally likely: that is what the permutation test within blocks takes for granted.
 pub(crate) fn deal(
@@ -36,11 +38,63 @@ pub(crate) fn deal(
     random: &mut impl Rng,
 ) -> Vec<Block> {
     let strata = strata(candidates);
-    let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
-    for (index, stratum) in strata.iter().enumerate() {
-        groups.entry(stratum.to_vec()).or_default().push(index);
+    let systems = by_system(candidates, arms);
+    let mut spread = systems.len() > 1;
+    let mut blocks = Vec::new();
+    for members in systems {
+        let (own, own_spread) = blocks_of(candidates, &strata, members, (arms, rounds), random);
+        blocks.extend(own);
+        spread |= own_spread;
     }
-    let several_hosts = candidates.iter().any(|candidate| candidate.host != candidates[0].host);
+    // What is left over of several hosts or systems is of fewer than all arms, each once.
+    let mut further = if spread { all_of(arms, random) } else { Vec::new() };
+    blocks
+        .into_iter()
+        .map(|mut members| {
+            members.sort_unstable();
+            let once_more = match spread {
+                true => dealt_further(&mut further, members.len() % arms, arms, random),
+                false => all_of(arms, random),
+            };
+            let arms = arms_of(members.len(), arms, &once_more, random);
+            Block {
+                stratum: told(candidates, &strata, &members),
+                members: members.into_iter().zip(arms).collect(),
+            }
+        })
+        .collect()
+}
+
+/// Services by the systems of their hosts, each with as many as there are arms at least: those of systems of fewer go together, and to the
+/// system with the fewest where they are too few still.
+fn by_system(candidates: &[Candidate], arms: usize) -> Vec<Vec<usize>> {
+    let mut systems: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        systems.entry(&candidate.system).or_default().push(index);
+    }
+    let (mut systems, few): (Vec<_>, Vec<_>) = systems.into_values().partition(|own| own.len() >= arms);
+    let few = few.concat();
+    match systems.iter_mut().min_by_key(|own| own.len()).filter(|_| few.len() < arms) {
+        Some(fewest) => fewest.extend(few),
+        None if few.is_empty() => {}
+        None => systems.push(few),
+    }
+    systems
+}
+
+/// Blocks of services of one system, and whether what was left over joined several of them.
+fn blocks_of(
+    candidates: &[Candidate],
+    strata: &[[String; LEVELS]],
+    members: Vec<usize>,
+    (arms, rounds): (usize, usize),
+    random: &mut impl Rng,
+) -> (Vec<Vec<usize>>, bool) {
+    let several_hosts = members.iter().any(|index| candidates[*index].host != candidates[members[0]].host);
+    let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+    for index in members {
+        groups.entry(strata[index].to_vec()).or_default().push(index);
+    }
     // The smallest strata that blocks of fewer rounds are taken from.
     let last = usize::from(several_hosts);
     let mut blocks: Vec<(Key, Vec<usize>)> = Vec::new();
@@ -63,22 +117,8 @@ pub(crate) fn deal(
         }
         groups = above;
     }
-    let spread = join_rest(&mut blocks, &strata, rest);
-    // What is left over of several hosts is of fewer than all arms, each once.
-    let mut further = if spread { all_of(arms, random) } else { Vec::new() };
-    blocks
-        .into_iter()
-        .map(|(_, mut members)| {
-            members.sort_unstable();
-            let once_more = if spread {
-                further.split_off(further.len() - members.len() % arms)
-            } else {
-                all_of(arms, random)
-            };
-            let arms = arms_of(members.len(), arms, &once_more, random);
-            Block { stratum: told(&strata, &members), members: members.into_iter().zip(arms).collect() }
-        })
-        .collect()
+    let spread = join_rest(&mut blocks, strata, rest);
+    (blocks.into_iter().map(|(_, members)| members).collect(), spread)
 }
 
 /// Smallest first; unknown sizes last; of equal ones the order of names decides.
@@ -95,12 +135,14 @@ fn join_rest(blocks: &mut [(Key, Vec<usize>)], strata: &[[String; LEVELS]], rest
     let spread = common.is_empty() && blocks.len() > 1 && blocks.iter().all(|(key, _)| !key.is_empty());
     let together = [(common, rest.clone())];
     let each = rest.iter().map(|index| (strata[*index].to_vec(), vec![*index])).collect::<Vec<_>>();
+    // What joined a block before makes it no less like its own host.
+    let keys: Vec<Key> = blocks.iter().map(|(key, _)| key.clone()).collect();
     for (own, services) in if spread { &each[..] } else { &together[..] } {
         // Of those that are as much alike the one with the fewest services has most to gain.
-        let alike = blocks.iter_mut().max_by_key(|(key, members)| {
+        let alike = blocks.iter_mut().zip(&keys).max_by_key(|((_, members), key)| {
             (prefix(key, own).len(), std::cmp::Reverse(if spread { members.len() } else { 0 }))
         });
-        if let Some((key, members)) = alike {
+        if let Some(((key, members), _)) = alike {
             *key = prefix(key, own);
             members.extend(services);
         }
@@ -120,6 +162,18 @@ fn arms_of(services: usize, arms: usize, once_more: &[usize], random: &mut impl 
     dealt
 }
 
+/// The next `count` arms, each once, of rounds in which every arm comes once.
+fn dealt_further(further: &mut Vec<usize>, count: usize, arms: usize, random: &mut impl Rng) -> Vec<usize> {
+    if further.len() >= count {
+        return further.split_off(further.len() - count);
+    }
+    let mut dealt = std::mem::replace(further, all_of(arms, random));
+    let (again, mut other): (Vec<usize>, Vec<usize>) = further.iter().partition(|arm| dealt.contains(arm));
+    dealt.extend(other.split_off(other.len() - (count - dealt.len())));
+    *further = [again, other].concat();
+    dealt
+}
+
 /// All arms in random order.
 fn all_of(arms: usize, random: &mut impl Rng) -> Vec<usize> {
     let mut all: Vec<usize> = (0..arms).collect();
@@ -128,10 +182,13 @@ fn all_of(arms: usize, random: &mut impl Rng) -> Vec<usize> {
 }
 
 /// What all services of a block have in common, and what they do not. A host that is the only one is not told.
-fn told(strata: &[[String; LEVELS]], members: &[usize]) -> String {
+fn told(candidates: &[Candidate], strata: &[[String; LEVELS]], members: &[usize]) -> String {
     let first = &strata[members[0]];
     let one_host = strata.iter().all(|stratum| stratum[0] == first[0]);
     let (mut common, mut mixed) = (Vec::new(), Vec::new());
+    if members.iter().any(|member| candidates[*member].system != candidates[members[0]].system) {
+        mixed.push("systems");
+    }
     for (level, name) in ["hosts", "roles", "sizes", "ages"].into_iter().enumerate() {
         if members.iter().any(|member| strata[*member][level] != first[level]) {
             mixed.push(name);

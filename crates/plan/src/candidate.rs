@@ -8,6 +8,9 @@ pub struct Candidate {
     pub service: ServiceName,
     /// The host it runs on, by its host name.
     pub host: String,
+    /// The host's system, release and architecture, where services of several hosts are known: what builds may differ by.
+    #[serde(skip)]
+    pub system: String,
     /// What it does: `exit`, `relay`, ... of a Tor instance, else such as its unit's template.
     pub role: String,
     /// Services of one family are never restarted together; `None` has no family.

@@ -20,7 +20,7 @@ const PASSES: usize = 50;
 
 /// A random order as indices of `services`, in waves: each wave restarts one service of every arm, the control among
 /// them, so that no arm is older than another. A host's services are spread over the whole time. Services of one
-/// family have at least `at_once` others between them as far as that is possible.
+/// family have at least `at_once` others of their host between them as far as that is possible.
 pub(crate) fn order(
     services: &[Restart<'_>],
     arms: usize,
@@ -130,9 +130,14 @@ fn swap(places: &mut [Place], a: usize, b: usize) {
     places[b].service = service;
 }
 
-/// Services of the same family within `reach` places.
+/// Services of the same family within `reach` places of their host: each host restarts its own services, in this order.
 fn close(places: &[Place], services: &[Restart<'_>], at: usize, reach: usize) -> usize {
-    let Some(family) = services[places[at].service].family else { return 0 };
-    let around = at.saturating_sub(reach)..=(at + reach).min(places.len() - 1);
-    around.filter(|other| *other != at && services[places[*other].service].family == Some(family)).count()
+    let own = services[places[at].service];
+    if own.family.is_none() {
+        return 0;
+    }
+    let (before, after) = (places[..at].iter().rev(), places[at + 1..].iter());
+    let of_host = |place: &&Place| services[place.service].host == own.host;
+    let around = before.filter(of_host).take(reach).chain(after.filter(of_host).take(reach));
+    around.filter(|other| services[other.service].family == own.family).count()
 }

@@ -20,13 +20,15 @@ prop_compose! {
         facts in prop::collection::vec(
             (0..3usize, 0..3usize, prop::option::of(1u64..1 << 34), prop::option::of(0.0..1e7f64), prop::option::of(0..8u8)),
             6..90,
-        )
+        ),
+        own_system: bool,
     ) -> Vec<Candidate> {
         facts
             .into_iter()
             .enumerate()
             .map(|(number, (host, role, baseline_bytes, age_seconds, family))| Candidate {
                 host: ["a", "b", "c"][host].to_owned(),
+                system: ["12", "12", "13"][if own_system { host } else { 0 }].to_owned(),
                 role: ["relay", "exit", "bridge"][role].to_owned(),
                 baseline_bytes,
                 age_seconds,
@@ -55,6 +57,18 @@ proptest! {
             let own = plan.services.iter().filter(|assigned| assigned.block == block);
             let (least, most) = sizes(&plan, own.map(|assigned| assigned.arm.as_str()));
             prop_assert!(least >= 1 && most - least <= 1, "block {}: {} to {}", block, least, most);
+        }
+        // Blocks are of one system where each has enough services.
+        let mut systems: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        for candidate in &candidates {
+            let assigned = plan.services.iter().find(|assigned| assigned.service == candidate.service).unwrap();
+            systems.entry(&candidate.system).or_default().insert(assigned.block);
+        }
+        let of_system = |system: &str| candidates.iter().filter(|candidate| candidate.system == system).count();
+        if let [one, other] = systems.iter().collect::<Vec<_>>()[..]
+            && of_system(one.0) >= arms && of_system(other.0) >= arms
+        {
+            prop_assert!(one.1.is_disjoint(other.1), "{:?}", systems);
         }
         // Each host has every arm as often as its services allow, but for one whose block took in a host of fewer services than arms.
         let hosts: BTreeSet<&str> = candidates.iter().map(|candidate| candidate.host.as_str()).collect();
@@ -85,24 +99,29 @@ proptest! {
         prop_assert_eq!(read, plan);
     }
 
-    /// A fifth of the fleet in one family at most.
+    /// A fifth of a host's services in one family at most. Each host restarts its own, in the plan's order.
     #[test]
-    fn families_are_kept_apart(family_of in prop::collection::vec(0..8usize, 40..60), seed in 0..1000u64, at_once in 1..3u32) {
-        let mut left = [8; 8];
+    fn families_are_kept_apart(
+        family_of in prop::collection::vec(0..8usize, 40..60), hosts in 1..3usize, seed in 0..1000u64, at_once in 1..3u32,
+    ) {
+        let mut left = [[8 / hosts; 8]; 2];
         let candidates: Vec<Candidate> = family_of
             .iter()
             .enumerate()
             .map(|(number, family)| {
-                let has = left[*family] > 0;
-                left[*family] -= usize::from(has);
-                Candidate { family: has.then(|| format!("f{family}")), ..candidate(number) }
+                let left = &mut left[number % hosts][*family];
+                let has = *left > 0;
+                *left -= usize::from(has);
+                let host = ["alpha", "beta"][number % hosts].to_owned();
+                Candidate { family: has.then(|| format!("f{family}")), host, ..candidate(number) }
             })
             .collect();
         let mut trial = trial(4);
         trial.pace.at_once = at_once;
         let plan = drawn(&trial, &candidates, seed);
         for (index, assigned) in plan.services.iter().enumerate() {
-            let next = plan.services[index + 1..].iter().take(at_once as usize);
+            let of_host = plan.services[index + 1..].iter().filter(|next| next.host == assigned.host);
+            let next = of_host.take(at_once as usize);
             let close = next.filter(|next| next.family.is_some() && next.family == assigned.family).count();
             prop_assert_eq!(close, 0, "{} at {}", assigned.service, index);
         }

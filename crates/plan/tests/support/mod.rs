@@ -20,6 +20,7 @@ pub fn candidate(number: usize) -> Candidate {
     Candidate {
         service: format!("tor@r{number:03}.service").parse().unwrap(),
         host: "alpha".to_owned(),
+        system: String::new(),
         role: "relay".to_owned(),
         family: None,
         baseline_bytes: Some((1000 + 37 * (number as u64 * 7919 % 101)) << 20),

@@ -70,6 +70,13 @@ pub struct Survey {
     findings: BTreeMap<String, Vec<Finding>>,
 }
 
+impl Survey {
+    /// The system that builds are made for: release and architecture.
+    fn system(&self) -> String {
+        format!("{}, {}", release(&self.facts.os), self.facts.architecture)
+    }
+}
+
 /// Surveys this host.
 pub fn run(options: &SurveyOptions, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     let (trial, patterns) = read(&options.description)?;
@@ -278,14 +285,18 @@ fn words(patterns: &[ServicePattern]) -> Vec<String> {
 /// Hosts of one system must run the very same build of each arm. Those of another system may have one of their own: what each
 /// build does is compared among services of one host in any case.
 fn one_build_of_a_system(surveys: &[Survey]) -> Result<(), Failure> {
-    let mut builds: BTreeMap<[String; 3], BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    let mut builds: BTreeMap<(&String, String), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for survey in surveys {
         for (arm, build) in &survey.builds {
-            let of = [arm.clone(), release(&survey.facts.os), survey.facts.architecture.clone()];
-            builds.entry(of).or_default().entry(&build.sha256).or_default().push(&survey.host);
+            builds
+                .entry((arm, survey.system()))
+                .or_default()
+                .entry(&build.sha256)
+                .or_default()
+                .push(&survey.host);
         }
     }
-    let Some(([arm, system, _], differing)) = builds.into_iter().find(|(_, builds)| builds.len() > 1) else {
+    let Some(((arm, system), differing)) = builds.into_iter().find(|(_, builds)| builds.len() > 1) else {
         return Ok(());
     };
     let mut rows = vec![["SHA-256", "HOSTS"].map(str::to_owned).to_vec()];
@@ -301,7 +312,12 @@ fn one_build_of_a_system(surveys: &[Survey]) -> Result<(), Failure> {
 /// The fleet of all hosts.
 pub fn fleet(surveys: &[Survey]) -> Fleet {
     let services: Vec<Service> = surveys.iter().flat_map(|survey| survey.services.clone()).collect();
-    let candidates = surveys.iter().flat_map(|survey| survey.candidates.clone()).collect();
+    let of_system = |survey: &Survey| {
+        let system = survey.system();
+        let own = survey.candidates.clone().into_iter();
+        own.map(move |candidate| Candidate { system: system.clone(), ..candidate })
+    };
+    let candidates = surveys.iter().flat_map(of_system).collect();
     let left_out = surveys.iter().flat_map(|survey| {
         let host = &survey.host;
         survey.left_out.iter().map(move |(service, why)| (service.clone(), format!("{why} (on {host})")))

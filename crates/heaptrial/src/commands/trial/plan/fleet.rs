@@ -149,6 +149,7 @@ fn candidate(
     Candidate {
         service: service.name().clone(),
         host: host.to_owned(),
+        system: String::new(),
         role: service.relay.as_ref().map_or_else(program, |relay| relay.role.clone()),
         family,
         baseline_bytes: before.or(process.map(|process| process.sample.rss_bytes)),

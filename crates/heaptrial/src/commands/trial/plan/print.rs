@@ -310,6 +310,7 @@ mod tests {
             .map(|number| Candidate {
                 service: format!("tor@r{number:02}.service").parse().unwrap(),
                 host: ["alpha", "beta"][usize::from(number % 4 == 3 && services > 10)].to_owned(),
+                system: String::new(),
                 role: ["relay", "exit"][usize::from(number % 5 == 2)].to_owned(),
                 family: (services < 10 || number < 2).then(|| "family 0A1B2C3D".to_owned()),
                 baseline_bytes: Some((1200 + 173 * (number as u64 * 31 % 23)) << 20),
