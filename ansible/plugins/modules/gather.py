@@ -69,8 +69,7 @@ def main():
     module = AnsibleModule(options, supports_check_mode=False)
     words = ["--db", module.params["database"], "import", "heaptrial"] + module.params["files"]
     told = heaptrial.run(module, words)[1]
-    new = ("new_samples", "new_lives", "new_events")
-    changed = any(part[key] > 0 for part in told["parts"] for key in new)
+    changed = any(part["changed"] for part in told["parts"])
     module.exit_json(changed=changed, parts=told["parts"], missing_hosts=told["missing_hosts"])
 
 

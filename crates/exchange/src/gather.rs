@@ -8,7 +8,7 @@ use heaptrial_store::{
     GATHERED, Gathered, PartOf, PartTick, Store, StoreError, TrialRecord, is_gathered, is_ledger, own_host,
     planned_hosts,
 };
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
 use crate::packed::unpack;
@@ -300,6 +300,25 @@ fn differs_from_plan(file: &Store, trial: &TrialRecord, host: &str) -> Result<Op
     Ok(None)
 }
 
+/// What of a plan may differ in a host's copy: nobody's arm or block depends on it, nor what is tested when.
+const MAY_BE_EDITED: [&str; 4] = ["tool_version", "pace", "about", "services"];
+
+/// Whether a host's copy of a plan says the same as the one that is here but for what may be edited in it; of the lines its own count, of which some
+/// may have been removed.
+fn is_drawn_alike(here: &Value, copy: &Value, host: &str) -> bool {
+    let members = |plan: &Value| -> Option<Map<String, Value>> {
+        let mut members = plan.as_object()?.clone();
+        MAY_BE_EDITED.iter().for_each(|name| drop(members.remove(*name)));
+        Some(members)
+    };
+    let lines = |plan: &Value| -> BTreeSet<[String; 3]> {
+        let services = plan["services"].as_array().map_or(&[][..], Vec::as_slice);
+        let own = services.iter().filter(|line| line["host"] == host);
+        own.map(|line| ["service", "arm", "block"].map(|key| line[key].to_string())).collect()
+    };
+    members(here) == members(copy) && lines(copy).is_subset(&lines(here))
+}
+
 /// Takes what is new in a host's file, or a copy of its database, into `store`. `now_us` is in microseconds since 1970.
 pub fn gather(
     store: &mut Store,
@@ -327,7 +346,8 @@ pub fn gather(
         let (path, trial) = (store.path().to_owned(), known.plan.name.clone());
         return Err(GatherError::IsHost { path, trial });
     }
-    let same_plan = known.is_none_or(|known| known.plan.parameters["plan"] == parameters["plan"]);
+    let same_plan =
+        known.is_none_or(|known| is_drawn_alike(&known.plan.parameters["plan"], &parameters["plan"], &host));
     if let Some(why) = (!same_plan).then(|| "the plan that is here".to_owned()).or(differs) {
         let (path, trial) = (from, trial.plan.name);
         return Err(GatherError::OtherPlan { path, host, trial, why });
@@ -346,8 +366,9 @@ pub fn gather(
         let ledger = !is_ledger(parameters) && last != read;
         return Err(GatherError::Misses { path: from, host, first: first - 1, here, ledger });
     }
-    let hosts = planned_hosts(parameters);
-    let services = parameters["plan"]["services"].as_array().map_or(&[][..], Vec::as_slice);
+    let whole = known.map_or(parameters, |known| &known.plan.parameters);
+    let hosts = planned_hosts(whole);
+    let services = whole["plan"]["services"].as_array().map_or(&[][..], Vec::as_slice);
     let positions: HashMap<String, u32> = (0..)
         .zip(services)
         .filter(|(_, assignment)| assignment["host"] == host.as_str())

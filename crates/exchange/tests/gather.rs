@@ -10,7 +10,7 @@ use std::path::Path;
 use heaptrial_exchange::{GatherError, pack};
 use heaptrial_model::{KnownEvent, Metric};
 use heaptrial_store::{PartContent, PartTick, Readings, RollupHorizon, Store, StoreError};
-use hosts::{Host, START_US, plan, take};
+use hosts::{Host, MINUTE_US, START_US, plan, take};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -142,7 +142,7 @@ fn only_what_is_new_travels_and_a_new_database_is_told() {
     drop(connection);
     again.tick(3);
     let third = again.gather_into(&mut store, second.last);
-    assert!(third.new.anew && third.new.samples == 12, "{third:?}");
+    assert!(third.new.anew && third.new.changed && third.new.samples == 12, "{third:?}");
     let gathered = gathered(&store);
     for (service, readings) in truth {
         assert_eq!(gathered[&service].len(), readings.len() + 3, "{service}");
@@ -160,6 +160,69 @@ fn only_what_is_new_travels_and_a_new_database_is_told() {
     let trial = &store.trials().unwrap()[0];
     let lost = store.events(trial.id).unwrap();
     assert_eq!(lost.iter().filter(|event| event.kind == KnownEvent::DatabaseLost).count(), 1);
+}
+
+/// The clock of a machine that was just installed is behind: its recording is the newer one all the same.
+#[test]
+fn a_host_that_was_installed_again_with_a_clock_that_is_behind_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 4)]);
+    let mut first = Host::new(folder.path(), &plan, "a", 4);
+    first.tick(50);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    first.gather_into(&mut store, None);
+
+    let behind_us = 30 * 24 * 60 * MINUTE_US;
+    let mut again = Host::new(&folder.path().join("again"), &plan, "a", 4);
+    (again.boot, again.ticks) = (5, 50);
+    let now_us = again.now_us();
+    let connection = rusqlite::Connection::open(&again.database).unwrap();
+    connection.execute("UPDATE trial SET started_wall_us = ?1", [now_us - behind_us]).unwrap();
+    connection.execute("UPDATE host SET boot_id = ?1", [again.boot_id()]).unwrap();
+    drop(connection);
+    again.tick(3);
+    let second = again.gather_into(&mut store, None);
+    assert!(second.new.anew && second.new.samples == 12, "{second:?}");
+    assert_eq!(second.last.unwrap().sequence, 52);
+    // What the first recording had is older, though its clock was ahead of this one.
+    let old = take(&mut store, &first.database, None, now_us).unwrap();
+    assert_eq!((old.new.changed, old.last), (false, second.last));
+    // The clock was set, and the trial ends there.
+    again.tick(2);
+    let mut own = Store::create(&again.database).unwrap();
+    own.end_trial(again.trial(), again.now_us(), "completed").unwrap();
+    let third = again.gather_into(&mut store, second.last);
+    assert_eq!((third.new.anew, third.new.samples), (false, 8));
+    let trial = store.trials().unwrap()[0].id;
+    assert_eq!(store.parts(trial).unwrap()[0].ended_wall_us, Some(again.now_us()));
+    let lost = store.events(trial).unwrap();
+    assert_eq!(lost.iter().filter(|event| event.kind == KnownEvent::DatabaseLost).count(), 1);
+}
+
+/// Containers of one machine tell the same id of their boot.
+#[test]
+fn hosts_that_share_a_boot_stay_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut hosts = ["a", "b"].map(|name| Host::new(folder.path(), &plan, name, 2));
+    hosts.iter_mut().for_each(|host| host.shared_boot = true);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    for ticks in [3, 4] {
+        for host in &mut hosts {
+            host.tick(ticks);
+            assert_eq!(host.gather_into(&mut store, None).new.samples, 2 * ticks as u64);
+            assert!(!host.gather_into(&mut store, None).new.changed);
+        }
+    }
+    hosts[0].tick(9);
+    hosts[0].gather_into(&mut store, None);
+    assert_eq!(gathered(&store), truth(&hosts));
+    let trial = store.trials().unwrap()[0].id;
+    let boots = ["a", "b"].map(|host| store.boots_of(trial, host).unwrap());
+    assert!(boots[0].is_disjoint(&boots[1]), "{boots:?}");
+    let ticks = store.ticks_until(trial, i64::MAX).unwrap();
+    let of = |host: usize| ticks.iter().filter(|tick| boots[host].contains(&tick.host_id)).count();
+    assert_eq!([of(0), of(1)], [16, 7]);
 }
 
 fn rusqlite_count(file: &Path) -> i64 {
@@ -239,6 +302,7 @@ fn what_a_host_read_after_its_end_is_left_out_and_the_whole_ends_with_its_last_h
         let trial = store.trials().unwrap().remove(0);
         let expected = (ends.len() == 2).then_some(ends[ends.len() - 1]);
         assert_eq!(trial.ended_wall_us, expected);
+        assert!(!host.gather_into(&mut store, None).new.changed);
     }
     assert_eq!(events(&store), 0);
 }
@@ -359,6 +423,64 @@ fn what_is_not_as_the_plan_says_is_refused() {
     assert!(matches!(error, GatherError::OtherPlan { .. }), "{error}");
 }
 
+/// A trial's end and what is told of lives come with no reading.
+#[test]
+fn what_is_told_otherwise_is_a_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 2), ("b", 2)]);
+    let mut host = Host::new(folder.path(), &plan, "a", 2);
+    host.tick(5);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let mut own = Store::create(&host.database).unwrap();
+    let mut told = Vec::new();
+    for step in 0..3 {
+        match step {
+            1 => own.contaminate(host.lives[0], "it ran something else").unwrap(),
+            2 => own.end_trial(host.trial(), host.now_us(), "completed").unwrap(),
+            _ => {}
+        }
+        for _ in 0..2 {
+            let new = host.gather_into(&mut store, None).new;
+            told.push((new.changed, new.samples));
+        }
+    }
+    assert_eq!(told, [(true, 10), (false, 0), (true, 0), (false, 0), (true, 0), (false, 0)]);
+}
+
+/// What a plan's own comments allow to edit does no harm to the data of the host that did.
+#[test]
+fn a_plan_may_be_edited_on_its_host_where_nothing_depends_on_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(&[("a", 4), ("b", 4)]);
+    let mut store = Store::create(&folder.path().join("all.db")).unwrap();
+    let mut host = Host::new(folder.path(), &plan, "a", 4);
+    host.tick(2);
+    host.gather_into(&mut store, None);
+    let mut edited = plan.clone();
+    edited["pace"] = json!({ "pause": "9s" });
+    edited["about"] = json!({ "notes": "beta is slow" });
+    let lines = edited["services"].as_array_mut().unwrap();
+    lines.swap(4, 5);
+    lines.remove(7);
+    let mut other = Host::new(&folder.path().join("b"), &edited, "b", 3);
+    other.tick(2);
+    let part = other.gather_into(&mut store, None);
+    assert_eq!((part.new.samples, part.missing), (6, Vec::<String>::new()));
+    let trial = store.trials().unwrap()[0].id;
+    let at =
+        |name: &str| store.services(trial).unwrap().iter().find(|own| own.name == name).unwrap().position;
+    assert_eq!([at("b/tor@0.service"), at("b/tor@1.service")], [4, 5]);
+    // What is tested when, and with what, is the same on all hosts.
+    for key in ["looks", "duration", "seed", "arms"] {
+        let mut edited = plan.clone();
+        edited[key] = json!("another");
+        let mut other = Host::new(&folder.path().join(key), &edited, "b", 4);
+        other.tick(1);
+        let error = take(&mut store, &other.database, None, host.now_us()).unwrap_err();
+        assert!(matches!(error, GatherError::OtherPlan { .. }), "{key}: {error}");
+    }
+}
+
 /// A span that a host rolls up keeps its one expensive reading at another tick; here it stands where it was read.
 #[test]
 fn what_was_rolled_up_meanwhile_is_not_taken_in_twice() {
@@ -431,6 +553,7 @@ fn an_older_file_changes_nothing_and_one_with_a_gap_is_refused() {
         assert!(matches!(take(&mut store, file), Err(GatherError::Misses { here: Some(4), .. })));
     }
     take(&mut store, &whole).unwrap();
+    assert!(!take(&mut store, &whole).unwrap().new.changed);
     assert_eq!(take(&mut store, &late).unwrap().new.samples, 0);
     let told = |store: &Store| {
         let trial = store.trials().unwrap()[0].id;

@@ -214,6 +214,35 @@ impl Rows {
         })
     }
 
+    /// That services of the plan were not started on hosts that are here: their lines were removed from the plan there.
+    pub(crate) fn not_started(&self) -> Option<Finding> {
+        let here: BTreeSet<(&str, &str)> = self
+            .services
+            .iter()
+            .filter_map(|service| Some((service.host()?, service.name.split_once('/')?.1)))
+            .collect();
+        let mut services = Vec::new();
+        let mut told = Vec::new();
+        for (host, planned) in planned_hosts(&self.trial.plan.parameters) {
+            let not_here = planned.iter().filter(|service| !here.contains(&(host, **service)));
+            let not_here: Vec<String> = not_here.map(|service| format!("{host}/{service}")).collect();
+            if self.parts.iter().any(|part| part.host == host) && !not_here.is_empty() {
+                told.push(format!("{} of {host}", not_here.len()));
+                services.extend(not_here);
+            }
+        }
+        (!services.is_empty()).then(|| Finding {
+            kind: FindingKind::Vanished,
+            severity: Severity::Caution,
+            arms: Vec::new(),
+            evidence: format!("services of the plan were not started: {}", told.join(", ")),
+            services,
+            effect: "They are in no figure. Where they were left out for what an arm did or would have done to them, the comparison is not of \
+                     what was drawn."
+                .to_owned(),
+        })
+    }
+
     /// That hosts are missing, where some are.
     pub(crate) fn hosts_missing(&self) -> Option<Finding> {
         let missing = self.missing_hosts();

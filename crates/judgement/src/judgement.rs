@@ -214,6 +214,7 @@ impl Judgement {
         let by_host = by_host(&fleet, &analysis);
         analysis.findings.extend(differing_hosts(&fleet, &by_host));
         analysis.findings.extend(rows.hosts_missing());
+        analysis.findings.extend(rows.not_started());
         analysis.findings.extend(rows.assigned_by_hand());
         analysis.findings.extend(rows.builds_by_host());
         analysis.findings.extend(rows.series_missing(store, &fleet, options.remote.as_deref())?);

@@ -1,6 +1,7 @@
 //! A trial over several hosts: each host's database has the part of its own services; the parts are gathered in one.
 
 mod block;
+mod recordings;
 mod take;
 mod write;
 
@@ -86,6 +87,8 @@ pub struct Gathered {
     pub lives: u64,
     /// The host has recorded the trial anew since it was gathered last: its database was lost, or it was installed again.
     pub anew: bool,
+    /// Whether anything is otherwise than before: something is new, or what was here is told otherwise, as where the trial has ended there.
+    pub changed: bool,
 }
 
 /// Services of a plan by host, as parameters of a trial hold it.
@@ -125,6 +128,8 @@ const LEDGER: &str = "ledger";
 /// In the parameters of a trial that was gathered: by host, of which the ledger alone was gathered last, the last tick up to which
 /// its readings are here, or null.
 const READ: &str = "read_until";
+/// In the parameters of a trial that was gathered: by host that recorded it anew, when its earlier recordings began, in microseconds since 1970.
+const RECORDINGS: &str = "earlier_recordings";
 
 /// Whether a file of [`Store::write_part`] has the ledger alone, by the parameters of its trial.
 pub fn is_ledger(parameters: &Value) -> bool {

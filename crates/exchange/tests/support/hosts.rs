@@ -19,6 +19,8 @@ pub struct Host {
     /// Row ids of the present lives.
     pub lives: Vec<i64>,
     pub boot: u32,
+    /// Whether it tells the id of a boot that others tell too.
+    pub shared_boot: bool,
     /// How often its services began.
     pub begun: u64,
     /// Ticks of the trial, and of the present boot.
@@ -68,6 +70,7 @@ impl Host {
             services: (0..count).map(|index| format!("tor@{index}.service")).collect(),
             lives: Vec::new(),
             boot: 0,
+            shared_boot: false,
             begun: 0,
             ticks: 0,
             of_boot: 0,
@@ -103,7 +106,8 @@ impl Host {
     }
 
     pub fn boot_id(&self) -> String {
-        format!("{}-{}", self.name, self.boot)
+        let machine = if self.shared_boot { "machine" } else { &self.name };
+        format!("{machine}-{}", self.boot)
     }
 
     pub fn trial(&self) -> i64 {

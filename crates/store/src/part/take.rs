@@ -7,6 +7,7 @@ use heaptrial_model::KnownEvent;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use serde_json::Value;
 
+use super::recordings::{Age, age, note_recording, parameters, set_parameters};
 use super::{BULK_PAGE, Gathered, LEDGER, PartOf, READ, attach, only_reading_there};
 use crate::records::SERVER;
 use crate::{SCHEMA_VERSION, Store, StoreError};
@@ -116,35 +117,35 @@ pub(super) fn check(file: &Path, verified: bool) -> Result<(), StoreError> {
 fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<Gathered> {
     transaction.execute_batch(
         "DROP TABLE IF EXISTS temp.host_there; DROP TABLE IF EXISTS temp.life_there; DROP TABLE IF EXISTS temp.tick_there;
+         DROP TABLE IF EXISTS temp.boot_there;
+         CREATE TEMP TABLE boot_there (old TEXT PRIMARY KEY, new TEXT NOT NULL) WITHOUT ROWID;
          CREATE TEMP TABLE host_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL);
          CREATE TEMP TABLE life_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL);
          CREATE TEMP TABLE tick_there (old INTEGER PRIMARY KEY, new INTEGER NOT NULL, known INTEGER NOT NULL);",
     )?;
-    hosts(transaction)?;
+    hosts(transaction, part)?;
     let trial_id = trial(transaction, part)?;
-    let is_newest = is_newest(transaction, part, trial_id)?;
+    let before = standing(transaction, part, trial_id)?;
+    let age = age(transaction, part, trial_id)?;
+    let is_newest = age != Age::Older;
     let arms = arms(transaction, part, trial_id)?;
     let services = services(transaction, part, trial_id, &arms)?;
-    let before: i64 = count(transaction, "life")?;
+    let lives_before: i64 = count(transaction, "life")?;
     let (started_us, ended_us): (i64, Option<i64>) = transaction.query_row(
         "SELECT started_wall_us, ended_wall_us FROM there.trial WHERE id = ?1",
         params![part.trial_id],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let end = End::of(transaction, part, ended_us)?;
-    lives(transaction, &services, &end, is_newest)?;
-    let lives = count(transaction, "life")? - before;
+    let written = lives(transaction, &services, &end, is_newest)?;
+    let lives = (count(transaction, "life")? - lives_before) as u64;
     ticks(transaction, part, trial_id, &end)?;
     let samples = measured(transaction, part)?;
     let mut events = events(transaction, part, (trial_id, &services, &arms), &end)?;
-    let earlier: Option<i64> = transaction
-        .query_row(
-            "SELECT started_wall_us FROM part WHERE trial_id = ?1 AND host = ?2",
-            params![trial_id, part.host],
-            |row| row.get(0),
-        )
-        .optional()?;
-    let anew = is_newest && earlier.is_some_and(|earlier| earlier < started_us);
+    let anew = age == Age::Anew;
+    if anew {
+        note_recording(transaction, part, trial_id)?;
+    }
     if is_newest {
         read_until(transaction, part, trial_id)?;
         record(transaction, part, trial_id, (started_us, ended_us))?;
@@ -160,7 +161,23 @@ fn gather(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<
         )?;
         events += 1;
     }
-    Ok(Gathered { trial_id, samples, events, lives: lives as u64, anew })
+    let told_more = written > lives || before != standing(transaction, part, trial_id)?;
+    let changed = told_more || samples + events + lives > 0;
+    Ok(Gathered { trial_id, samples, events, lives, anew, changed })
+}
+
+/// What is known here of a host's part: its end, its last tick, and the trial's parameters.
+type Standing = (Option<i64>, Option<i64>, String);
+
+fn standing(
+    transaction: &Transaction<'_>,
+    part: &PartOf<'_>,
+    trial_id: i64,
+) -> rusqlite::Result<Option<Standing>> {
+    let sql = "SELECT p.ended_wall_us, p.sequence, t.parameters_json FROM main.part p JOIN main.trial t ON t.id = p.trial_id
+               WHERE p.trial_id = ?1 AND p.host = ?2";
+    let columns = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    transaction.query_row(sql, params![trial_id, part.host], columns).optional()
 }
 
 /// Up to where a host's readings and events are of the trial: services go on after it, and the agent may read them for a while.
@@ -264,11 +281,23 @@ fn count(transaction: &Transaction<'_>, table: &str) -> rusqlite::Result<i64> {
     transaction.query_row(&format!("SELECT count(*) FROM main.{table}"), [], |row| row.get(0))
 }
 
-fn hosts(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+/// Boots of the host. Containers of one machine tell the same id: of all hosts but the first it has the host's name with it.
+fn hosts(transaction: &Transaction<'_>, part: &PartOf<'_>) -> rusqlite::Result<()> {
+    let of_others = "EXISTS (SELECT 1 FROM main.life l JOIN main.service s ON s.id = l.service_id
+                             WHERE l.boot_id = t.boot_id AND substr(s.name, 1, length(?1) + 1) <> ?1 || '/')";
+    transaction.execute(
+        &format!(
+            "INSERT INTO temp.boot_there
+             SELECT t.boot_id, CASE WHEN {of_others} THEN t.boot_id || ' on ' || ?1 ELSE t.boot_id END FROM there.host t"
+        ),
+        params![part.host],
+    )?;
     transaction.execute_batch(
-        "INSERT INTO main.host (boot_id, facts_json) SELECT boot_id, facts_json FROM there.host WHERE true
+        "INSERT INTO main.host (boot_id, facts_json)
+         SELECT b.new, t.facts_json FROM there.host t JOIN temp.boot_there b ON b.old = t.boot_id WHERE true
            ON CONFLICT (boot_id) DO NOTHING;
-         INSERT INTO temp.host_there SELECT t.id, h.id FROM there.host t JOIN main.host h ON h.boot_id = t.boot_id;",
+         INSERT INTO temp.host_there SELECT t.id, h.id FROM there.host t JOIN temp.boot_there b ON b.old = t.boot_id
+           JOIN main.host h ON h.boot_id = b.new;",
     )
 }
 
@@ -354,57 +383,43 @@ fn services(
     Ok(services)
 }
 
-/// Whether the file is not older than what is here of the host: an older one brings what is missing, and changes nothing. Told by
-/// when the host recorded the trial, then by numbers of ticks, then by its end; no clock that was set meanwhile matters.
-fn is_newest(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64) -> rusqlite::Result<bool> {
-    type Age = (i64, i64, bool);
-    let age = |row: &Row<'_>| -> rusqlite::Result<Age> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
-    let sql = "SELECT started_wall_us, coalesce(sequence, -1), ended_wall_us IS NOT NULL FROM main.part
-               WHERE trial_id = ?1 AND host = ?2";
-    let here: Option<Age> = transaction.query_row(sql, params![trial_id, part.host], age).optional()?;
-    let sql = "SELECT t.started_wall_us,
-                      max(coalesce((SELECT max(sequence) FROM there.part WHERE trial_id = t.id), -1),
-                          coalesce((SELECT max(sequence) FROM there.tick WHERE trial_id = t.id), -1)),
-                      t.ended_wall_us IS NOT NULL
-               FROM there.trial t WHERE t.id = ?1";
-    let there: Age = transaction.query_row(sql, params![part.trial_id], age)?;
-    Ok(here.is_none_or(|here| there >= here))
-}
-
+/// Gives how many were written, new ones and others.
 fn lives(
     transaction: &Transaction<'_>,
     services: &HashMap<i64, i64>,
     end: &End,
     is_newest: bool,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<u64> {
+    let told = "identity_json, contamination, ended_wall_us, ended_boottime_us, ending_json";
+    let told_there =
+        told.split(", ").map(|column| format!("excluded.{column}")).collect::<Vec<_>>().join(", ");
     let known = match is_newest {
-        true => {
-            "UPDATE SET identity_json = excluded.identity_json, contamination = excluded.contamination,
-               ended_wall_us = excluded.ended_wall_us, ended_boottime_us = excluded.ended_boottime_us,
-               ending_json = excluded.ending_json"
-        }
-        false => "NOTHING",
+        true => format!("UPDATE SET ({told}) = ({told_there}) WHERE ({told}) IS NOT ({told_there})"),
+        false => "NOTHING".to_owned(),
     };
-    let columns = "boot_id, pid, start_ticks, start_json, started_wall_us, started_boottime_us, identity_json, \
-                   contamination, ended_wall_us, ended_boottime_us, ending_json";
+    let columns = format!("pid, start_ticks, start_json, started_wall_us, started_boottime_us, {told}");
+    // Imported lives have no boot.
+    let boot_here = "(SELECT new FROM temp.boot_there WHERE old = l.boot_id)";
+    let boot = format!("coalesce({boot_here}, l.boot_id)");
     let mut insert = transaction.prepare(&format!(
-        "INSERT INTO main.life (service_id, {columns})
-         SELECT ?2, {columns} FROM there.life l WHERE service_id = ?1 AND (started_wall_us <= ?3 OR {IS_READ}) ORDER BY id
+        "INSERT INTO main.life (service_id, boot_id, {columns})
+         SELECT ?2, {boot}, {columns} FROM there.life l WHERE service_id = ?1 AND (started_wall_us <= ?3 OR {IS_READ}) ORDER BY id
          ON CONFLICT (service_id, boot_id, pid, start_ticks) DO {known}"
     ))?;
-    let mut map = transaction.prepare(
-        "INSERT INTO temp.life_there SELECT t.id, l.id FROM there.life t
-         JOIN main.life l ON l.service_id = ?2 AND l.boot_id = t.boot_id AND l.pid = t.pid
-           AND l.start_ticks = t.start_ticks
-         WHERE t.service_id = ?1",
-    )?;
+    let mut map = transaction.prepare(&format!(
+        "INSERT INTO temp.life_there SELECT l.id, h.id FROM there.life l
+         JOIN main.life h ON h.service_id = ?2 AND h.boot_id = {boot} AND h.pid = l.pid
+           AND h.start_ticks = l.start_ticks
+         WHERE l.service_id = ?1"
+    ))?;
     let mut services: Vec<(&i64, &i64)> = services.iter().collect();
     services.sort();
+    let mut written = 0;
     for (old, new) in services {
-        insert.execute(params![old, new, end.wall_us, end.sequence])?;
+        written += insert.execute(params![old, new, end.wall_us, end.sequence])? as u64;
         map.execute(params![old, new])?;
     }
-    Ok(())
+    Ok(written)
 }
 
 /// A tick is told by its boot and its time since then. New ones keep their distance from each other, so that one number tells the
@@ -493,9 +508,7 @@ fn events(
 fn read_until(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64) -> rusqlite::Result<()> {
     let sql = "SELECT json_extract(parameters_json, '$.' || ?2) IS NOT NULL FROM there.trial WHERE id = ?1";
     let ledger: bool = transaction.query_row(sql, params![part.trial_id, LEDGER], |row| row.get(0))?;
-    let sql = "SELECT parameters_json FROM main.trial WHERE id = ?1";
-    let text: String = transaction.query_row(sql, params![trial_id], |row| row.get(0))?;
-    let mut parameters: Value = serde_json::from_str(&text).unwrap_or_default();
+    let mut parameters = parameters(transaction, trial_id)?;
     let known = parameters[READ].get(part.host).is_some();
     if ledger == known {
         return Ok(());
@@ -513,9 +526,7 @@ fn read_until(transaction: &Transaction<'_>, part: &PartOf<'_>, trial_id: i64) -
     } else if let Some(hosts) = parameters[READ].as_object_mut() {
         hosts.remove(part.host);
     }
-    let sql = "UPDATE main.trial SET parameters_json = ?2 WHERE id = ?1";
-    transaction.execute(sql, params![trial_id, parameters.to_string()])?;
-    Ok(())
+    set_parameters(transaction, trial_id, &parameters)
 }
 
 /// What is here of the part now, and of the whole.

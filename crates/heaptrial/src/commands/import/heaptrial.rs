@@ -76,7 +76,7 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
         let parts_told = parts.iter().map(|part| {
             serde_json::json!({
                 "trial": part.trial, "host": part.host, "new_samples": part.new.samples, "new_lives": part.new.lives,
-                "new_events": part.new.events, "anew": part.new.anew, "since": part.read.map(told),
+                "new_events": part.new.events, "changed": part.new.changed, "anew": part.new.anew, "since": part.read.map(told),
                 "ledger_since": part.last.map(told),
                 "ahead_seconds": part.ahead_seconds,
             })
@@ -89,10 +89,10 @@ pub fn run(options: &HeaptrialOptions, global: &GlobalOptions) -> Result<ExitCod
         return Ok(ExitCode::SUCCESS);
     }
     for part in &parts {
-        let new = if part.new.samples == 0 && part.new.events == 0 && part.new.lives == 0 {
-            "nothing new".to_owned()
-        } else {
-            format!("{} new samples", units::count(part.new.samples))
+        let new = match (part.new.changed, part.new.samples + part.new.events + part.new.lives) {
+            (false, _) => "nothing new".to_owned(),
+            (true, 0) => "no new samples; what is told of the trial or of lives there is another".to_owned(),
+            (true, _) => format!("{} new samples", units::count(part.new.samples)),
         };
         let next = match (part.read, part.last) {
             (Some(read), last) if Some(read) == last => format!("; next with --since {}", told(read)),
