@@ -31,6 +31,6 @@ pub use progress::{Progress, WaveStage};
 pub use rollout::{Ending, Observer, Rollout, judge_now};
 pub use step::{Reason, RolloutStep};
 pub use strata::{Kind, Stratum, kinds, strata, strata_of};
-pub use verdict::{MeasuredHost, MeasuredRatio, Verdict, VerdictError, against, warnings};
+pub use verdict::{HostNow, MeasuredHost, MeasuredRatio, Verdict, VerdictError, against, warnings};
 pub use waves::{WaveError, WaveSizes, split};
 pub use worst_day::{WorstDay, worst_day};

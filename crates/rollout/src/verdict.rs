@@ -73,6 +73,21 @@ pub struct MeasuredHost {
     pub processors: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
+    /// The treatment as it was proved there, each once. Files of earlier versions tell that of all hosts alone.
+    #[serde(default)]
+    pub proved: Vec<Whole>,
+    /// The shared libraries that the arm's services mapped there; the same holds for them.
+    #[serde(default)]
+    pub libraries: Vec<MappedLibrary>,
+}
+
+/// A host that a rollout or a watch is for.
+#[derive(Debug, Clone)]
+pub struct HostNow {
+    /// What bears on memory there.
+    pub facts: HostFacts,
+    /// What its services map now.
+    pub libraries: Vec<MappedLibrary>,
 }
 
 /// Memory of an arm over that of the control, at a matched age.
@@ -186,50 +201,50 @@ impl Verdict {
         warnings(&self.trial, &self.borne)
     }
 
-    /// In what a host is unlike all hosts of the trial, in words: the differences to the nearest of them. `libraries` are
-    /// those that services there map now.
-    pub fn differences(&self, host: &HostFacts, libraries: &[MappedLibrary]) -> Vec<String> {
-        let of = |measured: &MeasuredHost| {
-            let mut told = Vec::new();
-            let mut unlike = |what: &str, own: String, other: String| {
-                if own != other {
-                    told.push(format!("{what}: {own} here, {other} in the trial"));
-                }
-            };
-            unlike("system", release(&host.os), release(&measured.system));
-            unlike("architecture", host.architecture.clone(), measured.architecture.clone());
-            unlike("processors", host.cpu_count.to_string(), measured.processors.to_string());
-            let factor = host.ram_bytes.max(1) as f64 / measured.memory_bytes.max(1) as f64;
-            if !(1.0 / SAME_MEMORY..=SAME_MEMORY).contains(&factor) {
-                let memory = |bytes: u64| heaptrial_model::units::memory(bytes as f64);
-                unlike("memory", memory(host.ram_bytes), memory(measured.memory_bytes));
+    /// In what a host is unlike all hosts of the trial, in words: the differences to the nearest of them.
+    pub fn differences(&self, host: &HostNow) -> Vec<String> {
+        self.nearest(host).into_iter().next().map(|(_, differences)| differences).unwrap_or_default()
+    }
+
+    /// The treatment as it was proved on the hosts of the trial that a host is most like, each once.
+    pub fn proved_like(&self, host: &HostNow) -> Vec<&Whole> {
+        let mut proved: Vec<&Whole> = Vec::new();
+        for (measured, _) in self.nearest(host) {
+            let own = if measured.proved.is_empty() { &self.proved } else { &measured.proved };
+            for whole in own.iter().filter(|whole| !proved.contains(whole)).collect::<Vec<_>>() {
+                proved.push(whole);
             }
-            told
-        };
-        let mut told = self.hosts.iter().map(of).min_by_key(Vec::len).unwrap_or_default();
-        told.extend(self.other_libraries(libraries));
+        }
+        proved
+    }
+
+    /// The hosts of the trial from which a host differs in the fewest traits, with the differences.
+    fn nearest(&self, host: &HostNow) -> Vec<(&MeasuredHost, Vec<String>)> {
+        let mut told: Vec<_> =
+            self.hosts.iter().map(|measured| (measured, self.unlike(host, measured))).collect();
+        let fewest = told.iter().map(|(_, differences)| differences.len()).min();
+        told.retain(|(_, differences)| Some(differences.len()) == fewest);
         told
     }
 
-    /// Libraries of which the trial saw other builds alone.
-    fn other_libraries(&self, libraries: &[MappedLibrary]) -> Option<String> {
-        let mut other: Vec<String> = Vec::new();
-        for own in libraries {
-            let mut measured = self.libraries.iter().filter(|library| library.name == own.name).peekable();
-            let Some(first) = measured.peek().map(|first| first.build()) else { continue };
-            if measured.all(|library| library.build() != own.build()) {
-                let text = format!("{} {} here, {first} in the trial", own.name, own.build());
-                if !other.contains(&text) {
-                    other.push(text);
-                }
+    fn unlike(&self, HostNow { facts, libraries }: &HostNow, measured: &MeasuredHost) -> Vec<String> {
+        let mut told = Vec::new();
+        let mut unlike = |what: &str, own: String, other: String| {
+            if own != other {
+                told.push(format!("{what}: {own} here, {other} in the trial"));
             }
+        };
+        unlike("system", release(&facts.os), release(&measured.system));
+        unlike("architecture", facts.architecture.clone(), measured.architecture.clone());
+        unlike("processors", facts.cpu_count.to_string(), measured.processors.to_string());
+        let factor = facts.ram_bytes.max(1) as f64 / measured.memory_bytes.max(1) as f64;
+        if !(1.0 / SAME_MEMORY..=SAME_MEMORY).contains(&factor) {
+            let memory = |bytes: u64| heaptrial_model::units::memory(bytes as f64);
+            unlike("memory", memory(facts.ram_bytes), memory(measured.memory_bytes));
         }
-        let more = other.len().saturating_sub(TOLD);
-        other.truncate(TOLD);
-        if more > 0 {
-            other.push(format!("{more} more"));
-        }
-        (!other.is_empty()).then(|| format!("libraries: {}", other.join("; ")))
+        let of_trial = if measured.libraries.is_empty() { &self.libraries } else { &measured.libraries };
+        told.extend(other_libraries(libraries, of_trial));
+        told
     }
 
     /// The strata of a rollout's services on a host, with the forecast of the arm in each.
@@ -241,6 +256,30 @@ impl Verdict {
     ) -> Vec<Stratum> {
         strata_of(&self.kinds, &self.arm.name, Some(host), services, is_relay)
     }
+}
+
+/// Libraries of which the trial saw other builds alone. Those that nothing of it mapped may be another allocator's, or loaded by chance.
+fn other_libraries(libraries: &[MappedLibrary], of_trial: &[MappedLibrary]) -> Option<String> {
+    // `libssl.so.1.1` and `libssl.so.3` are one library.
+    let stem = |library: &MappedLibrary| library.name.split(".so").next().map(str::to_owned);
+    let mut other: Vec<String> = Vec::new();
+    for own in libraries {
+        let same = |library: &MappedLibrary| library.name == own.name && library.build() == own.build();
+        let Some(first) = of_trial.iter().find(|library| stem(library) == stem(own)) else { continue };
+        if !of_trial.iter().any(same) {
+            let named = if first.name == own.name { String::new() } else { format!("{} ", first.name) };
+            let text = format!("{} {} here, {named}{} in the trial", own.name, own.build(), first.build());
+            if !other.contains(&text) {
+                other.push(text);
+            }
+        }
+    }
+    let more = other.len().saturating_sub(TOLD);
+    other.truncate(TOLD);
+    if more > 0 {
+        other.push(format!("{more} more"));
+    }
+    (!other.is_empty()).then(|| format!("libraries: {}", other.join("; ")))
 }
 
 /// What speaks against rolling out an arm of a trial, in words: the verdict on its growth, and grave findings that bear on it.
@@ -294,6 +333,8 @@ mod tests {
             architecture: "x86_64".into(),
             processors,
             memory_bytes: 768 << 30,
+            proved: Vec::new(),
+            libraries: Vec::new(),
         };
         Verdict {
             schema_version: SCHEMA_VERSION,
@@ -407,12 +448,16 @@ mod tests {
         }
     }
 
+    fn differences(verdict: &Verdict, facts: &HostFacts, libraries: &[MappedLibrary]) -> Vec<String> {
+        verdict.differences(&HostNow { facts: facts.clone(), libraries: libraries.to_vec() })
+    }
+
     #[test]
     fn a_host_is_compared_with_the_nearest_one_of_the_trial() {
         let same = [library("libzstd.so.1", "1.5.4"), library("libm.so.6", "2.36")];
-        assert!(verdict().differences(&host(), &same).is_empty());
+        assert!(differences(&verdict(), &host(), &same).is_empty());
         let other = HostFacts { os: "Debian GNU/Linux 13 (trixie)".into(), cpu_count: 32, ..host() };
-        let told = verdict().differences(&other, &[library("libzstd.so.1", "1.5.7")]);
+        let told = differences(&verdict(), &other, &[library("libzstd.so.1", "1.5.7")]);
         assert_eq!(
             told,
             [
@@ -421,10 +466,36 @@ mod tests {
             ]
         );
         let small = HostFacts { ram_bytes: 64 << 30, cpu_count: 8, ..host() };
-        let told = verdict().differences(&small, &[]);
+        let told = differences(&verdict(), &small, &[library("libc.so.7", "3.0")]);
         assert_eq!(
             told,
-            ["processors: 8 here, 32 in the trial", "memory: 64.0 GiB here, 768 GiB in the trial"]
+            [
+                "processors: 8 here, 32 in the trial",
+                "memory: 64.0 GiB here, 768 GiB in the trial",
+                "libraries: libc.so.7 3.0 here, libc.so.6 2.36 in the trial"
+            ]
         );
+    }
+
+    /// What two hosts of a trial ran makes no third one that has one trait of each.
+    #[test]
+    fn a_host_is_like_one_host_of_the_trial_as_a_whole() {
+        let build = |digest: &str| Whole { library: Some(digest.into()), ..Whole::default() };
+        let mut verdict = verdict();
+        let [alpha, beta] = &mut verdict.hosts[..] else { panic!("two hosts") };
+        (alpha.processors, alpha.proved) = (64, vec![build("a")]);
+        alpha.libraries = vec![library("libzstd.so.1", "1.5.4")];
+        (beta.processors, beta.proved) = (8, vec![build("b")]);
+        beta.libraries = vec![library("libzstd.so.1", "1.5.7")];
+        verdict.proved = vec![build("a"), build("b")];
+        let (one, other) = (library("libzstd.so.1", "1.5.4"), library("libzstd.so.1", "1.5.7"));
+        verdict.libraries = vec![one.clone(), other.clone()];
+        let now = HostNow { facts: host(), libraries: vec![one] };
+        assert!(verdict.differences(&now).is_empty());
+        assert_eq!(verdict.proved_like(&now), [&build("a")]);
+        let now = HostNow { facts: host(), libraries: vec![other] };
+        assert_eq!(verdict.differences(&now), ["libraries: libzstd.so.1 1.5.7 here, 1.5.4 in the trial"]);
+        // As far from the one as from the other.
+        assert_eq!(verdict.proved_like(&now), [&build("a"), &build("b")]);
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use heaptrial_allocator::Obtained;
 use heaptrial_host::{HostFacts, HostRoot};
 use heaptrial_inspect::Service;
-use heaptrial_model::{MappedLibrary, units};
-use heaptrial_rollout::{Evidence, RolloutPlan};
+use heaptrial_model::units;
+use heaptrial_rollout::{Evidence, HostNow, RolloutPlan};
 
 use super::options::StartOptions;
 use super::target::Target;
@@ -61,18 +61,23 @@ pub(super) fn refuse_findings(options: &StartOptions, target: &Target) -> Result
     )))
 }
 
+/// This host with some of its services.
+pub(in crate::commands) fn host_now(services: &[Service]) -> Result<HostNow, Failure> {
+    let identities = services.iter().filter_map(|service| service.process.as_ref()?.identity.as_ref());
+    Ok(HostNow {
+        facts: HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?,
+        libraries: identities.flat_map(|identity| identity.libraries.iter().cloned()).collect(),
+    })
+}
+
 /// In what this host is unlike those of a verdict; refuses one that is, unless a canary is to be the first of its kind.
 pub(super) fn refuse_unlike(
     options: &StartOptions,
     target: &Target,
-    services: &[Service],
+    host: &HostNow,
 ) -> Result<Vec<String>, Failure> {
     let Some((verdict, _)) = &target.verdict else { return Ok(Vec::new()) };
-    let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
-    let identities = services.iter().filter_map(|service| service.process.as_ref()?.identity.as_ref());
-    let libraries: Vec<MappedLibrary> =
-        identities.flat_map(|identity| identity.libraries.iter().cloned()).collect();
-    let unlike = verdict.differences(&facts, &libraries);
+    let unlike = verdict.differences(host);
     if unlike.is_empty() || options.new_stratum && options.canary == 1 {
         return Ok(unlike);
     }

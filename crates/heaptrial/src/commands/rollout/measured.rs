@@ -9,7 +9,7 @@ use heaptrial_adoption::Adopted;
 use heaptrial_allocator::Obtained;
 use heaptrial_change::{Prepared, TrialStage, read_prepared, read_state, trials};
 use heaptrial_host::{HostFacts, HostRoot, Paths};
-use heaptrial_rollout::{Evidence, Whole, is_rollout, settings_of};
+use heaptrial_rollout::{Evidence, HostNow, Whole, is_rollout, settings_of};
 use heaptrial_store::Store;
 
 use super::target::{Target, found_against};
@@ -17,18 +17,19 @@ use super::target::{Target, found_against};
 /// Where a host's facts name its mode of transparent huge pages.
 const THP_MODE: &str = "thp_mode";
 
-/// What the trials of this host say of the treatment with the library at hand.
+/// What the trials of this host, or a verdict's on hosts like it, say of the treatment with the library at hand.
 pub fn evidence(
     target: &Target,
     paths: &Paths,
     database: &Path,
     obtained: &BTreeMap<String, Obtained>,
+    host: &HostNow,
 ) -> Evidence {
     let wanted = wanted(target, obtained);
     let proved: Vec<(String, Whole)> = match &target.verdict {
         Some((verdict, _)) => {
             let of = format!("arm `{}` of trial `{}`", verdict.arm.name, verdict.trial);
-            verdict.proved.iter().map(|whole| (of.clone(), whole.clone())).collect()
+            verdict.proved_like(host).into_iter().map(|whole| (of.clone(), whole.clone())).collect()
         }
         None => {
             let own = proved(paths, database).into_iter().map(|proved| (proved.to_string(), proved.whole));

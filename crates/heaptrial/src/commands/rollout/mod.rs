@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+pub(super) use self::admit::host_now;
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 

@@ -41,13 +41,14 @@ pub fn start(options: &StartOptions, global: &GlobalOptions) -> Result<ExitCode,
     let systemd = global.systemd()?;
     let services = services_of(&systemd, &target.patterns, options)?;
     let obtained = obtain(&target, &options.sources)?;
-    let evidence = measured::evidence(&target, &paths, &database, &obtained);
+    let here = admit::host_now(&services)?;
+    let evidence = measured::evidence(&target, &paths, &database, &obtained, &here);
     let measured = admit::is_measured(options, &target, &obtained, &evidence)?;
     if target.verdict.is_none() {
         target.against.extend(measured::against_elsewhere(&target, &paths, &database, &obtained));
         admit::refuse_findings(options, &target)?;
     }
-    let unlike = admit::refuse_unlike(options, &target, &services)?;
+    let unlike = admit::refuse_unlike(options, &target, &here)?;
     let drawn = draw::drawn(options, &target, name.as_str(), &services, &obtained)?;
     let agent = if options.no_agent { None } else { agent_unit(&systemd, &paths)? };
     let host = host_name(&HostRoot::default()).map_err(Failure::failed)?;

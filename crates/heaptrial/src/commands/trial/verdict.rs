@@ -10,7 +10,7 @@ use heaptrial_allocator::Expected;
 use heaptrial_analysis::{Analysis, Finding, FindingKind, Fleet, Severity};
 use heaptrial_host::HostFacts;
 use heaptrial_judgement::{Judgement, Options};
-use heaptrial_model::{TrialKind, units};
+use heaptrial_model::{MappedLibrary, TrialKind, units};
 use heaptrial_plan::DrawnPlan;
 use heaptrial_rollout::{MeasuredHost, MeasuredRatio, Verdict, Whole, kinds, settings_of};
 use heaptrial_store::LifeRecord;
@@ -146,8 +146,14 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
     let control = rows.arms.iter().position(|record| record.arm.control);
     let plan: Option<DrawnPlan> = serde_json::from_value(rows.trial.plan.parameters["plan"].clone()).ok();
     let mut hosts = hosts(judgement);
-    let (proved, on) = proved(judgement, index, &hosts);
-    hosts.retain(|(name, _)| on.contains(name));
+    let mut on = proved(judgement, index, &hosts);
+    let mut proved: Vec<Whole> = Vec::new();
+    for whole in on.values().flat_map(|own| &own.wholes) {
+        if !proved.contains(whole) {
+            proved.push(whole.clone());
+        }
+    }
+    hosts.retain(|(name, _)| on.contains_key(name));
     let libraries = judgement.arms[index].libraries.clone();
     if proved.is_empty() {
         return Err(Failure::refused(format!(
@@ -188,12 +194,17 @@ fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure> {
         kinds: kinds(&judgement.fleet, &record.arm.name, &|name| relays.contains(name)),
         hosts: hosts
             .into_iter()
-            .map(|(name, facts)| MeasuredHost {
-                name,
-                system: facts.os,
-                architecture: facts.architecture,
-                processors: facts.cpu_count,
-                memory_bytes: facts.ram_bytes,
+            .map(|(name, facts)| {
+                let own = on.remove(&name).unwrap_or_default();
+                MeasuredHost {
+                    name,
+                    system: facts.os,
+                    architecture: facts.architecture,
+                    processors: facts.cpu_count,
+                    memory_bytes: facts.ram_bytes,
+                    proved: own.wholes,
+                    libraries: own.libraries.into_iter().collect(),
+                }
             })
             .collect(),
         libraries,
@@ -252,12 +263,16 @@ pub(super) fn hosts(judgement: &Judgement) -> Vec<(String, HostFacts)> {
     told.into_iter().filter_map(|(name, facts)| Some((name, serde_json::from_value(facts).ok()?))).collect()
 }
 
-/// What was proved in the arm's processes, and the hosts on which.
-fn proved(
-    judgement: &Judgement,
-    arm: usize,
-    hosts: &[(String, HostFacts)],
-) -> (Vec<Whole>, BTreeSet<String>) {
+/// What was proved on a host.
+#[derive(Default)]
+struct Proved {
+    /// The treatment as a whole, each once.
+    wholes: Vec<Whole>,
+    libraries: BTreeSet<MappedLibrary>,
+}
+
+/// What the arm's processes were proved to run and map, by host.
+fn proved(judgement: &Judgement, arm: usize, hosts: &[(String, HostFacts)]) -> BTreeMap<String, Proved> {
     let rows = &judgement.rows;
     let record = &rows.arms[arm];
     let expected: Option<Expected> =
@@ -282,7 +297,7 @@ fn proved(
         let mut lives = judgement.fleet.services[index].lives.iter();
         lives.any(|own| own.started_at == started_at && own.contamination.is_none())
     };
-    let (mut proved, mut on): (Vec<Whole>, BTreeSet<String>) = Default::default();
+    let mut on: BTreeMap<String, Proved> = BTreeMap::new();
     for life in &rows.lives {
         let (Some(identity), Some((index, (host, facts)))) = (&life.identity, services.get(&life.service_id))
         else {
@@ -302,12 +317,13 @@ fn proved(
         if preloads && whole.library.is_none() {
             continue;
         }
-        on.insert(host.clone());
-        if !proved.contains(&whole) {
-            proved.push(whole);
+        let own = on.entry(host.clone()).or_default();
+        own.libraries.extend(identity.libraries.iter().cloned());
+        if !own.wholes.contains(&whole) {
+            own.wholes.push(whole);
         }
     }
-    (proved, on)
+    on
 }
 
 /// What it says, for people.

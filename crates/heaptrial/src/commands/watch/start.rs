@@ -8,10 +8,10 @@ use clap::Args;
 use heaptrial_allocator::Expected;
 use heaptrial_analysis::{Fleet, Forecast, Settings};
 use heaptrial_host::systemd::Systemd;
-use heaptrial_host::{HostFacts, HostRoot, Paths, host_name};
+use heaptrial_host::{HostRoot, Paths, host_name};
 use heaptrial_inspect::named;
 use heaptrial_judgement::{Options, read_fleet};
-use heaptrial_model::{HumanDuration, MappedLibrary, ServiceName, ServicePattern, TrialName, units};
+use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
 use heaptrial_rollout::{Evidence, Stratum, Verdict, Whole, settings_of, strata};
 use heaptrial_store::Store;
 use heaptrial_watch::{
@@ -20,6 +20,7 @@ use heaptrial_watch::{
 };
 use serde_json::json;
 
+use crate::commands::rollout::host_now;
 use crate::commands::trial::on_host;
 use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
@@ -273,7 +274,9 @@ fn of_verdict(file: &Path, source: &Source, systemd: &Systemd) -> Result<Elsewhe
         settings: proved.settings.clone(),
         ..Whole::default()
     };
-    let measured: Vec<Whole> = verdict.proved.iter().map(proved).collect();
+    let watched: Vec<ServiceName> = source.services().map(|(name, _)| name.clone()).collect();
+    let here = host_now(&named(systemd, &watched).map_err(Failure::failed)?)?;
+    let measured: Vec<Whole> = verdict.proved_like(&here).into_iter().map(proved).collect();
     let runs = source.expected().as_ref().map(whole);
     let of = || format!("arm `{}` of trial `{}`", verdict.arm.name, verdict.trial);
     if let Some(runs) = runs {
@@ -286,13 +289,7 @@ fn of_verdict(file: &Path, source: &Source, systemd: &Systemd) -> Result<Elsewhe
             )));
         }
     }
-    let facts = HostFacts::read(&HostRoot::default()).map_err(Failure::failed)?;
-    let watched: Vec<ServiceName> = source.services().map(|(name, _)| name.clone()).collect();
-    let services = named(systemd, &watched).map_err(Failure::failed)?;
-    let identities = services.iter().filter_map(|service| service.process.as_ref()?.identity.as_ref());
-    let libraries: Vec<MappedLibrary> =
-        identities.flat_map(|identity| identity.libraries.iter().cloned()).collect();
-    for difference in verdict.differences(&facts, &libraries) {
+    for difference in verdict.differences(&here) {
         eprintln!("warning: the forecast is of hosts unlike this one: {difference}");
     }
     let (names, relays) = names(source);
