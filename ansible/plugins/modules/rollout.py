@@ -107,6 +107,8 @@ outcome:
   type: dict
 """
 
+import json
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.heaptrial.fleet.plugins.module_utils import heaptrial
 
@@ -122,6 +124,24 @@ def why(found):
     """Why a rollout does not go on."""
     reasons = [str(reason) for reason in found.get("reasons") or []]
     return "; ".join(reasons) or found.get("cut_short") or "its status tells no reason"
+
+
+def check_verdict(module, name, found):
+    """Refuses a rollout of that name that goes by another verdict."""
+    if not module.params["verdict"]:
+        return
+    try:
+        with open(module.params["verdict"]) as file:
+            wanted = json.load(file)["sha256"]
+    except (IOError, OSError, ValueError, KeyError) as error:
+        module.fail_json(msg="cannot read the verdict: %s" % error)
+    if found["verdict"] != wanted:
+        by = "verdict %s" % found["verdict"] if found["verdict"] else "a trial of its own"
+        module.fail_json(
+            msg="rollout %s of this host goes by %s, and not by %s (%s); another name begins one by that"
+            % (name, by, module.params["verdict"], wanted),
+            standing=found["standing"],
+        )
 
 
 def is_back(module, found, wave):
@@ -140,7 +160,7 @@ def what_is_missing(module, name, found):
     standing = found["standing"] if found else "none"
     if wanted == "paused":
         # What was cut short may be resumed by the host itself, after it was booted.
-        return ["rollout", "pause", name] if standing in ("in progress", "cut short") else None
+        return ["rollout", "pause", name] if standing in ("in progress", "cut short", "not begun") else None
     if wanted == "rolled_back":
         wave = module.params["wave"]
         if standing in ("none", "rolled back") or wave and is_back(module, found, wave):
@@ -152,6 +172,7 @@ def what_is_missing(module, name, found):
         words = ["rollout", "start", "--verdict", module.params["verdict"], "--name", name, "--yes", "--services"]
         words += module.params["services"] + (["--despite-findings"] if module.params["despite_findings"] else [])
         return words + module.params["options"] + heaptrial.sources(module)
+    check_verdict(module, name, found)
     if standing in ("in progress", "complete"):
         return None
     if standing in ("rolled back", "being rolled back"):

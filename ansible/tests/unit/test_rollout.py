@@ -4,6 +4,8 @@ from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
+import json
+import tempfile
 import unittest
 
 from ansible_collections.heaptrial.fleet.plugins.modules import rollout
@@ -43,6 +45,7 @@ def host(standing, stage="passed", services=None, **more):
     found = {
         "rollout": "r",
         "standing": standing,
+        "verdict": "0123",
         "process_at_work": False,
         "waves": [{"stage": stage, "names": ["a.service", "b.service"]}],
         "services": dict((name, {"stage": stage}) for name, stage in (services or {}).items()),
@@ -77,7 +80,7 @@ class Paused(unittest.TestCase):
 
     def test_is_what_could_go_on_by_itself(self):
         told = dict((standing, done(host(standing), state="paused")) for standing in STANDINGS)
-        self.assertEqual([standing for standing in STANDINGS if told[standing]], ["in progress", "cut short"])
+        self.assertEqual([standing for standing in STANDINGS if told[standing]], ["not begun", "in progress", "cut short"])
 
 
 class Started(unittest.TestCase):
@@ -92,6 +95,16 @@ class Started(unittest.TestCase):
         for standing in ("paused", "stopped"):
             self.assertEqual(done(host(standing), resume=True), "resume")
             self.assertRaises(Failed, done, host(standing))
+
+    def test_is_none_that_goes_by_another_verdict(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            json.dump({"sha256": "0123"}, file)
+            file.flush()
+            for standing in ("in progress", "complete"):
+                self.assertIsNone(done(host(standing), verdict=file.name))
+                for other in ("4567", None):
+                    self.assertRaisesRegex(Failed, "another name", done, host(standing, verdict=other), verdict=file.name)
+        self.assertRaisesRegex(Failed, "cannot read", done, host("complete"), verdict=file.name)
 
     def test_is_begun_against_a_verdict_only_where_that_is_wanted(self):
         for wanted in (False, True):

@@ -50,6 +50,9 @@ pub struct ResumeOptions {
     /// Only one that was cut short: what a unit of systemd runs after a reboot
     #[arg(long, hide = true)]
     after_reboot: bool,
+    /// What a unit of systemd runs for a start or a resume: a pause that was asked for since then holds
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    in_unit: bool,
 }
 
 /// Which rollout, and how much of it.
@@ -131,6 +134,9 @@ pub fn resume(options: &ResumeOptions, global: &GlobalOptions) -> Result<ExitCod
     trial.check_open_for_parts()?;
     refuse_lost(&database, trial.prepared(), trial.state())?;
     record(&database, trial.prepared(), &[], "resume")?;
+    if !options.in_unit {
+        mark(&paths, options.rollout.as_str(), false).map_err(Failure::failed)?;
+    }
     let attended = options.attended || on_host::is_attended();
     carry_out(&mut trial, (plan, attended), &paths, &database, global)
 }
@@ -191,10 +197,11 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
     let plan = read_plan(&prepared).map_err(Failure::refused)?;
     let wanted = services_of(&plan, options.wave)?;
     let state = read_state(&paths, name)?;
+    let mut ended = true;
     if state.stage == TrialStage::Reverted {
         // The database may have been out of reach when it ended.
         if !options.dry_run && on_host::require_root("ending it in the database").is_ok() {
-            in_database::end(&on_host::database(&paths, global), &prepared);
+            ended = in_database::end(&on_host::database(&paths, global), &prepared);
         }
         let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
         match given_up.as_slice() {
@@ -204,7 +211,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
                 println!("rollout {name} was rolled back but for what was given up: {}", given_up.join(", "))
             }
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(if ended { ExitCode::SUCCESS } else { code(ErrorClass::Failed) });
     }
     let changed: Vec<&ServiceName> = wanted
         .iter()
@@ -249,7 +256,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
     let interrupt = on_host::interrupt()?;
     let (done, stuck, remaining) = match options.wave {
         None => {
-            in_database::end(&database, &prepared);
+            ended = in_database::end(&database, &prepared);
             let halt = || on_host::interrupted(&interrupt);
             let outcome = trial.revert(pace, &options.without, &mut teller, &halt)?;
             on_host::warn_of_unsampled(&database, global);
@@ -279,7 +286,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Exi
             stuck.len()
         );
     }
-    let well = stuck.is_empty() && remaining == 0;
+    let well = stuck.is_empty() && remaining == 0 && ended;
     Ok(if well { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 

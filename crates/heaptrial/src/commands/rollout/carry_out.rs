@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use heaptrial_change::{Stage, Trial};
 use heaptrial_host::Paths;
 use heaptrial_model::ErrorClass;
-use heaptrial_rollout::{Ending, Rollout, RolloutPlan, pause};
+use heaptrial_rollout::{Ending, Rollout, RolloutPlan};
 use serde_json::json;
 
 use super::observe::Watcher;
@@ -25,7 +25,6 @@ pub fn carry_out(
 ) -> Result<ExitCode, Failure> {
     let name = trial.prepared().plan.name.clone();
     let count = trial.prepared().services.len();
-    pause(paths, &name, false).map_err(Failure::failed)?;
     let interrupt = on_host::interrupt()?;
     let mut teller = Teller::new(database, trial.prepared(), count);
     // What a process that was killed could not tell any more.
@@ -41,7 +40,8 @@ pub fn carry_out(
     let count = trial.state().count(Stage::Committed);
     let left_out: Vec<String> = trial.state().failed_now.iter().map(ToString::to_string).collect();
     if ending == Ending::Complete {
-        in_database::end(database, trial.prepared());
+        // `rollout resume` says of one that is complete what is missing; the agent reads services a while longer otherwise.
+        let _ = in_database::end(database, trial.prepared());
     }
     if global.json {
         println!("{:#}", as_json(&name, &ending));

@@ -8,6 +8,7 @@ use heaptrial_change::journal::{self, Action, Event};
 use heaptrial_host::Paths;
 use heaptrial_host::systemd::escape;
 use heaptrial_model::ServiceName;
+use heaptrial_rollout::{pause, paused};
 use serde_json::json;
 
 use crate::commands::trial::on_host;
@@ -35,11 +36,38 @@ pub fn carry_out(
     let mut command = Command::new("systemd-run");
     command.args(["--quiet", "--collect", "--property=Type=exec", "--unit", &unit]);
     command.arg(format!("--description=Heaptrial brings rollout {name} out"));
-    command.arg("--").arg(program).arg("--db").arg(database).args(["rollout", "resume", name]);
+    command.arg("--").arg(program).arg("--db").arg(database).args(["rollout", "resume", name, "--in-unit"]);
     if attended {
         command.arg("--attended");
     }
     let before = times_begun(paths, name);
+    // From here on a pause that is asked for is for what the unit does. A process that is at work may not have seen one yet, and refuses the unit.
+    let was_paused = paused(paths, name) && !on_host::is_at_work(paths, name);
+    if was_paused {
+        pause(paths, name, false).map_err(Failure::failed)?;
+    }
+    let done = in_unit(command, (name, &unit), (paths, before), global);
+    if done.is_err() && was_paused && !on_host::is_at_work(paths, name) {
+        pause(paths, name, true).map_err(Failure::failed)?;
+    }
+    done?;
+    if global.json {
+        println!("{:#}", json!({ "schema_version": 1, "rollout": name, "unit": unit }));
+    } else {
+        println!(
+            "{unit} carries it out: `heaptrial rollout status {name}` tells where it stands, `journalctl -u {unit}` what it said"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the unit, and returns once it is at work.
+fn in_unit(
+    mut command: Command,
+    (name, unit): (&str, &str),
+    (paths, before): (&Paths, usize),
+    global: &GlobalOptions,
+) -> Result<(), Failure> {
     let output = command.output().map_err(|error| {
         Failure::failed(format!(
             "cannot run systemd-run: {error}; `heaptrial rollout resume {name}` goes on here"
@@ -52,15 +80,7 @@ pub fn carry_out(
             String::from_utf8_lossy(&output.stderr).trim()
         )));
     }
-    await_work(name, &unit, (paths, before), global)?;
-    if global.json {
-        println!("{:#}", json!({ "schema_version": 1, "rollout": name, "unit": unit }));
-    } else {
-        println!(
-            "{unit} carries it out: `heaptrial rollout status {name}` tells where it stands, `journalctl -u {unit}` what it said"
-        );
-    }
-    Ok(ExitCode::SUCCESS)
+    await_work(name, unit, (paths, before), global)
 }
 
 /// The words by which a rollout goes on after a reboot.
@@ -78,8 +98,7 @@ fn times_begun(paths: &Paths, name: &str) -> usize {
     records.iter().filter(|record| begins(&record.event)).count()
 }
 
-/// Waits until the unit works on the rollout, which was begun so often before; an error if it ended before that was seen. Until
-/// then a pause that is asked for is taken back, and the rollout stands where it stood.
+/// Waits until the unit works on the rollout, which was begun so often before; an error if it ended before that was seen.
 fn await_work(
     name: &str,
     unit: &str,

@@ -142,6 +142,7 @@ impl Status {
             "rollout": self.prepared.plan.name,
             "id": self.prepared.plan.id,
             "trial": self.plan.trial,
+            "verdict": self.plan.verdict,
             "arm": self.plan.arm,
             "measured": self.plan.measured,
             "standing": self.course(),
@@ -262,6 +263,7 @@ pub(super) fn course(state: &TrialState, progress: &Progress, at_work: bool, is_
         TrialStage::Reverting => Course::CutShort,
         TrialStage::Stopped if progress.current().is_none() => Course::Complete,
         TrialStage::Stopped => Course::CompleteInPart,
+        TrialStage::Planned if is_paused => Course::Paused,
         TrialStage::Planned if at_work => Course::InProgress,
         TrialStage::Planned => Course::NotBegun,
         // Of what a process resumed, the stop before is past.

@@ -25,39 +25,51 @@ pub fn running(store: &Store, prepared: &Prepared) -> Result<Option<TrialRecord>
     Ok(recorded(store, prepared)?.filter(|record| record.ended_wall_us.is_none()))
 }
 
-/// Ends a trial or a rollout in the database, so that the agent need not sample it any more. One that was reverted
-/// before it was recorded has no row.
-pub fn end(database: &Path, prepared: &Prepared) {
-    end_found(database, &prepared.plan.name, |store| running(store, prepared));
+/// Ends a trial or a rollout in the database, so that the agent need not sample it any more; whether nothing of it goes on there. One that was
+/// reverted before it was recorded has no row.
+#[must_use]
+pub fn end(database: &Path, prepared: &Prepared) -> bool {
+    end_found(database, &prepared.plan.name, |store| running(store, prepared))
 }
 
 /// The same of one whose folder is gone.
-pub fn end_named(database: &Path, name: &str) {
+#[must_use]
+pub fn end_named(database: &Path, name: &str) -> bool {
     let is_named = |record: &TrialRecord| record.plan.name == name && record.plan.kind.treats_services();
-    end_found(database, name, |store| Ok(store.running_trials()?.into_iter().find(is_named)));
+    end_found(database, name, |store| Ok(store.running_trials()?.into_iter().find(is_named)))
+}
+
+/// Whether one that has ended on this host goes on in the database, which could not be written then.
+pub fn goes_on(database: &Path, prepared: &Prepared, state: &TrialState) -> bool {
+    matches!(state.stage, TrialStage::Stopped | TrialStage::Reverted)
+        && Store::open(database)
+            .and_then(|store| running(&store, prepared))
+            .is_ok_and(|found| found.is_some())
 }
 
 fn end_found(
     database: &Path,
     name: &str,
     find: impl FnOnce(&Store) -> Result<Option<TrialRecord>, StoreError>,
-) {
+) -> bool {
     let ended = Store::open_for_writing(database).and_then(|mut store| match find(&store)? {
         Some(record) => store.end_trial(record.id, Instant::now().wall_us, "completed"),
         None => Ok(()),
     });
     match ended {
-        Ok(()) => {}
+        Ok(()) => true,
         Err(StoreError::Missing { path }) => {
             eprintln!(
                 "warning: the database {} is gone, and with it the readings of `{name}`",
                 path.display()
             );
+            true
         }
         Err(error) => {
             eprintln!(
                 "warning: {error}; `{name}` goes on in the database until the same command is repeated"
             );
+            false
         }
     }
 }
@@ -251,7 +263,7 @@ pub(crate) mod tests {
         let prepared = frozen("relays");
         let mut teller = Teller::new(&path, &prepared, 1);
         teller.told(&prepared, &Notification::Restarting("tor@a.service".parse().unwrap()));
-        end(&path, &prepared);
+        assert!(end(&path, &prepared));
         let store = Store::open(&path).unwrap();
         let kinds = |id| -> Vec<_> {
             store
@@ -265,7 +277,7 @@ pub(crate) mod tests {
         assert_eq!(kinds(adoption), []);
         let going_on: Vec<i64> = store.running_trials().unwrap().iter().map(|record| record.id).collect();
         assert_eq!(going_on, [adoption]);
-        end_named(&path, "relays");
+        assert!(end_named(&path, "relays"));
         assert_eq!(store.running_trials().unwrap().len(), 1, "an adoption has no folder that could be gone");
     }
 }

@@ -64,6 +64,7 @@ pub fn run(options: &StatusOptions, global: &GlobalOptions) -> Result<ExitCode, 
 }
 
 fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
+    let database = on_host::database(paths, global);
     let mut rows = Vec::new();
     let mut damaged = Vec::new();
     for name in trials(paths)? {
@@ -71,7 +72,13 @@ fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
             // `heaptrial rollout status` tells of those.
             (Ok(_), Ok(prepared)) if is_rollout(&prepared) => {}
             (Ok(state), Ok(prepared)) => {
-                rows.push((name, prepared.plan.id, state, prepared.services.len()));
+                let goes_on = in_database::goes_on(&database, &prepared, &state);
+                if goes_on {
+                    eprintln!(
+                        "warning: {name} has ended and goes on in the database; `heaptrial trial stop {name}` ends it there"
+                    );
+                }
+                rows.push((name, prepared.plan.id, state, prepared.services.len(), goes_on));
             }
             (Err(error), _) | (_, Err(error)) => {
                 eprintln!("{name}: {error}");
@@ -84,7 +91,12 @@ fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
     if global.json {
         let list: Vec<_> = rows
             .iter()
-            .map(|(name, id, state, services)| json!({ "name": name, "id": id, "stage": state.stage, "services": services, "committed": state.count(Stage::Committed) }))
+            .map(|(name, id, state, services, goes_on)| {
+                json!({
+                    "name": name, "id": id, "stage": state.stage, "services": services,
+                    "committed": state.count(Stage::Committed), "goes_on_in_database": goes_on,
+                })
+            })
             .collect();
         let told =
             json!({ "schema_version": 1, "trials": list, "damaged": damaged, "without_folder": unfound });
@@ -93,7 +105,7 @@ fn list(paths: &Paths, global: &GlobalOptions) -> Result<ExitCode, Failure> {
         let begin = "no trial on this host; `heaptrial trial new NAME --services PATTERN` begins one";
         println!("{}", global.told(begin));
     }
-    for (name, _, state, services) in rows.iter().filter(|_| !global.json) {
+    for (name, _, state, services, _) in rows.iter().filter(|_| !global.json) {
         println!("{name}: {}, {}", stage_words(state), units::counted(*services, "service"));
     }
     let well = damaged.is_empty() && unfound.is_empty();

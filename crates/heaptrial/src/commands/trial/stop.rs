@@ -63,10 +63,12 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let doing = if options.revert { "rollback" } else { "pause" };
     let prepared = read_prepared(&paths, name)?;
     on_host::refuse_rollout(&prepared, doing)?;
+    let ending = |ended: bool| if ended { ExitCode::SUCCESS } else { code(ErrorClass::Failed) };
     if state.stage == TrialStage::Reverted {
+        let mut ended = true;
         // The database may have been out of reach when it ended.
         if !options.dry_run && on_host::require_owner("ending it in the database", &paths).is_ok() {
-            in_database::end(&on_host::database(&paths, global), &prepared);
+            ended = in_database::end(&on_host::database(&paths, global), &prepared);
         }
         let given_up: Vec<&str> = state.given_up().map(ServiceName::as_str).collect();
         match given_up.as_slice() {
@@ -77,7 +79,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
                 given_up.join(", ")
             ),
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(ending(ended));
     }
     let changed = state.services.values().filter(|service| service.stage != Stage::Reverted).count();
     if options.dry_run {
@@ -103,16 +105,16 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     let database = on_host::database(&paths, global);
     if !options.revert {
         trial.end()?;
-        in_database::end(&database, trial.prepared());
+        let ended = in_database::end(&database, trial.prepared());
         if global.json {
             println!("{:#}", ended_json(name, &[]));
-            return Ok(ExitCode::SUCCESS);
+            return Ok(ending(ended));
         }
         let text = format!(
             "trial {name} has ended; `heaptrial report {name}` writes its report, `heaptrial trial stop {name} --revert` puts everything back"
         );
         println!("{}", global.told(&text));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(ending(ended));
     }
     let planned = trial.prepared().plan.pace;
     let pace = Pace {
@@ -122,7 +124,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     };
     // What services do while they are put back is none of the trial's data.
     let mut teller = Teller::new(&database, trial.prepared(), changed);
-    in_database::end(&database, trial.prepared());
+    let ended = in_database::end(&database, trial.prepared());
     let interrupt = on_host::interrupt()?;
     let outcome = trial.revert(pace, &options.without, &mut teller, &|| on_host::interrupted(&interrupt))?;
     on_host::warn_of_unsampled(&database, global);
@@ -149,7 +151,7 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<ExitCode, F
     if !global.json {
         on_host::tell_stuck(&format!("heaptrial trial stop {name} --revert"), &outcome, global);
     }
-    Ok(if outcome.is_complete() { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
+    Ok(ending(outcome.is_complete() && ended))
 }
 
 /// One whose folder is gone is ended in the database, where nothing of it is in force.
@@ -182,13 +184,13 @@ fn without_folder(
         ),
         options.yes,
     )?;
-    in_database::end_named(&on_host::database(paths, global), name);
+    let ended = in_database::end_named(&on_host::database(paths, global), name);
     if global.json {
         println!("{:#}", ended_json(name, &[]));
     } else {
         println!("trial {name} has ended; its folder is gone, and no file of it is in force on this host");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if ended { ExitCode::SUCCESS } else { code(ErrorClass::Failed) })
 }
 
 fn ended_json(name: &str, given_up: &[&str]) -> Value {
