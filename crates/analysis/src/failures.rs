@@ -118,39 +118,58 @@ fn failed(fleet: &Fleet, service: usize) -> bool {
     own.any(|event| event.kind.known().is_some_and(failure))
 }
 
-/// Arms of which more services fail than of the control. The service is the unit: one that crashes every hour crashes
-/// for one reason.
+/// Arms of which more services fail than of the control, or a control of which more fail than of the other arms. The service is the unit: one
+/// that crashes every hour crashes for one reason.
 pub(crate) fn findings(fleet: &Fleet, members: &[Vec<usize>], arms: &[ArmResult]) -> Vec<Finding> {
     let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return Vec::new() };
-    let usual = &arms[control].events;
-    let all = members[control].len();
-    let share = |events: &ArmEvents, of: usize| f64::from(events.services_failed) / of.max(1) as f64;
-    let others = (0..arms.len()).filter(|arm| *arm != control && fleet.arms[*arm].earlier_list_of.is_none());
-    others
-        .filter(|arm| share(&arms[*arm].events, members[*arm].len()) > share(usual, all))
-        .map(|arm| {
-            let (events, of) = (&arms[arm].events, members[arm].len());
-            // Fewer of the control than chance would put there.
-            let p = fisher_fewer((usual.services_failed as usize, all), (events.services_failed as usize, of));
-            let who = members[arm].iter().filter(|index| failed(fleet, **index));
-            Finding {
-                kind: FindingKind::FailsMoreOften,
-                severity: if p <= ALPHA { Severity::Grave } else { Severity::Caution },
-                arms: vec![arm],
-                services: who.map(|index| fleet.services[*index].name.clone()).collect(),
-                evidence: format!(
-                    "{} of {of} services of {} failed ({}), of the control {} of {all} ({}); exact test, p {}",
-                    events.services_failed,
-                    fleet.arms[arm].name,
-                    told(events),
-                    usual.services_failed,
-                    told(usual),
-                    heaptrial_model::units::p_value(p)
-                ),
-                effect: "A service that fails begins anew with little memory, and its work was interrupted.".to_owned(),
-            }
+    let compared: Vec<usize> =
+        (0..arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none()).collect();
+    let of_arm = |arm: usize| {
+        let with: Vec<usize> = match arm == control {
+            true => compared.iter().copied().filter(|other| *other != control).collect(),
+            false => vec![control],
+        };
+        let usual = together(with.iter().map(|other| &arms[*other].events));
+        let all: usize = with.iter().map(|other| members[*other].len()).sum();
+        let (events, of) = (&arms[arm].events, members[arm].len());
+        let share = |events: &ArmEvents, of: usize| f64::from(events.services_failed) / of.max(1) as f64;
+        if all == 0 || share(events, of) <= share(&usual, all) {
+            return None;
+        }
+        // Fewer of the others than chance would put there.
+        let p = fisher_fewer((usual.services_failed as usize, all), (events.services_failed as usize, of));
+        let who = members[arm].iter().filter(|index| failed(fleet, **index));
+        Some(Finding {
+            kind: FindingKind::FailsMoreOften,
+            severity: if p <= ALPHA { Severity::Grave } else { Severity::Caution },
+            arms: vec![arm],
+            services: who.map(|index| fleet.services[*index].name.clone()).collect(),
+            evidence: format!(
+                "{} of {of} services of {} failed ({}), {} {} of {all} ({}); exact test, p {}",
+                events.services_failed,
+                fleet.arms[arm].name,
+                told(events),
+                if arm == control { "of the other arms" } else { "of the control" },
+                usual.services_failed,
+                told(&usual),
+                heaptrial_model::units::p_value(p)
+            ),
+            effect: "A service that fails begins anew with little memory, and its work was interrupted."
+                .to_owned(),
         })
-        .collect()
+    };
+    compared.iter().filter_map(|arm| of_arm(*arm)).collect()
+}
+
+/// Failures of several arms.
+fn together<'a>(arms: impl Iterator<Item = &'a ArmEvents>) -> ArmEvents {
+    arms.fold(ArmEvents::default(), |all, arm| ArmEvents {
+        crashes: all.crashes + arm.crashes,
+        oom_kills: all.oom_kills + arm.oom_kills,
+        unplanned_restarts: all.unplanned_restarts + arm.unplanned_restarts,
+        services_failed: all.services_failed + arm.services_failed,
+        ..all
+    })
 }
 
 /// `2 crashes, 1 OOM kill, 3 unplanned restarts`.

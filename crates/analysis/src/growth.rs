@@ -244,12 +244,14 @@ fn growing(
     growth: &Growth,
     final_bytes: f64,
 ) -> Verdict {
-    if growth.shape == Shape::Saturating {
-        return Verdict::Growing { days_until_full: None, limit: None };
-    }
+    let saturates = growth.shape == Shape::Saturating;
     let Some((days, limit)) = until_full(fleet, members, members, growth, final_bytes) else {
         return Verdict::Growing { days_until_full: None, limit: None };
     };
+    // What levels off reaches a limit only where more is to come than is left, and never doubles for that.
+    if saturates && (growth.rise_to_come_bytes.is_none() || limit == LimitKind::Doubling) {
+        return Verdict::Growing { days_until_full: None, limit: None };
+    }
     // Of growth that may slow down only what runs out at the slower pace too is sure to.
     let slower = if growth.rise_to_come_bytes.is_some() { 1.0 } else { later_half(growth) };
     if days.value <= slower * settings.horizon_days {
@@ -374,7 +376,7 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
 
 /// Days until the first known limit is reached by straight growth, at the pace of the later half where it is shown to slow down;
 /// `None` where what is still to come does not reach it. The
-/// host's memory is for `members` together; of `limited` the one counts that has the least left of its own limit.
+/// host's memory is for `members` together; of `limited`, each with a limit of its own, the one counts that has the least left of it.
 pub(crate) fn until_full(
     fleet: &Fleet,
     members: &[usize],
@@ -395,7 +397,11 @@ pub(crate) fn until_full(
         Some(service.limit_bytes? - used)
     });
     let own = left.min_by(f64::total_cmp).map(|left| final_bytes + left);
-    let limits = [(fleet.limit.service_bytes.or(own), LimitKind::Service), (host, LimitKind::Host)];
+    let service = match fleet.limit.service_bytes {
+        Some(bytes) => (Some(bytes), LimitKind::Service),
+        None => (own, LimitKind::OwnLimit),
+    };
+    let limits = [service, (host, LimitKind::Host)];
     let mut known: Vec<(f64, LimitKind)> =
         limits.iter().filter_map(|(bytes, kind)| Some((*bytes.as_ref()?, *kind))).collect();
     if known.is_empty() {

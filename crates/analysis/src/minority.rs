@@ -130,14 +130,20 @@ pub(crate) fn findings(fleet: &Fleet, arms: &[ArmResult]) -> Vec<Finding> {
             arms: vec![arm],
             services: services.bloating_services().map(|service| service.name.clone()).collect(),
             evidence: format!(
-                "{} of {} services of {} ({} to {} of services like these) bloat, by {} a day or more, and its median \
-                 service does not",
+                "{} of {} of {} ({} to {} of services like these) {}, by {} a day or more{}",
                 services.bloating,
-                services.services,
+                units::counted(services.services as usize, "service"),
                 fleet.arms[arm].name,
                 units::share(low),
                 units::share(high),
-                units::share(least.min_by(f64::total_cmp)?)
+                if services.bloating == 1 { "bloats" } else { "bloat" },
+                units::share(least.min_by(f64::total_cmp)?),
+                // Of few the median service may be one of them.
+                if 2 * services.bloating < services.services {
+                    ", and its median service does not"
+                } else {
+                    ""
+                }
             ),
             effect:
                 "Medians and ratios of the arm say nothing about them: look for what they have in common."

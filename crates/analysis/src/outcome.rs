@@ -327,8 +327,10 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// A service's own limit (MemoryMax).
+    /// The limit that is asked about for each service (`--memory-limit`).
     Service,
+    /// A service's own limit (MemoryMax): of an arm's that of the service which is nearest to it.
+    OwnLimit,
     /// What was available on the host, if only this arm's services grow.
     Host,
     /// No limit is known: twice the present memory stands for it.

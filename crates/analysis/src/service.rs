@@ -133,17 +133,30 @@ pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
     }
     let end = age + tolerance(life, age);
     let inside = in_window(life, start, age);
+    let usual = usual_distance(life)?;
+    let longest = longest_distance(usual, life.rolled_up_seconds);
     let uneven = || is_partly_rolled_up(inside, life.rolled_up_seconds);
-    let Some(usual) = usual_distance(life).filter(|_| inside.len() < LEVEL_AGES || uneven()) else {
+    if inside.len() >= LEVEL_AGES && !uneven() && 2.0 * covered(life, start, age, longest) >= age - start {
         let values: Vec<f64> = inside.iter().map(bytes).collect();
         return median(&values).filter(|level| *level > 0.0);
-    };
-    let longest = longest_distance(usual, life.rolled_up_seconds);
+    }
     let step = (age - start) / LEVEL_AGES as f64;
     let ages = (1..=LEVEL_AGES).map(|place| start + step * place as f64);
     let taken: Vec<f64> =
         ages.filter_map(|at| memory_at(life, at, longest, end - age)).filter(|bytes| *bytes > 0.0).collect();
     if 2 * taken.len() < LEVEL_AGES { None } else { median(&taken) }
+}
+
+/// Seconds between two ages that lie between neighbouring readings which are at most `longest` apart.
+fn covered(life: &FleetLife, start: f64, end: f64, longest: f64) -> f64 {
+    let first = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < start);
+    let pairs = life.readings[first.saturating_sub(1)..].windows(2);
+    pairs
+        .map(|pair| (f64::from(pair[0].age_seconds), f64::from(pair[1].age_seconds)))
+        .take_while(|(from, _)| *from < end)
+        .filter(|(from, to)| to - from <= longest)
+        .map(|(from, to)| to.min(end) - from.max(start))
+        .sum()
 }
 
 /// The readings between two ages.

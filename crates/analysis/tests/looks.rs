@@ -104,7 +104,7 @@ fn a_limit_is_held_against_the_memory_of_whoever_has_it() {
     }
     fleet.services[last].limit_bytes = Some(7.0 * build::GIB);
     let verdict = run(&fleet).arms[1].verdict.clone();
-    let Some(Verdict::Bloating { days_until_full: days, limit: LimitKind::Service }) = verdict else {
+    let Some(Verdict::Bloating { days_until_full: days, limit: LimitKind::OwnLimit }) = verdict else {
         panic!("{verdict:?}");
     };
     // The 3 GiB that it has left, at half a GiB a day.
@@ -118,7 +118,7 @@ fn the_least_limit_of_its_services_is_an_arms() {
         service.limit_bytes = Some((20.0 + index as f64) * build::GIB);
     }
     let verdict = run(&fleet).arms[1].verdict.clone();
-    let Some(Verdict::Growing { days_until_full: Some(days), limit: Some(LimitKind::Service) }) = verdict
+    let Some(Verdict::Growing { days_until_full: Some(days), limit: Some(LimitKind::OwnLimit) }) = verdict
     else {
         panic!("{verdict:?}");
     };

@@ -6,7 +6,7 @@ use build::*;
 use heaptrial_analysis::{
     Analysis, Finding, FindingKind, Fleet, FleetArm, FleetEvent, MemoryLimit, Severity,
 };
-use heaptrial_model::KnownEvent;
+use heaptrial_model::{KnownEvent, Reading};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -97,6 +97,24 @@ fn some_services_that_are_killed_again_and_again_do_not_make_their_arm_small() {
     let mut switched = build::fleet(&[(20, &|_| 4.0)]);
     add_arm(&mut switched, 20, once);
     assert!(find(&run(&switched), FindingKind::RestartedMoreOften).is_none());
+}
+
+/// A control that leaks and is killed: what is left of it is small, and a real saving disappears.
+#[test]
+fn a_control_whose_services_are_killed_again_and_again_is_no_measure() {
+    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
+    let killed = |seed: usize| match seed % 3 {
+        0 => (0..8)
+            .map(|day| life(seed, f64::from(day), f64::from(day) + 0.95, |age| own(seed) * (2.0 + 6.0 * age)))
+            .collect(),
+        _ => vec![life(seed, 0.0, 8.0, |_| 2.0 * own(seed))],
+    };
+    add_arm(&mut fleet, 12, killed);
+    add_arm(&mut fleet, 12, |seed| vec![life(seed, 0.0, 8.0, |_| 2.2 * own(seed))]);
+    let analysis = run(&fleet);
+    let found = find(&analysis, FindingKind::RestartedMoreOften).unwrap();
+    assert_eq!((found.severity, found.arms.as_slice(), found.services.len()), (Severity::Grave, &[0][..], 4));
+    assert!(found.evidence.contains("of the other arms 0.0 times"), "{}", found.evidence);
 }
 
 /// Servers whose services all run one arm: the second needs 0.7 of the first, and servers differ by factors of up to 1.8.
@@ -225,6 +243,34 @@ fn a_long_gap_is_told_and_a_level_inside_it_is_not_made_up() {
     let analysis = run(&fleet);
     assert_eq!(find(&analysis, FindingKind::Gaps).unwrap().arms, [1]);
     assert_eq!(analysis.arms[1].as_assigned.services_compared, 0);
+}
+
+/// Readings of three hours are no level of a day, however many they are: load has a rhythm.
+#[test]
+fn a_window_of_which_most_was_not_read_has_no_level() {
+    let daily = |age: f64| 2.0 * (1.0 + 0.4 * (age * std::f64::consts::TAU).sin());
+    let often = |seed: usize, gap: (f64, f64)| {
+        let mut life = life(seed, 0.0, 0.0, daily);
+        let minutes = (0..5 * 720).map(|place| f64::from(place) / 720.0);
+        let kept = minutes.filter(|age| !(gap.0..gap.1).contains(age));
+        life.readings = kept
+            .map(|age| Reading {
+                age_seconds: (age * DAY) as f32,
+                kib: (own(seed) * daily(age) * GIB / 1024.0) as u32,
+            })
+            .collect();
+        vec![life]
+    };
+    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
+    add_arm(&mut fleet, 6, |seed| often(seed, (9.0, 9.0)));
+    add_arm(&mut fleet, 6, |seed| often(seed, (4.0, 4.875)));
+    let analysis = run(&fleet);
+    assert_eq!(analysis.arms[0].as_assigned.services_compared, 6);
+    assert_eq!(analysis.arms[1].as_assigned.services_compared, 0);
+    // A third of it is enough missing to be told, and not to be left out.
+    let mut fleet = Fleet { randomised: true, ..Fleet::default() };
+    add_arm(&mut fleet, 6, |seed| often(seed, (4.0, 4.3)));
+    assert_eq!(run(&fleet).arms[0].as_assigned.services_compared, 6);
 }
 
 #[test]

@@ -272,6 +272,28 @@ fn a_part_of_a_day_tells_nothing_of_days_to_come() {
     }
 }
 
+/// A leak beside growth that settles: the curve is that of what settles, and the limit is reached all the same.
+#[test]
+fn growth_that_slows_down_reaches_a_limit_below_what_is_to_come() {
+    let mut fleet =
+        fleet(&[(8, &|_| 1.0), (8, &|age| 2.0 * (1.0 + 0.8 * (1.0 - (-age / 3.0).exp()) + 0.03 * age))]);
+    let analysis = run(&fleet);
+    let rise = analysis.arms[1].growth.as_ref().unwrap().rise_to_come_bytes;
+    assert_eq!(verdict(&analysis), &Verdict::Growing { days_until_full: None, limit: None });
+    fleet.limit.service_bytes = Some(4.2 * GIB);
+    let told = run(&fleet).arms[1].verdict.clone();
+    assert!(
+        matches!(
+            told,
+            Some(
+                Verdict::Growing { days_until_full: Some(_), limit: Some(LimitKind::Service) }
+                    | Verdict::Bloating { limit: LimitKind::Service, .. }
+            )
+        ),
+        "{told:?}, {rise:?}"
+    );
+}
+
 #[test]
 fn memory_that_runs_out_within_hours_bloats_whatever_the_length_of_the_trial() {
     let mut fleet = hastened(growing(0.5), 24.0);

@@ -19,7 +19,7 @@ use crate::facts::{Observed, ServiceFacts, consensus_age, cpu_uncertain_seconds}
 use crate::lab::LabRun;
 use crate::look::{PlannedLook, planned};
 use crate::rows::rfc3339;
-use crate::{JudgementError, Rows, Trajectories};
+use crate::{JudgementError, Rows, Trajectories, swap};
 
 /// Services of which the time between readings is looked at.
 const SERVICES_TIMED: usize = 200;
@@ -218,6 +218,7 @@ impl Judgement {
         analysis.findings.extend(rows.assigned_by_hand());
         analysis.findings.extend(rows.builds_by_host());
         analysis.findings.extend(rows.series_missing(store, &fleet, options.remote.as_deref())?);
+        analysis.findings.extend(swap::finding(store, &rows)?);
         analysis.findings.sort_by_key(|finding| (finding.severity, !tells_what_is_missing(finding.kind)));
         let imported = rows.kind.is_import();
         let anon = match &options.remote {

@@ -25,6 +25,7 @@ mod nodes;
 mod pair;
 mod rows;
 pub mod score;
+mod swap;
 mod trajectory;
 mod treatment;
 mod work;

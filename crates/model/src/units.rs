@@ -70,9 +70,27 @@ pub fn growth(bytes_per_hour: f64, pace: Pace) -> String {
     format!("{sign}{text}/{unit}")
 }
 
-/// A ratio such as `0.62`; very small ones keep two significant digits.
+/// A ratio such as `0.62`, `0.0023` or `5,040`: small ones keep two significant digits, and large ones no digits behind the point.
 pub fn ratio(value: f64) -> String {
-    if value != 0.0 && value.abs() < 0.1 { format!("{value:.3}") } else { format!("{value:.2}") }
+    let magnitude = value.abs();
+    match magnitude {
+        _ if magnitude >= 999.5 => {
+            format!("{}{}", if value < 0.0 { "-" } else { "" }, count(magnitude.round() as u64))
+        }
+        _ if magnitude >= 99.95 => format!("{value:.0}"),
+        _ if magnitude == 0.0 || magnitude >= 0.0995 => format!("{value:.2}"),
+        _ if magnitude < 1e-9 => format!("{value:.0e}"),
+        _ => {
+            let digits = (1.0 - magnitude.log10().floor()) as usize;
+            format!("{value:.digits$}")
+        }
+    }
+}
+
+/// A share that somebody chose, such as a margin, with all of its digits up to a millionth: `0.15%`, `1%`.
+pub fn margin(value: f64) -> String {
+    let text = format!("{:.4}", value * 100.0);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// A duration such as `4.5 s`, `45 s`, `5 min`, `5 min 12 s`, `3 h 20 min` or `2 d 4 h`.
@@ -269,6 +287,12 @@ mod tests {
         );
         assert_eq!([p_value(0.0001), p_value(0.0123), p_value(0.5)], ["<0.001", "0.012", "0.50"]);
         assert_eq!((ratio(0.618), ratio(4.0), ratio(0.0123)), ("0.62".into(), "4.00".into(), "0.012".into()));
+        let told = [0.0996, 0.05, 0.00981, 0.0002, 0.0, 99.94, 343_018.03, 5040.53, -0.004].map(ratio);
+        assert_eq!(
+            told,
+            ["0.10", "0.050", "0.0098", "0.00020", "0.00", "99.94", "343,018", "5,041", "-0.0040"]
+        );
+        assert_eq!([0.0015, 0.01, 0.0025, 0.0004].map(margin), ["0.15%", "1%", "0.25%", "0.04%"]);
     }
 
     proptest! {

@@ -26,7 +26,7 @@ pub(crate) fn reason(
     settings: &Settings,
     runs_out: RunsOut<'_>,
 ) -> String {
-    let margin = units::share(settings.stable_margin_per_day);
+    let margin = units::margin(settings.stable_margin_per_day);
     let level = units::share(settings.confidence_level);
     let grows = growth.map_or_else(|| "its growth is not known".to_owned(), |growth| pace(growth, &level));
     let shape = growth.map_or_else(String::new, shape);
@@ -54,7 +54,7 @@ pub(crate) fn reason(
         Verdict::Inconclusive { days_needed, why } => {
             let more = match days_needed {
                 Some(days) if days.is_finite() => {
-                    format!(" About {} more would decide.", plural_days(days.ceil().max(1.0)))
+                    format!(" It takes about {} more at least.", plural_days(days.ceil().max(1.0)))
                 }
                 _ => String::new(),
             };
@@ -71,6 +71,9 @@ impl RunsOut<'_> {
     fn sentence(self, days: &Estimate) -> String {
         if days.value <= 0.0 {
             let full = if self.limit == Some(LimitKind::Host) { " (the host's memory is full)" } else { "" };
+            if self.limit == Some(LimitKind::OwnLimit) {
+                return "A service of it has reached its own memory limit.".to_owned();
+            }
             return format!("It is above its limit already{full}.");
         }
         let after = self.last_reading_at.and_then(|time| time.get(..10));
@@ -80,6 +83,11 @@ impl RunsOut<'_> {
             Some(LimitKind::Service) => {
                 format!(
                     "If it goes on so, a typical service of it reaches its memory limit in {days}; larger ones are there before."
+                )
+            }
+            Some(LimitKind::OwnLimit) => {
+                format!(
+                    "If it goes on so, the service that is nearest to its own memory limit reaches it in {days}, at the pace of a typical one."
                 )
             }
             Some(LimitKind::Host) => {
@@ -94,11 +102,14 @@ impl RunsOut<'_> {
 /// The same in a few words: `doubles in 9.7 days (8.2 to 12)`.
 pub(crate) fn runs_out_briefly(days: &Estimate, limit: Option<LimitKind>) -> String {
     if days.value <= 0.0 {
-        return "is above its limit already".to_owned();
+        let own = limit == Some(LimitKind::OwnLimit);
+        return if own { "a service has reached its memory limit" } else { "is above its limit already" }
+            .to_owned();
     }
     let days = days_text(days);
     match limit {
         Some(LimitKind::Service) => format!("a typical service reaches its memory limit in {days}"),
+        Some(LimitKind::OwnLimit) => format!("the service nearest to its memory limit reaches it in {days}"),
         Some(LimitKind::Host) => format!("fills the host in {days} if only this arm's services grew"),
         Some(LimitKind::Doubling) => format!("doubles in {days}"),
         None => format!("memory runs out in {days}"),

@@ -75,6 +75,13 @@ fn find(report: &Report, kind: FindingKind) -> Vec<&heaptrial_report::Finding> {
     report.findings.iter().filter(|finding| finding.kind == kind).collect()
 }
 
+/// The report's recommendation on one line.
+fn advice(report: &Report) -> String {
+    let text = terminal(report, false).unwrap();
+    let advice = text.split("Recommendation\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    advice.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn same_services(growth: f64) -> FieldTrial {
     let mut trial = four_arms(24);
     trial.arms.truncate(2);
@@ -290,6 +297,50 @@ fn a_running_trial_on_the_terminal() {
 fn a_running_trial_as_markdown() {
     let (report, trajectories) = write(&four_arms(72)).report();
     insta::assert_snapshot!(report.markdown(&trajectories).unwrap());
+}
+
+/// mimalloc 3.0.1 in production: small on the first day, and above the control after some.
+#[test]
+fn an_arm_that_soon_needs_as_much_as_the_control_is_not_recommended() {
+    let of = |hours: i64, growth: f64| {
+        let mut trial = four_arms(hours);
+        trial.arms.truncate(2);
+        trial.arms[1] = FieldArm {
+            name: "mimalloc-3.0.1",
+            allocator: Some("mimalloc@3.0.1"),
+            level_gib: 0.9,
+            growth_gib_per_day: growth,
+            contaminated: 0,
+            ..trial.arms[1].clone()
+        };
+        write(&trial)
+    };
+    let mut fast = of(30, 1.2);
+    let told = fast.report().0;
+    let advised = advice(&told);
+    assert!(advised.starts_with("None: something speaks against every arm"), "{advised}");
+    assert!(advised.contains("at that pace it needs as much as the control, glibc, in "), "{advised}");
+    let look = fast.look(1, 1.2);
+    assert!(look.result.starts_with("decided: mimalloc-3.0.1 needs "), "{}", look.result);
+    assert!(look.result.contains("but it grows by"), "{}", look.result);
+    // At a pace by which that takes years it is, with the years.
+    let slow = of(200, 0.006).report().0;
+    let advised = advice(&slow);
+    assert!(advised.starts_with("mimalloc-3.0.1: it needs"), "{advised}");
+}
+
+#[test]
+fn memory_in_swap_is_told_and_nothing_is_recommended_for_it() {
+    let mut trial = four_arms(72);
+    trial.arms.truncate(2);
+    trial.arms[1] = FieldArm { level_gib: 4.0, swapped: 0.7, contaminated: 0, ..trial.arms[1].clone() };
+    let (report, _) = write(&trial).report();
+    let found = find(&report, FindingKind::Swapped);
+    assert_eq!((found[0].severity, found[0].services.len()), (Severity::Grave, 8));
+    assert!(advice(&report).starts_with("None"), "{}", advice(&report));
+    // A little of it changes nothing.
+    trial.arms[1].swapped = 0.02;
+    assert!(find(&write(&trial).report().0, FindingKind::Swapped).is_empty());
 }
 
 #[test]

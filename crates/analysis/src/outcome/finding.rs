@@ -86,6 +86,8 @@ pub enum FindingKind {
     Gaps,
     /// Services of a lab run whose memory goes up and down, so that their level is a mean.
     UpAndDown,
+    /// Services have memory in swap that the metric does not count.
+    Swapped,
     /// Services reached the memory that they may use.
     LimitReached,
     /// The host's memory runs out if all arms go on growing.
@@ -158,6 +160,7 @@ impl FindingKind {
             Self::RestartedMoreOften => "Restarted more often",
             Self::ComparedYoung => "Compared at a young age",
             Self::Gaps => "Gaps",
+            Self::Swapped => "Memory in swap",
             Self::UpAndDown => "Goes up and down",
             Self::LimitReached => "Reached the memory limit",
             Self::HostRunsFull => "The host runs out of memory",

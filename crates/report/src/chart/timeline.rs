@@ -90,9 +90,13 @@ pub(super) fn draw(canvas: Canvas<'_>) -> Option<Chart> {
     };
     // The services of a field trial are in panels by arm; here are only their medians.
     let medians = || lines.iter().flat_map(|line| line.median.iter().flatten().copied());
+    let ends = || lines.iter().flat_map(|line| canvas.interval_ends(line.arm));
     let limits = |limits: (f64, f64), point: Point| (limits.0.max(point.0), limits.1.max(point.1));
-    let (longest, highest) =
-        if lab { points().fold((0.0, 0.0), limits) } else { medians().fold((0.0, 0.0), limits) };
+    let (longest, highest) = if lab {
+        points().fold((0.0, 0.0), limits)
+    } else {
+        medians().chain(ends()).fold((0.0, 0.0), limits)
+    };
 
     let plot = plot(canvas, &lines);
     let x = Scale::time(longest, if canvas.is_wide() { 8 } else { 5 }, (plot.left, plot.right));

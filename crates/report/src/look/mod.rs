@@ -11,8 +11,8 @@ use heaptrial_analysis::{Decision, LookStanding};
 use heaptrial_judgement::look::{Look, Peek};
 use heaptrial_store::LookRecord;
 
-use crate::document::{FindingKind, Report, Severity};
-use crate::summary::names;
+use crate::document::{Finding, FindingKind, Report, Severity};
+use crate::summary::{in_words, names, soon_at_control};
 use crate::{ReportError, units};
 
 impl LookReport {
@@ -142,13 +142,15 @@ fn result(report: &Report, arms: &[LookedArm], decision: Decision, wait_seconds:
     }
 }
 
-/// What speaks against an arm that needs less.
+/// What speaks against an arm that needs less, as far as it does against the report's recommendation of it.
 fn objections(report: &Report, arm: &LookedArm) -> Vec<String> {
-    let grave = report
+    let about = |finding: &&Finding| finding.arms.is_empty() || finding.arms.contains(&arm.name);
+    let grave = |finding: &&Finding| finding.severity == Severity::Grave;
+    let mut told: Vec<String> = report
         .findings
         .iter()
-        .filter(|finding| finding.severity == Severity::Grave && finding.arms.contains(&arm.name));
-    let mut told: Vec<String> = grave
+        .filter(about)
+        .filter(|finding| grave(finding) || finding.kind == FindingKind::LimitReached)
         .filter_map(|finding| match finding.kind {
             FindingKind::WorkBelowControl => Some("it does less work"),
             FindingKind::FlagLost => Some("its services lost a flag"),
@@ -157,14 +159,27 @@ fn objections(report: &Report, arm: &LookedArm) -> Vec<String> {
             FindingKind::ComparedYoung => Some("it is compared at a young age"),
             FindingKind::AgeAndTimeDisagree => Some("at an equal time it is not as at an equal age"),
             FindingKind::NeverConcurrent => Some("it never ran at the same time"),
-            _ => None,
+            FindingKind::LimitReached => Some("some of its services reached their memory limit"),
+            FindingKind::Swapped => Some("memory in swap is not in these figures"),
+            kind => in_words(kind).map(|(what, _)| what),
         })
         .map(str::to_owned)
         .collect();
     match arm.verdict.as_deref() {
         Some("bloating") => told.push("it is bloating".to_owned()),
         Some("some_bloat") => told.push("some of its services bloat".to_owned()),
-        _ => {}
+        _ => {
+            let own = report.arms.iter().find(|own| own.name == arm.name);
+            told.extend(
+                own.zip(report.control()).and_then(|(own, control)| soon_at_control(report, own, control)),
+            );
+        }
+    }
+    if let Some(control) = report.control() {
+        let of_it =
+            report.findings.iter().filter(grave).filter(|finding| finding.arms.contains(&control.name));
+        let what = of_it.filter_map(|finding| in_words(finding.kind)).map(|(what, _)| what);
+        told.extend(what.map(|what| format!("the control {what}")));
     }
     told.dedup();
     told

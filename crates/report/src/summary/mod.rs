@@ -9,6 +9,7 @@ mod result;
 pub(crate) mod setup;
 pub(crate) mod words;
 
+pub(crate) use advice::{in_words, soon_at_control};
 pub(crate) use result::{Paragraph, paragraphs, verdicts};
 
 use crate::document::Report;

@@ -245,16 +245,20 @@ fn overtakes<'a>(report: &Report, least: &Arm, others: impl Iterator<Item = &'a 
     ))
 }
 
-/// `Of the 20 services of b, 3 bloat (x, y and z), though its median service does not.`
+/// `3 of 20 services of b bloat (x, y and z), though its median service does not.`
 fn some_bloat(arm: &Arm) -> Option<String> {
     let verdicts = arm.service_verdicts.as_ref()?;
     let bloating: Vec<&str> = verdicts.bloating_services().map(|service| service.name.as_str()).collect();
     let verb = if bloating.len() == 1 { "bloats" } else { "bloat" };
+    let but = match 2 * bloating.len() < verdicts.services as usize {
+        true => ", though its median service does not",
+        false => "",
+    };
     Some(format!(
-        "Of the {} services of {}, {} {verb} ({}), though its median service does not.",
-        verdicts.services,
-        arm.name,
+        "{} of {} of {} {verb} ({}){but}.",
         bloating.len(),
+        units::counted(verdicts.services as usize, "service"),
+        arm.name,
         names(&bloating, NAMED)
     ))
 }

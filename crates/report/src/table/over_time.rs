@@ -68,13 +68,20 @@ fn by_age(
         let most = levels[arm].iter().map(|level| level.services).max().unwrap_or(0);
         let cell = |age: &u32| {
             optional(levels[arm].iter().find(|level| level.at == *age), |level| {
-                show(level, format!("{:.decimals$}", level.median_bytes / size), most)
+                show(level, in_unit(level.median_bytes / size, decimals), most)
             })
         };
         let name = std::iter::once(report.arms[arm].name.clone());
         Row::of_arm(report, arm, name.chain(ages.iter().map(cell)).collect())
     });
     Some((unit, Table::of(columns, rows)?))
+}
+
+/// A figure in the unit of its table, of which the largest is told with so many digits behind the point; small ones keep two digits.
+fn in_unit(value: f64, decimals: usize) -> String {
+    let further = if value > 0.0 { (1.0 - value.log10().floor()).max(0.0) as usize } else { 0 };
+    let decimals = decimals.max(further.min(9));
+    format!("{value:.decimals$}")
 }
 
 /// Sudden changes of level, where there are any.

@@ -38,6 +38,8 @@ pub struct FieldArm {
     pub oom_bytes: f64,
     /// Processes that share each page of its services; of 0 no proportional sums are read.
     pub sharing: u64,
+    /// The share of its memory that is in swap at the end.
+    pub swapped: f64,
     /// Services that run the control's allocator in place of the arm's.
     pub contaminated: usize,
 }
@@ -141,9 +143,12 @@ impl Life {
         let rise = 1.0 - 0.6 * (-days / 0.3).exp();
         let wave = 1.0 + 0.01 * (noise(self.service, (days * 24.0) as usize + 1) - 0.5);
         let gib = own * wave * (self.arm.level_gib * rise + self.arm.growth_gib_per_day * days);
-        let rss_bytes = (gib * GIB / 1024.0) as u64 * 1024;
+        let all_bytes = (gib * GIB / 1024.0) as u64 * 1024;
+        let swap_bytes = (self.arm.swapped * all_bytes as f64) as u64;
+        let rss_bytes = all_bytes - swap_bytes;
         Sample {
             rss_bytes,
+            swap_bytes,
             anon_bytes: rss_bytes * 9 / 10,
             file_bytes: rss_bytes / 10,
             vsize_bytes: 2 * rss_bytes,
