@@ -8,6 +8,7 @@ use heaptrial_stats::{
 use rayon::prelude::*;
 
 use crate::age::{Ages, in_sawtooth};
+use crate::checks::presence::gone;
 use crate::common_load;
 use crate::fleet::{Clock, Fleet, FleetLife, bytes};
 use crate::outcome::{
@@ -176,6 +177,8 @@ pub(crate) fn verdict(
         return Verdict::Inconclusive { days_needed: None, why };
     };
     let standing = standing(interval, settings.stable_margin_per_day);
+    // What is read no more takes no more of the host's memory.
+    let members = &still_read(fleet, members)[..];
     if is_too_short(fleet, ages, members, growth) {
         return match (standing, growing(fleet, settings, members, growth, final_bytes)) {
             (Standing::AboveZero, Verdict::Bloating { days_until_full, limit })
@@ -201,6 +204,13 @@ pub(crate) fn verdict(
             why: "the interval of growth holds 0 and is not inside the margin".to_owned(),
         },
     }
+}
+
+/// Those of them that were read to the end; all where none was.
+pub(crate) fn still_read(fleet: &Fleet, members: &[usize]) -> Vec<usize> {
+    let gone = gone(fleet);
+    let read: Vec<usize> = members.iter().copied().filter(|index| !gone.contains(index)).collect();
+    if read.is_empty() { members.to_vec() } else { read }
 }
 
 /// Whether growth was seen for so short a time that it tells nothing of days to come: within a day it cannot be told from the
@@ -344,14 +354,19 @@ pub(crate) fn common(fleet: &Fleet, ages: &Ages, arms: &[ArmResult]) -> Option<F
 pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     let available = fleet.limit.host_available_bytes?;
     let present = || (0..arms.len()).filter(|arm| fleet.arms[*arm].earlier_list_of.is_none());
+    let gone = gone(fleet);
+    let services = |arm: usize| {
+        let own = fleet.services.iter().enumerate().filter(|(_, service)| service.arms.contains(&arm));
+        own.filter(|(index, _)| !gone.contains(index)).count() as f64
+    };
     let grows = |arm: usize| {
         let growth = arms[arm].growth.as_ref()?;
-        Some(f64::from(arms[arm].as_assigned.services) * pace(growth))
+        Some(services(arm) * pace(growth))
     };
     let together: f64 = present().filter_map(grows).sum();
     let to_come = |arm: usize| {
         let growth = arms[arm].growth.as_ref().filter(|growth| pace(growth) > 0.0)?;
-        Some(growth.rise_to_come_bytes.map(|rise| f64::from(arms[arm].as_assigned.services) * rise))
+        Some(growth.rise_to_come_bytes.map(|rise| services(arm) * rise))
     };
     let all_to_come: Option<f64> = present().filter_map(to_come).sum();
     if all_to_come.is_some_and(|rise| rise < available) {

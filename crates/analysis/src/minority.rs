@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::age::{Ages, in_sawtooth};
 use crate::common_load::error_of_slope;
 use crate::fleet::{Clock, Fleet};
-use crate::growth::{is_too_short, pace_of_later_half, until_full};
+use crate::growth::{is_too_short, pace_of_later_half, still_read, until_full};
 use crate::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceGrowth, ServiceResult,
     ServiceVerdict, ServiceVerdicts, Settings, Severity, Verdict,
@@ -57,6 +57,7 @@ pub(crate) fn of_arm(
         return None;
     }
     let together = Together::of(fleet, settings, ages, &read);
+    let to_the_end = still_read(fleet, &read);
     let short = growth.filter(|growth| is_too_short(fleet, ages, &read, growth)).map(|growth| growth.days);
     let each = 1.0 - FAMILY / read.len() as f64;
     let judged: Vec<(ServiceVerdict, Option<ServiceGrowth>)> = read
@@ -64,8 +65,16 @@ pub(crate) fn of_arm(
         .enumerate()
         .map(|(place, index)| {
             let arm_bloats = matches!(arm, Verdict::Bloating { .. });
-            let judge =
-                Judge { fleet, settings, ages, service: &services[*index], index: *index, arm_bloats, short };
+            let judge = Judge {
+                fleet,
+                settings,
+                ages,
+                service: &services[*index],
+                index: *index,
+                beside: &to_the_end,
+                arm_bloats,
+                short,
+            };
             let none = (ServiceVerdict::Inconclusive, None);
             together.as_ref().map_or(none, |together| judge.verdict(together, place, each, &read, growth))
         })
@@ -291,6 +300,8 @@ struct Judge<'a> {
     ages: &'a Ages,
     service: &'a ServiceResult,
     index: usize,
+    /// The services that share the host's memory with it.
+    beside: &'a [usize],
     arm_bloats: bool,
     /// The days that growth was seen for, where they are less than one: memory must run out within as many.
     short: Option<f64>,
@@ -321,8 +332,8 @@ impl Judge<'_> {
         };
         let margin = self.settings.stable_margin_per_day;
         let is_negligible = |half: f64| standing((slope - half, slope + half), margin) == Standing::Inside;
-        let full = self.until_full(read, of_arm, 1.0);
-        let by_its_own = self.until_full(read, of_arm, (own / slope).clamp(0.0, 1.0));
+        let full = self.until_full(of_arm, 1.0);
+        let by_its_own = self.until_full(of_arm, (own / slope).clamp(0.0, 1.0));
         let horizon = self.short.unwrap_or(self.settings.horizon_days);
         let soon = |full: Option<(f64, LimitKind)>| full.is_some_and(|found| found.0 <= horizon);
         let bloats = away && soon(by_its_own) || self.arm_bloats && shown && soon(full);
@@ -350,7 +361,7 @@ impl Judge<'_> {
     }
 
     /// Days until memory runs out, as of an arm, by that share of its growth that is its own.
-    fn until_full(&self, read: &[usize], of_arm: Option<&Growth>, share: f64) -> Option<(f64, LimitKind)> {
+    fn until_full(&self, of_arm: Option<&Growth>, share: f64) -> Option<(f64, LimitKind)> {
         // Of one service nothing is shown, but it slows down as often as it seems to.
         let late = self.shape().and_then(|shape| shape.late_to_early).map_or(1.0, pace_of_later_half);
         let own = Growth {
@@ -359,7 +370,8 @@ impl Judge<'_> {
             rise_to_come_bytes: None,
             ..of_arm?.clone()
         };
-        let (days, limit) = until_full(self.fleet, read, &[self.index], &own, self.service.final_bytes?)?;
+        let (days, limit) =
+            until_full(self.fleet, self.beside, &[self.index], &own, self.service.final_bytes?)?;
         Some((days.value, limit))
     }
 

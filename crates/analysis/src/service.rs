@@ -5,7 +5,7 @@ use heaptrial_stats::{median, theil_sen_slope, thin, time_average};
 
 use crate::age::{Ages, in_sawtooth, tolerance};
 use crate::fleet::{FleetLife, FleetService, bytes};
-use crate::gap::{is_partly_rolled_up, longest_distance};
+use crate::gap::{distances, is_partly_rolled_up, longest_distance};
 use crate::outcome::{DAY, ServiceResult, Settings};
 use crate::work;
 
@@ -17,6 +17,10 @@ pub(crate) const SLOPE_READINGS: usize = 5;
 const STEPS_SHARE: f64 = 0.1;
 /// are apart by this factor.
 const STEP: f64 = 1.5;
+/// Readings whose distance over time is this many times that over readings are uneven.
+const UNEVEN: f64 = 2.0;
+/// So many distances make a usual one.
+const FEWEST_USUAL: usize = 5;
 /// Ages of the window at which memory is taken where readings are fewer.
 const LEVEL_AGES: usize = 24;
 
@@ -135,7 +139,7 @@ pub(crate) fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
     let inside = in_window(life, start, age);
     let usual = usual_distance(life)?;
     let longest = longest_distance(usual, life.rolled_up_seconds);
-    let uneven = || is_partly_rolled_up(inside, life.rolled_up_seconds);
+    let uneven = || is_partly_rolled_up(inside, life.rolled_up_seconds) || is_unevenly_read(inside);
     if inside.len() >= LEVEL_AGES && !uneven() && 2.0 * covered(life, start, age, longest) >= age - start {
         let values: Vec<f64> = inside.iter().map(bytes).collect();
         return median(&values).filter(|level| *level > 0.0);
@@ -222,7 +226,8 @@ pub(crate) fn growth_points(
         let Some(life) = service.current() else { return Vec::new() };
         let readings = after_warm_up(life, ages, settings, share);
         let point = |reading: &Reading| (f64::from(reading.age_seconds) / DAY, bytes(reading));
-        (readings.iter().map(point).collect(), is_partly_rolled_up(readings, life.rolled_up_seconds))
+        let uneven = is_partly_rolled_up(readings, life.rolled_up_seconds) || is_unevenly_read(readings);
+        (readings.iter().map(point).collect(), uneven)
     };
     if points.len() < SLOPE_READINGS {
         Vec::new()
@@ -263,11 +268,33 @@ pub(crate) fn logs(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(|(days, bytes)| (*days, bytes.ln())).collect()
 }
 
-/// The usual distance between readings of a life in seconds: the median.
+/// The usual distance between readings of a life in seconds: the median over readings, or over time where it was read more often for a while. That
+/// the most time lies between few readings is no usual distance: those are gaps.
 pub(crate) fn usual_distance(life: &FleetLife) -> Option<f64> {
-    let distances: Vec<f64> =
-        life.readings.windows(2).map(|pair| f64::from(pair[1].age_seconds - pair[0].age_seconds)).collect();
-    median(&distances)
+    let own: Vec<f64> = distances(&life.readings).collect();
+    let usual = median(&own)?;
+    let over_time = median_over_time(&own);
+    let often = || own.iter().filter(|distance| **distance >= over_time / UNEVEN).count() >= FEWEST_USUAL;
+    Some(if over_time > UNEVEN * usual && often() { over_time } else { usual })
+}
+
+/// Whether a life was read more often for a while, so that a median over readings is of that while.
+fn is_unevenly_read(readings: &[Reading]) -> bool {
+    let own: Vec<f64> = distances(readings).collect();
+    median(&own).is_some_and(|usual| median_over_time(&own) > UNEVEN * usual)
+}
+
+/// The distance such that half of the time lies between readings that are nearer to each other, in the unit of the distances.
+fn median_over_time(distances: &[f64]) -> f64 {
+    let half = distances.iter().sum::<f64>() / 2.0;
+    let mut sorted = distances.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let mut passed = 0.0;
+    let middle = sorted.iter().find(|distance| {
+        passed += **distance;
+        passed >= half
+    });
+    middle.copied().unwrap_or(0.0)
 }
 
 /// Memory averaged over the observed time: of the last life, or of all lives since `from`. The life during which a

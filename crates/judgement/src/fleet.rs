@@ -1,13 +1,15 @@
 //! The fleet of services on hosts, from the rows of the database.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use heaptrial_analysis::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
+use heaptrial_analysis::{
+    Clock, DAY, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work,
+};
 use heaptrial_model::{KnownEvent, Reading, RemoteLife};
 use heaptrial_store::{ArmRecord, EventRecord, LifeRecord, Readings, ServiceRecord, Store, StoreError};
 
@@ -82,7 +84,10 @@ impl Rows {
             });
         }
         // Of several hosts none is the one whose memory all services share.
-        let one_host = self.parts.is_empty();
+        let hosts: HashSet<&str> = self.services.iter().filter_map(ServiceRecord::host).collect();
+        let one_host = self.parts.is_empty() && hosts.len() < 2;
+        let last = services.iter().flat_map(|service| &service.lives);
+        let last = last.filter_map(|life| Some(life.started_at + life.last_age()?)).fold(f64::MIN, f64::max);
         let fact =
             |name: &str| trial.plan.host_facts.get(name)?.as_f64().filter(|bytes| one_host && *bytes > 0.0);
         let mut fleet = Fleet {
@@ -92,7 +97,9 @@ impl Rows {
             limit: MemoryLimit {
                 service_bytes: options.memory_limit_bytes.map(|bytes| bytes as f64),
                 host_bytes: fact("ram_bytes"),
-                host_available_bytes: fact("available_bytes"),
+                // What was available days before is so no more.
+                host_available_bytes: fact("available_bytes")
+                    .filter(|_| fact("told_at_wall_us").is_none_or(|at| last - at / 1e6 <= DAY)),
             },
             randomised: kind == Kind::Field && !self.services.iter().any(ServiceRecord::is_by_hand),
             identities_proved: in_ledger,

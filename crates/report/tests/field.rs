@@ -374,7 +374,8 @@ fn the_self_check_gives_noise_as_an_interval_and_tells_when_it_fails() {
     };
     let fine = told(0.06);
     assert!(
-        fine.contains("as it should be") && fine.contains("ratios between 0.97 and 1.03 are noise"),
+        fine.contains("as it should be")
+            && fine.contains("ratios of such halves between 0.97 and 1.03 are noise"),
         "{fine}"
     );
     assert!(told(0.066).contains("intervals here are too narrow"));

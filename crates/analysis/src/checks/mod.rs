@@ -12,9 +12,10 @@ mod succession;
 mod treatment;
 
 use heaptrial_model::units;
+use heaptrial_stats::median;
 
 use crate::age::Ages;
-use crate::fleet::{Fleet, FleetService};
+use crate::fleet::{Fleet, FleetLife, FleetService};
 use crate::outcome::{Finding, FindingKind, ServiceResult, Settings, Severity};
 use crate::service::is_up_and_down;
 
@@ -52,6 +53,7 @@ pub(crate) fn run(
     findings.extend(presence::silent(fleet, members));
     findings.extend(age::compared_young(fleet, services, members, ages));
     findings.extend(restarts::more_often(fleet, services, members));
+    findings.extend(without_level(fleet, services, members, ages));
     findings.extend(gaps::of_arms(fleet, members));
     findings.extend(labels::told(fleet));
     findings.extend(few(fleet, services, members));
@@ -86,6 +88,54 @@ fn up_and_down(fleet: &Fleet, members: &[Vec<usize>], ages: &Ages, settings: &Se
         ),
         effect: "Their level is the mean of their readings: a median would be one state or the other by chance. What happens between two \
                  readings is in neither; a shorter --tick sees more."
+            .to_owned(),
+    })
+}
+
+/// Services that are in no level, though others of their arm are and they are still read.
+fn without_level(
+    fleet: &Fleet,
+    services: &[ServiceResult],
+    members: &[Vec<usize>],
+    ages: &Ages,
+) -> Option<Finding> {
+    ages.matched?;
+    let gone = presence::gone(fleet);
+    let has_level = |index: &usize| services[*index].level_bytes.is_some();
+    let is_known = |index: &usize| fleet.services[*index].current().is_some_and(FleetLife::age_known);
+    let found = |arm: usize| -> Vec<usize> {
+        let own = members[arm].iter().copied();
+        own.filter(|index| !has_level(index) && !gone.contains(index) && is_known(index)).collect()
+    };
+    let arms: Vec<usize> = (0..fleet.arms.len())
+        .filter(|arm| fleet.arms[*arm].earlier_list_of.is_none())
+        .filter(|arm| members[*arm].iter().any(has_level) && !found(*arm).is_empty())
+        .collect();
+    let last = |of: &[usize]| {
+        let bytes: Vec<f64> = of.iter().filter_map(|index| services[*index].final_bytes).collect();
+        median(&bytes).map_or_else(|| "no".to_owned(), units::memory)
+    };
+    let told = |arm: &usize| {
+        let (found, name) = (found(*arm), &fleet.arms[*arm].name);
+        let others: Vec<usize> = members[*arm].iter().copied().filter(has_level).collect();
+        format!(
+            "{} of {} of {name} (last readings: {} in the median, {} of those in the level)",
+            found.len(),
+            several(members[*arm].len()),
+            last(&found),
+            last(&others)
+        )
+    };
+    (!arms.is_empty()).then(|| Finding {
+        kind: FindingKind::WithoutLevel,
+        severity: Severity::Caution,
+        services: arms.iter().flat_map(|arm| found(*arm)).map(|index| services[index].name.clone()).collect(),
+        evidence: format!(
+            "in no level, as they are younger than the matched age or were not read before it: {}",
+            arms.iter().map(told).collect::<Vec<_>>().join(", ")
+        ),
+        arms,
+        effect: "Levels and ratios are of the other services. Where it is the large ones that are restarted, what is left of their arm looks small."
             .to_owned(),
     })
 }

@@ -82,6 +82,8 @@ pub enum FindingKind {
     RestartedMoreOften,
     /// Services are compared at an age far below that of most.
     ComparedYoung,
+    /// Services that are read and in no level, as they were restarted not long ago or not read in time.
+    WithoutLevel,
     /// Nothing was read for long.
     Gaps,
     /// Services of a lab run whose memory goes up and down, so that their level is a mean.
@@ -159,6 +161,7 @@ impl FindingKind {
             Self::NeverConcurrent => "Arms never ran at the same time",
             Self::RestartedMoreOften => "Restarted more often",
             Self::ComparedYoung => "Compared at a young age",
+            Self::WithoutLevel => "In no level",
             Self::Gaps => "Gaps",
             Self::Swapped => "Memory in swap",
             Self::UpAndDown => "Goes up and down",

@@ -109,7 +109,18 @@ fn result(report: &Report, arms: &[LookedArm], decision: Decision, wait_seconds:
     };
     let told = |objections: &[String]| names(objections, objections.len());
     match decision {
-        Decision::NoDifference => format!("decided: every arm needs the same as {control}, within 10%"),
+        Decision::NoDifference => {
+            let bloats = |arm: &LookedArm| match arm.verdict.as_deref() {
+                Some("bloating") => Some(format!("{} is bloating", arm.name)),
+                Some("some_bloat") => Some(format!("some services of {} bloat", arm.name)),
+                _ => None,
+            };
+            let others = arms.iter().filter(|arm| report.control().is_none_or(|own| own.name != arm.name));
+            let but: Vec<String> = others.filter_map(bloats).collect();
+            let but =
+                if but.is_empty() { String::new() } else { format!(" at this age, but {}", told(&but)) };
+            format!("decided: every arm needs the same as {control}, within 10%{but}")
+        }
         Decision::Difference => {
             let estimate = |arm: &LookedArm| arm.ratio.as_ref().map_or(f64::INFINITY, |ratio| ratio.estimate);
             let of = |standing: LookStanding| {

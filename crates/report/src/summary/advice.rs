@@ -23,7 +23,10 @@ pub(crate) fn recommendation(report: &Report) -> Vec<String> {
     let mut sentences = match impossible(report) {
         Some(why) => {
             let mut sentences = vec![format!("None: {}", ended(&why))];
-            sentences.extend(by_last_readings(report));
+            // Where levels are there and mislead, last readings do so too.
+            if report.analysis.matched_age_seconds.is_none() || report.ranked().len() < 2 {
+                sentences.extend(by_last_readings(report));
+            }
             sentences
         }
         None => among_arms(report),
@@ -76,6 +79,13 @@ fn impossible(report: &Report) -> Option<String> {
              them longer{or}"
         ));
     };
+    if control.as_treated.as_ref().is_some_and(|treated| treated.services == 0) {
+        return Some(format!(
+            "none of the {} of the control, {}, ran its treatment; prove what they run, and begin again",
+            units::counted(control.services as usize, "service"),
+            control.name
+        ));
+    }
     if level(control).is_none() {
         let how = if report.kind().is_import() { "choose another one (--control), or " } else { "" };
         return Some(format!(
@@ -119,7 +129,11 @@ fn among_arms(report: &Report) -> Vec<String> {
     match chosen {
         Some(position) => sentences.extend(choice(report, smaller[position], control, &ranked)),
         None if smaller.is_empty() => {
-            let stay = if bloats(control) || worse_as_assigned(control).is_some() {
+            let verdict = control.verdict.as_deref();
+            let grows = bloats(control)
+                || verdict == Some("some_bloat")
+                || verdict == Some("inconclusive") && most_grow(control);
+            let stay = if grows || worse_as_assigned(control).is_some() {
                 "Observe longer with more services, or try other arms."
             } else {
                 "Keep it, or observe longer with more services."
@@ -209,33 +223,61 @@ fn obstacle(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
 }
 
 /// `it grows by 1.20 GiB a day: at that pace it needs as much as the control, glibc, in 4 days`: of an arm that is shown to grow, however short the
-/// time, and comes up to the control within the time for which verdicts look ahead.
+/// time, and comes up to the control within the time for which verdicts look ahead. And of one of which nothing tells how it grows.
 pub(crate) fn soon_at_control(report: &Report, arm: &Arm, control: &Arm) -> Option<String> {
-    let growth = arm.growth.as_ref()?;
-    let grows = growth.bytes_per_day.low.unwrap_or(growth.bytes_per_day.value) > 0.0;
+    let Some(pace) = pace(arm) else {
+        return Some("how it grows is not known yet: observe it for days".to_owned());
+    };
     let days = catches_up(arm, control)?;
-    let soon = grows && days <= report.analysis.horizon_days.unwrap_or(HORIZON_DAYS);
+    let soon = pace.is_shown && days <= report.analysis.horizon_days.unwrap_or(HORIZON_DAYS);
     soon.then(|| {
         format!(
             "it grows by {} a day: at that pace it needs as much as the control, {}, in {}",
-            units::memory(growth.bytes_per_day.value),
+            units::memory(pace.bytes_per_day),
             control.name,
             plural_days(days.ceil().max(1.0))
         )
     })
 }
 
+/// How fast an arm grows.
+struct Pace {
+    bytes_per_day: f64,
+    /// By its interval, or because nothing tells how sure it is.
+    is_shown: bool,
+}
+
+/// By the slopes of its services, or from the last day but one to the last where readings are too few for slopes.
+fn pace(arm: &Arm) -> Option<Pace> {
+    if let Some(growth) = &arm.growth {
+        let bytes_per_day = growth.bytes_per_day.value;
+        return Some(Pace {
+            bytes_per_day,
+            is_shown: growth.bytes_per_day.low.unwrap_or(bytes_per_day) > 0.0,
+        });
+    }
+    let [.., before, last] = arm.by_day.as_slice() else { return None };
+    let bytes_per_day = (last.median_bytes - before.median_bytes) / f64::from(last.day - before.day);
+    Some(Pace { bytes_per_day, is_shown: true })
+}
+
 /// Days from the matched age to that at which an arm needs as much as the control, if both go on as they did. `None` where it does not come
-/// nearer, or is shown to level off before. That a control falls is nothing to go on.
+/// nearer, or is shown to level off before. A control goes on growing only where that is its verdict over a day or more: caches fill on the first days.
 fn catches_up(arm: &Arm, control: &Arm) -> Option<f64> {
     let left = level(control)? as f64 - level(arm)? as f64;
-    let growth = arm.growth.as_ref()?;
-    if growth.rise_to_come_bytes.is_some_and(|rise| rise < left) {
+    if arm.growth.as_ref().and_then(|growth| growth.rise_to_come_bytes).is_some_and(|rise| rise < left) {
         return None;
     }
-    let of_control = control.growth.as_ref().map_or(0.0, |growth| growth.bytes_per_day.value.max(0.0));
-    let nearer = growth.bytes_per_day.value - of_control;
+    let for_days = control.growth.as_ref().is_some_and(|growth| growth.days >= 1.0);
+    let goes_on = for_days && matches!(control.verdict.as_deref(), Some("growing" | "bloating"));
+    let of_control = pace(control).filter(|_| goes_on).map_or(0.0, |pace| pace.bytes_per_day.max(0.0));
+    let nearer = pace(arm)?.bytes_per_day - of_control;
     (nearer > 0.0).then(|| (left / nearer).max(0.0))
+}
+
+/// Whether more than half of an arm's services are shown to grow, each by itself.
+fn most_grow(arm: &Arm) -> bool {
+    arm.service_verdicts.as_ref().is_some_and(|own| 2 * (own.growing + own.bloating) > own.services)
 }
 
 /// The verdict over all services as listed, where it is worse than that without off-treatment services.
@@ -264,6 +306,13 @@ pub(crate) fn in_words(kind: FindingKind) -> Option<(&'static str, &'static str)
     match kind {
         FindingKind::HostsMissing => {
             Some(("is not measured on every host of the plan", "gather the hosts that are missing"))
+        }
+        FindingKind::AgeUnknown => Some((
+            "has services that are older than they are taken for, or is compared with such",
+            "observe it until services of both arms have been restarted",
+        )),
+        FindingKind::KeptApart => {
+            Some(("counts services more than once", "give each of them one name, and import them again"))
         }
         FindingKind::AssignedByHand => Some((
             "is no arm that chance dealt services to",

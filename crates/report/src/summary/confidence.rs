@@ -128,7 +128,7 @@ fn self_check(report: &Report) -> Option<String> {
     let ratio = |ratio: f64| if noise < 1.015 { format!("{ratio:.3}") } else { units::ratio(ratio) };
     Some(format!(
         "Self-check: between random halves of the control a difference was found in {} of {} halvings, {judged}; \
-         ratios between {} and {} are noise.",
+         ratios of such halves between {} and {} are noise.",
         units::share(check.found_share),
         units::count(u64::from(check.halvings)),
         ratio(1.0 / noise),

@@ -120,6 +120,13 @@ fn problem(report: &Report) -> Vec<String> {
         return vec!["The trial has no control.".to_owned()];
     };
     let metric = metric_name(report.analysis.metric);
+    if control.as_treated.as_ref().is_some_and(|treated| treated.services == 0) {
+        return vec![format!(
+            "None of the {} of the control, {}, ran its treatment: what they need is no measure.",
+            units::counted(control.services as usize, "service"),
+            control.name
+        )];
+    }
     let Some(needs) = control.typical_bytes() else {
         let was_read = needs::left_out_of(report, control).next().is_some();
         let what = if was_read {
