@@ -400,12 +400,13 @@ pub(crate) fn until_full(
     final_bytes: f64,
 ) -> Option<(Estimate, LimitKind)> {
     // Where only the host's whole memory is known, what the services do not have of it.
-    let available = fleet.limit.host_available_bytes.or_else(|| {
+    let not_used = || {
         let used: f64 =
             fleet.services.iter().filter_map(|service| service.current()?.readings.last()).map(bytes).sum();
-        fleet.limit.host_bytes.map(|all| (all - used).max(0.0))
-    });
-    let host = available.map(|bytes| final_bytes + bytes / members.len().max(1) as f64);
+        Some(((fleet.limit.host_bytes? - used).max(0.0), LimitKind::WholeHost))
+    };
+    let available = fleet.limit.host_available_bytes.map(|bytes| (bytes, LimitKind::Host)).or_else(not_used);
+    let host = available.map(|(bytes, kind)| (final_bytes + bytes / members.len().max(1) as f64, kind));
     let left = limited.iter().filter_map(|index| {
         let service = &fleet.services[*index];
         let used = service.current()?.readings.last().map(bytes)?;
@@ -416,9 +417,8 @@ pub(crate) fn until_full(
         Some(bytes) => (Some(bytes), LimitKind::Service),
         None => (own, LimitKind::OwnLimit),
     };
-    let limits = [service, (host, LimitKind::Host)];
     let mut known: Vec<(f64, LimitKind)> =
-        limits.iter().filter_map(|(bytes, kind)| Some((*bytes.as_ref()?, *kind))).collect();
+        service.0.map(|bytes| (bytes, service.1)).into_iter().chain(host).collect();
     if known.is_empty() {
         known.push((2.0 * final_bytes, LimitKind::Doubling));
     }

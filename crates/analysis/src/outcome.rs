@@ -333,6 +333,9 @@ pub enum LimitKind {
     OwnLimit,
     /// What was available on the host, if only this arm's services grow.
     Host,
+    /// The host's whole memory but for what services of the trial used, where nothing tells what was available: everything else there needs memory
+    /// as well.
+    WholeHost,
     /// No limit is known: twice the present memory stands for it.
     Doubling,
 }

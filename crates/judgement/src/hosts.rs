@@ -6,7 +6,7 @@ use heaptrial_analysis::{DAY, Finding, FindingKind, Fleet, Severity};
 use heaptrial_model::{Identity, RemoteReadings, units};
 use heaptrial_store::{ArmRecord, PartRecord, Store, own_host, planned_hosts};
 
-use crate::{JudgementError, Rows};
+use crate::{JudgementError, Kind, Rows};
 
 /// Hosts that a finding names.
 const NAMED: usize = 8;
@@ -88,6 +88,40 @@ impl Rows {
                 services: Vec::new(),
                 evidence: format!("its services ran {}", told.collect::<Vec<_>>().join("; ")),
                 effect: effect.to_owned(),
+            })
+        };
+        self.arms.iter().enumerate().filter_map(of_arm).collect()
+    }
+
+    /// Arms of a trial on one host whose services were proved to run several builds, or with several settings.
+    pub(crate) fn several_builds(&self) -> Vec<Finding> {
+        if self.kind != Kind::Field || !self.parts.is_empty() {
+            return Vec::new();
+        }
+        let of_arm = |(arm, record): (usize, &ArmRecord)| {
+            let mut ran: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+            for service in self.services.iter().filter(|service| service.arm_id == record.id) {
+                let own = self.lives.iter().rev().filter(|life| life.service_id == service.id);
+                let mut proved =
+                    own.filter(|life| life.contamination.is_none()).filter_map(|life| life.identity.as_ref());
+                let Some(identity) = proved.next() else { continue };
+                let settings = identity.settings.iter().map(|(name, value)| format!(" {name}={value}"));
+                let what = format!("{}{}", build(identity), settings.collect::<String>());
+                ran.entry(what).or_default().push(&service.name);
+            }
+            if ran.len() < 2 {
+                return None;
+            }
+            let most = ran.values().map(Vec::len).max().unwrap_or(0);
+            let told = ran.iter().map(|(what, who)| format!("{} {what}", who.len()));
+            let few = ran.values().filter(|who| who.len() < most).flatten();
+            Some(Finding {
+                kind: FindingKind::SeveralBuilds,
+                severity: Severity::Caution,
+                arms: vec![arm],
+                services: few.map(|name| (*name).to_owned()).collect(),
+                evidence: format!("its services ran, as proved last: {}", told.collect::<Vec<_>>().join("; ")),
+                effect: "A build or a setting can matter more than the version: the arm's figures are a mixture of these.".to_owned(),
             })
         };
         self.arms.iter().enumerate().filter_map(of_arm).collect()

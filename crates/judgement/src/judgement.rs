@@ -217,6 +217,7 @@ impl Judgement {
         analysis.findings.extend(rows.not_started());
         analysis.findings.extend(rows.assigned_by_hand());
         analysis.findings.extend(rows.builds_by_host());
+        analysis.findings.extend(rows.several_builds());
         analysis.findings.extend(rows.series_missing(store, &fleet, options.remote.as_deref())?);
         analysis.findings.extend(swap::finding(store, &rows)?);
         analysis.findings.sort_by_key(|finding| (finding.severity, !tells_what_is_missing(finding.kind)));

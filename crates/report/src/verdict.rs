@@ -70,7 +70,11 @@ pub(crate) fn reason(
 impl RunsOut<'_> {
     fn sentence(self, days: &Estimate) -> String {
         if days.value <= 0.0 {
-            let full = if self.limit == Some(LimitKind::Host) { " (the host's memory is full)" } else { "" };
+            let full = if matches!(self.limit, Some(LimitKind::Host | LimitKind::WholeHost)) {
+                " (the host's memory is full)"
+            } else {
+                ""
+            };
             if self.limit == Some(LimitKind::OwnLimit) {
                 return "A service of it has reached its own memory limit.".to_owned();
             }
@@ -93,6 +97,12 @@ impl RunsOut<'_> {
             Some(LimitKind::Host) => {
                 format!("If only this arm's services grew, the host's memory would run out in {days}.")
             }
+            Some(LimitKind::WholeHost) => {
+                format!(
+                    "If only this arm's services grew, and nothing but the trial's services used memory, the host's would run out in {days}: \
+                     sooner, by what else runs there."
+                )
+            }
             Some(LimitKind::Doubling) => format!("If it goes on so, it doubles in {days} ({NO_LIMIT})."),
             None => format!("If it goes on so, memory runs out in {days}."),
         }
@@ -111,6 +121,9 @@ pub(crate) fn runs_out_briefly(days: &Estimate, limit: Option<LimitKind>) -> Str
         Some(LimitKind::Service) => format!("a typical service reaches its memory limit in {days}"),
         Some(LimitKind::OwnLimit) => format!("the service nearest to its memory limit reaches it in {days}"),
         Some(LimitKind::Host) => format!("fills the host in {days} if only this arm's services grew"),
+        Some(LimitKind::WholeHost) => {
+            format!("fills the host in {days} at the latest, if only this arm's services grew")
+        }
         Some(LimitKind::Doubling) => format!("doubles in {days}"),
         None => format!("memory runs out in {days}"),
     }

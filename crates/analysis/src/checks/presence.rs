@@ -8,7 +8,7 @@ use heaptrial_stats::median;
 use super::{several, span};
 use crate::fleet::{Fleet, FleetLife, FleetService};
 use crate::gap::{are_of_two_kinds, distances, is_rolled_up};
-use crate::outcome::{DAY, Finding, FindingKind, Severity};
+use crate::outcome::{Finding, FindingKind, Severity};
 use crate::service::usual_distance;
 
 /// A service that starts late or ends early by this many usual distances between readings is told,
@@ -109,15 +109,17 @@ pub(super) fn appeared(fleet: &Fleet) -> Option<Finding> {
         .filter_map(|service| Some((service, observed(service)?.0)))
         .filter(|(service, start)| *start > late(service))
         .collect();
-    let days = found.iter().map(|(_, start)| (start - first) / DAY);
-    let (least, most) = (days.clone().fold(f64::INFINITY, f64::min), days.fold(0.0, f64::max));
+    let after = found.iter().map(|(_, start)| start - first);
+    let (least, most) = (after.clone().fold(f64::INFINITY, f64::min), after.fold(0.0, f64::max));
+    let (least, most) = (units::duration(least), units::duration(most));
+    let span = if least == most { least } else { format!("{least} to {most}") };
     (!found.is_empty()).then(|| Finding {
         kind: FindingKind::Appeared,
         severity: Severity::Note,
         arms: arms_of(found.iter().map(|found| found.0)),
         services: found.iter().map(|found| found.0.name.clone()).collect(),
         evidence: format!(
-            "{} first read {least:.1} to {most:.1} days after the first reading of the fleet",
+            "{} first read {span} after the first reading of the fleet",
             if found.len() == 1 {
                 "1 service was".to_owned()
             } else {

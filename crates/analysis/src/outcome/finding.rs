@@ -88,6 +88,8 @@ pub enum FindingKind {
     Gaps,
     /// Services of a lab run whose memory goes up and down, so that their level is a mean.
     UpAndDown,
+    /// Services of an arm ran several builds, or with several settings.
+    SeveralBuilds,
     /// Services have memory in swap that the metric does not count.
     Swapped,
     /// Services reached the memory that they may use.
@@ -163,6 +165,7 @@ impl FindingKind {
             Self::ComparedYoung => "Compared at a young age",
             Self::WithoutLevel => "In no level",
             Self::Gaps => "Gaps",
+            Self::SeveralBuilds => "Several builds or settings",
             Self::Swapped => "Memory in swap",
             Self::UpAndDown => "Goes up and down",
             Self::LimitReached => "Reached the memory limit",
