@@ -1,12 +1,14 @@
 //! What a service does for its users while it is under load: where the numbers come from, and their reading.
 
 mod failed;
+mod number;
 mod output;
 mod polled;
 mod preset;
 mod source;
 
 pub(crate) use failed::Failed;
+pub(crate) use number::Number;
 pub(crate) use output::{OutputReader, Tail};
 pub(crate) use polled::Polling;
 pub use preset::{UnknownPreset, WorkPreset};
@@ -30,8 +32,18 @@ pub struct Work {
     pub optional: bool,
 }
 
-/// A number that was told: the name of its measure, and the value.
-pub(crate) type Told = (WorkMeasure, f64);
+/// A number that was told of a measure.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) measure: WorkMeasure,
+    pub(crate) number: Number,
+}
+
+impl Told {
+    fn of(measure: &WorkMeasure, number: Number) -> Self {
+        Self { measure: measure.clone(), number }
+    }
+}
 
 impl FromStr for Work {
     type Err = WorkError;

@@ -123,7 +123,7 @@ mod tests {
         let lines = output.split(['\n', '\r']);
         lines
             .flat_map(|line| reader.read(line))
-            .map(|(_, (measure, value))| (measure.to_string(), value))
+            .map(|(_, told)| (told.measure.to_string(), told.number.value))
             .collect()
     }
 
