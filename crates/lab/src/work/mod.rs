@@ -18,6 +18,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use heaptrial_model::WorkMeasure;
+use regex::Regex;
 
 use crate::placeholders::Placeholders;
 
@@ -30,6 +31,17 @@ pub struct Work {
     pub source: WorkSource,
     /// Whether it may be missing: a preset looks for what its tool writes with various options.
     pub optional: bool,
+    /// Where the load tells numbers of the same form that are of something else.
+    pub(crate) aside: Option<Aside>,
+}
+
+/// Lines of a load between two headings.
+#[derive(Debug, Clone)]
+pub(crate) struct Aside {
+    /// The heading of what is not read.
+    begins: Regex,
+    /// That of what is read again.
+    ends: Regex,
 }
 
 /// A number that was told of a measure.
@@ -50,7 +62,7 @@ impl FromStr for Work {
 
     fn from_str(text: &str) -> Result<Self, WorkError> {
         let (measure, source) = text.split_once('=').ok_or_else(|| WorkError::Form(text.to_owned()))?;
-        Ok(Self { measure: measure.parse()?, source: source.parse()?, optional: false })
+        Ok(Self { measure: measure.parse()?, source: source.parse()?, optional: false, aside: None })
     }
 }
 

@@ -61,13 +61,15 @@ pub(crate) struct OutputReader {
     work: Vec<Work>,
     /// Of each table the place of the column, once its headings were read.
     places: Vec<Option<usize>>,
+    /// Of each whether what is being told is of something else.
+    aside: Vec<bool>,
 }
 
 impl OutputReader {
     /// Of those whose source is what the load writes.
     pub(crate) fn of(work: &[Work]) -> Self {
         let work: Vec<Work> = work.iter().filter(|work| work.source.is_of_load()).cloned().collect();
-        Self { places: vec![None; work.len()], work }
+        Self { places: vec![None; work.len()], aside: vec![false; work.len()], work }
     }
 
     /// What is looked for.
@@ -81,6 +83,10 @@ impl OutputReader {
             let WorkSource::Table { column, .. } = &work.source else { continue };
             let headings = line.split("  ").map(str::trim).filter(|heading| !heading.is_empty());
             *place = headings.into_iter().position(|heading| heading == column).or(*place);
+        }
+        for (work, aside) in self.work.iter().zip(&mut self.aside) {
+            let Some(known) = &work.aside else { continue };
+            *aside = known.begins.is_match(line) || *aside && !known.ends.is_match(line);
         }
         let object = line.trim_start().starts_with('{').then(|| serde_json::from_str(line).ok()).flatten();
         let told = |(index, work): (usize, &Work)| match &work.source {
@@ -97,7 +103,7 @@ impl OutputReader {
             }
             _ => None,
         };
-        self.work.iter().enumerate().filter_map(told).collect()
+        self.work.iter().enumerate().filter(|(index, _)| !self.aside[*index]).filter_map(told).collect()
     }
 }
 
@@ -136,7 +142,9 @@ fn factor(unit: &str) -> Option<f64> {
         "us" | "µs" | "μs" | "usec" => 1e-3,
         "s" | "sec" | "secs" => 1e3,
         "m" | "min" => 60e3,
-        "h" => 3600e3,
+        "h" | "hr" => 3600e3,
+        "10 sec" => 10e3,
+        "10 min" => 600e3,
         "k" | "K" => 1e3,
         "M" => 1e6,
         "G" => 1e9,
